@@ -1,0 +1,159 @@
+//! Sets of CPUs, written the way the kernel writes them: `0-3,6`.
+
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A set of CPU numbers in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CpuSet(BTreeSet<u32>);
+
+/// The highest CPU number that is read from a text: twice what Linux supports today (`NR_CPUS` 8192).
+const CPU_MAX: u32 = 16_383;
+
+impl CpuSet {
+    /// The CPUs in ascending order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// How many CPUs are in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no CPU is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this CPU is in the set.
+    #[must_use]
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.contains(&cpu)
+    }
+
+    /// Puts a CPU into the set.
+    pub fn insert(&mut self, cpu: u32) {
+        self.0.insert(cpu);
+    }
+
+    /// The highest CPU number.
+    #[must_use]
+    pub fn last(&self) -> Option<u32> {
+        self.0.last().copied()
+    }
+
+    /// The CPUs of this set that are not in the other.
+    #[must_use]
+    pub fn without(&self, other: &CpuSet) -> CpuSet {
+        CpuSet(self.0.difference(&other.0).copied().collect())
+    }
+
+    /// The CPUs that are in both.
+    #[must_use]
+    pub fn common(&self, other: &CpuSet) -> CpuSet {
+        CpuSet(self.0.intersection(&other.0).copied().collect())
+    }
+}
+
+impl FromIterator<u32> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> CpuSet {
+        CpuSet(cpus.into_iter().collect())
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for cpu in self.iter() {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == cpu => *last = cpu,
+                _ => ranges.push((cpu, cpu)),
+            }
+        }
+        let words: Vec<String> = ranges
+            .iter()
+            .map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") })
+            .collect();
+        f.pad(&words.join(","))
+    }
+}
+
+/// Why a text is not a set of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotACpuSet(String);
+
+impl fmt::Display for NotACpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a set of CPUs: write numbers and ranges, as 0-3,6", self.0)
+    }
+}
+
+impl std::error::Error for NotACpuSet {}
+
+impl FromStr for CpuSet {
+    type Err = NotACpuSet;
+
+    /// Reads `0-3,6`; the empty text is the empty set, as in `/sys/devices/system/cpu/isolated`.
+    fn from_str(text: &str) -> Result<CpuSet, NotACpuSet> {
+        let bad = || NotACpuSet(text.to_owned());
+        let number = |word: &str| match word.trim().parse::<u32>() {
+            Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
+            _ => Err(bad()),
+        };
+        let mut set = BTreeSet::new();
+        for word in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
+            let (first, last) = match word.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(word)?, number(word)?),
+            };
+            if first > last {
+                return Err(bad());
+            }
+            set.extend(first..=last);
+        }
+        Ok(CpuSet(set))
+    }
+}
+
+impl Serialize for CpuSet {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<CpuSet, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn kernel_lists_are_read_and_written() {
+        let set: CpuSet = "0-3,6,5\n".parse().expect("a list");
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 5, 6]);
+        assert_eq!(set.to_string(), "0-3,5-6");
+        assert_eq!("".parse::<CpuSet>().expect("empty").len(), 0);
+        for wrong in ["a", "3-1", "1,,2", "0-99999999", "-1", "1-"] {
+            assert!(wrong.parse::<CpuSet>().is_err(), "{wrong:?} was accepted");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_reads_back(cpus in proptest::collection::btree_set(0u32..512, 0..64)) {
+            let set = CpuSet(cpus);
+            prop_assert_eq!(set.to_string().parse::<CpuSet>(), Ok(set));
+        }
+    }
+}

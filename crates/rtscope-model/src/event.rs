@@ -1,0 +1,307 @@
+//! What happens during a run, as one stream. The terminal, the recorder, the live screen and every
+//! other consumer read the same events.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    finding::Finding, histogram::Layout, origin::Origin, schedule::Placement, slice::Slice,
+};
+
+/// Version of the record's format. It grows when an old reader would misread a new record.
+pub const FORMAT: u32 = 1;
+
+/// An event and when it was seen, in nanoseconds since the start of the run (`CLOCK_MONOTONIC`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// When.
+    pub at_ns: u64,
+    /// What.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Why a phase or a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndReason {
+    /// Its duration passed.
+    Duration,
+    /// A thread recorded the asked number of cycles.
+    Cycles,
+    /// A load with an end of its own did its work.
+    LoadEnded,
+    /// A latency was above the break threshold.
+    Break,
+    /// SIGINT or SIGTERM.
+    Interrupted,
+    /// Something failed; a finding says what.
+    Failed,
+    /// All phases are done (runs only).
+    Finished,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// First event of a record.
+    RunStarted {
+        /// [`FORMAT`].
+        format: u32,
+        /// Version of rtscope.
+        version: String,
+        /// The command line, as typed.
+        command: Vec<String>,
+        /// RFC 3339.
+        wall_clock: String,
+        /// `CLOCK_MONOTONIC` at the start of the run, to line up with a trace.
+        monotonic_ns: u64,
+    },
+    /// A system setting was changed and read back.
+    SettingChanged {
+        /// Name, as `throttling`.
+        setting: String,
+        /// File.
+        path: String,
+        /// As found.
+        from: String,
+        /// As read back.
+        to: String,
+    },
+    /// A system setting was put back.
+    SettingRestored {
+        /// Name.
+        setting: String,
+        /// File.
+        path: String,
+        /// As read back.
+        to: String,
+    },
+    /// A set of sampling threads is about to start.
+    SessionStarted {
+        /// Index of the session.
+        session: u32,
+        /// Index of the first cell.
+        first_cell: u32,
+        /// How many cells.
+        cells: u32,
+        /// Buckets of its histograms.
+        layout: Layout,
+        /// Index of its first thread over all sessions.
+        first_thread: u32,
+        /// How many threads.
+        threads: u32,
+        /// Memory that was locked when the threads were released (`VmLck`), in KiB.
+        locked_kib: u64,
+        /// Where the control thread ran.
+        control: Placement,
+    },
+    /// A thread was placed while parked, and read back.
+    ThreadPlaced {
+        /// Index over all sessions.
+        thread: u32,
+        /// Its session.
+        session: u32,
+        /// Kernel's thread number.
+        tid: u32,
+        /// Its interval.
+        interval_ns: u64,
+        /// What the plan asked.
+        asked: Placement,
+        /// What was read back.
+        found: Placement,
+    },
+    /// A cell's figures were read from another tool's file.
+    CellImported {
+        /// Index of the cell.
+        cell: u32,
+        /// Buckets of its histograms.
+        layout: Layout,
+        /// Index of its threads' session.
+        session: u32,
+        /// The source.
+        origin: Origin,
+    },
+    /// A thread of an imported cell. Where and how it ran was not read back by anyone.
+    ThreadImported {
+        /// Index over all sessions.
+        thread: u32,
+        /// Its session.
+        session: u32,
+        /// Its name.
+        label: String,
+        /// Its CPU, where the source says it.
+        cpu: Option<u32>,
+        /// Its interval, where the source or the user says it.
+        interval_ns: Option<u64>,
+    },
+    /// A phase began: samples count from here.
+    PhaseStarted {
+        /// Index of the cell.
+        cell: u32,
+        /// Its name.
+        name: String,
+    },
+    /// A phase ended.
+    PhaseEnded {
+        /// Index of the cell.
+        cell: u32,
+        /// Why.
+        why: EndReason,
+    },
+    /// A load runs.
+    LoadStarted {
+        /// Index of the cell.
+        cell: u32,
+        /// Index in the cell's list of loads.
+        load: u32,
+        /// The load's line.
+        line: String,
+        /// Its process.
+        pid: u32,
+    },
+    /// What a load achieved in about one slice.
+    LoadRate {
+        /// Index of the cell.
+        cell: u32,
+        /// Index in the cell's list of loads.
+        load: u32,
+        /// Length of the span that ends now.
+        span_ns: u64,
+        /// Units of work done in the span.
+        work: u64,
+        /// What a unit is, as `messages`.
+        unit: String,
+    },
+    /// A load ended.
+    LoadEnded {
+        /// Index of the cell.
+        cell: u32,
+        /// Index in the cell's list of loads.
+        load: u32,
+        /// Units of work done in all.
+        work: u64,
+        /// Whether it ended as it should: by our stop, or because its work was done.
+        ok: bool,
+        /// In words.
+        how: String,
+    },
+    /// The machine's own counters over about one slice.
+    System(SystemSpan),
+    /// What a thread saw in one slice.
+    Slice(Slice),
+    /// For live screens, several times a second; never recorded.
+    Progress(Progress),
+    /// A latency was above the break threshold.
+    BreakHit {
+        /// Thread.
+        thread: u32,
+        /// The latency.
+        latency_ns: u64,
+        /// Its programmed expiry, since the start of the run.
+        expiry_ns: u64,
+    },
+    /// A thread left the loop.
+    ThreadEnded {
+        /// Index over all sessions.
+        thread: u32,
+        /// What it cost and suffered inside the loop.
+        tally: Tally,
+    },
+    /// Something its reader must know.
+    Found(Finding),
+    /// Last event of a record.
+    RunEnded {
+        /// Why.
+        why: EndReason,
+    },
+}
+
+/// The machine's own counters over a span.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemSpan {
+    /// Length of the span that ends now.
+    pub span_ns: u64,
+    /// Context switches on all CPUs.
+    pub context_switches: u64,
+    /// Interrupts on all CPUs.
+    pub interrupts: u64,
+    /// Times that the scheduler throttled real-time threads, where the kernel shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<u64>,
+    /// CPU time by CPU.
+    pub cpus: Vec<CpuSpan>,
+}
+
+/// One CPU's time over a span, in nanoseconds (a clock tick, often 10 ms, is the grain).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSpan {
+    /// CPU.
+    pub cpu: u32,
+    /// Not idle.
+    pub busy_ns: u64,
+    /// Taken by the hypervisor while the CPU wanted to run.
+    pub steal_ns: u64,
+}
+
+/// What a thread cost and suffered between its first and its last wake-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Wake-ups, discarded ones included.
+    pub wakeups: u64,
+    /// CPU time, user and system.
+    pub cpu_ns: u64,
+    /// Wall time.
+    pub wall_ns: u64,
+    /// Page faults without I/O: must be 0.
+    pub minor_faults: u64,
+    /// Page faults with I/O: must be 0.
+    pub major_faults: u64,
+    /// Times it went to sleep.
+    pub voluntary_switches: u64,
+    /// Times it was preempted.
+    pub involuntary_switches: u64,
+    /// Wake-ups on another CPU than the one before.
+    pub migrations: u64,
+    /// Raw samples that found the ring full.
+    pub raw_lost: u64,
+    /// Omitted activations that were counted as missed but not expanded into the corrected histogram.
+    pub omitted_unexpanded: u64,
+    /// System management interrupts on its CPU, where readable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smi: Option<u64>,
+}
+
+/// What a live screen shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Index of the running cell; none in warm-up and between cells.
+    pub cell: Option<u32>,
+    /// How much of the whole plan is done, 0 to 1.
+    pub done: f64,
+    /// Time left in the whole plan.
+    pub left_ns: u64,
+    /// Each thread of the running session.
+    pub threads: Vec<Live>,
+}
+
+/// The live figures of one thread, in the running cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// Index over all sessions.
+    pub thread: u32,
+    /// Its CPU, or where it was last seen.
+    pub cpu: u32,
+    /// Latency of its last wake-up.
+    pub now_ns: u64,
+    /// Smallest in the cell.
+    pub min_ns: u64,
+    /// Mean in the cell.
+    pub mean_ns: u64,
+    /// Largest in the cell.
+    pub max_ns: u64,
+    /// Recorded in the cell.
+    pub recorded: u64,
+    /// Missed in the cell.
+    pub missed: u64,
+}

@@ -1,0 +1,129 @@
+//! What an emulated guest does beside its plan: told by the lab, done by the guest's agent.
+//!
+//! The text form is TOML, so that a guest's image can be read by eye. A guest without such a file does
+//! nothing but its plan.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// Where the text lies in a guest.
+pub const PATH: &str = "guest.toml";
+
+/// File of a record that says what could not be done beside the plan, a line each.
+pub const FAILURES: &str = "beside.txt";
+
+/// File of a record that says what a simulated GPIO chip showed.
+pub const GPIO: &str = "gpio.txt";
+
+/// What the guest does beside its plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Beside {
+    /// Modules of the kernel, as paths in the guest, in the order in which they are loaded before the
+    /// plan runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+    /// Whether cyclictest measures each phase once more, after the plan.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cyclictest: bool,
+    /// A tracer of the kernel that runs under the loads of each phase, after the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracer: Option<Tracer>,
+    /// Lines of a simulated GPIO chip that is made and tried before the plan runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpio_lines: Option<u32>,
+}
+
+/// A tracer of the kernel that measures by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tracer {
+    /// What takes a CPU away from a thread that wants to run: interrupts, softirqs, other threads.
+    Osnoise,
+    /// How late a periodic timer's interrupt and its thread are.
+    Timerlat,
+}
+
+impl Tracer {
+    /// The kernel's name, and the file's.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tracer::Osnoise => "osnoise",
+            Tracer::Timerlat => "timerlat",
+        }
+    }
+}
+
+impl fmt::Display for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Tracer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tracer, String> {
+        [Tracer::Osnoise, Tracer::Timerlat]
+            .into_iter()
+            .find(|tracer| tracer.name() == text)
+            .ok_or_else(|| format!("there is no tracer {text:?}: write osnoise or timerlat"))
+    }
+}
+
+impl Beside {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Beside::default()
+    }
+
+    /// The text that [`Beside::parse`] reads back.
+    ///
+    /// # Panics
+    ///
+    /// Never: every field can be written as TOML.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("plain fields")
+    }
+
+    /// Reads the text.
+    ///
+    /// # Errors
+    ///
+    /// The place in the text and what is wrong there.
+    pub fn parse(text: &str) -> Result<Beside, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
+    }
+}
+
+/// The name of a phase's file: what cyclictest or a tracer said under its loads.
+#[must_use]
+pub fn phase_file(kind: &str, cell: usize) -> String {
+    format!("{kind}/{cell}.txt")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let all = Beside {
+            modules: vec!["lib/modules/6.1/veth.ko".to_owned()],
+            cyclictest: true,
+            tracer: Some(Tracer::Timerlat),
+            gpio_lines: Some(8),
+        };
+        for beside in [all, Beside::default()] {
+            assert_eq!(Beside::parse(&beside.to_toml()), Ok(beside));
+        }
+        assert_eq!(Beside::default().to_toml(), "");
+        assert!(Beside::parse("modulse = []").expect_err("a typing error").contains("modulse"));
+        assert_eq!("timerlat".parse(), Ok(Tracer::Timerlat));
+        assert!("timer".parse::<Tracer>().expect_err("unknown").contains("osnoise"));
+    }
+}

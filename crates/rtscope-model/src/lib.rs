@@ -1,0 +1,30 @@
+//! The nouns of rtscope, in the order of its path:
+//!
+//! ```text
+//! plan -> environment -> slices and events -> record -> findings -> verdict
+//! ```
+//!
+//! Values only: no file, no clock, no environment, no unsafe code. The measuring half writes these
+//! values and the judging half reads them; neither knows the other.
+
+#![forbid(unsafe_code)]
+
+pub mod cpu;
+pub mod environment;
+pub mod event;
+pub mod experiment;
+pub mod finding;
+pub mod guest;
+pub mod histogram;
+pub mod load;
+pub mod origin;
+pub mod plan;
+pub mod record;
+pub mod schedule;
+pub mod slice;
+pub mod text;
+pub mod thread;
+pub mod time;
+pub mod verdict;
+pub mod wave;
+pub mod wire;

@@ -1,0 +1,166 @@
+//! A plan: what to measure, under which loads, and what must hold.
+//!
+//! The text form is TOML. A plan has either `[[phase]]` tables, run one after the other, or one
+//! `[matrix]` whose axes are multiplied into phases. Each phase becomes one cell of the record.
+//! Adjacent phases with the same sampler share one set of sampling threads: a *session*.
+
+mod matrix;
+mod sampler;
+mod text;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    sampler::{
+        ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Start,
+    },
+    text::{parse, parse_sampler},
+};
+use crate::{load::LoadLine, time::Nanos, verdict::Requirement};
+
+/// A plan with every default filled in and every matrix multiplied out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Short name, as `quick`.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// What it is for, a few sentences.
+    pub about: String,
+    /// What every cell must satisfy.
+    pub require: Vec<Requirement>,
+    /// System settings to change for the run and restore after it, as `throttling = off`.
+    pub settings: std::collections::BTreeMap<String, String>,
+    /// Whether a policy or a priority was asked by name. Where it was not, a user without real-time
+    /// permission is measured as an ordinary thread; where it was, the run is refused.
+    pub policy_asked: bool,
+    /// The cells in the order of the run.
+    pub phases: Vec<Phase>,
+    /// Figures that others have published, to be set beside a run's own.
+    pub published: Vec<Published>,
+}
+
+/// A worst case that somebody has published, of what a phase of the plan repeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The phase's name.
+    pub phase: String,
+    /// Whether it is of a real-time kernel (`PREEMPT_RT`).
+    pub real_time: bool,
+    /// The worst latency.
+    pub max: Nanos,
+    /// Who measured it with what: enough to find it again.
+    pub source: String,
+    /// Why a run of the plan shows another figure.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// One cell: loads, an end, a sampler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Name, unique in the plan.
+    pub name: String,
+    /// When it ends: at the first of these.
+    pub end: End,
+    /// How long the loads run before the cell counts samples.
+    pub settle: Nanos,
+    /// Loads that run side by side; none is rest.
+    pub loads: Vec<LoadLine>,
+    /// What this cell must satisfy, beside what the plan requires of all.
+    pub require: Vec<Requirement>,
+    /// The sampler, as it applies to this phase.
+    pub sampler: Sampler,
+}
+
+/// When a phase ends: at the first of what is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// After this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Nanos>,
+    /// When a thread has recorded this many activations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+    /// When a load with an end of its own (as `message loops=100`) has done its work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_ends: bool,
+}
+
+impl Phase {
+    /// How long the phase takes: exact for a duration, from the interval for cycles. A phase that
+    /// ends with its load takes at most this long.
+    #[must_use]
+    pub fn expected(&self) -> Nanos {
+        let by_cycles =
+            self.end.cycles.map(|n| Nanos(self.sampler.interval_of(0).0.saturating_mul(n)));
+        let end = match (self.end.duration, by_cycles) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(a), None) | (None, Some(a)) => a,
+            (None, None) => Nanos::ZERO,
+        };
+        Nanos(end.0.saturating_add(self.settle.0))
+    }
+}
+
+impl Plan {
+    /// Cells grouped into sessions: ranges of `phases` whose samplers are equal.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<std::ops::Range<usize>> {
+        let mut sessions: Vec<std::ops::Range<usize>> = Vec::new();
+        for (i, phase) in self.phases.iter().enumerate() {
+            match sessions.last_mut() {
+                Some(last) if self.phases[last.start].sampler == phase.sampler => last.end = i + 1,
+                _ => sessions.push(i..i + 1),
+            }
+        }
+        sessions
+    }
+
+    /// How long the whole plan takes, warm-ups included; an upper bound where a load ends a phase.
+    #[must_use]
+    pub fn expected(&self) -> Nanos {
+        let phases: u64 = self.phases.iter().map(|p| p.expected().0).sum();
+        let warmups: u64 =
+            self.sessions().iter().map(|s| self.phases[s.start].sampler.warmup.0).sum();
+        Nanos(phases + warmups)
+    }
+
+    /// All durations and cycle counts times a factor, so that a long plan can be tried in seconds.
+    /// A duration stays at least 100 ms and a count at least 10 cycles.
+    pub fn scale(&mut self, factor: f64) {
+        for phase in &mut self.phases {
+            if let Some(duration) = &mut phase.end.duration {
+                *duration = duration.scaled(factor).max(Nanos::from_ms(100).min(*duration));
+            }
+            if let Some(cycles) = &mut phase.end.cycles {
+                *cycles = ((*cycles as f64 * factor).round() as u64).max(10.min(*cycles));
+            }
+            phase.settle = phase.settle.scaled(factor);
+        }
+    }
+
+    /// Scales the plan so that its phases take about this long together.
+    pub fn scale_to(&mut self, duration: Nanos) {
+        let now: u64 = self.phases.iter().map(|p| p.expected().0).sum();
+        if now > 0 {
+            self.scale(duration.0 as f64 / now as f64);
+        }
+    }
+
+    /// Lays a patch over every phase's sampler: what the command line asks.
+    pub fn patch_sampler(&mut self, patch: &SamplerPatch) {
+        self.policy_asked |= patch.asks_policy();
+        for phase in &mut self.phases {
+            phase.sampler = patch.applied_to(&phase.sampler);
+        }
+    }
+
+    /// The plan as TOML that [`parse`] reads back to an equal plan.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        text::write(self)
+    }
+}

@@ -1,0 +1,316 @@
+//! The sampler: which threads wake when, on which CPUs, and how their latencies are kept.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{
+    cpu::CpuSet,
+    histogram::{EXACT_MAX, EXACT_MIN, Layout},
+    schedule::Policy,
+    time::Nanos,
+};
+
+/// The clock that expiries are programmed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockName {
+    /// `CLOCK_MONOTONIC`.
+    #[default]
+    Monotonic,
+    /// `CLOCK_REALTIME`: may step.
+    Realtime,
+}
+
+/// How a thread sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sleep {
+    /// `clock_nanosleep` with `TIMER_ABSTIME` on a fixed grid: the way a real-time program must.
+    #[default]
+    Absolute,
+    /// `clock_nanosleep` for the interval from now on: drifts.
+    Relative,
+}
+
+/// What happens to the activations that a late wake-up swallowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overrun {
+    /// Skipped, and each counted as missed; sleep on to the next expiry that lies ahead.
+    #[default]
+    Skip,
+    /// Caught up: each runs at once, late, and is recorded.
+    Replay,
+}
+
+/// When the threads start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// At one common instant.
+    #[default]
+    Together,
+    /// At the next full second of the clock.
+    Second,
+}
+
+/// Whether each thread has a CPU of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pinning {
+    /// Thread n on the n-th CPU of the set, round robin.
+    #[default]
+    Pinned,
+    /// Each thread on any CPU of the set.
+    Free,
+}
+
+/// Width of an exact histogram bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resolution {
+    /// One microsecond.
+    #[default]
+    #[serde(rename = "1us")]
+    Microsecond,
+    /// One nanosecond.
+    #[serde(rename = "1ns")]
+    Nanosecond,
+}
+
+/// The CPUs to measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CpuChoice {
+    /// Every CPU the process may use: isolated CPUs are not among them.
+    #[default]
+    All,
+    /// The highest-numbered of these: a machine's quietest, by custom.
+    Last,
+    /// These, isolated or not.
+    These(CpuSet),
+}
+
+impl fmt::Display for CpuChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CpuChoice::All => f.write_str("all"),
+            CpuChoice::Last => f.write_str("last"),
+            CpuChoice::These(set) => write!(f, "{set}"),
+        }
+    }
+}
+
+impl FromStr for CpuChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CpuChoice, String> {
+        match text.trim() {
+            "all" => Ok(CpuChoice::All),
+            "last" => Ok(CpuChoice::Last),
+            "" => Err("no CPU is named: write all, last, or a set as 0-3,6".to_owned()),
+            set => set.parse().map(CpuChoice::These).map_err(|e| format!("{e}, all or last")),
+        }
+    }
+}
+
+impl Serialize for CpuChoice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CpuChoice, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Declares the sampler and its patch from one list of fields, so that a plan, a phase and the
+/// command line can each set some of them and none can be forgotten on the way.
+macro_rules! sampler {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $reader:literal;)*) => {
+        /// A sampler with every default filled in.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Sampler { $($(#[$doc])* pub $field: $type,)* }
+
+        impl Default for Sampler {
+            fn default() -> Sampler {
+                Sampler { $($field: $default,)* }
+            }
+        }
+
+        /// Some fields of a sampler: what a plan, a phase or a command line sets.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct SamplerPatch {
+            $($(#[$doc])*
+            #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = $reader)]
+            pub $field: Option<$type>,)*
+        }
+
+        impl SamplerPatch {
+            /// The sampler with this patch laid over it.
+            #[must_use]
+            pub fn applied_to(&self, base: &Sampler) -> Sampler {
+                Sampler { $($field: self.$field.clone().unwrap_or_else(|| base.$field.clone()),)* }
+            }
+
+            /// The patch that makes `sampler` of `base`.
+            #[must_use]
+            pub fn between(base: &Sampler, sampler: &Sampler) -> SamplerPatch {
+                SamplerPatch {
+                    $($field: (sampler.$field != base.$field).then(|| sampler.$field.clone()),)*
+                }
+            }
+        }
+    };
+}
+
+sampler! {
+    /// Number of threads; 0 is one for each measured CPU.
+    threads: u32 = 0, "some";
+    /// The CPUs to measure.
+    cpus: CpuChoice = CpuChoice::All, "some";
+    /// Whether each thread has a CPU of its own.
+    placement: Pinning = Pinning::Pinned, "some";
+    /// Scheduling policy.
+    policy: Policy = Policy::Fifo, "some";
+    /// Real-time priority, 1 to 99; without meaning for policies that have none.
+    priority: u8 = 90, "priority";
+    /// Nice value of the fair policies, -20 to 19.
+    nice: i8 = 0, "nice";
+    /// `SCHED_DEADLINE`: CPU time granted in each interval; 0 is a tenth of the interval.
+    runtime: Nanos = Nanos::ZERO, "some";
+    /// Time between two activations of a thread.
+    interval: Nanos = Nanos::from_ms(1), "interval";
+    /// Thread n's interval is longer by n times this.
+    distance: Nanos = Nanos::ZERO, "some";
+    /// Each thread's interval, in turn; empty is `interval` for all.
+    intervals: Vec<Nanos> = Vec::new(), "intervals";
+    /// The clock that expiries are programmed on.
+    clock: ClockName = ClockName::Monotonic, "some";
+    /// How a thread sleeps.
+    sleep: Sleep = Sleep::Absolute, "some";
+    /// What happens to activations that a late wake-up swallowed.
+    overrun: Overrun = Overrun::Skip, "some";
+    /// When the threads start.
+    start: Start = Start::Together, "some";
+    /// Thread n starts later by n times this.
+    stagger: Nanos = Nanos::ZERO, "some";
+    /// How long to run before samples count.
+    warmup: Nanos = Nanos::from_ms(200), "some";
+    /// Width of an exact histogram bucket.
+    resolution: Resolution = Resolution::Microsecond, "some";
+    /// Number of exact histogram buckets; latencies beyond are kept log-linear.
+    buckets: u32 = 10_000, "buckets";
+    /// Length of a slice.
+    slice: Nanos = Nanos::from_secs(1), "slice";
+    /// Stop the run when a latency is above this; 0 is never.
+    break_above: Nanos = Nanos::ZERO, "some";
+    /// Keep every sample in a file.
+    raw: bool = false, "some";
+}
+
+impl SamplerPatch {
+    /// Whether a policy or a priority is asked by name.
+    #[must_use]
+    pub fn asks_policy(&self) -> bool {
+        self.policy.is_some() || self.priority.is_some()
+    }
+}
+
+impl Sampler {
+    /// How latencies map to buckets.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        let unit_ns = match self.resolution {
+            Resolution::Microsecond => 1_000,
+            Resolution::Nanosecond => 1,
+        };
+        Layout { unit_ns, exact: self.buckets }
+    }
+
+    /// The interval of the n-th thread.
+    #[must_use]
+    pub fn interval_of(&self, thread: u32) -> Nanos {
+        if self.intervals.is_empty() {
+            Nanos(self.interval.0 + self.distance.0 * u64::from(thread))
+        } else {
+            self.intervals[thread as usize % self.intervals.len()]
+        }
+    }
+
+    /// What doesn't fit together, as sentences.
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.policy == Policy::Deadline && self.placement == Pinning::Pinned {
+            found.push(
+                "the kernel refuses to pin SCHED_DEADLINE threads: set placement = \"free\""
+                    .to_owned(),
+            );
+        }
+        let shortest = (0..self.intervals.len().max(1)).map(|n| self.interval_of(n as u32)).min();
+        if self.policy == Policy::Deadline && shortest.is_some_and(|i| self.runtime > i) {
+            found.push(format!(
+                "runtime {} is longer than the interval: a deadline thread can't use more than all",
+                self.runtime
+            ));
+        }
+        found
+    }
+}
+
+fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
+fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    d: D,
+    ok: impl Fn(&T) -> bool,
+    otherwise: &str,
+) -> Result<Option<T>, D::Error> {
+    let value = T::deserialize(d)?;
+    if ok(&value) { Ok(Some(value)) } else { Err(serde::de::Error::custom(otherwise)) }
+}
+
+fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
+    checked(d, |p: &u8| (1..=99).contains(p), "priority is out of range: 1 to 99, 99 the highest")
+}
+
+fn nice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i8>, D::Error> {
+    checked(d, |n: &i8| (-20..=19).contains(n), "nice is out of range: -20 to 19")
+}
+
+/// The shortest interval that a thread may be given: below it the loop would never sleep.
+pub(super) const INTERVAL_MIN: Nanos = Nanos::from_us(10);
+
+const INTERVAL_TEXT: &str = "interval is out of range: at least 10us and at most 1d";
+
+fn is_interval(interval: &Nanos) -> bool {
+    (INTERVAL_MIN..=Nanos::from_secs(86_400)).contains(interval)
+}
+
+fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {
+    checked(d, is_interval, INTERVAL_TEXT)
+}
+
+fn intervals<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Nanos>>, D::Error> {
+    checked(d, |all: &Vec<Nanos>| all.iter().all(is_interval), INTERVAL_TEXT)
+}
+
+fn buckets<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    checked(
+        d,
+        |n: &u32| (EXACT_MIN..=EXACT_MAX).contains(n),
+        "buckets is out of range: 64 to 10000000",
+    )
+}
+
+fn slice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {
+    checked(
+        d,
+        |s: &Nanos| (Nanos::from_ms(100)..=Nanos::from_secs(3600)).contains(s),
+        "slice is out of range: 100ms to 1h",
+    )
+}

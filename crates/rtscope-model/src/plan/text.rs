@@ -1,0 +1,361 @@
+//! Plans as TOML: reading with line and suggestion, writing back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::{End, Phase, Plan, Published, Sampler, SamplerPatch, matrix::Matrix};
+use crate::{
+    load::LoadLine,
+    text::{Problem, TextError, line_of, problem_of, suggest},
+    time::Nanos,
+    verdict::Requirement,
+};
+
+/// A plan as it is typed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanText {
+    name: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    require: Vec<Requirement>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+    #[serde(default)]
+    sampler: SamplerPatch,
+    #[serde(default)]
+    phase: Vec<Spanned<PhaseText>>,
+    matrix: Option<Spanned<Matrix>>,
+    #[serde(default)]
+    published: Vec<Spanned<Published>>,
+}
+
+/// A phase as it is typed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseText {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    duration: Option<Nanos>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cycles: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    load_ends: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settle: Option<Nanos>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    load: Vec<LoadLine>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    require: Vec<Requirement>,
+    #[serde(default)]
+    sampler: SamplerPatch,
+}
+
+/// Reads a plan. `name` is how errors call the text: a file's path or a built-in plan's name.
+///
+/// # Errors
+///
+/// What is wrong, with line and, for a misspelt key, what was perhaps meant.
+pub fn parse(name: &str, text: &str) -> Result<Plan, TextError> {
+    let fail = |problems| TextError { name: name.to_owned(), problems };
+    let typed: PlanText = toml::from_str(text).map_err(|e| fail(vec![problem_of(text, &e)]))?;
+    let base = typed.sampler.applied_to(&Sampler::default());
+    let phases: Vec<Phase> = match &typed.matrix {
+        Some(matrix) => matrix.as_ref().phases(&base),
+        None => typed.phase.iter().map(|phase| phase.as_ref().resolved(&base)).collect(),
+    };
+    let problems = check(text, &typed, &phases);
+    if !problems.is_empty() {
+        return Err(fail(problems));
+    }
+    let policy_asked = typed.sampler.asks_policy()
+        || typed.phase.iter().any(|phase| phase.as_ref().sampler.asks_policy())
+        || typed.matrix.as_ref().is_some_and(|matrix| matrix.as_ref().asks_policy());
+    Ok(Plan {
+        policy_asked,
+        name: typed.name,
+        title: typed.title,
+        about: typed.about,
+        require: typed.require,
+        settings: typed.settings,
+        phases,
+        published: typed.published.into_iter().map(Spanned::into_inner).collect(),
+    })
+}
+
+/// Reads sampler fields that were given as texts on a command line, by the same rules as a plan's
+/// `[sampler]` table. `intervals` is separated by commas.
+///
+/// # Errors
+///
+/// What is wrong, as for a plan.
+pub fn parse_sampler<'a>(
+    given: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<SamplerPatch, TextError> {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let line = |(key, text): (&str, &str)| {
+        let value = match text {
+            text if key == "intervals" => {
+                let times: Vec<String> = text.split(',').map(|t| quoted(t.trim())).collect();
+                format!("[{}]", times.join(", "))
+            }
+            "true" | "false" => text.to_owned(),
+            number if number.parse::<i64>().is_ok() && !takes_text(key) => number.to_owned(),
+            text => quoted(text),
+        };
+        format!("{key} = {value}\n")
+    };
+    let text: String = given.into_iter().map(line).collect();
+    toml::from_str(&text).map_err(|e: toml::de::Error| {
+        let at = e.span().map_or(0, |span| span.start);
+        let key = text[..at].lines().count().max(1);
+        let line = text.lines().nth(key - 1).unwrap_or_default();
+        let problem = Problem { line: None, ..problem_of(&text, &e) };
+        TextError { name: format!("--{}", line.replacen(" = ", " ", 1)), problems: vec![problem] }
+    })
+}
+
+/// Whether a sampler field that is written as a number is a text all the same: a time or CPUs.
+fn takes_text(key: &str) -> bool {
+    !matches!(key, "threads" | "priority" | "nice" | "buckets")
+}
+
+impl PhaseText {
+    fn resolved(&self, base: &Sampler) -> Phase {
+        Phase {
+            name: self.name.clone(),
+            end: End { duration: self.duration, cycles: self.cycles, load_ends: self.load_ends },
+            settle: self.settle.unwrap_or_default(),
+            loads: self.load.clone(),
+            require: self.require.clone(),
+            sampler: self.sampler.applied_to(base),
+        }
+    }
+}
+
+/// What can only be seen when the whole is read.
+fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut report = |offset: Option<usize>, message: String| {
+        let line = offset.map(|offset| line_of(text, offset));
+        problems.push(Problem { line, message, suggestion: None });
+    };
+    if typed.matrix.is_some() && !typed.phase.is_empty() {
+        report(None, "a plan has phases or a matrix, not both".to_owned());
+    }
+    if phases.is_empty() {
+        report(None, "the plan has no phase: add a [[phase]] or a [matrix]".to_owned());
+    }
+    let matrix_at = typed.matrix.as_ref().map(|m| m.span().start);
+    let mut refused: Vec<String> = Vec::new();
+    for (i, phase) in phases.iter().enumerate() {
+        let at = matrix_at.or_else(|| typed.phase.get(i).map(|p| p.span().start));
+        if phase.end.duration.is_none() && phase.end.cycles.is_none() {
+            report(at, format!("phase {:?} has no end: give it a duration or cycles", phase.name));
+        }
+        if phase.end.duration == Some(Nanos::ZERO) || phase.end.cycles == Some(0) {
+            report(at, format!("phase {:?} ends before it starts", phase.name));
+        }
+        if phase.end.load_ends && phase.loads.is_empty() {
+            report(at, format!("phase {:?} ends with its load, but has none", phase.name));
+        }
+        if phases[..i].iter().any(|other| other.name == phase.name) {
+            report(at, format!("two phases are named {:?}", phase.name));
+        }
+        for contradiction in phase.sampler.contradictions() {
+            if !refused.contains(&contradiction) {
+                report(at, contradiction.clone());
+                refused.push(contradiction);
+            }
+        }
+    }
+    for published in &typed.published {
+        let (at, name) = (published.span().start, &published.as_ref().phase);
+        if !phases.iter().any(|phase| phase.name == *name) {
+            let known = phases.iter().map(|phase| phase.name.as_str());
+            problems.push(Problem {
+                line: Some(line_of(text, at)),
+                message: format!("a published figure is of phase {name:?}, which is not there"),
+                suggestion: suggest(name, known),
+            });
+        }
+    }
+    problems
+}
+
+/// The plan as TOML: one `[sampler]` table, and in each phase only what differs from it.
+pub(super) fn write(plan: &Plan) -> String {
+    #[derive(Serialize)]
+    struct Written<'a> {
+        name: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        title: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        about: &'a str,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        require: &'a [Requirement],
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        settings: &'a BTreeMap<String, String>,
+        sampler: SamplerPatch,
+        phase: Vec<PhaseText>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        published: &'a [Published],
+    }
+    let default = Sampler::default();
+    let base = plan.phases.first().map_or(&default, |phase| &phase.sampler);
+    let phase = plan.phases.iter().map(|phase| PhaseText {
+        name: phase.name.clone(),
+        duration: phase.end.duration,
+        cycles: phase.end.cycles,
+        load_ends: phase.end.load_ends,
+        settle: (phase.settle != Nanos::ZERO).then_some(phase.settle),
+        load: phase.loads.clone(),
+        require: phase.require.clone(),
+        sampler: SamplerPatch::between(base, &phase.sampler),
+    });
+    let mut sampler = SamplerPatch::between(&default, base);
+    if plan.policy_asked {
+        sampler.policy = Some(base.policy);
+    }
+    let written = Written {
+        name: &plan.name,
+        title: &plan.title,
+        about: &plan.about,
+        require: &plan.require,
+        settings: &plan.settings,
+        sampler,
+        phase: phase.collect(),
+        published: &plan.published,
+    };
+    toml::to_string(&written).expect("a plan is made of tables, arrays, texts and numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Policy;
+
+    const PHASES: &str = r#"
+name = "two"
+require = ["max < 200us"]
+settings = { throttling = "off" }
+
+[sampler]
+priority = 80
+interval = "500us"
+
+[[phase]]
+name = "rest"
+duration = "5s"
+
+[[phase]]
+name = "load"
+cycles = 1000
+load = ["message groups=1", "external -- make all"]
+sampler.policy = "rr"
+"#;
+
+    #[test]
+    fn a_plan_is_read_and_written_back() {
+        let plan = parse("two.toml", PHASES).expect("a plan");
+        assert_eq!(plan.phases.len(), 2);
+        assert_eq!(plan.phases[0].sampler.priority, 80);
+        assert_eq!(plan.phases[1].sampler.policy, Policy::Rr);
+        assert_eq!(plan.sessions(), [0..1, 1..2]);
+        assert_eq!(plan.phases[1].expected(), Nanos::from_ms(500));
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    }
+
+    #[test]
+    fn a_published_figure_belongs_to_a_phase() {
+        let with = |phase: &str| {
+            let figure = "real_time = false\nmax = \"878us\"\nsource = \"a lab\"\n";
+            format!("{PHASES}\n[[published]]\nphase = \"{phase}\"\n{figure}")
+        };
+        let plan = parse("two.toml", &with("rest")).expect("a plan");
+        assert_eq!(plan.published[0].max, Nanos::from_us(878));
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+        let said = parse("two.toml", &with("rset")).expect_err("refused").to_string();
+        assert!(said.contains("two.toml:20:") && said.contains("\"rest\""), "{said}");
+    }
+
+    #[test]
+    fn a_matrix_is_multiplied_out() {
+        let text = r#"
+name = "policies"
+[matrix]
+duration = "1s"
+policy = ["fifo", "other"]
+load = ["none", "message", "message policy=fifo priority=49", "cpu + io"]
+"#;
+        let plan = parse("m", text).expect("a plan");
+        let names: Vec<&str> = plan.phases.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names[..4],
+            ["fifo / rest", "fifo / message", "fifo / message fifo 49", "fifo / cpu + io"]
+        );
+        assert_eq!(plan.sessions(), [0..4, 4..8]);
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_line_and_suggestion() {
+        let wrong = |from: &str, to: &str| {
+            parse("p.toml", &PHASES.replace(from, to)).expect_err("refused").to_string()
+        };
+        assert!(
+            wrong("priority = 80", "prioritty = 80").contains("p.toml:7: unknown key `prioritty`")
+        );
+        assert!(wrong("priority = 80", "prioritty = 80").contains("did you mean \"priority\"?"));
+        assert!(
+            wrong("priority = 80", "priority = 100").contains("p.toml:7: priority is out of range")
+        );
+        assert!(wrong("\"500us\"", "\"0\"").contains("p.toml:8: interval is out of range"));
+        assert!(wrong("\"500us\"", "\"fast\"").contains("is not a duration"));
+        assert!(wrong("cycles = 1000\n", "").contains("phase \"load\" has no end"));
+        assert!(wrong("\"load\"", "\"rest\"").contains("p.toml:14: two phases are named"));
+        assert!(wrong("\"rr\"", "\"deadline\"").contains("refuses to pin"));
+        assert!(wrong("\"rr\"", "\"fito\"").contains("did you mean \"fifo\"?"));
+        assert!(wrong("groups=1", "groups").contains("key=value"));
+        assert!(wrong("max < 200us", "max").contains("p.toml:3:"));
+        assert!(parse("p", "name = \"x\"").expect_err("refused").to_string().contains("no phase"));
+    }
+
+    #[test]
+    fn sampler_options_follow_the_same_rules() {
+        let read = |pairs: &[(&'static str, &'static str)]| parse_sampler(pairs.iter().copied());
+        let patch =
+            read(&[("priority", "80"), ("cpus", "1"), ("interval", "200us"), ("raw", "true")]);
+        let sampler = patch.expect("sound").applied_to(&Sampler::default());
+        assert_eq!(
+            (sampler.priority, sampler.interval, sampler.raw),
+            (80, Nanos::from_us(200), true)
+        );
+        let intervals = read(&[("intervals", "1ms, 2ms")]).expect("sound").intervals;
+        assert_eq!(intervals, Some(vec![Nanos::from_ms(1), Nanos::from_ms(2)]));
+        let wrong = |pairs| read(pairs).expect_err("refused").to_string();
+        assert!(
+            wrong(&[("cpus", "0"), ("priority", "100")])
+                .starts_with("--priority 100: priority is out of range")
+        );
+        assert!(wrong(&[("interval", "0")]).contains("out of range"));
+        assert!(wrong(&[("policy", "fito")]).contains("did you mean \"fifo\""));
+    }
+
+    #[test]
+    fn scaling_keeps_a_plan_runnable() {
+        let mut plan = parse("two.toml", PHASES).expect("a plan");
+        plan.scale(0.001);
+        assert_eq!(plan.phases[0].end.duration, Some(Nanos::from_ms(100)));
+        assert_eq!(plan.phases[1].end.cycles, Some(10));
+        plan.scale_to(Nanos::from_secs(2));
+        assert!(
+            (plan.phases.iter().map(|p| p.expected().as_secs_f64()).sum::<f64>() - 2.0).abs() < 0.1
+        );
+    }
+}

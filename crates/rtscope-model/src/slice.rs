@@ -1,0 +1,95 @@
+//! A slice: what one thread saw in one second (or up to the end of a phase).
+//!
+//! The slice is the unit of everything: the histogram of a cell is the sum of its slices, the plot
+//! over time is their maxima, and a record cut short by SIGKILL loses at most the slice in progress.
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Unplaced;
+
+/// Which activations a slice holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Activations of the cell with this index in the plan.
+    Cell(u32),
+    /// Warm-up, or between two phases: counted, not judged.
+    Discarded,
+}
+
+/// Activations of one thread. All instants are in nanoseconds since the start of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Index of the sampling thread over all sessions of the run.
+    pub thread: u32,
+    /// The cell, or that the activations are discarded.
+    pub scope: Scope,
+    /// First programmed expiry.
+    pub start_ns: u64,
+    /// The programmed expiry that follows the last one: where the next slice starts.
+    pub end_ns: u64,
+    /// Activations on the grid from `start_ns` to `end_ns`, counted from the instants.
+    pub planned: u64,
+    /// Activations whose latency was measured.
+    pub recorded: u64,
+    /// Activations that a late wake-up swallowed.
+    pub missed: u64,
+    /// Wake-ups before their programmed expiry (a clock step): recorded as latency 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub early: u64,
+    /// Wake-ups on another CPU than the one before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub migrations: u64,
+    /// Smallest latency; 0 when nothing was recorded.
+    pub min_ns: u64,
+    /// Largest latency.
+    pub max_ns: u64,
+    /// The programmed expiry of the largest latency.
+    pub max_at_ns: u64,
+    /// The CPU that the largest latency was seen on.
+    pub max_cpu: u32,
+    /// Sum of the latencies.
+    pub sum_ns: u64,
+    /// Measured latencies: `[bucket, count]`, ascending.
+    pub bins: Vec<(u32, u64)>,
+    /// Recorded latencies without a bucket: in slices of imports only.
+    #[serde(default, skip_serializing_if = "Unplaced::is_empty")]
+    pub unplaced: Unplaced,
+    /// Latencies that the missed activations would have seen (coordinated omission).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<(u32, u64)>,
+    /// Largest and summed latency of `omitted`, exact.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub omitted_extent: Extent,
+}
+
+/// Exact extremes and sum of a set of latencies whose bins are kept apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Smallest.
+    pub min_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
+    /// Sum.
+    pub sum_ns: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+fn is_default(extent: &Extent) -> bool {
+    *extent == Extent::default()
+}
+
+impl Slice {
+    /// Whether the accounting holds: `planned = recorded + missed`, and every recorded activation is
+    /// in a bin or known to have none.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        let counts = self.bins.iter().map(|bin| bin.1).chain([self.unplaced.count]);
+        let counted = counts.fold(0, u64::saturating_add);
+        self.planned == self.recorded.saturating_add(self.missed) && counted == self.recorded
+    }
+}

@@ -1,0 +1,113 @@
+//! Texts that people write: what is wrong in one, on which line, and what was perhaps meant.
+
+use std::fmt;
+
+/// One thing that is wrong in a text, or in a word on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line, from 1; none where the text as a whole is meant.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// What was perhaps meant.
+    pub suggestion: Option<String>,
+}
+
+impl Problem {
+    /// A problem of no line in particular.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Problem {
+        Problem { line: None, message: message.into(), suggestion: None }
+    }
+
+    /// Adds the nearest of the known words.
+    #[must_use]
+    pub fn suggest<'a>(mut self, wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Problem {
+        self.suggestion = suggest(wrong, known);
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, " (did you mean {suggestion:?}?)"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All that is wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// File or built-in name.
+    pub name: String,
+    /// At least one problem.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.name)?;
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            write!(f, ": {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// The line of a byte offset, from 1.
+#[must_use]
+pub fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset.min(text.len())].matches('\n').count() + 1
+}
+
+/// A TOML error with its line, and for an unknown key the nearest known one.
+#[must_use]
+pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
+    let message = error.message().trim().to_owned();
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let suggestion = match message.starts_with("unknown ") {
+        true => quoted.next().and_then(|wrong| suggest(wrong, quoted)),
+        false => None,
+    };
+    let message =
+        message.replace("unknown field", "unknown key").replace("missing field", "missing key");
+    Problem { line: error.span().map(|span| line_of(text, span.start)), message, suggestion }
+}
+
+/// The known word nearest to a mistyped one, if any is near.
+pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    known
+        .into_iter()
+        .map(|word| (strsim::jaro_winkler(wrong, word), word))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_said_with_their_place_and_what_was_meant() {
+        let far = Problem::new("no such word").suggest("zebra", ["fifo", "other"]);
+        let near = Problem::new("no such policy").suggest("fito", ["other", "fifo"]);
+        let near = Problem { line: Some(line_of("a\nb\nc", 2)), ..near };
+        let error = TextError { name: "p.toml".to_owned(), problems: vec![far, near] };
+        assert_eq!(
+            error.to_string(),
+            "p.toml: no such word\np.toml:2: no such policy (did you mean \"fifo\"?)"
+        );
+    }
+}

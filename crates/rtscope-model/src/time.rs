@@ -1,0 +1,209 @@
+//! Time as an integer number of nanoseconds.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A duration or an instant, in nanoseconds. Instants are relative to the epoch named by their field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+/// Units in which a duration may be written, longest suffix first so that `ms` is not read as `s`.
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+impl Nanos {
+    /// Nothing.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// From whole microseconds.
+    #[must_use]
+    pub const fn from_us(us: u64) -> Nanos {
+        Nanos(us * 1_000)
+    }
+
+    /// From whole milliseconds.
+    #[must_use]
+    pub const fn from_ms(ms: u64) -> Nanos {
+        Nanos(ms * 1_000_000)
+    }
+
+    /// From whole seconds.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Nanos {
+        Nanos(s * 1_000_000_000)
+    }
+
+    /// Seconds as a float: for rates and plots, never for arithmetic on latencies.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// This duration times a positive factor, rounded to the nearest nanosecond.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Nanos {
+        Nanos((self.0 as f64 * factor).round() as u64)
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            n @ 0..1_000 => format!("{n} ns"),
+            n @ 1_000..1_000_000 => format!("{} us", significant(n as f64 / 1e3)),
+            n @ 1_000_000..1_000_000_000 => format!("{} ms", significant(n as f64 / 1e6)),
+            n @ 1_000_000_000..60_000_000_000 => format!("{} s", significant(n as f64 / 1e9)),
+            n => long_duration(n / 1_000_000_000),
+        };
+        f.pad(&text)
+    }
+}
+
+/// Up to two decimals, without trailing zeros.
+fn significant(value: f64) -> String {
+    let decimals = if value < 10.0 {
+        2
+    } else if value < 1000.0 {
+        1
+    } else {
+        0
+    };
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+fn long_duration(total_s: u64) -> String {
+    let parts = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let mut rest = total_s;
+    let mut words = Vec::new();
+    for (size, unit) in parts {
+        let n = rest / size;
+        rest %= size;
+        if n > 0 {
+            words.push(format!("{n} {unit}"));
+        }
+    }
+    words.join(" ")
+}
+
+/// Why a text is not a duration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotADuration(String);
+
+impl fmt::Display for NotADuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is not a duration: write a number and a unit, as 200us, 1ms, 5s, 10min, 6h",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for NotADuration {}
+
+impl FromStr for Nanos {
+    type Err = NotADuration;
+
+    /// Reads `200us`, `1.5 ms`, `10min`; a unit is required except for 0.
+    fn from_str(text: &str) -> Result<Nanos, NotADuration> {
+        let bad = || NotADuration(text.to_owned());
+        let trimmed = text.trim();
+        if trimmed == "0" {
+            return Ok(Nanos::ZERO);
+        }
+        let (number, unit_ns) = UNITS
+            .iter()
+            .filter_map(|(suffix, ns)| Some((trimmed.strip_suffix(suffix)?.trim_end(), *ns)))
+            .find(|(number, _)| number.ends_with(|c: char| c.is_ascii_digit()))
+            .ok_or_else(bad)?;
+        if let Ok(whole) = number.parse::<u64>() {
+            return whole.checked_mul(unit_ns).map(Nanos).ok_or_else(bad);
+        }
+        let value: f64 = number.parse().map_err(|_| bad())?;
+        let ns = value * unit_ns as f64;
+        if !ns.is_finite() || !(0.0..9e18).contains(&ns) {
+            return Err(bad());
+        }
+        Ok(Nanos(ns.round() as u64))
+    }
+}
+
+impl Nanos {
+    /// The shortest text that reads back as exactly this duration: `1ms`, `1500us`, `7ns`.
+    #[must_use]
+    pub fn exact(self) -> String {
+        if self.0 == 0 {
+            return "0".to_owned();
+        }
+        let fits = |unit: &&(&str, u64)| self.0.is_multiple_of(unit.1) && unit.0 != "µs";
+        let (suffix, ns) =
+            UNITS.iter().filter(fits).max_by_key(|unit| unit.1).expect("1 ns divides everything");
+        format!("{}{suffix}", self.0 / ns)
+    }
+}
+
+impl Serialize for Nanos {
+    /// In a plan (human-readable text) as `1ms`; nothing else in the formats serialises this type:
+    /// measured values are plain integers in fields whose names end in `_ns`.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.exact())
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanos {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_in_all_units() {
+        let read = |text: &str| text.parse::<Nanos>().map(|n| n.0);
+        assert_eq!(read("0"), Ok(0));
+        assert_eq!(read("850ns"), Ok(850));
+        assert_eq!(read("200us"), Ok(200_000));
+        assert_eq!(read("1.5 ms"), Ok(1_500_000));
+        assert_eq!(read("2min"), Ok(120_000_000_000));
+        assert_eq!(read("1d"), Ok(86_400_000_000_000));
+        for wrong in ["", "5", "ms", "-1ms", "1 fortnight", "nan s", "1e300s", "99999999999999d"] {
+            assert!(read(wrong).is_err(), "{wrong:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn exact_text_reads_back() {
+        for ns in [0, 1, 999, 1_000, 1_500_000, 60_000_000_000, 86_400_000_000_000, 61_000_000_007]
+        {
+            assert_eq!(Nanos(ns).exact().parse(), Ok(Nanos(ns)));
+        }
+    }
+
+    #[test]
+    fn display_picks_a_readable_unit() {
+        let show = |ns| Nanos(ns).to_string();
+        assert_eq!(show(850), "850 ns");
+        assert_eq!(show(12_345), "12.3 us");
+        assert_eq!(show(200_000), "200 us");
+        assert_eq!(show(4_560_000), "4.56 ms");
+        assert_eq!(show(90_000_000_000), "1 min 30 s");
+    }
+}

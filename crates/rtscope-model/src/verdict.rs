@@ -1,0 +1,191 @@
+//! Requirements and verdicts.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Nanos;
+
+/// The answer of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// No requirement was asked: figures and findings only.
+    Measured,
+    /// Every requirement is met and the run is valid.
+    Pass,
+    /// A requirement is not met.
+    Fail,
+    /// The run can't answer; the reasons say why.
+    Inconclusive,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Measured => "Measured",
+            Verdict::Pass => "Pass",
+            Verdict::Fail => "Fail",
+            Verdict::Inconclusive => "Inconclusive",
+        })
+    }
+}
+
+/// The statistic that a requirement bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// Largest latency.
+    Max,
+    /// Arithmetic mean.
+    Mean,
+    /// Quantile, in parts of a billion: p99.99 is 999,900,000. An integer, so that it can be compared.
+    Quantile(u32),
+    /// Number of missed activations.
+    Missed,
+}
+
+/// What a cell must satisfy, as `max < 200us`, `p99.99 < 50us`, `missed = 0`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Requirement {
+    /// The statistic.
+    pub statistic: Statistic,
+    /// The limit: the statistic must stay below it (nanoseconds, or a count for `missed`, which must
+    /// not be above it).
+    pub limit: u64,
+}
+
+impl Requirement {
+    /// The latency limit in nanoseconds; none for a count.
+    #[must_use]
+    pub fn limit_ns(&self) -> Option<u64> {
+        (self.statistic != Statistic::Missed).then_some(self.limit)
+    }
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Statistic::Max => f.write_str("max"),
+            Statistic::Mean => f.write_str("mean"),
+            Statistic::Missed => f.write_str("missed"),
+            Statistic::Quantile(parts) => {
+                let (whole, rest) = (parts / 10_000_000, parts % 10_000_000);
+                let digits = format!("{rest:07}");
+                match digits.trim_end_matches('0') {
+                    "" => write!(f, "p{whole}"),
+                    decimals => write!(f, "p{whole}.{decimals}"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.statistic {
+            Statistic::Missed => write!(f, "missed <= {}", self.limit),
+            statistic => write!(f, "{statistic} < {}", Nanos(self.limit).exact()),
+        }
+    }
+}
+
+/// Why a text is not a requirement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotARequirement(String);
+
+impl fmt::Display for NotARequirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: write it as 'max < 200us', 'p99.99 < 50us', 'mean < 20us' or 'missed = 0'",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for NotARequirement {}
+
+impl FromStr for Requirement {
+    type Err = NotARequirement;
+
+    fn from_str(text: &str) -> Result<Requirement, NotARequirement> {
+        let bad = |why: String| NotARequirement(why);
+        let at = text.find(['<', '=']).ok_or_else(|| bad(format!("{text:?} has no '<'")))?;
+        let (name, rest) = (text[..at].trim(), text[at..].trim_start_matches(['<', '=']).trim());
+        let statistic = match name {
+            "max" => Statistic::Max,
+            "mean" | "avg" => Statistic::Mean,
+            "missed" => Statistic::Missed,
+            name => Statistic::Quantile(
+                name.strip_prefix('p')
+                    .and_then(quantile_parts)
+                    .ok_or_else(|| bad(format!("{name:?} is not a statistic")))?,
+            ),
+        };
+        let limit = if statistic == Statistic::Missed {
+            rest.parse().map_err(|_| bad(format!("{rest:?} is not a count")))?
+        } else {
+            let limit: Nanos = rest.parse().map_err(|e| bad(format!("{e}")))?;
+            if limit == Nanos::ZERO {
+                return Err(bad("a latency is never below 0".to_owned()));
+            }
+            limit.0
+        };
+        Ok(Requirement { statistic, limit })
+    }
+}
+
+/// `99.99` as parts of a billion; none outside (0, 100) or with more than seven decimals.
+fn quantile_parts(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |word: &str| word.chars().all(|c| c.is_ascii_digit());
+    if whole.is_empty() || decimals.len() > 7 || !digits(whole) || !digits(decimals) {
+        return None;
+    }
+    let whole: u32 = whole.parse().ok().filter(|n| *n < 100)?;
+    let rest: u32 = format!("{decimals:0<7}").parse().ok()?;
+    let parts = whole * 10_000_000 + rest;
+    (parts > 0).then_some(parts)
+}
+
+impl Serialize for Requirement {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Requirement {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Requirement, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements_are_read_and_written() {
+        let show = |text: &str| text.parse::<Requirement>().map(|r| r.to_string());
+        assert_eq!(show("max<200us").as_deref(), Ok("max < 200us"));
+        assert_eq!(show(" p99.99 < 50 us").as_deref(), Ok("p99.99 < 50us"));
+        assert_eq!(show("p50<1ms").as_deref(), Ok("p50 < 1ms"));
+        assert_eq!(show("avg < 20us").as_deref(), Ok("mean < 20us"));
+        assert_eq!(show("missed = 0").as_deref(), Ok("missed <= 0"));
+        for wrong in [
+            "max",
+            "max<",
+            "max<200",
+            "p100<1us",
+            "p0<1us",
+            "p<1us",
+            "mux<1us",
+            "max<0",
+            "missed=x",
+            "p9.12345678<1us",
+        ] {
+            assert!(wrong.parse::<Requirement>().is_err(), "{wrong:?} was accepted");
+        }
+    }
+}
