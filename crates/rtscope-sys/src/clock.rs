@@ -1,0 +1,262 @@
+//! Clocks that can be read and slept on. The sampler's loop is generic over [`Clock`], so that the
+//! same loop runs on a simulated clock in the tests.
+
+use std::{mem::MaybeUninit, ptr};
+
+use crate::error::{Error, check};
+
+/// A clock with an epoch of its own, in nanoseconds.
+pub trait Clock {
+    /// Now.
+    fn now_ns(&self) -> u64;
+    /// Sleeps until an instant. Returns at once when it has passed.
+    fn sleep_until_ns(&self, instant_ns: u64);
+    /// Sleeps for a duration from now.
+    fn sleep_for_ns(&self, duration_ns: u64);
+    /// The CPU that the caller runs on.
+    fn cpu(&self) -> u32;
+}
+
+/// One of the kernel's clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemClock(libc::clockid_t);
+
+impl SystemClock {
+    /// `CLOCK_MONOTONIC`.
+    pub const MONOTONIC: SystemClock = SystemClock(libc::CLOCK_MONOTONIC);
+    /// `CLOCK_REALTIME`.
+    pub const REALTIME: SystemClock = SystemClock(libc::CLOCK_REALTIME);
+
+    /// The resolution that the kernel declares: 1 ns with high-resolution timers, a tick without.
+    #[must_use]
+    pub fn resolution_ns(self) -> u64 {
+        let mut time = MaybeUninit::uninit();
+        // SAFETY: the pointer is valid for one timespec, which the call fills; the clock exists, so
+        // the call can't fail.
+        unsafe {
+            c::clock_getres(self.0, time.as_mut_ptr());
+            to_ns(time.assume_init())
+        }
+    }
+}
+
+/// The C library's calls with 64 bits of seconds. On 32-bit machines its plain names still have 32, in
+/// which the wall clock ends in 2038; the wide ones are exported since glibc 2.34.
+#[cfg(all(target_env = "gnu", target_arch = "arm"))]
+mod c {
+    use libc::{c_int, clockid_t};
+
+    /// `struct __timespec64`.
+    #[repr(C)]
+    pub(super) struct Timespec {
+        pub(super) tv_sec: i64,
+        pub(super) tv_nsec: i32,
+        pub(super) padding: i32,
+    }
+
+    unsafe extern "C" {
+        #[link_name = "__clock_gettime64"]
+        pub(super) fn clock_gettime(clock: clockid_t, time: *mut Timespec) -> c_int;
+        #[link_name = "__clock_getres64"]
+        pub(super) fn clock_getres(clock: clockid_t, time: *mut Timespec) -> c_int;
+        #[link_name = "__clock_nanosleep_time64"]
+        pub(super) fn clock_nanosleep(
+            clock: clockid_t,
+            flags: c_int,
+            time: *const Timespec,
+            left: *mut Timespec,
+        ) -> c_int;
+    }
+
+    pub(super) const fn timespec(seconds: u64, nanoseconds: u32) -> Timespec {
+        Timespec { tv_sec: seconds as i64, tv_nsec: nanoseconds as i32, padding: 0 }
+    }
+}
+
+#[cfg(not(all(target_env = "gnu", target_arch = "arm")))]
+mod c {
+    pub(super) use libc::{clock_getres, clock_gettime, clock_nanosleep, timespec as Timespec};
+
+    pub(super) const fn timespec(seconds: u64, nanoseconds: u32) -> Timespec {
+        Timespec { tv_sec: seconds as libc::time_t, tv_nsec: nanoseconds as libc::c_long }
+    }
+}
+
+const fn to_ns(time: c::Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+const fn to_timespec(ns: u64) -> c::Timespec {
+    c::timespec(ns / 1_000_000_000, (ns % 1_000_000_000) as u32)
+}
+
+fn sleep(clock: libc::clockid_t, flags: libc::c_int, ns: u64) {
+    let time = to_timespec(ns);
+    loop {
+        // SAFETY: both pointers are valid for the call; a null remainder is allowed.
+        let answer = unsafe { c::clock_nanosleep(clock, flags, &raw const time, ptr::null_mut()) };
+        // A sampling thread blocks all signals, so EINTR is a stopped and continued process: sleep
+        // on. A relative sleep would start over, which is what "relative" means.
+        if answer != libc::EINTR {
+            return;
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        let mut time = MaybeUninit::uninit();
+        // SAFETY: as in `resolution_ns`.
+        unsafe {
+            c::clock_gettime(self.0, time.as_mut_ptr());
+            to_ns(time.assume_init())
+        }
+    }
+
+    #[inline]
+    fn sleep_until_ns(&self, instant_ns: u64) {
+        sleep(self.0, libc::TIMER_ABSTIME, instant_ns);
+    }
+
+    #[inline]
+    fn sleep_for_ns(&self, duration_ns: u64) {
+        sleep(self.0, 0, duration_ns);
+    }
+
+    #[inline]
+    fn cpu(&self) -> u32 {
+        crate::sched::current_cpu()
+    }
+}
+
+/// A clock on which relative sleeps are `nanosleep`: the call has no absolute form.
+#[derive(Clone, Copy, Debug)]
+pub struct NanosleepClock(pub SystemClock);
+
+impl Clock for NanosleepClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
+    #[inline]
+    fn sleep_until_ns(&self, instant_ns: u64) {
+        self.sleep_for_ns(instant_ns.saturating_sub(self.0.now_ns()));
+    }
+
+    #[inline]
+    fn sleep_for_ns(&self, duration_ns: u64) {
+        let time = to_timespec(duration_ns);
+        // SAFETY: the pointer is valid for the call; a null remainder is allowed.
+        unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };
+    }
+
+    #[inline]
+    fn cpu(&self) -> u32 {
+        self.0.cpu()
+    }
+}
+
+/// A clock on which a thread sleeps until a POSIX timer has sent it a signal (`timer_create`,
+/// `sigwait`). It belongs to the thread that made it.
+#[derive(Debug)]
+pub struct TimerClock {
+    clock: SystemClock,
+    timer: libc::timer_t,
+    signal: libc::sigset_t,
+}
+
+impl TimerClock {
+    /// A timer of the calling thread, whose SIGALRM is blocked.
+    ///
+    /// # Errors
+    ///
+    /// EAGAIN when the kernel has no timer left.
+    pub fn new(clock: SystemClock) -> Result<TimerClock, Error> {
+        // SAFETY: sigset_t and sigevent are plain integers; all zeroes is a value of them.
+        let (mut signal, mut event): (libc::sigset_t, libc::sigevent) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: the set is emptied before it is used; a null old set is allowed.
+        unsafe {
+            libc::sigemptyset(&raw mut signal);
+            libc::sigaddset(&raw mut signal, libc::SIGALRM);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, ptr::null_mut());
+        }
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGALRM;
+        event.sigev_notify_thread_id = crate::thread::id();
+        let mut timer = ptr::null_mut();
+        // SAFETY: both pointers are valid for the call.
+        let answer = unsafe { libc::timer_create(clock.0, &raw mut event, &raw mut timer) };
+        check(i64::from(answer), || "timer_create".to_owned())?;
+        Ok(TimerClock { clock, timer, signal })
+    }
+
+    fn wait(&self, flags: libc::c_int, ns: u64) {
+        let time = libc::itimerspec {
+            it_interval: to_timespec(0),
+            // An expiry of 0 would switch the timer off.
+            it_value: to_timespec(ns.max(1)),
+        };
+        let mut number = 0;
+        // SAFETY: the timer is ours, and the pointers are valid for the calls. The signal is blocked
+        // in this thread, so that it stays pending until it is taken here.
+        unsafe {
+            if libc::timer_settime(self.timer, flags, &raw const time, ptr::null_mut()) == 0 {
+                libc::sigwait(&raw const self.signal, &raw mut number);
+            }
+        }
+    }
+}
+
+impl Drop for TimerClock {
+    fn drop(&mut self) {
+        // SAFETY: the timer is ours, and nobody uses it any more.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+impl Clock for TimerClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    #[inline]
+    fn sleep_until_ns(&self, instant_ns: u64) {
+        self.wait(libc::TIMER_ABSTIME, instant_ns);
+    }
+
+    #[inline]
+    fn sleep_for_ns(&self, duration_ns: u64) {
+        self.wait(0, duration_ns);
+    }
+
+    #[inline]
+    fn cpu(&self) -> u32 {
+        self.clock.cpu()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_never_wakes_a_sleeper_early() {
+        let clock = SystemClock::MONOTONIC;
+        never_early(&clock);
+        never_early(&NanosleepClock(clock));
+        never_early(&TimerClock::new(clock).expect("a timer"));
+    }
+
+    fn never_early(clock: &impl Clock) {
+        let until = clock.now_ns() + 2_000_000;
+        clock.sleep_until_ns(until);
+        assert!(clock.now_ns() >= until);
+        let before = clock.now_ns();
+        clock.sleep_for_ns(1_000_000);
+        assert!(clock.now_ns() >= before + 1_000_000);
+    }
+}

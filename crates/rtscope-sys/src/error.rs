@@ -1,0 +1,54 @@
+//! What the system refused.
+
+use std::{io, path::PathBuf};
+
+/// A system call or a file of the system that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call.
+    #[error("{call}: {source}")]
+    Call {
+        /// The call and what it was for, as `sched_setattr fifo 90`.
+        call: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A file.
+    #[error("{operation} {path}: {source}", path = path.display())]
+    File {
+        /// `read`, `write`, `list`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The error of the system call that has just failed.
+    pub(crate) fn last(call: impl Into<String>) -> Error {
+        Error::Call { call: call.into(), source: io::Error::last_os_error() }
+    }
+
+    /// The kernel's error number, where there is one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Call { source, .. } | Error::File { source, .. } => source.raw_os_error(),
+        }
+    }
+
+    /// Whether the caller lacks a permission.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
+    }
+}
+
+/// Turns a C return value into a result: -1 is the last error. A `c_long` has 64 bits on some machines
+/// and 32 on others.
+pub(crate) fn check(value: impl Into<i64>, call: impl FnOnce() -> String) -> Result<i64, Error> {
+    let value = value.into();
+    if value == -1 { Err(Error::last(call())) } else { Ok(value) }
+}

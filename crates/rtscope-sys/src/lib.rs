@@ -1,0 +1,28 @@
+//! The system, as small safe functions: clocks, scheduling, memory, threads, processes, counters in
+//! shared memory, and the `/proc` and `/sys` trees under an injectable root.
+//!
+//! The only crate with `unsafe` code. It holds mechanism: no policy, no statistics.
+
+pub mod allocation;
+pub mod clock;
+pub mod error;
+pub mod fork;
+pub mod gpio;
+pub mod line;
+pub mod mapping;
+pub mod memory;
+pub mod module;
+pub mod mount;
+pub mod net;
+pub mod power;
+pub mod process;
+pub mod sched;
+pub mod shared;
+pub mod system;
+pub mod terminal;
+pub mod thread;
+pub mod timer;
+pub mod tracefs;
+pub mod tree;
+
+pub use error::Error;

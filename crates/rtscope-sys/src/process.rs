@@ -1,0 +1,113 @@
+//! Processes that must not outlive their parent, limits, and kernel timers that end a process
+//! whatever it does.
+
+use crate::error::{Error, check};
+
+/// Asks the kernel to send a signal when the parent dies. Returns false when the parent is already
+/// gone: then the caller must exit.
+///
+/// The parent is the *thread* that forked: it must live as long as the child is wanted.
+#[must_use]
+pub fn die_with_parent(parent_pid: u32, signal: i32) -> bool {
+    // SAFETY: plain integers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong);
+        libc::getppid() as u32 == parent_pid
+    }
+}
+
+/// Ends the process by SIGALRM after a time of wall clock, whatever it does: the timer is the kernel's,
+/// so that not even a FIFO thread that never yields can prevent it. 0 takes the timer back. Not
+/// inherited by a child.
+pub fn end_after(limit: std::time::Duration) {
+    let time = libc::itimerval {
+        it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
+        it_value: libc::timeval {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_usec: limit.subsec_micros() as libc::suseconds_t,
+        },
+    };
+    // SAFETY: the pointer is valid; a null old value is allowed.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const time, std::ptr::null_mut()) };
+}
+
+/// Puts the calling process at the head of a new process group.
+pub fn new_group() {
+    // SAFETY: plain integers.
+    unsafe { libc::setpgid(0, 0) };
+}
+
+/// Sends a signal to a process. False when it is gone.
+#[must_use]
+pub fn signal(pid: u32, signal: i32) -> bool {
+    // SAFETY: plain integers; the number is checked, so that no group is meant by accident.
+    i32::try_from(pid).is_ok_and(|pid| pid > 0 && unsafe { libc::kill(pid, signal) } == 0)
+}
+
+/// Sends a signal to every process of a group. False when there is none.
+#[must_use]
+pub fn signal_group(leader: u32, signal: i32) -> bool {
+    // SAFETY: as in `signal`.
+    i32::try_from(leader).is_ok_and(|pid| pid > 1 && unsafe { libc::kill(-pid, signal) } == 0)
+}
+
+/// Makes the calling process the new parent of its orphaned descendants.
+pub fn adopt_orphans() {
+    // SAFETY: plain integers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1 as libc::c_ulong) };
+}
+
+/// A resource limit, soft and hard; `None` is unlimited.
+pub type Limit = (Option<u64>, Option<u64>);
+
+/// Resources that real-time programs run into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// `RLIMIT_RTPRIO`: highest real-time priority without privilege.
+    RtPriority,
+    /// `RLIMIT_RTTIME`: microseconds of CPU that a real-time thread may use without blocking.
+    RtTime,
+    /// `RLIMIT_MEMLOCK`: bytes that may be locked.
+    LockedMemory,
+    /// `RLIMIT_NOFILE`: open files.
+    OpenFiles,
+}
+
+const fn number(resource: Resource) -> libc::__rlimit_resource_t {
+    match resource {
+        Resource::RtPriority => libc::RLIMIT_RTPRIO,
+        Resource::RtTime => libc::RLIMIT_RTTIME,
+        Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+        Resource::OpenFiles => libc::RLIMIT_NOFILE,
+    }
+}
+
+/// A limit of the calling process.
+#[must_use]
+pub fn limit(resource: Resource) -> Limit {
+    let mut limits = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is valid for one rlimit; the resource exists, so the call can't fail.
+    unsafe { libc::getrlimit64(number(resource), &raw mut limits) };
+    let finite = |value| (value != libc::RLIM64_INFINITY).then_some(value);
+    (finite(limits.rlim_cur), finite(limits.rlim_max))
+}
+
+/// Sets a limit of the calling process.
+///
+/// # Errors
+///
+/// EPERM when the hard limit would be raised without privilege.
+pub fn set_limit(resource: Resource, (soft, hard): Limit) -> Result<(), Error> {
+    let value = |limit: Option<u64>| limit.unwrap_or(libc::RLIM64_INFINITY);
+    let limits = libc::rlimit64 { rlim_cur: value(soft), rlim_max: value(hard) };
+    // SAFETY: the pointer is valid for one rlimit.
+    let answer = unsafe { libc::setrlimit64(number(resource), &raw const limits) };
+    check(i64::from(answer), || format!("setrlimit {resource:?}")).map(drop)
+}
+
+/// Whether the effective user is root.
+#[must_use]
+pub fn is_root() -> bool {
+    // SAFETY: no argument.
+    unsafe { libc::geteuid() == 0 }
+}

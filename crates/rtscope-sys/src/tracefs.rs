@@ -1,0 +1,99 @@
+//! The kernel's trace: marking it, and stopping it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{Error, tree::Tree};
+
+/// Where tracefs is mounted by custom.
+const MOUNT: &str = "sys/kernel/tracing";
+
+/// The longest text of a mark.
+const TEXT_BYTES: usize = 96;
+
+/// `trace_marker` and `tracing_on`, open, so that a thread that was late marks and stops the trace
+/// without looking for them.
+#[derive(Clone, Debug)]
+pub struct Marker {
+    marker: Arc<File>,
+    switch: Arc<File>,
+    /// Nanoseconds in a unit of the figures in the text.
+    unit_ns: u64,
+}
+
+impl Marker {
+    /// Opens the trace. The figures in its marks are in units of `unit_ns`.
+    ///
+    /// # Errors
+    ///
+    /// When tracefs is not mounted, or may not be written.
+    pub fn open(tree: &Tree, unit_ns: u64) -> Result<Marker, Error> {
+        let folder = folder(tree);
+        let open = |name: &str| {
+            let path = folder.join(name);
+            let file = OpenOptions::new().write(true).open(&path);
+            file.map(Arc::new).map_err(|source| Error::File { operation: "open", path, source })
+        };
+        Ok(Marker { marker: open("trace_marker")?, switch: open("tracing_on")?, unit_ns })
+    }
+
+    /// Writes `hit latency threshold (LATENCY > LIMIT)` into the trace and stops it. Doesn't allocate;
+    /// what the kernel refuses is not repeated.
+    pub fn hit(&self, latency_ns: u64, limit_ns: u64) {
+        let mut text = [0u8; TEXT_BYTES];
+        let mut rest = &mut text[..];
+        let (latency, limit) = (latency_ns / self.unit_ns, limit_ns / self.unit_ns);
+        let _ = write!(rest, "hit latency threshold ({latency} > {limit})");
+        let length = TEXT_BYTES - rest.len();
+        let _ = (&*self.marker).write_all(&text[..length]);
+        let _ = (&*self.switch).write_all(b"0\n");
+    }
+}
+
+/// The folder of tracefs: where it is by custom, or where it is mounted.
+fn folder(tree: &Tree) -> PathBuf {
+    let usual = tree.path(MOUNT);
+    if usual.join("trace_marker").exists() {
+        return usual;
+    }
+    let mounts = tree.read("proc/mounts").unwrap_or_default();
+    let found = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (place, kind) = (words.next()?, words.next()?);
+        match kind {
+            "tracefs" => Some(PathBuf::from(place)),
+            "debugfs" => Some(Path::new(place).join("tracing")),
+            _ => None,
+        }
+    });
+    found.map_or(usual, |place| tree.path(place.strip_prefix("/").unwrap_or(&place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_marks_and_then_stops_the_trace() {
+        let root = tempfile::tempdir().expect("a folder");
+        let tree = Tree::under(root.path());
+        assert!(Marker::open(&tree, 1_000).is_err());
+        // Mounted at an unusual place.
+        let place = tree.path("mnt/trace");
+        std::fs::create_dir_all(&place).expect("a folder");
+        std::fs::create_dir_all(tree.path("proc")).expect("a folder");
+        std::fs::write(tree.path("proc/mounts"), "none /mnt/trace tracefs rw 0 0\n")
+            .expect("a file");
+        std::fs::write(place.join("trace_marker"), "").expect("a file");
+        std::fs::write(place.join("tracing_on"), "1\n").expect("a file");
+        let marker = Marker::open(&tree, 1_000).expect("both files");
+        marker.hit(74_900, 50_000);
+        let read = |name: &str| std::fs::read_to_string(place.join(name)).expect("a file");
+        assert_eq!(read("trace_marker"), "hit latency threshold (74 > 50)");
+        assert_eq!(read("tracing_on"), "0\n");
+    }
+}
