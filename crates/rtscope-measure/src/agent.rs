@@ -1,0 +1,280 @@
+//! The first process of an emulated guest: runs the plan that lies beside it and sends the record out.
+//!
+//! ```text
+//! mount -> read /plan.toml and the kernel command line -> run -> frames on a serial line -> power off
+//! ```
+//!
+//! The guest holds nothing but this program, and what `guest.toml` names: modules of the kernel, Debian's
+//! cyclictest. Words of the kernel command line that begin with
+//! `rtscope.` are its options:
+//!
+//! * `rtscope.channel=ttyS1`: the line that the record leaves by. Default: the console.
+//! * `rtscope.seed=3`: shifts the run against the kernel's own periodic work, by up to 10 ms. In
+//!   virtual time two runs of one seed are equal to the bit; seeds give replicas that differ in
+//!   phase only. They can't show what differs between two pieces of hardware.
+//!
+//! Nothing that is sent or done depends on the host: no time-out of the host's, no random number that
+//! the emulator doesn't give.
+
+mod beside;
+mod gpio;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::fd::AsFd,
+    panic,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use flate2::{Compression, write::GzEncoder};
+use rtscope_model::{
+    event::{Event, Stamped},
+    finding::Weight,
+    guest,
+    plan::{self, Plan},
+    wire,
+};
+use rtscope_sys::{
+    mount::mount,
+    net,
+    power::{End, end_system},
+    terminal,
+    tree::Tree,
+};
+
+use crate::{Order, interrupt::Interrupt, run};
+
+/// The plan of a guest; where it lies, this program is the guest's agent.
+const PLAN: &str = "/plan.toml";
+
+/// Where the record is made: in memory.
+const RECORD: &str = "/run/record";
+
+/// Folder in a record of a guest with what its kernel shows of itself.
+pub const SHOWN: &str = "guest";
+
+/// What a kernel shows of itself: enough to tell it from every other.
+const SHOWS: [&str; 6] = [
+    "proc/config.gz",
+    "proc/version",
+    "proc/sys/kernel/osrelease",
+    "proc/sys/kernel/version",
+    "sys/kernel/notes",
+    "sys/kernel/realtime",
+];
+
+/// The file systems of a guest. Those that a kernel lacks are left out: what needs them says so.
+const MOUNTS: [(&str, &str); 8] = [
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("tmpfs", "/run"),
+    ("tmpfs", "/tmp"),
+    ("tmpfs", "/var/tmp"),
+    ("debugfs", "/sys/kernel/debug"),
+    ("tracefs", "/sys/kernel/tracing"),
+];
+
+/// The most that a seed shifts a run.
+const SHIFT_NS_MAX: u64 = 10_000_000;
+
+/// Whether this process is the first one of an emulated guest of ours.
+#[must_use]
+pub fn is_guest() -> bool {
+    std::process::id() == 1 && Path::new(PLAN).exists()
+}
+
+/// Runs the guest from its first instruction in user space to its end. `wall_clock` is called when
+/// the run begins.
+///
+/// Returns only when the kernel refuses to end the system; for a first process, returning is a panic
+/// of the kernel, which the emulator's other side recognises.
+pub fn main(version: &str, wall_clock: fn() -> String) {
+    for (kind, folder) in MOUNTS {
+        let _ = mount(kind, Path::new(folder));
+    }
+    // A guest without a network is one whose network loads will say so.
+    let _ = net::set_up("lo");
+    let tree = Tree::default();
+    let options = Options::read(&tree.read("proc/cmdline").unwrap_or_default());
+    std::thread::sleep(Duration::from_nanos(options.shift_ns()));
+    let outcome = panic::catch_unwind(|| measure(version, wall_clock()))
+        .unwrap_or_else(|_| Err("the agent panicked: its words are on the console".to_owned()));
+    if let Err(why) = &outcome {
+        say(&format!("failed: {why}"));
+    }
+    match send(&options.channel, &outcome) {
+        Ok(files) => say(&format!("sent {files} files")),
+        Err(e) => say(&format!("can't send the record: {e}")),
+    }
+    let refused = end_system(End::PowerOff);
+    say(&format!("can't power off: {refused}"));
+}
+
+/// What the kernel command line tells the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    channel: PathBuf,
+    seed: u64,
+}
+
+impl Options {
+    fn read(line: &str) -> Options {
+        let value = |name: &str| {
+            let mut words = line.split_whitespace();
+            words.find_map(|word| {
+                word.strip_prefix("rtscope.")?.strip_prefix(name)?.strip_prefix('=')
+            })
+        };
+        Options {
+            channel: Path::new("/dev").join(value("channel").unwrap_or("console")),
+            seed: value("seed").and_then(|text| text.parse().ok()).unwrap_or(0),
+        }
+    }
+
+    /// How much later the run begins: spread evenly over the seeds by the golden ratio; none for 0.
+    fn shift_ns(&self) -> u64 {
+        const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+        let spread = u128::from(self.seed.wrapping_mul(GOLDEN)) * u128::from(SHIFT_NS_MAX);
+        (spread >> 64) as u64
+    }
+}
+
+/// A line on the console: the host watches it.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "rtscope: {text}");
+}
+
+fn measure(version: &str, wall_clock: String) -> Result<(), String> {
+    let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
+    let plan = plan::parse(PLAN, &text).map_err(|e| e.to_string())?;
+    let beside = beside::read()?;
+    let gpio = beside::before(&beside)?;
+    let order = Order {
+        plan,
+        folder: PathBuf::from(RECORD),
+        tree: Tree::default(),
+        journal: PathBuf::from("/run/rtscope"),
+        program: PathBuf::from("/proc/self/exe"),
+        command: std::env::args().collect(),
+        version: version.to_owned(),
+        wall_clock,
+        interrupt: Interrupt::install().map_err(|e| format!("signals: {e}"))?,
+        unattended: crate::UNATTENDED,
+    };
+    let plan = order.plan.clone();
+    let finished = run(&order, &mut |stamped| tell(&plan, stamped)).map_err(|e| e.to_string())?;
+    if let Some(why) = finished.not_written {
+        return Err(format!("the record does not fit the guest's memory: {why}"));
+    }
+    if let Some(said) = gpio {
+        beside::write(guest::GPIO, &said, &mut String::new());
+    }
+    beside::after(&beside, &plan);
+    Ok(())
+}
+
+/// Says on the console where the run is: between phases, when nothing is measured.
+fn tell(plan: &Plan, stamped: &Stamped) {
+    match &stamped.event {
+        Event::PhaseStarted { cell, name } => {
+            say(&format!("phase {}/{} {name}", cell + 1, plan.phases.len()))
+        }
+        Event::Found(finding) if finding.weight == Weight::Invalidates => {
+            say(&format!("finding {}: {}", finding.code, finding.text));
+        }
+        _ => {}
+    }
+}
+
+/// Sends the record, or why there is none. Returns how many files were sent.
+fn send(channel: &Path, outcome: &Result<(), String>) -> io::Result<usize> {
+    let mut line = OpenOptions::new().write(true).open(channel)?;
+    terminal::make_raw(line.as_fd()).map_err(io::Error::other)?;
+    let mut files = contents(Path::new(RECORD))?;
+    let shown = SHOWS.iter().filter_map(|name| {
+        let bytes = fs::read(Path::new("/").join(name)).ok()?;
+        Some((format!("{SHOWN}/{name}"), bytes))
+    });
+    files.extend(shown);
+    if let Err(why) = outcome {
+        files.push((wire::FAILURE.to_owned(), why.clone().into_bytes()));
+    }
+    for (name, body) in &files {
+        let frame = wire::file(name, &packed(body)?)
+            .ok_or_else(|| io::Error::other(format!("{name} is too long")))?;
+        line.write_all(&frame)?;
+    }
+    line.write_all(&wire::end(files.len()))?;
+    terminal::drain(line.as_fd()).map_err(io::Error::other)?;
+    Ok(files.len())
+}
+
+/// A file's bytes, packed: a kernel's configuration alone would otherwise take seconds on the line. The
+/// packed form holds no time, so that equal files stay equal.
+fn packed(body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+    packer.write_all(body)?;
+    packer.finish()
+}
+
+/// Every file below a folder with its path in it, in order of the path; none when there is no folder.
+fn contents(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        let entries = match fs::read_dir(&next) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(inner) = path.strip_prefix(folder) {
+                found.push((inner.to_string_lossy().into_owned(), fs::read(&path)?));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_read() {
+        let options = Options::read("console=ttyS0 rtscope.seed=3 panic=-1 rtscope.channel=ttyS1");
+        assert_eq!(options, Options { channel: "/dev/ttyS1".into(), seed: 3 });
+        let options = Options::read("console=ttyAMA0 rtscope.seeds=9 myrtscope.seed=4");
+        assert_eq!(options, Options { channel: "/dev/console".into(), seed: 0 });
+    }
+
+    #[test]
+    fn seeds_shift_by_different_times_within_the_bound() {
+        let shift = |seed| Options { channel: PathBuf::new(), seed }.shift_ns();
+        let mut shifts: Vec<u64> = (0..100).map(shift).collect();
+        assert_eq!(shifts[0], 0);
+        shifts.sort_unstable();
+        assert!(shifts[99] < SHIFT_NS_MAX);
+        // Evenly spread: no two of a hundred seeds are closer than a two-hundredth of the bound.
+        assert!(shifts.windows(2).all(|w| w[1] - w[0] >= SHIFT_NS_MAX / 300), "{shifts:?}");
+    }
+
+    #[test]
+    fn files_are_listed_in_order_with_their_paths() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("slices")).expect("made");
+        for name in ["slices/t1.jsonl", "slices/t0.jsonl", "events.jsonl"] {
+            fs::write(folder.path().join(name), name).expect("written");
+        }
+        let names: Vec<String> =
+            contents(folder.path()).expect("readable").into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["events.jsonl", "slices/t0.jsonl", "slices/t1.jsonl"]);
+        assert_eq!(contents(&folder.path().join("none")).expect("no folder is no file"), []);
+    }
+}

@@ -1,0 +1,245 @@
+//! The left half of the path: from a plan to a record.
+//!
+//! ```text
+//! plan -> environment -> settings -> place, load, measure -> environment -> record
+//! ```
+//!
+//! [`run`] is the whole of it on one screen. Everything that happens is told as one stream of events;
+//! this crate knows neither statistics nor screens.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod environment;
+pub mod inspect;
+pub mod interrupt;
+pub mod load;
+mod machine;
+mod protocol;
+pub mod recorder;
+pub mod sampler;
+pub mod signal;
+mod stream;
+pub mod task;
+pub mod tune;
+
+use std::{path::PathBuf, time::Duration};
+
+use rtscope_model::{
+    cpu::CpuSet,
+    environment::Permission,
+    event::{EndReason, Event, FORMAT, Stamped},
+    finding::{Finding, Weight},
+    plan::Plan,
+    record::Files,
+    schedule::Policy,
+};
+use rtscope_sys::{
+    process::{self, Resource},
+    sched, thread,
+    tree::Tree,
+};
+
+use crate::{
+    environment::{SystemCounters, kernel_log::KernelLog},
+    interrupt::Interrupt,
+    load::Launcher,
+    protocol::{Conductor, LockedMemory},
+    recorder::{RecordError, Recorder},
+    sampler::SampleError,
+    stream::Stream,
+};
+
+/// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
+/// process (see [`Interrupt::install`]). A soft limit: loads inherit it, and can lift it.
+const RUNAWAY_US: u64 = 1_000_000;
+
+/// What a run needs to know besides its plan.
+#[derive(Debug)]
+pub struct Order {
+    /// The plan.
+    pub plan: Plan,
+    /// Where the record goes.
+    pub folder: PathBuf,
+    /// The machine's files.
+    pub tree: Tree,
+    /// Where changed settings are journalled.
+    pub journal: PathBuf,
+    /// The program that runs loads as `PROGRAM load-worker ...`.
+    pub program: PathBuf,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// Version of rtscope, for the record.
+    pub version: String,
+    /// Wall clock, RFC 3339, for the record.
+    pub wall_clock: String,
+    /// What ends the run early.
+    pub interrupt: Interrupt,
+    /// When nobody has looked after the sampling threads for so long (a listener that hangs, a disk
+    /// that does not answer), the kernel ends the process: real-time threads don't go on unattended.
+    pub unattended: Duration,
+}
+
+/// A good [`Order::unattended`]: longer than any disk that still works takes to answer.
+pub const UNATTENDED: Duration = Duration::from_secs(300);
+
+/// Why a run did not happen, or ended without a record to judge.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The record's folder.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A CPU of the plan is absent.
+    #[error("CPU{plural} {absent} {be} not online: this machine has CPUs {online}", plural = if absent.len() == 1 { "" } else { "s" }, be = if absent.len() == 1 { "is" } else { "are" })]
+    NoSuchCpu {
+        /// Asked and absent.
+        absent: CpuSet,
+        /// There.
+        online: CpuSet,
+    },
+    /// Histograms too large.
+    #[error("the histograms need {} MiB, but only {} MiB of memory are available and half of it is the limit: set fewer buckets or threads", needed_bytes >> 20, available_bytes >> 20)]
+    Memory {
+        /// Needed.
+        needed_bytes: u64,
+        /// There.
+        available_bytes: u64,
+    },
+    /// A real-time policy was asked by name, and is not permitted.
+    #[error("no permission for the policy that was asked by name; do one of these:\n  - {}", .0.join("\n  - "))]
+    Permission([String; 3]),
+    /// The sampling threads.
+    #[error(transparent)]
+    Sample(SampleError),
+    /// The control thread's own place.
+    #[error("can't place the control thread: {0}")]
+    Control(rtscope_sys::Error),
+    /// A setting.
+    #[error(transparent)]
+    Tune(#[from] tune::TuneError),
+}
+
+impl From<SampleError> for RunError {
+    fn from(error: SampleError) -> RunError {
+        RunError::Sample(error)
+    }
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// The record, as it is on disk or in memory.
+    pub files: Files,
+    /// Why a part of the record is not on disk, if so.
+    pub not_written: Option<String>,
+}
+
+/// Runs a plan: the left half of the path, from top to bottom.
+///
+/// # Errors
+///
+/// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
+/// then is in the record's folder, and every setting is as it was.
+pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
+    let before = environment::collect(&order.tree);
+    let mut plan = order.plan.clone();
+    let permission_finding = permit(&mut plan, before.permission)?;
+    let sessions = machine::lay_out(&plan, &before)?;
+    let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
+
+    let mut stream = Stream::new(recorder, listener);
+    stream.emit(Event::RunStarted {
+        format: FORMAT,
+        version: order.version.clone(),
+        command: order.command.clone(),
+        wall_clock: order.wall_clock.clone(),
+        monotonic_ns: stream.start_ns(),
+    });
+    stream.recorder.environment("environment.before.json", &before);
+    permission_finding.into_iter().for_each(|finding| stream.found(finding));
+
+    let settings =
+        tune::apply(&order.tree, &order.journal, &plan.settings, &mut |event| stream.emit(event))?;
+    let outcome = sessions_in_turn(order, &plan, &sessions, &mut stream);
+    settings.restore(&mut |event| stream.emit(event));
+
+    if order.interrupt.is_runaway() {
+        stream.found(Finding::new(
+            "runaway",
+            Weight::Invalidates,
+            "a sampling thread ran for a second without sleeping, so the kernel was asked to end the run: the interval is too short for this machine",
+        ));
+    }
+    let why = *outcome.as_ref().unwrap_or(&EndReason::Failed);
+    let after = environment::collect(&order.tree);
+    stream.recorder.environment("environment.after.json", &after);
+    stream.emit(Event::RunEnded { why });
+    let (files, not_written) = stream.into_recorder().finish();
+    outcome.map(|_| Finished { files, not_written })
+}
+
+/// Lets an ordinary user measure as an ordinary thread where no policy was asked by name, and says so.
+fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, RunError> {
+    let real_time = plan.phases.iter().any(|phase| phase.sampler.policy.is_real_time());
+    if permission.real_time || !real_time {
+        return Ok(None);
+    }
+    let ways = environment::permission_advice(&permission);
+    if plan.policy_asked {
+        return Err(RunError::Permission(ways));
+    }
+    for phase in &mut plan.phases {
+        phase.sampler.policy = Policy::Other;
+    }
+    let text = "no real-time permission: measured as an ordinary thread (SCHED_OTHER). These figures \
+                say nothing about a real-time thread";
+    let advice = format!("do one of these: {}", ways.join("; or "));
+    Ok(Some(Finding::new("no-real-time-permission", Weight::PreventsPass, text).advise(advice)))
+}
+
+/// Runs the sessions with memory locked and a limit on runaway threads.
+fn sessions_in_turn(
+    order: &Order,
+    plan: &Plan,
+    sessions: &[machine::SessionPlan],
+    stream: &mut Stream<'_>,
+) -> Result<EndReason, RunError> {
+    let limit = process::limit(Resource::RtTime);
+    let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+    thread::leave_cpu_limit_to_others();
+    let locked = LockedMemory::lock();
+    if let Err(e) = &locked {
+        let text =
+            format!("memory is not locked: {e}. A page that was given back may delay a wake-up");
+        stream.found(
+            Finding::new("memory-not-locked", Weight::PreventsPass, text)
+                .advise("raise the memlock limit (ulimit -l), or run with CAP_IPC_LOCK"),
+        );
+    }
+    let all = sched::affinity(sched::SELF).unwrap_or_default();
+    let mut conductor = Conductor {
+        plan,
+        launcher: Launcher {
+            program: order.program.clone(),
+            ..Launcher::new(CpuSet::default(), all)
+        },
+        interrupt: &order.interrupt,
+        unattended: order.unattended,
+        tree: &order.tree,
+        counters: SystemCounters::read(&order.tree),
+        counters_at_ns: stream.elapsed_ns(),
+        kernel_log: KernelLog::open(&order.tree),
+        stream,
+    };
+    let mut why = EndReason::Finished;
+    for (i, session) in sessions.iter().enumerate() {
+        if let Some(reason) = conductor.session(i as u32, session)? {
+            why = reason;
+            break;
+        }
+    }
+    drop(locked);
+    process::end_after(Duration::ZERO);
+    let _ = process::set_limit(Resource::RtTime, limit);
+    Ok(why)
+}

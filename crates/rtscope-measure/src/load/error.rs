@@ -1,0 +1,134 @@
+//! Why a load could not run.
+
+use std::{io, path::PathBuf};
+
+use rtscope_model::{schedule::Placement, text::Problem, time::Nanos};
+
+/// What went wrong with a load, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The load's line asks for something that isn't there.
+    #[error("{0}")]
+    Line(Problem),
+    /// The system refused something.
+    #[error("{0}{advice}", advice = advice(.0))]
+    System(#[from] rtscope_sys::Error),
+    /// A file, a pipe or a socket failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried, with the path or address.
+        what: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The program that is to become the load's process could not be started.
+    #[error("start {}: {source}", program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The scheduler's answer is not what was asked.
+    #[error(
+        "a worker was asked to run {asked}, but runs {found}: name CPUs that are online and that \
+         this process may use"
+    )]
+    Placement {
+        /// As asked.
+        asked: Box<Placement>,
+        /// As read back.
+        found: Box<Placement>,
+    },
+    /// The option `cpus` leaves no CPU.
+    #[error("cpus={asked}, but {why}: write cpus=all, or a set as cpus=0-3")]
+    NoCpu {
+        /// As asked.
+        asked: String,
+        /// Why that is no CPU.
+        why: &'static str,
+    },
+    /// More memory than is safe.
+    #[error(
+        "{asked_bytes} bytes are more than three quarters of the {available_bytes} bytes of memory \
+         that are available: give fewer workers or a smaller size"
+    )]
+    Memory {
+        /// All workers together.
+        asked_bytes: u64,
+        /// `MemAvailable`.
+        available_bytes: u64,
+    },
+    /// More open files than the process may have.
+    #[error(
+        "{needed} open files are needed, but {allowed} are allowed: ask less of the load, or raise \
+         the limit (ulimit -n)"
+    )]
+    OpenFiles {
+        /// All together.
+        needed: u64,
+        /// The hard limit.
+        allowed: u64,
+    },
+    /// The program of an `external` load doesn't exist.
+    #[error("command {0:?} was not found: install it, or write its full path")]
+    NoCommand(String),
+    /// The command of an `external` load failed.
+    #[error(
+        "the command ended with {how} in run {runs}: if that is as it should be, write `|| true` \
+         after it"
+    )]
+    Command {
+        /// As `exit code 2`, `signal 11`.
+        how: String,
+        /// How often it had been started by then.
+        runs: u64,
+    },
+    /// A worker process ended; it has said why, if it could.
+    #[error("worker process {pid} ended with {how}")]
+    Worker {
+        /// The process.
+        pid: u32,
+        /// As `exit code 2`, `signal 11`.
+        how: String,
+    },
+    /// Something that must not happen.
+    #[error("{0}")]
+    Broken(&'static str),
+    /// The kernel's timer ended it.
+    #[error("it ran into its time limit")]
+    Limit,
+    /// The load's process ended, or said why it can't work, before it worked.
+    #[error("{how}")]
+    Ended {
+        /// In words.
+        how: String,
+    },
+    /// The load doesn't work after a long time.
+    #[error("it did not begin to work within {0}: the machine may be overloaded")]
+    Slow(Nanos),
+    /// The load's process was started in a way that is not ours.
+    #[error("a load's process is started by rtscope only: use `rtscope load NAME`")]
+    NotStartedByUs,
+}
+
+impl LoadError {
+    /// A failed file, pipe or socket. Costs nothing before it is called: a working loop may have
+    /// it.
+    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LoadError {
+        move |source| LoadError::Io { what: what.into(), source }
+    }
+
+    /// A problem of the line, without a suggestion.
+    pub(super) fn line(message: impl Into<String>) -> LoadError {
+        LoadError::Line(Problem::new(message))
+    }
+}
+
+/// What to do when a permission is missing.
+fn advice(error: &rtscope_sys::Error) -> &'static str {
+    match error.is_permission() {
+        true => ": run as root, or give this user the permission",
+        false => "",
+    }
+}

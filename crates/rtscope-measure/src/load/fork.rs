@@ -1,0 +1,57 @@
+//! `fork`: starts processes that end at once.
+//!
+//! Exercises the copying of address spaces, process and page tables and their locks, wake-ups of
+//! new tasks, and exits; with a `size`, also the copying of pages that a child writes to, and their
+//! freeing all at once when it ends. It can't show anything of loading programs: nothing is executed.
+//!
+//! A unit of work is one process, from its fork until its end was waited for.
+
+use rtscope_sys::{fork::fork_and_wait, mapping::Pages};
+
+use super::{
+    Descriptor, LoadError, any_options, leaves_nothing,
+    options::{Kind, LoadOption},
+    worker::{Order, Processes},
+};
+
+const OPTIONS: &[LoadOption] = &[
+    LoadOption {
+        name: "workers",
+        kind: Kind::Workers,
+        default: "cpus",
+        about: "processes that fork and wait, one child at a time",
+    },
+    LoadOption {
+        name: "size",
+        kind: Kind::Size { min: 0, max: 1 << 30 },
+        default: "0B",
+        about: "memory that each child writes to before it ends, as a program does that does something",
+    },
+];
+
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    name: "fork",
+    about: "starts processes that end at once, and waits for each",
+    unit: |_| "forks",
+    options: OPTIONS,
+    check: any_options,
+    run,
+    clean: leaves_nothing,
+};
+
+fn run(order: &Order) -> Result<(), LoadError> {
+    let size = order.options.size("size");
+    let mut crew = Processes::new(order)?;
+    for _ in 0..order.options.workers(&order.placement.cpus) {
+        crew.add(&order.placement, |counter| {
+            // Pages that exist: a child gets copies of them.
+            let mut memory = Pages::map(size.max(1))?;
+            memory.as_mut_slice().fill(1);
+            loop {
+                fork_and_wait(&mut memory.as_mut_slice()[..size])?;
+                counter.add(1);
+            }
+        })?;
+    }
+    crew.work()
+}

@@ -1,0 +1,45 @@
+//! `io`: has all files written out, over and over.
+//!
+//! Exercises file systems, block layer and the disk's driver, as far as there is something to
+//! write: other loads and programs provide that, as `disk` does. It can't show anything where
+//! nothing is written: then each call returns almost at once.
+//!
+//! A unit of work is one `sync()`.
+
+use rtscope_sys::mapping::sync_all_files;
+
+use super::{
+    Descriptor, LoadError, any_options, leaves_nothing,
+    options::{Kind, LoadOption},
+    worker::{Order, Processes},
+};
+
+const OPTIONS: &[LoadOption] = &[LoadOption {
+    name: "workers",
+    kind: Kind::Workers,
+    default: "1",
+    about: "processes that call sync",
+}];
+
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    name: "io",
+    about: "has all files written to disk, over and over (sync)",
+    unit: |_| "syncs",
+    options: OPTIONS,
+    check: any_options,
+    run,
+    clean: leaves_nothing,
+};
+
+fn run(order: &Order) -> Result<(), LoadError> {
+    let mut crew = Processes::new(order)?;
+    for _ in 0..order.options.workers(&order.placement.cpus) {
+        crew.add(&order.placement, |counter| {
+            loop {
+                sync_all_files();
+                counter.add(1);
+            }
+        })?;
+    }
+    crew.work()
+}

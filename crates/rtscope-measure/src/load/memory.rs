@@ -1,0 +1,107 @@
+//! `memory`: takes memory from the kernel, touches each page, gives it back.
+//!
+//! Exercises page faults, the page allocator and its locks, clearing of pages, and the flushing of
+//! translations on other CPUs when memory is given back. It can't show anything of swapping: all
+//! workers together stay below three quarters of the memory that is available.
+//!
+//! A unit of work is a page touched. With transparent huge pages one fault brings in many pages.
+
+use rtscope_sys::{
+    mapping::{Pages, page_bytes},
+    tree::Tree,
+};
+
+use super::{
+    Descriptor, LoadError, any_options,
+    board::Counter,
+    leaves_nothing,
+    options::{Kind, LoadOption},
+    worker::{Order, Processes},
+};
+
+const OPTIONS: &[LoadOption] = &[
+    LoadOption {
+        name: "workers",
+        kind: Kind::Workers,
+        default: "cpus",
+        about: "processes that take and give back memory",
+    },
+    LoadOption {
+        name: "size",
+        kind: Kind::Size { min: 4 << 10, max: 1 << 40 },
+        default: "256MiB",
+        about: "memory that each worker takes at a time",
+    },
+];
+
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    name: "memory",
+    about: "takes memory, touches each page, gives it back",
+    unit: |_| "pages",
+    options: OPTIONS,
+    check: any_options,
+    run,
+    clean: leaves_nothing,
+};
+
+/// Pages touched between two additions to the counter.
+const BATCH: usize = 64;
+
+fn run(order: &Order) -> Result<(), LoadError> {
+    let workers = order.options.workers(&order.placement.cpus);
+    let size = order.options.size("size");
+    let meminfo = Tree::default().read("proc/meminfo")?;
+    let asked_bytes = (size as u64).saturating_mul(workers as u64);
+    if let Some(available_bytes) = available(&meminfo)
+        && asked_bytes > available_bytes / 4 * 3
+    {
+        return Err(LoadError::Memory { asked_bytes, available_bytes });
+    }
+    let mut crew = Processes::new(order)?;
+    for _ in 0..workers {
+        crew.add(&order.placement, |counter| {
+            loop {
+                touch(&mut Pages::map(size)?, counter);
+            }
+        })?;
+    }
+    crew.work()
+}
+
+/// `MemAvailable` in bytes, from the text of `/proc/meminfo`.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn touch(pages: &mut Pages, counter: Counter<'_>) {
+    let page_bytes = page_bytes();
+    for batch in pages.as_mut_slice().chunks_mut(page_bytes * BATCH) {
+        let touched = batch.chunks_mut(page_bytes).map(|page| page[0] = 1).count();
+        counter.add(touched as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::board::Board;
+
+    #[test]
+    fn every_page_is_touched_and_counted() {
+        let board = Board::new().expect("memory");
+        let mut pages = Pages::map(page_bytes() * BATCH * 2 + 1).expect("memory");
+        touch(&mut pages, board.counter(0));
+        assert_eq!(board.work(), BATCH as u64 * 2 + 1);
+        let slice = pages.as_mut_slice();
+        assert!(slice.iter().step_by(page_bytes()).all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn available_memory_is_read() {
+        let text = "MemTotal:  100 kB\nMemFree:  5 kB\nMemAvailable:    50 kB\n";
+        assert_eq!(available(text), Some(50 * 1024));
+        assert_eq!(available("MemTotal: 100 kB"), None);
+    }
+}

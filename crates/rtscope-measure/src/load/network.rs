@@ -1,0 +1,324 @@
+//! `network`: sends packets as fast as it can, to itself.
+//!
+//! Exercises the network stack in both directions: sockets, softirqs, queues, and with `over=veth`
+//! a device with neighbour resolution between two network namespaces. It can't show anything of a
+//! network card and its interrupts: packets stay in memory.
+//!
+//! `kind=udp` floods a receiver with datagrams, `kind=icmp` floods the kernel with echo requests,
+//! `kind=tcp` streams. A unit of work is a datagram that arrived, an echo reply that came back, a
+//! byte that arrived.
+//!
+//! With `over=loopback` only 127.0.0.1 is used. With `over=veth` two namespaces are made that hold
+//! nothing but a virtual cable and addresses set aside for documentation (RFC 5737); the kernel
+//! removes them with the load's last process.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
+    thread,
+};
+
+use rtscope_model::text::Problem;
+use rtscope_sys::net::{
+    IcmpSocket, NO_BUFFERS, Namespace, add_address, icmp_socket, make_veth, set_up,
+};
+
+use super::{
+    Descriptor, LoadError,
+    board::Counter,
+    leaves_nothing,
+    options::{Kind, LoadOption, Options, size_text},
+    worker::{Order, Processes},
+};
+
+const OPTIONS: &[LoadOption] = &[
+    LoadOption {
+        name: "kind",
+        kind: Kind::Word(&["udp", "icmp", "tcp"]),
+        default: "udp",
+        about: "udp: a flood of datagrams; icmp: a flood of echo requests; tcp: a stream",
+    },
+    LoadOption {
+        name: "over",
+        kind: Kind::Word(&["loopback", "veth"]),
+        default: "loopback",
+        about: "loopback: 127.0.0.1; veth: a virtual cable between two namespaces of its own",
+    },
+    LoadOption {
+        name: "workers",
+        kind: Kind::Workers,
+        default: "1",
+        about: "pairs of a sender and a receiver",
+    },
+    LoadOption {
+        name: "size",
+        kind: Kind::Size { min: 1, max: 1 << 20 },
+        default: "1KiB",
+        about: "bytes in a packet, or for tcp in a write",
+    },
+];
+
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    name: "network",
+    about: "sends packets to itself: a UDP flood, an ICMP echo flood, or a TCP stream",
+    unit: |options| if options.word("kind") == "tcp" { "bytes" } else { "packets" },
+    options: OPTIONS,
+    check,
+    run,
+    clean: leaves_nothing,
+};
+
+/// The most bytes in a packet: 65,535 without the headers of IP and of UDP or ICMP, which are as
+/// long.
+const PACKET_MAX: usize = 65_535 - 20 - 8;
+
+/// Packets that a sender sends before it lets others run: a receiver of the same real-time priority
+/// on the same CPU would never have its turn otherwise.
+const BURST: usize = 32;
+
+fn check(options: &Options) -> Result<(), Problem> {
+    let (kind, size) = (options.word("kind"), options.size("size"));
+    if kind == "tcp" || size <= PACKET_MAX {
+        return Ok(());
+    }
+    let size = size_text(size as u64);
+    let message = format!("size={size}: write at most {PACKET_MAX}B for kind={kind}");
+    Err(Problem::new(message))
+}
+
+fn run(order: &Order) -> Result<(), LoadError> {
+    let options = &order.options;
+    let sides = match options.word("over") {
+        "veth" => Sides::cabled()?,
+        _ => Sides::loopback(),
+    };
+    let size = options.size("size");
+    let mut crew = Processes::new(order)?;
+    for worker in 0..options.workers(&order.placement.cpus) {
+        match options.word("kind") {
+            "tcp" => add_tcp(&mut crew, order, &sides, size)?,
+            "icmp" => add_icmp(&mut crew, order, &sides, size, worker)?,
+            _ => add_udp(&mut crew, order, &sides, size)?,
+        }
+    }
+    crew.work()
+}
+
+/// Where packets come from and where they go to. Sockets belong to the namespace in which they are
+/// made, so that all are made before the workers are forked.
+struct Sides {
+    near: Ipv4Addr,
+    far: Ipv4Addr,
+    /// Near and far, when they are namespaces of the load's own.
+    namespaces: Option<(Namespace, Namespace)>,
+}
+
+impl Sides {
+    fn loopback() -> Sides {
+        Sides { near: Ipv4Addr::LOCALHOST, far: Ipv4Addr::LOCALHOST, namespaces: None }
+    }
+
+    fn cabled() -> Result<Sides, LoadError> {
+        const PREFIX_BITS: u8 = 24;
+        let (near, far) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+        let near_namespace = Namespace::enter_new()?;
+        let far_namespace = Namespace::enter_new()?;
+        make_veth("far0", "near0", &near_namespace)?;
+        add_address("far0", far, PREFIX_BITS)?;
+        set_up("far0")?;
+        near_namespace.enter()?;
+        add_address("near0", near, PREFIX_BITS)?;
+        set_up("near0")?;
+        Ok(Sides { near, far, namespaces: Some((near_namespace, far_namespace)) })
+    }
+
+    /// Makes a socket on the near side.
+    fn near<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
+        if let Some((near, _)) = &self.namespaces {
+            near.enter()?;
+        }
+        make(any_port(self.near)).map_err(LoadError::io(format!("socket at {}", self.near)))
+    }
+
+    /// Makes a socket on the far side.
+    fn far<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
+        if let Some((_, far)) = &self.namespaces {
+            far.enter()?;
+        }
+        make(any_port(self.far)).map_err(LoadError::io(format!("socket at {}", self.far)))
+    }
+}
+
+fn any_port(address: Ipv4Addr) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(address, 0))
+}
+
+fn add_udp(
+    crew: &mut Processes<'_>,
+    order: &Order,
+    sides: &Sides,
+    size: usize,
+) -> Result<(), LoadError> {
+    let receiver = sides.far(UdpSocket::bind)?;
+    let to = receiver.local_addr().map_err(LoadError::io("address of a socket"))?;
+    let sender = sides.near(UdpSocket::bind)?;
+    sender.connect(to).map_err(LoadError::io(format!("connect to {to}")))?;
+    crew.add(&order.placement, |counter| receive(&receiver, size, counter, |_| true))?;
+    crew.add(&order.placement, |_| flood(&sender, &vec![0; size]))
+}
+
+fn add_icmp(
+    crew: &mut Processes<'_>,
+    order: &Order,
+    sides: &Sides,
+    size: usize,
+    worker: usize,
+) -> Result<(), LoadError> {
+    sides.near(|_| Ok(()))?;
+    let (socket, is_raw) = match icmp_socket()? {
+        IcmpSocket::Raw(socket) => (socket, true),
+        IcmpSocket::Ping(socket) => (socket, false),
+    };
+    let to = any_port(sides.far);
+    socket.connect(to).map_err(LoadError::io(format!("connect to {}", sides.far)))?;
+    // Different for every worker of every load at a time, nearly: a reply to another is not
+    // counted.
+    let identifier = (std::process::id() as u16).wrapping_add(worker as u16);
+    let is_ours = move |packet: &[u8]| !is_raw || is_reply_to(packet, identifier);
+    crew.add(&order.placement, |counter| {
+        receive(&socket, size + IP_HEADER_MAX + ICMP_HEADER, counter, is_ours)
+    })?;
+    crew.add(&order.placement, |_| flood(&socket, &echo_request(identifier, size)))
+}
+
+fn add_tcp(
+    crew: &mut Processes<'_>,
+    order: &Order,
+    sides: &Sides,
+    size: usize,
+) -> Result<(), LoadError> {
+    let listener = sides.far(TcpListener::bind)?;
+    let to = listener.local_addr().map_err(LoadError::io("address of a socket"))?;
+    let mut sender = sides.near(|_| TcpStream::connect(to))?;
+    let (mut receiver, _) = listener.accept().map_err(LoadError::io("accept"))?;
+    crew.add(&order.placement, |counter| {
+        let mut bytes = vec![0; size];
+        loop {
+            let read = receiver.read(&mut bytes).map_err(LoadError::io("receive"))?;
+            if read == 0 {
+                return Err(LoadError::Broken("the stream ended"));
+            }
+            counter.add(read as u64);
+        }
+    })?;
+    crew.add(&order.placement, |_| {
+        let bytes = vec![0; size];
+        loop {
+            sender.write_all(&bytes).map_err(LoadError::io("send"))?;
+        }
+    })
+}
+
+fn flood(socket: &UdpSocket, packet: &[u8]) -> Result<(), LoadError> {
+    loop {
+        for _ in 0..BURST {
+            match socket.send(packet) {
+                Ok(_) => {}
+                // The queue of a device is full, or nobody listens any more: a flood goes on.
+                Err(e) if is_passing(&e) => break,
+                Err(source) => return Err(LoadError::Io { what: "send".to_owned(), source }),
+            }
+        }
+        thread::yield_now();
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(NO_BUFFERS) || error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+fn receive(
+    socket: &UdpSocket,
+    room: usize,
+    counter: Counter<'_>,
+    is_ours: impl Fn(&[u8]) -> bool,
+) -> Result<(), LoadError> {
+    let mut packet = vec![0; room];
+    loop {
+        let len = socket.recv(&mut packet).map_err(LoadError::io("receive"))?;
+        if is_ours(&packet[..len]) {
+            counter.add(1);
+        }
+    }
+}
+
+const IP_HEADER_MAX: usize = 60;
+const ICMP_HEADER: usize = 8;
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REPLY: u8 = 0;
+
+/// An ICMP echo request (RFC 792): type, code, checksum, identifier, sequence number, payload.
+fn echo_request(identifier: u16, payload_bytes: usize) -> Vec<u8> {
+    let mut packet = vec![0; ICMP_HEADER + payload_bytes];
+    packet[0] = ECHO_REQUEST;
+    packet[4..6].copy_from_slice(&identifier.to_be_bytes());
+    let checksum = checksum(&packet);
+    packet[2..4].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
+/// The internet checksum (RFC 1071): the complement of the sum of all 16-bit words, with carries
+/// added back in.
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| [pair[0], *pair.get(1).unwrap_or(&0)]);
+    let mut sum: u32 = words.map(|pair| u32::from(u16::from_be_bytes(pair))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Whether an IP packet is an echo reply with this identifier. The lower half of the first byte is
+/// the length of the IP header in words of 4 bytes.
+fn is_reply_to(packet: &[u8], identifier: u16) -> bool {
+    let header_bytes = packet.first().map_or(0, |first| usize::from(first & 15) * 4);
+    let Some(icmp) = packet.get(header_bytes..) else { return false };
+    icmp.first() == Some(&ECHO_REPLY) && icmp.get(4..6) == Some(&identifier.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_carries_a_right_checksum() {
+        // The example of RFC 1071.
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        for payload in [0, 1, 56, 1_400] {
+            // With its checksum in place, the sum of a packet is all ones.
+            assert_eq!(checksum(&echo_request(0x1234, payload)), 0);
+        }
+    }
+
+    #[test]
+    fn only_our_replies_are_counted() {
+        let mut packet = vec![0; 20];
+        packet[0] = 0x45;
+        packet.extend(echo_request(77, 4));
+        assert!(!is_reply_to(&packet, 77), "a request");
+        packet[20] = ECHO_REPLY;
+        assert!(is_reply_to(&packet, 77));
+        assert!(!is_reply_to(&packet, 78));
+        assert!(!is_reply_to(&packet[..22], 77));
+        assert!(!is_reply_to(&[0x4f], 77));
+    }
+
+    #[test]
+    fn a_packet_must_fit_into_ip() {
+        let check = |line: &str| crate::load::check(&line.parse().expect("a line"));
+        assert_eq!(check("network kind=tcp size=1MiB"), Ok(()));
+        assert_eq!(check("network kind=udp size=65507"), Ok(()));
+        let problem = check("network kind=icmp size=64KiB").expect_err("refused");
+        assert!(problem.message.contains("at most 65507B"), "{}", problem.message);
+    }
+}

@@ -1,0 +1,200 @@
+//! A plan meets the machine: which CPUs, which threads, does it fit.
+
+use rtscope_model::{
+    cpu::CpuSet,
+    environment::Environment,
+    plan::{CpuChoice, Phase, Pinning, Plan, Sampler},
+    schedule::{Budget, Placement, Policy},
+};
+
+use crate::{
+    RunError,
+    sampler::{Beat, Exchange, RawSample, SessionSpec, ThreadPlan, Wake},
+};
+
+/// One session as it will be run on this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionPlan {
+    /// The cells, as indices into the plan's phases.
+    pub(crate) cells: std::ops::Range<usize>,
+    /// The CPUs that are measured.
+    pub(crate) measured: CpuSet,
+    /// Where the control thread runs: off the measured CPUs where there are others.
+    pub(crate) control: CpuSet,
+    /// The sampling threads.
+    pub(crate) spec: SessionSpec,
+}
+
+/// Seconds of samples that a raw ring holds: the control thread may be held up so long.
+const RAW_SECONDS: u64 = 3;
+
+/// Lays the plan out on the machine.
+///
+/// # Errors
+///
+/// A CPU that doesn't exist or is offline, or histograms that don't fit the memory.
+pub(crate) fn lay_out(plan: &Plan, machine: &Environment) -> Result<Vec<SessionPlan>, RunError> {
+    let mut first_thread = 0;
+    let mut sessions = Vec::new();
+    for cells in plan.sessions() {
+        let sampler = &plan.phases[cells.start].sampler;
+        let measured = measured_cpus(&sampler.cpus, machine)?;
+        let spec = session_spec(sampler, &measured, first_thread);
+        first_thread += spec.threads.len() as u32;
+        fits_memory(&spec, machine)?;
+        let others = machine.cpus.allowed.common(&machine.cpus.online).without(&measured);
+        let control = if others.is_empty() { machine.cpus.allowed.clone() } else { others };
+        sessions.push(SessionPlan { cells, measured, control, spec });
+    }
+    Ok(sessions)
+}
+
+fn measured_cpus(choice: &CpuChoice, machine: &Environment) -> Result<CpuSet, RunError> {
+    let usable = machine.cpus.allowed.common(&machine.cpus.online);
+    match choice {
+        CpuChoice::All => Ok(usable),
+        CpuChoice::Last => Ok(usable.last().into_iter().collect()),
+        CpuChoice::These(set) => {
+            let absent = set.without(&machine.cpus.online);
+            if absent.is_empty() {
+                return Ok(set.clone());
+            }
+            Err(RunError::NoSuchCpu { absent, online: machine.cpus.online.clone() })
+        }
+    }
+}
+
+fn session_spec(sampler: &Sampler, measured: &CpuSet, first_thread: u32) -> SessionSpec {
+    let cpus: Vec<u32> = measured.iter().collect();
+    let count = if sampler.threads == 0 { cpus.len() as u32 } else { sampler.threads };
+    let threads = (0..count).map(|n| {
+        let interval = sampler.interval_of(n);
+        let own = match sampler.placement {
+            Pinning::Pinned => [cpus[n as usize % cpus.len()]].into_iter().collect(),
+            Pinning::Free => measured.clone(),
+        };
+        let asked = placement(sampler, interval.0, own);
+        ThreadPlan { thread: first_thread + n, asked, interval_ns: interval.0 }
+    });
+    let threads: Vec<ThreadPlan> = threads.collect();
+    let shortest_ns = threads.iter().map(|t| t.interval_ns).min().unwrap_or(1);
+    let samples = (RAW_SECONDS * 1_000_000_000 / shortest_ns).max(1024) as usize;
+    SessionSpec {
+        layout: sampler.layout(),
+        slice_ns: sampler.slice.0,
+        clock: sampler.clock,
+        beat: Beat {
+            // Before the start this is the distance between two threads' first expiries.
+            first_ns: sampler.stagger.0,
+            interval_ns: sampler.interval.0,
+            sleep: sampler.sleep,
+            overrun: sampler.overrun,
+            break_above_ns: if sampler.break_above.0 == 0 {
+                u64::MAX
+            } else {
+                sampler.break_above.0
+            },
+            raw_from_ns: 0,
+        },
+        raw_capacity: if sampler.raw { samples } else { 0 },
+        wake: Wake::default(),
+        marker: None,
+        one_cell: false,
+        threads,
+    }
+}
+
+fn placement(sampler: &Sampler, interval_ns: u64, cpus: CpuSet) -> Placement {
+    let policy = sampler.policy;
+    let fair = matches!(policy, Policy::Other | Policy::Batch);
+    let budget = (policy == Policy::Deadline).then(|| Budget {
+        // The kernel refuses budgets below about a microsecond.
+        runtime_ns: if sampler.runtime.0 > 0 {
+            sampler.runtime.0
+        } else {
+            (interval_ns / 10).max(2_000)
+        },
+        deadline_ns: interval_ns,
+        period_ns: interval_ns,
+    });
+    Placement {
+        policy,
+        priority: if policy.has_priority() { sampler.priority } else { 0 },
+        nice: if fair { sampler.nice } else { 0 },
+        budget,
+        cpus,
+    }
+}
+
+fn fits_memory(spec: &SessionSpec, machine: &Environment) -> Result<(), RunError> {
+    let raw = spec.raw_capacity as u64 * size_of::<RawSample>() as u64;
+    let needed_bytes = (Exchange::bytes(spec.layout) + raw) * spec.threads.len() as u64;
+    let available_bytes = machine.memory.available_kib.map_or(u64::MAX, |kib| kib * 1024);
+    if needed_bytes > available_bytes / 2 {
+        return Err(RunError::Memory { needed_bytes, available_bytes });
+    }
+    Ok(())
+}
+
+/// Whether a phase's loads may hold every CPU against an ordinary thread: then the control thread
+/// must run above them, or it could not end them.
+pub(crate) fn real_time_load_priority(phases: &[Phase]) -> Option<u8> {
+    let lines = phases.iter().flat_map(|phase| &phase.loads);
+    let priorities = lines.filter_map(|line| {
+        let policy: Policy = line.options.get("policy")?.parse().ok()?;
+        let priority = line.options.get("priority").and_then(|p| p.parse().ok()).unwrap_or(1);
+        policy.has_priority().then_some(priority)
+    });
+    priorities.max()
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::plan;
+
+    use super::*;
+
+    fn machine() -> Environment {
+        let mut machine = Environment::default();
+        machine.cpus.online = "0-3".parse().expect("a set");
+        machine.cpus.allowed = "0-2".parse().expect("a set");
+        machine.memory.available_kib = Some(100_000);
+        machine
+    }
+
+    fn plan(sampler: &str) -> Plan {
+        let text =
+            format!("name = 'x'\n[sampler]\n{sampler}\n[[phase]]\nname = 'p'\nduration = '1s'\n");
+        plan::parse("x", &text).expect("a plan")
+    }
+
+    #[test]
+    fn isolated_cpus_are_measured_when_named() {
+        let all = lay_out(&plan(""), &machine()).expect("fits");
+        assert_eq!(all[0].measured.to_string(), "0-2");
+        let named = lay_out(&plan("cpus = '3'"), &machine()).expect("fits");
+        assert_eq!(
+            (named[0].measured.to_string(), named[0].control.to_string()),
+            ("3".into(), "0-2".into())
+        );
+    }
+
+    #[test]
+    fn threads_share_cpus_round_robin() {
+        let laid = lay_out(&plan("threads = 4\ncpus = '1-2'\ndistance = '500us'"), &machine())
+            .expect("fits");
+        let threads = &laid[0].spec.threads;
+        let cpus: Vec<String> = threads.iter().map(|t| t.asked.cpus.to_string()).collect();
+        assert_eq!(cpus, ["1", "2", "1", "2"]);
+        let intervals: Vec<u64> = threads.iter().map(|t| t.interval_ns / 1000).collect();
+        assert_eq!(intervals, [1000, 1500, 2000, 2500]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let refused =
+            |sampler| lay_out(&plan(sampler), &machine()).expect_err("refused").to_string();
+        assert!(refused("cpus = '2-5'").contains("CPUs 4-5"), "{}", refused("cpus = '2-5'"));
+        assert!(refused("buckets = 9000000").contains("memory"));
+    }
+}

@@ -1,0 +1,444 @@
+//! The protocol: sessions one after the other, in each its phases, in each its loads.
+//!
+//! One thread conducts: it sleeps [`TICK`] at a time, empties the sampling threads' slots, looks
+//! whether the phase is over, and once a second reads what the loads and the machine did. Nothing
+//! it does is on behalf of a sampling thread.
+
+use std::time::Duration;
+
+use rtscope_model::{
+    event::{EndReason, Event, Progress},
+    finding::{Finding, Weight},
+    plan::{Phase, Plan, Start},
+    schedule::{Placement, Policy},
+    time::Nanos,
+};
+use rtscope_sys::{memory, process, sched, tree::Tree};
+
+use crate::{
+    RunError,
+    environment::{SystemCounters, kernel_log::KernelLog, smi},
+    interrupt::Interrupt,
+    load::{Launcher, Running},
+    machine::{SessionPlan, real_time_load_priority},
+    sampler::{Ended, Session},
+    stream::Stream,
+};
+
+/// Time between two looks: 8 a second.
+const TICK: Duration = Duration::from_millis(125);
+
+/// Time between two readings of the loads' and the machine's counters.
+const SPAN: Nanos = Nanos::from_secs(1);
+
+/// The kernel counts CPU time in ticks of up to 10 ms: a shorter span than some of them says nothing.
+const COUNTERS_SPAN_MIN: Nanos = Nanos::from_ms(50);
+
+/// How long a load may outlive its phase before its own kernel timer ends it.
+const LOAD_GRACE: Nanos = Nanos::from_secs(5);
+
+/// How long parked threads are given between release and first expiry.
+const RELEASE_MARGIN: Nanos = Nanos::from_ms(10);
+
+/// What the conductor works with, for all sessions of a run.
+pub(crate) struct Conductor<'a, 'b> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) stream: &'a mut Stream<'b>,
+    pub(crate) interrupt: &'a Interrupt,
+    pub(crate) unattended: Duration,
+    pub(crate) tree: &'a Tree,
+    pub(crate) launcher: Launcher,
+    pub(crate) counters: SystemCounters,
+    pub(crate) counters_at_ns: u64,
+    pub(crate) kernel_log: KernelLog,
+}
+
+impl Conductor<'_, '_> {
+    /// Runs one session. A reason means that the whole run ends here.
+    ///
+    /// # Errors
+    ///
+    /// When the sampling threads can't be placed as asked.
+    pub(crate) fn session(
+        &mut self,
+        index: u32,
+        laid: &SessionPlan,
+    ) -> Result<Option<EndReason>, RunError> {
+        let before = self.place_control(laid)?;
+        let outcome = self.sampled(index, laid);
+        // Back to where the process was, for the next session and for the report.
+        let _ = sched::set_policy(sched::SELF, &before);
+        let _ = sched::set_affinity(sched::SELF, &before.cpus);
+        outcome
+    }
+
+    fn sampled(&mut self, index: u32, laid: &SessionPlan) -> Result<Option<EndReason>, RunError> {
+        let mut session = Session::park(&laid.spec, self.stream.elapsed_ns())?;
+        self.announce(index, laid, &session);
+        let smi_before = self.smi(laid);
+        let sampler = &self.plan.phases[laid.cells.start].sampler;
+        let now_ns = session.now_ns();
+        let start_ns = start_instant(now_ns, sampler.start);
+        session.release(start_ns);
+        self.launcher.measured = laid.measured.clone();
+        let mut end = self.wait(&mut session, Nanos(start_ns - now_ns + sampler.warmup.0));
+        for cell in laid.cells.clone() {
+            if end.is_some() {
+                break;
+            }
+            let why = self.phase(&mut session, cell as u32);
+            self.stream.emit(Event::PhaseEnded { cell: cell as u32, why });
+            if matches!(why, EndReason::Break | EndReason::Interrupted) {
+                end = Some(why);
+            }
+        }
+        self.hand_on(&mut session);
+        let stream = &mut *self.stream;
+        let ended = session.stop(|slice| stream.emit(Event::Slice(slice)));
+        self.account(laid, &ended, &smi_before);
+        Ok(end)
+    }
+
+    /// Puts the control thread off the measured CPUs, and above real-time loads, so that it can end
+    /// them. Its place before is returned.
+    fn place_control(&mut self, laid: &SessionPlan) -> Result<Placement, RunError> {
+        let before = sched::placement(sched::SELF).map_err(RunError::Control)?;
+        sched::set_affinity(sched::SELF, &laid.control).map_err(RunError::Control)?;
+        if let Some(priority) = real_time_load_priority(&self.plan.phases[laid.cells.clone()]) {
+            let above = Placement {
+                policy: Policy::Fifo,
+                priority: (priority + 1).min(99),
+                nice: 0,
+                budget: None,
+                cpus: laid.control.clone(),
+            };
+            sched::set_policy(sched::SELF, &above).map_err(RunError::Control)?;
+        }
+        Ok(before)
+    }
+
+    fn announce(&mut self, index: u32, laid: &SessionPlan, session: &Session) {
+        let first_thread = laid.spec.threads.first().map_or(0, |t| t.thread);
+        self.stream.emit(Event::SessionStarted {
+            session: index,
+            first_cell: laid.cells.start as u32,
+            cells: laid.cells.len() as u32,
+            layout: laid.spec.layout,
+            first_thread,
+            threads: laid.spec.threads.len() as u32,
+            locked_kib: locked_kib(self.tree),
+            control: sched::placement(sched::SELF).unwrap_or_else(|_| Placement {
+                policy: Policy::Other,
+                priority: 0,
+                nice: 0,
+                budget: None,
+                cpus: laid.control.clone(),
+            }),
+        });
+        for (plan, (tid, found)) in laid.spec.threads.iter().zip(&session.placed) {
+            self.stream.emit(Event::ThreadPlaced {
+                thread: plan.thread,
+                session: index,
+                tid: *tid as u32,
+                interval_ns: plan.interval_ns,
+                asked: plan.asked.clone(),
+                found: found.clone(),
+            });
+        }
+    }
+
+    /// One phase: its loads, its end. Samples count from the start of the first load to the end of
+    /// the last, unless the phase settles first: a load's own beginning and end are part of it.
+    fn phase(&mut self, session: &mut Session, cell: u32) -> EndReason {
+        let phase = &self.plan.phases[cell as usize];
+        let settles = phase.settle > Nanos::ZERO;
+        self.stream.emit(Event::PhaseStarted { cell, name: phase.name.clone() });
+        if !settles {
+            self.hand_on(session);
+            session.enter(cell, phase.end.cycles);
+        }
+        let mut loads = match self.start_loads(session, cell, phase) {
+            Ok(loads) => loads,
+            Err(finding) => {
+                session.leave();
+                self.stream.found(finding);
+                return EndReason::Failed;
+            }
+        };
+        if settles {
+            if let Some(why) = self.wait(session, phase.settle) {
+                self.stop_loads(session, cell, loads);
+                return why;
+            }
+            session.enter(cell, phase.end.cycles);
+        }
+        let why = self.watch(session, cell, phase, &mut loads);
+        self.stop_loads(session, cell, loads);
+        self.hand_on(session);
+        session.leave();
+        why
+    }
+
+    fn start_loads(
+        &mut self,
+        session: &mut Session,
+        cell: u32,
+        phase: &Phase,
+    ) -> Result<Vec<Load>, Finding> {
+        let limit = Nanos(phase.expected().0.saturating_mul(2).saturating_add(LOAD_GRACE.0));
+        let mut loads: Vec<Load> = Vec::new();
+        for (i, line) in phase.loads.iter().enumerate() {
+            match self.launcher.start(line, limit) {
+                Ok(running) => {
+                    let (load, pid) = (i as u32, running.pid());
+                    self.stream.emit(Event::LoadStarted {
+                        cell,
+                        load,
+                        line: line.to_string(),
+                        pid,
+                    });
+                    loads.push(Load {
+                        running: Some(running),
+                        work: 0,
+                        at_ns: self.stream.elapsed_ns(),
+                    });
+                }
+                Err(e) => {
+                    self.stop_loads(session, cell, loads);
+                    let text = format!(
+                        "load {:?} of phase {:?} did not start: {e}",
+                        line.name, phase.name
+                    );
+                    return Err(Finding::new("load-did-not-start", Weight::Invalidates, text));
+                }
+            }
+        }
+        Ok(loads)
+    }
+
+    /// Ticks until the phase is over.
+    fn watch(
+        &mut self,
+        session: &mut Session,
+        cell: u32,
+        phase: &Phase,
+        loads: &mut [Load],
+    ) -> EndReason {
+        let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + d.0);
+        let mut span_ns = self.stream.elapsed_ns();
+        loop {
+            self.tick(session, Some(cell), until_ns);
+            let now_ns = self.stream.elapsed_ns();
+            if now_ns - span_ns >= SPAN.0 {
+                self.read_rates(cell, loads);
+                self.read_system();
+                span_ns = now_ns;
+            }
+            let load_done = self.poll_loads(cell, loads);
+            if session.is_broken() {
+                return EndReason::Break;
+            } else if self.interrupt.is_stopped() {
+                return EndReason::Interrupted;
+            } else if session.is_full() {
+                return EndReason::Cycles;
+            } else if phase.end.load_ends && load_done {
+                return EndReason::LoadEnded;
+            } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+                return EndReason::Duration;
+            }
+        }
+    }
+
+    /// Ticks for a time in which nothing is judged; a reason means that the run was ended.
+    fn wait(&mut self, session: &mut Session, time: Nanos) -> Option<EndReason> {
+        let until_ns = self.stream.elapsed_ns() + time.0;
+        while self.stream.elapsed_ns() < until_ns {
+            if self.interrupt.is_stopped() {
+                return Some(EndReason::Interrupted);
+            }
+            self.tick(session, None, Some(until_ns));
+        }
+        None
+    }
+
+    /// Sleeps a tick, or less when the end is nearer, and hands on what was sampled meanwhile.
+    fn tick(&mut self, session: &mut Session, cell: Option<u32>, until_ns: Option<u64>) {
+        let now_ns = self.stream.elapsed_ns();
+        let left_ns = until_ns.map_or(u64::MAX, |until_ns| until_ns.saturating_sub(now_ns));
+        std::thread::sleep(TICK.min(Duration::from_nanos(left_ns)));
+        self.hand_on(session);
+        let (elapsed_ns, all_ns) = (self.stream.elapsed_ns(), self.plan.expected().0.max(1));
+        self.stream.emit(Event::Progress(Progress {
+            cell,
+            done: (elapsed_ns as f64 / all_ns as f64).min(1.0),
+            left_ns: all_ns.saturating_sub(elapsed_ns),
+            threads: session.live(),
+        }));
+    }
+
+    /// Hands on what was sampled. Starting and stopping loads may have taken seconds: done before the
+    /// scope changes, so that every thread has an empty slot for the new one.
+    fn hand_on(&mut self, session: &mut Session) {
+        process::end_after(self.unattended);
+        let stream = &mut *self.stream;
+        session.drain(|slice| stream.emit(Event::Slice(slice)));
+        session.drain_raw(|thread, sample| stream.recorder.raw(thread, sample));
+        stream.recorder.flush_raw();
+    }
+
+    fn read_rates(&mut self, cell: u32, loads: &mut [Load]) {
+        for (i, load) in loads.iter_mut().enumerate() {
+            load.report(cell, i as u32, self.stream);
+        }
+    }
+
+    fn read_system(&mut self) {
+        let now_ns = self.stream.elapsed_ns();
+        if now_ns - self.counters_at_ns < COUNTERS_SPAN_MIN.0 {
+            return;
+        }
+        let counters = SystemCounters::read(self.tree);
+        let mut span = counters.span_since(&self.counters, now_ns - self.counters_at_ns);
+        span.throttled = self.kernel_log.read();
+        (self.counters, self.counters_at_ns) = (counters, now_ns);
+        self.stream.emit(Event::System(span));
+    }
+
+    /// Notes loads that ended by themselves. True when one of them ended because its work was done.
+    fn poll_loads(&mut self, cell: u32, loads: &mut [Load]) -> bool {
+        let mut done = false;
+        for (i, load) in loads.iter_mut().enumerate() {
+            let Some(ended) = load.running.as_mut().and_then(Running::poll) else { continue };
+            done |= ended.ok;
+            load.report(cell, i as u32, self.stream);
+            let work = load.work;
+            load.running = None;
+            self.stream.emit(Event::LoadEnded {
+                cell,
+                load: i as u32,
+                work,
+                ok: ended.ok,
+                how: ended.how,
+            });
+        }
+        done
+    }
+
+    /// Ends the loads. One that waits in the kernel, for a disk that is written out, may take seconds:
+    /// what is sampled meanwhile is handed on.
+    fn stop_loads(&mut self, session: &mut Session, cell: u32, mut loads: Vec<Load>) {
+        loads.iter_mut().filter_map(|load| load.running.as_mut()).for_each(Running::ask_to_end);
+        let mut pause = Duration::from_millis(5);
+        loop {
+            self.poll_loads(cell, &mut loads);
+            if loads.iter().all(|load| load.running.is_none()) {
+                break;
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(TICK);
+            self.hand_on(session);
+        }
+        self.read_system();
+    }
+
+    /// SMI counts of the CPUs that have one sampling thread each.
+    fn smi(&self, laid: &SessionPlan) -> Vec<Option<u64>> {
+        let of = |cpus: &rtscope_model::cpu::CpuSet| {
+            let only = cpus.iter().next().filter(|_| cpus.len() == 1)?;
+            smi::count(self.tree, only)
+        };
+        laid.spec.threads.iter().map(|t| of(&t.asked.cpus)).collect()
+    }
+
+    /// Says what the kernel warned of.
+    fn tell_warnings(&mut self) {
+        let (warnings, more) = self.kernel_log.take_warnings();
+        if let Some(first) = warnings.first() {
+            let count = warnings.len() as u64 + more;
+            let plural = if count == 1 { "" } else { "s" };
+            let text =
+                format!("the kernel logged {count} warning{plural} while it was measured: {first}");
+            let finding = Finding::new("kernel-warnings", Weight::Warning, text);
+            self.stream.found(finding.advise(format!("in full: {}", warnings.join(" | "))));
+        }
+    }
+
+    /// Closes the books of a session's threads.
+    fn account(&mut self, laid: &SessionPlan, ended: &[Ended], smi_before: &[Option<u64>]) {
+        self.tell_warnings();
+        let smi_after = self.smi(laid);
+        for (i, thread) in ended.iter().enumerate() {
+            let mut tally = thread.tally;
+            let pair = (smi_before.get(i).copied().flatten(), smi_after.get(i).copied().flatten());
+            tally.smi = if let (Some(a), Some(b)) = pair { Some(b.wrapping_sub(a)) } else { None };
+            if let Some((latency_ns, expiry_ns)) = thread.broke_at {
+                self.stream.emit(Event::BreakHit { thread: thread.thread, latency_ns, expiry_ns });
+            }
+            if thread.without_slot > 0 {
+                let text = format!(
+                    "thread {} had no slot for {} activations: the control thread was held up for seconds",
+                    thread.thread, thread.without_slot
+                );
+                self.stream.found(Finding::new(
+                    "activations-without-slot",
+                    Weight::Invalidates,
+                    text,
+                ));
+            }
+            self.stream.emit(Event::ThreadEnded { thread: thread.thread, tally });
+        }
+    }
+}
+
+/// A load of the running phase.
+struct Load {
+    /// None once it has ended.
+    running: Option<Running>,
+    work: u64,
+    at_ns: u64,
+}
+
+impl Load {
+    /// Says what was achieved since the last time.
+    fn report(&mut self, cell: u32, load: u32, stream: &mut Stream<'_>) {
+        let Some(running) = &self.running else { return };
+        let (work, now_ns) = (running.work(), stream.elapsed_ns());
+        let span_ns = now_ns - self.at_ns;
+        let unit = running.unit().to_owned();
+        let done = work - self.work;
+        (self.work, self.at_ns) = (work, now_ns);
+        stream.emit(Event::LoadRate { cell, load, span_ns, work: done, unit });
+    }
+}
+
+/// Locked memory of this process in KiB; 0 when it isn't shown.
+fn locked_kib(tree: &Tree) -> u64 {
+    let status = tree.read("proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The instant of the first expiry.
+fn start_instant(now_ns: u64, start: Start) -> u64 {
+    let soon_ns = now_ns + RELEASE_MARGIN.0;
+    match start {
+        Start::Together => soon_ns,
+        Start::Second => soon_ns.next_multiple_of(1_000_000_000),
+    }
+}
+
+/// Locks the process's memory for as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct LockedMemory;
+
+impl LockedMemory {
+    pub(crate) fn lock() -> Result<LockedMemory, rtscope_sys::Error> {
+        memory::lock_all().map(|()| LockedMemory)
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        memory::unlock_all();
+    }
+}

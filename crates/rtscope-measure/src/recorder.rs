@@ -1,0 +1,387 @@
+//! Writes a record as the run goes, and reads its folder back.
+//!
+//! Every line is handed to the kernel when it is made, so that a SIGKILL loses nothing that was
+//! said. A disk that is full, or gone, loses nothing either: what can't be written waits in memory,
+//! is tried again with every later line and once more at the end, and the verdict is made of both.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use rtscope_model::{
+    environment::Environment,
+    event::{Event, FORMAT, Stamped},
+    finding::{Finding, Weight},
+    histogram::Layout,
+    record::{CellSum, Files, Histograms},
+    slice::{Scope, Slice},
+};
+use serde::Serialize;
+
+use crate::sampler::RawSample;
+
+/// What went wrong with a record's folder.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The folder can't be made or written.
+    #[error("can't write a record to {path}: {source} (choose another folder with --out)", path = path.display())]
+    Create {
+        /// The folder.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The folder holds another record.
+    #[error("{path} already holds a record: choose another folder with --out, or remove it", path = .0.display())]
+    Occupied(PathBuf),
+    /// The folder can't be read.
+    #[error("can't read a record from {path}: {source}", path = path.display())]
+    Read {
+        /// The folder.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+}
+
+/// A file that grows by lines and keeps what the disk doesn't take.
+#[derive(Debug)]
+struct Appender {
+    path: PathBuf,
+    file: Option<File>,
+    waiting: Vec<u8>,
+}
+
+impl Appender {
+    fn new(path: PathBuf) -> Appender {
+        Appender { path, file: None, waiting: Vec::new() }
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.waiting, value)?;
+        self.waiting.push(b'\n');
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(OpenOptions::new().create(true).append(true).open(&self.path)?);
+        }
+        let file = self.file.as_mut().expect("was opened above");
+        let mut written = 0;
+        let outcome = loop {
+            match file.write(&self.waiting[written..]) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) if written + n == self.waiting.len() => {
+                    written += n;
+                    break Ok(());
+                }
+                Ok(n) => written += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        self.waiting.drain(..written);
+        outcome
+    }
+
+    /// What is on disk, and what still waits.
+    fn text(&self) -> String {
+        let mut bytes = fs::read(&self.path).unwrap_or_default();
+        bytes.extend(&self.waiting);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Writes one record.
+#[derive(Debug)]
+pub struct Recorder {
+    folder: PathBuf,
+    events: Appender,
+    slices: BTreeMap<u32, Appender>,
+    raw: BTreeMap<u32, Appender>,
+    sums: BTreeMap<(u32, u32), CellSum>,
+    layout: Layout,
+    whole: BTreeMap<&'static str, String>,
+    /// Names in `whole` that the disk has not taken.
+    unwritten: BTreeSet<&'static str>,
+    trouble: Option<String>,
+}
+
+impl Recorder {
+    /// Makes the folder and writes the plan.
+    ///
+    /// # Errors
+    ///
+    /// When the folder holds a record already or can't be written.
+    pub fn create(folder: &Path, plan: &str) -> Result<Recorder, RecordError> {
+        let failed = |source| RecordError::Create { path: folder.to_owned(), source };
+        if folder.join("events.jsonl").exists() || folder.join("plan.toml").exists() {
+            return Err(RecordError::Occupied(folder.to_owned()));
+        }
+        fs::create_dir_all(folder.join("slices")).map_err(failed)?;
+        let mut recorder = Recorder {
+            folder: folder.to_owned(),
+            events: Appender::new(folder.join("events.jsonl")),
+            slices: BTreeMap::new(),
+            raw: BTreeMap::new(),
+            sums: BTreeMap::new(),
+            layout: Layout::default(),
+            whole: BTreeMap::new(),
+            unwritten: BTreeSet::new(),
+            trouble: None,
+        };
+        recorder.write("plan.toml", plan.to_owned());
+        match recorder.trouble {
+            Some(why) => Err(failed(io::Error::other(why))),
+            None => Ok(recorder),
+        }
+    }
+
+    /// Takes an event to its file. Live figures are not recorded.
+    pub fn event(&mut self, stamped: &Stamped) {
+        let outcome = match &stamped.event {
+            Event::Progress(_) => return,
+            Event::Slice(slice) => self.slice(slice),
+            event => {
+                if let Event::SessionStarted { layout, .. } = event {
+                    self.layout = *layout;
+                }
+                self.events.line(stamped)
+            }
+        };
+        self.note(outcome);
+    }
+
+    fn slice(&mut self, slice: &Slice) -> io::Result<()> {
+        if let Scope::Cell(cell) = slice.scope {
+            let sum = self.sums.entry((cell, slice.thread));
+            sum.or_insert_with(|| CellSum::new(self.layout)).add(slice);
+        }
+        let path = || self.folder.join(format!("slices/t{}.jsonl", slice.thread));
+        self.slices.entry(slice.thread).or_insert_with(|| Appender::new(path())).line(slice)
+    }
+
+    /// Takes a raw sample: 16 bytes, expiry since the start of the run and latency, little-endian ns.
+    pub fn raw(&mut self, thread: u32, sample: RawSample) {
+        let path = || {
+            let _ = fs::create_dir_all(self.folder.join("raw"));
+            self.folder.join(format!("raw/t{thread}.bin"))
+        };
+        let file = self.raw.entry(thread).or_insert_with(|| Appender::new(path()));
+        file.waiting.extend(sample.expiry_ns.to_le_bytes());
+        file.waiting.extend(sample.latency_ns.to_le_bytes());
+    }
+
+    /// Hands waiting raw samples to the kernel.
+    pub fn flush_raw(&mut self) {
+        let outcome = self.raw.values_mut().try_for_each(Appender::flush);
+        self.note(outcome);
+    }
+
+    /// Writes what was found on the machine.
+    pub fn environment(&mut self, name: &'static str, environment: &Environment) {
+        match serde_json::to_string_pretty(environment) {
+            Ok(text) => self.write(name, text),
+            Err(e) => self.trouble = Some(e.to_string()),
+        }
+    }
+
+    /// Writes a whole file by way of a second name, so that it is never half there.
+    fn write(&mut self, name: &'static str, text: String) {
+        let outcome = write_whole(&self.folder.join(name), text.as_bytes());
+        if outcome.is_ok() {
+            self.unwritten.remove(name);
+        } else {
+            self.unwritten.insert(name);
+        }
+        self.whole.insert(name, text);
+        self.note(outcome);
+    }
+
+    fn note(&mut self, outcome: io::Result<()>) {
+        if let (Err(e), None) = (outcome, &self.trouble) {
+            self.trouble = Some(e.to_string());
+        }
+    }
+
+    /// What is wrong with the disk, if anything: said once, when it is first seen.
+    pub fn new_trouble(&mut self) -> Option<Finding> {
+        let why = self.trouble.take()?;
+        Some(
+            Finding::new(
+                "record-not-written",
+                Weight::Warning,
+                format!(
+                    "the record can't be written to {}: {why}; it is kept in memory",
+                    self.folder.display()
+                ),
+            )
+            .advise(
+                "make room on the disk while the run goes on, or choose another folder with --out",
+            ),
+        )
+    }
+
+    /// Writes the sums and whatever still waits. The record as it is, on disk or not, and why a part
+    /// of it could not be written.
+    pub fn finish(mut self) -> (Files, Option<String>) {
+        let histograms = self.sums.iter().map(|(&(cell, thread), sum)| sum.of(cell, thread));
+        let histograms = Histograms { format: FORMAT, histograms: histograms.collect() };
+        self.trouble = None;
+        for name in std::mem::take(&mut self.unwritten) {
+            let text = self.whole.remove(name).unwrap_or_default();
+            self.write(name, text);
+        }
+        match serde_json::to_string(&histograms) {
+            Ok(text) => self.write("histograms.json", text),
+            Err(e) => self.trouble = Some(e.to_string()),
+        }
+        let mut outcome = Ok(());
+        for file in self.slices.values_mut().chain(self.raw.values_mut()).chain([&mut self.events])
+        {
+            outcome = outcome.and(file.flush());
+        }
+        self.note(outcome);
+        let text = |name: &str| self.whole.get(name).cloned().unwrap_or_default();
+        let files = Files {
+            plan: text("plan.toml"),
+            before: text("environment.before.json"),
+            after: text("environment.after.json"),
+            events: self.events.text(),
+            slices: self
+                .slices
+                .iter()
+                .map(|(n, f)| (format!("slices/t{n}.jsonl"), f.text()))
+                .collect(),
+            histograms: text("histograms.json"),
+        };
+        (files, self.trouble)
+    }
+}
+
+/// Writes a file by way of a second name, so that a reader never sees half of it.
+///
+/// # Errors
+///
+/// What the kernel answered; the old file is still there then.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+/// Writes a record that was made at once, as an import is; an empty text gives no file.
+///
+/// # Errors
+///
+/// When the folder holds a record already or can't be written.
+pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
+    if folder.join("events.jsonl").exists() || folder.join("plan.toml").exists() {
+        return Err(RecordError::Occupied(folder.to_owned()));
+    }
+    let failed = |source| RecordError::Create { path: folder.to_owned(), source };
+    fs::create_dir_all(folder.join("slices")).map_err(failed)?;
+    let whole = [
+        ("plan.toml", &files.plan),
+        ("environment.before.json", &files.before),
+        ("environment.after.json", &files.after),
+        ("events.jsonl", &files.events),
+        ("histograms.json", &files.histograms),
+    ];
+    let whole = whole.into_iter().filter(|(_, text)| !text.is_empty());
+    let slices = files.slices.iter().map(|(name, text)| (name.as_str(), text));
+    for (name, text) in slices.chain(whole) {
+        write_whole(&folder.join(name), text.as_bytes()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Reads a record's folder. A missing file is an empty text: what that means is for
+/// [`rtscope_model::record::Record::read`] to say.
+///
+/// # Errors
+///
+/// When the folder can't be listed.
+pub fn read(folder: &Path) -> Result<Files, RecordError> {
+    let failed = |source| RecordError::Read { path: folder.to_owned(), source };
+    fs::read_dir(folder).map_err(failed)?;
+    let text = |name: &str| -> Result<String, RecordError> {
+        let mut bytes = Vec::new();
+        match File::open(folder.join(name)) {
+            Ok(mut file) => drop(file.read_to_end(&mut bytes).map_err(failed)?),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(failed(source)),
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let mut names: Vec<String> = fs::read_dir(folder.join("slices"))
+        .map(|entries| {
+            let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
+            names
+                .filter(|name| name.ends_with(".jsonl"))
+                .map(|name| format!("slices/{name}"))
+                .collect()
+        })
+        .unwrap_or_default();
+    names.sort();
+    let slices: Result<_, _> =
+        names.into_iter().map(|name| text(&name).map(|content| (name, content))).collect();
+    Ok(Files {
+        plan: text("plan.toml")?,
+        before: text("environment.before.json")?,
+        after: text("environment.after.json")?,
+        events: text("events.jsonl")?,
+        slices: slices?,
+        histograms: text("histograms.json")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::event::EndReason;
+
+    use super::*;
+
+    fn ended() -> Stamped {
+        Stamped { at_ns: 1, event: Event::RunEnded { why: EndReason::Finished } }
+    }
+
+    #[test]
+    fn a_folder_is_never_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("run");
+        Recorder::create(&out, "name = 'x'").expect("new");
+        assert!(matches!(Recorder::create(&out, ""), Err(RecordError::Occupied(_))));
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("run");
+        let mut recorder = Recorder::create(&out, "name = 'x'").expect("new");
+        recorder.event(&ended());
+        // A disk that refuses: the file is one that always answers ENOSPC.
+        recorder.events.file =
+            Some(OpenOptions::new().append(true).open("/dev/full").expect("/dev/full"));
+        recorder.event(&ended());
+        let finding = recorder.new_trouble().expect("a finding");
+        assert!(finding.text.contains("No space left"), "{}", finding.text);
+        let (files, trouble) = recorder.finish();
+        assert_eq!(files.events.lines().count(), 2, "{}", files.events);
+        assert!(trouble.is_some());
+        // Once there is room again, what waited is written.
+        assert_eq!(read(&out).expect("readable").events.lines().count(), 1);
+    }
+}

@@ -1,0 +1,434 @@
+//! A set of sampling threads: placed and verified while parked, released together, drained while
+//! they run, joined at the end.
+
+use std::{
+    io,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::Ordering::*,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use rtscope_model::{
+    event::{Live, Tally},
+    histogram::Layout,
+    plan::{ClockName, Sleep},
+    schedule::Placement,
+    slice::Slice,
+};
+use rtscope_sys::{
+    clock::{Clock, NanosleepClock, SystemClock, TimerClock},
+    memory, sched, thread,
+    tracefs::Marker,
+};
+
+use super::{
+    slot::{Exchange, RawSample, Slots, exchange},
+    wakeup::{Beat, DISCARD, LiveFigures, LoopTally, STOP, Shared, run},
+};
+
+/// Stack of a sampling thread: the part that is touched beforehand, and as much again.
+const STACK_BYTES: usize = 2 * memory::STACK_PREFAULT_BYTES + 64 * 1024;
+
+/// How long a thread may take to place itself.
+const PLACING_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a session could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// The kernel gave no thread.
+    #[error("can't start sampling thread {thread}: {source}")]
+    Spawn {
+        /// Index in the session.
+        thread: u32,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The kernel refused the place.
+    #[error("sampling thread {thread} can't be {asked}: {source}")]
+    Place {
+        /// Index in the session.
+        thread: u32,
+        /// What was asked.
+        asked: Placement,
+        /// What the kernel answered.
+        source: rtscope_sys::Error,
+    },
+    /// A thread said nothing.
+    #[error("a sampling thread did not place itself within {} s: is a CPU held by a real-time thread?", PLACING_LIMIT.as_secs())]
+    Silent,
+}
+
+impl SampleError {
+    /// Whether the caller lacks a permission.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self, SampleError::Place { source, .. } if source.is_permission())
+    }
+}
+
+/// One thread as it is to be.
+#[derive(Clone, Debug)]
+pub struct ThreadPlan {
+    /// Index over all sessions.
+    pub thread: u32,
+    /// Where and how it shall run.
+    pub asked: Placement,
+    /// Time between two activations.
+    pub interval_ns: u64,
+}
+
+/// A session as it is to be.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    /// The threads.
+    pub threads: Vec<ThreadPlan>,
+    /// Buckets.
+    pub layout: Layout,
+    /// Length of a slice.
+    pub slice_ns: u64,
+    /// The clock.
+    pub clock: ClockName,
+    /// When threads wake, but for each thread's first expiry and interval.
+    pub beat: Beat,
+    /// Samples that each thread's raw ring holds; 0 is none.
+    pub raw_capacity: usize,
+    /// The kernel's call that threads sleep with.
+    pub wake: Wake,
+    /// The kernel's trace, when a break shall mark and stop it.
+    pub marker: Option<Marker>,
+    /// The session has one cell, and the threads end with it.
+    pub one_cell: bool,
+}
+
+/// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wake {
+    /// `clock_nanosleep`.
+    #[default]
+    ClockNanosleep,
+    /// `nanosleep`, always relative: its expiry is the clock reading before it plus the interval.
+    Nanosleep,
+    /// A POSIX timer, and `sigwait` for its signal.
+    Timer,
+}
+
+/// What became of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Index over all sessions.
+    pub thread: u32,
+    /// What it cost and suffered inside the loop.
+    pub tally: Tally,
+    /// Activations that found no free slot.
+    pub without_slot: u64,
+    /// The latency that broke the run, and its expiry since the start of the run.
+    pub broke_at: Option<(u64, u64)>,
+}
+
+/// A gate that parked threads wait at.
+#[derive(Debug, Default)]
+struct Gate {
+    word: Mutex<Word>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Word {
+    #[default]
+    Wait,
+    /// The common start on the session's clock.
+    Go(u64),
+    Cancel,
+}
+
+impl Gate {
+    fn say(&self, word: Word) {
+        *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) -> Word {
+        let guard = self.word.lock().unwrap_or_else(PoisonError::into_inner);
+        *self
+            .changed
+            .wait_while(guard, |word| *word == Word::Wait)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running session, seen from the control thread.
+#[derive(Debug)]
+pub struct Session {
+    clock: SystemClock,
+    /// The session's clock at the start of the run: instants of slices are relative to it.
+    origin_ns: u64,
+    shared: Arc<Shared>,
+    gate: Arc<Gate>,
+    threads: Vec<Running>,
+    /// What each thread was placed as, with its kernel number; in order of threads.
+    pub placed: Vec<(i32, Placement)>,
+}
+
+#[derive(Debug)]
+struct Running {
+    plan: ThreadPlan,
+    grid_ns: Option<u64>,
+    live: Arc<LiveFigures>,
+    slots: Slots,
+    raw: Option<rtrb::Consumer<RawSample>>,
+    handle: Option<JoinHandle<Option<(Tally, LoopTally, Exchange)>>>,
+}
+
+type Report = (usize, Result<(i32, Placement), (Placement, rtscope_sys::Error)>);
+
+impl Session {
+    /// Starts the threads; each places itself, reads its place back and parks. `elapsed_ns` is the
+    /// age of the run.
+    ///
+    /// # Errors
+    ///
+    /// When a thread can't be had or placed; no thread is left behind.
+    pub fn park(spec: &SessionSpec, elapsed_ns: u64) -> Result<Session, SampleError> {
+        let clock = match spec.clock {
+            ClockName::Monotonic => SystemClock::MONOTONIC,
+            ClockName::Realtime => SystemClock::REALTIME,
+        };
+        let mut session = Session {
+            clock,
+            origin_ns: clock.now_ns().saturating_sub(elapsed_ns),
+            shared: Arc::new(Shared {
+                marker: spec.marker.clone(),
+                one_cell: spec.one_cell,
+                ..Shared::default()
+            }),
+            gate: Arc::new(Gate::default()),
+            threads: Vec::new(),
+            placed: Vec::new(),
+        };
+        let (report, reports) = mpsc::channel();
+        for (i, plan) in spec.threads.iter().enumerate() {
+            let running = session
+                .spawn(i, plan, spec, report.clone())
+                .map_err(|source| SampleError::Spawn { thread: plan.thread, source })?;
+            session.threads.push(running);
+        }
+        session.placed = session.collect(&reports)?;
+        Ok(session)
+    }
+
+    fn spawn(
+        &self,
+        i: usize,
+        plan: &ThreadPlan,
+        spec: &SessionSpec,
+        report: Sender<Report>,
+    ) -> io::Result<Running> {
+        let (mut exchange, slots) = exchange(spec.layout, spec.slice_ns);
+        let (mut ring, raw) = match spec.raw_capacity {
+            0 => (None, None),
+            n => {
+                let (producer, consumer) = rtrb::RingBuffer::new(n);
+                (Some(producer), Some(consumer))
+            }
+        };
+        let live = Arc::new(LiveFigures::default());
+        let (clock, shared, gate) = (self.clock, self.shared.clone(), self.gate.clone());
+        let (figures, asked, wake) = (live.clone(), plan.asked.clone(), spec.wake);
+        let mut beat = Beat { interval_ns: plan.interval_ns, ..spec.beat };
+        let offset_ns = spec.beat.first_ns * i as u64;
+        let body = move || {
+            thread::block_signals();
+            // A fair thread would be woken up to 50 us late on purpose.
+            thread::set_timer_slack_ns(1);
+            let (placed, timer) = match timer_for(wake, clock) {
+                Ok(timer) => (place(&asked).map_err(|e| (asked, e)), timer),
+                Err(e) => (Err((asked, e)), None),
+            };
+            let failed = placed.is_err();
+            memory::prefault_stack();
+            let _ = report.send((i, placed));
+            drop(report);
+            let word = gate.wait();
+            let (Word::Go(start_ns), false) = (word, failed) else { return None };
+            beat.first_ns = start_ns + offset_ns;
+            let before = thread::usage();
+            let began_ns = clock.now_ns();
+            let (figures, ring) = (&*figures, ring.as_mut());
+            let tally = match wake {
+                Wake::ClockNanosleep => run(&clock, &beat, &shared, figures, &mut exchange, ring),
+                Wake::Nanosleep => {
+                    run(&NanosleepClock(clock), &beat, &shared, figures, &mut exchange, ring)
+                }
+                Wake::Timer => run(timer.as_ref()?, &beat, &shared, figures, &mut exchange, ring),
+            };
+            let used = thread::usage() - before;
+            let wall_ns = clock.now_ns().saturating_sub(began_ns);
+            Some((whole_tally(&tally, used, wall_ns), tally, exchange))
+        };
+        let name = format!("sample-{}", plan.thread);
+        let handle = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body)?;
+        Ok(Running {
+            plan: plan.clone(),
+            grid_ns: (spec.beat.sleep == Sleep::Absolute).then_some(plan.interval_ns),
+            live,
+            slots,
+            raw,
+            handle: Some(handle),
+        })
+    }
+
+    fn collect(&self, reports: &Receiver<Report>) -> Result<Vec<(i32, Placement)>, SampleError> {
+        let mut placed = vec![None; self.threads.len()];
+        for _ in &self.threads {
+            match reports.recv_timeout(PLACING_LIMIT) {
+                Ok((i, Ok(found))) => placed[i] = Some(found),
+                Ok((i, Err((asked, source)))) => {
+                    let thread = self.threads[i].plan.thread;
+                    return Err(SampleError::Place { thread, asked, source });
+                }
+                Err(_) => return Err(SampleError::Silent),
+            }
+        }
+        Ok(placed.into_iter().flatten().collect())
+    }
+
+    /// Releases the threads: they start at `start_ns` on the session's clock.
+    pub fn release(&self, start_ns: u64) {
+        self.gate.say(Word::Go(start_ns));
+    }
+
+    /// The session's clock, now.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// From now on activations belong to this cell, until a thread has recorded `limit` of them.
+    pub fn enter(&self, cell: u32, limit: Option<u64>) {
+        self.shared.limit.store(limit.unwrap_or(u64::MAX), Relaxed);
+        self.shared.full.store(DISCARD, Relaxed);
+        self.shared.scope.store(cell, Release);
+    }
+
+    /// From now on activations are counted but not judged.
+    pub fn leave(&self) {
+        self.shared.scope.store(DISCARD, Release);
+    }
+
+    /// Whether a thread reached the limit of the running cell.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.shared.full.load(Relaxed) != DISCARD
+    }
+
+    /// Whether a latency was above the break threshold.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.shared.broken.load(Acquire)
+    }
+
+    /// Hands over the finished slices.
+    pub fn drain(&mut self, mut sink: impl FnMut(Slice)) {
+        for running in &mut self.threads {
+            let thread = running.plan.thread;
+            running.slots.drain(thread, self.origin_ns, running.grid_ns, &mut sink);
+        }
+    }
+
+    /// Hands over raw samples: thread, expiry since the start of the run, latency.
+    pub fn drain_raw(&mut self, mut sink: impl FnMut(u32, RawSample)) {
+        let origin_ns = self.origin_ns;
+        for running in &mut self.threads {
+            let Some(ring) = &mut running.raw else { continue };
+            while let Ok(sample) = ring.pop() {
+                let expiry_ns = sample.expiry_ns.saturating_sub(origin_ns);
+                sink(running.plan.thread, RawSample { expiry_ns, ..sample });
+            }
+        }
+    }
+
+    /// What the threads show right now.
+    #[must_use]
+    pub fn live(&self) -> Vec<Live> {
+        let of = |running: &Running| {
+            let figures = &running.live;
+            let recorded = figures.recorded.load(Relaxed);
+            Live {
+                thread: running.plan.thread,
+                cpu: figures.cpu.load(Relaxed),
+                now_ns: figures.now_ns.load(Relaxed),
+                min_ns: figures.min_ns.load(Relaxed),
+                mean_ns: figures.sum_ns.load(Relaxed).checked_div(recorded).unwrap_or(0),
+                max_ns: figures.max_ns.load(Relaxed),
+                recorded,
+                missed: figures.missed.load(Relaxed),
+            }
+        };
+        self.threads.iter().map(of).collect()
+    }
+
+    /// Ends the threads at their next wake-up and hands over what is left.
+    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> Vec<Ended> {
+        self.shared.scope.store(STOP, Release);
+        self.gate.say(Word::Cancel);
+        let mut ended = Vec::new();
+        let origin_ns = self.origin_ns;
+        for running in &mut self.threads {
+            let joined = running.handle.take().map(JoinHandle::join);
+            let thread = running.plan.thread;
+            running.slots.drain(thread, origin_ns, running.grid_ns, &mut sink);
+            let Some(Ok(Some((tally, counted, exchange)))) = joined else { continue };
+            if let Some(slice) = exchange.rest(thread, origin_ns, running.grid_ns) {
+                sink(slice);
+            }
+            let broke_at = counted.broke_at.map(|(l, at)| (l, at.saturating_sub(origin_ns)));
+            ended.push(Ended { thread, tally, without_slot: counted.without_slot, broke_at });
+        }
+        ended
+    }
+}
+
+impl Drop for Session {
+    /// A session that is given up (an error on the way) must leave no thread behind.
+    fn drop(&mut self) {
+        self.shared.scope.store(STOP, Release);
+        self.gate.say(Word::Cancel);
+        for running in &mut self.threads {
+            if let Some(handle) = running.handle.take() {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+/// The calling thread's timer, where it wakes by one.
+fn timer_for(wake: Wake, clock: SystemClock) -> Result<Option<TimerClock>, rtscope_sys::Error> {
+    if wake == Wake::Timer { TimerClock::new(clock).map(Some) } else { Ok(None) }
+}
+
+/// Places the calling thread and reads back what became of it.
+fn place(asked: &Placement) -> Result<(i32, Placement), rtscope_sys::Error> {
+    sched::set_affinity(sched::SELF, &asked.cpus)?;
+    sched::set_policy(sched::SELF, asked)?;
+    Ok((thread::id(), sched::placement(sched::SELF)?))
+}
+
+fn whole_tally(counted: &LoopTally, used: thread::Usage, wall_ns: u64) -> Tally {
+    Tally {
+        wakeups: counted.wakeups,
+        cpu_ns: used.cpu_ns,
+        wall_ns,
+        minor_faults: used.minor_faults,
+        major_faults: used.major_faults,
+        voluntary_switches: used.voluntary_switches,
+        involuntary_switches: used.involuntary_switches,
+        migrations: counted.migrations,
+        raw_lost: counted.raw_lost,
+        omitted_unexpanded: counted.omitted_unexpanded,
+        smi: None,
+    }
+}

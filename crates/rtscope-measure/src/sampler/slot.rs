@@ -1,0 +1,312 @@
+//! Slots: what a sampling thread fills during a slice, handed to the control thread and back.
+//!
+//! All slots are made and touched before the thread is released. Full ones travel to the control
+//! thread through a wait-free ring, emptied ones come back through another: moving a box, never
+//! copying, allocating or locking. When the control thread is held up so long that no empty slot is
+//! left, the thread stays in its slot: the slice gets longer, nothing is lost.
+
+use rtscope_model::{
+    histogram::{Layout, Unplaced},
+    slice::{Extent, Scope, Slice},
+};
+
+use super::wakeup::{DISCARD, expanded};
+
+/// One measured activation, for the raw file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawSample {
+    /// Programmed expiry, on the clock.
+    pub expiry_ns: u64,
+    /// Latency.
+    pub latency_ns: u64,
+    /// Activations of the cell that were recorded before it.
+    pub cycle: u64,
+}
+
+/// Dense counters of one slice.
+#[derive(Debug)]
+pub struct Slot {
+    layout: Layout,
+    scope: u32,
+    start_ns: u64,
+    /// The programmed expiry that follows the last one.
+    pub(super) end_ns: u64,
+    /// Wake-ups before their expiry.
+    pub(super) early: u64,
+    /// Wake-ups on another CPU than the one before.
+    pub(super) migrations: u64,
+    missed: u64,
+    measured: Counts,
+    omitted: Counts,
+    max_at_ns: u64,
+    max_cpu: u32,
+}
+
+/// Counters of a histogram with their exact extremes and sum.
+#[derive(Debug)]
+struct Counts {
+    counts: Box<[u32]>,
+    count: u64,
+    extent: Extent,
+}
+
+impl Counts {
+    fn new(layout: Layout) -> Counts {
+        // Written, not merely zeroed: zeroed memory may still be one shared page of zeroes.
+        let mut counts = vec![1u32; layout.buckets() as usize].into_boxed_slice();
+        counts.fill(0);
+        Counts { counts, count: 0, extent: Extent::default() }
+    }
+
+    #[inline]
+    fn add(&mut self, index: u32, latency_ns: u64) {
+        if let Some(counter) = self.counts.get_mut(index as usize) {
+            *counter += 1;
+        }
+        let first = self.count == 0;
+        self.count += 1;
+        // Saturates only after 584 years of latency: a clock that stepped, not a measurement.
+        self.extent.sum_ns = self.extent.sum_ns.saturating_add(latency_ns);
+        self.extent.max_ns = self.extent.max_ns.max(latency_ns);
+        self.extent.min_ns = if first { latency_ns } else { self.extent.min_ns.min(latency_ns) };
+    }
+
+    /// The non-empty counters in ascending order; they are 0 afterwards.
+    fn take(&mut self) -> Vec<(u32, u64)> {
+        let mut bins = Vec::new();
+        for (index, counter) in self.counts.iter_mut().enumerate().filter(|(_, c)| **c > 0) {
+            bins.push((index as u32, u64::from(std::mem::take(counter))));
+        }
+        bins
+    }
+
+    fn reset(&mut self) {
+        self.count = 0;
+        self.extent = Extent::default();
+    }
+}
+
+impl Slot {
+    fn new(layout: Layout) -> Slot {
+        Slot {
+            layout,
+            scope: DISCARD,
+            start_ns: 0,
+            end_ns: 0,
+            early: 0,
+            migrations: 0,
+            missed: 0,
+            measured: Counts::new(layout),
+            omitted: Counts::new(layout),
+            max_at_ns: 0,
+            max_cpu: 0,
+        }
+    }
+
+    /// Adds a measured latency.
+    #[inline]
+    pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
+        if latency_ns >= self.measured.extent.max_ns {
+            self.max_at_ns = expiry_ns;
+            self.max_cpu = cpu;
+        }
+        self.measured.add(self.layout.index(latency_ns), latency_ns);
+    }
+
+    /// Adds what `missed` swallowed activations would have seen: the n-th was due n intervals
+    /// later, so it would have waited n intervals less. Returns how many were not expanded.
+    #[inline(never)]
+    pub(super) fn omit(&mut self, latency_ns: u64, missed: u64, interval_ns: u64) -> u64 {
+        self.missed += missed;
+        let expanded = expanded(missed);
+        let mut waited_ns = latency_ns;
+        for _ in 0..expanded {
+            waited_ns -= interval_ns;
+            self.omitted.add(self.layout.index(waited_ns), waited_ns);
+        }
+        missed - expanded
+    }
+
+    /// The slice as a value, with instants relative to `origin_ns`; the slot is empty afterwards.
+    /// None when nothing was put in. `grid_ns` is the interval of an absolute sampler, whose planned
+    /// activations are counted from the instants; a relative one plans what it records.
+    fn take(&mut self, thread: u32, origin_ns: u64, grid_ns: Option<u64>) -> Option<Slice> {
+        let recorded = self.measured.count;
+        let extent = self.measured.extent;
+        let slice = (recorded > 0).then(|| Slice {
+            thread,
+            scope: if self.scope == DISCARD { Scope::Discarded } else { Scope::Cell(self.scope) },
+            start_ns: self.start_ns.saturating_sub(origin_ns),
+            end_ns: self.end_ns.saturating_sub(origin_ns),
+            planned: grid_ns.map_or(recorded, |grid| (self.end_ns - self.start_ns) / grid),
+            recorded,
+            missed: self.missed,
+            early: self.early,
+            migrations: self.migrations,
+            min_ns: extent.min_ns,
+            max_ns: extent.max_ns,
+            max_at_ns: self.max_at_ns.saturating_sub(origin_ns),
+            max_cpu: self.max_cpu,
+            sum_ns: extent.sum_ns,
+            bins: self.measured.take(),
+            unplaced: Unplaced::default(),
+            omitted: self.omitted.take(),
+            omitted_extent: self.omitted.extent,
+        });
+        self.measured.reset();
+        self.omitted.reset();
+        (self.missed, self.early, self.migrations) = (0, 0, 0);
+        slice
+    }
+}
+
+/// The sampling thread's end: the slot in use and the rings.
+#[derive(Debug)]
+pub struct Exchange {
+    slot: Box<Slot>,
+    in_use: bool,
+    /// An activation found no slot after the last one in the slot in use.
+    hole: bool,
+    empty: rtrb::Consumer<Box<Slot>>,
+    full: rtrb::Producer<Box<Slot>>,
+    slice_ns: u64,
+    slice_end_ns: u64,
+    in_cell: u64,
+}
+
+/// The control thread's end.
+#[derive(Debug)]
+pub struct Slots {
+    empty: rtrb::Producer<Box<Slot>>,
+    full: rtrb::Consumer<Box<Slot>>,
+}
+
+/// Slots of one thread: the control thread may fall this many slices behind before they get longer.
+const SLOTS: usize = 6;
+
+/// Both ends, with every slot made and touched.
+#[must_use]
+pub fn exchange(layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
+    let (mut give, take) = rtrb::RingBuffer::new(SLOTS);
+    let (fill, drain) = rtrb::RingBuffer::new(SLOTS + 1);
+    while give.push(Box::new(Slot::new(layout))).is_ok() {}
+    let exchange = Exchange {
+        slot: Box::new(Slot::new(layout)),
+        in_use: false,
+        hole: false,
+        empty: take,
+        full: fill,
+        slice_ns,
+        slice_end_ns: 0,
+        in_cell: 0,
+    };
+    (exchange, Slots { empty: give, full: drain })
+}
+
+impl Exchange {
+    /// The memory that one thread's slots take.
+    #[must_use]
+    pub fn bytes(layout: Layout) -> u64 {
+        u64::from(layout.buckets()) * 2 * size_of::<u32>() as u64 * (SLOTS as u64 + 1)
+    }
+
+    /// The slot for an activation: the one in use, or a new one when the scope changes or the slice
+    /// is over. None when the scope changes and no slot is free.
+    #[inline]
+    pub(super) fn slot(&mut self, scope: u32, expiry_ns: u64) -> Option<&mut Slot> {
+        let fits = self.in_use && !self.hole && scope == self.slot.scope;
+        if !fits || expiry_ns >= self.slice_end_ns {
+            self.turn_over(scope, expiry_ns)?;
+        }
+        Some(&mut self.slot)
+    }
+
+    /// Activations of the running cell so far.
+    #[inline]
+    pub(super) fn counted(&self) -> u64 {
+        self.in_cell
+    }
+
+    /// Counts an activation of the running cell: 1 for the first.
+    #[inline]
+    pub(super) fn count(&mut self) -> u64 {
+        self.in_cell += 1;
+        self.in_cell
+    }
+
+    #[inline(never)]
+    fn turn_over(&mut self, scope: u32, expiry_ns: u64) -> Option<()> {
+        let same_scope = self.in_use && scope == self.slot.scope;
+        if self.in_use {
+            match self.empty.pop() {
+                Ok(empty) => {
+                    let full = std::mem::replace(&mut self.slot, empty);
+                    // There is room for every slot, so this can't fail.
+                    let _ = self.full.push(full);
+                }
+                // Held up: a longer slice of the same cell loses nothing, two cells in one would,
+                // and so would one with a hole.
+                Err(_) if same_scope && !self.hole => {
+                    self.slice_end_ns += self.slice_ns;
+                    return Some(());
+                }
+                Err(_) => {
+                    self.hole = true;
+                    return None;
+                }
+            }
+        }
+        if !same_scope {
+            self.in_cell = 0;
+        }
+        self.slot.scope = scope;
+        self.slot.start_ns = expiry_ns;
+        self.slot.end_ns = expiry_ns;
+        if self.slice_end_ns == 0 {
+            self.slice_end_ns = expiry_ns;
+        }
+        let behind = expiry_ns.saturating_sub(self.slice_end_ns);
+        self.slice_end_ns += (behind / self.slice_ns + 1) * self.slice_ns;
+        (self.in_use, self.hole) = (true, false);
+        Some(())
+    }
+
+    /// Hands over the slot in use: the loop has ended.
+    pub(super) fn close(&mut self) {
+        if self.in_use
+            && let Ok(empty) = self.empty.pop()
+        {
+            let _ = self.full.push(std::mem::replace(&mut self.slot, empty));
+            self.in_use = false;
+        }
+    }
+
+    /// What is left in the slot that could not be handed over at the end.
+    pub(super) fn rest(
+        mut self,
+        thread: u32,
+        origin_ns: u64,
+        grid_ns: Option<u64>,
+    ) -> Option<Slice> {
+        if self.in_use { self.slot.take(thread, origin_ns, grid_ns) } else { None }
+    }
+}
+
+impl Slots {
+    /// Empties the full slots and gives them back.
+    pub fn drain(
+        &mut self,
+        thread: u32,
+        origin_ns: u64,
+        grid_ns: Option<u64>,
+        mut sink: impl FnMut(Slice),
+    ) {
+        while let Ok(mut slot) = self.full.pop() {
+            if let Some(slice) = slot.take(thread, origin_ns, grid_ns) {
+                sink(slice);
+            }
+            // As many slots as the ring has room for are on the way, so this can't fail.
+            let _ = self.empty.push(slot);
+        }
+    }
+}

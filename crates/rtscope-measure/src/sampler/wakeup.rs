@@ -1,0 +1,224 @@
+//! The loop of one sampling thread.
+//!
+//! From when to when: a latency starts at the programmed expiry and ends at the first clock reading
+//! after the wake-up. With [`Sleep::Relative`] the expiry is the clock reading before the sleep plus
+//! the interval.
+//!
+//! After its start the loop doesn't allocate, lock, print, or return early with an error: what
+//! happens is counted. It is generic over the clock, so that the tests drive this very function.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+
+use rtscope_model::plan::{Overrun, Sleep};
+use rtscope_sys::{clock::Clock, tracefs::Marker};
+
+use super::slot::{Exchange, RawSample};
+
+/// Scope of activations that are counted but not judged.
+pub const DISCARD: u32 = u32::MAX - 1;
+
+/// Scope that ends the loop.
+pub const STOP: u32 = u32::MAX;
+
+/// The most omitted activations that one stall is expanded into; a clock step of years would
+/// otherwise keep a real-time thread busy for minutes. The rest is counted.
+const OMITTED_MAX: u64 = 1 << 20;
+
+/// What the control thread and the sampling threads of a session tell each other.
+#[derive(Debug)]
+pub struct Shared {
+    /// The cell that activations belong to from now on, [`DISCARD`] or [`STOP`].
+    pub scope: AtomicU32,
+    /// Activations after which the running cell is full; `u64::MAX` is never. Set before `scope`.
+    pub limit: AtomicU64,
+    /// The cell in which a thread reached the limit.
+    pub full: AtomicU32,
+    /// A latency was above the break threshold.
+    pub broken: AtomicBool,
+    /// Where the kernel's trace is marked and stopped by the very thread that was too late; none
+    /// when nobody asked for that.
+    pub marker: Option<Marker>,
+    /// There is one cell: when it is full or broken the loop ends, and the live figures stay as they
+    /// were at its end.
+    pub one_cell: bool,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            scope: AtomicU32::new(DISCARD),
+            limit: AtomicU64::new(u64::MAX),
+            full: AtomicU32::new(DISCARD),
+            broken: AtomicBool::new(false),
+            marker: None,
+            one_cell: false,
+        }
+    }
+}
+
+/// What a thread shows of its running cell to whoever looks. Own cache lines: a look from another
+/// CPU must not slow a neighbour down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct LiveFigures {
+    /// CPU of the last wake-up.
+    pub cpu: AtomicU32,
+    /// Latency of the last wake-up.
+    pub now_ns: AtomicU64,
+    /// Smallest.
+    pub min_ns: AtomicU64,
+    /// Largest.
+    pub max_ns: AtomicU64,
+    /// Sum.
+    pub sum_ns: AtomicU64,
+    /// Recorded.
+    pub recorded: AtomicU64,
+    /// Missed.
+    pub missed: AtomicU64,
+}
+
+/// When a thread wakes, and what happens when it wakes late.
+#[derive(Clone, Copy, Debug)]
+pub struct Beat {
+    /// First programmed expiry, on the clock.
+    pub first_ns: u64,
+    /// Time between two activations; above 0.
+    pub interval_ns: u64,
+    /// How the thread sleeps.
+    pub sleep: Sleep,
+    /// What happens to swallowed activations.
+    pub overrun: Overrun,
+    /// Stop everything when a latency is above this; `u64::MAX` is never.
+    pub break_above_ns: u64,
+    /// Samples below this don't go into the raw ring; 0 for all.
+    pub raw_from_ns: u64,
+}
+
+/// What the loop counted over its whole life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoopTally {
+    /// Wake-ups, discarded ones included.
+    pub wakeups: u64,
+    /// Wake-ups on another CPU than the one before.
+    pub migrations: u64,
+    /// Raw samples that found the ring full.
+    pub raw_lost: u64,
+    /// Missed activations that were not expanded into the corrected histogram.
+    pub omitted_unexpanded: u64,
+    /// Activations of a cell that found no free slot to be recorded in: not recorded.
+    pub without_slot: u64,
+    /// The latency that broke the run, and its programmed expiry on the clock.
+    pub broke_at: Option<(u64, u64)>,
+}
+
+/// Wakes, measures and records until the scope is [`STOP`].
+pub fn run<C: Clock>(
+    clock: &C,
+    beat: &Beat,
+    shared: &Shared,
+    live: &LiveFigures,
+    exchange: &mut Exchange,
+    mut raw: Option<&mut rtrb::Producer<RawSample>>,
+) -> LoopTally {
+    let mut tally = LoopTally::default();
+    let mut expiry_ns = beat.first_ns;
+    let mut last_cpu = clock.cpu();
+    loop {
+        match beat.sleep {
+            Sleep::Absolute => clock.sleep_until_ns(expiry_ns),
+            Sleep::Relative => {
+                expiry_ns = clock.now_ns() + beat.interval_ns;
+                clock.sleep_for_ns(beat.interval_ns);
+            }
+        }
+        let now_ns = clock.now_ns();
+        let cpu = clock.cpu();
+        let mut scope = shared.scope.load(Acquire);
+        if scope == STOP {
+            break;
+        }
+        if scope == shared.full.load(Relaxed) {
+            if shared.one_cell && scope != DISCARD {
+                break;
+            }
+            scope = DISCARD;
+        }
+        let latency_ns = now_ns.saturating_sub(expiry_ns);
+        let missed = missed(beat, latency_ns);
+        tally.wakeups += 1;
+        tally.migrations += u64::from(cpu != last_cpu);
+
+        if let Some(slot) = exchange.slot(scope, expiry_ns) {
+            slot.record(latency_ns, expiry_ns, cpu);
+            slot.early += u64::from(now_ns < expiry_ns);
+            slot.migrations += u64::from(cpu != last_cpu);
+            if missed > 0 {
+                tally.omitted_unexpanded += slot.omit(latency_ns, missed, beat.interval_ns);
+            }
+            slot.end_ns = expiry_ns + (missed + 1) * beat.interval_ns;
+            let nth = exchange.count();
+            show(live, nth == 1, latency_ns, missed, cpu);
+            if nth >= shared.limit.load(Relaxed) && scope != DISCARD {
+                shared.full.store(scope, Relaxed);
+            }
+        } else {
+            tally.without_slot += u64::from(scope != DISCARD);
+        }
+        if let Some(ring) = raw.as_deref_mut().filter(|_| scope != DISCARD)
+            && latency_ns >= beat.raw_from_ns
+        {
+            let cycle = exchange.counted().saturating_sub(1);
+            let kept = ring.push(RawSample { expiry_ns, latency_ns, cycle }).is_ok();
+            tally.raw_lost += u64::from(!kept);
+        }
+        if latency_ns > beat.break_above_ns && scope != DISCARD {
+            tally.broke_at = tally.broke_at.or(Some((latency_ns, expiry_ns)));
+            stop(shared, scope, latency_ns, beat.break_above_ns);
+        }
+        last_cpu = cpu;
+        expiry_ns += (missed + 1) * beat.interval_ns;
+    }
+    exchange.close();
+    tally
+}
+
+/// Ends the cell: a latency was above the threshold. Marks and stops the kernel's trace first, if that
+/// was asked, before anything else goes into it.
+#[cold]
+#[inline(never)]
+fn stop(shared: &Shared, scope: u32, latency_ns: u64, limit_ns: u64) {
+    if let Some(marker) = shared.marker.as_ref().filter(|_| !shared.broken.load(Relaxed)) {
+        marker.hit(latency_ns, limit_ns);
+    }
+    shared.full.store(scope, Relaxed);
+    shared.broken.store(true, Release);
+}
+
+/// How many activations a wake-up this late swallowed: expiries that lie strictly before it.
+#[inline]
+fn missed(beat: &Beat, latency_ns: u64) -> u64 {
+    let skips = matches!((beat.sleep, beat.overrun), (Sleep::Absolute, Overrun::Skip));
+    if latency_ns <= beat.interval_ns || !skips {
+        return 0;
+    }
+    (latency_ns - 1) / beat.interval_ns
+}
+
+/// The most omitted activations to expand for one stall.
+pub(super) const fn expanded(missed: u64) -> u64 {
+    if missed < OMITTED_MAX { missed } else { OMITTED_MAX }
+}
+
+/// Publishes the live figures: this thread is their only writer.
+#[inline]
+fn show(live: &LiveFigures, first_in_cell: bool, latency_ns: u64, missed: u64, cpu: u32) {
+    let figure =
+        |figure: &AtomicU64, first| if first_in_cell { first } else { figure.load(Relaxed) };
+    live.cpu.store(cpu, Relaxed);
+    live.now_ns.store(latency_ns, Relaxed);
+    live.min_ns.store(figure(&live.min_ns, u64::MAX).min(latency_ns), Relaxed);
+    live.max_ns.store(figure(&live.max_ns, 0).max(latency_ns), Relaxed);
+    live.sum_ns.store(figure(&live.sum_ns, 0).wrapping_add(latency_ns), Relaxed);
+    live.missed.store(figure(&live.missed, 0) + missed, Relaxed);
+    live.recorded.store(figure(&live.recorded, 0) + 1, Relaxed);
+}

@@ -1,0 +1,399 @@
+//! A generator of square waves: waits for the instant of each edge, and sets the line.
+//!
+//! The latency of an edge is the first reading of the clock after the wait, minus the instant that the
+//! edge was planned for. With the relative method every wait begins when the last one ended, so that each
+//! latency is added to all edges to come; with the others the grid of planned instants stays, and whole
+//! periods that have passed while the generator was late are left out and counted.
+//!
+//! What it can't show: when the level reaches a pin. The scope is another program.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use rtscope_sys::{
+    clock::Clock,
+    timer::{PeriodicTimer, TimerWait},
+};
+
+use super::{SignalError, line::Line};
+
+/// How many violating samples are kept one by one; the others are counted.
+const LATE_KEPT: usize = 10_000;
+
+/// How a generator waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Sleeps until an instant (`clock_nanosleep`, `TIMER_ABSTIME`).
+    Absolute,
+    /// Sleeps for a time from now.
+    Relative,
+    /// Reads the clock until the instant has come.
+    Spin,
+    /// Waits for a periodic timer (`timerfd`).
+    Timerfd,
+}
+
+impl Method {
+    /// All, in the order of the guide.
+    pub const ALL: [Method; 4] =
+        [Method::Absolute, Method::Relative, Method::Spin, Method::Timerfd];
+
+    /// The word on the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Method::Absolute => "absolute",
+            Method::Relative => "relative",
+            Method::Spin => "spin",
+            Method::Timerfd => "timerfd",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Method, String> {
+        let words = Method::ALL.map(Method::word);
+        Method::ALL
+            .into_iter()
+            .find(|method| method.word() == text)
+            .ok_or_else(|| format!("{text:?} is not a method: one of {}", words.join(", ")))
+    }
+}
+
+/// The wave that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    period_ns: f64,
+    high_ns: f64,
+    /// How long.
+    duration_ns: u64,
+}
+
+impl Wanted {
+    /// A wave of a frequency in Hz, with a share of each period high.
+    ///
+    /// # Errors
+    ///
+    /// When the frequency is not between 0.001 Hz and 100 MHz, or a pulse is shorter than 1 ns.
+    pub fn new(frequency_hz: f64, duty: f64, duration_ns: u64) -> Result<Wanted, SignalError> {
+        let period_ns = 1e9 / frequency_hz;
+        let high_ns = period_ns * duty;
+        if !(0.001..=1e8).contains(&frequency_hz) {
+            return Err(SignalError::Wave(format!(
+                "{frequency_hz} Hz: 0.001 to 100,000,000 Hz can be asked"
+            )));
+        }
+        if !(high_ns >= 1.0 && period_ns - high_ns >= 1.0) {
+            return Err(SignalError::Wave(format!(
+                "a duty cycle of {} % leaves no pulse",
+                duty * 100.0
+            )));
+        }
+        Ok(Wanted { period_ns, high_ns, duration_ns })
+    }
+
+    /// When an edge is planned, from the start: even ones rise. Rounded by itself, so that rounding never adds up.
+    fn edge_ns(&self, edge: u64) -> u64 {
+        let high_ns = if edge % 2 == 1 { self.high_ns } else { 0.0 };
+        ((edge / 2 + 1) as f64 * self.period_ns + high_ns).round() as u64
+    }
+
+    fn pulse_ns(&self, edge: u64) -> u64 {
+        let high_ns = if edge % 2 == 1 { self.high_ns } else { self.period_ns - self.high_ns };
+        high_ns.round() as u64
+    }
+}
+
+/// An edge that came later than the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// Its number, from 0.
+    pub edge: u64,
+    /// When it was planned, from the start of the wave.
+    pub planned_ns: u64,
+    /// How late it was.
+    pub latency_ns: u64,
+}
+
+/// What a generator did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Edges made.
+    pub edges: u64,
+    /// Edges left out because their periods had passed.
+    pub missed: u64,
+    /// Rising edges made.
+    pub rises: u64,
+    /// The first of them.
+    pub first_rise_ns: u64,
+    /// The last.
+    pub last_rise_ns: u64,
+    /// Largest latency.
+    pub latency_ns_max: u64,
+    /// Edges later than the limit.
+    pub violations: u64,
+    /// The first of those, up to 10,000.
+    pub late: Vec<Late>,
+    /// Levels that the line refused.
+    pub failures: u64,
+}
+
+impl Made {
+    /// The generator's own count: periods by the time they took. None before the second rising edge.
+    #[must_use]
+    pub fn frequency_hz(&self) -> Option<f64> {
+        let span_ns = self.last_rise_ns.checked_sub(self.first_rise_ns).filter(|ns| *ns > 0)?;
+        Some((self.rises - 1) as f64 * 1e9 / span_ns as f64)
+    }
+}
+
+/// What is done when an edge is late.
+pub struct Alarm<'a> {
+    /// The latency from which an edge is a violation; none is no limit.
+    pub limit_ns: Option<u64>,
+    /// The line that is raised, and lowered again, right after a late edge.
+    pub line: Option<&'a mut dyn Line>,
+}
+
+impl fmt::Debug for Alarm<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alarm").field("limit_ns", &self.limit_ns).finish_non_exhaustive()
+    }
+}
+
+/// How a generator waits, with what it needs for that.
+enum Wait {
+    Absolute,
+    Relative,
+    Spin,
+    Timer(PeriodicTimer, TimerWait),
+}
+
+impl Wait {
+    fn new(method: Method, wanted: &Wanted) -> Result<Wait, SignalError> {
+        Ok(match method {
+            Method::Absolute => Wait::Absolute,
+            Method::Relative => Wait::Relative,
+            Method::Spin => Wait::Spin,
+            Method::Timerfd => {
+                let half_ns = wanted.period_ns / 2.0;
+                if (half_ns - wanted.high_ns).abs() > 0.5 || half_ns.fract() != 0.0 {
+                    let why = "timerfd needs a duty cycle of 50 % and a half period of whole nanoseconds: \
+                               use another method";
+                    return Err(SignalError::Wave(why.to_owned()));
+                }
+                let half = Duration::from_nanos(half_ns as u64);
+                // The first edge is planned a whole period after the start.
+                let timer = PeriodicTimer::start(half * 2, half)?;
+                let wait = TimerWait::new()?;
+                wait.add(&timer, 0)?;
+                Wait::Timer(timer, wait)
+            }
+        })
+    }
+
+    /// Waits until an instant; gives the instant that latency counts from.
+    #[inline]
+    fn wait(&self, clock: &impl Clock, due_ns: u64, pulse_ns: u64) -> u64 {
+        match self {
+            Wait::Absolute => clock.sleep_until_ns(due_ns),
+            Wait::Spin => while clock.now_ns() < due_ns {},
+            Wait::Relative => {
+                let due_ns = clock.now_ns() + pulse_ns;
+                clock.sleep_for_ns(pulse_ns);
+                return due_ns;
+            }
+            Wait::Timer(timer, wait) => {
+                while !timer.take() {
+                    wait.wait(|_| {});
+                }
+            }
+        }
+        due_ns
+    }
+}
+
+/// Makes a wave, from low to low. After the first wait it doesn't allocate, lock or print.
+///
+/// # Errors
+///
+/// When the method can't make this wave.
+pub fn make(
+    line: &mut impl Line,
+    clock: &impl Clock,
+    wanted: &Wanted,
+    method: Method,
+    alarm: &mut Alarm<'_>,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Made, SignalError> {
+    let kept = if alarm.limit_ns.is_some() { LATE_KEPT } else { 0 };
+    let mut made = Made { late: Vec::with_capacity(kept), ..Made::default() };
+    let limit_ns = alarm.limit_ns.unwrap_or(u64::MAX);
+    let wait = Wait::new(method, wanted)?;
+    let start_ns = clock.now_ns();
+    let mut edge = 0;
+    loop {
+        let planned_ns = wanted.edge_ns(edge);
+        // A wave ends low: with the falling edge of the last period that it began.
+        if edge % 2 == 0 && (clock.now_ns() - start_ns >= wanted.duration_ns || stopped()) {
+            break;
+        }
+        let due_ns = wait.wait(clock, start_ns + planned_ns, wanted.pulse_ns(edge));
+        let now_ns = clock.now_ns();
+        let rises = edge % 2 == 0;
+        line.set(rises);
+        let latency_ns = now_ns.saturating_sub(due_ns);
+        made.edges += 1;
+        made.latency_ns_max = made.latency_ns_max.max(latency_ns);
+        if rises {
+            made.first_rise_ns = if made.rises == 0 { now_ns } else { made.first_rise_ns };
+            made.last_rise_ns = now_ns;
+            made.rises += 1;
+        }
+        if latency_ns > limit_ns {
+            made.violations += 1;
+            if made.late.len() < LATE_KEPT {
+                made.late.push(Late { edge, planned_ns, latency_ns });
+            }
+            if let Some(line) = &mut alarm.line {
+                line.set(true);
+                line.set(false);
+            }
+        }
+        let swallowed = if method == Method::Relative {
+            0
+        } else {
+            (latency_ns as f64 / wanted.period_ns) as u64
+        };
+        made.missed += 2 * swallowed;
+        edge += 1 + 2 * swallowed;
+    }
+    made.failures = line.failures();
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// A clock on which time passes only in waits and by a little with each reading; the sleep that
+    /// begins at or after an instant is late once.
+    struct Simulated {
+        now_ns: Cell<u64>,
+        late: Cell<Option<(u64, u64)>>,
+    }
+
+    impl Simulated {
+        fn new(late: Option<(u64, u64)>) -> Simulated {
+            Simulated { now_ns: Cell::new(1_000), late: Cell::new(late) }
+        }
+    }
+
+    impl Clock for Simulated {
+        fn now_ns(&self) -> u64 {
+            self.now_ns.get()
+        }
+        fn sleep_until_ns(&self, instant_ns: u64) {
+            let mut until_ns = instant_ns.max(self.now_ns.get());
+            if let Some((at_ns, late_ns)) = self.late.get()
+                && until_ns >= at_ns
+            {
+                self.late.set(None);
+                until_ns += late_ns;
+            }
+            self.now_ns.set(until_ns);
+        }
+        fn sleep_for_ns(&self, duration_ns: u64) {
+            self.sleep_until_ns(self.now_ns.get() + duration_ns);
+        }
+        fn cpu(&self) -> u32 {
+            0
+        }
+    }
+
+    struct Recorded<'a> {
+        clock: &'a Simulated,
+        edges: RefCell<Vec<(u64, bool)>>,
+    }
+
+    impl Line for Recorded<'_> {
+        fn set(&mut self, high: bool) {
+            self.edges.borrow_mut().push((self.clock.now_ns(), high));
+        }
+        fn failures(&self) -> u64 {
+            0
+        }
+    }
+
+    fn made(
+        method: Method,
+        late: Option<(u64, u64)>,
+        limit_ns: Option<u64>,
+    ) -> (Made, Vec<(u64, bool)>, usize) {
+        let clock = Simulated::new(late);
+        let mut line = Recorded { clock: &clock, edges: RefCell::default() };
+        let mut alarm_line = Recorded { clock: &clock, edges: RefCell::default() };
+        let wanted = Wanted::new(1_000.0, 0.3, 10_000_000).expect("a wave");
+        let mut alarm = Alarm { limit_ns, line: Some(&mut alarm_line) };
+        let made = make(&mut line, &clock, &wanted, method, &mut alarm, &|| false).expect("made");
+        (made, line.edges.into_inner(), alarm_line.edges.into_inner().len())
+    }
+
+    #[test]
+    fn edges_come_at_their_planned_instants_and_end_low() {
+        let (made, edges, alarms) = made(Method::Absolute, None, Some(0));
+        assert_eq!(
+            edges[..4],
+            [(1_001_000, true), (1_301_000, false), (2_001_000, true), (2_301_000, false)]
+        );
+        assert_eq!(edges.last(), Some(&(10_301_000, false)));
+        assert_eq!((made.edges, made.missed, made.violations, alarms), (20, 0, 0, 0));
+        assert_eq!(made.frequency_hz(), Some(1_000.0));
+    }
+
+    #[test]
+    fn a_late_edge_swallows_whole_periods_and_raises_the_alarm() {
+        // The edge that is planned for 3 ms is 2.4 ms late: two periods have passed.
+        let (made, edges, alarms) =
+            made(Method::Absolute, Some((3_001_000, 2_400_000)), Some(1_000_000));
+        assert_eq!((made.edges, made.missed), (16, 4));
+        assert_eq!(made.late, [Late { edge: 4, planned_ns: 3_000_000, latency_ns: 2_400_000 }]);
+        assert_eq!((made.violations, made.latency_ns_max, alarms), (1, 2_400_000, 2));
+        // The grid stays: the next rising edge is that of 6 ms.
+        assert!(edges.contains(&(6_001_000, true)) && !edges.contains(&(4_001_000, true)));
+    }
+
+    #[test]
+    fn a_relative_wait_hands_its_latency_on() {
+        let (made, edges, _) = made(Method::Relative, Some((3_001_000, 400_000)), None);
+        assert_eq!((made.missed, made.latency_ns_max), (0, 400_000));
+        assert!(edges.iter().skip(6).all(|(at_ns, _)| (at_ns - 1_000 - 400_000) % 100_000 == 0));
+        assert_eq!(made.late, []);
+    }
+
+    #[test]
+    fn rounding_never_adds_up() {
+        let wanted = Wanted::new(3.0, 0.5, 0).expect("a wave");
+        assert_eq!(wanted.edge_ns(2 * 3_000_000 - 2), 1_000_000_000_000_000);
+        assert!(Wanted::new(0.0, 0.5, 1).is_err() && Wanted::new(1e9, 0.5, 1).is_err());
+        assert!(Wanted::new(1e3, 1.0, 1).is_err() && Wanted::new(f64::NAN, 0.5, 1).is_err());
+    }
+
+    #[test]
+    fn a_timer_needs_equal_pulses() {
+        let wanted = Wanted::new(1_000.0, 0.3, 1).expect("a wave");
+        assert!(Wait::new(Method::Timerfd, &wanted).is_err());
+        for method in Method::ALL {
+            assert_eq!(method.word().parse(), Ok(method));
+        }
+    }
+}

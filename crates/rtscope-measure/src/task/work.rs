@@ -1,0 +1,155 @@
+//! A calibrated amount of computing, and the time stamps that the computing thread leaves.
+
+use std::hint::black_box;
+
+use rtscope_model::{experiment::Run, time::Nanos};
+use rtscope_sys::{clock::Clock, thread};
+
+/// Rounds of a piece of work: some tens of microseconds.
+const PIECE_ROUNDS: u64 = 20_000;
+
+/// Room for runs; what doesn't fit is counted.
+const ROOM: usize = 16_384;
+
+/// How long computing takes here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calibration {
+    /// CPU time of a piece.
+    piece_ns: u64,
+}
+
+/// One piece: each round needs the result of the one before, so that the CPU can't overlap them.
+fn piece(seed: u64) -> u64 {
+    let mut state = seed | 1;
+    for _ in 0..PIECE_ROUNDS {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    black_box(state)
+}
+
+/// Times pieces on the CPU clock of the calling thread. The median of many: the first are slow, and
+/// a busy neighbour or a hypervisor makes some slow later.
+pub(super) fn calibrate() -> Calibration {
+    let mut times: Vec<u64> = (0..401)
+        .map(|n| {
+            let before = thread::usage();
+            piece(n);
+            (thread::usage() - before).cpu_ns
+        })
+        .collect();
+    times.sort_unstable();
+    Calibration { piece_ns: times[times.len() / 2].max(1) }
+}
+
+impl Calibration {
+    /// Computes for an amount of CPU time, noting when it was interrupted.
+    pub(super) fn compute(&self, work: Nanos, clock: &impl Clock, pieces: &mut Pieces) {
+        let count = (work.0 / self.piece_ns).max(1);
+        // A piece that takes twice its time was interrupted.
+        let gap_ns = self.piece_ns * 2 + 20_000;
+        pieces.begin(clock.now_ns(), clock.cpu());
+        for n in 0..count {
+            piece(n);
+            pieces.note(clock.now_ns(), clock.cpu(), self.piece_ns, gap_ns);
+        }
+    }
+}
+
+/// When a thread computed where, as far as it can tell itself.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    runs: Vec<Run>,
+    now: Run,
+    /// Runs that had no room.
+    pub(super) lost: u64,
+}
+
+impl Pieces {
+    pub(super) fn new() -> Pieces {
+        let now = Run { cpu: 0, start_ns: 0, end_ns: 0 };
+        Pieces { runs: Vec::with_capacity(ROOM), now, lost: 0 }
+    }
+
+    fn begin(&mut self, now_ns: u64, cpu: u32) {
+        self.now = Run { cpu, start_ns: now_ns, end_ns: now_ns };
+    }
+
+    fn note(&mut self, now_ns: u64, cpu: u32, piece_ns: u64, gap_ns: u64) {
+        let took = now_ns - self.now.end_ns;
+        if took > gap_ns || cpu != self.now.cpu {
+            // The piece itself ran at one end of the gap; which, nobody saw.
+            if self.runs.len() < ROOM {
+                self.runs.push(self.now);
+            } else {
+                self.lost += 1;
+            }
+            let start_ns = now_ns.saturating_sub(piece_ns).max(self.now.end_ns);
+            self.now = Run { cpu, start_ns, end_ns: now_ns };
+        }
+        self.now.end_ns = now_ns;
+    }
+
+    /// All runs.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        self.runs
+            .iter()
+            .copied()
+            .chain([self.now])
+            .filter(|run| run.end_ns > run.start_ns)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A clock that goes 10 us with each reading, and more when it shall.
+    struct Steps(Cell<u64>, Vec<u64>);
+
+    impl Clock for Steps {
+        fn now_ns(&self) -> u64 {
+            let now = self.0.get() + 10_000;
+            let held = if self.1.contains(&now) { 5_000_000 } else { 0 };
+            self.0.set(now + held);
+            now + held
+        }
+
+        fn sleep_until_ns(&self, instant_ns: u64) {
+            self.0.set(instant_ns);
+        }
+
+        fn sleep_for_ns(&self, duration_ns: u64) {
+            self.0.set(self.0.get() + duration_ns);
+        }
+
+        fn cpu(&self) -> u32 {
+            u32::from(self.0.get() > 20_000_000)
+        }
+    }
+
+    #[test]
+    fn an_interrupted_thread_has_two_runs() {
+        let clock = Steps(Cell::new(0), vec![40_000]);
+        let mut pieces = Pieces::new();
+        Calibration { piece_ns: 10_000 }.compute(Nanos(80_000), &clock, &mut pieces);
+        // Readings at 10, 20, 30 us, then held 5 ms, then six more.
+        let runs: Vec<(u64, u64)> =
+            pieces.runs().iter().map(|run| (run.start_ns, run.end_ns)).collect();
+        assert_eq!(runs, [(10_000, 30_000), (5_030_000, 5_090_000)]);
+        assert_eq!(pieces.now.end_ns, 5_090_000);
+        assert_eq!(pieces.lost, 0);
+    }
+
+    #[test]
+    fn another_cpu_begins_another_run() {
+        let clock = Steps(Cell::new(19_980_000), vec![]);
+        let mut pieces = Pieces::new();
+        Calibration { piece_ns: 10_000 }.compute(Nanos(40_000), &clock, &mut pieces);
+        assert_eq!(pieces.runs().iter().map(|run| run.cpu).collect::<Vec<_>>(), [0, 1]);
+    }
+}

@@ -1,0 +1,133 @@
+//! A sampling thread that no longer sleeps can't lock a machine up, and none goes on unattended.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use rtscope_measure::{
+    Order,
+    interrupt::Interrupt,
+    sampler::{Beat, LiveFigures, Shared, exchange, run},
+};
+use rtscope_model::{
+    cpu::CpuSet,
+    event::Event,
+    histogram::Layout,
+    plan::{self, Overrun, Sleep},
+    schedule::{Placement, Policy},
+};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    process::{self, Resource},
+    sched,
+    tree::Tree,
+};
+
+/// Set in the child, which runs away.
+const CHILD: &str = "RTSCOPE_TEST_RUNAWAY";
+
+/// This test's program again, in the role of the child.
+fn child(test: &str) -> ExitStatus {
+    let mut child = Command::new("/proc/self/exe")
+        .args(["--exact", test])
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    child.wait().expect("ends")
+}
+
+/// A clock that never puts its caller to sleep.
+struct Sleepless;
+
+impl Clock for Sleepless {
+    fn now_ns(&self) -> u64 {
+        SystemClock::MONOTONIC.now_ns()
+    }
+    fn sleep_until_ns(&self, _: u64) {}
+    fn sleep_for_ns(&self, _: u64) {}
+    fn cpu(&self) -> u32 {
+        0
+    }
+}
+
+/// Becomes FIFO on one CPU, under the limit of a run, and never sleeps again.
+fn run_away() -> ! {
+    let (_, hard) = process::limit(Resource::RtTime);
+    process::set_limit(Resource::RtTime, (Some(200_000), hard)).expect("a lower limit");
+    let interrupt = Interrupt::install().expect("handlers");
+    // Should the kernel fail us, this ends the test all the same.
+    process::end_after(Duration::from_secs(20));
+    let allowed = sched::affinity(sched::SELF).expect("own CPUs");
+    let last: CpuSet = allowed.last().into_iter().collect();
+    let fifo = Placement { policy: Policy::Fifo, priority: 5, nice: 0, budget: None, cpus: last };
+    sched::set_affinity(sched::SELF, &fifo.cpus).expect("a CPU of ours");
+    sched::set_policy(sched::SELF, &fifo).expect("permission was checked");
+    let (mut ours, _slots) = exchange(Layout::default(), 1_000_000_000);
+    let beat = Beat {
+        first_ns: 0,
+        interval_ns: 1_000_000,
+        sleep: Sleep::Absolute,
+        overrun: Overrun::Skip,
+        break_above_ns: u64::MAX,
+        raw_from_ns: 0,
+    };
+    run(&Sleepless, &beat, &Shared::default(), &LiveFigures::default(), &mut ours, None);
+    unreachable!("nobody stops the loop: {interrupt:?}");
+}
+
+#[test]
+fn a_thread_that_never_sleeps_is_ended() {
+    if std::env::var_os(CHILD).is_some() {
+        run_away();
+    }
+    if !sched::may_be_real_time() {
+        println!("SKIP a_thread_that_never_sleeps_is_ended: no real-time permission");
+        return;
+    }
+    let began = Instant::now();
+    let status = child("a_thread_that_never_sleeps_is_ended");
+    // By the handler of the second SIGXCPU, not by our own timer, which is a signal's death.
+    assert_eq!(status.code(), Some(1), "{status}");
+    assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+/// Measures with a listener that hangs for ever once the threads run.
+fn run_unattended() -> ! {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "name = 'x'\n[sampler]\npolicy = 'other'\n[[phase]]\nname = 'p'\nduration = '1h'\n";
+    let order = Order {
+        plan: plan::parse("x", text).expect("a plan"),
+        folder: folder.path().join("run"),
+        tree: Tree::default(),
+        journal: folder.path().join("journal"),
+        program: "/proc/self/exe".into(),
+        command: Vec::new(),
+        version: String::new(),
+        wall_clock: String::new(),
+        interrupt: Interrupt::default(),
+        unattended: Duration::from_millis(500),
+    };
+    let outcome = rtscope_measure::run(&order, &mut |stamped| {
+        if let Event::Progress(progress) = &stamped.event
+            && progress.cell.is_some()
+        {
+            std::thread::sleep(Duration::from_secs(30));
+        }
+    });
+    unreachable!("it was ended: {outcome:?}");
+}
+
+#[test]
+fn threads_do_not_go_on_when_nobody_looks_after_them() {
+    if std::env::var_os(CHILD).is_some() {
+        run_unattended();
+    }
+    let began = Instant::now();
+    // SIGALRM: the kernel's timer that the control thread winds up again and again.
+    assert_eq!(child("threads_do_not_go_on_when_nobody_looks_after_them").signal(), Some(14));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
