@@ -1,0 +1,91 @@
+//! Two sides: is the difference real, how large is it, and in what else do the runs differ?
+//!
+//! ```text
+//! runs of A, runs of B -> pairing: which cells belong together
+//!                      -> sample:  each side's latencies in blocks of time
+//!                      -> change:  exceedance ratio, quantile shifts, distance, requirements
+//!                      -> setting: everything else that differs
+//! ```
+//!
+//! Two maxima are never compared: the maximum of a run is one latency, and of twenty equal runs of one
+//! system the largest was three times the smallest. They are shown, each with its own side.
+
+mod bootstrap;
+mod change;
+mod pairing;
+mod ratio;
+mod sample;
+mod setting;
+
+use rtscope_model::record::Record;
+use serde::Serialize;
+
+pub(crate) use self::change::signed_us;
+pub use self::{
+    change::{Change, Distance, Effect, Exceedances, Figures, Shift},
+    ratio::Ratio,
+    setting::Difference,
+};
+use crate::judgement::Judgement;
+
+/// Version of the document that `rtscope compare --json` prints.
+pub const FORMAT: u32 = 1;
+
+/// A run on one side.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// What the user calls it: its folder.
+    pub name: &'a str,
+    /// Its record.
+    pub record: &'a Record,
+    /// What it says.
+    pub judgement: &'a Judgement,
+    /// The only cell that is looked at; none is all.
+    pub cell: Option<&'a str>,
+}
+
+/// What two sides show.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The runs of A.
+    pub a: Vec<String>,
+    /// The runs of B.
+    pub b: Vec<String>,
+    /// Each pair of cells.
+    pub changes: Vec<Change>,
+    /// Everything else that differs between the sides.
+    pub differences: Vec<Difference>,
+    /// What its reader must know: what differs besides, what can't be said.
+    pub notes: Vec<String>,
+}
+
+/// Compares two sides at their requirements' limits and those of `limits_ns`.
+#[must_use]
+pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
+    let (pairs, mut notes) = pairing::pairs(a, b);
+    let changes: Vec<Change> = pairs.iter().map(|pair| change::of(pair, limits_ns)).collect();
+    let differences = setting::differences(a, b, &pairs);
+    notes.splice(0..0, setting::warning(&differences));
+    if changes.iter().any(|change| change.runs_resampled) {
+        // The intervals hold the differences from run to run.
+    } else {
+        notes.push(
+            "one or two runs on a side: how much two runs of one system differ is not in the \
+             intervals (three or more on each side, taken in turn, put it in)"
+                .to_owned(),
+        );
+    }
+    let names = |runs: &[Run<'_>]| {
+        let name = |run: &Run<'_>| match run.cell {
+            Some(cell) => format!("{}@{cell}", run.name),
+            None => run.name.to_owned(),
+        };
+        runs.iter().map(name).collect()
+    };
+    Comparison { format: FORMAT, a: names(a), b: names(b), changes, differences, notes }
+}
+
+#[cfg(test)]
+mod tests;

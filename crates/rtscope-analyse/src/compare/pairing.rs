@@ -1,0 +1,67 @@
+//! Which cells of two sides belong together: those of one name, or the only one of each.
+
+use crate::judgement::CellSummary;
+
+use super::Run;
+
+/// A cell of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'a> {
+    pub(super) run: Run<'a>,
+    pub(super) cell: &'a CellSummary,
+}
+
+/// Cells of both sides that are compared.
+#[derive(Clone, Debug)]
+pub(super) struct Pair<'a> {
+    pub(super) name: String,
+    pub(super) a: Vec<Member<'a>>,
+    pub(super) b: Vec<Member<'a>>,
+}
+
+/// The pairs in the order of the first run, and what has no partner, in words.
+pub(super) fn pairs<'a>(a: &[Run<'a>], b: &[Run<'a>]) -> (Vec<Pair<'a>>, Vec<String>) {
+    let (of_a, of_b) = (members(a), members(b));
+    let (names_a, names_b) = (names(&of_a), names(&of_b));
+    if let ([one], [other]) = (names_a.as_slice(), names_b.as_slice()) {
+        let name = if one == other { (*one).to_owned() } else { format!("{one} against {other}") };
+        return (vec![Pair { name, a: of_a, b: of_b }], Vec::new());
+    }
+    let of = |members: &[Member<'a>], name: &str| -> Vec<Member<'a>> {
+        members.iter().filter(|member| member.cell.name == name).copied().collect()
+    };
+    let shared = names_a.iter().filter(|name| names_b.contains(name));
+    let pairs: Vec<Pair<'a>> = shared
+        .map(|name| Pair { name: (*name).to_owned(), a: of(&of_a, name), b: of(&of_b, name) })
+        .collect();
+    let alone = |names: &[&str], others: &[&str], side: &str| {
+        let alone: Vec<&str> =
+            names.iter().filter(|name| !others.contains(name)).copied().collect();
+        let are = if alone.len() == 1 { "is" } else { "are" };
+        (!alone.is_empty()).then(|| format!("{} {are} only in {side}", alone.join(", ")))
+    };
+    let notes = [alone(&names_a, &names_b, "A"), alone(&names_b, &names_a, "B")];
+    (pairs, notes.into_iter().flatten().collect())
+}
+
+/// The cells that recorded something.
+fn members<'a>(runs: &[Run<'a>]) -> Vec<Member<'a>> {
+    let of_run = |run: &Run<'a>| {
+        let run = *run;
+        let cells = run.judgement.cells.iter();
+        let wanted = cells.filter(move |cell| run.cell.is_none_or(|name| name == cell.name));
+        wanted.filter(|cell| cell.all.recorded > 0).map(move |cell| Member { run, cell })
+    };
+    runs.iter().flat_map(of_run).collect()
+}
+
+/// The names of cells in the order of their first appearance.
+fn names<'a>(members: &[Member<'a>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for member in members {
+        if !names.contains(&member.cell.name.as_str()) {
+            names.push(&member.cell.name);
+        }
+    }
+    names
+}

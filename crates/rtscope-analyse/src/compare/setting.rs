@@ -1,0 +1,217 @@
+//! Everything in which two sides differ besides their latencies: what a difference may come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rtscope_model::{environment::Environment, event::Event, record::Record, time::Nanos};
+use serde::Serialize;
+
+use super::{
+    Run,
+    pairing::{Member, Pair},
+};
+use crate::number::per_second;
+
+/// Rates of a load that are further apart count as different work.
+const RATE_APART: f64 = 1.1;
+
+/// Topics whose differences decide whether a comparison is fair, in the order of the table.
+const WEIGHTY: [&str; 7] = ["machine", "kernel", "CPU", "clock", "sampler", "load", "run"];
+
+/// One thing in which the sides differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `sampler`, `load`, `machine`, `run`.
+    pub topic: String,
+    /// What.
+    pub name: String,
+    /// On A; several values are joined by a stroke.
+    pub a: String,
+    /// On B.
+    pub b: String,
+}
+
+type Facts = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// The differences, the weighty topics first.
+pub(super) fn differences(a: &[Run<'_>], b: &[Run<'_>], pairs: &[Pair<'_>]) -> Vec<Difference> {
+    let (facts_a, facts_b) = (facts(a), facts(b));
+    let keys: BTreeSet<&(String, String)> = facts_a.keys().chain(facts_b.keys()).collect();
+    let known = |runs: &[Run<'_>], topic: &str| runs.iter().all(|run| is_known(run.record, topic));
+    let shown = |values: Option<&BTreeSet<String>>, runs: &[Run<'_>], topic: &str| match values {
+        Some(values) => values.iter().cloned().collect::<Vec<_>>().join(" / "),
+        None if known(runs, topic) => "not set".to_owned(),
+        None => "not known".to_owned(),
+    };
+    let mut found: Vec<Difference> = keys
+        .into_iter()
+        .filter(|key| facts_a.get(*key) != facts_b.get(*key))
+        .map(|key| Difference {
+            topic: key.0.clone(),
+            name: key.1.clone(),
+            a: shown(facts_a.get(key), a, &key.0),
+            b: shown(facts_b.get(key), b, &key.0),
+        })
+        // A whole configuration that one side could not read is no list of differences.
+        .filter(|d| d.a != "not known" && d.b != "not known" || WEIGHTY.contains(&d.topic.as_str()))
+        .collect();
+    found.extend(pairs.iter().flat_map(loads));
+    let place =
+        |topic: &str| WEIGHTY.iter().position(|weighty| *weighty == topic).unwrap_or(WEIGHTY.len());
+    found.sort_by_key(|difference| place(&difference.topic));
+    found
+}
+
+/// Which weighty topics differ, as a sentence.
+pub(super) fn warning(differences: &[Difference]) -> Option<String> {
+    let mut topics: Vec<&str> = Vec::new();
+    for difference in differences {
+        let topic = difference.topic.as_str();
+        if WEIGHTY.contains(&topic) && !topics.contains(&topic) {
+            topics.push(topic);
+        }
+    }
+    let others = differences.iter().filter(|d| !WEIGHTY.contains(&d.topic.as_str())).count();
+    if !topics.is_empty() {
+        let more =
+            if others > 0 { format!(", and in {others} more settings") } else { String::new() };
+        return Some(format!(
+            "the sides differ in {}{more}: a difference of latencies may come from any of them",
+            topics.join(", ")
+        ));
+    }
+    (others > 0).then(|| format!("the sides differ in {others} settings"))
+}
+
+/// Whether a record could know anything of a topic.
+fn is_known(record: &Record, topic: &str) -> bool {
+    let Some(machine) = &record.before else { return matches!(topic, "run" | "sampler") };
+    match topic {
+        "kernel configuration" => !machine.kernel.config.is_empty(),
+        "command line" => !machine.kernel.cmdline.is_empty(),
+        "IRQ" => !machine.irqs.is_empty(),
+        _ => true,
+    }
+}
+
+fn facts(runs: &[Run<'_>]) -> Facts {
+    let mut facts = Facts::new();
+    for run in runs {
+        let mut add = |topic: &str, name: &str, value: String| {
+            let key = (topic.to_owned(), name.to_owned());
+            if !value.is_empty() {
+                facts.entry(key).or_default().insert(value);
+            }
+        };
+        of_run(run.record, &mut add);
+        if let Some(machine) = &run.record.before {
+            of_machine(machine, &mut add);
+            of_kernel(machine, &mut add);
+        }
+    }
+    facts
+}
+
+fn of_run(record: &Record, add: &mut impl FnMut(&str, &str, String)) {
+    let version = record.events.iter().find_map(|stamped| match &stamped.event {
+        Event::RunStarted { version, .. } => Some(version.clone()),
+        _ => None,
+    });
+    add("run", "plan", record.plan.name.clone());
+    add("run", "rtscope", version.unwrap_or_default());
+    for thread in &record.threads {
+        add("sampler", "interval", Nanos(thread.interval_ns).to_string());
+        add("sampler", "policy", format!("{} {}", thread.found.policy, thread.found.priority));
+        if thread.found.cpus.len() == 1 {
+            add("sampler", "CPUs", thread.found.cpus.to_string());
+        }
+    }
+}
+
+fn of_machine(machine: &Environment, add: &mut impl FnMut(&str, &str, String)) {
+    let cpus = &machine.cpus;
+    add("machine", "host", machine.host.clone());
+    add("machine", "model", machine.machine_model.clone().unwrap_or_default());
+    let bare = "none".to_owned();
+    add("machine", "virtualisation", machine.virtualisation.clone().unwrap_or(bare));
+    add("CPU", "model", cpus.model.clone());
+    add("CPU", "online", cpus.online.to_string());
+    add("CPU", "isolated", cpus.isolated.to_string());
+    add("CPU", "nohz_full", cpus.nohz_full.to_string());
+    for cpu in &cpus.each {
+        add("CPU", "governor", cpu.governor.clone().unwrap_or_default());
+        let range = |(low, high)| format!("{} to {} MHz", low / 1_000, high / 1_000);
+        add("CPU", "frequency", cpu.frequency_khz.map(range).unwrap_or_default());
+        let states: Vec<&str> = cpu.idle_states.iter().map(|state| state.name.as_str()).collect();
+        add("CPU", "idle states", states.join(" "));
+    }
+    add("clock", "source", machine.clock.current.clone().unwrap_or_default());
+    let resolution = machine.clock.resolution_ns.map(|ns| Nanos(ns).to_string());
+    add("clock", "resolution", resolution.unwrap_or_default());
+    let limit = |us: Option<i64>| us.map(|us| us.to_string()).unwrap_or_default();
+    add("setting", "kernel/sched_rt_runtime_us", limit(machine.throttling.runtime_us));
+    add("setting", "kernel/sched_rt_period_us", limit(machine.throttling.period_us));
+    add(
+        "setting",
+        "transparent huge pages",
+        machine.memory.transparent_hugepage.clone().unwrap_or_default(),
+    );
+    for (name, value) in &machine.sysctl {
+        add("setting", name, value.clone());
+    }
+    for irq in machine.irqs.iter().filter(|irq| !irq.name.is_empty()) {
+        add("IRQ", &irq.name, format!("CPUs {}", irq.cpus));
+    }
+}
+
+fn of_kernel(machine: &Environment, add: &mut impl FnMut(&str, &str, String)) {
+    let kernel = &machine.kernel;
+    add("kernel", "release", kernel.release.clone());
+    add("kernel", "version", kernel.version.clone());
+    add("kernel", "preemption", kernel.preemption.word().to_owned());
+    add("kernel", "architecture", kernel.machine.clone());
+    for word in kernel.cmdline.split_whitespace() {
+        let (name, value) = word.split_once('=').unwrap_or((word, "given"));
+        add("command line", name, value.to_owned());
+    }
+    for (option, value) in &kernel.config {
+        add("kernel configuration", option, value.clone());
+    }
+}
+
+/// Loads of a pair that differ in their line, or did different work.
+fn loads(pair: &Pair<'_>) -> Vec<Difference> {
+    let difference =
+        |name: String, a: String, b: String| Difference { topic: "load".to_owned(), name, a, b };
+    let (lines_a, lines_b) = (lines(&pair.a), lines(&pair.b));
+    if lines_a != lines_b {
+        return vec![difference(pair.name.clone(), lines_a, lines_b)];
+    }
+    let mut found = Vec::new();
+    let first = pair.a.first().map_or(0, |member| member.cell.loads.len());
+    for load in 0..first {
+        let (Some(a), Some(b)) = (rate(&pair.a, load), rate(&pair.b, load)) else { continue };
+        if a.0.max(b.0) > RATE_APART * a.0.min(b.0) {
+            let told = |(rate, unit): (f64, &str)| format!("{} {unit} a second", per_second(rate));
+            let line = &pair.a[0].cell.loads[load].line;
+            found.push(difference(format!("{}: {line}", pair.name), told(a), told(b)));
+        }
+    }
+    found
+}
+
+fn lines(members: &[Member<'_>]) -> String {
+    let line = |member: &Member<'_>| -> String {
+        let lines: Vec<&str> = member.cell.loads.iter().map(|load| load.line.as_str()).collect();
+        if lines.is_empty() { "none".to_owned() } else { lines.join(" + ") }
+    };
+    members.iter().map(line).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" / ")
+}
+
+/// The mean rate of a load over a side's runs; none where it is not known.
+fn rate<'a>(members: &[Member<'a>], load: usize) -> Option<(f64, &'a str)> {
+    let of: Vec<_> = members.iter().filter_map(|member| member.cell.loads.get(load)).collect();
+    let known: Vec<f64> =
+        of.iter().filter(|load| load.spans > 0).map(|load| load.per_second).collect();
+    let mean = known.iter().sum::<f64>() / known.len() as f64;
+    (!known.is_empty()).then(|| (mean, of[0].unit.as_str()))
+}

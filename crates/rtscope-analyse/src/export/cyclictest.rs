@@ -1,0 +1,332 @@
+//! The text of cyclictest (rt-tests 2.4): what its `-q`, `-h`, `-H`, `-v`, `-b` and `--spike` print,
+//! byte for byte in form; [`json()`] is its `--json`.
+//!
+//! Latencies are cut down to whole units, us or ns. Averages are those of the exact latencies, where
+//! cyclictest averages the cut ones: up to one unit more. A histogram holds whole units below its
+//! limit; what lies at or above is counted as overflow.
+
+mod json;
+
+use std::fmt::Write as _;
+
+use rtscope_model::{
+    event::Event,
+    histogram::Histogram,
+    record::Record,
+    schedule::{Placement, Policy},
+};
+
+pub use self::json::{Origin, json};
+
+/// What a thread shows for its minimum before its first cycle.
+const MIN_AT_FIRST: u64 = 1_000_000;
+
+/// Unit of the figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Microseconds.
+    #[default]
+    Us,
+    /// Nanoseconds (`-N`).
+    Ns,
+}
+
+impl Unit {
+    /// Nanoseconds in a unit.
+    #[must_use]
+    pub const fn ns(self) -> u64 {
+        match self {
+            Unit::Us => 1_000,
+            Unit::Ns => 1,
+        }
+    }
+
+    /// A latency in whole units, cut.
+    #[must_use]
+    pub const fn of(self, latency_ns: u64) -> u64 {
+        latency_ns / self.ns()
+    }
+}
+
+/// What a thread has measured so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Measured activations, at least 1.
+    pub cycles: u64,
+    /// Smallest.
+    pub min_ns: u64,
+    /// Of the last activation.
+    pub last_ns: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Largest.
+    pub max_ns: u64,
+}
+
+/// A measuring thread.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// The kernel's number.
+    pub tid: u32,
+    /// Its policy.
+    pub policy: Policy,
+    /// Its priority; 0 without one.
+    pub priority: u8,
+    /// Its interval, in us.
+    pub interval_us: u64,
+    /// Its CPU.
+    pub cpu: u32,
+    /// The memory node of that CPU, -1 when nobody asked.
+    pub node: i32,
+    /// None before the first activation.
+    pub figures: Option<Figures>,
+    /// Every measured activation.
+    pub histogram: Histogram,
+    /// Activations that late wake-ups swallowed.
+    pub missed: u64,
+    /// Numbers of the first activations, from 0, that lie beyond the histogram.
+    pub overflow_cycles: Vec<u64>,
+    /// System management interrupts, where they are counted.
+    pub smi: Option<u64>,
+}
+
+/// The latency that ended a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Break {
+    /// The kernel's number of the thread.
+    pub tid: u32,
+    /// Its latency.
+    pub latency_ns: u64,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Unit of all figures.
+    pub unit: Unit,
+    /// Units in the histogram; 0 for none.
+    pub buckets: u32,
+    /// Whether the histogram has a column of sums (`-H`).
+    pub sums: bool,
+    /// Whether a threshold was set (`-b`).
+    pub armed: bool,
+    /// The latency above it.
+    pub broke: Option<Break>,
+    /// The threads.
+    pub threads: Vec<Thread>,
+}
+
+impl Thread {
+    /// Counts of the units below `buckets`, and how many latencies lie at or above.
+    fn counts(&self, unit: Unit, buckets: u32) -> (Vec<u64>, u64) {
+        let mut counts = vec![0; buckets as usize];
+        let mut overflow = 0;
+        let layout = self.histogram.layout();
+        for (index, count) in self.histogram.bins() {
+            match counts.get_mut(unit.of(layout.lower_ns(index)) as usize) {
+                Some(counter) => *counter += count,
+                None => overflow += count,
+            }
+        }
+        (counts, overflow)
+    }
+
+    fn min(&self, unit: Unit) -> u64 {
+        self.figures.map_or(MIN_AT_FIRST, |figures| unit.of(figures.min_ns))
+    }
+
+    fn max(&self, unit: Unit) -> u64 {
+        self.figures.map_or(0, |figures| unit.of(figures.max_ns))
+    }
+
+    /// The mean in units.
+    fn mean(&self, unit: Unit) -> f64 {
+        self.figures.map_or(0.0, |figures| figures.mean_ns / unit.ns() as f64)
+    }
+
+    /// Its line: `T: 0 ( 1234) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
+    #[must_use]
+    pub fn line(&self, index: usize, unit: Unit) -> String {
+        let width = match unit {
+            Unit::Us => 5,
+            Unit::Ns => 8,
+        };
+        let cycles = self.figures.map_or(0, |figures| figures.cycles);
+        let last = self.figures.map_or(0, |figures| unit.of(figures.last_ns));
+        let (min, mean, max) = (self.min(unit), self.mean(unit) as u64, self.max(unit));
+        let (tid, priority, interval) = (self.tid, self.priority, self.interval_us);
+        let mut line = format!(
+            "T:{index:2} ({tid:5}) P:{priority:2} I:{interval} C:{cycles:7} Min:{min:7} \
+             Act:{last:width$} Avg:{mean:width$} Max:{max:8}"
+        );
+        if let Some(smi) = self.smi {
+            let _ = write!(line, " SMI:{smi:8}");
+        }
+        line.push('\n');
+        line
+    }
+}
+
+impl Run {
+    /// The lines of all threads.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        self.threads.iter().enumerate().map(|(i, thread)| thread.line(i, self.unit)).collect()
+    }
+
+    /// The status that a screen shows: policy, load average, threads.
+    #[must_use]
+    pub fn screen(&self, policy: &str, load_average: &str) -> String {
+        let other = if self.threads.iter().any(|t| t.priority == 0) { "/other" } else { "" };
+        format!("policy: {policy}{other}: loadavg: {load_average}          \n\n{}", self.lines())
+    }
+
+    /// The current status, as SIGUSR1 and SIGUSR2 ask for it.
+    #[must_use]
+    pub fn status(&self) -> String {
+        let rule = "#---------------------------\n";
+        format!("{rule}# cyclictest current status:\n{}{rule}", self.lines())
+    }
+
+    /// The histogram block, from `# Histogram` to the empty line.
+    #[must_use]
+    pub fn histogram(&self) -> String {
+        let (columns, overflows): (Vec<Vec<u64>>, Vec<u64>) =
+            self.threads.iter().map(|thread| thread.counts(self.unit, self.buckets)).unzip();
+        let sums = self.sums && self.threads.len() > 1;
+        let mut text = "# Histogram\n".to_owned();
+        for bucket in 0..self.buckets as usize {
+            let row = columns.iter().map(|column| column[bucket]);
+            let sum = sums.then(|| row.clone().sum());
+            let cells: Vec<String> = row.chain(sum).map(|count| format!("{count:06}")).collect();
+            let _ = writeln!(text, "{bucket:06} {}", cells.join("\t"));
+        }
+        let totals: Vec<u64> = columns.iter().map(|column| column.iter().sum()).collect();
+        let total_sum = sums.then(|| totals.iter().sum());
+        text += &row("# Total:", 9, totals.iter().copied().chain(total_sum));
+        let unit = self.unit;
+        let maxima: Vec<u64> = self.threads.iter().map(|t| t.max(unit)).collect();
+        let largest = sums.then(|| maxima.iter().copied().max().unwrap_or(0));
+        text += &row("# Min Latencies:", 5, self.threads.iter().map(|t| t.min(unit)));
+        text += &row("# Avg Latencies:", 5, self.threads.iter().map(|t| t.mean(unit) as u64));
+        text += &row("# Max Latencies:", 5, maxima.iter().copied().chain(largest));
+        let overflow_sum = sums.then(|| overflows.iter().sum());
+        text += &row("# Histogram Overflows:", 5, overflows.iter().copied().chain(overflow_sum));
+        text += "# Histogram Overflow at cycle number:\n";
+        for (i, (thread, overflow)) in self.threads.iter().zip(&overflows).enumerate() {
+            let told = thread.overflow_cycles.iter().take(self.buckets as usize).copied();
+            let left = overflow.saturating_sub(told.len() as u64);
+            text += row(&format!("# Thread {i}:"), 5, told).trim_end();
+            if left > 0 {
+                let _ = write!(text, " # {left:05} others");
+            }
+            text.push('\n');
+        }
+        if self.threads.iter().any(|thread| thread.smi.is_some()) {
+            let smis = self.threads.iter().map(|thread| thread.smi.unwrap_or(0));
+            text += &row("# SMIs:", 5, smis);
+        }
+        text.push('\n');
+        text
+    }
+
+    /// What a run with a threshold says at its end; empty without one.
+    #[must_use]
+    pub fn threshold(&self) -> String {
+        if !self.armed {
+            return String::new();
+        }
+        let mut text = row("# Thread Ids:", 5, self.threads.iter().map(|t| u64::from(t.tid)));
+        if let Some(Break { tid, latency_ns }) = self.broke {
+            let value = self.unit.of(latency_ns);
+            let _ = write!(text, "# Break thread: {tid}\n# Break value: {value}\n");
+        }
+        text
+    }
+
+    /// A phase of a record as a run of cyclictest: its threads, and histograms of `buckets` us at
+    /// most. A record keeps neither the last latency of a thread nor which cycles overflowed.
+    #[must_use]
+    pub fn of_cell(record: &Record, cell: u32, buckets: u32) -> Run {
+        let layout = record.layout_of(cell);
+        let unit = if layout.unit_ns == 1 { Unit::Ns } else { Unit::Us };
+        let mut run = Run { unit, buckets: buckets.min(layout.exact), ..Run::default() };
+        for stamped in &record.events {
+            let Event::ThreadPlaced { thread, tid, interval_ns, found, .. } = &stamped.event else {
+                continue;
+            };
+            let mut histogram = Histogram::new(layout);
+            let mut missed = 0;
+            for slice in record.slices_of(cell).filter(|slice| slice.thread == *thread) {
+                let sum_ns = u128::from(slice.sum_ns);
+                histogram.add(&slice.bins, slice.min_ns, slice.max_ns, sum_ns);
+                missed += slice.missed;
+            }
+            if histogram.count() > 0 {
+                run.threads.push(Thread {
+                    missed,
+                    ..Thread::placed(*tid, *interval_ns, found, histogram)
+                });
+            }
+        }
+        run
+    }
+}
+
+impl Thread {
+    /// A thread as it was placed, with what it has measured.
+    #[must_use]
+    pub fn placed(tid: u32, interval_ns: u64, found: &Placement, histogram: Histogram) -> Thread {
+        let figures = histogram.min_ns().zip(histogram.max_ns()).zip(histogram.mean_ns());
+        let figures = figures.map(|((min_ns, max_ns), mean_ns)| Figures {
+            cycles: histogram.count(),
+            min_ns,
+            last_ns: 0,
+            mean_ns,
+            max_ns,
+        });
+        Thread {
+            tid,
+            policy: found.policy,
+            priority: found.priority,
+            interval_us: interval_ns / 1_000,
+            cpu: found.cpus.iter().next().unwrap_or(0),
+            node: 0,
+            figures,
+            histogram,
+            missed: 0,
+            overflow_cycles: Vec::new(),
+            smi: None,
+        }
+    }
+}
+
+/// A line of the verbose form: `n:c:v`, thread, cycle from 0, latency.
+#[must_use]
+pub fn sample(thread: usize, cycle: u64, latency_ns: u64, unit: Unit) -> String {
+    format!("{thread:8}:{cycle:8}:{:8}\n", unit.of(latency_ns))
+}
+
+/// The latencies above `--spike`: thread, latency, instant on the clock.
+#[must_use]
+pub fn spikes(spikes: &[(usize, u64, u64)], unit: Unit) -> String {
+    if spikes.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n".to_owned();
+    for (thread, latency_ns, at_ns) in spikes {
+        let (latency, at_us) = (unit.of(*latency_ns), at_ns / 1_000);
+        let _ = writeln!(text, "T:{thread:2} Spike:{latency:8}: TS: {at_us:12}");
+    }
+    let _ = write!(text, "spikes = {}\n\n", spikes.len());
+    text
+}
+
+/// A comment line of numbers with leading zeroes.
+fn row(title: &str, width: usize, numbers: impl Iterator<Item = u64>) -> String {
+    let numbers: String = numbers.map(|number| format!(" {number:0width$}")).collect();
+    format!("{title}{numbers}\n")
+}
+
+#[cfg(test)]
+mod tests;

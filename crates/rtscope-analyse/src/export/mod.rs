@@ -1,0 +1,4 @@
+//! The judgement as documents for programs.
+
+pub mod cyclictest;
+pub mod json;

@@ -1,0 +1,286 @@
+//! What a reader makes of a file: cells with threads, each a histogram or a row of them in time.
+
+use std::collections::BTreeMap;
+
+use rtscope_model::{
+    histogram::{Bin, EXACT_MIN, Layout, Unplaced},
+    origin::Origin,
+};
+
+/// What one run of a tool measured, or one kind of latency of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What tells it from other cells of the same file; empty for the only one.
+    pub name: String,
+    /// Buckets.
+    pub layout: Layout,
+    /// Threads or CPUs.
+    pub threads: Vec<Thread>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// One thread or CPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Thread {
+    /// Its name, as `thread 0`.
+    pub label: String,
+    /// Its CPU, where the file says it.
+    pub cpu: Option<u32>,
+    /// Its interval, where the file says it.
+    pub interval_ns: Option<u64>,
+    /// How long it was watched, where the file says it; else it follows from the interval.
+    pub duration_ns: Option<u64>,
+    /// One part without order, or several in order.
+    pub parts: Vec<Part>,
+}
+
+/// Latencies of a span of cycles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// First cycle.
+    pub first: u64,
+    /// The cycle after the last.
+    pub end: u64,
+    /// Latencies, early ones included.
+    pub count: u64,
+    /// Wake-ups before their time, counted as latency 0.
+    pub early: u64,
+    /// Smallest.
+    pub min_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
+    /// The cycle of the largest.
+    pub max_at: u64,
+    /// Sum.
+    pub sum_ns: u64,
+    /// Buckets.
+    pub bins: Vec<Bin>,
+    /// Latencies without a bucket.
+    pub unplaced: Unplaced,
+}
+
+impl Cell {
+    /// Latencies of all threads.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let parts = self.threads.iter().flat_map(|thread| &thread.parts);
+        parts.fold(0, |sum, part| sum.saturating_add(part.count))
+    }
+}
+
+impl Part {
+    /// Both together.
+    pub(super) fn merge(&mut self, other: &Part) {
+        let mut bins: BTreeMap<u32, u64> = self.bins.drain(..).collect();
+        for &(index, count) in &other.bins {
+            *bins.entry(index).or_default() += count;
+        }
+        if other.max_ns > self.max_ns {
+            (self.max_ns, self.max_at) = (other.max_ns, other.max_at);
+        }
+        self.bins = bins.into_iter().collect();
+        self.first = self.first.min(other.first);
+        self.end = self.end.max(other.end);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.count = self.count.saturating_add(other.count);
+        self.early += other.early;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.unplaced = self.unplaced.and(other.unplaced);
+    }
+}
+
+/// The most that a histogram of a file may hold, in all its columns together.
+const BINS_MAX: usize = 4_000_000;
+
+/// The most latencies of one thread that are believed, two years at 1 ms: sums over threads must
+/// not overflow, and intervals of quantiles take time with the root of the count.
+pub(super) const COUNT_MAX: u64 = 1 << 36;
+
+/// The largest latency that is believed, a day: beyond it a number is damage.
+pub(super) const LATENCY_NS_MAX: u64 = 86_400_000_000_000;
+
+/// A histogram that is read row by row: an index, and a count for each thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    exact: u64,
+    columns: Vec<BTreeMap<u64, u64>>,
+    totals: Vec<u64>,
+    /// The greatest common divisor of all indices: the width of a bucket at most.
+    pub(super) step: u64,
+    /// The largest index.
+    pub(super) last: u64,
+    /// Rows in all.
+    pub(super) rows: u64,
+    /// Indices that were smaller than the one before.
+    pub(super) disordered: u64,
+    /// Numbers that no tool writes.
+    pub(super) absurd: u64,
+    /// Rows with fewer columns than others.
+    pub(super) short: u64,
+}
+
+impl Rows {
+    /// Empty rows of single steps that go up to an index.
+    pub(super) fn up_to(last: u64) -> Rows {
+        Rows { last, step: 1, ..Rows::default() }
+    }
+
+    /// Adds a row.
+    pub(super) fn add(&mut self, index: u64, counts: &[u64]) {
+        let columns = counts.len();
+        if self.rows == 0 {
+            self.columns.resize(columns, BTreeMap::new());
+            self.totals.resize(columns, 0);
+            self.exact = (BINS_MAX / columns.max(1)).clamp(10_000, 1_000_000) as u64;
+        } else if columns != self.columns.len() {
+            self.short += 1;
+        }
+        // A clock of 2^63 units and more is a negative number in an unsigned field.
+        if index > LATENCY_NS_MAX {
+            self.absurd += 1;
+            return;
+        }
+        self.disordered += u64::from(self.rows > 0 && index < self.last);
+        self.rows += 1;
+        self.last = self.last.max(index);
+        self.step = gcd(self.step, index);
+        let columns = self.columns.iter_mut().zip(&mut self.totals);
+        for ((column, total), &count) in columns.zip(counts) {
+            let fits = index < self.exact || column.len() < self.exact as usize;
+            match total.checked_add(count).filter(|sum| *sum <= COUNT_MAX && fits) {
+                _ if count == 0 => {}
+                Some(sum) => {
+                    *total = sum;
+                    *column.entry(index).or_default() += count;
+                }
+                None => self.absurd += 1,
+            }
+        }
+    }
+
+    /// How many columns there are.
+    pub(super) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Keeps the first columns only: the last is their sum.
+    pub(super) fn drop_last(&mut self) {
+        self.columns.pop();
+        self.totals.pop();
+    }
+
+    /// Whether each count of the last column is the sum of those before it.
+    pub(super) fn last_is_sum(&self) -> bool {
+        let Some((last, others)) = self.columns.split_last() else { return false };
+        let sum = |index: &u64| -> u64 { others.iter().filter_map(|of| of.get(index)).sum() };
+        others.len() > 1
+            && !last.is_empty()
+            && last.iter().all(|(index, count)| sum(index) == *count)
+            && others.iter().flat_map(BTreeMap::keys).all(|index| last.contains_key(index))
+    }
+
+    /// The layout that keeps these rows apart; `unit_ns` is one unit of an index.
+    pub(super) fn layout(&self, unit_ns: u64) -> Layout {
+        let step = if self.rows > 1 && self.step > 1 { self.step } else { 1 };
+        let needed = (self.last / step + 1).clamp(u64::from(EXACT_MIN), 1_000_000) as u32;
+        let usual = if step == 1 { needed.max(1_000) } else { needed };
+        Layout { unit_ns: unit_ns.saturating_mul(step), exact: usual }
+    }
+
+    /// One column as a part. What a tool says beside its histogram is laid over it.
+    pub(super) fn part(&self, column: usize, unit_ns: u64, said: &Said) -> Part {
+        let layout = self.layout(unit_ns);
+        let mut bins: BTreeMap<u32, u64> = BTreeMap::new();
+        let (mut placed, mut sum_ns) = (0u64, 0u64);
+        let counts = self.columns.get(column);
+        let mut extremes: Option<(u64, u64)> = None;
+        for (&index, &count) in counts.into_iter().flatten() {
+            let latency_ns = index.saturating_mul(unit_ns);
+            *bins.entry(layout.index(latency_ns)).or_default() += count;
+            placed = placed.saturating_add(count);
+            sum_ns = sum_ns.saturating_add(latency_ns.saturating_mul(count));
+            let (first, _) = extremes.unwrap_or((latency_ns, latency_ns));
+            extremes = Some((first, latency_ns));
+        }
+        let beyond = said.beyond(placed);
+        let from_ns = said.limit.unwrap_or(self.last + 1).saturating_mul(unit_ns);
+        let scaled = |value: Option<u64>| value.map(|value| value.saturating_mul(unit_ns));
+        let (first_ns, last_ns) = extremes.unwrap_or((from_ns, from_ns));
+        let max_ns = match (scaled(said.max), beyond) {
+            (Some(max_ns), _) => max_ns.max(last_ns),
+            (None, 0) => last_ns,
+            (None, _) => from_ns.max(last_ns),
+        };
+        let count = placed.saturating_add(beyond);
+        let mean_sum = said.mean.map_or(0, |mean| (mean * unit_ns as f64 * count as f64) as u64);
+        let is_exact = beyond == 0 && layout.unit_ns == unit_ns;
+        Part {
+            first: 0,
+            end: count,
+            count,
+            early: said.early,
+            min_ns: scaled(said.min).unwrap_or(first_ns).min(first_ns),
+            max_ns,
+            max_at: 0,
+            sum_ns: if is_exact { sum_ns } else { mean_sum.max(sum_ns) },
+            bins: bins.into_iter().collect(),
+            unplaced: if beyond == 0 {
+                Unplaced::default()
+            } else {
+                Unplaced { count: beyond, from_ns: from_ns.min(max_ns) }
+            },
+        }
+    }
+}
+
+/// What a tool says of a thread beside its histogram, in the histogram's units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Said {
+    /// All latencies.
+    pub(super) count: Option<u64>,
+    /// Smallest.
+    pub(super) min: Option<u64>,
+    /// Largest.
+    pub(super) max: Option<u64>,
+    /// Mean, often cut to a whole number.
+    pub(super) mean: Option<f64>,
+    /// Latencies beyond the histogram.
+    pub(super) overflow: Option<u64>,
+    /// Where the histogram ends.
+    pub(super) limit: Option<u64>,
+    /// Wake-ups before their time.
+    pub(super) early: u64,
+}
+
+impl Said {
+    /// Latencies that are in no bucket when so many are in one.
+    fn beyond(&self, placed: u64) -> u64 {
+        let missing = self.count.map(|count| count.saturating_sub(placed));
+        self.overflow.or(missing).unwrap_or(0).min(COUNT_MAX)
+    }
+
+    /// A part without a histogram: extremes, and how many there were.
+    pub(super) fn part(&self, unit_ns: u64) -> Part {
+        let count = self.count.unwrap_or(0).min(COUNT_MAX);
+        let min_ns = self.min.unwrap_or(0).saturating_mul(unit_ns);
+        let max_ns = self.max.unwrap_or(0).saturating_mul(unit_ns).max(min_ns);
+        let mean = self.mean.unwrap_or(0.0).clamp(0.0, 1e15);
+        Part {
+            first: 0,
+            end: count,
+            count,
+            early: self.early,
+            min_ns,
+            max_ns,
+            max_at: 0,
+            sum_ns: (mean * unit_ns as f64 * count as f64) as u64,
+            bins: Vec::new(),
+            unplaced: Unplaced { count, from_ns: min_ns },
+        }
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,250 @@
+//! Plain columns: a latency and how often each thread had it, line by line; or one latency a line.
+//!
+//! OSADL's histogram files are the first kind, a column for each core. `sort -n | uniq -c` writes the
+//! count first: that is noticed by the latencies, which ascend.
+
+use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
+
+use super::{
+    Importer, Options, Reader, Reading,
+    cell::{Cell, LATENCY_NS_MAX, Rows, Said, Thread},
+    lines::{Lines, without_colours},
+    number::{Printed, latency, whole},
+    samples::Samples,
+};
+
+pub(super) const OSADL: Importer = Importer {
+    name: "osadl",
+    reads: "OSADL histogram files: a latency in us and a count for each core",
+    is: |beginning| {
+        let rows = || beginning.lines.iter().filter(|line| !line.starts_with('#'));
+        let is_row = |line: &str| {
+            let mut words = words(line.as_bytes());
+            let index = words.next().unwrap_or_default();
+            index.len() == 6 && whole(index).is_some() && words.next().is_some_and(|w| w.len() >= 6)
+        };
+        rows().count() > 0 && rows().take(20).all(|line| is_row(line))
+    },
+    open: |options| Box::new(Columns::new(options, "CPU", "OSADL histogram file")),
+};
+
+pub(super) const COLUMNS: Importer = Importer {
+    name: "columns",
+    reads: "plain columns: a latency and counts, or one latency a line",
+    is: |beginning| {
+        let mut rows = beginning.lines.iter().filter(|line| !line.starts_with('#'));
+        // The first may be a heading.
+        let all = |line: &str| words(line.as_bytes()).all(|word| decimal(word).is_some());
+        let is_heading = rows.clone().next().is_some_and(|line| !all(line));
+        let rows: Vec<_> = rows.by_ref().skip(usize::from(is_heading)).take(20).collect();
+        !rows.is_empty() && rows.iter().all(|line| all(line))
+    },
+    open: |options| Box::new(Columns::new(options, "column", "plain columns")),
+};
+
+/// Columns that are told apart.
+const COLUMNS_MAX: usize = 512;
+
+struct Columns {
+    lines: Lines,
+    table: Table,
+    label: &'static str,
+    tool: &'static str,
+}
+
+struct Table {
+    options: Options,
+    layout: Layout,
+    rows: Rows,
+    /// The same of two columns the other way round: the count first.
+    turned: Rows,
+    single: Option<Samples>,
+    heading: Vec<String>,
+    foreign: u64,
+    negative: u64,
+    fractions: u64,
+}
+
+impl Columns {
+    fn new(options: &Options, label: &'static str, tool: &'static str) -> Columns {
+        let unit_ns = options.unit_ns.unwrap_or(1_000);
+        let exact = if unit_ns == 1_000 { 10_000 } else { 100_000 };
+        let table = Table {
+            options: options.clone(),
+            layout: Layout { unit_ns, exact },
+            rows: Rows::default(),
+            turned: Rows::default(),
+            single: None,
+            heading: Vec::new(),
+            foreign: 0,
+            negative: 0,
+            fractions: 0,
+        };
+        Columns { lines: Lines::default(), table, label, tool }
+    }
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_between = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b';');
+    line.split(is_between).filter(|word| !word.is_empty())
+}
+
+/// A number that may have decimals, cut to a whole one; whether it had any.
+fn decimal(word: &[u8]) -> Option<(Printed, bool)> {
+    match word.iter().position(|&byte| byte == b'.') {
+        None => Some((latency(word)?, false)),
+        Some(at) => {
+            let decimals = &word[at + 1..];
+            let is_number = decimals.iter().all(u8::is_ascii_digit) && decimals.len() <= 20;
+            let has_any = decimals.iter().any(|&digit| digit != b'0');
+            is_number.then_some((latency(&word[..at])?, has_any))
+        }
+    }
+}
+
+impl Reader for Columns {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.lines.feed(&mut self.table, bytes, |_, _| 0, Table::line);
+    }
+
+    fn finish(mut self: Box<Self>) -> Reading {
+        if let Some(line) = self.lines.last() {
+            self.table.line(&line);
+        }
+        self.table.finish(self.label, self.tool, self.lines.overlong)
+    }
+}
+
+impl Table {
+    fn line(&mut self, line: &[u8]) {
+        let line = without_colours(line);
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"%") {
+            return;
+        }
+        let numbers: Option<Vec<(Printed, bool)>> =
+            words(line).take(COLUMNS_MAX + 1).map(decimal).collect();
+        match numbers.as_deref() {
+            Some([(value, is_cut)]) => {
+                self.fractions += u64::from(*is_cut);
+                self.sample(*value);
+            }
+            Some([(Printed::Late(index), is_cut), counts @ ..]) => {
+                self.fractions += u64::from(*is_cut);
+                let count = |&(count, _): &(Printed, bool)| match count {
+                    Printed::Late(count) => count,
+                    Printed::Early => 0,
+                };
+                let counts: Vec<u64> = counts.iter().map(count).collect();
+                self.rows.add(*index, &counts);
+                if let [count] = counts.as_slice() {
+                    self.turned.add(*count, &[*index]);
+                }
+            }
+            Some(_) => self.negative += 1,
+            None if self.heading.is_empty() && self.rows.rows == 0 && self.single.is_none() => {
+                let words = words(line).take(COLUMNS_MAX + 1);
+                self.heading = words
+                    .map(|word| String::from_utf8_lossy(word).chars().take(40).collect())
+                    .collect();
+            }
+            None => self.foreign += 1,
+        }
+    }
+
+    fn sample(&mut self, value: Printed) {
+        let layout = self.layout;
+        let samples = self.single.get_or_insert_with(|| Samples::new(layout, 0));
+        let cycle = samples.next();
+        match value {
+            Printed::Late(value) if value > LATENCY_NS_MAX / layout.unit_ns => samples.absurd += 1,
+            Printed::Late(value) => samples.add(cycle, value),
+            Printed::Early => samples.add_printed(cycle, value),
+        }
+    }
+
+    fn finish(mut self, label: &str, tool: &str, overlong: u64) -> Reading {
+        let mut reading = Reading::default();
+        let is_single = self.single.is_some() && self.rows.rows == 0;
+        let absurd = self.single.as_ref().map_or(0, |samples| samples.absurd);
+        let single = self.single.take().map(Samples::finish).unwrap_or_default();
+        let mut mixed = 0;
+        if !is_single {
+            mixed = single.iter().map(|part| part.count).sum();
+            let is_turned = self.rows.disordered > 0
+                && self.turned.disordered == 0
+                && self.turned.rows == self.rows.rows;
+            if is_turned {
+                self.rows = std::mem::take(&mut self.turned);
+                let text = "the second column ascends and the first does not: the first is taken \
+                            for counts";
+                reading.note("import-columns", Weight::Note, text);
+            }
+        }
+        self.tell(&mut reading, is_single, absurd, self.foreign + mixed + overlong);
+        let unit_ns = self.layout.unit_ns;
+        let thread = |index: usize| {
+            let part = self.rows.part(index, unit_ns, &Said::default());
+            let named = self.heading.get(index + 1).filter(|name| !name.is_empty());
+            Thread {
+                label: named.cloned().unwrap_or_else(|| format!("{label} {index}")),
+                cpu: (label == "CPU").then_some(index as u32),
+                interval_ns: self.options.interval_ns,
+                duration_ns: None,
+                parts: if part.count > 0 { vec![part] } else { Vec::new() },
+            }
+        };
+        let threads = match is_single {
+            true => vec![Thread {
+                label: "latencies".to_owned(),
+                interval_ns: self.options.interval_ns,
+                parts: single,
+                ..Thread::default()
+            }],
+            false => (0..self.rows.width()).map(thread).collect(),
+        };
+        let origin = Origin {
+            tool: tool.to_owned(),
+            form: if is_single { "one latency a line" } else { "histogram" }.to_owned(),
+            is_in_order: is_single,
+            ..Origin::default()
+        };
+        let layout = if is_single { self.layout } else { self.rows.layout(unit_ns) };
+        reading.cells.push(Cell { name: String::new(), layout, threads, origin });
+        reading
+    }
+
+    fn tell(&self, reading: &mut Reading, is_single: bool, absurd: u64, foreign: u64) {
+        if self.options.unit_ns.is_none() {
+            let text = "the columns don't say their unit: they are taken for microseconds";
+            reading.note("import-unit", Weight::Warning, text).advice =
+                "say it with --unit us or --unit ns".to_owned();
+        }
+        if !is_single && self.rows.rows > 0 {
+            let text = "the columns don't say whether latencies lay beyond the histogram: minimum \
+                        and maximum are those of its rows";
+            reading.note("import-overflow-unknown", Weight::PreventsPass, text);
+        }
+        if self.fractions > 0 {
+            let text = format!(
+                "{} latencies have decimals, which were cut off: give them in a smaller unit",
+                self.fractions
+            );
+            reading.note("import-fractions", Weight::Warning, text);
+        }
+        if self.rows.disordered > 0 && !is_single {
+            let text = format!(
+                "the latency goes down {} times: perhaps the file holds several runs, which are \
+                 added together",
+                self.rows.disordered
+            );
+            reading.note("import-several-runs", Weight::Warning, text);
+        }
+        let damage = foreign + self.negative + absurd + self.rows.absurd + self.rows.short;
+        if damage > 0 {
+            let text =
+                format!("{damage} lines or numbers are not of such a file and were passed over");
+            reading.note("import-damaged", Weight::Warning, text);
+        }
+    }
+}

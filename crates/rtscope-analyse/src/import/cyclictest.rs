@@ -1,0 +1,589 @@
+//! cyclictest's text: `T:` lines of a quiet run or a captured screen, `-v` logs, and the histogram
+//! of `-h`, `-H` and `--histfile`, as rt-tests 0.x to 2.x print them.
+//!
+//! Latencies are whole units, cut off: the real one is up to a unit longer. A wake-up that was so
+//! late that it swallowed activations counts once; how many it swallowed is nowhere.
+
+use std::collections::BTreeMap;
+
+use memchr::memchr;
+use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
+
+use super::{
+    Importer, Options, Reader, Reading,
+    cell::{Cell, Part, Rows, Said, Thread},
+    lines::{Lines, without_colours},
+    number::{self, Printed, latency, whole},
+    samples::Samples,
+};
+
+pub(super) const IMPORTER: Importer = Importer {
+    name: "cyclictest",
+    reads: "cyclictest's text: T: lines, a captured screen, -v logs, histograms",
+    is: |beginning| {
+        beginning.any(|line| {
+            line.starts_with("# Histogram")
+                || line.starts_with("# /dev/cpu_dma_latency set")
+                || line.starts_with("# Max Latencies:")
+                || (line.starts_with("T:") && line.contains(" C:") && line.contains("Max:"))
+                || line.starts_with("policy: ")
+                || is_sample(line)
+        })
+    },
+    open: |options| Box::new(Text { lines: Lines::default(), log: Log::new(options) }),
+};
+
+fn is_sample(line: &str) -> bool {
+    let mut fields = line.split(':');
+    let numbers = fields
+        .by_ref()
+        .take(3)
+        .filter(|word| word.trim().strip_prefix('-').unwrap_or(word.trim()).parse::<u64>().is_ok());
+    numbers.count() == 3 && fields.next().is_none()
+}
+
+/// Threads that are told apart; a machine has fewer CPUs.
+const THREADS_MAX: usize = 512;
+
+/// Runs that are told apart in one file.
+const RUNS_MAX: usize = 256;
+
+/// The text on its way in.
+struct Text {
+    lines: Lines,
+    log: Log,
+}
+
+impl Reader for Text {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.lines.feed(&mut self.log, bytes, Log::samples, Log::line);
+    }
+
+    fn finish(mut self: Box<Self>) -> Reading {
+        let last = self.lines.last();
+        let is_cut = last.as_deref().is_some_and(|line| self.log.last_line(line));
+        let mut reading = self.log.finish();
+        if self.lines.overlong > 0 {
+            let text = format!("{} lines are too long to be of cyclictest", self.lines.overlong);
+            reading.note("import-damaged", Weight::Warning, text);
+        }
+        if is_cut {
+            let text = "the file ends in the middle of a line: it was cut off";
+            reading.note("import-truncated", Weight::PreventsPass, text);
+        }
+        reading
+    }
+}
+
+/// What a `T:` line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Status {
+    priority: u64,
+    interval_us: u64,
+    cycles: u64,
+    said: Said,
+}
+
+/// What is known of one thread.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    status: Option<Status>,
+    samples: Option<Samples>,
+    /// The number of `Thread N Interval:`: the interval of the next thread.
+    next_interval_us: Option<u64>,
+    cpu: Option<u32>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    lanes: Vec<Lane>,
+    rows: Rows,
+    has_summary: bool,
+    in_histogram: bool,
+    minima: Vec<u64>,
+    averages: Vec<u64>,
+    maxima: Vec<Printed>,
+    overflows: Vec<u64>,
+    facts: BTreeMap<&'static str, String>,
+    break_value: Option<u64>,
+}
+
+/// Runs, and what else a file holds.
+struct Log {
+    options: Options,
+    layout: Layout,
+    run: Run,
+    done: Vec<Cell>,
+    reading: Reading,
+    runs: usize,
+    foreign: u64,
+    dropped: u64,
+    absurd: u64,
+}
+
+impl Log {
+    fn new(options: &Options) -> Log {
+        let unit_ns = options.unit_ns.unwrap_or(1_000);
+        let exact = if unit_ns == 1_000 { 10_000 } else { 100_000 };
+        Log {
+            options: options.clone(),
+            layout: Layout { unit_ns, exact },
+            run: Run::default(),
+            done: Vec::new(),
+            reading: Reading::default(),
+            runs: 0,
+            foreign: 0,
+            dropped: 0,
+            absurd: 0,
+        }
+    }
+
+    /// Takes sample lines of the usual width from the front; how many bytes they were.
+    fn samples(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(line) = bytes.get(at..at + 27) {
+            let sample = if line[26] == b'\n' { fixed(line) } else { None };
+            let Some((thread, cycle, value)) = sample else { break };
+            let samples = self.run.lanes.get_mut(thread as usize);
+            match samples.and_then(|lane| lane.samples.as_mut()) {
+                Some(samples) if cycle >= samples.next() => samples.add(cycle, value),
+                _ => self.sample(thread, cycle, Printed::Late(value)),
+            }
+            at += 27;
+        }
+        at
+    }
+
+    /// A sample that may be the first of its thread, or of a new run.
+    #[cold]
+    fn sample(&mut self, thread: u64, cycle: u64, value: Printed) {
+        let started = |lane: &Lane| lane.samples.as_ref().is_some_and(|samples| samples.next() > 1);
+        let known = usize::try_from(thread).ok().and_then(|thread| self.run.lanes.get(thread));
+        if cycle == 0 && known.is_some_and(started) {
+            self.next_run();
+        }
+        let layout = self.layout;
+        let Some(lane) = self.lane(thread) else { return };
+        let samples = lane.samples.get_or_insert_with(|| Samples::new(layout, cycle));
+        samples.add_printed(cycle, value);
+    }
+
+    fn lane(&mut self, thread: u64) -> Option<&mut Lane> {
+        let thread = usize::try_from(thread).ok().filter(|thread| *thread < THREADS_MAX);
+        let Some(thread) = thread else {
+            self.dropped += 1;
+            return None;
+        };
+        if self.run.lanes.len() <= thread {
+            self.run.lanes.resize(thread + 1, Lane::default());
+        }
+        self.run.lanes.get_mut(thread)
+    }
+
+    /// The line that a file without a last line break ends in; whether it is half a line.
+    fn last_line(&mut self, line: &[u8]) -> bool {
+        let foreign = self.foreign;
+        let is_whole = match sample(line) {
+            // A number may be cut anywhere, but not within the width of a field.
+            Some(_) => line.len() >= 26,
+            None => true,
+        };
+        if is_whole {
+            self.line(line);
+        }
+        let text = without_colours(line);
+        !is_whole || self.foreign > foreign || text.trim_ascii_end().ends_with(b":")
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let line = without_colours(line);
+        let line = line.trim_ascii();
+        match line.first() {
+            None => {}
+            Some(b'#') => self.comment(&line[1..]),
+            Some(b'T') if line.starts_with(b"T:") => match status(line) {
+                Some((thread, status)) => self.status(thread, status),
+                None => self.foreign += 1,
+            },
+            Some(b'p') if line.starts_with(b"policy: ") => {
+                let policy = line[8..].split(|&byte| byte == b':').next().unwrap_or_default();
+                let policy = String::from_utf8_lossy(policy).trim().chars().take(24).collect();
+                self.run.facts.insert("policy", policy);
+            }
+            Some(b'0'..=b'9') => match sample(line) {
+                Some((thread, cycle, value)) => self.sample(thread, cycle, value),
+                None => self.row(line),
+            },
+            Some(_) => self.words(line),
+        }
+    }
+
+    /// A line of the histogram.
+    fn row(&mut self, line: &[u8]) {
+        let mut numbers = line
+            .split(|byte| byte.is_ascii_whitespace())
+            .filter(|word| !word.is_empty())
+            .map(whole);
+        let index = numbers.next().flatten();
+        let counts: Option<Vec<u64>> = numbers.take(THREADS_MAX + 1).collect();
+        match (index, counts) {
+            (Some(index), Some(counts)) if !counts.is_empty() => {
+                if self.run.has_summary {
+                    self.next_run();
+                }
+                self.run.rows.add(index, &counts);
+            }
+            _ => self.foreign += 1,
+        }
+    }
+
+    fn status(&mut self, thread: u64, status: Status) {
+        let known = usize::try_from(thread).ok().and_then(|thread| self.run.lanes.get(thread));
+        let before = known.and_then(|lane| lane.status);
+        if before.is_some_and(|before| before.cycles > status.cycles) {
+            self.next_run();
+        }
+        if let Some(lane) = self.lane(thread) {
+            lane.status = Some(status);
+        }
+    }
+
+    /// A line that begins with `#`.
+    fn comment(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim();
+        let numbers = |list: &str| -> Vec<u64> {
+            let words = list.split_ascii_whitespace().map(|word| whole(word.as_bytes()));
+            words.take(THREADS_MAX + 1).map(|number| number.unwrap_or(0)).collect()
+        };
+        let run = &mut self.run;
+        if text == "Histogram" {
+            if run.rows.rows > 0 || run.in_histogram {
+                self.next_run();
+            }
+            self.run.in_histogram = true;
+        } else if let Some(list) = text.strip_prefix("Total:") {
+            let _ = list;
+            run.has_summary = true;
+        } else if let Some(list) = text.strip_prefix("Min Latencies:") {
+            run.minima = numbers(list);
+            run.has_summary = true;
+        } else if let Some(list) = text.strip_prefix("Avg Latencies:") {
+            run.averages = numbers(list);
+        } else if let Some(list) = text.strip_prefix("Max Latencies:") {
+            let words = list.split_ascii_whitespace().take(THREADS_MAX + 1);
+            let early = Printed::Early;
+            run.maxima = words.map(|word| latency(word.as_bytes()).unwrap_or(early)).collect();
+            run.has_summary = true;
+        } else if let Some(list) = text.strip_prefix("Histogram Overflows:") {
+            run.overflows = numbers(list);
+        } else if let Some(value) = text.strip_prefix("Break value:") {
+            run.break_value = whole(value.trim().as_bytes());
+        } else if let Some(rest) = text.strip_prefix("/dev/cpu_dma_latency set to ") {
+            self.begins();
+            let value = rest.chars().take(24).collect();
+            self.run.facts.insert("cpu_dma_latency", value);
+        }
+    }
+
+    /// A line of words, as `Thread 0 Interval: 1500`.
+    fn words(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let number = |word: &str| whole(word.trim_end_matches(['.', ',']).as_bytes());
+        match words.as_slice() {
+            ["Max", "CPUs", "=", _] => self.begins(),
+            ["Online", "CPUs", ..] | ["Using", ..] | ["WARN:", ..] | ["INFO:", ..] => {}
+            ["Thread", thread, "Interval:", interval] => {
+                if let (Some(thread), Some(us)) = (number(thread), number(interval))
+                    && let Some(lane) = self.lane(thread)
+                {
+                    lane.next_interval_us = Some(us);
+                }
+            }
+            ["Thread", thread, "using", "cpu", cpu] => {
+                if let (Some(thread), Some(cpu)) = (number(thread), number(cpu))
+                    && let Some(lane) = self.lane(thread)
+                {
+                    lane.cpu = u32::try_from(cpu).ok();
+                }
+            }
+            _ => self.foreign += 1,
+        }
+    }
+
+    /// A line that cyclictest prints when it starts.
+    fn begins(&mut self) {
+        if self.run.has_latencies() {
+            self.next_run();
+        }
+    }
+
+    fn next_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        if !run.has_latencies() {
+            return;
+        }
+        self.runs += 1;
+        if self.runs <= RUNS_MAX {
+            let cell = run.cell(self);
+            self.done.push(cell);
+        }
+    }
+
+    fn finish(mut self) -> Reading {
+        self.next_run();
+        let many = self.done.len() > 1;
+        for (i, cell) in self.done.iter_mut().enumerate().filter(|_| many) {
+            cell.name = format!("run {}", i + 1);
+        }
+        let Log { mut reading, done, runs, .. } = self;
+        reading.cells = done;
+        if runs > 1 {
+            let text = format!("the file holds {runs} runs: each is a cell of its own");
+            reading.note("import-several-runs", Weight::Note, text);
+        }
+        if runs > RUNS_MAX {
+            let text = format!("{} runs are left out", runs - RUNS_MAX);
+            reading.note("import-damaged", Weight::PreventsPass, text);
+        }
+        let damage = [
+            (self.foreign, "lines are not of cyclictest and were passed over"),
+            (self.dropped, "lines are of thread numbers that no machine has"),
+            (self.absurd, "numbers are too large to be latencies or counts and were left out"),
+        ];
+        for (count, what) in damage.into_iter().filter(|damage| damage.0 > 0) {
+            reading.note("import-damaged", Weight::Warning, format!("{count} {what}"));
+        }
+        reading
+    }
+}
+
+impl Run {
+    fn has_latencies(&self) -> bool {
+        let of_lane = |lane: &Lane| {
+            lane.samples.as_ref().is_some_and(|samples| !samples.is_empty())
+                || lane.status.is_some_and(|status| status.cycles > 0)
+        };
+        self.rows.rows > 0 || !self.overflows.is_empty() || self.lanes.iter().any(of_lane)
+    }
+
+    /// The run as a cell; what its reader must know goes to the log's reading.
+    fn cell(mut self, log: &mut Log) -> Cell {
+        let has_histogram = self.rows.rows > 0 || !self.overflows.is_empty();
+        let has_samples = self.lanes.iter().any(|lane| lane.samples.is_some());
+        self.tell(log, has_histogram, has_samples);
+        let (form, layout) = match (has_samples, has_histogram) {
+            (true, _) => ("log of every latency", log.layout),
+            (_, true) => ("histogram", self.rows.layout(log.layout.unit_ns)),
+            _ => ("figures without a histogram", log.layout),
+        };
+        let mut facts: Vec<(String, String)> = Vec::new();
+        for (name, value) in &self.facts {
+            facts.push(((*name).to_owned(), value.clone()));
+        }
+        if let Some(status) = self.lanes.iter().find_map(|lane| lane.status) {
+            facts.push(("priority asked".to_owned(), status.priority.to_string()));
+        }
+        let origin = Origin {
+            tool: "cyclictest".to_owned(),
+            form: form.to_owned(),
+            facts,
+            is_in_order: has_samples,
+            ..Origin::default()
+        };
+        let threads = match has_samples {
+            true => self.threads_of_samples(log),
+            false if has_histogram => self.threads_of_rows(log),
+            false => self.threads_of_status(log),
+        };
+        Cell { name: String::new(), layout, threads, origin }
+    }
+
+    /// What must be known of this run.
+    fn tell(&mut self, log: &mut Log, has_histogram: bool, has_samples: bool) {
+        let reading = &mut log.reading;
+        if let Some(value) = self.break_value {
+            let unit_ns = log.layout.unit_ns;
+            let text = format!(
+                "cyclictest stopped at a latency of {} us: what came after was not measured",
+                value.saturating_mul(unit_ns) / 1_000
+            );
+            reading.note("break-hit", Weight::PreventsPass, text);
+        }
+        if has_histogram && !has_samples && self.maxima.is_empty() {
+            let text = "the histogram has no summary after it: it was cut off, or its comments \
+                        were taken out, and latencies beyond it are not known";
+            reading.note("import-truncated", Weight::PreventsPass, text);
+        }
+        if !has_histogram && !has_samples {
+            let text = "the file holds minimum, mean and maximum, and no histogram: no quantile \
+                        and no exceedance can be told";
+            reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
+                "run cyclictest with a histogram, as -h 1000".to_owned();
+        }
+        let overflow: u64 =
+            self.overflows.iter().take(self.rows.width()).fold(0, |sum, n| sum.saturating_add(*n));
+        if overflow > 0 && !has_samples {
+            let text = format!(
+                "{overflow} latencies lie beyond the histogram: of each it is known that it is at \
+                 least {} units, and of all the maximum",
+                self.rows.last + 1
+            );
+            reading.note("import-overflow", Weight::Warning, text).advice =
+                "run cyclictest with a histogram that is wide enough".to_owned();
+        }
+        if self.rows.disordered > 0 || self.rows.short > 0 {
+            let text = format!(
+                "{} rows of the histogram are out of order and {} have another number of columns",
+                self.rows.disordered, self.rows.short
+            );
+            reading.note("import-damaged", Weight::Warning, text);
+        }
+        let counted = |figure: fn(&Samples) -> u64| -> u64 {
+            let samples = self.lanes.iter().filter_map(|lane| lane.samples.as_ref());
+            samples.map(figure).fold(0, u64::saturating_add)
+        };
+        let behind = |lane: &Lane| {
+            let told = lane.status.map_or(0, |status| status.cycles);
+            lane.samples.as_ref().map_or(0, |samples| told.saturating_sub(samples.next()))
+        };
+        let tail = self.lanes.iter().map(behind).fold(0, u64::saturating_add);
+        let (lost, repeated) = (counted(|s| s.lost).saturating_add(tail), counted(|s| s.repeated));
+        log.absurd += counted(|s| s.absurd) + self.rows.absurd;
+        if lost > 0 {
+            let text = format!("{lost} cycles are not in the log: their latencies are not known");
+            reading.note("import-samples-missing", Weight::PreventsPass, text).advice =
+                "let cyclictest write to memory, as /dev/shm, or use a histogram".to_owned();
+        }
+        if repeated > 0 {
+            let text = format!("{repeated} cycles come again or too late: the log is damaged");
+            reading.note("import-damaged", Weight::Warning, text);
+        }
+    }
+
+    fn thread(&self, index: usize, log: &Log) -> Thread {
+        let lane = self.lanes.get(index);
+        let interval_us = lane
+            .and_then(|lane| lane.status)
+            .map(|status| status.interval_us)
+            .or_else(|| self.interval_us(index))
+            .filter(|us| *us > 0);
+        Thread {
+            label: format!("thread {index}"),
+            cpu: lane.and_then(|lane| lane.cpu),
+            interval_ns: log.options.interval_ns.or(interval_us.map(|us| us.saturating_mul(1_000))),
+            ..Thread::default()
+        }
+    }
+
+    /// An interval from the lines `Thread N Interval:`, which say the next thread's: with two of
+    /// them the distance is known, with one it is cyclictest's default of 500 us.
+    fn interval_us(&self, index: usize) -> Option<u64> {
+        let next = |index: usize| self.lanes.get(index)?.next_interval_us;
+        let distance = match (next(0), next(1)) {
+            (Some(first), Some(second)) => second.checked_sub(first)?,
+            _ => 500,
+        };
+        next(index)?.checked_sub(distance)
+    }
+
+    fn threads_of_samples(&mut self, log: &Log) -> Vec<Thread> {
+        let mut threads = Vec::new();
+        for index in 0..self.lanes.len() {
+            let Some(samples) = self.lanes[index].samples.take() else { continue };
+            let thread = Thread { parts: samples.finish(), ..self.thread(index, log) };
+            threads.push(thread);
+        }
+        threads
+    }
+
+    fn threads_of_rows(&mut self, log: &Log) -> Vec<Thread> {
+        // The last column of -H is the sum of the others; its summary has a further maximum too.
+        if self.rows.width() > 1 && self.rows.last_is_sum() {
+            self.rows.drop_last();
+        }
+        let width = if self.rows.rows == 0 { self.overflows.len() } else { self.rows.width() };
+        let of = |list: &[u64], index: usize| list.get(index).copied();
+        let thread = |index: usize| {
+            let max = self.maxima.get(index).copied();
+            let early = u64::from(max == Some(Printed::Early));
+            let said = Said {
+                count: None,
+                min: of(&self.minima, index),
+                max: max.and_then(|max| match max {
+                    Printed::Late(max) => Some(max),
+                    Printed::Early => None,
+                }),
+                mean: of(&self.averages, index).map(|mean| mean as f64),
+                overflow: of(&self.overflows, index),
+                limit: None,
+                early,
+            };
+            let part = self.rows.part(index, log.layout.unit_ns, &said);
+            Thread { parts: kept(part), ..self.thread(index, log) }
+        };
+        (0..width).map(thread).collect()
+    }
+
+    fn threads_of_status(&self, log: &Log) -> Vec<Thread> {
+        let thread = |(index, lane): (usize, &Lane)| {
+            let status = lane.status?;
+            let part = status.said.part(log.layout.unit_ns);
+            Some(Thread { parts: kept(part), ..self.thread(index, log) })
+        };
+        self.lanes.iter().enumerate().filter_map(thread).collect()
+    }
+}
+
+fn kept(part: Part) -> Vec<Part> {
+    if part.count == 0 { Vec::new() } else { vec![part] }
+}
+
+/// `%8d:%8lu:%8ld`, 26 bytes of the usual width.
+#[inline]
+fn fixed(line: &[u8]) -> Option<(u64, u64, u64)> {
+    let field = |at: usize| number::field(line.get(at..at + 8)?.try_into().ok()?);
+    if line.get(8) != Some(&b':') || line.get(17) != Some(&b':') {
+        return None;
+    }
+    Some((field(0)?, field(9)?, field(18)?))
+}
+
+/// A sample line of any width.
+fn sample(line: &[u8]) -> Option<(u64, u64, Printed)> {
+    let first = memchr(b':', line)?;
+    let second = first + 1 + memchr(b':', &line[first + 1..])?;
+    let thread = whole(line[..first].trim_ascii())?;
+    let cycle = whole(line[first + 1..second].trim_ascii())?;
+    let value = latency(line[second + 1..].trim_ascii())?;
+    Some((thread, cycle, value))
+}
+
+/// `T: 0 (18607) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
+fn status(line: &[u8]) -> Option<(u64, Status)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let after = |key: &str| {
+        let rest = text[text.find(key)? + key.len()..].trim_start();
+        rest.split(|c: char| c.is_ascii_whitespace() || c == '(').next()
+    };
+    let number = |key: &str| whole(after(key)?.as_bytes());
+    let max = latency(after("Max:")?.as_bytes())?;
+    let (max, early) = match max {
+        Printed::Late(max) => (max, 0),
+        Printed::Early => (0, 1),
+    };
+    let cycles = number("C:")?;
+    let said = Said {
+        count: Some(cycles),
+        min: number("Min:"),
+        max: Some(max),
+        mean: number("Avg:").map(|mean| mean as f64),
+        early,
+        ..Said::default()
+    };
+    let interval_us = number("I:").unwrap_or(0);
+    let priority = number("P:").unwrap_or(0);
+    Some((number("T:")?, Status { priority, interval_us, cycles, said }))
+}

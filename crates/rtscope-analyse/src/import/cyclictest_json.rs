@@ -1,0 +1,237 @@
+//! cyclictest's JSON (`--json`), and a superset of it as other tools write.
+//!
+//! The histogram leaves out what lies beyond it; the number follows from `cycles`. Interval and
+//! priority are in the command line only.
+
+use rtscope_model::{finding::Weight, origin::Origin};
+use serde_json::Value;
+
+use super::{
+    Importer, Options, Reader, Reading,
+    cell::{Cell, Rows, Said, Thread},
+    json::{Document, number, numbered, text},
+    number::whole,
+};
+
+pub(super) const IMPORTER: Importer = Importer {
+    name: "cyclictest-json",
+    reads: "cyclictest's JSON",
+    is: |beginning| {
+        (beginning.has_key("rt_test_version:") || beginning.has_key("num_threads"))
+            && !beginning.has_key("version")
+            || beginning.has_key("resolution_in_ns") && beginning.has_key("thread")
+    },
+    open: |options| Box::new(Json { document: Document::default(), options: options.clone() }),
+};
+
+struct Json {
+    document: Document,
+    options: Options,
+}
+
+impl Reader for Json {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.document.feed(bytes);
+    }
+
+    fn finish(self: Box<Self>) -> Reading {
+        let mut reading = Reading::default();
+        let value = self.document.finish(&mut reading);
+        let cell = cell(&value, &self.options, &mut reading);
+        reading.cells.push(cell);
+        reading
+    }
+}
+
+fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
+    let is_ns = number(&value["resolution_in_ns"]) == Some(1);
+    let unit_ns = options.unit_ns.unwrap_or(if is_ns { 1 } else { 1_000 });
+    let command = text(&value["cmdline:"]).or_else(|| text(&value["cmdline"]));
+    let asked = command.as_deref().map(Asked::of).unwrap_or_default();
+    let entries = numbered(&value["thread"]);
+    let entries = &entries[..entries.len().min(512)];
+    if number(&value["num_threads"]).is_some_and(|n| n != entries.len() as u64) {
+        let text = format!(
+            "{} threads measured and {} are in the file",
+            number(&value["num_threads"]).unwrap_or(0),
+            entries.len()
+        );
+        reading.note("import-truncated", Weight::PreventsPass, text);
+    }
+    let rows: Vec<Rows> = entries.iter().map(|(_, thread)| rows_of(&thread["histogram"])).collect();
+    let widest = rows.iter().max_by_key(|rows| rows.last).cloned().unwrap_or_default();
+    let has_histogram = rows.iter().any(|rows| rows.rows > 0);
+    let mut beyond = 0u64;
+    let mut threads = Vec::new();
+    for ((index, thread), mut rows) in entries.iter().zip(rows) {
+        rows.last = widest.last;
+        rows.step = 1;
+        let said = said_of(thread, asked.buckets);
+        let part = match has_histogram {
+            true => rows.part(0, unit_ns, &said),
+            false => said.part(unit_ns),
+        };
+        beyond = beyond.saturating_add(if has_histogram { part.unplaced.count } else { 0 });
+        let distance = asked.distance_us.saturating_mul(*index);
+        let interval_us = asked.interval_us.map(|us| us.saturating_add(distance));
+        threads.push(Thread {
+            label: format!("thread {index}"),
+            cpu: number(&thread["cpu"]).and_then(|cpu| u32::try_from(cpu).ok()),
+            interval_ns: options.interval_ns.or(interval_us.map(|us| us.saturating_mul(1_000))),
+            duration_ns: None,
+            parts: if part.count > 0 { vec![part] } else { Vec::new() },
+        });
+    }
+    tell(reading, value, has_histogram && !threads.is_empty(), beyond);
+    let mut layout = widest.layout(unit_ns);
+    layout.unit_ns = unit_ns;
+    Cell { name: String::new(), layout, threads, origin: origin(value, command, &asked) }
+}
+
+fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) {
+    if !has_histogram {
+        let text = "the file holds minimum, mean and maximum, and no histogram: no quantile and no \
+                    exceedance can be told";
+        reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
+            "run cyclictest with a histogram, as -h 1000".to_owned();
+    }
+    if beyond > 0 {
+        let text = format!(
+            "{beyond} latencies are counted as cycles and are not in the histogram: cyclictest's \
+             JSON does not say how many lie beyond it, so that is what they are taken for"
+        );
+        reading.note("import-overflow", Weight::Warning, text).advice =
+            "run cyclictest with a histogram that is wide enough".to_owned();
+    }
+    if let Some(code) = number(&value["return_code"]).filter(|code| *code != 0) {
+        let text = format!("cyclictest ended with code {code}");
+        reading.note("import-tool-failed", Weight::PreventsPass, text);
+    }
+}
+
+fn rows_of(histogram: &Value) -> Rows {
+    let mut rows = Rows::default();
+    for (index, count) in numbered(histogram) {
+        rows.add(index, &[number(count).unwrap_or(0)]);
+    }
+    rows
+}
+
+fn said_of(thread: &Value, buckets: Option<u64>) -> Said {
+    let latency = |key: &str| number(&thread[key]).filter(|value| *value < 1 << 62);
+    let is_early = |key: &str| {
+        thread[key].as_f64().is_some_and(|value| value < 0.0 || value > (1u64 << 63) as f64)
+    };
+    Said {
+        count: number(&thread["cycles"]),
+        min: latency("min"),
+        max: latency("max"),
+        mean: thread["avg"].as_f64().filter(|mean| (0.0..1e15).contains(mean)),
+        overflow: None,
+        limit: buckets,
+        early: u64::from(is_early("max")),
+    }
+}
+
+fn origin(value: &Value, command: Option<String>, asked: &Asked) -> Origin {
+    let system = &value["sysinfo"];
+    let facts = [
+        ("host", text(&system["nodename"])),
+        ("kernel", text(&system["release"])),
+        ("kernel version", text(&system["version"])),
+        ("machine", text(&system["machine"])),
+        ("started", text(&value["start_time"])),
+        ("ended", text(&value["end_time"])),
+        ("priority asked", asked.priority.map(|priority| priority.to_string())),
+    ];
+    Origin {
+        tool: "cyclictest".to_owned(),
+        tool_version: text(&value["rt_test_version:"]).or_else(|| text(&value["rt_test_version"])),
+        form: "JSON".to_owned(),
+        command,
+        facts: facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect(),
+        ..Origin::default()
+    }
+}
+
+/// What a command line of cyclictest asks, as far as an import needs it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    interval_us: Option<u64>,
+    distance_us: u64,
+    priority: Option<u64>,
+    buckets: Option<u64>,
+}
+
+/// Letters of cyclictest's options that take a value.
+const WITH_VALUE: &str = "bcdDFhHilop";
+
+impl Asked {
+    fn of(command: &str) -> Asked {
+        let words: Vec<&str> = command.split_ascii_whitespace().skip(1).collect();
+        let mut asked = Asked { interval_us: Some(1_000), ..Asked::default() };
+        let mut distance_us = None;
+        for (i, word) in words.iter().enumerate() {
+            let next = words.get(i + 1).copied();
+            let Some((option, value)) = option_of(word, next) else { continue };
+            let value = value.and_then(leading_number);
+            match option {
+                "i" | "interval" => asked.interval_us = value,
+                "d" | "distance" => distance_us = value,
+                "p" | "priority" | "prio" => asked.priority = value,
+                "h" | "H" | "histogram" | "histofall" => asked.buckets = value,
+                _ => {}
+            }
+        }
+        // With a histogram all threads have one interval.
+        let usual = if asked.buckets.is_some() { 0 } else { 500 };
+        asked.distance_us = if asked.buckets.is_some() { 0 } else { distance_us.unwrap_or(usual) };
+        asked
+    }
+}
+
+/// The first option of a word that takes a value, and the value: `-p80`, `-mSp 99`, `--interval=200`.
+fn option_of<'a>(word: &'a str, next: Option<&'a str>) -> Option<(&'a str, Option<&'a str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        return match long.split_once('=') {
+            Some((name, value)) => Some((name, Some(value))),
+            None => Some((long, next)),
+        };
+    }
+    let letters = word.strip_prefix('-')?;
+    let at = letters.find(|c| WITH_VALUE.contains(c))?;
+    let (option, glued) = (&letters[at..=at], &letters[at + 1..]);
+    Some((option, if glued.is_empty() { next } else { Some(glued) }))
+}
+
+fn leading_number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    whole(&text.as_bytes()[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_says_interval_and_priority() {
+        let asked = Asked::of("cyclictest -q -mSp99 -i200 -h 400 -d 5");
+        let expected = Asked {
+            interval_us: Some(200),
+            distance_us: 0,
+            priority: Some(99),
+            buckets: Some(400),
+        };
+        assert_eq!(asked, expected);
+        let asked = Asked::of("cyclictest -t2 --priority=80 --interval 250 -q");
+        assert_eq!(
+            (asked.interval_us, asked.distance_us, asked.priority),
+            (Some(250), 500, Some(80))
+        );
+        assert_eq!(Asked::of("cyclictest").interval_us, Some(1_000));
+    }
+}

@@ -1,0 +1,107 @@
+//! jitterdebugger's `results.json`, versions 1 to 3.
+//!
+//! It counts every activation, late ones of a swallowed period too, so its latencies correspond to
+//! our corrected ones. Its histogram ends at 1 ms; what lies beyond is only in `count`.
+
+use rtscope_model::{finding::Weight, origin::Origin};
+use serde_json::Value;
+
+use super::{
+    Importer, Options, Reader, Reading,
+    cell::{Cell, Rows, Said, Thread},
+    json::{Document, number, numbered, text},
+};
+
+pub(super) const IMPORTER: Importer = Importer {
+    name: "jitterdebugger",
+    reads: "jitterdebugger's results.json",
+    is: |beginning| beginning.has_key("cpu") && beginning.has_key("histogram"),
+    open: |options| Box::new(Json { document: Document::default(), options: options.clone() }),
+};
+
+/// Where its histogram ends.
+const LIMIT_NS: u64 = 1_000_000;
+
+struct Json {
+    document: Document,
+    options: Options,
+}
+
+impl Reader for Json {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.document.feed(bytes);
+    }
+
+    fn finish(self: Box<Self>) -> Reading {
+        let mut reading = Reading::default();
+        let value = self.document.finish(&mut reading);
+        let cell = cell(&value, &self.options, &mut reading);
+        reading.cells.push(cell);
+        let text = "jitterdebugger replays swallowed activations, each with its latency: compare \
+                    its latencies with corrected ones";
+        reading.note("import-replayed", Weight::Note, text);
+        reading
+    }
+}
+
+fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
+    let system = &value["sysinfo"];
+    let told_ns = number(&system["resolution_in_ns"]).filter(|ns| matches!(ns, 1 | 1_000));
+    let unit_ns = options.unit_ns.or(told_ns).unwrap_or(1_000);
+    let entries = numbered(&value["cpu"]);
+    let entries = &entries[..entries.len().min(512)];
+    let rows: Vec<Rows> = entries
+        .iter()
+        .map(|(_, thread)| {
+            let mut rows = Rows::default();
+            for (index, count) in numbered(&thread["histogram"]) {
+                rows.add(index, &[number(count).unwrap_or(0)]);
+            }
+            rows
+        })
+        .collect();
+    let last = rows.iter().map(|rows| rows.last).max().unwrap_or(0);
+    let widest = Rows::up_to(last);
+    let (mut beyond, mut threads) = (0u64, Vec::new());
+    for ((index, thread), mut rows) in entries.iter().zip(rows) {
+        (rows.last, rows.step) = (last, 1);
+        let said = Said {
+            count: number(&thread["count"]),
+            min: number(&thread["min"]),
+            max: number(&thread["max"]),
+            mean: thread["avg"].as_f64().filter(|mean| (0.0..1e15).contains(mean)),
+            limit: Some((LIMIT_NS / unit_ns).max(last + 1)),
+            ..Said::default()
+        };
+        let part = rows.part(0, unit_ns, &said);
+        beyond = beyond.saturating_add(part.unplaced.count);
+        threads.push(Thread {
+            label: format!("thread {index}"),
+            interval_ns: options.interval_ns,
+            parts: if part.count > 0 { vec![part] } else { Vec::new() },
+            ..Thread::default()
+        });
+    }
+    if beyond > 0 {
+        let text = format!(
+            "{beyond} latencies are counted and not in the histogram, which ends at 1 ms: of each \
+             it is known that it is at least that, and of each thread the maximum"
+        );
+        reading.note("import-overflow", Weight::Warning, text);
+    }
+    let facts = [
+        ("host", text(&system["nodename"])),
+        ("kernel", text(&system["release"])),
+        ("kernel version", text(&system["version"])),
+        ("machine", text(&system["machine"])),
+        ("CPUs online", number(&system["cpus_online"]).map(|n| n.to_string())),
+    ];
+    let facts = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let origin = Origin {
+        tool: "jitterdebugger".to_owned(),
+        form: format!("results, version {}", number(&value["version"]).unwrap_or(1)),
+        facts: facts.collect(),
+        ..Origin::default()
+    };
+    Cell { name: String::new(), layout: widest.layout(unit_ns), threads, origin }
+}

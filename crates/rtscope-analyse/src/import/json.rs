@@ -1,0 +1,207 @@
+//! JSON that was not always written by a JSON writer: values that are no numbers, quotes inside of
+//! texts, and a file that ends in the middle.
+
+use rtscope_model::finding::Weight;
+use serde_json::Value;
+
+use super::Reading;
+
+/// The largest document that is read.
+const DOCUMENT_MAX: usize = 32 << 20;
+
+/// The most brackets that are open at once.
+const DEPTH_MAX: usize = 64;
+
+/// A document on its way in.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    text: Vec<u8>,
+    beyond: u64,
+}
+
+impl Document {
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        let room = DOCUMENT_MAX - self.text.len();
+        let kept = bytes.len().min(room);
+        self.text.extend_from_slice(&bytes[..kept]);
+        self.beyond += (bytes.len() - kept) as u64;
+    }
+
+    /// The document, mended where it must be: what was mended is told.
+    pub(super) fn finish(self, reading: &mut Reading) -> Value {
+        if self.beyond > 0 {
+            let text = format!("{} bytes beyond {DOCUMENT_MAX} were not read", self.beyond);
+            reading.note("import-truncated", Weight::PreventsPass, text);
+        }
+        let text = String::from_utf8_lossy(&self.text);
+        let text = text.trim_start_matches('\u{feff}').trim_matches('\0');
+        if let Ok(value) = serde_json::from_str(text) {
+            return value;
+        }
+        let (mended, is_cut) = mend(&quoted(text));
+        match serde_json::from_str(&mended) {
+            Ok(value) if is_cut => {
+                let text = "the file was cut off: what it holds up to there was read";
+                reading.note("import-truncated", Weight::PreventsPass, text);
+                value
+            }
+            Ok(value) => {
+                let text = "the file is not valid JSON and was mended (its tool writes values that \
+                            are no numbers, or quotes inside of texts)";
+                reading.note("import-mended", Weight::Note, text);
+                value
+            }
+            Err(error) => {
+                let text = format!("the file is not JSON: {error}");
+                reading.note("import-damaged", Weight::PreventsPass, text);
+                Value::Null
+            }
+        }
+    }
+}
+
+/// Quotes inside of a text that has its line to itself, `"key": "text",`, escaped.
+fn quoted(text: &str) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let inner = line.split_once(": \"").and_then(|(key, rest)| {
+            let (inner, comma) = match rest.trim_end().strip_suffix("\",") {
+                Some(inner) => (inner, ","),
+                None => (rest.trim_end().strip_suffix('"')?, ""),
+            };
+            let has_quotes = inner.replace("\\\"", "").contains('"');
+            (has_quotes && !inner.contains("\": ")).then(|| {
+                format!("{key}: \"{}\"{comma}", inner.replace("\\\"", "\"").replace('"', "\\\""))
+            })
+        });
+        lines.push(inner.unwrap_or_else(|| line.to_owned()));
+    }
+    lines.join("\n")
+}
+
+/// Whether a word is what C prints for a number that is none.
+fn is_no_number(word: &str) -> bool {
+    matches!(word.trim_start_matches(['-', '+']), "nan" | "inf" | "NaN" | "Infinity")
+}
+
+/// The text with numbers that are none as null, and closed where it breaks off; whether it does.
+fn mend(text: &str) -> (String, bool) {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut open: Vec<char> = Vec::new();
+    // Where the text last was whole but for its closing brackets, and which those are.
+    let mut whole: Option<(usize, Vec<char>)> = None;
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '"' => {
+                out.push(c);
+                let mut escaped = false;
+                for (_, c) in characters.by_ref() {
+                    out.push(c);
+                    match c {
+                        '\\' => escaped = !escaped,
+                        '"' if !escaped => break,
+                        _ => escaped = false,
+                    }
+                }
+            }
+            '{' | '[' => {
+                open.push(if c == '{' { '}' } else { ']' });
+                out.push(c);
+                whole = Some((out.len(), open.clone()));
+            }
+            '}' | ']' => {
+                open.pop();
+                out.push(c);
+                whole = Some((out.len(), open.clone()));
+                if open.is_empty() {
+                    return (out, false);
+                }
+            }
+            ',' => {
+                whole = Some((out.len(), open.clone()));
+                out.push(c);
+            }
+            c if c.is_ascii_alphabetic() || matches!(c, '-' | '+') => {
+                let rest = &text[at..];
+                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-+.".contains(c));
+                let word = &rest[..end.unwrap_or(rest.len())];
+                out.push_str(if is_no_number(word) { "null" } else { word });
+                word.chars().skip(1).for_each(|_| {
+                    characters.next();
+                });
+            }
+            c => out.push(c),
+        }
+        if open.len() > DEPTH_MAX {
+            return (String::new(), true);
+        }
+    }
+    let Some((length, open)) = whole else { return (out, true) };
+    out.truncate(length);
+    out.extend(open.iter().rev());
+    (out, true)
+}
+
+/// A whole number, written as such or as a float.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        let value = value.as_f64().filter(|value| (0.0..9e15).contains(value))?;
+        Some(value as u64)
+    })
+}
+
+/// A text of the document, not longer than a page can take.
+pub(super) fn text(value: &Value) -> Option<String> {
+    value.as_str().map(|text| text.chars().take(2_000).collect())
+}
+
+/// The entries of an object whose keys are numbers, in their order.
+pub(super) fn numbered(value: &Value) -> Vec<(u64, &Value)> {
+    let entries = value.as_object().into_iter().flatten();
+    let mut entries: Vec<(u64, &Value)> =
+        entries.filter_map(|(key, value)| Some((key.trim().parse().ok()?, value))).collect();
+    entries.sort_by_key(|entry| entry.0);
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> (Value, Vec<String>) {
+        let (mut document, mut reading) = (Document::default(), Reading::default());
+        document.feed(text.as_bytes());
+        let value = document.finish(&mut reading);
+        (value, reading.findings.into_iter().map(|finding| finding.code).collect())
+    }
+
+    #[test]
+    fn what_tools_write_is_mended() {
+        let mended = || vec!["import-mended".to_owned()];
+        assert_eq!(read("{\"avg\": -nan, \"n\": 1}"), (json!({"avg": null, "n": 1}), mended()));
+        let quotes = "{\n  \"cmdline:\": \"a \"b c\" d\",\n  \"n\": 1\n}";
+        assert_eq!(read(quotes), (json!({"cmdline:": "a \"b c\" d", "n": 1}), mended()));
+    }
+
+    #[test]
+    fn a_document_that_was_cut_keeps_what_is_whole() {
+        let whole = "{\"a\": {\"1\": 10, \"2\": 20}, \"b\": [1, 2]}";
+        let cut = |at: usize| read(&whole[..at]).0;
+        assert_eq!(cut(18), json!({"a": {"1": 10}}));
+        assert_eq!(cut(25), json!({"a": {"1": 10, "2": 20}}));
+        assert_eq!(read(&whole[..18]).1, ["import-truncated"]);
+        assert_eq!(read("").1, ["import-damaged"]);
+        assert_eq!(read(&"[".repeat(100_000)).0, Value::Null);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_fail(text in "[\\[\\]{}\":,\\\\a1n \n-]{0,80}") {
+            let _ = read(&text);
+        }
+    }
+}

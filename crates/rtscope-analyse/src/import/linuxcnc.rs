@@ -1,0 +1,151 @@
+//! LinuxCNC's `latency-histogram --nox`: for each thread and second the extremes so far, as
+//! `   12 s  servo min: -11.200 us max: 14.300 us sdev: 1.000 us`.
+//!
+//! What it measures is not a wake-up latency: it is how far the time between two wake-ups is from
+//! the period. A wake-up that is late by e gives +e and, with the next one, -e.
+
+use std::collections::BTreeMap;
+
+use rtscope_model::{
+    finding::Weight,
+    histogram::{Layout, Unplaced},
+    origin::Origin,
+};
+
+use super::{
+    Importer, Options, Reader, Reading,
+    cell::{Cell, LATENCY_NS_MAX, Part, Thread},
+    lines::{Lines, without_colours},
+};
+
+pub(super) const IMPORTER: Importer = Importer {
+    name: "linuxcnc",
+    reads: "the text of LinuxCNC's latency-histogram --nox",
+    is: |beginning| beginning.any(|line| figures(line).is_some()),
+    open: |options| Box::new(Text { options: options.clone(), ..Text::default() }),
+};
+
+/// Threads of LinuxCNC; it has two.
+const THREADS_MAX: usize = 16;
+
+#[derive(Default)]
+struct Text {
+    lines: Lines,
+    options: Options,
+    state: State,
+}
+
+#[derive(Default)]
+struct State {
+    threads: BTreeMap<String, Figures>,
+    foreign: u64,
+    restarts: u64,
+}
+
+/// What a line says, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figures {
+    elapsed_s: u64,
+    low_ns: u64,
+    high_ns: u64,
+}
+
+impl Reader for Text {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.lines.feed(&mut self.state, bytes, |_, _| 0, State::line);
+    }
+
+    fn finish(mut self: Box<Self>) -> Reading {
+        if let Some(line) = self.lines.last() {
+            self.state.line(&line);
+        }
+        let mut reading = Reading::default();
+        let text = "LinuxCNC measures how far the time between two wake-ups is from the period, in \
+                    both directions: a late wake-up counts twice, and the figures can't be compared \
+                    with wake-up latencies";
+        reading.note("import-not-latency", Weight::PreventsPass, text);
+        let text = "the file holds the two extremes of each thread, without their signs here, and \
+                    no histogram: how many wake-ups there were is not known, 2 stands for them";
+        reading.note("import-no-histogram", Weight::PreventsPass, text);
+        if self.state.restarts > 0 {
+            let text = format!(
+                "the extremes begin anew {} times: the file holds several runs, the largest \
+                 extremes of all are shown",
+                self.state.restarts
+            );
+            reading.note("import-several-runs", Weight::Warning, text);
+        }
+        if self.state.foreign > 0 {
+            let text = format!("{} lines are not of LinuxCNC", self.state.foreign);
+            reading.note("import-damaged", Weight::Note, text);
+        }
+        let thread = |(name, figures): (&String, &Figures)| {
+            let (min_ns, max_ns) =
+                (figures.low_ns.min(figures.high_ns), figures.low_ns.max(figures.high_ns));
+            let part = Part {
+                end: 2,
+                count: 2,
+                min_ns,
+                max_ns,
+                sum_ns: min_ns + max_ns,
+                unplaced: Unplaced { count: 2, from_ns: min_ns },
+                ..Part::default()
+            };
+            Thread {
+                label: format!("{name} thread"),
+                interval_ns: self.options.interval_ns,
+                duration_ns: Some(figures.elapsed_s.saturating_mul(1_000_000_000)),
+                parts: vec![part],
+                ..Thread::default()
+            }
+        };
+        reading.cells.push(Cell {
+            layout: Layout { unit_ns: 1, exact: 1_000 },
+            threads: self.state.threads.iter().map(thread).collect(),
+            origin: Origin {
+                tool: "LinuxCNC".to_owned(),
+                form: "extremes of latency-histogram".to_owned(),
+                ..Origin::default()
+            },
+            ..Cell::default()
+        });
+        reading
+    }
+}
+
+impl State {
+    fn line(&mut self, line: &[u8]) {
+        let line = without_colours(line);
+        let text = String::from_utf8_lossy(&line);
+        let Some((name, new)) = figures(text.trim()) else {
+            self.foreign += u64::from(!text.trim().is_empty());
+            return;
+        };
+        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(name) {
+            self.foreign += 1;
+            return;
+        }
+        let known = self.threads.entry(name.to_owned()).or_insert(new);
+        self.restarts += u64::from(new.elapsed_s < known.elapsed_s);
+        known.elapsed_s = known.elapsed_s.max(new.elapsed_s);
+        known.low_ns = known.low_ns.max(new.low_ns);
+        known.high_ns = known.high_ns.max(new.high_ns);
+    }
+}
+
+/// Name of the thread and figures of a line.
+fn figures(line: &str) -> Option<(&str, Figures)> {
+    let (elapsed, rest) = line.split_once(" s ")?;
+    let (name, rest) = rest.trim_start().split_once("min:")?;
+    let (min, rest) = rest.split_once("us")?;
+    let max = rest.trim_start().strip_prefix("max:")?.split("us").next()?;
+    let ns = |text: &str| {
+        let us: f64 = text.trim().parse().ok()?;
+        let ns = (us.abs() * 1_000.0).round();
+        (ns <= LATENCY_NS_MAX as f64).then_some(ns as u64)
+    };
+    let name = name.trim();
+    let is_name = !name.is_empty() && name.len() <= 32 && !name.contains(char::is_whitespace);
+    let elapsed_s: u64 = elapsed.trim().parse().ok().filter(|s| *s < 1_000_000_000)?;
+    is_name.then_some((name, Figures { elapsed_s, low_ns: ns(min)?, high_ns: ns(max)? }))
+}

@@ -1,0 +1,195 @@
+//! Results of other tools, read as records.
+//!
+//! ```text
+//! bytes -> detect -> a reader: lines, columns or JSON -> cells -> record::files
+//! ```
+//!
+//! A reader is fed pieces of any size and keeps a bounded amount of memory, however long the file.
+//! What can't be read is counted and told as a finding; nothing in a file makes a reader fail.
+//!
+//! What an import can't show: how the machine was set up, where the threads really ran, what load
+//! ran, and which activations were missed. The findings say so.
+
+mod cell;
+mod columns;
+mod cyclictest;
+mod cyclictest_json;
+mod detect;
+mod jitterdebugger;
+mod json;
+mod lines;
+mod linuxcnc;
+mod number;
+mod record;
+mod rtla;
+mod samples;
+
+use rtscope_model::finding::{Finding, Weight};
+
+pub use self::{
+    cell::Cell,
+    record::{Import, files},
+};
+
+/// What a user adds to what a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What a file is called in the record.
+    pub name: String,
+    /// Width of a unit of the file's numbers in ns; none is what the file says, else 1000.
+    pub unit_ns: Option<u64>,
+    /// The interval of the threads, where the file doesn't say it.
+    pub interval_ns: Option<u64>,
+}
+
+/// What was read from a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// What was measured, one cell for each run or kind of latency.
+    pub cells: Vec<Cell>,
+    /// What its reader must know.
+    pub findings: Vec<Finding>,
+}
+
+impl Reading {
+    fn note(&mut self, code: &str, weight: Weight, text: impl Into<String>) -> &mut Finding {
+        self.findings.push(Finding::new(code, weight, text));
+        self.findings.last_mut().expect("just pushed")
+    }
+}
+
+/// Reads one file.
+pub(crate) trait Reader {
+    /// Takes the next piece.
+    fn feed(&mut self, bytes: &[u8]);
+    /// Ends the file.
+    fn finish(self: Box<Self>) -> Reading;
+}
+
+/// One format: what it is called, how it begins, what reads it.
+pub(crate) struct Importer {
+    /// Word on the command line.
+    name: &'static str,
+    /// What it reads, for a list.
+    reads: &'static str,
+    /// Whether the beginning of a file looks like it.
+    is: fn(&detect::Beginning<'_>) -> bool,
+    /// Opens a reader.
+    open: fn(&Options) -> Box<dyn Reader>,
+}
+
+/// Every format. The first that knows the beginning of a file reads it.
+const IMPORTERS: [Importer; 7] = [
+    cyclictest_json::IMPORTER,
+    jitterdebugger::IMPORTER,
+    rtla::IMPORTER,
+    linuxcnc::IMPORTER,
+    cyclictest::IMPORTER,
+    columns::OSADL,
+    columns::COLUMNS,
+];
+
+/// Names of the formats and what they read.
+pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {
+    IMPORTERS.iter().map(|importer| (importer.name, importer.reads))
+}
+
+/// Bytes of a file that its format is told from.
+const BEGINNING: usize = 64 << 10;
+
+/// A file on its way in.
+pub struct Stream {
+    options: Options,
+    format: Option<&'static Importer>,
+    waiting: Vec<u8>,
+    reader: Option<Box<dyn Reader>>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("format", &self.format()).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// A file whose format is to be detected, or is this one.
+    ///
+    /// # Errors
+    ///
+    /// When there is no format of that name: a sentence that lists them.
+    pub fn open(format: Option<&str>, options: Options) -> Result<Stream, String> {
+        let named = |name: &str| {
+            let known: Vec<&str> = formats().map(|(name, _)| name).collect();
+            let text = format!("{name:?} is not a format: one of {}", known.join(", "));
+            IMPORTERS.iter().find(|importer| importer.name == name).ok_or(text)
+        };
+        let format = format.map(named).transpose()?;
+        let reader = format.map(|importer| (importer.open)(&options));
+        Ok(Stream { options, format, waiting: Vec::new(), reader })
+    }
+
+    /// The format; none while it isn't known.
+    #[must_use]
+    pub fn format(&self) -> Option<&'static str> {
+        self.format.map(|importer| importer.name)
+    }
+
+    /// Takes the next piece of the file.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if let Some(reader) = &mut self.reader {
+            return reader.feed(bytes);
+        }
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= BEGINNING {
+            self.begin();
+        }
+    }
+
+    /// Chooses the reader and gives it what came so far.
+    fn begin(&mut self) {
+        let beginning = detect::Beginning::of(&self.waiting);
+        self.format = IMPORTERS.iter().find(|importer| (importer.is)(&beginning));
+        // What no importer knows is held against the most patient one, which finds nothing in it.
+        let importer = self.format.unwrap_or(&columns::COLUMNS);
+        let mut reader = (importer.open)(&self.options);
+        reader.feed(&std::mem::take(&mut self.waiting));
+        self.reader = Some(reader);
+    }
+
+    /// Ends the file.
+    #[must_use]
+    pub fn finish(mut self) -> Reading {
+        if self.reader.is_none() {
+            self.begin();
+        }
+        let mut reading = self.reader.map(Reader::finish).unwrap_or_default();
+        let name = &self.options.name;
+        for cell in &mut reading.cells {
+            cell.origin.files = vec![name.clone()];
+        }
+        reading.cells.retain(|cell| cell.count() > 0);
+        if reading.cells.is_empty() {
+            reading.note("import-empty", Weight::Invalidates, format!("{name} holds no latency"));
+        }
+        for finding in &mut reading.findings {
+            if !finding.text.contains(name.as_str()) {
+                finding.text = format!("{name}: {}", finding.text);
+            }
+        }
+        reading
+    }
+}
+
+/// Reads a whole text: for tests and small files.
+///
+/// # Errors
+///
+/// When there is no format of that name.
+pub fn read(format: Option<&str>, options: Options, bytes: &[u8]) -> Result<Reading, String> {
+    let mut stream = Stream::open(format, options)?;
+    stream.feed(bytes);
+    Ok(stream.finish())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Cells to the files of a record: a plan that describes them, events, one file of slices a thread.
+
+use rtscope_model::{
+    event::{EndReason, Event, FORMAT, Stamped},
+    finding::{Finding, Weight},
+    histogram::{EXACT_MIN, Layout},
+    plan::{End, Phase, Plan, Resolution, Sampler},
+    record::{CellSum, Files, Histograms},
+    slice::{Extent, Scope, Slice},
+    time::Nanos,
+    verdict::Requirement,
+};
+
+use super::{
+    Reading,
+    cell::{Cell, Part, Thread},
+};
+
+/// What a record says of its import.
+#[derive(Clone, Debug, Default)]
+pub struct Import {
+    /// Version of rtscope.
+    pub version: String,
+    /// The command line of the import.
+    pub command: Vec<String>,
+    /// When it was imported, RFC 3339.
+    pub wall_clock: String,
+    /// What must hold in every cell.
+    pub require: Vec<Requirement>,
+}
+
+/// The record of what was read from one file or several, `(stem of the file's name, reading)`.
+///
+/// # Errors
+///
+/// When no file holds a latency: what was found in them, in words.
+pub fn files(import: &Import, readings: Vec<(String, Reading)>) -> Result<Files, String> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut cells: Vec<Cell> = Vec::new();
+    let many = readings.len() > 1;
+    for (stem, reading) in readings {
+        findings.extend(reading.findings);
+        for mut cell in reading.cells {
+            cell.name = match (many, cell.name.is_empty()) {
+                (false, false) => cell.name,
+                (_, true) => stem.clone(),
+                (true, false) => format!("{stem}, {}", cell.name),
+            };
+            let base = cell.name.clone();
+            let mut n = 1;
+            while cells.iter().any(|other| other.name == cell.name) {
+                n += 1;
+                cell.name = format!("{base} ({n})");
+            }
+            cells.push(cell);
+        }
+    }
+    if cells.is_empty() {
+        let told: Vec<String> = findings.into_iter().map(|finding| finding.text).collect();
+        return Err(told.join("; "));
+    }
+    findings.extend(general(&cells));
+    Ok(write(import, &cells, findings))
+}
+
+/// What holds for every import, and what follows from several cells.
+fn general(cells: &[Cell]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let text = "rtscope did not measure this: how the machine was set up, where the threads really \
+                ran, what load ran and which activations were missed is not in the file";
+    findings.push(Finding::new("imported", Weight::PreventsPass, text).advise(
+        "measure with 'rtscope run' for an answer that can be defended; what you answer for \
+         yourself, accept, as with --accept imported",
+    ));
+    let untimed = cells.iter().flat_map(|cell| &cell.threads).any(|thread| {
+        !thread.parts.is_empty() && thread.interval_ns.is_none() && thread.duration_ns.is_none()
+    });
+    if untimed {
+        let text = "the file does not say the interval: how long was measured is not known, and no \
+                    rate can be told";
+        findings.push(
+            Finding::new("import-interval", Weight::Warning, text)
+                .advise("say it, as with --interval 1ms"),
+        );
+    }
+    let mut units: Vec<u64> = cells.iter().map(|cell| cell.layout.unit_ns).collect();
+    units.sort_unstable();
+    units.dedup();
+    if units.len() > 1 {
+        let words: Vec<String> = units.iter().map(|&ns| Nanos(ns).exact()).collect();
+        let text = format!(
+            "the cells have units of {}: all figures are in ns, the coarser ones cut off",
+            words.join(", ")
+        );
+        findings.push(Finding::new("import-units", Weight::Note, text));
+    } else if units.first().is_some_and(|unit| *unit > 1) {
+        let text = format!(
+            "latencies are whole units of {}, cut off: a real one may be up to a unit longer",
+            Nanos(units[0]).exact()
+        );
+        findings.push(Finding::new("import-cut-off", Weight::Note, text));
+    }
+    findings
+}
+
+fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
+    let mut events = vec![Stamped {
+        at_ns: 0,
+        event: Event::RunStarted {
+            format: FORMAT,
+            version: import.version.clone(),
+            command: import.command.clone(),
+            wall_clock: import.wall_clock.clone(),
+            monotonic_ns: 0,
+        },
+    }];
+    events.extend(findings.into_iter().map(|f| Stamped { at_ns: 0, event: Event::Found(f) }));
+    let mut slices: Vec<(String, String)> = Vec::new();
+    let mut histograms = Histograms { format: FORMAT, histograms: Vec::new() };
+    let (mut start_ns, mut thread_index) = (0u64, 0u32);
+    for (cell_index, cell) in (0u32..).zip(cells) {
+        let layout = sound(cell.layout);
+        let origin = cell.origin.clone();
+        let mut push = |event| events.push(Stamped { at_ns: start_ns, event });
+        push(Event::CellImported { cell: cell_index, layout, session: cell_index, origin });
+        push(Event::PhaseStarted { cell: cell_index, name: cell.name.clone() });
+        let mut end_ns = start_ns;
+        for thread in cell.threads.iter().filter(|thread| !thread.parts.is_empty()) {
+            push(Event::ThreadImported {
+                thread: thread_index,
+                session: cell_index,
+                label: thread.label.clone(),
+                cpu: thread.cpu,
+                interval_ns: thread.interval_ns,
+            });
+            let (mut text, mut sum) = (String::new(), CellSum::new(layout));
+            for part in &thread.parts {
+                let slice = slice(thread, part, (thread_index, cell_index), start_ns);
+                end_ns = end_ns.max(slice.end_ns);
+                sum.add(&slice);
+                text += &serde_json::to_string(&slice).expect("a slice is plain values");
+                text.push('\n');
+            }
+            histograms.histograms.push(sum.of(cell_index, thread_index));
+            slices.push((format!("slices/t{thread_index}.jsonl"), text));
+            thread_index += 1;
+        }
+        start_ns = end_ns;
+    }
+    events.push(Stamped { at_ns: start_ns, event: Event::RunEnded { why: EndReason::Finished } });
+    let line =
+        |event: &Stamped| serde_json::to_string(event).expect("an event is plain values") + "\n";
+    Files {
+        plan: plan(import, cells).to_toml(),
+        before: String::new(),
+        after: String::new(),
+        events: events.iter().map(line).collect(),
+        slices,
+        histograms: serde_json::to_string(&histograms).expect("histograms are plain values"),
+    }
+}
+
+/// A layout that a record may have.
+fn sound(layout: Layout) -> Layout {
+    Layout { unit_ns: layout.unit_ns.max(1), exact: layout.exact.max(EXACT_MIN) }
+}
+
+fn slice(thread: &Thread, part: &Part, (index, cell): (u32, u32), origin_ns: u64) -> Slice {
+    // A hostile number of cycles must not run out of the time there is.
+    const LONGEST_NS: u64 = u64::MAX >> 9;
+    let interval_ns = thread.interval_ns.unwrap_or(0);
+    let at = |cycle: u64| cycle.saturating_mul(interval_ns).min(LONGEST_NS);
+    let first = thread.parts.first().map_or(0, |part| part.first);
+    let since = |cycle: u64| at(cycle.saturating_sub(first)).saturating_add(origin_ns);
+    let end_ns = match thread.duration_ns.filter(|_| thread.parts.len() == 1) {
+        Some(duration_ns) => origin_ns.saturating_add(duration_ns.min(LONGEST_NS)),
+        None => since(part.first).saturating_add(at(part.count)),
+    };
+    Slice {
+        thread: index,
+        scope: Scope::Cell(cell),
+        start_ns: since(part.first),
+        end_ns,
+        planned: part.count,
+        recorded: part.count,
+        missed: 0,
+        early: part.early,
+        migrations: 0,
+        min_ns: part.min_ns,
+        max_ns: part.max_ns,
+        max_at_ns: since(part.max_at.max(part.first)),
+        max_cpu: thread.cpu.unwrap_or(0),
+        sum_ns: part.sum_ns,
+        bins: part.bins.clone(),
+        unplaced: part.unplaced,
+        omitted: Vec::new(),
+        omitted_extent: Extent::default(),
+    }
+}
+
+/// A plan that describes what was imported: nobody ran it.
+fn plan(import: &Import, cells: &[Cell]) -> Plan {
+    let mut tools: Vec<&str> = cells.iter().map(|cell| cell.origin.tool.as_str()).collect();
+    tools.dedup();
+    let mut names: Vec<&str> =
+        cells.iter().flat_map(|cell| &cell.origin.files).map(String::as_str).collect();
+    names.dedup();
+    let phase = |cell: &Cell| {
+        let layout = sound(cell.layout);
+        let mut sampler = Sampler { buckets: layout.exact, ..Sampler::default() };
+        if layout.unit_ns == 1 {
+            sampler.resolution = Resolution::Nanosecond;
+        }
+        let counts = cell.threads.iter().map(|thread| {
+            thread.parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.count))
+        });
+        let cycles = counts.max().unwrap_or(0).clamp(1, 1 << 32);
+        Phase {
+            name: cell.name.clone(),
+            end: End { cycles: Some(cycles), ..End::default() },
+            settle: Nanos::ZERO,
+            loads: Vec::new(),
+            require: Vec::new(),
+            sampler,
+        }
+    };
+    Plan {
+        name: "import".to_owned(),
+        title: format!("{}: {}", tools.join(", "), shortened(&names)),
+        about: "Imported from another tool's results. This plan only names the cells: nobody ran \
+                it, and its sampler is not the one that measured."
+            .to_owned(),
+        require: import.require.clone(),
+        settings: std::collections::BTreeMap::new(),
+        policy_asked: false,
+        phases: cells.iter().map(phase).collect(),
+        published: Vec::new(),
+    }
+}
+
+/// Names of files, the first few of many.
+fn shortened(names: &[&str]) -> String {
+    match names.len() {
+        0..=3 => names.join(", "),
+        n => format!("{} and {} more", names[..3].join(", "), n - 3),
+    }
+}

@@ -1,0 +1,265 @@
+//! The histograms of `rtla timerlat hist` and `rtla osnoise hist`.
+//!
+//! timerlat gives two or three latencies of one activation: of the interrupt, of the thread, and of
+//! the return to user space. They are cells of their own, never one distribution. osnoise counts the
+//! durations of interruptions: those are no wake-up latencies at all.
+
+use std::collections::BTreeMap;
+
+use rtscope_model::{finding::Weight, origin::Origin};
+
+use super::{
+    Importer, Options, Reader, Reading,
+    cell::{Cell, Rows, Said, Thread},
+    lines::{Lines, without_colours},
+    number::whole,
+};
+
+pub(super) const IMPORTER: Importer = Importer {
+    name: "rtla",
+    reads: "histograms of rtla timerlat and osnoise",
+    is: |beginning| {
+        beginning.any(|line| {
+            line.starts_with("# RTLA ") || line.strip_prefix("Index").is_some_and(is_head)
+        })
+    },
+    open: |options| {
+        let table = Table { options: options.clone(), ..Table::default() };
+        Box::new(Text { lines: Lines::default(), tables: vec![table] })
+    },
+};
+
+/// Columns that are told apart: three for each of 512 CPUs.
+const COLUMNS_MAX: usize = 3 * 512;
+
+/// Tables of one file.
+const TABLES_MAX: usize = 64;
+
+/// Whether the rest of a heading names columns of rtla.
+fn is_head(rest: &str) -> bool {
+    !rest.trim().is_empty() && rest.split_ascii_whitespace().all(|word| column(word).is_some())
+}
+
+/// `Thr-003` is the latency of the thread on CPU 3.
+fn column(word: &str) -> Option<(&'static str, u32)> {
+    let (kind, cpu) = word.split_once('-')?;
+    let name = match kind {
+        "IRQ" => "IRQ",
+        "Thr" => "thread",
+        "Usr" => "return to user space",
+        "CPU" => "noise",
+        _ => return None,
+    };
+    Some((name, cpu.parse().ok()?))
+}
+
+struct Text {
+    lines: Lines,
+    tables: Vec<Table>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    options: Options,
+    tool: String,
+    is_ns: bool,
+    duration_ns: Option<u64>,
+    columns: Vec<(&'static str, u32)>,
+    rows: Rows,
+    summary: BTreeMap<&'static str, Vec<Option<u64>>>,
+    /// The figures of all CPUs follow, which are sums of those above.
+    over: bool,
+    foreign: u64,
+    widths: u64,
+    missed_events: Option<String>,
+}
+
+impl Reader for Text {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.lines.feed(&mut self.tables, bytes, |_, _| 0, line);
+    }
+
+    fn finish(mut self: Box<Self>) -> Reading {
+        let is_cut = self.lines.last().is_some_and(|last| {
+            line(&mut self.tables, &last);
+            true
+        });
+        let mut reading = Reading::default();
+        let many = self.tables.iter().filter(|table| !table.columns.is_empty()).count();
+        if many > 1 {
+            let text = format!("the file holds {many} histograms: each has cells of its own");
+            reading.note("import-several-runs", Weight::Note, text);
+        }
+        for (n, table) in self.tables.into_iter().enumerate() {
+            let run = if many > 1 { format!("run {} ", n + 1) } else { String::new() };
+            table.cells(&run, is_cut, &mut reading);
+        }
+        reading
+    }
+}
+
+/// The rows of a summary.
+const SUMMARY: [&str; 5] = ["over:", "count:", "min:", "avg:", "max:"];
+
+fn line(tables: &mut Vec<Table>, line: &[u8]) {
+    let line = without_colours(line);
+    let text = String::from_utf8_lossy(&line);
+    let text = text.trim();
+    let begins = text.starts_with("# RTLA ");
+    let is_used = tables.last().is_some_and(|table| !table.columns.is_empty());
+    if begins && is_used && tables.len() < TABLES_MAX {
+        let options = tables[0].options.clone();
+        tables.push(Table { options, ..Table::default() });
+    }
+    if let Some(table) = tables.last_mut() {
+        table.line(text);
+    }
+}
+
+impl Table {
+    fn line(&mut self, text: &str) {
+        if let Some(rest) = text.strip_prefix("# RTLA ") {
+            self.tool =
+                rest.split_whitespace().next().unwrap_or_default().chars().take(24).collect();
+        } else if text.starts_with("# Time unit is ") {
+            self.is_ns = text.contains("nanoseconds");
+        } else if let Some(rest) = text.strip_prefix("# Duration:") {
+            self.duration_ns = duration_ns(rest);
+        } else if let Some(rest) = text.strip_prefix("Index") {
+            if self.columns.is_empty() {
+                let words = rest.split_ascii_whitespace().take(COLUMNS_MAX);
+                self.columns = words.filter_map(column).collect();
+            }
+        } else if text.starts_with("ALL:") {
+            self.over = true;
+        } else if let Some((key, rest)) =
+            SUMMARY.iter().find_map(|key| Some((*key, text.strip_prefix(key)?)))
+        {
+            if !self.over {
+                let words = rest.split_ascii_whitespace().take(COLUMNS_MAX);
+                let numbers = words.map(|word| whole(word.as_bytes())).collect();
+                self.summary.entry(key).or_insert(numbers);
+            }
+        } else if text.contains("missed") && text.contains("event") {
+            self.missed_events = Some(text.chars().take(200).collect());
+        } else if text.starts_with(|c: char| c.is_ascii_digit()) && !self.over {
+            let numbers: Option<Vec<u64>> = text
+                .split_ascii_whitespace()
+                .take(COLUMNS_MAX + 1)
+                .map(|word| whole(word.as_bytes()))
+                .collect();
+            match numbers.as_deref() {
+                Some([index, counts @ ..]) if counts.len() == self.columns.len() => {
+                    self.rows.add(*index, counts);
+                }
+                Some(_) => self.widths += 1,
+                None => self.foreign += 1,
+            }
+        } else if !text.is_empty() && !text.starts_with('#') {
+            self.foreign += 1;
+        }
+    }
+
+    fn said(&self, column: usize) -> Said {
+        let of = |key: &str| self.summary.get(key).and_then(|of| of.get(column)).copied().flatten();
+        let is_osnoise = self.tool == "osnoise";
+        Said {
+            count: of("count:"),
+            min: of("min:"),
+            max: of("max:"),
+            // The mean of osnoise is that of kinds of durations in old versions, not of durations.
+            mean: of("avg:").filter(|_| !is_osnoise).map(|mean| mean as f64),
+            overflow: of("over:"),
+            ..Said::default()
+        }
+    }
+
+    fn cells(self, run: &str, is_cut: bool, reading: &mut Reading) {
+        if self.columns.is_empty() {
+            return;
+        }
+        let unit_ns = self.options.unit_ns.unwrap_or(if self.is_ns { 1 } else { 1_000 });
+        let mut cells: Vec<Cell> = Vec::new();
+        let mut beyond = 0u64;
+        for (at, &(kind, cpu)) in self.columns.iter().enumerate() {
+            let part = self.rows.part(at, unit_ns, &self.said(at));
+            beyond = beyond.saturating_add(part.unplaced.count);
+            let thread = Thread {
+                label: format!("CPU {cpu}"),
+                cpu: Some(cpu),
+                interval_ns: self.options.interval_ns,
+                duration_ns: self.duration_ns,
+                parts: if part.count > 0 { vec![part] } else { Vec::new() },
+            };
+            let name = format!("{run}{kind}");
+            let known = cells.iter_mut().find(|cell| cell.name == name);
+            match known {
+                Some(cell) => cell.threads.push(thread),
+                None => cells.push(Cell {
+                    name,
+                    layout: self.rows.layout(unit_ns),
+                    threads: vec![thread],
+                    origin: self.origin(),
+                }),
+            }
+        }
+        self.tell(is_cut, beyond, unit_ns, reading);
+        reading.cells.extend(cells);
+    }
+
+    fn origin(&self) -> Origin {
+        let tool = if self.tool.is_empty() { "timerlat" } else { &self.tool };
+        Origin { tool: format!("rtla {tool}"), form: "histogram".to_owned(), ..Origin::default() }
+    }
+
+    fn tell(&self, is_cut: bool, beyond: u64, unit_ns: u64, reading: &mut Reading) {
+        if self.columns.iter().any(|column| column.0 == "noise") {
+            let text = "osnoise counts how long each interruption of a busy thread took: these are \
+                        no wake-up latencies, and can't be compared with them";
+            reading.note("import-not-latency", Weight::PreventsPass, text);
+        }
+        if !self.summary.contains_key("max:") || is_cut && !self.over {
+            let text = "the histogram has no summary after it: it was cut off, or written without \
+                        one, and latencies beyond it are perhaps not known";
+            reading.note("import-truncated", Weight::PreventsPass, text);
+        }
+        if beyond > 0 {
+            let text = format!(
+                "{beyond} latencies lie beyond the histogram: of each it is known that it is at \
+                 least {} us, and of each CPU the maximum",
+                (self.rows.last + 1).saturating_mul(unit_ns) / 1_000
+            );
+            reading.note("import-overflow", Weight::Warning, text).advice =
+                "run rtla with more entries, as -E 1000".to_owned();
+        }
+        if self.rows.rows > 1 && self.rows.step > 1 {
+            let text = format!(
+                "the rows are {} units apart: so wide a bucket is taken to be",
+                self.rows.step
+            );
+            reading.note("import-buckets", Weight::Note, text);
+        }
+        if let Some(text) = &self.missed_events {
+            let text = format!("rtla says: {text}");
+            reading.note("import-samples-missing", Weight::PreventsPass, text);
+        }
+        let damage = self.foreign + self.widths + self.rows.absurd + self.rows.disordered;
+        if damage > 0 {
+            let text = format!("{damage} lines are not of rtla, out of order or of another width");
+            reading.note("import-damaged", Weight::Warning, text);
+        }
+    }
+}
+
+/// `  0 00:01:00` is days, hours, minutes, seconds.
+fn duration_ns(text: &str) -> Option<u64> {
+    let (days, clock) = text.trim().split_once(' ')?;
+    let days: u64 = days.parse().ok().filter(|days| *days < 100_000)?;
+    let parts: Vec<u64> =
+        clock.trim().split(':').take(4).map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let &[hours, minutes, seconds] = parts.as_slice() else { return None };
+    let is_clock = hours < 24 && minutes < 60 && seconds < 60;
+    let all = is_clock.then(|| days * 86_400 + hours * 3_600 + minutes * 60 + seconds)?;
+    all.checked_mul(1_000_000_000).filter(|ns| *ns > 0)
+}

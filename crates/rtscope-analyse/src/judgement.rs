@@ -1,0 +1,119 @@
+//! What a record says: the figures of each cell, what was found, and the verdict.
+
+use rtscope_model::{
+    event::EndReason,
+    finding::Finding,
+    histogram::Histogram,
+    verdict::{Requirement, Verdict},
+};
+use serde::Serialize;
+
+use crate::statistics::{exceedance::Exceedance, modes::Mode, quantile::Quantile, tail::Tail};
+
+/// What a record says.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why, one sentence each, the weightiest first.
+    pub reasons: Vec<String>,
+    /// Everything its reader must know, the weightiest first.
+    pub findings: Vec<Finding>,
+    /// Each requirement in each cell it applies to.
+    pub outcomes: Vec<Outcome>,
+    /// The cells in the order of the run.
+    pub cells: Vec<CellSummary>,
+}
+
+/// A requirement in one cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The requirement.
+    pub requirement: Requirement,
+    /// Index of the cell.
+    pub cell: u32,
+    /// Name of the cell.
+    pub name: String,
+    /// Pass, Fail or Inconclusive, before the validity of the run is considered.
+    pub verdict: Verdict,
+    /// What was seen, as a sentence that statistics can back.
+    pub sentence: String,
+}
+
+/// The figures of one cell.
+#[derive(Clone, Debug)]
+pub struct CellSummary {
+    /// Index of the cell in the plan.
+    pub cell: u32,
+    /// Name of the cell.
+    pub name: String,
+    /// What the loads achieved.
+    pub loads: Vec<LoadSummary>,
+    /// From its first to its last programmed expiry, on the wall.
+    pub duration_ns: u64,
+    /// Why it ended; none when the record was cut short.
+    pub ended: Option<EndReason>,
+    /// All threads together.
+    pub all: Row,
+    /// Each thread.
+    pub threads: Vec<Row>,
+    /// Humps of the latencies of all threads.
+    pub modes: Vec<Mode>,
+    /// How the latency goes on beyond what was seen, all threads together.
+    pub tail: Tail,
+}
+
+/// What one load achieved in a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadSummary {
+    /// The load's line.
+    pub line: String,
+    /// Units of work done.
+    pub work: u64,
+    /// What a unit is.
+    pub unit: String,
+    /// Units a second over the time that rates were reported for.
+    pub per_second: f64,
+    /// Spans in which rates were reported.
+    pub spans: u64,
+    /// Spans in which the load did nothing, though at its rate ten units or more were due: the proof
+    /// of load has a hole.
+    pub idle_spans: u64,
+    /// Time from its end to the end of its phase; 0 while that is not known.
+    pub unloaded_ns: u64,
+    /// How it ended; none when the record was cut short.
+    pub ended: Option<String>,
+    /// Whether it ran and ended as it should.
+    pub ok: bool,
+}
+
+/// The figures of one thread, or of all, in one cell.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// `CPU 1`, `thread 3`, `all`.
+    pub label: String,
+    /// Index of the thread; none for all.
+    pub thread: Option<u32>,
+    /// Its CPU; none for all, and for a thread that may use several.
+    pub cpu: Option<u32>,
+    /// Activations on the grid.
+    pub planned: u64,
+    /// Measured activations.
+    pub recorded: u64,
+    /// Activations swallowed by late wake-ups.
+    pub missed: u64,
+    /// Whether `planned` and `missed` are known: an import holds what was recorded, no more.
+    pub missed_is_known: bool,
+    /// Wake-ups before their expiry.
+    pub early: u64,
+    /// Time under observation, summed over the threads of the row.
+    pub exposure_ns: u64,
+    /// Measured latencies.
+    pub histogram: Histogram,
+    /// Measured latencies and what the missed activations would have seen.
+    pub corrected: Histogram,
+    /// Quantiles of the measured latencies with their intervals.
+    pub quantiles: Vec<Quantile>,
+    /// Exceedance of each required limit, and of a ladder of round ones.
+    pub exceedances: Vec<Exceedance>,
+}

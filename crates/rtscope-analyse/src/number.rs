@@ -1,0 +1,68 @@
+//! Numbers as people read them.
+
+/// A count with a comma between thousands: `1,234,567`.
+#[must_use]
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Nanoseconds as microseconds: one decimal below 1 ms, none from there on, where the buckets are
+/// wider than that.
+#[must_use]
+pub fn us(ns: u64) -> String {
+    let tenths = ns.saturating_add(50) / 100;
+    if tenths < 10_000 {
+        format!("{}.{}", tenths / 10, tenths % 10)
+    } else {
+        grouped(ns.saturating_add(500) / 1_000)
+    }
+}
+
+/// Nanoseconds as microseconds to the last digit, for what must be told from a limit nearby:
+/// `1,234.567 us`.
+#[must_use]
+pub fn exact_us(ns: u64) -> String {
+    format!("{}.{:03} us", grouped(ns / 1_000), ns % 1_000)
+}
+
+/// A rate with three digits: `0.012`, `12.3`, `12,345`.
+#[must_use]
+pub fn per_second(rate: f64) -> String {
+    match rate {
+        r if r >= 99.95 => grouped(r.round() as u64),
+        r if r >= 9.995 => format!("{r:.1}"),
+        r if r >= 0.9995 => format!("{r:.2}"),
+        r => format!("{r:.3}"),
+    }
+}
+
+/// A count with its noun: `1 thread`, `1,234 threads`.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        let shown = [0, 49, 50, 3_999, 999_949, 999_950, 41_234_567, u64::MAX].map(us);
+        let expected = ["0.0", "0.0", "0.1", "4.0", "999.9", "1,000", "41,235"];
+        assert_eq!(shown[..7], expected);
+        assert_eq!([7, 1_234_567].map(exact_us), ["0.007 us", "1,234.567 us"]);
+        let rates = [0.0, 0.0123, 1.0, 12.34, 99.96, 12_345.6].map(per_second);
+        assert_eq!(rates, ["0.000", "0.012", "1.00", "12.3", "100", "12,346"]);
+        assert_eq!([counted(1, "thread"), counted(2_000, "sample")], ["1 thread", "2,000 samples"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Time as columns: slices of all threads side by side, and several after each other in a long run.
+//!
+//! A column keeps the largest of its maxima, never their mean: no spike is averaged away.
+
+use std::collections::BTreeMap;
+
+use rtscope_model::slice::{Scope, Slice};
+
+use super::scene::{Cell, Scene};
+
+/// The most columns of a plot over time, where there are not more cells than that.
+pub(crate) const COLUMNS: usize = 400;
+
+/// Columns in the order of time, with how slices fall into them.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// The columns.
+    pub(crate) columns: Vec<Column>,
+    grids: Vec<Grid>,
+}
+
+/// A span of time within one cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// Place of the cell in [`Scene::cells`].
+    pub(crate) cell: usize,
+    /// Start of its first slice.
+    pub(crate) start_ns: u64,
+    /// End of its last slice.
+    pub(crate) end_ns: u64,
+    /// What each thread saw, by its place in [`Scene::labels`].
+    pub(crate) seen: Vec<Seen>,
+}
+
+/// What one thread saw in a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Measured activations.
+    pub(crate) recorded: u64,
+    /// Swallowed activations.
+    pub(crate) missed: u64,
+    /// Wake-ups before their expiry.
+    pub(crate) early: u64,
+    /// Latencies beyond the exact buckets.
+    pub(crate) overflow: u64,
+    /// Sum of latencies.
+    pub(crate) sum_ns: u64,
+    /// Largest latency.
+    pub(crate) max_ns: u64,
+    /// Its programmed expiry.
+    pub(crate) max_at_ns: u64,
+}
+
+/// How the slices of one cell fall into columns.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    cell: u32,
+    place: usize,
+    /// Start of the cell's last slice.
+    last_ns: u64,
+    slice_ns: u64,
+    slices: u64,
+    first: usize,
+    each: u64,
+}
+
+impl Columns {
+    /// Gathers the slices of the scene's cells.
+    pub(crate) fn new(scene: &Scene<'_>) -> Columns {
+        let mut grids = grids(scene);
+        let limit = COLUMNS.max(grids.len()) as u64;
+        let mut each = 1;
+        while grids.iter().map(|grid| grid.slices.div_ceil(each)).sum::<u64>() > limit {
+            each += 1 + each / 32;
+        }
+        let empty = Column {
+            cell: 0,
+            start_ns: u64::MAX,
+            end_ns: 0,
+            seen: vec![Seen::default(); scene.labels.len()],
+        };
+        let mut columns: Vec<Column> = Vec::new();
+        for grid in &mut grids {
+            (grid.first, grid.each) = (columns.len(), each);
+            let column = Column { cell: grid.place, ..empty.clone() };
+            columns.resize(columns.len() + grid.slices.div_ceil(each) as usize, column);
+        }
+        let mut gathered = Columns { columns, grids };
+        gathered.fill(scene);
+        gathered
+    }
+
+    fn fill(&mut self, scene: &Scene<'_>) {
+        for slice in &scene.record.slices {
+            let Some(at) = self.of(slice) else { continue };
+            let column = &mut self.columns[at];
+            let Some(&place) = scene.places.get(&slice.thread) else { continue };
+            let exact = scene.cells[column.cell].summary.all.histogram.layout().exact;
+            column.start_ns = column.start_ns.min(slice.start_ns);
+            column.end_ns = column.end_ns.max(slice.end_ns);
+            column.seen[place].add(slice, exact);
+        }
+        // A column without a slice (a damaged record) takes no time.
+        for column in &mut self.columns {
+            column.start_ns = column.start_ns.min(column.end_ns);
+        }
+    }
+
+    /// The column of a slice; none for slices of cells that are not shown.
+    pub(crate) fn of(&self, slice: &Slice) -> Option<usize> {
+        let Scope::Cell(cell) = slice.scope else { return None };
+        let grid = self.grids.iter().find(|grid| grid.cell == cell)?;
+        Some(grid.first + (grid.index(slice.start_ns) / grid.each) as usize)
+    }
+}
+
+impl Grid {
+    /// How many slices lie between one that starts at an instant and the last. Counted from the
+    /// end, because the first slice of a cell is often shorter than the others; threads that start
+    /// up to a quarter of a slice apart agree.
+    fn to_go(last_ns: u64, slice_ns: u64, start_ns: u64) -> u64 {
+        last_ns.saturating_sub(start_ns).saturating_add(slice_ns / 4 * 3) / slice_ns
+    }
+
+    /// Which slice of the cell starts at an instant.
+    fn index(&self, start_ns: u64) -> u64 {
+        let to_go = Grid::to_go(self.last_ns, self.slice_ns, start_ns);
+        (self.slices - 1).saturating_sub(to_go)
+    }
+}
+
+/// One grid for each cell that has slices, from the first start of a slice to the last.
+fn grids(scene: &Scene<'_>) -> Vec<Grid> {
+    let mut starts: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for slice in &scene.record.slices {
+        if let Scope::Cell(cell) = slice.scope {
+            let span = starts.entry(cell).or_insert((slice.start_ns, slice.start_ns));
+            *span = (span.0.min(slice.start_ns), span.1.max(slice.start_ns));
+        }
+    }
+    let grid = |(place, cell): (usize, &Cell<'_>)| {
+        let cell = cell.summary.cell;
+        let &(start_ns, last_ns) = starts.get(&cell)?;
+        let phase = scene.record.plan.phases.get(cell as usize);
+        let slice_ns = phase.map_or(1_000_000_000, |phase| phase.sampler.slice.0).max(1);
+        let slices = Grid::to_go(last_ns, slice_ns, start_ns) + 1;
+        Some(Grid { cell, place, last_ns, slice_ns, slices, first: 0, each: 1 })
+    };
+    scene.cells.iter().enumerate().filter_map(grid).collect()
+}
+
+impl Seen {
+    fn add(&mut self, slice: &Slice, exact: u32) {
+        self.recorded += slice.recorded;
+        self.missed += slice.missed;
+        self.early += slice.early;
+        let beyond = slice.bins.iter().filter(|bin| bin.0 >= exact);
+        self.overflow += beyond.map(|bin| bin.1).sum::<u64>();
+        self.sum_ns = self.sum_ns.saturating_add(slice.sum_ns);
+        if slice.recorded > 0 && slice.max_ns >= self.max_ns {
+            (self.max_ns, self.max_at_ns) = (slice.max_ns, slice.max_at_ns);
+        }
+    }
+
+    /// Mean latency; none when nothing was recorded.
+    pub(crate) fn mean_ns(&self) -> Option<f64> {
+        (self.recorded > 0).then(|| self.sum_ns as f64 / self.recorded as f64)
+    }
+}
+
+impl Column {
+    /// All threads together.
+    pub(crate) fn all(&self) -> Seen {
+        self.seen.iter().fold(Seen::default(), |all, seen| {
+            let later = seen.max_ns > all.max_ns;
+            Seen {
+                recorded: all.recorded + seen.recorded,
+                missed: all.missed + seen.missed,
+                early: all.early + seen.early,
+                overflow: all.overflow + seen.overflow,
+                sum_ns: all.sum_ns.saturating_add(seen.sum_ns),
+                max_ns: all.max_ns.max(seen.max_ns),
+                max_at_ns: if later { seen.max_at_ns } else { all.max_at_ns },
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{judge, plot::fixture};
+
+    #[test]
+    fn a_short_first_slice_has_a_column_of_its_own() {
+        let mut record = fixture::long(10);
+        record.slices[0].start_ns = 550_000_000;
+        let judgement = judge(&record, &[]);
+        let scene = Scene::new(&record, &judgement, None);
+        let columns = &scene.columns().columns;
+        let spans: Vec<(u64, u64)> = columns.iter().map(|c| (c.start_ns, c.end_ns)).collect();
+        assert_eq!(spans.len(), 10);
+        assert_eq!(spans[..2], [(550_000_000, 1_000_000_000), (1_000_000_000, 2_000_000_000)]);
+    }
+
+    #[test]
+    fn a_damaged_instant_neither_hangs_nor_fills_the_memory() {
+        let mut record = fixture::long(10);
+        record.slices[9].start_ns = u64::MAX - 5;
+        let judgement = judge(&record, &[]);
+        let scene = Scene::new(&record, &judgement, None);
+        let columns = &scene.columns().columns;
+        assert!(columns.len() <= COLUMNS, "{}", columns.len());
+        assert_eq!(columns.iter().map(|column| column.all().recorded).sum::<u64>(), 100);
+    }
+}

@@ -1,0 +1,274 @@
+//! Plots as SVG: what was measured, drawn so that it can be read without a script, in light and in
+//! dark, on screen and on paper.
+//!
+//! A plot is one file and one line of [`Kind::plot`]. Each can draw itself, state in words what it
+//! shows in this record, and give the numbers behind it as a table.
+
+mod columns;
+mod edges;
+mod exceedance;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub mod gantt;
+mod heatmap;
+mod histogram;
+mod load;
+mod losses;
+pub(crate) mod overlay;
+mod scale;
+mod scene;
+mod sheet;
+mod svg;
+pub(crate) mod sweep;
+pub(crate) mod table;
+mod theme;
+mod timeline;
+pub mod trend;
+pub(crate) mod words;
+
+use std::{fmt, str::FromStr};
+
+use rtscope_model::record::Record;
+
+use self::table::Table;
+pub(crate) use self::{
+    scene::{Cell, Scene},
+    theme::{cell_rules, dark_rules},
+};
+use crate::judgement::Judgement;
+
+/// A plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// How often each latency was seen.
+    Histogram,
+    /// The share of wake-ups that were later than a latency.
+    Exceedance,
+    /// The largest and the mean latency of each slice over the run.
+    Timeline,
+    /// How often each latency was seen in each slice of the run.
+    Heatmap,
+    /// What was missed, or measured with less than full detail.
+    Losses,
+    /// What the loads achieved and how busy the CPUs were.
+    Load,
+}
+
+/// How to draw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Width in pixels, 320 to 4000.
+    pub width: u32,
+    /// Height in pixels, 160 to 8000; none is what suits the plot.
+    pub height: Option<u32>,
+    /// Whether the SVG is a file of its own: then it has a heading, a background and a dark look of
+    /// its own. Otherwise the page around it gives those.
+    pub standalone: bool,
+    /// Indices of the cells to show; none is all.
+    pub cells: Option<Vec<u32>>,
+}
+
+impl Default for Options {
+    /// A file of its own, 900 pixels wide, of all cells.
+    fn default() -> Options {
+        Options { width: 900, height: None, standalone: true, cells: None }
+    }
+}
+
+/// What a plot is, beside its drawing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plot {
+    /// Word on the command line, and `id` of its section in the page.
+    pub(crate) name: &'static str,
+    /// Two or three words.
+    pub(crate) title: &'static str,
+    /// What it shows and what it can't, for someone who sees it for the first time.
+    pub(crate) shows: &'static str,
+    /// What it shows in this record, as one sentence without a full stop.
+    pub(crate) headline: fn(&Scene<'_>) -> String,
+    /// Draws it.
+    pub(crate) draw: fn(&Scene<'_>, &Options) -> String,
+    /// The numbers behind it.
+    pub(crate) table: fn(&Scene<'_>) -> Table,
+}
+
+impl Kind {
+    /// All plots, in the order of the page.
+    pub const ALL: [Kind; 6] = [
+        Kind::Histogram,
+        Kind::Exceedance,
+        Kind::Timeline,
+        Kind::Heatmap,
+        Kind::Losses,
+        Kind::Load,
+    ];
+
+    /// The word on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.plot().name
+    }
+
+    /// Why an imported record has nothing to draw here; none where it has.
+    pub(crate) fn lacks(self, scene: &Scene<'_>) -> Option<&'static str> {
+        let mut origins = scene.record.origins().peekable();
+        origins.peek()?;
+        let no_bins = || {
+            let all = || scene.cells.iter().map(|cell| &cell.summary.all.histogram);
+            all().any(|histogram| histogram.count() > 0) && all().all(|h| h.bins().is_empty())
+        };
+        let text = match self {
+            Kind::Histogram | Kind::Exceedance => {
+                return no_bins().then_some("The imported file holds extremes and no histogram");
+            }
+            Kind::Timeline | Kind::Heatmap => {
+                if origins.all(|(_, origin)| origin.is_in_order) && scene.span_ns().is_some() {
+                    return None;
+                }
+                "The imported file says nothing about when its latencies came"
+            }
+            Kind::Losses => {
+                "An import does not say what was planned, so what was missed is not known"
+            }
+            Kind::Load => "An import holds no proof of load",
+        };
+        Some(text)
+    }
+
+    pub(crate) fn plot(self) -> &'static Plot {
+        match self {
+            Kind::Histogram => &histogram::PLOT,
+            Kind::Exceedance => &exceedance::PLOT,
+            Kind::Timeline => &timeline::PLOT,
+            Kind::Heatmap => &heatmap::PLOT,
+            Kind::Losses => &losses::PLOT,
+            Kind::Load => &load::PLOT,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Kind, String> {
+        let words = Kind::ALL.map(Kind::name);
+        Kind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| format!("{text:?} is not a plot: one of {}", words.join(", ")))
+    }
+}
+
+/// Draws a plot of a record as SVG. The same record gives the same bytes.
+#[must_use]
+pub fn draw(kind: Kind, record: &Record, judgement: &Judgement, options: &Options) -> String {
+    let scene = Scene::new(record, judgement, options.cells.as_deref());
+    match kind.lacks(&scene) {
+        Some(why) => nothing(kind, &scene, options, why),
+        None => (kind.plot().draw)(&scene, options),
+    }
+}
+
+/// A plot that says why it is empty.
+pub(crate) fn nothing(kind: Kind, scene: &Scene<'_>, options: &Options, why: &str) -> String {
+    let mut sheet = sheet::Sheet::new(kind, scene, options, why);
+    sheet.nothing(&format!("{why}."));
+    sheet.finish("There is nothing to draw.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fixture, *};
+    use crate::judge;
+
+    fn draw_all(record: &Record, options: &Options) -> Vec<(Kind, String)> {
+        let judgement = judge(record, &[]);
+        Kind::ALL.map(|kind| (kind, draw(kind, record, &judgement, options))).into()
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert!("scatter".parse::<Kind>().is_err_and(|why| why.contains("histogram, exceedance")));
+    }
+
+    #[test]
+    fn plots_look_as_reviewed() {
+        for (kind, svg) in draw_all(&fixture::small(), &Options::default()) {
+            insta::assert_snapshot!(kind.name(), svg);
+        }
+    }
+
+    #[test]
+    fn every_record_gives_well_formed_plots_that_say_what_they_are() {
+        let records = [
+            fixture::small(),
+            fixture::empty(),
+            fixture::cut_short(),
+            fixture::hostile(),
+            fixture::long(900),
+            fixture::wide(20, 14),
+        ];
+        for record in &records {
+            for standalone in [true, false] {
+                let options = Options { standalone, ..Options::default() };
+                for (kind, svg) in draw_all(record, &options) {
+                    let name = format!("{kind} of {}", record.plan.name);
+                    fixture::check_markup(&svg).unwrap_or_else(|why| panic!("{name}: {why}"));
+                    let title = format!("<title id=\"plot-{kind}-title\">");
+                    assert!(svg.contains(&title) && svg.contains("<desc"), "{name}");
+                    assert!(svg.contains("role=\"img\""), "{name}");
+                    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
+                    assert_eq!(svg.contains("<style>"), standalone, "{name}");
+                    assert!(!svg.contains("<script") && !svg.contains("<img"), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_static_renderer_needs_no_style_sheet() {
+        for (kind, svg) in draw_all(&fixture::small(), &Options::default()) {
+            assert!(!svg.contains("var("), "{kind}");
+            for element in svg.split('<').filter(|element| element.starts_with("path ")) {
+                let is_painted = element.contains("stroke=") || element.contains("fill=");
+                assert!(is_painted, "{kind}: {element}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plot_is_as_large_as_asked() {
+        let options = Options { width: 640, height: Some(520), ..Options::default() };
+        for (kind, svg) in draw_all(&fixture::small(), &options) {
+            let known = matches!(kind, Kind::Losses);
+            assert!(known || svg.contains("viewBox=\"0 0 640 520\""), "{kind}: {}", &svg[..300]);
+        }
+    }
+
+    #[test]
+    fn chosen_cells_are_the_only_ones() {
+        let options = Options { cells: Some(vec![1]), ..Options::default() };
+        for (kind, svg) in draw_all(&fixture::small(), &options) {
+            assert!(!svg.contains("rest before"), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_long_or_wide_run_is_drawn_in_bounded_size() {
+        let (wide, judgement) = &*fixture::WIDEST;
+        let wide = Kind::ALL.map(|kind| (kind, draw(kind, wide, judgement, &Options::default())));
+        let long = draw_all(&fixture::long(20_000), &Options::default());
+        for (kind, svg) in long.into_iter().chain(wide) {
+            assert!(svg.len() < 200_000, "{kind}: {} bytes", svg.len());
+        }
+    }
+}

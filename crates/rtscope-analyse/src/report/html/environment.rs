@@ -1,0 +1,294 @@
+//! The machine as found, and what was different after the run.
+
+use std::collections::BTreeMap;
+
+use rtscope_model::{
+    cpu::CpuSet,
+    environment::{Cpu, Environment, Permission},
+    record::Record,
+    time::Nanos,
+};
+use serde_json::Value;
+
+use super::Fact;
+use crate::{
+    number::{counted, grouped},
+    plot::{table::Table, words::time},
+};
+
+/// The section of the machine.
+#[derive(Debug)]
+pub(super) struct EnvironmentView {
+    pub(super) headline: String,
+    pub(super) groups: Vec<Group>,
+    pub(super) tables: Vec<(String, Table)>,
+    pub(super) differences: Table,
+}
+
+/// Facts that belong together.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) title: &'static str,
+    pub(super) facts: Vec<Fact>,
+}
+
+impl EnvironmentView {
+    pub(super) fn new(record: &Record) -> EnvironmentView {
+        let mut view = EnvironmentView {
+            headline: "The record does not say on which machine it was measured".to_owned(),
+            groups: Vec::new(),
+            tables: Vec::new(),
+            differences: differences(record),
+        };
+        if record.is_imported() {
+            view.headline = "An import does not say how the machine was set up".to_owned();
+        }
+        let Some(found) = record.before.as_ref().or(record.after.as_ref()) else { return view };
+        view.headline = headline(found);
+        view.groups = vec![kernel(found), cpus(found), timing(found), machine(found)];
+        view.tables = vec![
+            (
+                counted(found.real_time_threads.len() as u64, "other real-time thread"),
+                threads(found),
+            ),
+            (counted(found.irqs.len() as u64, "interrupt"), irqs(found)),
+            (counted(found.sysctl.len() as u64, "kernel setting"), pairs("setting", &found.sysctl)),
+            (
+                counted(found.kernel.config.len() as u64, "option")
+                    + " of the kernel's configuration",
+                pairs("option", &found.kernel.config),
+            ),
+        ];
+        view
+    }
+}
+
+fn headline(found: &Environment) -> String {
+    let place = match &found.virtualisation {
+        Some(kind) => format!(" inside {kind}"),
+        None => String::new(),
+    };
+    format!(
+        "Linux {} ({}) on {}{place}",
+        found.kernel.release,
+        found.kernel.preemption.word(),
+        counted(found.cpus.online.len() as u64, "CPU")
+    )
+}
+
+/// The text, or that the kernel did not show it.
+fn or_unknown<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "not shown".to_owned(), |value| value.to_string())
+}
+
+fn set_or_none(set: &CpuSet) -> String {
+    if set.is_empty() { "none".to_owned() } else { set.to_string() }
+}
+
+fn kernel(found: &Environment) -> Group {
+    let kernel = &found.kernel;
+    Group {
+        title: "Kernel",
+        facts: vec![
+            Fact::code("Release", kernel.release.clone()),
+            Fact::new("Preemption", kernel.preemption.word()),
+            Fact::code("Version", kernel.version.clone()),
+            Fact::new("Architecture", kernel.machine.clone()),
+            Fact::code("Command line", kernel.cmdline.clone()),
+            Fact::new("Configuration", or_unknown(kernel.config_source.as_ref())),
+        ],
+    }
+}
+
+fn cpus(found: &Environment) -> Group {
+    let cpus = &found.cpus;
+    let frequency = |cpu: &Cpu| {
+        let mhz = |khz: u64| khz / 1_000;
+        cpu.frequency_khz.map(|(low, high)| format!("{} to {} MHz", mhz(low), mhz(high)))
+    };
+    let idle = |cpu: &Cpu| {
+        let states = cpu.idle_states.iter();
+        let states: Vec<String> =
+            states.map(|state| format!("{} ({} us)", state.name, state.latency_us)).collect();
+        (!states.is_empty()).then(|| states.join(", "))
+    };
+    Group {
+        title: "CPUs",
+        facts: vec![
+            Fact::new("Model", cpus.model.clone()),
+            Fact::new("Online", set_or_none(&cpus.online)),
+            Fact::new("Allowed", set_or_none(&cpus.allowed)),
+            Fact::new("Isolated", set_or_none(&cpus.isolated)),
+            Fact::new("Without a tick", set_or_none(&cpus.nohz_full)),
+            Fact::new("Governor", by_cpu(&cpus.each, |cpu| cpu.governor.clone())),
+            Fact::new("Frequency", by_cpu(&cpus.each, frequency)),
+            Fact::new("Idle states", by_cpu(&cpus.each, idle)),
+        ],
+    }
+}
+
+/// A value of each CPU, where CPUs with the same one are named together.
+fn by_cpu(each: &[Cpu], value: impl Fn(&Cpu) -> Option<String>) -> String {
+    let mut sets: BTreeMap<String, CpuSet> = BTreeMap::new();
+    for cpu in each {
+        if let Some(value) = value(cpu) {
+            sets.entry(value).or_default().insert(cpu.cpu);
+        }
+    }
+    match sets.len() {
+        0 => "not shown".to_owned(),
+        1 if sets.values().all(|set| set.len() == each.len()) => {
+            sets.into_keys().collect::<Vec<_>>().join("")
+        }
+        _ => {
+            let words: Vec<String> =
+                sets.iter().map(|(value, set)| format!("{value} on {set}")).collect();
+            words.join("; ")
+        }
+    }
+}
+
+fn timing(found: &Environment) -> Group {
+    let us = |us: i64| time(us.unsigned_abs().saturating_mul(1_000));
+    let throttling = match (found.throttling.runtime_us, found.throttling.period_us) {
+        (Some(-1), _) => "off".to_owned(),
+        (Some(runtime), Some(period)) => {
+            format!("{} in each {}", us(runtime), us(period))
+        }
+        _ => "not shown".to_owned(),
+    };
+    let load = found
+        .load_average_percent
+        .map(|all| all.map(|percent| format!("{}.{:02}", percent / 100, percent % 100)).join(", "));
+    Group {
+        title: "Time and scheduling",
+        facts: vec![
+            Fact::new("Clock source", or_unknown(found.clock.current.as_ref())),
+            Fact::new("Others available", found.clock.available.join(", ")),
+            Fact::new("Timer resolution", or_unknown(found.clock.resolution_ns.map(Nanos))),
+            Fact::new("Real-time throttling", throttling),
+            Fact::new("Load average", or_unknown(load)),
+        ],
+    }
+}
+
+fn machine(found: &Environment) -> Group {
+    let mib = |kib: Option<u64>| or_unknown(kib.map(|kib| format!("{} MiB", grouped(kib / 1024))));
+    Group {
+        title: "Machine and permissions",
+        facts: vec![
+            Fact::new("Host", found.host.clone()),
+            Fact::new("Model", or_unknown(found.machine_model.as_ref())),
+            Fact::new(
+                "Virtualisation",
+                found.virtualisation.clone().unwrap_or_else(|| "none recognised".to_owned()),
+            ),
+            Fact::new("Memory", mib(found.memory.total_kib)),
+            Fact::new("Available", mib(found.memory.available_kib)),
+            Fact::new("Swap", mib(found.memory.swap_kib)),
+            Fact::new("Huge pages", or_unknown(found.memory.transparent_hugepage.as_ref())),
+            Fact::new("Permissions", permissions(found.permission)),
+        ],
+    }
+}
+
+fn permissions(permission: Permission) -> String {
+    let limit = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), grouped);
+    format!(
+        "{}, {}; RTPRIO limit {}, MEMLOCK limit {}",
+        if permission.root { "root" } else { "not root" },
+        if permission.real_time { "may use real-time policies" } else { "no real-time policies" },
+        limit(permission.rtprio_limit),
+        permission.memlock_limit_bytes.map_or_else(
+            || "unlimited".to_owned(),
+            |bytes| format!("{} KiB", grouped(bytes / 1024))
+        )
+    )
+}
+
+fn threads(found: &Environment) -> Table {
+    let mut table = Table::new(["thread", "name", "policy", "priority", "CPUs", "whose"]);
+    for thread in &found.real_time_threads {
+        table.row([
+            thread.tid.to_string(),
+            thread.name.clone(),
+            thread.policy.to_string(),
+            thread.priority.to_string(),
+            thread.cpus.to_string(),
+            if thread.kernel { "kernel".to_owned() } else { format!("process {}", thread.pid) },
+        ]);
+    }
+    table
+}
+
+fn irqs(found: &Environment) -> Table {
+    let mut table = Table::new(["interrupt", "devices", "may go to CPUs", "since boot"]);
+    for irq in &found.irqs {
+        let number = irq.irq.to_string();
+        table.row([number, irq.name.clone(), irq.cpus.to_string(), grouped(irq.count)]);
+    }
+    table
+}
+
+fn pairs(name: &str, pairs: &BTreeMap<String, String>) -> Table {
+    let mut table = Table::new([name, "value"]);
+    for (key, value) in pairs {
+        table.row([key.clone(), value.clone()]);
+    }
+    table
+}
+
+/// Counters that differ in any run and say nothing about it.
+const ALWAYS_DIFFERENT: [&str; 3] = ["irqs", "load_average_percent", "memory.available_kib"];
+
+/// What was found before and after, where it is not the same.
+fn differences(record: &Record) -> Table {
+    let mut table = Table::new(["what", "before", "after"]);
+    let (Some(before), Some(after)) = (&record.before, &record.after) else {
+        if record.before.is_some() {
+            table.note = "What was found after the run is not in the record.".to_owned();
+        }
+        return table;
+    };
+    let flat = |environment: &Environment| {
+        let mut flat = BTreeMap::new();
+        if let Ok(value) = serde_json::to_value(environment) {
+            flatten("", &value, &mut flat);
+        }
+        flat
+    };
+    let (before, after) = (flat(before), flat(after));
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for key in keys {
+        let ignored = ALWAYS_DIFFERENT.iter().any(|prefix| key.starts_with(prefix));
+        if !ignored && before.get(key) != after.get(key) {
+            let text = |flat: &BTreeMap<String, String>| {
+                flat.get(key).cloned().unwrap_or_else(|| "absent".to_owned())
+            };
+            table.row([key.clone(), text(&before), text(&after)]);
+        }
+    }
+    table
+}
+
+/// A JSON value as paths and texts.
+fn flatten(path: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| flatten(&below(key), value, flat));
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (n, item) in items.iter().enumerate() {
+                flatten(&below(&n.to_string()), item, flat);
+            }
+        }
+        Value::String(text) => {
+            flat.insert(path.to_owned(), text.clone());
+        }
+        Value::Null => {}
+        other => {
+            flat.insert(path.to_owned(), other.to_string());
+        }
+    }
+}

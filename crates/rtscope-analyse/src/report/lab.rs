@@ -1,0 +1,409 @@
+//! Many kernels on one page: for each load and kernel the 99.9th percentile and the worst latency, with
+//! the spread over the seeds, and which loads tell which kernels apart.
+//!
+//! The figures are those of each record's own judgement; this page adds none. The spread over seeds is
+//! that of replicas which differ in phase only: it is no confidence interval for other hardware.
+
+pub mod beside;
+
+use askama::Template;
+
+use crate::number::us;
+
+/// Kernels are told apart by a load when the worse one's 99.9th percentile is at least this many times
+/// the better one's, in every pair of seeds.
+const APART: f64 = 1.5;
+
+/// How time passed in the guests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// By instructions, 2^shift ns each.
+    Virtual {
+        /// The shift.
+        shift: u8,
+    },
+    /// By the host's clock.
+    Wall,
+}
+
+/// What one kernel showed under one load with one seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Index of the kernel.
+    pub kernel: usize,
+    /// The cell's name.
+    pub load: String,
+    /// Seed.
+    pub seed: u64,
+    /// 99.9th percentile.
+    pub p99_9_ns: u64,
+    /// Worst latency.
+    pub max_ns: u64,
+    /// Measured activations.
+    pub recorded: u64,
+    /// Swallowed activations.
+    pub missed: u64,
+    /// The record's page.
+    pub page: String,
+}
+
+/// A figure that somebody has published, to be set beside ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// What was measured.
+    pub what: String,
+    /// The published figure, with its unit.
+    pub theirs: String,
+    /// Ours, each with its unit and its kernel.
+    pub ours: String,
+    /// Who published it.
+    pub source: String,
+    /// Why they differ.
+    pub why: String,
+}
+
+/// Everything that the page shows.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The plan's name.
+    pub plan: String,
+    /// What the plan is for, one line.
+    pub title: String,
+    /// How time passed.
+    pub time: Time,
+    /// The kernels as they were asked for.
+    pub kernels: Vec<String>,
+    /// What is known of each kernel: name and value.
+    pub facts: Vec<(String, String)>,
+    /// The figures.
+    pub entries: Vec<Entry>,
+    /// Guests that brought no record: which, and why.
+    pub failures: Vec<(String, String)>,
+    /// Published figures.
+    pub published: Vec<Published>,
+    /// Phases that cyclictest measured too.
+    pub beside: Vec<beside::Pair>,
+    /// What the kernels' own tracers said: kernel and phase, in words, and the file.
+    pub traces: Vec<(String, String, String)>,
+}
+
+/// Figures over the seeds of one kernel under one load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spread {
+    low_ns: u64,
+    median_ns: u64,
+    high_ns: u64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<u64>) -> Option<Spread> {
+        values.sort_unstable();
+        let (low_ns, high_ns) = (*values.first()?, *values.last()?);
+        Some(Spread { low_ns, median_ns: values[(values.len() - 1) / 2], high_ns })
+    }
+
+    fn text(self) -> String {
+        us(self.median_ns)
+    }
+
+    /// The extremes, where they are not one.
+    fn extremes(self) -> String {
+        let (low, high) = (us(self.low_ns), us(self.high_ns));
+        if low == high { String::new() } else { format!("{low} to {high}") }
+    }
+}
+
+/// A place of the table.
+struct Place {
+    /// Percent of the hot colour.
+    heat: u32,
+    p99_9: String,
+    p99_9_spread: String,
+    max: String,
+    max_spread: String,
+    missed: String,
+    /// The first seed's page.
+    page: String,
+    /// The other seeds' pages.
+    others: Vec<(u64, String)>,
+}
+
+/// A row of the table: a load in every kernel.
+struct Row {
+    load: String,
+    places: Vec<Option<Place>>,
+}
+
+/// What a load tells of the kernels.
+struct Separation {
+    load: String,
+    best: String,
+    worst: String,
+    ratio: String,
+    verdict: String,
+}
+
+#[derive(Template)]
+#[template(path = "lab.html")]
+struct Page<'a> {
+    style: &'static str,
+    all: &'a Comparison,
+    headline: String,
+    seeds: usize,
+    recorded: String,
+    rows: Vec<Row>,
+    worst: Vec<Option<Place>>,
+    separations: Vec<Separation>,
+}
+
+impl Page<'_> {
+    fn virtual_shift(&self) -> Option<u8> {
+        match self.all.time {
+            Time::Virtual { shift } => Some(shift),
+            Time::Wall => None,
+        }
+    }
+
+    /// Million instructions a second that a shift stands for.
+    fn speed(&self) -> String {
+        let mips = 1000.0 / f64::from(1_u32 << self.virtual_shift().unwrap_or(0).min(30));
+        format!("{mips:.0}")
+    }
+}
+
+/// The page. The same comparison gives the same bytes.
+///
+/// # Panics
+///
+/// Never: the template only fails when its target does, and that is a string.
+#[must_use]
+pub fn page(all: &Comparison) -> String {
+    let loads = loads(all);
+    let (coldest, hottest) = extremes(all);
+    let heat = |ns: u64| heat(ns, coldest, hottest);
+    let rows = loads.iter().map(|load| Row {
+        load: (*load).to_owned(),
+        places: kernels(all).map(|kernel| place(&of(all, kernel, Some(load)), heat)).collect(),
+    });
+    let seeds: std::collections::BTreeSet<u64> = all.entries.iter().map(|e| e.seed).collect();
+    let recorded = all.entries.iter().map(|e| e.recorded).min().unwrap_or(0);
+    let page = Page {
+        style: include_str!("template/style.css"),
+        all,
+        headline: headline(all),
+        seeds: seeds.len(),
+        recorded: crate::number::grouped(recorded),
+        rows: rows.collect(),
+        worst: kernels(all).map(|kernel| place(&of(all, kernel, None), heat)).collect(),
+        separations: loads.iter().filter_map(|load| separation(all, load)).collect(),
+    };
+    page.render().expect("a string takes every text")
+}
+
+/// What the whole says in a sentence.
+#[must_use]
+pub fn headline(all: &Comparison) -> String {
+    let worst = |kernel: usize| {
+        let entries = of(all, kernel, None);
+        entries.iter().map(|e| e.p99_9_ns).max().map(|ns| (ns, kernel))
+    };
+    let mut order: Vec<(u64, usize)> = kernels(all).filter_map(worst).collect();
+    order.sort_unstable();
+    match order.as_slice() {
+        [] => "No guest brought a record".to_owned(),
+        [(ns, kernel)] => {
+            format!(
+                "{}: 99.9 % of wake-ups within {} us under every load",
+                all.kernels[*kernel],
+                us(*ns)
+            )
+        }
+        [(best_ns, best), .., (worst_ns, worst)] => format!(
+            "99.9 % of wake-ups within {} us in {}, within {} us in {}, under the worst load of each",
+            us(*best_ns),
+            all.kernels[*best],
+            us(*worst_ns),
+            all.kernels[*worst]
+        ),
+    }
+}
+
+fn kernels(all: &Comparison) -> std::ops::Range<usize> {
+    0..all.kernels.len()
+}
+
+/// The loads in the order of their first entry.
+fn loads(all: &Comparison) -> Vec<&str> {
+    let mut loads: Vec<&str> = Vec::new();
+    for entry in &all.entries {
+        if !loads.contains(&entry.load.as_str()) {
+            loads.push(&entry.load);
+        }
+    }
+    loads
+}
+
+/// A kernel's entries under one load, or under all, by seed.
+fn of<'a>(all: &'a Comparison, kernel: usize, load: Option<&str>) -> Vec<&'a Entry> {
+    let wanted =
+        |entry: &&Entry| entry.kernel == kernel && load.is_none_or(|load| entry.load == load);
+    let mut found: Vec<&Entry> = all.entries.iter().filter(wanted).collect();
+    found.sort_by_key(|entry| entry.seed);
+    found
+}
+
+fn spread(entries: &[&Entry], figure: impl Fn(&Entry) -> u64) -> Option<Spread> {
+    Spread::of(entries.iter().map(|entry| figure(entry)).collect())
+}
+
+/// The least and the largest 99.9th percentile of all.
+fn extremes(all: &Comparison) -> (u64, u64) {
+    let values = || all.entries.iter().map(|entry| entry.p99_9_ns.max(1));
+    (values().min().unwrap_or(1), values().max().unwrap_or(1))
+}
+
+/// Percent of the hot colour, logarithmic from the coldest to the hottest.
+fn heat(ns: u64, coldest: u64, hottest: u64) -> u32 {
+    let span = (hottest as f64 / coldest as f64).ln();
+    if span <= 0.0 {
+        return 0;
+    }
+    let share = (ns.max(1) as f64 / coldest as f64).ln() / span;
+    (share * 62.0).round() as u32
+}
+
+/// A place of the table from the entries of all its seeds; for the row of the worst, of all its loads.
+fn place(entries: &[&Entry], heat: impl Fn(u64) -> u32) -> Option<Place> {
+    let one_load = entries.iter().all(|entry| entry.load == entries[0].load);
+    let p99_9 = spread(entries, |entry| entry.p99_9_ns)?;
+    let max = spread(entries, |entry| entry.max_ns)?;
+    let missed: u64 = entries.iter().map(|entry| entry.missed).sum();
+    let missed = match missed {
+        0 => String::new(),
+        missed => format!("{} missed", crate::number::grouped(missed)),
+    };
+    let first = if one_load {
+        entries.first()?
+    } else {
+        entries.iter().max_by_key(|entry| entry.p99_9_ns)?
+    };
+    Some(Place {
+        heat: heat(if one_load { p99_9.median_ns } else { p99_9.high_ns }),
+        p99_9: if one_load { p99_9.text() } else { us(p99_9.high_ns) },
+        p99_9_spread: if one_load { p99_9.extremes() } else { first.load.clone() },
+        max: if one_load { max.text() } else { us(max.high_ns) },
+        max_spread: if one_load { max.extremes() } else { String::new() },
+        missed,
+        page: first.page.clone(),
+        others: match one_load {
+            true => entries.iter().skip(1).map(|e| (e.seed, e.page.clone())).collect(),
+            false => Vec::new(),
+        },
+    })
+}
+
+/// What a load tells of the kernels; none when fewer than two have figures.
+fn separation(all: &Comparison, load: &str) -> Option<Separation> {
+    let mut spreads: Vec<(Spread, &str)> = kernels(all)
+        .filter_map(|kernel| {
+            let spread = spread(&of(all, kernel, Some(load)), |entry| entry.p99_9_ns)?;
+            Some((spread, all.kernels[kernel].as_str()))
+        })
+        .collect();
+    spreads.sort_by_key(|(spread, _)| spread.median_ns);
+    let ((best, best_name), (worst, worst_name)) = (*spreads.first()?, *spreads.last()?);
+    if spreads.len() < 2 {
+        return None;
+    }
+    let ratio = |better: Spread, worse: Spread| worse.low_ns as f64 / better.high_ns.max(1) as f64;
+    let apart =
+        |(better, _): &(Spread, &str), (worse, _): &(Spread, &str)| ratio(*better, *worse) >= APART;
+    let pairs = (0..spreads.len()).flat_map(|a| (a + 1..spreads.len()).map(move |b| (a, b)));
+    let told = pairs.clone().filter(|&(a, b)| apart(&spreads[a], &spreads[b])).count();
+    let verdict = match (told, pairs.count()) {
+        (0, _) => "tells none apart".to_owned(),
+        (told, all) if told == all => "tells all apart".to_owned(),
+        (told, all) => format!("tells {told} of {all} pairs apart"),
+    };
+    Some(Separation {
+        load: load.to_owned(),
+        best: format!("{best_name}, {} us", us(best.median_ns)),
+        worst: format!("{worst_name}, {} us", us(worst.median_ns)),
+        ratio: format!("{:.1}", worst.median_ns as f64 / best.median_ns.max(1) as f64),
+        verdict,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kernel: usize, load: &str, seed: u64, p99_9_us: u64) -> Entry {
+        Entry {
+            kernel,
+            load: load.to_owned(),
+            seed,
+            p99_9_ns: p99_9_us * 1000,
+            max_ns: p99_9_us * 2000,
+            recorded: 2000,
+            missed: 0,
+            page: format!("{kernel}-{seed}/report.html"),
+        }
+    }
+
+    fn comparison() -> Comparison {
+        Comparison {
+            plan: "x".to_owned(),
+            title: "a <title>".to_owned(),
+            time: Time::Virtual { shift: 1 },
+            kernels: vec!["stock".to_owned(), "rt".to_owned()],
+            facts: vec![("stock".to_owned(), "6.1".to_owned())],
+            entries: vec![
+                entry(0, "rest", 1, 9),
+                entry(0, "disk", 1, 60),
+                entry(0, "disk", 2, 70),
+                entry(1, "rest", 1, 8),
+                entry(1, "disk", 1, 9),
+                entry(1, "disk", 2, 11),
+            ],
+            failures: vec![("old seed 1".to_owned(), "the kernel gave up".to_owned())],
+            published: Vec::new(),
+            beside: Vec::new(),
+            traces: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_load_tells_kernels_apart_only_when_every_pair_of_seeds_does() {
+        let all = comparison();
+        let rest = separation(&all, "rest").expect("two kernels");
+        assert_eq!((rest.verdict.as_str(), rest.ratio.as_str()), ("tells none apart", "1.1"));
+        let disk = separation(&all, "disk").expect("two kernels");
+        assert_eq!(disk.verdict, "tells all apart");
+        let mut overlapping = all;
+        overlapping.entries.push(entry(1, "disk", 3, 65));
+        assert_eq!(separation(&overlapping, "disk").expect("two").verdict, "tells none apart");
+    }
+
+    #[test]
+    fn the_page_has_every_figure_and_escapes_what_it_is_given() {
+        let page = page(&comparison());
+        for part in
+            ["a &#60;title&#62;", "0-1/report.html", "1-2/report.html", "the kernel gave up"]
+        {
+            assert!(page.contains(part), "{part} is missing");
+        }
+        assert!(!page.contains("a <title>"));
+        assert!(
+            page.contains("caches") && page.contains("500 million"),
+            "what virtual time can't show"
+        );
+        assert!(headline(&comparison()).contains("within 11.0 us in rt, within 70.0 us in stock"));
+    }
+
+    #[test]
+    fn heat_is_logarithmic_from_the_coldest_to_the_hottest() {
+        assert_eq!((heat(10, 10, 1000), heat(100, 10, 1000), heat(1000, 10, 1000)), (0, 31, 62));
+        assert_eq!(heat(10, 10, 10), 0);
+    }
+}

@@ -1,0 +1,8 @@
+//! The judgement as text and as pages for people.
+
+pub mod compare;
+pub mod experiment;
+pub mod html;
+pub mod lab;
+pub mod terminal;
+pub mod wave;

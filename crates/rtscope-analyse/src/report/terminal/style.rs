@@ -1,0 +1,106 @@
+//! Ink and wrapping: how text gets onto a terminal of a given width, with colour or without.
+
+/// How a terminal shows text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns.
+    pub width: usize,
+    /// Whether it understands colours (ANSI escape codes).
+    pub colour: bool,
+}
+
+/// What a piece of text is to its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ink {
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Bad,
+    Doubtful,
+}
+
+impl Style {
+    /// The text in its ink; unchanged without colour.
+    pub(super) fn paint(self, ink: Ink, text: &str) -> String {
+        let code = match ink {
+            Ink::Plain => return text.to_owned(),
+            Ink::Strong => "1",
+            Ink::Faint => "2",
+            Ink::Good => "1;32",
+            Ink::Bad => "1;31",
+            Ink::Doubtful => "1;33",
+        };
+        if self.colour && !text.trim().is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A paragraph that begins with `first`, already painted and `indent` columns wide; further
+    /// lines are indented as far. A word longer than a line stays whole.
+    pub(crate) fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
+        let room = self.width.saturating_sub(indent).max(20);
+        let mut lines: Vec<String> = vec![String::new()];
+        for word in words(text) {
+            let line = lines.last_mut().expect("there is a first line");
+            if line.is_empty() {
+                *line = word;
+            } else if line.chars().count() + 1 + word.chars().count() <= room {
+                line.push(' ');
+                line.push_str(&word);
+            } else {
+                lines.push(word);
+            }
+        }
+        format!("{first}{}\n", lines.join(&format!("\n{}", " ".repeat(indent))))
+    }
+}
+
+/// The words of a text; a number and its unit are one, so that no line break parts them.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let unit = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let is_unit = ["ns", "us", "ms", "s", "min", "h", "d", "%"].contains(&unit);
+        match words.last_mut() {
+            Some(number) if is_unit && number.ends_with(|c: char| c.is_ascii_digit()) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_keeps_its_width_and_indent() {
+        let style = Style { width: 30, colour: false };
+        let text = style.paragraph("  note  ", 8, "short words are put on lines of twenty-two");
+        assert_eq!(text, "  note  short words are put on\n        lines of twenty-two\n");
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(
+            words("at 95 %, in 21.5 us (4 s): us"),
+            ["at", "95 %,", "in", "21.5 us", "(4 s):", "us"]
+        );
+    }
+
+    #[test]
+    fn there_is_no_escape_code_without_colour() {
+        let plain = Style { width: 80, colour: false };
+        assert_eq!(plain.paint(Ink::Bad, "bad"), "bad");
+        let coloured = Style { colour: true, ..plain };
+        assert_eq!(coloured.paint(Ink::Bad, "bad"), "\x1b[1;31mbad\x1b[0m");
+        assert_eq!(coloured.paint(Ink::Plain, "plain"), "plain");
+        assert_eq!(coloured.paint(Ink::Bad, "  "), "  ");
+    }
+}

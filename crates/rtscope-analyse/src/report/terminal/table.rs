@@ -1,0 +1,290 @@
+//! The table of figures: a line for each thread and for all of a cell, in microseconds.
+
+use rtscope_model::{time::Nanos, verdict::Statistic};
+
+use super::style::{Ink, Style};
+use crate::{
+    judgement::{CellSummary, Judgement, LoadSummary, Row},
+    number::{grouped, per_second, us},
+    statistics::quantile::{self, Quantile},
+};
+
+/// Cells up to which each thread has a line; of more, only all threads together.
+const CELLS_IN_FULL: usize = 6;
+
+/// Threads of a cell that have a line: the worst of more.
+const THREADS_SHOWN: usize = 8;
+
+/// The longest label that is shown whole.
+const LABEL_MAX: usize = 32;
+
+/// What a column shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Column {
+    Recorded,
+    Missed,
+    Min,
+    Mean,
+    Quantile(u32),
+    Max,
+}
+
+/// The columns in their order.
+const COLUMNS: [Column; 9] = [
+    Column::Recorded,
+    Column::Missed,
+    Column::Min,
+    Column::Mean,
+    Column::Quantile(500_000_000),
+    Column::Quantile(990_000_000),
+    Column::Quantile(999_000_000),
+    Column::Quantile(999_900_000),
+    Column::Max,
+];
+
+/// Columns that a narrow terminal does without, the first to go first.
+const DISPENSABLE: [Column; 4] = [
+    Column::Quantile(500_000_000),
+    Column::Quantile(999_000_000),
+    Column::Quantile(990_000_000),
+    Column::Mean,
+];
+
+impl Column {
+    fn heading(self) -> String {
+        match self {
+            Column::Recorded => "recorded".to_owned(),
+            Column::Missed => "missed".to_owned(),
+            Column::Min => "min".to_owned(),
+            Column::Mean => "mean".to_owned(),
+            Column::Quantile(parts) => Statistic::Quantile(parts).to_string(),
+            Column::Max => "max".to_owned(),
+        }
+    }
+
+    fn value(self, row: &Row) -> String {
+        let histogram = &row.histogram;
+        let latency_ns = match self {
+            Column::Recorded => return grouped(row.recorded),
+            Column::Missed if !row.missed_is_known => return "-".to_owned(),
+            Column::Missed => return grouped(row.missed),
+            Column::Min => histogram.min_ns(),
+            Column::Mean => histogram.mean_ns().map(|ns| ns.round() as u64),
+            Column::Quantile(parts) => quantile_of(row, parts).map(|q| q.value_ns),
+            Column::Max => histogram.max_ns(),
+        };
+        latency_ns.map_or_else(|| "-".to_owned(), us)
+    }
+
+    /// A maximum shows whether it keeps the limit, a quantile whether it has an upper end.
+    fn ink(self, row: &Row, limit_ns: Option<u64>) -> Ink {
+        match self {
+            Column::Max => match (row.histogram.max_ns(), limit_ns) {
+                (Some(max_ns), Some(limit_ns)) if max_ns >= limit_ns => Ink::Bad,
+                (Some(_), Some(_)) => Ink::Good,
+                _ => Ink::Strong,
+            },
+            Column::Missed if row.missed > 0 => Ink::Doubtful,
+            Column::Quantile(parts) => match quantile_of(row, parts) {
+                Some(Quantile { high_ns: None, .. }) => Ink::Faint,
+                _ => Ink::Plain,
+            },
+            _ => Ink::Plain,
+        }
+    }
+}
+
+fn quantile_of(row: &Row, parts: u32) -> Option<&Quantile> {
+    row.quantiles.iter().find(|quantile| quantile.parts == parts)
+}
+
+/// A line of the table, before its columns are aligned.
+enum Line<'a> {
+    /// A cell's name and duration, above its threads.
+    Cell(&'a CellSummary),
+    /// What a load of the cell above achieved.
+    Load(&'a LoadSummary),
+    /// Threads that are not shown.
+    More(usize),
+    /// Figures.
+    Figures { label: String, row: &'a Row, limit_ns: Option<u64> },
+}
+
+/// The table with its heading, at most as wide as the terminal.
+pub(super) fn table(judgement: &Judgement, style: Style) -> String {
+    let in_full = judgement.cells.len() <= CELLS_IN_FULL;
+    let lines: Vec<Line> = judgement
+        .cells
+        .iter()
+        .flat_map(
+            |cell| if in_full { lines_of(judgement, cell) } else { one_line(judgement, cell) },
+        )
+        .collect();
+    let labels = lines.iter().filter_map(|line| match line {
+        Line::Figures { label, .. } => Some(label.chars().count()),
+        _ => None,
+    });
+    let label_width = labels.max().unwrap_or(0);
+    let columns = fitting(&lines, style.width.saturating_sub(label_width));
+    let mut text = format!("Wake-up latency in us\n{}", " ".repeat(label_width));
+    for (column, width) in &columns {
+        text += &style.paint(Ink::Faint, &format!("{:>width$}", column.heading()));
+    }
+    text.push('\n');
+    for line in &lines {
+        text += &match line {
+            Line::Cell(cell) => heading(cell, style),
+            Line::Load(load) => style.paragraph("  load ", 7, &achieved(load)),
+            Line::More(n) => format!("  and {n} threads with smaller maxima\n"),
+            Line::Figures { label, row, limit_ns } => {
+                let mut line = format!("{label:<label_width$}");
+                for &(column, width) in &columns {
+                    let value = format!("{:>width$}", column.value(row));
+                    line += &style.paint(column.ink(row, *limit_ns), &value);
+                }
+                line + "\n"
+            }
+        };
+    }
+    text += &too_few(judgement, &columns, style);
+    if !in_full {
+        text += &loads_apart(judgement, style);
+    }
+    text
+}
+
+/// A cell with a line for each thread, or the worst of many.
+fn lines_of<'a>(judgement: &Judgement, cell: &'a CellSummary) -> Vec<Line<'a>> {
+    let mut lines = vec![Line::Cell(cell)];
+    lines.extend(cell.loads.iter().map(Line::Load));
+    let limit_ns = tightest_limit_ns(judgement, cell);
+    let figures = |row: &'a Row| Line::Figures { label: format!("  {}", row.label), row, limit_ns };
+    if cell.threads.len() > 1 {
+        let mut shown: Vec<&Row> = cell.threads.iter().collect();
+        if shown.len() > THREADS_SHOWN {
+            shown.sort_by_key(|row| std::cmp::Reverse(row.histogram.max_ns()));
+            shown.truncate(THREADS_SHOWN);
+            shown.sort_by_key(|row| row.thread);
+        }
+        let more = cell.threads.len() - shown.len();
+        lines.extend(shown.into_iter().map(figures));
+        lines.extend((more > 0).then_some(Line::More(more)));
+    }
+    // One thread is all there is: it keeps its own name.
+    let all = if let [only] = &cell.threads[..] { only } else { &cell.all };
+    lines.push(figures(all));
+    lines
+}
+
+/// A cell as one of many.
+fn one_line<'a>(judgement: &Judgement, cell: &'a CellSummary) -> Vec<Line<'a>> {
+    let mut label = cell.name.clone();
+    if label.chars().count() > LABEL_MAX {
+        label = label.chars().take(LABEL_MAX - 2).collect::<String>() + "..";
+    }
+    let limit_ns = tightest_limit_ns(judgement, cell);
+    vec![Line::Figures { label, row: &cell.all, limit_ns }]
+}
+
+/// The tightest limit that the cell's maximum must keep.
+fn tightest_limit_ns(judgement: &Judgement, cell: &CellSummary) -> Option<u64> {
+    let outcomes = judgement.outcomes.iter().filter(|outcome| {
+        outcome.cell == cell.cell && outcome.requirement.statistic == Statistic::Max
+    });
+    outcomes.map(|outcome| outcome.requirement.limit).min()
+}
+
+/// The columns that fit, with their widths.
+fn fitting(lines: &[Line], room: usize) -> Vec<(Column, usize)> {
+    let width_of = |column: Column| {
+        let values = lines.iter().filter_map(|line| match line {
+            Line::Figures { row, .. } => Some(column.value(row).len()),
+            _ => None,
+        });
+        values.max().unwrap_or(0).max(column.heading().len()) + 2
+    };
+    let mut columns: Vec<_> = COLUMNS.iter().map(|&c| (c, width_of(c))).collect();
+    for spare in DISPENSABLE {
+        if columns.iter().map(|(_, width)| width).sum::<usize>() > room {
+            columns.retain(|(column, _)| *column != spare);
+        }
+    }
+    columns
+}
+
+fn heading(cell: &CellSummary, style: Style) -> String {
+    let name = style.paint(Ink::Strong, &cell.name);
+    match cell.duration_ns {
+        0 => format!("{name}  nothing was measured\n"),
+        ns => format!("{name}  {}\n", Nanos(ns)),
+    }
+}
+
+/// What a load achieved: `message groups=1: 1,500 messages a second`.
+fn achieved(load: &LoadSummary) -> String {
+    let rate = match load.spans {
+        0 if load.work == 0 => "no work was reported".to_owned(),
+        0 => format!("{} {} in all", grouped(load.work), load.unit),
+        _ => format!("{} {} a second", per_second(load.per_second), load.unit),
+    };
+    let idle = match load.idle_spans {
+        0 => String::new(),
+        n => format!(", idle in {n} of {} spans", load.spans),
+    };
+    let end = match &load.ended {
+        Some(how) if !load.ok => format!(", {how}"),
+        _ => String::new(),
+    };
+    format!("{}: {rate}{idle}{end}", load.line)
+}
+
+/// The loads of many cells, below the table.
+fn loads_apart(judgement: &Judgement, style: Style) -> String {
+    let loads = judgement.cells.iter().flat_map(|cell| {
+        cell.loads.iter().map(move |load| format!("{}, {}", cell.name, achieved(load)))
+    });
+    let lines: String = loads.map(|load| style.paragraph("  ", 4, &load)).collect();
+    if lines.is_empty() { lines } else { format!("\nLoads\n{lines}") }
+}
+
+/// Which of the shown quantiles have no upper end, and what it takes.
+fn too_few(judgement: &Judgement, columns: &[(Column, usize)], style: Style) -> String {
+    let shown = columns.iter().filter_map(|(column, _)| match column {
+        Column::Quantile(parts) => Some(*parts),
+        _ => None,
+    });
+    let open = |parts: &u32| {
+        let rows = judgement.cells.iter().map(|cell| &cell.all);
+        let mut quantiles = rows.filter_map(|row| quantile_of(row, *parts));
+        quantiles.any(|quantile| quantile.high_ns.is_none())
+    };
+    let needs: Vec<String> = shown
+        .filter(open)
+        .map(|parts| {
+            let name = Statistic::Quantile(parts);
+            format!("{} for {name}", grouped(quantile::samples_for_interval(parts)))
+        })
+        .collect();
+    if needs.is_empty() {
+        return String::new();
+    }
+    let text = format!("An upper bound at 95 % takes more latencies: {}.", needs.join(", "));
+    style.paint(Ink::Faint, style.paragraph("", 0, &text).trim_end()) + "\n"
+}
+
+/// The table as Markdown, every thread of every cell, in microseconds.
+#[must_use]
+pub fn table_markdown(judgement: &Judgement) -> String {
+    let headings: Vec<String> = COLUMNS.iter().map(|column| column.heading()).collect();
+    let rule = "---:|".repeat(COLUMNS.len());
+    let mut text = format!("| cell | thread | {} |\n|:---|:---|{rule}\n", headings.join(" | "));
+    for cell in &judgement.cells {
+        let all = Some(&cell.all).filter(|_| cell.threads.len() != 1);
+        for row in cell.threads.iter().chain(all) {
+            let values: Vec<String> = COLUMNS.iter().map(|column| column.value(row)).collect();
+            let name = cell.name.replace('|', "\\|");
+            text += &format!("| {name} | {} | {} |\n", row.label, values.join(" | "));
+        }
+    }
+    text
+}

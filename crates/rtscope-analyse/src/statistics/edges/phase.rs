@@ -1,0 +1,153 @@
+//! The time-interval error of a wave, and its Allan deviation.
+//!
+//! Rising edges are numbered as an ideal clock would: across a gap or a missing edge the number goes on
+//! by as many periods as fit, as long as that is beyond doubt (within a quarter of a period); where it
+//! isn't, a new run of numbers begins. No edge is invented by that: the numbers in between stay empty.
+//! The time-interval error is the distance of each edge from the least-squares line through all of the
+//! longest run.
+
+use serde::Serialize;
+
+/// How far from a whole number of periods an edge after a hole may lie, in periods.
+const DOUBT: f64 = 0.25;
+
+/// The fewest terms that an Allan deviation is made of.
+const TERMS_MIN: u64 = 3;
+
+/// A wave against the ideal clock that fits it best.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Phase {
+    /// Period of that clock.
+    pub period_ns: f64,
+    /// Edges compared.
+    pub edges: u64,
+    /// Root of the mean squared time-interval error.
+    pub tie_ns_rms: f64,
+    /// Largest minus smallest time-interval error.
+    pub tie_ns_peak_to_peak: f64,
+    /// Allan deviation for 1, 2, 4... periods.
+    pub allan: Vec<Allan>,
+}
+
+/// An overlapping Allan deviation (IEEE Std 1139; NIST SP 1065, equation 10).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Allan {
+    /// Averaging time.
+    pub tau_s: f64,
+    /// Relative frequency deviation.
+    pub deviation: f64,
+    /// Terms it is made of. Those that touch an empty number are left out.
+    pub terms: u64,
+}
+
+/// A numbered edge: its number, and its instant from the first of the run.
+type Numbered = (u64, f64);
+
+/// Compares the rising edges of all stretches with an ideal clock. None with fewer than three edges.
+pub(super) fn judge(cycles: &[Vec<u64>]) -> Option<Phase> {
+    let run = longest_run(cycles)?;
+    let (at_0, period_ns) = line_through(&run)?;
+    let errors: Vec<f64> =
+        run.iter().map(|&(number, at)| at - at_0 - period_ns * number as f64).collect();
+    let squares: f64 = errors.iter().map(|error| error * error).sum();
+    let max = errors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let min = errors.iter().copied().fold(f64::INFINITY, f64::min);
+    Some(Phase {
+        period_ns,
+        edges: run.len() as u64,
+        tie_ns_rms: (squares / run.len() as f64).sqrt(),
+        tie_ns_peak_to_peak: max - min,
+        allan: allan(&run, &errors, period_ns),
+    })
+}
+
+/// Mean of the periods that are near the median: what edges are numbered by.
+fn base_ns(cycles: &[Vec<u64>]) -> Option<f64> {
+    let mut periods: Vec<u64> =
+        cycles.iter().flat_map(|at| at.windows(2).map(|pair| pair[1] - pair[0])).collect();
+    let median = super::median(&mut periods) as f64;
+    let near = periods.iter().map(|&ns| ns as f64).filter(|ns| (ns / median - 1.0).abs() < 0.5);
+    let (sum, count) = near.fold((0.0, 0.0), |(sum, count), ns| (sum + ns, count + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
+fn longest_run(cycles: &[Vec<u64>]) -> Option<Vec<Numbered>> {
+    let base_ns = base_ns(cycles)?;
+    let mut longest: Vec<Numbered> = Vec::new();
+    let mut run: Vec<Numbered> = Vec::new();
+    let mut first_ns = 0;
+    let mut last_ns = 0;
+    for stretch in cycles {
+        for (i, &at_ns) in stretch.iter().enumerate() {
+            let steps = (at_ns - last_ns) as f64 / base_ns;
+            let beyond_doubt = (steps - steps.round()).abs() < DOUBT;
+            match run.last() {
+                // Within a stretch every edge was seen: an early or late one is still the next.
+                Some(&(number, _)) if i > 0 || beyond_doubt => {
+                    let next = number + steps.round().max(1.0) as u64;
+                    run.push((next, (at_ns - first_ns) as f64));
+                }
+                _ => {
+                    if run.len() > longest.len() {
+                        longest = std::mem::take(&mut run);
+                    }
+                    run.clear();
+                    first_ns = at_ns;
+                    run.push((0, 0.0));
+                }
+            }
+            last_ns = at_ns;
+        }
+    }
+    if run.len() > longest.len() {
+        longest = run;
+    }
+    (longest.len() >= 3).then_some(longest)
+}
+
+/// Instant of number 0 and period of the least-squares line, in centred sums.
+fn line_through(run: &[Numbered]) -> Option<(f64, f64)> {
+    let n = run.len() as f64;
+    let number_mean = run.iter().map(|one| one.0 as f64).sum::<f64>() / n;
+    let at_mean = run.iter().map(|one| one.1).sum::<f64>() / n;
+    let (mut with, mut own) = (0.0, 0.0);
+    for &(number, at) in run {
+        let distance = number as f64 - number_mean;
+        with += distance * (at - at_mean);
+        own += distance * distance;
+    }
+    let slope = with / own;
+    (own > 0.0).then_some((at_mean - slope * number_mean, slope))
+}
+
+/// The overlapping Allan deviation over octaves. A line that was taken away doesn't change it.
+fn allan(run: &[Numbered], errors: &[f64], period_ns: f64) -> Vec<Allan> {
+    let last = run.last().map_or(0, |one| one.0);
+    // Numbers that are mostly empty would only cost memory.
+    if last > 16 * run.len() as u64 {
+        return Vec::new();
+    }
+    let mut phase = vec![f64::NAN; last as usize + 1];
+    for (&(number, _), &error) in run.iter().zip(errors) {
+        phase[number as usize] = error;
+    }
+    let octaves = (0..32).map(|octave| 1_usize << octave);
+    let deviation = |m: usize| {
+        let (mut sum, mut terms) = (0.0, 0);
+        for start in 0..phase.len().saturating_sub(2 * m) {
+            let term = phase[start + 2 * m] - 2.0 * phase[start + m] + phase[start];
+            if !term.is_nan() {
+                sum += term * term;
+                terms += 1;
+            }
+        }
+        let tau_ns = m as f64 * period_ns;
+        let variance = sum / (2.0 * tau_ns * tau_ns * terms as f64);
+        (terms >= TERMS_MIN).then(|| Allan {
+            tau_s: tau_ns / 1e9,
+            deviation: variance.sqrt(),
+            terms,
+        })
+    };
+    octaves.take_while(|m| 2 * m < phase.len()).filter_map(deviation).collect()
+}

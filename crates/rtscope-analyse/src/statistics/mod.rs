@@ -1,0 +1,14 @@
+//! Statistics of latencies: exact where they can be, with intervals, and honest about what a run
+//! can't say.
+
+pub mod change_point;
+pub mod claim;
+pub mod edges;
+pub mod exceedance;
+pub mod modes;
+pub mod quantile;
+pub mod random;
+pub mod response;
+pub mod summary;
+pub mod sweep;
+pub mod tail;

@@ -1,0 +1,212 @@
+//! Against reference fits, and against simulated systems whose tail is known.
+
+use rtscope_model::{histogram::Layout, slice::Scope};
+use serde_json::Value;
+
+use super::*;
+use crate::statistics::{modes, random::Random};
+
+const FIXTURE: &str = include_str!("../../../../../fixtures/statistics/tail.json");
+
+fn reference(family: &str) -> Vec<(String, Value)> {
+    let all: Value = serde_json::from_str(FIXTURE).expect("json");
+    let of = all[family].as_object().expect("an object");
+    of.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The fixture's buckets of 1 us.
+fn buckets(case: &Value) -> Vec<Interval> {
+    let bin = |bin: &Value| {
+        let low = bin[0].as_f64().expect("a bucket") * 1e3;
+        Interval { low, high: low + 1e3, count: bin[1].as_f64().expect("a count") }
+    };
+    case["buckets"].as_array().expect("buckets").iter().map(bin).collect()
+}
+
+fn near(name: &str, found: f64, reference: &Value, unit: f64, tolerance: f64) {
+    let reference = reference.as_f64().expect("a number") * unit;
+    assert!((found - reference).abs() <= tolerance, "{name}: {found}, SciPy has {reference}");
+}
+
+fn near_ends(
+    name: &str,
+    found: (Option<f64>, Option<f64>),
+    ends: &Value,
+    unit: f64,
+    tolerance: f64,
+) {
+    for (found, reference) in [(found.0, &ends[0]), (found.1, &ends[1])] {
+        match found {
+            Some(found) => near(name, found, reference, unit, tolerance),
+            None => assert!(reference.is_null(), "{name}: no end, SciPy has {reference}"),
+        }
+    }
+}
+
+#[test]
+fn pareto_fits_are_those_of_scipy() {
+    for (name, case) in reference("pareto") {
+        let (excess, scipy) = (buckets(&case), &case["scipy"]);
+        let fit = Pareto::fit(&excess).expect("a fit");
+        near(&name, fit.shape, &scipy["shape"], 1.0, 1e-3);
+        near(&name, fit.scale, &scipy["scale"], 1e3, 5.0);
+        near(&name, fit.log_likelihood, &scipy["log_likelihood"], 1.0, 1e-3);
+        near_ends(&name, fit.shape_interval(&excess), &scipy["shape_interval"], 1.0, 2e-3);
+        let m = case["once_in"].as_f64().expect("m");
+        near(&name, fit.level(m), &scipy["level"], 1e3, 2e-3 * fit.level(m));
+        let ends = fit.level_interval(&excess, m);
+        near_ends(&name, ends, &scipy["level_interval"], 1e3, 5e-3 * fit.level(m));
+        // Another likelihood, of the values before they were put into buckets.
+        near(&name, fit.shape, &case["pyextremes"]["shape"], 1.0, 0.04);
+        near(&name, fit.scale, &case["pyextremes"]["scale"], 1e3, 0.05 * fit.scale);
+    }
+}
+
+#[test]
+fn extreme_value_fits_are_those_of_scipy() {
+    for (name, case) in reference("extreme") {
+        let (maxima, scipy) = (buckets(&case), &case["scipy"]);
+        let fit = Extreme::fit(&maxima).expect("a fit");
+        near(&name, fit.shape, &scipy["shape"], 1.0, 1e-3);
+        near(&name, fit.scale, &scipy["scale"], 1e3, 10.0);
+        near(&name, fit.location, &scipy["location"], 1e3, 10.0);
+        near(&name, fit.log_likelihood, &scipy["log_likelihood"], 1.0, 1e-3);
+        near_ends(&name, fit.shape_interval(&maxima), &scipy["shape_interval"], 1.0, 2e-3);
+        let m = case["once_in"].as_f64().expect("m");
+        near(&name, fit.level(m), &scipy["level"], 1e3, 2e-3 * fit.level(m));
+        let ends = fit.level_interval(&maxima, m);
+        near_ends(&name, ends, &scipy["level_interval"], 1e3, 5e-3 * fit.level(m));
+        near(&name, fit.shape, &case["pyextremes"]["shape"], 1.0, 0.04);
+        near(&name, fit.scale, &case["pyextremes"]["scale"], 1e3, 0.05 * fit.scale);
+    }
+}
+
+/// A thread's slices of a second, `each` latencies in one.
+fn slices(
+    seconds: u64,
+    each: usize,
+    mut latency_ns: impl FnMut(u64) -> u64,
+) -> (Vec<Slice>, Histogram) {
+    let layout = Layout::default();
+    let mut all = Histogram::new(layout);
+    let slice = |second: u64| {
+        let mut one = Histogram::new(layout);
+        (0..each).for_each(|_| one.record(latency_ns(second)));
+        all.merge(&one);
+        Slice {
+            thread: 0,
+            scope: Scope::Cell(0),
+            start_ns: second * 1_000_000_000,
+            end_ns: (second + 1) * 1_000_000_000,
+            planned: each as u64,
+            recorded: each as u64,
+            missed: 0,
+            early: 0,
+            migrations: 0,
+            min_ns: one.min_ns().unwrap_or(0),
+            max_ns: one.max_ns().unwrap_or(0),
+            max_at_ns: 0,
+            max_cpu: 0,
+            sum_ns: one.sum_ns() as u64,
+            bins: one.bins(),
+            unplaced: rtscope_model::histogram::Unplaced::default(),
+            omitted: Vec::new(),
+            omitted_extent: rtscope_model::slice::Extent::default(),
+        }
+    };
+    let slices = (0..seconds).map(slice).collect();
+    (slices, all)
+}
+
+fn tail_of(seconds: u64, each: usize, latency_ns: impl FnMut(u64) -> u64) -> Tail {
+    let (slices, all) = slices(seconds, each, latency_ns);
+    let slices: Vec<&Slice> = slices.iter().collect();
+    of(&slices, &all, seconds * 1_000_000_000, &modes::of(&all))
+}
+
+/// A body near 8 us, and one wake-up of 50 delayed by an interrupt: 10 us and an exponential of 6 us.
+fn mixture(random: &mut Random) -> u64 {
+    let body = 5e3 + 1e3 * (0..3).map(|_| random.exponential()).sum::<f64>();
+    let irq = if random.below(50) == 0 { 10e3 + 6e3 * random.exponential() } else { 0.0 };
+    (body + irq) as u64
+}
+
+#[test]
+fn a_steady_run_gives_levels_that_enclose_the_truth() {
+    let mut random = Random::new(1);
+    let tail = tail_of(120, 1_000, |_| mixture(&mut random));
+    let texts = tail.sentences();
+    assert!(tail.checks.len() == 4 && tail.checks.iter().all(|c| c.passed), "{:?}", tail.checks);
+    // Beyond the body the tail is exponential of 6 us, with the factor E[e^(body / 6 us)] = (6/5)^3
+    // of the body's part: P(X > x) = 0.02 (6/5)^3 e^(-(x - 15 us) / 6 us), 1000 times a second.
+    let truth = |period_s: f64| 15e3 + 6e3 * (0.02 * 1.2f64.powi(3) * 1e3 * period_s).ln();
+    for estimate in [&tail.maxima, &tail.peaks] {
+        let fit = estimate.fit.as_ref().unwrap_or_else(|| panic!("{texts:?}"));
+        let level = fit.levels[0];
+        assert_eq!(level.period_ns, 600_000_000_000);
+        let (low, high) = (level.low_ns.expect("low") as f64, level.high_ns.expect("high") as f64);
+        let truth = truth(600.0);
+        assert!(low < truth && truth < high, "{low} {truth} {high}");
+        assert!(fit.shape.abs() < 0.3, "{texts:?}");
+    }
+    assert!(texts.iter().all(|text| text.contains("indicative")), "{texts:?}");
+}
+
+#[test]
+fn a_run_that_breaks_an_assumption_is_refused_with_the_reason() {
+    let refused = |tail: &Tail, of: &str, why: &str| {
+        let estimate = if of == "maxima" { &tail.maxima } else { &tail.peaks };
+        assert!(estimate.fit.is_none(), "{of}: {:?}", tail.sentences());
+        assert!(estimate.refused.join(";").contains(why), "{:?}", estimate.refused);
+    };
+    let mut random = Random::new(2);
+    let growing = tail_of(120, 300, |second| mixture(&mut random) + second * 400);
+    refused(&growing, "maxima", "grow over the run");
+    refused(&growing, "peaks", "grow over the run");
+    // Every sixth second or so a burst of twenty late wake-ups.
+    let mut left = 0;
+    let burst = tail_of(240, 300, |second| {
+        left = if left > 0 {
+            left - 1
+        } else if random.below(1_800) == 0 {
+            20
+        } else {
+            0
+        };
+        mixture(&mut random) + if left > 0 { 60_000 } else { second % 2 }
+    });
+    refused(&burst, "peaks", "bursts");
+    let heavy = tail_of(200, 300, |_| (5e3 * random.share().powf(-0.7)).min(5e9) as u64);
+    refused(&heavy, "maxima", "too heavy");
+    refused(&heavy, "peaks", "too heavy");
+    let rare = tail_of(120, 1_000, |s| {
+        if random.below(20_000) == 0 { 300_000 + s * 50 } else { mixture(&mut random) }
+    });
+    refused(&rare, "peaks", "hump of their own");
+}
+
+#[test]
+fn a_single_histogram_and_a_short_run_say_what_they_lack() {
+    let mut random = Random::new(3);
+    let single = tail_of(1, 50_000, |_| mixture(&mut random));
+    assert!(single.sentences()[0].contains("one histogram has lost the order"));
+    let short = tail_of(10, 1_000, |_| mixture(&mut random));
+    assert!(short.sentences()[0].contains("10 slices"), "{:?}", short.sentences());
+    let nothing = tail_of(50, 0, |_| 0);
+    assert!(nothing.sentences()[0].contains("no latency"), "{:?}", nothing.sentences());
+}
+
+#[test]
+fn threads_that_begin_apart_share_their_blocks() {
+    let (mut a, _) = slices(50, 10, |second| 1_000 * (second + 1));
+    let (b, _) = slices(50, 10, |second| 500 + 2_000 * (second % 2) * second);
+    a.extend(b.into_iter().map(|slice| Slice {
+        thread: 1,
+        start_ns: slice.start_ns + 300_000_000,
+        end_ns: slice.end_ns + 300_000_000,
+        ..slice
+    }));
+    let blocks = Blocks::new(&a.iter().collect::<Vec<_>>());
+    assert_eq!((blocks.slots_ns.len(), blocks.length_ns), (50, 1_000_000_000));
+    assert_eq!(blocks.slots_ns[..4], [1_000, 2_500, 3_000, 6_500]);
+}

@@ -1,0 +1,217 @@
+//! The answer of a run.
+//!
+//! ```text
+//! record, cells -> requirement: each requirement in each cell  -> outcomes \
+//!               -> validity:    each rule that questions the run -> findings  -> verdict, reasons
+//! ```
+//!
+//! A run that can't answer never passes: what makes the figures answer another question than the
+//! one that was asked (`Weight::Invalidates`) makes every answer inconclusive; what may have hidden
+//! or left out worse latencies (`Weight::PreventsPass`) takes away a pass but not a fail, since a
+//! latency that was seen was real.
+
+pub mod requirement;
+pub mod validity;
+
+use rtscope_model::{
+    event::Event,
+    finding::{Finding, Weight},
+    record::Record,
+    verdict::Verdict,
+};
+
+use crate::judgement::{CellSummary, Judgement, Outcome};
+
+/// Judges the figures of a record. `accept` holds codes of findings that the user answers for: they
+/// stay in the list, at most as warnings.
+#[must_use]
+pub fn decide(record: &Record, cells: Vec<CellSummary>, accept: &[String]) -> Judgement {
+    let outcomes = requirement::outcomes(record, &cells);
+    let findings = findings(record, &cells, accept);
+    let verdict = verdict(&outcomes, &findings);
+    let reasons = reasons(verdict, &outcomes, &findings);
+    Judgement { verdict, reasons, findings, outcomes, cells }
+}
+
+/// Everything that was found, the weightiest first: while reading, while running, and by the rules.
+fn findings(record: &Record, cells: &[CellSummary], accept: &[String]) -> Vec<Finding> {
+    let while_running = record.events.iter().filter_map(|stamped| match &stamped.event {
+        Event::Found(finding) => Some(finding.clone()),
+        _ => None,
+    });
+    let told: Vec<Finding> = record.findings.iter().cloned().chain(while_running).collect();
+    // Who was there tells it better than a rule that infers it.
+    let mut inferred = validity::findings(record, cells);
+    inferred.retain(|finding| told.iter().all(|known| known.code != finding.code));
+    let mut findings: Vec<Finding> = Vec::new();
+    for mut finding in told.into_iter().chain(inferred) {
+        if finding.weight > Weight::Warning && accept.contains(&finding.code) {
+            finding.weight = Weight::Warning;
+            finding.text += " (accepted: it does not touch the verdict)";
+        }
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    let unused = accept.iter().filter(|code| findings.iter().all(|f| f.code != **code));
+    for code in unused.collect::<Vec<_>>() {
+        let text = format!("{code:?} was accepted, but nothing of that name was found");
+        findings.push(Finding::new("accept-unused", Weight::Note, text));
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.weight));
+    findings
+}
+
+fn verdict(outcomes: &[Outcome], findings: &[Finding]) -> Verdict {
+    let found = |weight| findings.iter().any(|finding| finding.weight == weight);
+    let any = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
+    if outcomes.is_empty() {
+        Verdict::Measured
+    } else if found(Weight::Invalidates) {
+        Verdict::Inconclusive
+    } else if any(Verdict::Fail) {
+        Verdict::Fail
+    } else if found(Weight::PreventsPass) || any(Verdict::Inconclusive) {
+        Verdict::Inconclusive
+    } else {
+        Verdict::Pass
+    }
+}
+
+/// Outcomes up to which a pass names each.
+const OUTCOMES_NAMED: usize = 6;
+
+fn reasons(verdict: Verdict, outcomes: &[Outcome], findings: &[Finding]) -> Vec<String> {
+    let of = |wanted: Verdict| {
+        let outcomes = outcomes.iter().filter(move |outcome| outcome.verdict == wanted);
+        outcomes.map(|o| format!("{}, {}: {}", o.name, o.requirement, o.sentence))
+    };
+    let weighty = findings.iter().filter(|f| f.weight >= Weight::PreventsPass);
+    match verdict {
+        Verdict::Measured => vec!["no requirement was asked".to_owned()],
+        Verdict::Pass if outcomes.len() > OUTCOMES_NAMED => {
+            vec![format!("all {} requirements are met", outcomes.len())]
+        }
+        Verdict::Pass => of(Verdict::Pass).collect(),
+        Verdict::Fail => of(Verdict::Fail).collect(),
+        Verdict::Inconclusive => weighty
+            .map(|finding| finding.text.clone())
+            .chain(of(Verdict::Inconclusive))
+            .chain(of(Verdict::Fail))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::event::EndReason;
+
+    use super::*;
+    use crate::{judge, test_support::Run};
+
+    fn plan(require: &str) -> String {
+        format!(
+            "name = \"p\"\nrequire = [{require}]\n[[phase]]\nname = \"rest\"\nduration = \"2s\""
+        )
+    }
+
+    fn run(require: &str) -> Run {
+        let mut latencies = vec![10_000u64; 2_000];
+        latencies[77] = 90_500;
+        Run::new(&plan(require), 1).cell(0, &[&latencies]).end()
+    }
+
+    fn of(run: &Run, accept: &[&str]) -> Judgement {
+        let accept: Vec<String> = accept.iter().map(|&code| code.to_owned()).collect();
+        judge(&run.record(), &accept)
+    }
+
+    #[test]
+    fn a_good_run_is_measured_passes_and_fails() {
+        let measured = of(&run(""), &[]);
+        assert_eq!(measured.verdict, Verdict::Measured);
+        assert_eq!(measured.reasons, ["no requirement was asked"]);
+        assert_eq!(measured.findings, []);
+        let passed = of(&run("\"max < 91us\", \"missed = 0\""), &[]);
+        assert_eq!(passed.verdict, Verdict::Pass);
+        assert_eq!(passed.reasons.len(), 2);
+        let failed = of(&run("\"max < 90us\", \"mean < 50us\""), &[]);
+        assert_eq!(failed.verdict, Verdict::Fail);
+        assert_eq!(failed.reasons.len(), 1);
+        assert!(failed.reasons[0].starts_with("rest, max < 90us: the maximum is 90.500 us;"));
+    }
+
+    #[test]
+    fn findings_come_before_requirements() {
+        let in_a_guest = |require| {
+            run(require).machine(|machine| machine.virtualisation = Some("kvm".to_owned()))
+        };
+        assert_eq!(of(&in_a_guest(""), &[]).verdict, Verdict::Measured);
+        let passing = of(&in_a_guest("\"max < 1ms\""), &[]);
+        assert_eq!(passing.verdict, Verdict::Inconclusive);
+        assert!(passing.reasons[0].contains("virtual machine"), "{:?}", passing.reasons);
+        assert_eq!(of(&in_a_guest("\"max < 50us\""), &[]).verdict, Verdict::Fail);
+        let faulty = run("\"max < 50us\"").tally(|tally| tally.minor_faults = 1);
+        let faulty = of(&faulty, &[]);
+        assert_eq!(faulty.verdict, Verdict::Inconclusive);
+        assert!(faulty.reasons[1].contains("max < 50us"), "the fail is told: {:?}", faulty.reasons);
+    }
+
+    #[test]
+    fn what_is_accepted_stays_in_the_list() {
+        let run = run("\"max < 1ms\"").tally(|tally| tally.major_faults = 1);
+        let accepted = of(&run, &["page-faults", "steel-time"]);
+        assert_eq!(accepted.verdict, Verdict::Pass);
+        assert_eq!(accepted.findings.len(), 2);
+        assert_eq!(accepted.findings[0].weight, Weight::Warning);
+        assert!(accepted.findings[0].text.contains("accepted"));
+        assert_eq!(accepted.findings[1].code, "accept-unused");
+    }
+
+    #[test]
+    fn an_open_requirement_is_inconclusive() {
+        let judgement = of(&run("\"p99.99 < 1ms\", \"max < 1ms\""), &[]);
+        assert_eq!(judgement.verdict, Verdict::Inconclusive);
+        assert_eq!(judgement.reasons.len(), 1);
+        assert!(judgement.reasons[0].contains("36,887"), "{:?}", judgement.reasons);
+    }
+
+    #[test]
+    fn findings_of_the_run_are_merged_once_and_ordered() {
+        let note = || Event::Found(Finding::new("a", Weight::Note, "noted"));
+        let fatal = || Event::Found(Finding::new("b", Weight::Invalidates, "wrong"));
+        let mut run = run("");
+        for event in [note(), note(), fatal()] {
+            let last = run.events.len() - 1;
+            run.events.insert(last, rtscope_model::event::Stamped { at_ns: 1, event });
+        }
+        let codes: Vec<String> = of(&run, &[]).findings.into_iter().map(|f| f.code).collect();
+        assert_eq!(codes, ["b", "a"]);
+    }
+
+    #[test]
+    fn a_rule_does_not_repeat_what_the_run_told() {
+        let mut run = run("").tally(|tally| tally.minor_faults = 3);
+        assert_eq!(of(&run, &[]).findings.len(), 1);
+        let told = Event::Found(Finding::new("page-faults", Weight::Invalidates, "told"));
+        run.events.insert(1, rtscope_model::event::Stamped { at_ns: 1, event: told });
+        let findings = of(&run, &[]).findings;
+        assert_eq!((findings.len(), findings[0].text.as_str()), (1, "told"));
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_does_not_pass() {
+        let mut killed = run("\"max < 1ms\"");
+        killed.events.pop();
+        assert_eq!(of(&killed, &[]).verdict, Verdict::Inconclusive);
+        for why in [EndReason::Interrupted, EndReason::Failed, EndReason::Break] {
+            let ended = run("\"max < 1ms\"").edit(|event| {
+                if let Event::RunEnded { why: ended } = event {
+                    *ended = why;
+                }
+            });
+            assert_eq!(of(&ended, &[]).verdict, Verdict::Inconclusive, "{why:?}");
+        }
+        assert_eq!(of(&run("\"max < 1ms\""), &[]).verdict, Verdict::Pass);
+    }
+}

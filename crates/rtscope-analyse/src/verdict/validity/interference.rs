@@ -1,0 +1,256 @@
+//! Rules about what else ran on the machine: the hypervisor, other real-time threads, the scheduler's
+//! own limit.
+
+use rtscope_model::{
+    environment::RealTimeThread,
+    event::{Event, SystemSpan},
+    finding::{Finding, Weight},
+    schedule::Policy,
+    time::Nanos,
+};
+
+use super::{Scene, listed, thread::rank};
+
+/// Share of a CPU's time that a hypervisor may take: above it, stolen time is seen as latency.
+const STEAL_SHARE: f64 = 0.001;
+
+/// What recognised virtualisation is a container: it shares the kernel that was measured.
+const CONTAINERS: [&str; 9] = [
+    "container",
+    "docker",
+    "lxc",
+    "lxc-libvirt",
+    "openvz",
+    "podman",
+    "proot",
+    "rkt",
+    "systemd-nspawn",
+];
+
+/// A hypervisor took a measured CPU away.
+pub(super) fn steal_time(scene: &Scene) -> Option<Finding> {
+    let measured = scene.measured_cpus();
+    let mut stolen = Vec::new();
+    for cell in scene.cells {
+        let spans = spans_of(scene, cell.cell);
+        let wall_ns: u64 = spans.iter().map(|span| span.span_ns).sum();
+        for cpu in measured.iter() {
+            let on_cpu = spans.iter().flat_map(|span| &span.cpus).filter(|span| span.cpu == cpu);
+            let steal_ns: u64 = on_cpu.map(|span| span.steal_ns).sum();
+            let share = steal_ns as f64 / wall_ns.max(1) as f64;
+            if share > STEAL_SHARE {
+                let percent = share * 100.0;
+                stolen.push(format!(
+                    "{percent:.2} % of CPU {cpu} in {} ({} of {})",
+                    cell.name,
+                    Nanos(steal_ns),
+                    Nanos(wall_ns)
+                ));
+            }
+        }
+    }
+    let places = listed(stolen)?;
+    let text = format!("the hypervisor took CPU time away: {places}");
+    let advice = "measure on the machine itself, or give the guest CPUs of its own";
+    Some(Finding::new("steal-time", Weight::PreventsPass, text).advise(advice))
+}
+
+/// The spans of the machine's counters that lie for the most part inside a cell.
+fn spans_of<'a>(scene: &Scene<'a>, cell: u32) -> Vec<&'a SystemSpan> {
+    let events = &scene.record.events;
+    let at = |wanted: fn(&Event) -> Option<u32>| {
+        events.iter().find(|e| wanted(&e.event) == Some(cell)).map(|e| e.at_ns)
+    };
+    let started = |event: &Event| match event {
+        Event::PhaseStarted { cell, .. } => Some(*cell),
+        _ => None,
+    };
+    let ended = |event: &Event| match event {
+        Event::PhaseEnded { cell, .. } => Some(*cell),
+        _ => None,
+    };
+    let Some(start_ns) = at(started) else { return Vec::new() };
+    let end_ns = at(ended).unwrap_or(u64::MAX);
+    let inside = events.iter().filter_map(|stamped| match &stamped.event {
+        Event::System(span) => {
+            let middle_ns = stamped.at_ns.saturating_sub(span.span_ns / 2);
+            (start_ns..end_ns).contains(&middle_ns).then_some(span)
+        }
+        _ => None,
+    });
+    inside.collect()
+}
+
+/// Real-time threads of others that run before the sampler, or in turn with it, on its CPUs.
+pub(super) fn competing_threads(scene: &Scene) -> Option<Finding> {
+    let others = &scene.before()?.real_time_threads;
+    let competes = |other: &&RealTimeThread| {
+        !is_stopper(other)
+            && scene.record.threads.iter().any(|ours| {
+                let ours = &ours.found;
+                // Below the real-time policies, the kernel's own threads are part of what is measured.
+                let expected = other.kernel && !ours.policy.is_real_time();
+                !expected
+                    && rank(other.policy, other.priority) >= rank(ours.policy, ours.priority)
+                    && !other.cpus.common(&ours.cpus).is_empty()
+            })
+    };
+    let places = listed(others.iter().filter(competes).map(|other| {
+        let priority = match other.policy {
+            Policy::Deadline => String::new(),
+            _ => format!(" {}", other.priority),
+        };
+        format!("{} ({}, {}{priority})", other.name, other.tid, other.policy)
+    }))?;
+    let text = format!("other threads may run before the sampler on its CPUs: {places}");
+    let advice = "stop them, move them to other CPUs, or sample at a higher priority";
+    Some(Finding::new("competing-threads", Weight::PreventsPass, text).advise(advice))
+}
+
+/// The kernel's stopper and watchdog threads have the highest priority on every Linux machine and
+/// run briefly or never: they belong to the system under test.
+fn is_stopper(thread: &RealTimeThread) -> bool {
+    let name = thread.name.split('/').next().unwrap_or_default();
+    thread.kernel && ["migration", "stopper", "watchdog", "watchdogd"].contains(&name)
+}
+
+/// The machine's time is not its own.
+pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
+    let kind = recognised(scene, |word| !CONTAINERS.contains(&word))?;
+    let text = match kind.as_str() {
+        "virtual machine" => "this is a virtual machine: its host decides when it runs".to_owned(),
+        kind => format!("this is a virtual machine ({kind}): its host decides when it runs"),
+    };
+    let advice = "the figures are this guest's on this host: measure the real machine";
+    Some(Finding::new("virtual-machine", Weight::PreventsPass, text).advise(advice))
+}
+
+/// A container measures its host's kernel.
+pub(super) fn container(scene: &Scene) -> Option<Finding> {
+    let kind = recognised(scene, |word| CONTAINERS.contains(&word))?;
+    let text = format!("this ran in a container ({kind}): the kernel is the host's");
+    Some(Finding::new("container", Weight::Note, text))
+}
+
+/// The words for what stands between the kernel and the hardware, or around the process.
+fn recognised(scene: &Scene, wanted: impl Fn(&str) -> bool) -> Option<String> {
+    let words = scene.before()?.virtualisation.as_deref()?.split(", ");
+    let words: Vec<&str> = words.filter(|word| wanted(word)).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// The scheduler throttled real-time threads during the run.
+pub(super) fn throttled(scene: &Scene) -> Option<Finding> {
+    let times = scene.record.events.iter().filter_map(|stamped| match &stamped.event {
+        Event::System(span) => span.throttled,
+        _ => None,
+    });
+    let times = Some(times.sum::<u64>()).filter(|&times| times > 0)?;
+    let text = format!("real-time threads were throttled {times} times during the run");
+    let advice = "lift the limit for the run with --set throttling=off, or let real-time loads \
+        sleep";
+    Some(Finding::new("throttled", Weight::PreventsPass, text).advise(advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{all, good, only},
+        *,
+    };
+    use crate::test_support::Run;
+
+    fn thread(name: &str, policy: Policy, priority: u8, cpus: &str, kernel: bool) -> Run {
+        let cpus = cpus.parse().expect("a set");
+        let thread = RealTimeThread {
+            pid: 7,
+            tid: 8,
+            name: name.to_owned(),
+            policy,
+            priority,
+            cpus,
+            kernel,
+        };
+        good().machine(|machine| machine.real_time_threads = vec![thread.clone()])
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_a_cell() {
+        let stolen = |cpu: usize, steal_ns: u64| {
+            let mut first = true;
+            good().edit(move |event| {
+                if let Event::System(span) = event
+                    && std::mem::take(&mut first)
+                {
+                    span.cpus[cpu].steal_ns = steal_ns;
+                }
+            })
+        };
+        // A cell takes 2 s: 2 ms are a thousandth.
+        assert_eq!(all(&stolen(1, 2_000_000)), []);
+        assert_eq!(
+            only(&stolen(1, 20_000_000), "steal-time", Weight::PreventsPass),
+            "the hypervisor took CPU time away: 1.00 % of CPU 1 in rest (20 ms of 2 s)"
+        );
+        let unmeasured = good().edit(|event| {
+            if let Event::System(span) = event {
+                span.cpus[0].cpu = 2;
+                span.cpus[0].steal_ns = 1_000_000_000;
+            }
+        });
+        assert_eq!(all(&unmeasured), []);
+    }
+
+    #[test]
+    fn a_competing_thread_is_one_that_may_run_first() {
+        let fires = |run: &Run| !all(run).is_empty();
+        let text = only(
+            &thread("irq-hog", Policy::Fifo, 90, "0-3", false),
+            "competing-threads",
+            Weight::PreventsPass,
+        );
+        assert!(text.ends_with(": irq-hog (8, fifo 90)"), "{text}");
+        assert!(fires(&thread("late", Policy::Deadline, 0, "0", false)));
+        assert!(fires(&thread("irq/9-acpi", Policy::Fifo, 95, "1", true)));
+        assert!(!fires(&thread("slower", Policy::Rr, 89, "0-3", false)));
+        assert!(!fires(&thread("elsewhere", Policy::Fifo, 99, "2", false)));
+        assert!(!fires(&thread("migration/0", Policy::Fifo, 99, "0", true)));
+        assert!(fires(&thread("migration/0", Policy::Fifo, 99, "0", false)), "not the kernel's");
+    }
+
+    #[test]
+    fn under_a_fair_sampler_the_kernels_own_threads_are_expected() {
+        let fair = |run: Run| {
+            run.edit(|event| {
+                if let Event::ThreadPlaced { asked, found, .. } = event {
+                    (asked.policy, found.policy) = (Policy::Other, Policy::Other);
+                }
+            })
+        };
+        assert_eq!(all(&fair(thread("irq/9-acpi", Policy::Fifo, 50, "0", true))), []);
+        let jack = fair(thread("jackd", Policy::Fifo, 10, "0", false));
+        only(&jack, "competing-threads", Weight::PreventsPass);
+    }
+
+    #[test]
+    fn guests_and_containers_are_told_apart() {
+        let inside = |kind: &str| good().machine(|m| m.virtualisation = Some(kind.to_owned()));
+        only(&inside("kvm"), "virtual-machine", Weight::PreventsPass);
+        let text = only(&inside("virtual machine"), "virtual-machine", Weight::PreventsPass);
+        assert!(text.starts_with("this is a virtual machine: "), "{text}");
+        only(&inside("podman"), "container", Weight::Note);
+        let texts: Vec<String> = all(&inside("kvm, docker")).into_iter().map(|f| f.text).collect();
+        assert_eq!(texts.len(), 2);
+        assert!(texts[0].contains("(kvm)") && texts[1].contains("(docker)"), "{texts:?}");
+    }
+
+    #[test]
+    fn throttled_threads_are_counted() {
+        let hit = good().edit(|event| {
+            if let Event::System(span) = event {
+                span.throttled = Some(3);
+            }
+        });
+        assert!(only(&hit, "throttled", Weight::PreventsPass).contains(" 6 times"));
+    }
+}

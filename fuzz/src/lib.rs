@@ -1,0 +1,25 @@
+//! What every target does with its bytes.
+
+use rtscope_analyse::{
+    import::{self, Import, Options, Stream},
+    judge,
+};
+use rtscope_model::record::Record;
+
+/// Reads bytes as a format in pieces of a size that they say themselves; what comes out must be a
+/// record that can be judged.
+///
+/// # Panics
+///
+/// When it is not: that is what the fuzzer looks for.
+pub fn import(format: &str, bytes: &[u8]) {
+    let options = Options { name: "file".to_owned(), ..Options::default() };
+    let mut stream = Stream::open(Some(format), options).expect("a known format");
+    let piece = bytes.first().map_or(1, |&byte| usize::from(byte) + 1);
+    bytes.chunks(piece).for_each(|piece| stream.feed(piece));
+    let readings = vec![("file".to_owned(), stream.finish())];
+    let Ok(files) = import::files(&Import::default(), readings) else { return };
+    let record = Record::read(&files).expect("a record");
+    assert!(record.findings.is_empty(), "{:?}", record.findings);
+    let _ = judge(&record, &[]);
+}
