@@ -1,0 +1,414 @@
+//! Boots a guest and watches it until its record has come, or it is clear that none will.
+//!
+//! The emulator writes the guest's serial lines to files, and the files are looked at: nothing the
+//! host does, however slow, can hold the guest up. A guest that is silent for too long is ended; what
+//! its console said is kept.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use flate2::read::GzDecoder;
+use rtscope_model::wire::{FAILURE, Frame, Reader};
+
+use crate::{
+    console::{self, Trouble},
+    disk,
+    error::LabError,
+    qemu::Words,
+};
+
+/// File of the console in a record's folder.
+pub const CONSOLE: &str = "console.txt";
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long an emulator may take to end after its guest has sent everything.
+const END_GRACE: Duration = Duration::from_millis(500);
+
+/// A silent guest that has had less than one part in so many of a CPU's time is starved, not hung; with
+/// less than [`HALTED`] of a second of it, it waits for what never comes.
+const STARVED_PARTS: u32 = 4;
+
+/// What a guest that is switched on and does nothing uses.
+const HALTED: Duration = Duration::from_secs(1);
+
+/// The kernel counts a process's time in hundredths of a second, on every architecture of ours.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// The largest file of a record: guards against a body that unpacks to more than the memory.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// A guest to be booted.
+#[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
+pub struct Boot<'a> {
+    /// What the emulator is told.
+    pub words: Words<'a>,
+    /// The emulator's words come after these: a program that ends it when this process ends. Empty for
+    /// none.
+    pub guard: &'a [String],
+    /// How long the guest may be silent.
+    pub silence: Duration,
+    /// Whether to end the guest now.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Takes each line that the agent says.
+    pub on_line: &'a mut dyn FnMut(&str),
+}
+
+/// What came of a guest.
+#[derive(Debug)]
+pub struct Guest {
+    /// The files of its record, by path.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// All that its console said.
+    pub console: String,
+    /// How it ended.
+    pub ending: Ending,
+    /// How long it took on the host's clock.
+    pub took: Duration,
+}
+
+/// How a guest ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The record is here, whole.
+    Sent,
+    /// The agent says why it has no record.
+    Failed(String),
+    /// The console shows what went wrong.
+    Trouble(Trouble),
+    /// Nothing ever came on the console.
+    Mute,
+    /// The guest fell silent after this line.
+    Hung(String),
+    /// The guest ended without a record; its last lines.
+    NoRecord(String),
+    /// A part of the record was damaged or lost on the way.
+    Damaged,
+    /// The host had no room for what the guest said.
+    DiskFull(PathBuf),
+    /// The emulator did not run: how it ended and what it said.
+    Emulator(String),
+    /// The user ended it.
+    Interrupted,
+}
+
+impl Ending {
+    /// What happened and what to do about it, as a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Ending::Sent => "the record is whole".to_owned(),
+            Ending::Failed(why) => format!("the run in the guest failed: {why}"),
+            Ending::Trouble(trouble) => trouble.sentence(),
+            Ending::Mute => "nothing came from the guest: the kernel has no serial support \
+                (CONFIG_SERIAL_8250_CONSOLE or CONFIG_SERIAL_AMBA_PL011_CONSOLE), the guest has too \
+                little memory to boot (give it more with --memory), or the kernel does not boot on this \
+                machine (try another one with --machine)"
+                .to_owned(),
+            Ending::Hung(last) => format!(
+                "the guest fell silent after {last:?}: it hangs, or is slow on a busy host (give it \
+                 longer with --silence)"
+            ),
+            Ending::NoRecord(last) => {
+                format!("the guest ended without a record; it last said {last:?}")
+            }
+            Ending::Damaged => {
+                "a part of the record was damaged on its way out of the guest".to_owned()
+            }
+            Ending::DiskFull(folder) => format!(
+                "the disk of {} is full, so the guest's record could not be kept: make space \
+                 (`rtscope lab cache prune` removes what can be made again), or choose another folder \
+                 with --out",
+                folder.display()
+            ),
+            Ending::Emulator(said) => format!("the emulator did not run: {said}"),
+            Ending::Interrupted => "it was interrupted".to_owned(),
+        }
+    }
+}
+
+/// A file that somebody else appends to.
+struct Growing {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Growing {
+    fn new(path: &Path) -> Growing {
+        Growing { path: path.to_owned(), file: None }
+    }
+
+    /// What is new.
+    fn more(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        if let Some(file) = &mut self.file {
+            // What can't be read now is read at the next look.
+            let _ = file.read_to_end(&mut bytes);
+        }
+        bytes
+    }
+}
+
+/// Boots a guest and waits for its end.
+///
+/// # Errors
+///
+/// The emulator can't be started, or the files of the lines not be made. Whatever happens inside the
+/// guest is no error but its [`Ending`]. No emulator is left running.
+pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
+    let (console, channel) = (order.words.console, order.words.channel);
+    for path in [console, channel] {
+        File::create(path).map_err(LabError::file("create", path))?;
+    }
+    let began = Instant::now();
+    let mut emulator = Emulator::start(&order.words, order.guard)?;
+    let mut watch = Watch {
+        console: Growing::new(console),
+        channel: (order.words.machine.channel != "console").then(|| Growing::new(channel)),
+        reader: Reader::default(),
+        said: String::new(),
+        lines: 0,
+        files: BTreeMap::new(),
+        verdict: None,
+    };
+    let (mut heard, mut used) = (Instant::now(), Duration::ZERO);
+    let ending = loop {
+        if watch.look(order.on_line) {
+            (heard, used) = (Instant::now(), emulator.cpu_time());
+        }
+        if let Some(ending) = watch.verdict.take() {
+            emulator.wait(END_GRACE);
+            break ending;
+        }
+        if let Some(status) = emulator.ended() {
+            // What was written between the look and the end.
+            watch.look(order.on_line);
+            break watch.verdict.take().unwrap_or_else(|| watch.without_record(&status, &emulator));
+        }
+        if (order.stop)() {
+            break Ending::Interrupted;
+        }
+        if console::has_ended(&watch.said) && heard.elapsed() > END_GRACE {
+            break watch.explain(|last| Ending::NoRecord(last.to_owned()));
+        }
+        if hangs(heard.elapsed(), emulator.cpu_time().saturating_sub(used), order.silence) {
+            break watch.explain(|last| match last {
+                "" => Ending::Mute,
+                last => Ending::Hung(last.to_owned()),
+            });
+        }
+        thread::sleep(LOOK);
+    };
+    drop(emulator);
+    let _ = fs::remove_file(channel);
+    // The emulator says nothing of what it could not write.
+    let lost = !matches!(ending, Ending::Sent | Ending::Failed(_) | Ending::Interrupted);
+    let ending = match console.parent() {
+        Some(folder) if lost && is_full(folder) => Ending::DiskFull(folder.to_owned()),
+        _ => ending,
+    };
+    Ok(Guest { files: watch.files, console: watch.said, ending, took: began.elapsed() })
+}
+
+/// Boots a guest until it says anything, or for as long as the limit; then ends it. Whether it spoke.
+///
+/// # Errors
+///
+/// The emulator can't be started, or the files of the lines not be made.
+pub fn speaks(words: &Words<'_>, guard: &[String], limit: Duration) -> Result<bool, LabError> {
+    for path in [words.console, words.channel] {
+        File::create(path).map_err(LabError::file("create", path))?;
+    }
+    let mut emulator = Emulator::start(words, guard)?;
+    let until = Instant::now() + limit;
+    loop {
+        if fs::metadata(words.console).is_ok_and(|file| file.len() > 0) {
+            return Ok(true);
+        }
+        if emulator.ended().is_some() || Instant::now() > until {
+            return Ok(false);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Whether less than a record's worth of space is left.
+fn is_full(folder: &Path) -> bool {
+    disk::free_mib(folder) == Some(0)
+}
+
+/// Whether a guest that was silent for a time, in which its emulator used so much of a CPU, hangs. On a
+/// busy host the emulator waits for its turn: that time does not count.
+fn hangs(silent: Duration, used: Duration, limit: Duration) -> bool {
+    silent > limit && (used < HALTED || used >= limit / STARVED_PARTS)
+}
+
+/// The CPU time in the text of a `/proc/PID/stat`: fields 14 and 15 of proc(5), after a name that may hold
+/// anything.
+fn cpu_time(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    let ticks = ticks.sum::<Result<u64, _>>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+/// The emulator's process. Dropping it ends it.
+struct Emulator {
+    child: Child,
+    errors: PathBuf,
+}
+
+impl Emulator {
+    fn start(words: &Words<'_>, guard: &[String]) -> Result<Emulator, LabError> {
+        let program = &words.machine.program;
+        let arguments = words.arguments();
+        let all: Vec<&String> = guard.iter().chain([program]).chain(&arguments).collect();
+        let errors = words.console.with_extension("emulator");
+        let file = File::create(&errors).map_err(LabError::file("create", &errors))?;
+        let child = Command::new(all[0])
+            .args(&all[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .map_err(LabError::file("run", all[0]))?;
+        Ok(Emulator { child, errors })
+    }
+
+    /// Time of CPUs that it has used; none where the system doesn't show it.
+    fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        stat.ok().and_then(|stat| cpu_time(&stat)).unwrap_or_default()
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    fn wait(&mut self, limit: Duration) {
+        let until = Instant::now() + limit;
+        while self.ended().is_none() && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let _ = fs::remove_file(&self.errors);
+    }
+}
+
+/// What has come from a guest so far.
+struct Watch {
+    console: Growing,
+    /// None when the record comes on the console.
+    channel: Option<Growing>,
+    reader: Reader,
+    said: String,
+    /// How many of the agent's lines were handed on.
+    lines: usize,
+    files: BTreeMap<String, Vec<u8>>,
+    verdict: Option<Ending>,
+}
+
+impl Watch {
+    /// Reads what is new. Whether there was something.
+    fn look(&mut self, on_line: &mut dyn FnMut(&str)) -> bool {
+        let said = self.console.more();
+        let frames = match &mut self.channel {
+            Some(channel) => {
+                self.said.push_str(&String::from_utf8_lossy(&said));
+                channel.more()
+            }
+            None => {
+                // The record's bytes on the console are no words.
+                self.said
+                    .push_str(&String::from_utf8_lossy(&said).replace(|c: char| !is_word(c), ""));
+                said.clone()
+            }
+        };
+        let more = !said.is_empty() || !frames.is_empty();
+        for frame in self.reader.feed(&frames) {
+            self.take(frame);
+        }
+        let whole = self.said.rfind('\n').map_or("", |end| &self.said[..end]);
+        let lines: Vec<&str> = console::agent_lines(whole).collect();
+        lines.iter().skip(self.lines).for_each(|line| on_line(line));
+        self.lines = lines.len();
+        more
+    }
+
+    fn take(&mut self, frame: Frame) {
+        match frame {
+            Frame::File { name, body } => match unpack(&body) {
+                Some(bytes) => drop(self.files.insert(name, bytes)),
+                None => self.verdict = Some(Ending::Damaged),
+            },
+            Frame::Damaged => self.verdict = Some(Ending::Damaged),
+            Frame::End { .. } if self.verdict.is_some() => {}
+            Frame::End { files } if files != self.files.len() => {
+                self.verdict = Some(Ending::Damaged)
+            }
+            Frame::End { .. } => {
+                let failure = self.files.remove(FAILURE);
+                self.verdict = Some(match failure {
+                    Some(why) => Ending::Failed(String::from_utf8_lossy(&why).into_owned()),
+                    None => Ending::Sent,
+                });
+            }
+        }
+    }
+
+    /// Why an emulator that ended has sent no record.
+    fn without_record(&self, status: &str, emulator: &Emulator) -> Ending {
+        if self.said.is_empty() && !emulator.said().is_empty() {
+            return Ending::Emulator(format!("{} ({status})", emulator.said()));
+        }
+        self.explain(|last| match (last, self.files.is_empty()) {
+            ("", _) => Ending::Mute,
+            (last, true) => Ending::NoRecord(last.to_owned()),
+            (_, false) => Ending::Damaged,
+        })
+    }
+
+    /// What the console shows, or else what its last line suggests.
+    fn explain(&self, otherwise: impl FnOnce(&str) -> Ending) -> Ending {
+        match console::trouble(&self.said) {
+            Some(trouble) => Ending::Trouble(trouble),
+            None => otherwise(console::tail(&self.said, 1).first().copied().unwrap_or("")),
+        }
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c == '\n' || (' '..='~').contains(&c)
+}
+
+fn unpack(body: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(body).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Endings of guests, with a script in the emulator's place: what it writes is what a guest says.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rtscope_model::wire;
+
+use super::*;
+use crate::{machine::Machine, qemu::Timing};
+
+/// A folder with the files that a guest's lines go to.
+struct Room(tempfile::TempDir);
+
+impl Room {
+    fn new() -> Room {
+        Room(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Words before the emulator's: a shell that runs the script in its place. `$CONSOLE` and `$CHANNEL`
+    /// are the files of the lines.
+    fn guard(&self, script: &str) -> Vec<String> {
+        let (console, channel) = (self.path("console.txt"), self.path("channel"));
+        let script =
+            format!("CONSOLE={} CHANNEL={}; {script}", console.display(), channel.display());
+        ["sh", "-c", &script, "sh"].map(str::to_owned).into()
+    }
+
+    fn boot(&self, script: &str, silence_ms: u64, stop: &(dyn Fn() -> bool + Sync)) -> Guest {
+        let machine = Machine::find("x86-64").expect("shipped");
+        let (console, channel) = (self.path("console.txt"), self.path("channel"));
+        let guard = self.guard(script);
+        let mut order = Boot {
+            words: words(&machine, &console, &channel),
+            guard: &guard,
+            silence: Duration::from_millis(silence_ms),
+            stop,
+            on_line: &mut |_| {},
+        };
+        boot(&mut order).expect("a shell")
+    }
+
+    fn ending(&self, script: &str) -> Ending {
+        self.boot(script, 30_000, &|| false).ending
+    }
+}
+
+fn words<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> Words<'a> {
+    Words {
+        machine,
+        timing: Timing::Wall,
+        seed: 1,
+        cpus: 1,
+        memory_mib: None,
+        kernel: Path::new("kernel"),
+        image: Path::new("image"),
+        device_tree: None,
+        append: &[],
+        console,
+        channel,
+    }
+}
+
+#[test]
+fn what_the_console_shows_is_how_the_guest_ended() {
+    let panic = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009";
+    let found = Room::new().ending(&format!("echo '[    1.000000] {panic}' >> $CONSOLE"));
+    assert_eq!(found, Ending::Trouble(Trouble::Panic(panic.to_owned())));
+    let found = Room::new().ending("echo 'Out of memory: Killed process 30 (x)' >> $CONSOLE");
+    assert_eq!(found, Ending::Trouble(Trouble::OutOfMemory));
+    let found = Room::new().ending("echo 'rtscope: phase 1/1 rest' >> $CONSOLE");
+    assert_eq!(found, Ending::NoRecord("rtscope: phase 1/1 rest".to_owned()));
+    assert_eq!(Room::new().ending("true"), Ending::Mute);
+    match Room::new().ending("echo 'no such machine' >&2; exit 1") {
+        Ending::Emulator(said) => {
+            assert!(said.contains("no such machine") && said.contains("exit status: 1"), "{said}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_silent_guest_is_ended_and_told_from_one_that_never_spoke() {
+    let guest = Room::new().boot("exec sleep 1000", 300, &|| false);
+    assert_eq!((guest.ending, guest.console.as_str()), (Ending::Mute, ""));
+    let script = "echo 'rtscope: phase 2/3 disk' >> $CONSOLE; exec sleep 1000";
+    let guest = Room::new().boot(script, 1500, &|| false);
+    assert_eq!(guest.ending, Ending::Hung("rtscope: phase 2/3 disk".to_owned()));
+    assert!(guest.ending.sentence().contains("--silence"), "{}", guest.ending.sentence());
+}
+
+#[test]
+fn an_interruption_ends_the_emulator_and_keeps_the_console() {
+    let room = Room::new();
+    let stop = AtomicBool::new(false);
+    let (pid, script) =
+        (room.path("pid"), "echo booting >> $CONSOLE; echo $$ > PID; exec sleep 1000");
+    let script = script.replace("PID", &pid.display().to_string());
+    let guest = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
+                thread::sleep(LOOK);
+            }
+            stop.store(true, Relaxed);
+        });
+        room.boot(&script, 30_000, &|| stop.load(Relaxed))
+    });
+    assert_eq!(guest.ending, Ending::Interrupted);
+    let pid = fs::read_to_string(&pid).expect("written");
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "the emulator is still there");
+    assert_eq!(fs::read_to_string(room.path("console.txt")).expect("kept"), "booting\n");
+}
+
+#[test]
+fn a_record_is_whole_or_damaged_or_a_reason() {
+    let packed = |text: &[u8]| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packer, text).expect("packed");
+        packer.finish().expect("packed")
+    };
+    let send = |frames: &[Vec<u8>]| {
+        let room = Room::new();
+        fs::write(room.path("frames"), frames.concat()).expect("written");
+        let frames = room.path("frames");
+        let script = format!("echo x >> $CONSOLE; cat {} >> $CHANNEL", frames.display());
+        room.boot(&script, 30_000, &|| false)
+    };
+    let file = |name: &str, text: &[u8]| wire::file(name, &packed(text)).expect("a frame");
+    let guest = send(&[file("a", b"1"), wire::end(1)]);
+    assert_eq!((guest.ending, &guest.files["a"]), (Ending::Sent, &b"1".to_vec()));
+    let guest = send(&[file("a", b"1"), wire::end(2)]);
+    assert_eq!(guest.ending, Ending::Damaged, "a file is missing");
+    let mut broken = file("a", b"1");
+    let last = broken.len() - 1;
+    broken[last] ^= 1;
+    assert_eq!(send(&[broken, wire::end(1)]).ending, Ending::Damaged);
+    let guest = send(&[file(wire::FAILURE, b"no CPU 7"), wire::end(1)]);
+    assert_eq!(guest.ending, Ending::Failed("no CPU 7".to_owned()));
+}
+
+#[test]
+fn a_probe_says_whether_anything_was_said_within_its_limit() {
+    let machine = Machine::find("x86-64").expect("shipped");
+    let room = Room::new();
+    let (console, channel) = (room.path("console.txt"), room.path("channel"));
+    let words = words(&machine, &console, &channel);
+    let probe = |script: &str, limit_ms| {
+        speaks(&words, &room.guard(script), Duration::from_millis(limit_ms)).expect("a shell")
+    };
+    assert!(probe("echo Linux >> $CONSOLE; exec sleep 1000", 30_000));
+    assert!(!probe("exec sleep 1000", 200));
+    assert!(!probe("exit 1", 30_000), "it ended without a word");
+}
+
+#[test]
+fn a_starved_guest_does_not_hang() {
+    let seconds = Duration::from_secs;
+    let limit = seconds(300);
+    assert!(!hangs(seconds(299), seconds(299), limit), "not silent for long enough");
+    assert!(hangs(seconds(301), seconds(290), limit), "it runs and says nothing");
+    assert!(hangs(seconds(301), seconds(0), limit), "it waits for what never comes");
+    assert!(!hangs(seconds(700), seconds(60), limit), "others have the CPU");
+    assert!(hangs(seconds(900), seconds(75), limit), "it had enough even so");
+}
+
+#[test]
+fn a_process_s_time_is_read_whatever_its_name() {
+    let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 1234 66 0 0 20 0 3 0 99";
+    assert_eq!(cpu_time(stat), Some(Duration::from_secs(13)));
+    assert_eq!(cpu_time("7 (short) S 1"), Some(Duration::ZERO));
+    assert_eq!(cpu_time(""), None);
+}

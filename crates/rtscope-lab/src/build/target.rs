@@ -1,0 +1,129 @@
+//! What is built, where, and with which compiler: a `make` of the kernel for it.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+
+use serde::Serialize;
+
+use crate::{
+    cache::{Cache, key_of},
+    error::LabError,
+    source::Tree,
+    spec::{Base, Spec},
+    tool::{self, Need},
+};
+
+/// File in the folder of objects that says which inputs it was configured from.
+const STAMP: &str = ".rtscope-inputs";
+
+/// What is built, where, with what.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// Folder of objects.
+    pub objects: PathBuf,
+    /// The kernel's own name of the architecture.
+    pub arch: String,
+    /// Prefix of the cross compiler.
+    pub cross: Option<String>,
+    /// Whether ccache is put before the compiler.
+    pub ccache: bool,
+    /// Hash of all inputs.
+    pub inputs_key: String,
+    /// The inputs in words.
+    pub inputs: BTreeMap<String, String>,
+}
+
+impl Target {
+    /// The target of a spec and a source in a cache.
+    ///
+    /// # Errors
+    ///
+    /// The base configuration's file can't be read, or there is no compiler.
+    pub fn new(spec: &Spec, tree: &[(String, String)], cache: &Cache) -> Result<Target, LabError> {
+        let cross = spec.cross_here().map(str::to_owned);
+        let mut inputs: BTreeMap<String, String> = tree.iter().cloned().collect();
+        inputs.insert("arch".to_owned(), spec.arch.clone());
+        inputs.insert("compiler".to_owned(), compiler_version(cross.as_deref())?);
+        inputs.insert("image".to_owned(), spec.image.clone());
+        inputs.insert("modules".to_owned(), spec.modules.to_string());
+        inputs.insert("dtbs".to_owned(), spec.dtbs.to_string());
+        let base = match &spec.base {
+            Base::Target(name) => name.clone(),
+            Base::File(path) => fs::read_to_string(path).map_err(LabError::file("read", path))?,
+        };
+        inputs.insert("base".to_owned(), key_of_text(&base));
+        for (i, fragment) in spec.fragments.iter().enumerate() {
+            inputs.insert(format!("fragment {i} {}", fragment.name), key_of_text(&fragment.text));
+        }
+        let pairs: Vec<(&str, &[u8])> =
+            inputs.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let inputs_key = key_of(&pairs);
+        Ok(Target {
+            objects: cache.build_dir(&inputs_key),
+            arch: spec.arch.clone(),
+            cross,
+            ccache: tool::find("ccache").is_some(),
+            inputs_key,
+            inputs,
+        })
+    }
+
+    /// The compiler as a need.
+    #[must_use]
+    pub fn compiler(&self) -> Option<Need> {
+        compiler_need(self.cross.as_deref())
+    }
+
+    /// A `make` of the kernel for this target.
+    #[must_use]
+    pub fn make(&self, tree: &Tree) -> Command {
+        let mut make = tool::bound_to_us("nice");
+        make.args(["-n", "19", "make"]).arg("-C").arg(&tree.path);
+        make.arg(format!("O={}", self.objects.display())).arg(format!("ARCH={}", self.arch));
+        let prefix = self.cross.as_deref().unwrap_or("");
+        if !prefix.is_empty() {
+            make.arg(format!("CROSS_COMPILE={prefix}"));
+        }
+        if self.ccache {
+            make.arg(format!("CC=ccache {prefix}gcc"));
+        }
+        // What a caller's make hands down would be for another project.
+        make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
+        make.env("LC_ALL", "C").env("KBUILD_BUILD_USER", "rtscope");
+        make
+    }
+
+    /// Whether the folder of objects was configured from these inputs.
+    #[must_use]
+    pub fn is_configured(&self) -> bool {
+        self.objects.join(".config").is_file()
+            && fs::read_to_string(self.objects.join(STAMP))
+                .is_ok_and(|said| said == self.inputs_key)
+    }
+
+    /// Notes that it was.
+    ///
+    /// # Errors
+    ///
+    /// The note can't be written.
+    pub fn note_configured(&self) -> Result<(), LabError> {
+        let path = self.objects.join(STAMP);
+        fs::write(&path, &self.inputs_key).map_err(LabError::file("write", &path))
+    }
+}
+
+fn compiler_need(cross: Option<&str>) -> Option<Need> {
+    let prefix = cross?;
+    let package = format!("gcc-{}", prefix.trim_end_matches('-'));
+    Some(Need::of(&format!("{prefix}gcc"), &package))
+}
+
+fn compiler_version(cross: Option<&str>) -> Result<String, LabError> {
+    let need = compiler_need(cross).unwrap_or_else(|| Need::of("gcc", "gcc"));
+    tool::require(std::slice::from_ref(&need))?;
+    let said = tool::output(Command::new(&need.name).arg("--version"))?;
+    Ok(said.lines().next().unwrap_or_default().to_owned())
+}
+
+fn key_of_text(text: &str) -> String {
+    key_of(&[("text", text.as_bytes())])
+}

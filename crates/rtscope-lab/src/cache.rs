@@ -1,0 +1,340 @@
+//! Kernels kept outside every project, each in a folder that is named by the hash of all that went
+//! into it: source, patches, configuration, architecture, compiler. The same inputs are never built
+//! twice, and a kernel whose inputs changed is another kernel.
+//!
+//! ```text
+//! ROOT/downloads/       what was fetched, by its own checksum or version
+//! ROOT/trees/           unpacked and patched sources
+//! ROOT/build/KEY/       objects, kept so that a build can be resumed
+//! ROOT/kernels/KEY/     manifest.json, vmlinuz, config, System.map, modules/, dtbs/
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::config::merge;
+
+/// Name of the file that makes a folder a kernel.
+pub const MANIFEST: &str = "manifest.json";
+
+/// Hexadecimal digits of a key that name folders and identify a running kernel.
+pub const KEY_DIGITS: usize = 16;
+
+/// What is known of a kept kernel. Paths are relative to its folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// Name on command lines, as `tiny-6.12-rt`.
+    pub name: String,
+    /// Hash of all inputs, [`KEY_DIGITS`] hexadecimal digits.
+    pub key: String,
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -v`.
+    pub version: String,
+    /// The kernel's own name of the architecture: `x86_64`, `arm64`, `arm`, `riscv`.
+    pub arch: String,
+    /// The image that a boot loader or an emulator takes.
+    pub vmlinuz: PathBuf,
+    /// The configuration, as text.
+    pub config: Option<PathBuf>,
+    /// Symbols.
+    pub system_map: Option<PathBuf>,
+    /// The folder of the modules of this release (what `/lib/modules/RELEASE` is).
+    pub modules: Option<PathBuf>,
+    /// Device trees, as laid out below `dts`.
+    pub dtbs: Option<PathBuf>,
+    /// The linker's build id, in hexadecimal digits; `/sys/kernel/notes` of the running kernel has it.
+    pub build_id: Option<String>,
+    /// The inputs in words: what was hashed.
+    pub inputs: BTreeMap<String, String>,
+    /// How the build went; none for a kernel that somebody else built.
+    pub build: Option<BuildFigures>,
+}
+
+/// What a build took: the measure for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BuildFigures {
+    /// Files compiled, assembled, linked or generated.
+    pub objects: u64,
+    /// Warnings of the compiler.
+    pub warnings: u64,
+    /// Time from start to end.
+    pub seconds: f64,
+    /// Parallel jobs.
+    pub jobs: u32,
+    /// Size of the folder of objects.
+    pub disk_bytes: u64,
+    /// Options that are `y` or `m`.
+    pub options: u64,
+}
+
+/// A kept kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// What is known of it.
+    pub manifest: Manifest,
+}
+
+/// What tells a kernel from every other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Name.
+    pub name: String,
+    /// Hash of all inputs; the kernel shows it in `/proc/version`.
+    pub key: String,
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -v`.
+    pub version: String,
+    /// The linker's build id.
+    pub build_id: Option<String>,
+    /// Whether it is a real-time kernel, by its configuration.
+    pub real_time: Option<bool>,
+}
+
+impl Kernel {
+    /// What tells it from every other.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let Manifest { name, key, release, version, build_id, .. } = self.manifest.clone();
+        let config = self.config().and_then(|path| fs::read_to_string(path).ok());
+        let is_set = |text: String| {
+            merge::read(&text).get("PREEMPT_RT").is_some_and(|value| value.word() == "y")
+        };
+        Identity { name, key, release, version, build_id, real_time: config.map(is_set) }
+    }
+
+    /// Reads a folder with a manifest.
+    ///
+    /// # Errors
+    ///
+    /// No manifest, or one that can't be read.
+    pub fn open(dir: &Path) -> io::Result<Kernel> {
+        let text = fs::read_to_string(dir.join(MANIFEST))?;
+        let manifest = serde_json::from_str(&text)?;
+        Ok(Kernel { dir: dir.to_owned(), manifest })
+    }
+
+    /// The image.
+    #[must_use]
+    pub fn vmlinuz(&self) -> PathBuf {
+        self.dir.join(&self.manifest.vmlinuz)
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> Option<PathBuf> {
+        self.manifest.config.as_ref().map(|path| self.dir.join(path))
+    }
+
+    /// The folder of its modules.
+    #[must_use]
+    pub fn modules(&self) -> Option<PathBuf> {
+        self.manifest.modules.as_ref().map(|path| self.dir.join(path))
+    }
+
+    /// The folder of its device trees.
+    #[must_use]
+    pub fn dtbs(&self) -> Option<PathBuf> {
+        self.manifest.dtbs.as_ref().map(|path| self.dir.join(path))
+    }
+}
+
+/// The folder of everything that is kept.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Default for Cache {
+    /// `$XDG_CACHE_HOME/rtscope`; without that `/var/cache/rtscope` for root and `~/.cache/rtscope`
+    /// for others.
+    fn default() -> Cache {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let own = || set("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let parent = match set("XDG_CACHE_HOME") {
+            Some(path) => PathBuf::from(path),
+            None if rustix::process::geteuid().is_root() => PathBuf::from("/var/cache"),
+            None => own().unwrap_or_else(std::env::temp_dir),
+        };
+        Cache { root: parent.join("rtscope") }
+    }
+}
+
+impl Cache {
+    /// A cache in a folder, which need not exist.
+    #[must_use]
+    pub fn at(root: impl Into<PathBuf>) -> Cache {
+        Cache { root: root.into() }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What was downloaded.
+    #[must_use]
+    pub fn downloads(&self) -> PathBuf {
+        self.root.join("downloads")
+    }
+
+    /// The unpacked, patched source of a name.
+    #[must_use]
+    pub fn tree(&self, name: &str) -> PathBuf {
+        self.root.join("trees").join(name)
+    }
+
+    /// The objects of a kernel.
+    #[must_use]
+    pub fn build_dir(&self, key: &str) -> PathBuf {
+        self.root.join("build").join(key)
+    }
+
+    /// The folder of a finished kernel.
+    #[must_use]
+    pub fn kernel_dir(&self, key: &str) -> PathBuf {
+        self.root.join("kernels").join(key)
+    }
+
+    /// Every finished kernel, by name; those of one name by age, the newest first.
+    #[must_use]
+    pub fn kernels(&self) -> Vec<Kernel> {
+        let entries = fs::read_dir(self.root.join("kernels")).into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| {
+                let age = entry.path().join(MANIFEST).metadata().ok()?.modified().ok()?;
+                let kernel = Kernel::open(&entry.path()).ok()?;
+                (kernel.vmlinuz().is_file()).then_some((age, kernel))
+            })
+            .collect();
+        found.sort_by(|(age_a, a), (age_b, b)| {
+            a.manifest.name.cmp(&b.manifest.name).then(age_b.cmp(age_a))
+        });
+        found.into_iter().map(|(_, kernel)| kernel).collect()
+    }
+
+    /// The newest kernel of a name, or the one whose key starts with at least 6 given digits.
+    #[must_use]
+    pub fn find(&self, name_or_key: &str) -> Option<Kernel> {
+        let named = |kernel: &Kernel| {
+            let key = &kernel.manifest.key;
+            kernel.manifest.name == name_or_key
+                || (name_or_key.len() >= 6 && key.starts_with(name_or_key))
+        };
+        self.kernels().into_iter().find(named)
+    }
+
+    /// Makes a prepared folder a kept kernel, in one step. One that is there already stays.
+    ///
+    /// # Errors
+    ///
+    /// The manifest can't be written, or the folder not be moved.
+    pub fn keep(&self, prepared: &Path, manifest: &Manifest) -> io::Result<Kernel> {
+        let text = serde_json::to_string_pretty(manifest)? + "\n";
+        fs::write(prepared.join(MANIFEST), text)?;
+        let dir = self.kernel_dir(&manifest.key);
+        fs::create_dir_all(dir.parent().unwrap_or(&self.root))?;
+        match fs::rename(prepared, &dir) {
+            Ok(()) => {}
+            Err(_) if dir.join(MANIFEST).is_file() => fs::remove_dir_all(prepared)?,
+            // A folder without a manifest is what an earlier, broken attempt left.
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                fs::remove_dir_all(&dir)?;
+                fs::rename(prepared, &dir)?;
+            }
+            Err(e) => return Err(e),
+        }
+        Kernel::open(&dir)
+    }
+}
+
+/// Hash of named inputs: their names and lengths too, so that no two lists meet.
+#[must_use]
+pub fn key_of(inputs: &[(&str, &[u8])]) -> String {
+    let mut hash = Sha256::new();
+    for (name, bytes) in inputs {
+        for part in [name.as_bytes(), bytes] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    let mut text = format!("{:x}", hash.finalize());
+    text.truncate(KEY_DIGITS);
+    text
+}
+
+/// SHA-256 of a file, in hexadecimal digits.
+///
+/// # Errors
+///
+/// The file can't be read.
+pub fn sha256_of_file(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = fs::File::open(path)?;
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match io::Read::read(&mut file, &mut piece)? {
+            0 => return Ok(format!("{:x}", hash.finalize())),
+            n => hash.update(&piece[..n]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(cache: &Cache, key: &str, name: &str) -> PathBuf {
+        let dir = cache.root().join(format!("prepared-{key}"));
+        fs::create_dir_all(&dir).expect("a folder");
+        fs::write(dir.join("vmlinuz"), name).expect("a file");
+        dir
+    }
+
+    #[test]
+    fn a_kernel_is_kept_once_and_found_by_name_and_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
+        assert!(cache.kernels().is_empty());
+        let manifest = |key: &str, name: &str| Manifest {
+            key: key.to_owned(),
+            name: name.to_owned(),
+            vmlinuz: "vmlinuz".into(),
+            ..Manifest::default()
+        };
+        for (key, name) in [("aaaaaaaa", "tiny-rt"), ("bbbbbbbb", "tiny-dynamic")] {
+            let kept = cache.keep(&prepared(&cache, key, name), &manifest(key, name));
+            assert_eq!(kept.expect("kept").manifest.name, name);
+        }
+        assert_eq!(cache.find("tiny-rt").expect("by name").manifest.key, "aaaaaaaa");
+        assert_eq!(cache.find("bbbbbb").expect("by key").manifest.name, "tiny-dynamic");
+        assert_eq!(cache.find("bb"), None);
+        let again = prepared(&cache, "aaaaaaaa", "other text");
+        let kept = cache.keep(&again, &manifest("aaaaaaaa", "tiny-rt")).expect("the first one");
+        assert_eq!(fs::read_to_string(kept.vmlinuz()).expect("a file"), "tiny-rt");
+        assert!(!again.exists());
+        fs::remove_file(cache.kernel_dir("bbbbbbbb").join("vmlinuz")).expect("removed");
+        assert_eq!(cache.kernels().len(), 1, "a kernel without its image is none");
+    }
+
+    #[test]
+    fn no_two_lists_of_inputs_have_one_key() {
+        let key = key_of(&[("source", b"6.12"), ("config", b"A=y")]);
+        assert_eq!(key.len(), KEY_DIGITS);
+        assert_ne!(key, key_of(&[("source", b"6.1"), ("config", b"2A=y")]));
+        assert_ne!(key, key_of(&[("sourc", b"e6.12"), ("config", b"A=y")]));
+        assert_eq!(key, key_of(&[("source", b"6.12"), ("config", b"A=y")]));
+    }
+}

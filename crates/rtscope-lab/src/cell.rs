@@ -1,0 +1,418 @@
+//! One run in one kernel: its inputs, their hash, its record's folder.
+//!
+//! In virtual time the record is a function of the inputs. So a run whose inputs were seen before is
+//! not run again: its record is taken from the cache.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use flate2::{Compression, write::GzEncoder};
+use rtscope_model::guest::{self, Beside};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    boot::{self, Boot, CONSOLE, Ending},
+    cache::{Cache, key_of},
+    disk,
+    error::LabError,
+    image,
+    machine::Machine,
+    qemu::{Timing, Words},
+    subject::Subject,
+};
+
+/// File in a record's folder that says what it was made of.
+pub const INPUTS: &str = "lab.json";
+
+/// Room that a record needs, and the serial lines that bring it: several times what the shipped plans make.
+const RECORD_MIB: u64 = 16;
+
+/// File of a record with the kernel's configuration.
+pub const CONFIG: &str = "config.gz";
+
+/// Version of [`Inputs`].
+const FORMAT: u32 = 1;
+
+/// One run in one kernel.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// The kernel.
+    pub subject: Subject,
+    /// The machine.
+    pub machine: Machine,
+    /// How time passes.
+    pub timing: Timing,
+    /// Seed.
+    pub seed: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory; none for the machine's own.
+    pub memory_mib: Option<u32>,
+    /// The guest's file system, in a file named after its hash.
+    pub image: PathBuf,
+    /// SHA-256 of the image.
+    pub image_sha256: String,
+    /// What the plan is called.
+    pub plan: String,
+    /// How long the guest may be silent.
+    pub silence: Duration,
+}
+
+/// Everything that a run was made of: what it takes to run it again, and to see that nothing changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inputs {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Hash of all below that the record depends on.
+    pub key: String,
+    /// The kernel as it was asked for, as `debian-stock:preempt=full`.
+    pub kernel: String,
+    /// The kernel's file.
+    pub kernel_file: PathBuf,
+    /// SHA-256 of the kernel.
+    pub kernel_sha256: String,
+    /// SHA-256 of the image: of the program, the plan, and everything else in the guest.
+    pub image_sha256: String,
+    /// The machine's name.
+    pub machine: String,
+    /// How time passes.
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// Seed.
+    pub seed: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory; none for the machine's own.
+    pub memory_mib: Option<u32>,
+    /// The emulator's version.
+    pub emulator: String,
+    /// The emulator's words, files by what they are.
+    pub arguments: Vec<String>,
+    /// SHA-256 of each file of the record.
+    pub files: BTreeMap<String, String>,
+}
+
+/// What came of a cell.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The record's folder; the console is there whatever happened.
+    pub folder: PathBuf,
+    /// How the guest ended.
+    pub ending: Ending,
+    /// How long it took; none when the record was known already.
+    pub took: Option<Duration>,
+    /// What it was made of.
+    pub inputs: Inputs,
+}
+
+/// What a cell needs of its surroundings.
+#[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
+pub struct Surroundings<'a> {
+    /// Where known records are.
+    pub cache: &'a Cache,
+    /// Words before the emulator's: a program that ends it when this process ends.
+    pub guard: &'a [String],
+    /// Whether to take a record from the cache.
+    pub reuse: bool,
+    /// Whether to end everything now.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// SHA-256 in hexadecimal digits.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(bytes))
+}
+
+/// First line of what the emulator says of its version.
+///
+/// # Errors
+///
+/// There is no such emulator: with the command that gets it.
+pub fn emulator_version(machine: &Machine) -> Result<String, LabError> {
+    crate::tool::require(&[crate::tool::Need::of(&machine.program, &machine.package)])?;
+    let said = crate::tool::output(Command::new(&machine.program).arg("--version"))?;
+    Ok(said.lines().next().unwrap_or_default().to_owned())
+}
+
+/// What a guest has and does beside its plan.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// What it does.
+    pub beside: Beside,
+    /// Further files: path in the guest, bytes, whether it can be run.
+    pub files: Vec<(String, Vec<u8>, bool)>,
+}
+
+/// Packs a guest's file system for a kernel into a file of the cache that is named by its hash: its
+/// path and its SHA-256.
+///
+/// # Errors
+///
+/// The kernel's configuration can't be read, or the image not be written.
+pub fn pack(
+    subject: &Subject,
+    program: &[u8],
+    plan: &str,
+    extra: Extra,
+    cache: &Cache,
+) -> Result<(PathBuf, String), LabError> {
+    let Extra { beside, mut files } = extra;
+    if !beside.is_nothing() {
+        files.push((guest::PATH.to_owned(), beside.to_toml().into_bytes(), false));
+    }
+    let config = match (&subject.release, &subject.config) {
+        (Some(release), Some(path)) => {
+            let text = fs::read(path).map_err(LabError::file("read", path))?;
+            Some((release.clone(), text))
+        }
+        _ => None,
+    };
+    let contents =
+        image::Contents { program: program.to_owned(), plan: plan.to_owned(), config, files };
+    let bytes = image::write(&contents).map_err(LabError::file("pack", "the guest's files"))?;
+    let hash = sha256(&bytes);
+    let folder = cache.root().join("images");
+    fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+    let path = folder.join(format!("{hash}.cpio"));
+    if !path.is_file() {
+        disk::require(&folder, (bytes.len() as u64 >> 20) + 1, " with --cache DIR")?;
+        let part = path.with_extension(format!("part{}", std::process::id()));
+        let written = fs::write(&part, &bytes).and_then(|()| fs::rename(&part, &path));
+        written.map_err(|e| {
+            let _ = fs::remove_file(&part);
+            LabError::file("write", &path)(e)
+        })?;
+    }
+    Ok((path, hash))
+}
+
+impl Cell {
+    fn words<'a>(&'a self, console: &'a Path, channel: &'a Path) -> Words<'a> {
+        Words {
+            machine: &self.machine,
+            timing: self.timing,
+            seed: self.seed,
+            cpus: self.cpus,
+            memory_mib: self.memory_mib,
+            kernel: &self.subject.kernel,
+            image: &self.image,
+            device_tree: self.subject.device_tree.as_deref(),
+            append: &self.subject.append,
+            console,
+            channel,
+        }
+    }
+
+    /// What the cell is made of; the files of its record are not known yet.
+    #[must_use]
+    pub fn inputs(&self, emulator: &str) -> Inputs {
+        let arguments = self.words(Path::new(""), Path::new("")).identity();
+        let key = key_of(&[
+            ("kernel", self.subject.kernel_sha256.as_bytes()),
+            ("image", self.image_sha256.as_bytes()),
+            ("emulator", emulator.as_bytes()),
+            ("arguments", arguments.join("\n").as_bytes()),
+        ]);
+        Inputs {
+            format: FORMAT,
+            key,
+            kernel: self.subject.label.clone(),
+            kernel_file: self.subject.kernel.clone(),
+            kernel_sha256: self.subject.kernel_sha256.clone(),
+            image_sha256: self.image_sha256.clone(),
+            machine: self.machine.name.clone(),
+            timing: self.timing,
+            seed: self.seed,
+            cpus: self.cpus,
+            memory_mib: self.memory_mib,
+            emulator: emulator.to_owned(),
+            arguments,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Whether KVM runs this guest at all: on some virtual machines it is there and hangs. Any text on the
+    /// console within the limit is a yes.
+    ///
+    /// # Errors
+    ///
+    /// The emulator can't be started.
+    pub fn speaks_under_kvm(
+        &self,
+        guard: &[String],
+        cache: &Cache,
+        limit: Duration,
+    ) -> Result<bool, LabError> {
+        let folder = cache.root().join(format!("probe-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        let (console, channel) = (folder.join(CONSOLE), folder.join("channel"));
+        // A kernel is quiet until it mounts its first process; now it shall speak at once.
+        let append = ["earlyprintk=serial", "ignore_loglevel"].map(str::to_owned);
+        let words =
+            Words { timing: Timing::Kvm, append: &append, ..self.words(&console, &channel) };
+        let spoke = boot::speaks(&words, guard, limit);
+        let _ = fs::remove_dir_all(&folder);
+        spoke
+    }
+
+    /// Runs the cell into a folder that does not exist yet, or takes its record from the cache.
+    ///
+    /// # Errors
+    ///
+    /// Files, or an emulator that can't be started. What happens in the guest is no error.
+    pub fn run(
+        &self,
+        emulator: &str,
+        folder: &Path,
+        around: &Surroundings<'_>,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome, LabError> {
+        let mut inputs = self.inputs(emulator);
+        let known = around.cache.root().join("records").join(&inputs.key);
+        if around.reuse && self.timing.is_virtual() && known.join(INPUTS).is_file() {
+            copy(&known, folder)?;
+            inputs = read_inputs(folder)?;
+            return Ok(Outcome {
+                folder: folder.to_owned(),
+                ending: Ending::Sent,
+                took: None,
+                inputs,
+            });
+        }
+        fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+        disk::require(folder, RECORD_MIB, " with --out DIR")?;
+        let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
+        let guest = boot::boot(&mut Boot {
+            words: self.words(&console, &channel),
+            guard: around.guard,
+            silence: self.silence,
+            stop: around.stop,
+            on_line,
+        })?;
+        let mut files = guest.files;
+        if guest.ending == Ending::Sent && !files.contains_key(CONFIG) {
+            // What a kernel doesn't show itself, its package tells.
+            self.subject.config.iter().try_for_each(|path| {
+                packed(path).map(|bytes| drop(files.insert(CONFIG.to_owned(), bytes)))
+            })?;
+        }
+        for (name, bytes) in &files {
+            inputs.files.insert(name.clone(), sha256(bytes));
+            write(folder, name, bytes)?;
+        }
+        let text = serde_json::to_string_pretty(&inputs).unwrap_or_default() + "\n";
+        write(folder, INPUTS, text.as_bytes())?;
+        if guest.ending == Ending::Sent && self.timing.is_virtual() {
+            keep(folder, &known)?;
+        }
+        let (ending, took) = (guest.ending, Some(guest.took));
+        Ok(Outcome { folder: folder.to_owned(), ending, took, inputs })
+    }
+}
+
+/// Reads what a record was made of.
+///
+/// # Errors
+///
+/// The folder holds no record of the lab.
+pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
+    let path = folder.join(INPUTS);
+    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+    serde_json::from_str(&text).map_err(|e| {
+        LabError::Refused(format!("{} is not a record of the lab: {e}", path.display()))
+    })
+}
+
+/// A text file, packed the same way each time.
+fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
+    let text = fs::read(path).map_err(LabError::file("read", path))?;
+    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+    packer.write_all(&text).map_err(LabError::file("pack", path))?;
+    packer.finish().map_err(LabError::file("pack", path))
+}
+
+/// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+    let inside =
+        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    if !inside {
+        return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
+    }
+    let path = folder.join(name);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
+    fs::write(&path, bytes).map_err(LabError::file("write", &path))
+}
+
+/// Puts a record into the cache in one step.
+fn keep(folder: &Path, known: &Path) -> Result<(), LabError> {
+    if known.exists() {
+        return Ok(());
+    }
+    let part = known.with_extension(format!("part{}", std::process::id()));
+    if let Err(e) = copy(folder, &part) {
+        let _ = fs::remove_dir_all(&part);
+        return Err(e);
+    }
+    match fs::rename(&part, known) {
+        // Another process was faster with the same record.
+        Err(_) if known.exists() => {
+            fs::remove_dir_all(&part).map_err(LabError::file("remove", &part))
+        }
+        moved => moved.map_err(LabError::file("rename", &part)),
+    }
+}
+
+/// Copies a folder and what is in it.
+fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
+    fs::create_dir_all(to).map_err(LabError::file("make", to))?;
+    for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
+        let entry = entry.map_err(LabError::file("list", from))?;
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &copied)?;
+        } else {
+            fs::copy(&path, &copied).map_err(LabError::file("copy", &path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_can_t_write_outside_its_record() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inside = folder.path().join("record");
+        write(&inside, "slices/t0.jsonl", b"x").expect("inside");
+        assert_eq!(fs::read(inside.join("slices/t0.jsonl")).expect("written"), b"x");
+        for name in ["../out", "/tmp/rtscope-out", "slices/../../out", ""] {
+            assert!(write(&inside, name, b"x").is_err(), "{name:?} was accepted");
+        }
+        assert!(!folder.path().join("out").exists());
+    }
+
+    #[test]
+    fn a_kept_record_is_an_equal_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (record, known) = (folder.path().join("record"), folder.path().join("records/key"));
+        write(&record, "slices/t0.jsonl", b"x").expect("written");
+        write(&record, "events.jsonl", b"y").expect("written");
+        keep(&record, &known).expect("kept");
+        keep(&record, &known).expect("kept already");
+        let again = folder.path().join("again");
+        copy(&known, &again).expect("copied");
+        assert_eq!(fs::read(again.join("slices/t0.jsonl")).expect("there"), b"x");
+        assert_eq!(fs::read_dir(folder.path().join("records")).expect("there").count(), 1);
+    }
+}

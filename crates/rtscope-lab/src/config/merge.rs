@@ -1,0 +1,161 @@
+//! Configurations as text: read, merged, written.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+/// A value of an option.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// `# CONFIG_X is not set`.
+    Off,
+    /// As after the equals sign: `y`, `m`, `4`, `"-rt"`.
+    Set(String),
+}
+
+impl Value {
+    /// As after the equals sign; `n` for what is off.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        match self {
+            Value::Off => "n",
+            Value::Set(text) => text,
+        }
+    }
+}
+
+/// Options by name, without `CONFIG_`.
+pub type Options = BTreeMap<String, Value>;
+
+/// Reads a `.config` or a fragment.
+#[must_use]
+pub fn read(text: &str) -> Options {
+    text.lines().filter_map(read_line).collect()
+}
+
+fn read_line(line: &str) -> Option<(String, Value)> {
+    let line = line.trim();
+    if let Some(name) = line.strip_prefix("# CONFIG_").and_then(|l| l.strip_suffix(" is not set")) {
+        return Some((name.to_owned(), Value::Off));
+    }
+    let (name, value) = line.strip_prefix("CONFIG_")?.split_once('=')?;
+    let value = match value.trim() {
+        "n" => Value::Off,
+        value => Value::Set(value.to_owned()),
+    };
+    Some((name.to_owned(), value))
+}
+
+/// Where a later fragment overrides an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// Option.
+    pub name: String,
+    /// The fragment that is overridden, and its value.
+    pub earlier: (String, Value),
+    /// The one that overrides it, and its value.
+    pub later: (String, Value),
+}
+
+/// What fragments ask for, merged: the later one wins. With where they contradict each other.
+#[must_use]
+pub fn asked(fragments: &[(&str, &str)]) -> (Options, Vec<Override>) {
+    let mut merged: BTreeMap<String, (String, Value)> = BTreeMap::new();
+    let mut overrides = Vec::new();
+    for (fragment, text) in fragments {
+        for (name, value) in read(text) {
+            let later = ((*fragment).to_owned(), value);
+            if let Some(earlier) = merged.insert(name.clone(), later.clone())
+                && earlier.1 != later.1
+            {
+                overrides.push(Override { name, earlier, later });
+            }
+        }
+    }
+    (merged.into_iter().map(|(name, (_, value))| (name, value)).collect(), overrides)
+}
+
+/// A base with what fragments ask for in place of its own. The asked options come last and in the
+/// fragments' order: of a choice, the kernel's tools take the member that is named last.
+#[must_use]
+pub fn merged(base: &Options, fragments: &[(&str, &str)]) -> String {
+    let (asked, _) = asked(fragments);
+    let mut options = base.clone();
+    options.retain(|name, _| !asked.contains_key(name));
+    let mut text = write(&options);
+    let mut lines: Vec<(String, Value)> =
+        fragments.iter().flat_map(|(_, text)| text.lines().filter_map(read_line)).collect();
+    for i in (0..lines.len()).rev() {
+        if lines[i + 1..].iter().any(|later| later.0 == lines[i].0) {
+            lines.remove(i);
+        }
+    }
+    for (name, value) in lines {
+        text += &write(&Options::from([(name, value)]));
+    }
+    text
+}
+
+/// Options as a `.config`.
+#[must_use]
+pub fn write(options: &Options) -> String {
+    let mut text = String::new();
+    for (name, value) in options {
+        let _ = match value {
+            Value::Off => writeln!(text, "# CONFIG_{name} is not set"),
+            Value::Set(value) => writeln!(text, "CONFIG_{name}={value}"),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn later_fragments_win_and_it_is_said() {
+        let (options, overrides) = asked(&[
+            ("lab", "CONFIG_SMP=y\nCONFIG_HZ=100\n# a comment\n"),
+            ("rt", "CONFIG_HZ=1000\n# CONFIG_KEXEC is not set\nCONFIG_SMP=y\nCONFIG_X=n\n"),
+        ]);
+        assert_eq!(
+            write(&options),
+            "CONFIG_HZ=1000\n# CONFIG_KEXEC is not set\nCONFIG_SMP=y\n# CONFIG_X is not set\n"
+        );
+        assert_eq!(overrides.len(), 1);
+        assert_eq!((overrides[0].earlier.0.as_str(), overrides[0].later.0.as_str()), ("lab", "rt"));
+    }
+
+    #[test]
+    fn of_a_choice_the_last_named_member_is_asked() {
+        let base = read("CONFIG_HZ_250=y\nCONFIG_KEXEC=y\nCONFIG_NET=m\n");
+        let fragments = [
+            ("lab", "CONFIG_HZ_1000=y\nCONFIG_PREEMPT=y\n"),
+            ("none", "CONFIG_PREEMPT_NONE=y\nCONFIG_KEXEC=n\n"),
+        ];
+        assert_eq!(
+            merged(&base, &fragments),
+            "CONFIG_HZ_250=y\nCONFIG_NET=m\nCONFIG_HZ_1000=y\nCONFIG_PREEMPT=y\n\
+             CONFIG_PREEMPT_NONE=y\n# CONFIG_KEXEC is not set\n"
+        );
+        let twice = [("a", "CONFIG_X=y\nCONFIG_Y=y\n"), ("b", "CONFIG_X=m\n")];
+        assert_eq!(merged(&Options::new(), &twice), "CONFIG_Y=y\nCONFIG_X=m\n");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            names in proptest::collection::btree_map(
+                "[A-Z][A-Z0-9_]{0,12}",
+                prop_oneof![
+                    Just(Value::Off),
+                    "(y|m|[0-9]{1,6}|0x[0-9a-f]{1,6}|\"[a-z =#-]{0,9}\")".prop_map(Value::Set)
+                ],
+                0..20,
+            )
+        ) {
+            prop_assert_eq!(read(&write(&names)), names);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Changes to a root folder: each written into the journal, done in one step, and undone.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    journal::{Found, Journal, Line, sync_folder},
+    marked_block::Mark,
+    steps::Steps,
+};
+use crate::{disk, error::LabError, tool};
+
+/// Ending of what is being written and isn't in its place yet.
+const PART: &str = ".rtscope-part";
+
+/// One change. Paths are absolute.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    /// A new folder with all that is in another.
+    Tree {
+        /// What to copy.
+        from: PathBuf,
+        /// Where to; not there yet.
+        to: PathBuf,
+    },
+    /// A new folder with the named files.
+    Files {
+        /// Files with their path below the folder.
+        from: Vec<(Content, PathBuf)>,
+        /// Where to; not there yet.
+        to: PathBuf,
+    },
+    /// A new file.
+    File {
+        /// What.
+        from: Content,
+        /// Where to; not there yet.
+        to: PathBuf,
+    },
+    /// Another text in the place of a file, marked.
+    Replace {
+        /// Which file.
+        path: PathBuf,
+        /// The new text.
+        text: String,
+        /// How our part is marked in it.
+        mark: Mark,
+    },
+}
+
+/// What a new file is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Content {
+    /// A copy of a file.
+    Copy(PathBuf),
+    /// A text.
+    Text(String),
+    /// What a program writes into the file that is its last argument but `then` ones.
+    Made {
+        /// Program and arguments before the file's name.
+        words: Vec<String>,
+        /// Arguments after it.
+        then: Vec<String>,
+    },
+}
+
+impl Change {
+    pub(super) fn place(&self) -> &Path {
+        match self {
+            Change::Tree { to, .. } | Change::Files { to, .. } | Change::File { to, .. } => to,
+            Change::Replace { path, .. } => path,
+        }
+    }
+
+    /// Space it takes, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Change::Tree { from, .. } => disk::size_bytes(from),
+            Change::Files { from, .. } => from.iter().map(|(content, _)| content.bytes()).sum(),
+            Change::File { from, .. } => from.bytes(),
+            Change::Replace { text, .. } => 2 * text.len() as u64,
+        }
+    }
+
+    /// Does the change: journal first.
+    pub(super) fn apply(
+        &self,
+        root: &Path,
+        journal: &mut Journal,
+        steps: &mut Steps,
+    ) -> Result<(), LabError> {
+        let place = self.place();
+        self.folders(root, journal, steps)?;
+        let path = place.strip_prefix(root).unwrap_or(place).to_owned();
+        if let Change::Replace { path: place, text, mark } = self {
+            let saved = journal.save(place, steps)?;
+            let sha256 = format!("{:x}", Sha256::digest(text.as_bytes()));
+            journal.add(&Line::Replaced { path, saved, sha256, mark: *mark }, steps)?;
+            return put(place, text.as_bytes(), None, steps);
+        }
+        if place.exists() {
+            return Err(LabError::Refused(format!("{} is there already", place.display())));
+        }
+        journal.add(&Line::New { path }, steps)?;
+        let part = part_of(place);
+        match self {
+            Change::Tree { from, .. } => copy_tree(from, &part, steps)?,
+            Change::Files { from, .. } => {
+                steps.take()?;
+                fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
+                for (content, name) in from {
+                    let to = part.join(name);
+                    if let Some(folder) = to.parent() {
+                        steps.take()?;
+                        fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+                    }
+                    content.write(&to, steps)?;
+                }
+            }
+            Change::File { from, .. } => from.write(&part, steps)?,
+            Change::Replace { .. } => {}
+        }
+        into_place(&part, place, steps)
+    }
+
+    /// Makes the folders above the place, each in the journal.
+    fn folders(
+        &self,
+        root: &Path,
+        journal: &mut Journal,
+        steps: &mut Steps,
+    ) -> Result<(), LabError> {
+        let above: Vec<&Path> =
+            self.place().ancestors().skip(1).take_while(|p| *p != root).collect();
+        for folder in above.into_iter().rev().filter(|folder| !folder.exists()) {
+            let path = folder.strip_prefix(root).unwrap_or(folder).to_owned();
+            journal.add(&Line::Folder { path }, steps)?;
+            steps.take()?;
+            fs::create_dir(folder).map_err(LabError::file("make", folder))?;
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    fn bytes(&self) -> u64 {
+        match self {
+            Content::Copy(from) => from.metadata().map_or(0, |there| there.len()),
+            Content::Text(text) => text.len() as u64,
+            // An initial RAM disk with many modules.
+            Content::Made { .. } => 100 << 20,
+        }
+    }
+
+    fn write(&self, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
+        match self {
+            Content::Copy(from) => copy_file(from, to, steps),
+            Content::Text(text) => write_file(to, text.as_bytes(), steps),
+            Content::Made { words, then } => {
+                steps.take()?;
+                let Some((program, rest)) = words.split_first() else { return Ok(()) };
+                tool::output(Command::new(program).args(rest).arg(to).args(then)).map(drop)
+            }
+        }
+    }
+}
+
+fn part_of(place: &Path) -> PathBuf {
+    let mut name = place.file_name().unwrap_or_default().to_owned();
+    name.push(PART);
+    place.with_file_name(name)
+}
+
+fn into_place(part: &Path, place: &Path, steps: &mut Steps) -> Result<(), LabError> {
+    let folder = place.parent().unwrap_or(place);
+    steps.take()?;
+    fs::rename(part, place).map_err(LabError::file("rename", part))?;
+    steps.take()?;
+    sync_folder(folder).map_err(LabError::file("sync", folder))
+}
+
+/// Writes a file whole or not at all. `like` gives mode and time.
+fn put(place: &Path, bytes: &[u8], like: Option<&Path>, steps: &mut Steps) -> Result<(), LabError> {
+    let part = part_of(place);
+    write_file(&part, bytes, steps)?;
+    let of = like.unwrap_or(place);
+    if let Ok(there) = of.metadata() {
+        // A file system without permissions refuses them, and needs none.
+        let _ = fs::set_permissions(&part, there.permissions());
+        if let (Some(_), Ok(time), Ok(file)) =
+            (like, there.modified(), File::options().write(true).open(&part))
+        {
+            let _ = file.set_modified(time);
+        }
+    }
+    into_place(&part, place, steps)
+}
+
+fn write_file(to: &Path, bytes: &[u8], steps: &mut Steps) -> Result<(), LabError> {
+    steps.take()?;
+    let mut file = File::create(to).map_err(LabError::file("write", to))?;
+    steps.take()?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(LabError::file("write", to))
+}
+
+fn copy_file(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
+    steps.take()?;
+    let copy = || {
+        let mut source = File::open(from)?;
+        let mut file = File::create(to)?;
+        io::copy(&mut source, &mut file)?;
+        let _ = file.set_permissions(source.metadata()?.permissions());
+        file.sync_all()
+    };
+    copy().map_err(LabError::file("copy to", to))
+}
+
+/// Copies a folder with its files and links. Where a file system has no links, a link's target is
+/// copied.
+fn copy_tree(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
+    steps.take()?;
+    fs::create_dir(to).map_err(LabError::file("make", to))?;
+    for entry in fs::read_dir(from).map_err(LabError::file("read", from))? {
+        let entry = entry.map_err(LabError::file("read", from))?;
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().map_err(LabError::file("read", &path))?;
+        if kind.is_dir() {
+            copy_tree(&path, &to, steps)?;
+        } else if kind.is_symlink() {
+            steps.take()?;
+            let target = fs::read_link(&path).map_err(LabError::file("read", &path))?;
+            if symlink(&target, &to).is_err() && path.is_file() {
+                copy_file(&path, &to, steps)?;
+            }
+        } else {
+            copy_file(&path, &to, steps)?;
+        }
+    }
+    sync_folder(to).map_err(LabError::file("sync", to))
+}
+
+/// Undoes every change of a journal, the last first. Can be broken off and done again.
+pub(super) fn undo(root: &Path, found: &Found, steps: &mut Steps) -> Result<Vec<String>, LabError> {
+    let mut notes = Vec::new();
+    for line in found.lines.iter().rev() {
+        match line {
+            Line::Replaced { path, saved, sha256, mark } => {
+                let place = root.join(path);
+                notes.extend(restore(&place, &found.dir.join(saved), sha256, *mark, steps)?);
+            }
+            Line::New { path } => {
+                remove(&part_of(&root.join(path)), steps)?;
+                remove(&root.join(path), steps)?;
+            }
+            Line::Folder { path } => {
+                let path = root.join(path);
+                steps.take()?;
+                // Somebody may have put something there since.
+                if fs::remove_dir(&path).is_err() && path.exists() {
+                    notes.push(format!("{} isn't empty and stays", path.display()));
+                }
+            }
+            Line::Begin(_) | Line::Done => {}
+        }
+    }
+    Ok(notes)
+}
+
+/// Puts a replaced file back. One that was edited since keeps the edits and loses our part only.
+fn restore(
+    place: &Path,
+    saved: &Path,
+    sha256: &str,
+    mark: Mark,
+    steps: &mut Steps,
+) -> Result<Option<String>, LabError> {
+    if !place.exists() {
+        return Err(LabError::Refused(format!(
+            "{} is gone: is its file system mounted? What it held is kept in {}",
+            place.display(),
+            saved.display()
+        )));
+    }
+    remove(&part_of(place), steps)?;
+    let old = fs::read(saved).map_err(LabError::file("read", saved))?;
+    let now = fs::read(place).ok();
+    let ours = now.as_ref().is_some_and(|now| format!("{:x}", Sha256::digest(now)) == sha256);
+    match now {
+        Some(now) if now == old => Ok(None),
+        Some(now) if !ours => {
+            let text = String::from_utf8_lossy(&now);
+            put(place, mark.taken_out(&text).as_bytes(), None, steps)?;
+            Ok(Some(format!("{} was edited since: only our part is taken out", place.display())))
+        }
+        _ => put(place, &old, Some(saved), steps).map(|()| None),
+    }
+}
+
+/// Removes a file or a folder. A folder goes out of its place in one step first.
+fn remove(path: &Path, steps: &mut Steps) -> Result<(), LabError> {
+    let Ok(there) = path.symlink_metadata() else { return Ok(()) };
+    let failed = LabError::file("remove", path);
+    steps.take()?;
+    if !there.is_dir() {
+        return fs::remove_file(path).map_err(failed);
+    }
+    let part = if path.to_string_lossy().ends_with(PART) { path.to_owned() } else { part_of(path) };
+    if part != *path {
+        fs::rename(path, &part).map_err(LabError::file("rename", path))?;
+        steps.take()?;
+    }
+    fs::remove_dir_all(&part).map_err(failed)
+}

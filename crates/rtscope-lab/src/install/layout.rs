@@ -1,0 +1,133 @@
+//! How a system boots: which file names the kernel, and where it lies.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use rtscope_model::text::suggest;
+use serde::{Deserialize, Serialize};
+
+use super::{Wish, change::Change, extlinux, grub, raspberry_pi, u_boot};
+use crate::error::LabError;
+
+/// How a system boots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// The Raspberry Pi's firmware with `config.txt`.
+    RaspberryPi,
+    /// GRUB with `grub.cfg`.
+    Grub,
+    /// `extlinux.conf`, read by U-Boot or syslinux.
+    Extlinux,
+    /// U-Boot with `uEnv.txt`.
+    UBoot,
+}
+
+/// Names on the command line.
+const NAMES: [(&str, Layout); 4] = [
+    ("raspberry-pi", Layout::RaspberryPi),
+    ("grub", Layout::Grub),
+    ("extlinux", Layout::Extlinux),
+    ("u-boot", Layout::UBoot),
+];
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = NAMES.iter().find(|(_, layout)| layout == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Layout, String> {
+        let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, layout)| *layout);
+        found.ok_or_else(|| {
+            let names = NAMES.map(|(name, _)| name);
+            let hint = suggest(text, names).map(|word| format!(" (did you mean {word:?}?)"));
+            format!(
+                "no layout {text:?}; there are {}{}",
+                names.join(", "),
+                hint.unwrap_or_default()
+            )
+        })
+    }
+}
+
+/// What the boot loader would start, as far as its configuration says. Paths are absolute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Chosen {
+    /// The image.
+    pub image: PathBuf,
+    /// The initial RAM disk.
+    pub initrd: Option<PathBuf>,
+    /// Device tree, or the folder that the loader picks it from.
+    pub device_tree: Option<PathBuf>,
+    /// The kernel's command line, where the layout says it.
+    pub cmdline: String,
+}
+
+impl Chosen {
+    /// A file that is named and isn't there: the system wouldn't boot.
+    #[must_use]
+    pub fn missing(&self) -> Option<&Path> {
+        let files = [Some(&self.image), self.initrd.as_ref(), self.device_tree.as_ref()];
+        files.into_iter().flatten().map(PathBuf::as_path).find(|path| !path.exists())
+    }
+}
+
+impl Layout {
+    /// What the boot loader would start now.
+    ///
+    /// # Errors
+    ///
+    /// The root isn't of this layout, or its configuration can't be read.
+    pub fn chosen(self, root: &Path) -> Result<Chosen, LabError> {
+        match self {
+            Layout::RaspberryPi => raspberry_pi::chosen(root),
+            Layout::Grub => grub::chosen(root),
+            Layout::Extlinux => extlinux::chosen(root),
+            Layout::UBoot => u_boot::chosen(root),
+        }
+    }
+
+    /// The changes that install a kernel. The one that makes the boot loader take it is the last.
+    pub(super) fn changes(self, wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
+        match self {
+            Layout::RaspberryPi => raspberry_pi::changes(wish),
+            Layout::Grub => grub::changes(wish),
+            Layout::Extlinux => extlinux::changes(wish),
+            Layout::UBoot => u_boot::changes(wish),
+        }
+    }
+}
+
+/// The first folder below a root that has a file.
+pub(super) fn folder_with(root: &Path, folders: &[&str], file: &str) -> Result<PathBuf, LabError> {
+    let found =
+        folders.iter().map(|folder| root.join(folder)).find(|folder| folder.join(file).is_file());
+    found.ok_or_else(|| {
+        let places: Vec<String> = folders
+            .iter()
+            .map(|folder| root.join(folder).join(file).display().to_string())
+            .collect();
+        LabError::Refused(format!(
+            "{} has none of {}: is it mounted, and is the layout right?",
+            root.display(),
+            places.join(", ")
+        ))
+    })
+}
+
+/// A path as a boot loader names it (`/boot/Image`, `/Image` where /boot is a partition of its own) as
+/// a path here.
+pub(super) fn located(root: &Path, base: &Path, name: &str) -> PathBuf {
+    let bare = name.trim_start_matches('/');
+    let places = [root.join(bare), root.join("boot").join(bare), base.join(bare)];
+    let there = places.iter().find(|path| path.exists());
+    there.unwrap_or(if name.starts_with('/') { &places[0] } else { &places[2] }).clone()
+}

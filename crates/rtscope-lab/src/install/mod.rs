@@ -1,0 +1,297 @@
+//! Installing a kernel into a root folder, so that the old one always still boots.
+//!
+//! New files go beside the old ones, under names of their own; nothing that the old kernel needs is
+//! overwritten. Last of all, and in one step, the boot loader's configuration is replaced: before it
+//! the old kernel is chosen, after it the new one with all its files. Everything is in a journal, so
+//! that [`rollback`] restores what was there, also after an installation that was killed.
+//!
+//! On FAT, where boards keep their boot files, a power failure (not a killed process) in the instant of
+//! the replacement may leave both names or none: that file system keeps no journal.
+
+mod change;
+mod extlinux;
+mod grub;
+pub mod journal;
+pub mod layout;
+pub mod marked_block;
+mod raspberry_pi;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod u_boot;
+
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use self::{
+    change::Change,
+    journal::{Found, Heading, Journal, Line},
+};
+pub use self::{
+    layout::{Chosen, Layout},
+    steps::Steps,
+};
+use crate::{
+    cache::Kernel,
+    disk,
+    error::LabError,
+    progress::{Progress, Report, step},
+};
+
+/// What is asked of an installation.
+#[derive(Debug)]
+pub struct Wish<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The root of the system it goes into.
+    pub root: &'a Path,
+    /// How that system boots.
+    pub layout: Layout,
+    /// Words for the kernel's command line.
+    pub words: &'a str,
+    /// Boot it once only, where the layout can.
+    pub once: bool,
+    /// Raspberry Pi with firmware that doesn't know `os_prefix`: image and command line in place.
+    pub in_place: bool,
+    /// The initial RAM disk.
+    pub initrd: Initrd<'a>,
+    /// Whether free space is checked before anything is written.
+    pub check_space: bool,
+}
+
+/// Where the initial RAM disk comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initrd<'a> {
+    /// Made on this machine where the old kernel has one.
+    Made,
+    /// A file.
+    File(&'a Path),
+    /// None, although the old kernel has one.
+    Without,
+}
+
+impl Wish<'_> {
+    /// Name of files and entries of this kernel.
+    fn mark(&self) -> String {
+        format!("rtscope-{}", &self.kernel.manifest.key[..8.min(self.kernel.manifest.key.len())])
+    }
+
+    fn release(&self) -> &str {
+        &self.kernel.manifest.release
+    }
+
+    /// One line that names the kernel.
+    fn title(&self) -> String {
+        format!("{} {}", self.kernel.manifest.name, self.release())
+    }
+}
+
+/// What was installed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Installed {
+    /// The journal's folder.
+    pub journal: PathBuf,
+    /// What the boot loader starts now.
+    pub chosen: Chosen,
+    /// Files and folders that are new or replaced, below the root.
+    pub changed: Vec<PathBuf>,
+}
+
+/// Installs a kernel. An installation that was broken off is undone first; if this one fails, it is
+/// undone too.
+///
+/// # Errors
+///
+/// The root isn't of the layout, the kernel lacks what the layout needs, its release is there already,
+/// there is no space, or a file can't be written. Nothing of it stays then.
+pub fn install(
+    wish: &Wish<'_>,
+    steps: &mut Steps,
+    report: &mut Report<'_>,
+) -> Result<Installed, LabError> {
+    undo_unfinished(wish.root, steps, report)?;
+    let before = wish.layout.chosen(wish.root)?;
+    if let Some(missing) = before.missing() {
+        report(Progress::Warning(format!(
+            "the boot configuration names {}, which isn't there: does this system boot?",
+            missing.display()
+        )));
+    }
+    let mut changes = modules(wish);
+    changes.extend(wish.layout.changes(wish)?);
+    let is_new = |change: &&Change| !matches!(change, Change::Replace { .. });
+    if let Some(there) = changes.iter().filter(is_new).find(|change| change.place().exists()) {
+        return Err(LabError::Refused(format!(
+            "{} is there already: take that kernel out first (`rtscope kernel rollback` if it came \
+             from here), or give yours another name with CONFIG_LOCALVERSION in a fragment",
+            there.place().display()
+        )));
+    }
+    if wish.check_space {
+        check_space(wish, &changes)?;
+    }
+    let heading = Heading { kernel: wish.kernel.identity(), layout: wish.layout };
+    step(report, format!("installing {} below {}", wish.title(), wish.root.display()));
+    let outcome = apply(wish.root, &heading, &changes, steps);
+    match outcome {
+        // A stop stands for a killed process, and that cleans nothing up.
+        Err(stopped @ LabError::Stopped(_)) => Err(stopped),
+        Err(error) => {
+            step(report, "it failed; everything is put back");
+            undo_unfinished(wish.root, &mut Steps::default(), report)?;
+            Err(error)
+        }
+        Ok(journal) => {
+            let changed = changes.iter().map(|change| {
+                change.place().strip_prefix(wish.root).unwrap_or(change.place()).to_owned()
+            });
+            Ok(Installed {
+                journal,
+                chosen: wish.layout.chosen(wish.root)?,
+                changed: changed.collect(),
+            })
+        }
+    }
+}
+
+fn apply(
+    root: &Path,
+    heading: &Heading,
+    changes: &[Change],
+    steps: &mut Steps,
+) -> Result<PathBuf, LabError> {
+    let mut journal = Journal::begin(root, heading, steps)?;
+    for change in changes {
+        change.apply(root, &mut journal, steps)?;
+    }
+    journal.add(&Line::Done, steps)?;
+    Ok(journal.dir().to_owned())
+}
+
+/// The modules' folder, where the kernel has modules.
+fn modules(wish: &Wish<'_>) -> Vec<Change> {
+    let to = library(wish.root).join("modules").join(wish.release());
+    wish.kernel.modules().map(|from| Change::Tree { from, to }).into_iter().collect()
+}
+
+/// `/lib` of a system. Where it is a link to an absolute path, that path is meant below the root.
+fn library(root: &Path) -> PathBuf {
+    let lib = root.join("lib");
+    match lib.read_link() {
+        Ok(target) if target.is_absolute() => {
+            root.join(target.strip_prefix("/").unwrap_or(&target))
+        }
+        _ => lib,
+    }
+}
+
+/// Checks free space on each file system that something goes to.
+fn check_space(wish: &Wish<'_>, changes: &[Change]) -> Result<(), LabError> {
+    let mut needed: BTreeMap<u64, (PathBuf, u64)> = BTreeMap::new();
+    for change in changes {
+        let there = change.place().ancestors().find(|path| path.exists()).unwrap_or(wish.root);
+        let device = there.metadata().map_or(0, |there| there.dev());
+        needed.entry(device).or_insert_with(|| (there.to_owned(), 0)).1 += change.bytes();
+    }
+    for (path, bytes) in needed.into_values() {
+        disk::require(&path, bytes / (1024 * 1024) + 1, "")?;
+    }
+    Ok(())
+}
+
+fn undo_unfinished(
+    root: &Path,
+    steps: &mut Steps,
+    report: &mut Report<'_>,
+) -> Result<(), LabError> {
+    let unfinished = journal::all(root)?.into_iter().rev().filter(|found| !found.done);
+    for found in unfinished {
+        step(
+            report,
+            format!("undoing an installation of {} that was broken off", found.heading.kernel.name),
+        );
+        for note in undo(root, &found, steps)? {
+            report(Progress::Warning(note));
+        }
+    }
+    Ok(())
+}
+
+fn undo(root: &Path, found: &Found, steps: &mut Steps) -> Result<Vec<String>, LabError> {
+    // With the boot partition not mounted, its files would seem to be gone.
+    found.heading.layout.chosen(root)?;
+    let notes = change::undo(root, found, steps)?;
+    journal::forget(&found.dir, steps)?;
+    Ok(notes)
+}
+
+/// Takes the newest installation back and answers what it was. With a kernel's name, release or key, only
+/// if it is that.
+///
+/// # Errors
+///
+/// Nothing is installed, a newer one is on top of the asked one, or a file can't be written; then it
+/// can be run again.
+pub fn rollback(
+    root: &Path,
+    asked: Option<&str>,
+    steps: &mut Steps,
+    report: &mut Report<'_>,
+) -> Result<Heading, LabError> {
+    let all = journal::all(root)?;
+    let Some(newest) = all.last() else {
+        return Err(LabError::Refused(format!(
+            "nothing was installed below {} with `rtscope kernel install`",
+            root.display()
+        )));
+    };
+    let is_asked = |found: &Found| {
+        asked.is_none_or(|asked| {
+            found.heading.kernel.name == asked
+                || found.heading.kernel.release == asked
+                || (asked.len() >= 6 && found.heading.kernel.key.starts_with(asked))
+        })
+    };
+    if !is_asked(newest) {
+        let names: Vec<&str> = all.iter().map(|found| found.heading.kernel.name.as_str()).collect();
+        return Err(LabError::Refused(format!(
+            "{} was installed last and goes first: `rtscope kernel rollback` without a name takes it \
+             back (installed, the oldest first: {})",
+            newest.heading.kernel.name,
+            names.join(", ")
+        )));
+    }
+    step(report, format!("taking {} back", newest.heading.kernel.name));
+    for note in undo(root, newest, steps)? {
+        report(Progress::Warning(note));
+    }
+    Ok(newest.heading.clone())
+}
+
+/// The change that brings an initial RAM disk, and its place, where the old kernel has one.
+fn initrd(wish: &Wish<'_>, old: Option<&Path>, place: PathBuf) -> Result<Option<Change>, LabError> {
+    use change::Content;
+    let from = match (wish.initrd, old) {
+        (Initrd::File(path), _) => Content::Copy(path.to_owned()),
+        (Initrd::Without, _) | (Initrd::Made, None) => return Ok(None),
+        (Initrd::Made, Some(_)) if wish.root == Path::new("/") => {
+            crate::tool::require(&[crate::tool::Need::of("mkinitramfs", "initramfs-tools")])?;
+            let words = ["mkinitramfs", "-o"].map(str::to_owned).to_vec();
+            Content::Made { words, then: vec![wish.release().to_owned()] }
+        }
+        (Initrd::Made, Some(old)) => {
+            return Err(LabError::Refused(format!(
+                "the old kernel starts with an initial RAM disk ({}), and one for the new kernel can be \
+                 made on that system only: install there with `--root /`, give a file with --initrd, or \
+                 say --no-initrd if the new kernel has all drivers built in that its root needs",
+                old.display()
+            )));
+        }
+    };
+    Ok(Some(Change::File { from, to: place }))
+}

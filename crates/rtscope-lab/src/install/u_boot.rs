@@ -1,0 +1,167 @@
+//! U-Boot with `uEnv.txt`, whose lines override its environment; of two equal names the last counts.
+//!
+//! Boards that name the kernel by its release (`uname_r`, as BeagleBones) get files under the new
+//! release; others (`bootdir`, as the vendor's evaluation boards) a folder of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Initrd, Wish,
+    change::{Change, Content},
+    layout::{Chosen, folder_with},
+    marked_block::{Mark, with_block, without_block},
+};
+use crate::error::LabError;
+
+const FOLDERS: [&str; 2] = ["boot", ""];
+const CONFIG: &str = "uEnv.txt";
+
+/// Images that such boards load when the environment doesn't say.
+const IMAGES: [&str; 2] = ["Image", "zImage"];
+
+struct Environment {
+    path: PathBuf,
+    text: String,
+    root: PathBuf,
+}
+
+impl Environment {
+    fn read(root: &Path) -> Result<Environment, LabError> {
+        let path = folder_with(root, &FOLDERS, CONFIG)?.join(CONFIG);
+        let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+        Ok(Environment { path, text, root: root.to_owned() })
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        let lines = self.text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| line.split_once('=').filter(|(key, _)| *key == name))
+            .next_back()
+            .map(|(_, v)| v.trim())
+    }
+
+    /// The folder that `bootdir` names; `/boot` when it isn't set.
+    fn boot_folder(&self) -> PathBuf {
+        self.root.join(self.value("bootdir").unwrap_or("/boot").trim_start_matches('/'))
+    }
+
+    fn image_name(&self) -> Option<String> {
+        let asked = self.value("bootfile").or(self.value("name_kern"));
+        let folder = self.boot_folder();
+        asked.map(str::to_owned).or_else(|| {
+            IMAGES.iter().find(|name| folder.join(name).is_file()).map(|name| (*name).to_owned())
+        })
+    }
+}
+
+/// What U-Boot would start.
+pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
+    let environment = Environment::read(root)?;
+    let words = |name: &str| environment.value(name).unwrap_or_default().to_owned();
+    if let Some(release) = environment.value("uname_r") {
+        let boot = root.join("boot");
+        let initrd = boot.join(format!("initrd.img-{release}"));
+        let trees = boot.join("dtbs").join(release);
+        return Ok(Chosen {
+            image: boot.join(format!("vmlinuz-{release}")),
+            initrd: initrd.is_file().then_some(initrd),
+            device_tree: trees.is_dir().then_some(trees),
+            cmdline: words("cmdline"),
+        });
+    }
+    let folder = environment.boot_folder();
+    let name = environment.image_name().ok_or_else(|| {
+        LabError::Refused(format!(
+            "{} says neither uname_r nor bootfile, and {} has no Image or zImage: how this board \
+             finds its kernel isn't known",
+            environment.path.display(),
+            folder.display()
+        ))
+    })?;
+    Ok(Chosen {
+        image: folder.join(name),
+        initrd: None,
+        device_tree: Some(folder),
+        cmdline: words("optargs"),
+    })
+}
+
+pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
+    if wish.once {
+        return Err(LabError::Refused(
+            "uEnv.txt has no way to boot a kernel once; leave --once out".to_owned(),
+        ));
+    }
+    let mut environment = Environment::read(wish.root)?;
+    environment.text = without_block(&environment.text);
+    let (mut changes, body) = match environment.value("uname_r") {
+        Some(_) => by_release(wish, &environment),
+        None => by_folder(wish, &environment)?,
+    };
+    let text = with_block(&environment.text, &wish.title(), &body);
+    changes.push(Change::Replace { path: environment.path, text, mark: Mark::Block });
+    Ok(changes)
+}
+
+/// The new value of a variable with words for the kernel: the old one's with ours.
+fn words_line(wish: &Wish<'_>, environment: &Environment, name: &str) -> String {
+    if wish.words.is_empty() {
+        return String::new();
+    }
+    let old = environment.value(name).unwrap_or_default();
+    format!("{name}={}\n", [old, wish.words].join(" ").trim())
+}
+
+fn by_release(wish: &Wish<'_>, environment: &Environment) -> (Vec<Change>, String) {
+    let release = wish.release();
+    let boot = wish.root.join("boot");
+    let image = boot.join(format!("vmlinuz-{release}"));
+    let mut changes = vec![Change::File { from: Content::Copy(wish.kernel.vmlinuz()), to: image }];
+    if let Some(from) = wish.kernel.dtbs() {
+        changes.push(Change::Tree { from, to: boot.join("dtbs").join(release) });
+    }
+    if let Initrd::File(path) = wish.initrd {
+        let to = boot.join(format!("initrd.img-{release}"));
+        changes.push(Change::File { from: Content::Copy(path.to_owned()), to });
+    }
+    (changes, format!("uname_r={release}\n{}", words_line(wish, environment, "cmdline")))
+}
+
+fn by_folder(
+    wish: &Wish<'_>,
+    environment: &Environment,
+) -> Result<(Vec<Change>, String), LabError> {
+    let Some(dtbs) = wish.kernel.dtbs() else {
+        return Err(LabError::Refused(format!(
+            "{} has no device trees, and this board takes them from the kernel's folder: build it with \
+             `dtbs = true`",
+            wish.kernel.manifest.name
+        )));
+    };
+    let name = environment.image_name().unwrap_or_else(|| IMAGES[0].to_owned());
+    let mut files = vec![(Content::Copy(wish.kernel.vmlinuz()), PathBuf::from(name))];
+    let mut open = vec![dtbs.clone()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).map_err(LabError::file("read", &folder))?.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if let Ok(below) = path.strip_prefix(&dtbs) {
+                // Boards look beside the image, or in `dtb`: both with and without the vendor's folder.
+                let bare = PathBuf::from(below.file_name().unwrap_or_default());
+                files.push((Content::Copy(path.clone()), Path::new("dtb").join(below)));
+                files.push((Content::Copy(path.clone()), bare));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.1.cmp(&b.1));
+    files.dedup_by(|a, b| a.1 == b.1);
+    let folder = environment.boot_folder();
+    let seen = environment.value("bootdir").unwrap_or("/boot").trim_end_matches('/').to_owned();
+    let mark = wish.mark();
+    let body = format!("bootdir={seen}/{mark}\n{}", words_line(wish, environment, "optargs"));
+    Ok((vec![Change::Files { from: files, to: folder.join(&mark) }], body))
+}

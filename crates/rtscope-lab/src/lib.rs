@@ -1,0 +1,37 @@
+//! The kernel lab: kernels made, installed, booted in an emulator, and compared in virtual time.
+//!
+//! ```text
+//! kernel: spec -> source -> patch -> config -> build -> package -> install -> verify -> rollback
+//! lab:    kernel -> image -> boot -> collect -> record
+//! ```
+//!
+//! It never measures: it boots the static binary of rtscope in the kernel under test and reads the
+//! record that comes back.
+
+#![forbid(unsafe_code)]
+
+pub mod bisect;
+pub mod boot;
+pub mod build;
+pub mod cache;
+pub mod cell;
+pub mod config;
+pub mod console;
+pub mod cyclictest;
+pub mod disk;
+pub mod error;
+pub mod image;
+pub mod install;
+pub mod machine;
+pub mod modules;
+pub mod package;
+pub mod patch;
+pub mod prebuilt;
+pub mod progress;
+pub mod qemu;
+pub mod queue;
+pub mod source;
+pub mod spec;
+pub mod subject;
+pub mod tool;
+pub mod verify;

@@ -1,0 +1,149 @@
+//! The machines that guests run on, each a data file in `kernels/machines/`.
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+
+use crate::error::LabError;
+
+/// An emulated machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Name on the command line.
+    pub name: String,
+    /// One line.
+    pub about: String,
+    /// The kernel's own name of the architecture, as in a kept kernel's manifest.
+    pub arch: String,
+    /// The emulator.
+    pub program: String,
+    /// The Debian package that has the emulator.
+    pub package: String,
+    /// The emulator's words for this machine. `{console}` and `{channel}` stand for the files that the
+    /// serial lines are written to.
+    pub arguments: Vec<String>,
+    /// The emulated CPU; none where the machine fixes it.
+    pub cpu: Option<String>,
+    /// The CPU under KVM; none where KVM is of no use.
+    pub cpu_kvm: Option<String>,
+    /// Memory.
+    pub memory_mib: u32,
+    /// CPUs, where the machine fixes their number.
+    pub cpus: Option<u32>,
+    /// The kernel's name of the console.
+    pub console: String,
+    /// The line that the record leaves by, as a name in `/dev`.
+    pub channel: String,
+    /// The device tree, as laid out below the kernel's `dts`; none where the emulator makes one.
+    pub device_tree: Option<String>,
+    /// Further words of the kernel command line.
+    pub append: Vec<String>,
+}
+
+/// Embeds the files.
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../kernels/machines/", $name, ".toml"))),)*]
+    };
+}
+
+/// Name and text of every shipped machine; the first of an architecture is its default.
+const SHIPPED: &[(&str, &str)] = shipped! { "x86-64" "pc" "microvm" "arm64" "raspi3b" "armhf" };
+
+impl Machine {
+    /// Reads a machine's text.
+    ///
+    /// # Errors
+    ///
+    /// The place in the text and what is wrong there.
+    pub fn parse(name: &str, text: &str) -> Result<Machine, LabError> {
+        toml::from_str(text).map_err(|e| LabError::Refused(format!("machine {name}: {e}")))
+    }
+
+    /// Every shipped machine.
+    ///
+    /// # Panics
+    ///
+    /// Never: a test reads each of them.
+    #[must_use]
+    pub fn shipped() -> Vec<Machine> {
+        let read =
+            |(name, text): &(&str, &str)| Machine::parse(name, text).expect("a test reads it");
+        SHIPPED.iter().map(read).collect()
+    }
+
+    /// A machine by the name of a shipped one, or by a file.
+    ///
+    /// # Errors
+    ///
+    /// There is no such machine, or its file is wrong.
+    pub fn find(name: &str) -> Result<Machine, LabError> {
+        let shipped = Machine::shipped();
+        if let Some(found) = shipped.iter().find(|machine| machine.name == name) {
+            return Ok(found.clone());
+        }
+        let path = Path::new(name);
+        if path.is_file() {
+            let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
+            return Machine::parse(name, &text);
+        }
+        let names: Vec<&str> = shipped.iter().map(|machine| machine.name.as_str()).collect();
+        Err(LabError::Refused(format!(
+            "there is no machine {name:?}: write {}, or a file",
+            names.join(", ")
+        )))
+    }
+
+    /// The default machine for an architecture.
+    ///
+    /// # Errors
+    ///
+    /// No shipped machine runs it.
+    pub fn for_arch(arch: &str) -> Result<Machine, LabError> {
+        let found = Machine::shipped().into_iter().find(|machine| machine.arch == arch);
+        found.ok_or_else(|| {
+            LabError::Refused(format!("no machine of the lab runs kernels for {arch}"))
+        })
+    }
+}
+
+/// The kernel's own name of the architecture that this program was built for.
+#[must_use]
+pub const fn own_arch() -> &'static str {
+    if cfg!(target_arch = "x86_64") {
+        "x86_64"
+    } else if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else if cfg!(target_arch = "arm") {
+        "arm"
+    } else {
+        "riscv"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_machine_is_sound() {
+        for (name, text) in SHIPPED {
+            let machine = Machine::parse(name, text).expect(name);
+            assert_eq!(machine.name, *name);
+            let all = machine.arguments.join(" ");
+            assert!(all.contains("{console}"), "{name}: the console must be kept");
+            assert_eq!(all.contains("{channel}"), machine.channel != "console", "{name}");
+        }
+        assert_eq!(Machine::for_arch("x86_64").expect("there").name, "x86-64");
+        assert_eq!(Machine::for_arch("arm64").expect("there").name, "arm64");
+    }
+
+    #[test]
+    fn an_unknown_machine_is_named_with_those_there_are() {
+        let said = Machine::find("vax").expect_err("unknown").to_string();
+        assert!(said.contains("\"vax\"") && said.contains("raspi3b"), "{said}");
+        let said = Machine::parse("mine", "name = 3").expect_err("wrong").to_string();
+        assert!(said.contains("machine mine") && said.contains("line 1"), "{said}");
+    }
+}

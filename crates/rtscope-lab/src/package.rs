@@ -1,0 +1,198 @@
+//! Kernels to take elsewhere: Debian packages made by the kernel's own rules, or a tarball of all that an
+//! installation needs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    build::Prepared,
+    cache::{Cache, Kernel, MANIFEST},
+    error::LabError,
+    progress::{Progress, Report, step},
+    tool::{self, Need},
+};
+
+/// Name of a kernel's tarball.
+#[must_use]
+pub fn tarball_name(kernel: &Kernel) -> String {
+    let manifest = &kernel.manifest;
+    format!("{}-{}-{}.tar.gz", manifest.name, manifest.release, manifest.arch)
+}
+
+/// Packs a kept kernel: image, configuration, symbols, modules, device trees and what is known of it. The
+/// same kernel gives the same bytes.
+///
+/// # Errors
+///
+/// tar fails, or the folder can't be written.
+pub fn tarball(
+    kernel: &Kernel,
+    folder: &Path,
+    report: &mut Report<'_>,
+) -> Result<PathBuf, LabError> {
+    tool::require(&[Need::of("tar", "tar"), Need::of("gzip", "gzip")])?;
+    fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+    let path = folder.join(tarball_name(kernel));
+    step(report, format!("packing {}", path.display()));
+    let part = path.with_extension("part");
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0"]);
+    tar.args(["--use-compress-program=gzip -n", "-c", "-f"])
+        .arg(&part)
+        .arg("-C")
+        .arg(&kernel.dir)
+        .arg(".");
+    let packed = tool::output(&mut tar);
+    if packed.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    packed?;
+    fs::rename(&part, &path).map_err(LabError::file("rename", &part))?;
+    Ok(path)
+}
+
+/// Unpacks such a tarball into a cache, where it is a kept kernel then.
+///
+/// # Errors
+///
+/// It isn't one, or it can't be unpacked.
+pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
+    tool::require(&[Need::of("tar", "tar"), Need::of("gzip", "gzip")])?;
+    let part = cache.kernel_dir(&format!("unpacking-{}", std::process::id()));
+    fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
+    let mut tar = Command::new("tar");
+    tar.args(["-x", "--no-same-owner", "-f"]).arg(tarball).arg("-C").arg(&part);
+    let kernel = tool::output(&mut tar).and_then(|_| {
+        let kernel = Kernel::open(&part).map_err(|_| {
+            LabError::Refused(format!(
+                "{} is no kernel of `rtscope kernel package --tarball`: it has no {MANIFEST}",
+                tarball.display()
+            ))
+        })?;
+        let key = &kernel.manifest.key;
+        let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_key || !kernel.vmlinuz().is_file() {
+            let message = format!("{} is damaged: its image or key is missing", tarball.display());
+            return Err(LabError::Refused(message));
+        }
+        cache.keep(&part, &kernel.manifest).map_err(LabError::file("keep", &part))
+    });
+    let _ = fs::remove_dir_all(&part);
+    kernel
+}
+
+/// Makes Debian packages with the kernel's own rules: image with modules, headers, C library headers.
+/// What is built is used.
+///
+/// # Errors
+///
+/// A tool is missing, or the kernel's rules fail.
+pub fn debian(
+    prepared: &Prepared,
+    folder: &Path,
+    jobs: u32,
+    report: &mut Report<'_>,
+) -> Result<Vec<PathBuf>, LabError> {
+    let needs = [
+        ("dpkg-buildpackage", "dpkg-dev"),
+        ("dh_builddeb", "debhelper"),
+        ("rsync", "rsync"),
+        ("depmod", "kmod"),
+    ];
+    tool::require(&needs.map(|(name, package)| Need::of(name, package)))?;
+    fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+    let objects = &prepared.target.objects;
+    let around = objects.parent().unwrap_or(objects);
+    let before = packages(around);
+    step(report, "making Debian packages");
+    let mut make = prepared.target.make(&prepared.tree);
+    // The rules ask for packages that only a full build needs; what is really missing is checked above.
+    make.arg(format!("-j{}", jobs.max(1))).args(["bindeb-pkg", "DPKG_FLAGS=-d"]);
+    let mut last = Vec::new();
+    let mut lines = 0;
+    let status = tool::each_line(&mut make, |line| {
+        lines += 1;
+        report(Progress::Amount {
+            unit: "lines of its log",
+            done: lines,
+            total: None,
+            seconds_left: None,
+            at: line.trim().to_owned(),
+        });
+        if last.len() == 20 {
+            last.remove(0);
+        }
+        last.push(line.to_owned());
+        Ok(())
+    })?;
+    if !status.success() {
+        let (program, status) = ("make bindeb-pkg".to_owned(), status.to_string());
+        return Err(LabError::Program { program, status, said: last.join("\n") });
+    }
+    let mut moved = Vec::new();
+    for path in packages(around).into_iter().filter(|path| !before.contains(path)) {
+        let to = folder.join(path.file_name().unwrap_or_default());
+        fs::copy(&path, &to).map_err(LabError::file("copy", &path))?;
+        let _ = fs::remove_file(&path);
+        moved.push(to);
+    }
+    Ok(moved)
+}
+
+fn packages(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Manifest;
+
+    fn kernel(cache: &Cache) -> Kernel {
+        let dir = cache.root().join("prepared");
+        fs::create_dir_all(dir.join("modules/6.12.0/kernel")).expect("made");
+        fs::write(dir.join("vmlinuz"), "image").expect("written");
+        fs::write(dir.join("modules/6.12.0/kernel/a.ko"), "module").expect("written");
+        let manifest = Manifest {
+            name: "small".into(),
+            key: "0123456789abcdef".into(),
+            release: "6.12.0".into(),
+            arch: "arm64".into(),
+            vmlinuz: "vmlinuz".into(),
+            modules: Some("modules/6.12.0".into()),
+            ..Manifest::default()
+        };
+        cache.keep(&dir, &manifest).expect("kept")
+    }
+
+    #[test]
+    fn a_tarball_is_unpacked_on_another_machine() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = Cache::at(folder.path().join("here"));
+        let kernel = kernel(&here);
+        let out = folder.path().join("out");
+        let path = tarball(&kernel, &out, &mut |_| {}).expect("packed");
+        assert_eq!(path.file_name().expect("a name"), "small-6.12.0-arm64.tar.gz");
+        let first = fs::read(&path).expect("a file");
+        tarball(&kernel, &out, &mut |_| {}).expect("packed again");
+        assert_eq!(fs::read(&path).expect("a file"), first, "the same kernel gives the same bytes");
+        let there = Cache::at(folder.path().join("there"));
+        let unpacked = unpack(&path, &there).expect("unpacked");
+        assert_eq!(unpacked.manifest, kernel.manifest);
+        let module = unpacked.modules().expect("modules").join("kernel/a.ko");
+        assert_eq!(fs::read_to_string(module).expect("a file"), "module");
+        unpack(&path, &there).expect("a second time");
+        assert_eq!(there.kernels().len(), 1);
+        fs::write(&path, "nothing").expect("damaged");
+        assert!(unpack(&path, &there).is_err());
+        let left = fs::read_dir(there.root().join("kernels")).expect("read").count();
+        assert_eq!(left, 1, "nothing half-unpacked stays");
+    }
+}

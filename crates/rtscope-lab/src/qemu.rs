@@ -1,0 +1,209 @@
+//! The emulator's command line.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+
+/// How time passes in a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "time")]
+pub enum Timing {
+    /// By instructions: each takes 2^shift ns, and idle time passes at once. The same inputs give
+    /// the same run to the bit, however busy the host is.
+    Virtual {
+        /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250.
+        shift: u8,
+    },
+    /// By the host's clock, emulated.
+    Wall,
+    /// By the host's clock, on the host's own CPU.
+    Kvm,
+}
+
+impl Timing {
+    /// Whether two runs are equal to the bit.
+    #[must_use]
+    pub fn is_virtual(self) -> bool {
+        matches!(self, Timing::Virtual { .. })
+    }
+}
+
+/// What the emulator is told, beside the machine.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// How time passes.
+    pub timing: Timing,
+    /// Seed of everything that is random in the guest.
+    pub seed: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory; none for the machine's own.
+    pub memory_mib: Option<u32>,
+    /// The kernel.
+    pub kernel: &'a Path,
+    /// The guest's file system.
+    pub image: &'a Path,
+    /// The device tree.
+    pub device_tree: Option<&'a Path>,
+    /// Words of the kernel command line, after the lab's own.
+    pub append: &'a [String],
+    /// File of the console.
+    pub console: &'a Path,
+    /// File of the record's line.
+    pub channel: &'a Path,
+}
+
+impl Words<'_> {
+    /// The kernel command line. Address randomisation is off and random numbers come from the
+    /// emulator's seed: what differs between two seeds is only what the agent shifts.
+    #[must_use]
+    pub fn kernel_line(&self) -> String {
+        let machine = self.machine;
+        let mut words = vec![
+            format!("console={}", machine.console),
+            "quiet".to_owned(),
+            "panic=-1".to_owned(),
+            "norandmaps".to_owned(),
+            // A serial port without a wire answers so fast that the kernel takes its interrupts for
+            // stray ones and switches them off.
+            "noirqdebug".to_owned(),
+        ];
+        words.extend(machine.append.iter().cloned());
+        if self.timing.is_virtual() && machine.cpus.is_some_and(|cpus| cpus > self.cpus) {
+            words.push(format!("maxcpus={}", self.cpus));
+        }
+        words.push(format!("rtscope.channel={}", machine.channel));
+        words.push(format!("rtscope.seed={}", self.seed));
+        words.extend(self.append.iter().cloned());
+        words.join(" ")
+    }
+
+    /// The words after the program's name.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let machine = self.machine;
+        let path = |path: &Path| path.display().to_string();
+        let mut words: Vec<String> = Vec::new();
+        let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        match self.timing {
+            Timing::Virtual { shift } => {
+                add("-icount", format!("shift={shift},sleep=off"));
+                add("-rtc", "base=2020-01-01,clock=vm".to_owned());
+            }
+            Timing::Wall => add("-accel", "tcg,thread=multi".to_owned()),
+            Timing::Kvm => add("-accel", "kvm".to_owned()),
+        }
+        add("-seed", self.seed.to_string());
+        let cpu = machine.cpu_kvm.as_ref().filter(|_| self.timing == Timing::Kvm);
+        if let Some(cpu) = cpu.or(machine.cpu.as_ref()) {
+            add("-cpu", cpu.clone());
+        }
+        add("-smp", machine.cpus.unwrap_or(self.cpus).to_string());
+        add("-m", format!("{}M", self.memory_mib.unwrap_or(machine.memory_mib)));
+        add("-display", "none".to_owned());
+        add("-monitor", "none".to_owned());
+        add("-nic", "none".to_owned());
+        add("-kernel", path(self.kernel));
+        add("-initrd", path(self.image));
+        if let Some(tree) = self.device_tree {
+            add("-dtb", path(tree));
+        }
+        add("-append", self.kernel_line());
+        words.push("-no-reboot".to_owned());
+        let files = |word: &String| {
+            let word = word.replace("{console}", &path(self.console));
+            word.replace("{channel}", &path(self.channel))
+        };
+        words.extend(machine.arguments.iter().map(files));
+        words
+    }
+
+    /// [`Words::arguments`] without the names of files, which say nothing about the run: what is
+    /// hashed in their place are the files' contents.
+    #[must_use]
+    pub fn identity(&self) -> Vec<String> {
+        let place = |name: &'static str| Path::new(name);
+        let words = Words {
+            kernel: place("KERNEL"),
+            image: place("IMAGE"),
+            device_tree: self.device_tree.map(|_| place("DEVICE-TREE")),
+            console: place("CONSOLE"),
+            channel: place("CHANNEL"),
+            ..self.clone()
+        };
+        words.arguments()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words<'a>(machine: &'a Machine, timing: Timing, append: &'a [String]) -> Words<'a> {
+        Words {
+            machine,
+            timing,
+            seed: 7,
+            cpus: 1,
+            memory_mib: None,
+            kernel: Path::new("/k/vmlinuz"),
+            image: Path::new("/i/image"),
+            device_tree: None,
+            append,
+            console: Path::new("/o/console.txt"),
+            channel: Path::new("/o/channel"),
+        }
+    }
+
+    fn line(machine: &str, timing: Timing) -> String {
+        let machine = Machine::find(machine).expect("shipped");
+        words(&machine, timing, &["preempt=full".to_owned()]).arguments().join(" ")
+    }
+
+    #[test]
+    fn virtual_time_fixes_everything_that_could_differ() {
+        let line = line("x86-64", Timing::Virtual { shift: 1 });
+        for word in [
+            "-icount shift=1,sleep=off",
+            "-rtc base=2020-01-01,clock=vm",
+            "-seed 7",
+            "-smp 1",
+            "norandmaps",
+            "nokaslr",
+            "tsc=reliable",
+            "rtscope.seed=7",
+            "rtscope.channel=ttyS1",
+            "preempt=full",
+            "-serial file:/o/console.txt -serial file:/o/channel",
+        ] {
+            assert!(line.contains(word), "{word} is missing: {line}");
+        }
+    }
+
+    #[test]
+    fn the_host_s_clock_needs_no_instruction_counter() {
+        let wall = line("x86-64", Timing::Wall);
+        assert!(!wall.contains("icount") && wall.contains("tcg,thread=multi"), "{wall}");
+        let kvm = line("x86-64", Timing::Kvm);
+        assert!(kvm.contains("-accel kvm") && kvm.contains("-cpu host"), "{kvm}");
+    }
+
+    #[test]
+    fn a_machine_with_a_fixed_number_of_cpus_starts_one_in_virtual_time() {
+        let line = line("raspi3b", Timing::Virtual { shift: 1 });
+        assert!(line.contains("-smp 4") && line.contains("maxcpus=1"), "{line}");
+    }
+
+    #[test]
+    fn where_files_lie_is_no_part_of_the_identity() {
+        let machine = Machine::find("x86-64").expect("shipped");
+        let first = words(&machine, Timing::Wall, &[]);
+        let elsewhere = Words { kernel: Path::new("/elsewhere"), ..first.clone() };
+        assert_eq!(first.identity(), elsewhere.identity());
+        assert_ne!(first.identity(), Words { seed: 8, ..first.clone() }.identity());
+    }
+}

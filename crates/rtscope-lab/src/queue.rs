@@ -1,0 +1,141 @@
+//! Runs many cells, several at a time, and says how far it is.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    boot::Ending,
+    cell::{Cell, Outcome, Surroundings},
+    error::LabError,
+};
+
+/// A cell and where its record goes.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The cell.
+    pub cell: Cell,
+    /// A folder that does not exist yet.
+    pub folder: PathBuf,
+}
+
+/// What is said while cells run.
+#[derive(Clone, Debug)]
+pub enum News<'a> {
+    /// A guest says a line.
+    Line(&'a Item, &'a str),
+    /// A cell is done.
+    Done {
+        /// Which.
+        item: &'a Item,
+        /// How it ended; none when it could not be started.
+        ending: Option<&'a Ending>,
+        /// How long it took; none when its record was known.
+        took: Option<Duration>,
+        /// Cells that are done, this one among them.
+        done: usize,
+        /// All cells.
+        all: usize,
+        /// Time left, estimated from the cells that were run; none while nothing is known.
+        left: Option<Duration>,
+    },
+}
+
+/// Runs every cell, `jobs` at a time, and returns what came of each, in their order. A cell whose
+/// guest fails doesn't end the others; an interruption does.
+pub fn run_all(
+    items: &[Item],
+    jobs: usize,
+    emulator: impl Fn(&Cell) -> String + Sync,
+    around: &Surroundings<'_>,
+    news: &(dyn Fn(&News<'_>) + Sync),
+) -> Vec<Result<Outcome, LabError>> {
+    let next = AtomicUsize::new(0);
+    let pace = Mutex::new(Pace::default());
+    let outcomes: Vec<Mutex<Option<Result<Outcome, LabError>>>> =
+        items.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while let Some((item, slot)) = Some(next.fetch_add(1, Relaxed))
+            .filter(|_| !(around.stop)())
+            .and_then(|at| Some((items.get(at)?, &outcomes[at])))
+        {
+            let version = emulator(&item.cell);
+            let mut on_line = |line: &str| news(&News::Line(item, line));
+            let outcome = item.cell.run(&version, &item.folder, around, &mut on_line);
+            let took = outcome.as_ref().ok().and_then(|outcome| outcome.took);
+            let (done, left) = locked(&pace).count(took, items.len(), jobs);
+            let ending = outcome.as_ref().ok().map(|outcome| &outcome.ending);
+            news(&News::Done { item, ending, took, done, all: items.len(), left });
+            *locked(slot) = Some(outcome);
+        }
+    };
+    // The kernel ends an emulator when the thread that started it ends: each waits for its own.
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    let interrupted = || Err(LabError::Refused("interrupted".to_owned()));
+    let outcome = |slot: Mutex<Option<_>>| slot.into_inner().ok().flatten();
+    outcomes.into_iter().map(|slot| outcome(slot).unwrap_or_else(interrupted)).collect()
+}
+
+/// A lock whose holder panicked still holds what was written.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// How fast cells are done.
+#[derive(Default)]
+struct Pace {
+    done: usize,
+    /// Those of the done that were really run.
+    run: u32,
+    /// How long they took, added up.
+    took: Duration,
+}
+
+impl Pace {
+    /// Counts a cell; how many are done, and the time left.
+    fn count(
+        &mut self,
+        took: Option<Duration>,
+        all: usize,
+        jobs: usize,
+    ) -> (usize, Option<Duration>) {
+        self.done += 1;
+        self.run += u32::from(took.is_some());
+        self.took += took.unwrap_or_default();
+        let remaining = u32::try_from(all - self.done).unwrap_or(u32::MAX);
+        (self.done, self.left(remaining, jobs))
+    }
+
+    /// Time left: the remaining cells take as long as those before, `jobs` at a time. Nothing is known
+    /// before one was run.
+    fn left(&self, remaining: u32, jobs: usize) -> Option<Duration> {
+        let each = self.took.checked_div(self.run)?;
+        Some(each * remaining / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_the_pace() {
+        let seconds = Duration::from_secs;
+        let mut pace = Pace::default();
+        assert_eq!(pace.count(None, 23, 2), (1, None), "nothing was run yet");
+        assert_eq!(pace.count(Some(seconds(10)), 23, 2), (2, Some(seconds(105))));
+        assert_eq!(pace.count(Some(seconds(30)), 23, 2), (3, Some(seconds(200))));
+        pace.done = 22;
+        assert_eq!(pace.count(None, 23, 2), (23, Some(Duration::ZERO)));
+    }
+}

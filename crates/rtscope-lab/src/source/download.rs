@@ -1,0 +1,169 @@
+//! A file from a URL: resumed where an earlier attempt stopped, checked before it counts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    cache::sha256_of_file,
+    error::LabError,
+    progress::{Report, step},
+    tool::{self, Need},
+};
+
+/// Brings a file or a URL into a folder, under its own name. What is there with the right checksum is
+/// not fetched again; a part of it is completed.
+///
+/// # Errors
+///
+/// No program to download with, the download fails, or the checksum is another one.
+pub(super) fn bring(
+    from: &str,
+    sha256: Option<&str>,
+    folder: &Path,
+    report: &mut Report<'_>,
+) -> Result<PathBuf, LabError> {
+    if !from.contains("://") {
+        let path = PathBuf::from(from);
+        let there = path.metadata().map_err(LabError::file("read", &path))?;
+        if !there.is_file() {
+            return Err(LabError::Refused(format!("{from} is not a file")));
+        }
+        return check(&path, sha256).map(|()| path);
+    }
+    let name = from.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("download");
+    // Files of two servers may have one name; their checksums differ.
+    let prefix = sha256.map_or(String::new(), |sum| format!("{}-", &sum[..8]));
+    let path = folder.join(format!("{prefix}{name}"));
+    if path.is_file() && check(&path, sha256).is_ok() {
+        return Ok(path);
+    }
+    fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+    let part = folder.join(format!("{prefix}{name}.part"));
+    let resumed = part.metadata().map_or(0, |there| there.len());
+    let how = if resumed > 0 { format!(" from byte {resumed} on") } else { String::new() };
+    step(report, format!("downloading {name}{how}"));
+    match complete(from, &part, report).and_then(|()| check(&part, sha256)) {
+        // What was resumed may have changed on the server since: once more, from the start.
+        Err(LabError::Checksum { .. } | LabError::Program { .. }) if resumed > 0 => {
+            step(report, format!("downloading {name} again, from the start"));
+            fs::remove_file(&part).map_err(LabError::file("remove", &part))?;
+            complete(from, &part, report)?;
+            check(&part, sha256)?;
+        }
+        other => other?,
+    }
+    fs::rename(&part, &path).map_err(LabError::file("rename", &part))?;
+    Ok(path)
+}
+
+fn complete(from: &str, part: &Path, report: &mut Report<'_>) -> Result<(), LabError> {
+    let mut command = if tool::find("curl").is_some() {
+        let mut curl = Command::new("curl");
+        curl.args(["--fail", "--location", "--silent", "--show-error", "--retry", "3"]);
+        curl.args(["--continue-at", "-", "--output"]).arg(part).arg(from);
+        curl
+    } else if tool::find("wget").is_some() {
+        let mut wget = Command::new("wget");
+        wget.args(["--no-verbose", "--tries=3", "--continue", "--output-document"]);
+        wget.arg(part).arg(from);
+        wget
+    } else {
+        return tool::require(&[Need::of("curl", "curl")]);
+    };
+    tool::fetching(&mut command, || part.metadata().map_or(0, |there| there.len()), report)
+}
+
+fn check(path: &Path, sha256: Option<&str>) -> Result<(), LabError> {
+    let Some(asked) = sha256 else { return Ok(()) };
+    let found = sha256_of_file(path).map_err(LabError::file("read", path))?;
+    if found.eq_ignore_ascii_case(asked) {
+        return Ok(());
+    }
+    Err(LabError::Checksum { path: path.to_owned(), asked: asked.to_owned(), found })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        net::TcpListener,
+        sync::{Arc, Mutex},
+    };
+
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    /// A server of one file that knows ranges, and notes what was asked of it.
+    fn serve(body: Vec<u8>) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/linux-9.tar", listener.local_addr().expect("bound"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let lines = BufReader::new(stream.try_clone().expect("a reader")).lines();
+                let lines: Vec<String> =
+                    lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let range = lines.iter().find_map(|line| {
+                    line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned)
+                });
+                let from: usize = range
+                    .as_deref()
+                    .and_then(|r| r.trim_end_matches('-').parse().ok())
+                    .unwrap_or(0);
+                noted.lock().expect("unpoisoned").push(range.unwrap_or_default());
+                let rest = &body[from.min(body.len())..];
+                let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+                let heading = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{}\r\n\
+                     Connection: close\r\n\r\n",
+                    rest.len(),
+                    body.len() - 1,
+                    body.len()
+                );
+                let _ = stream.write_all(heading.as_bytes()).and_then(|()| stream.write_all(rest));
+            }
+        });
+        (url, asked)
+    }
+
+    #[test]
+    fn a_download_is_resumed_and_checked() {
+        if tool::find("curl").is_none() && tool::find("wget").is_none() {
+            println!("skipped: neither curl nor wget");
+            return;
+        }
+        let body: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+        let sum = format!("{:x}", Sha256::digest(&body));
+        let (url, asked) = serve(body.clone());
+        let folder = tempfile::tempdir().expect("a folder");
+        let part = folder.path().join(format!("{}-linux-9.tar.part", &sum[..8]));
+        fs::write(&part, &body[..150_000]).expect("a part");
+        let path = bring(&url, Some(&sum), folder.path(), &mut |_| {}).expect("fetched");
+        assert_eq!(fs::read(&path).expect("a file"), body);
+        assert_eq!(*asked.lock().expect("unpoisoned"), ["150000-"], "only the rest was asked for");
+        bring(&url, Some(&sum), folder.path(), &mut |_| {}).expect("there");
+        assert_eq!(asked.lock().expect("unpoisoned").len(), 1, "not fetched twice");
+
+        fs::remove_file(&path).expect("removed");
+        fs::write(&part, vec![7; 1000]).expect("a wrong part");
+        let path = bring(&url, Some(&sum), folder.path(), &mut |_| {}).expect("fetched again");
+        assert_eq!(fs::read(&path).expect("a file"), body);
+
+        let wrong = "0".repeat(64);
+        let said = bring(&url, Some(&wrong), folder.path(), &mut |_| {}).expect_err("refused");
+        assert!(
+            said.to_string().contains(&format!("has the SHA-256 {sum}, not {wrong}")),
+            "{said}"
+        );
+        assert!(
+            !folder.path().join("00000000-linux-9.tar").exists(),
+            "what is wrong doesn't count"
+        );
+    }
+}

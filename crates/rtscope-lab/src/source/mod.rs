@@ -1,0 +1,481 @@
+//! Sources and patches: fetched, checked, paired, unpacked.
+
+pub mod debian;
+mod download;
+pub mod version;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde::Serialize;
+
+pub use self::version::Version;
+use crate::{
+    cache::{Cache, key_of, sha256_of_file},
+    error::LabError,
+    patch::{self, PatchReport},
+    progress::{Progress, Report, step},
+    spec::{Patch, Source, Spec},
+    tool::{self, Need},
+};
+
+/// What was fetched of a spec.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fetched {
+    /// What the source is, exactly: package and version, checksum or commit.
+    pub identity: String,
+    /// The version, where it is known before unpacking.
+    pub version: Option<Version>,
+    /// Where it is.
+    pub place: Place,
+    /// The patches, in their order.
+    pub patches: Vec<PatchFile>,
+    /// What the user should know about how they go together.
+    pub warnings: Vec<String>,
+}
+
+/// Where a source is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// A tarball.
+    Archive(PathBuf),
+    /// A tarball in a Debian package.
+    Package(PathBuf),
+    /// A commit in a bare repository.
+    Commit(PathBuf, String),
+    /// An unpacked folder.
+    Folder(PathBuf),
+}
+
+/// A patch as fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PatchFile {
+    /// Its name, as in the series.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// The version it was made for.
+    pub made_for: Option<Version>,
+}
+
+/// A source that is ready: unpacked and patched.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tree {
+    /// The folder.
+    pub path: PathBuf,
+    /// Its version.
+    pub version: Version,
+    /// What it is: the source's identity, and each patch's.
+    pub identity: Vec<(String, String)>,
+    /// How the patches went; none when it was ready already or there are none.
+    pub report: Option<PatchReport>,
+}
+
+/// Fetches source and patches, and checks that they belong together. `from` says where a vendor's
+/// tree is, or takes the place of the spec's own address.
+///
+/// # Errors
+///
+/// It can't be fetched, is damaged, or patch and source are of different series.
+pub fn fetch(
+    spec: &Spec,
+    cache: &Cache,
+    from: Option<&str>,
+    report: &mut Report<'_>,
+) -> Result<Fetched, LabError> {
+    let downloads = cache.downloads();
+    fs::create_dir_all(&downloads).map_err(LabError::file("make", &downloads))?;
+    let mut fetched = fetch_source(spec, cache, from, report)?;
+    for wanted in &spec.patches {
+        fetched.patches.extend(fetch_patch(wanted, cache, report)?);
+    }
+    if let Some(version) = fetched.version {
+        fetched.warnings = pairing(version, &fetched.patches)?;
+        for warning in &fetched.warnings {
+            report(Progress::Warning(warning.clone()));
+        }
+    }
+    Ok(fetched)
+}
+
+fn fetch_source(
+    spec: &Spec,
+    cache: &Cache,
+    from: Option<&str>,
+    report: &mut Report<'_>,
+) -> Result<Fetched, LabError> {
+    let done = |identity: String, version: Option<Version>, place: Place| Fetched {
+        identity,
+        version,
+        place,
+        patches: Vec::new(),
+        warnings: Vec::new(),
+    };
+    match (&spec.source, from) {
+        (Source::Folder { path }, None) => folder(path, done),
+        (_, Some(path)) if Path::new(path).join("Kbuild").is_file() => {
+            folder(Path::new(path), done)
+        }
+        (Source::Debian { package, suite, version }, None) => {
+            let there = version.as_ref().and_then(|version| {
+                let path = cache.downloads().join(format!("{package}_{version}.deb"));
+                path.is_file().then(|| (path, version.clone()))
+            });
+            let (path, version) = match there {
+                Some(there) => there,
+                None => {
+                    let (apt, version) =
+                        find_package(cache, package, suite.as_deref(), version.as_deref(), report)?;
+                    (apt.download(package, &version, &cache.downloads(), report)?, version)
+                }
+            };
+            let number = Version::find(&version);
+            Ok(done(format!("{package} {version}"), number, Place::Package(path)))
+        }
+        (Source::Archive { from, sha256 }, other) => {
+            let from = other.unwrap_or(from);
+            let path = download::bring(from, Some(sha256), &cache.downloads(), report)?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let number = Version::find(name.split_once('-').map_or(&name, |(_, rest)| rest));
+            Ok(done(format!("sha256 {sha256}"), number, Place::Archive(path)))
+        }
+        (Source::Git { from, reference, commit }, other) => {
+            let from = other.unwrap_or(from);
+            git(cache, from, reference, commit.as_deref(), report).map(|(repository, commit)| {
+                done(format!("commit {commit}"), None, Place::Commit(repository, commit))
+            })
+        }
+        (Source::Vendor { reference, .. }, Some(from)) => git(cache, from, reference, None, report)
+            .map(|(repository, commit)| {
+                done(format!("commit {commit}"), None, Place::Commit(repository, commit))
+            }),
+        (Source::Vendor { vendor, reference }, None) => Err(LabError::Refused(format!(
+            "where the kernel tree of {vendor} is fetched from is yours to say: add `--from` with the \
+             address of its git repository (branch {reference} is taken), or with a folder that holds \
+             the unpacked source"
+        ))),
+        (Source::Debian { .. } | Source::Folder { .. }, Some(from)) => {
+            Err(LabError::Refused(format!(
+                "--from {from}: not a folder with a kernel's source, and the spec {} names no git tree or \
+             archive that it could stand for",
+                spec.name
+            )))
+        }
+    }
+}
+
+fn folder(
+    path: &Path,
+    done: impl Fn(String, Option<Version>, Place) -> Fetched,
+) -> Result<Fetched, LabError> {
+    let path = path.canonicalize().map_err(LabError::file("read", path))?;
+    let version = Version::of_tree(&path)?;
+    Ok(done(format!("folder {}", fingerprint(&path)?), Some(version), Place::Folder(path)))
+}
+
+/// A hash of names, sizes and times of a folder's files: says cheaply whether something changed.
+fn fingerprint(folder: &Path) -> Result<String, LabError> {
+    let mut lines = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).map_err(LabError::file("read", &dir))?.flatten() {
+            let path = entry.path();
+            let Ok(there) = path.symlink_metadata() else { continue };
+            if there.is_dir() {
+                if entry.file_name() != ".git" {
+                    open.push(path);
+                }
+                continue;
+            }
+            let time =
+                there.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let time = time.map_or(0, |time| time.as_nanos());
+            let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+            lines.push(format!("{name} {} {time}\n", there.len()));
+        }
+    }
+    lines.sort_unstable();
+    Ok(key_of(&[("folder", lines.concat().as_bytes())]))
+}
+
+/// A package and the apt that knows it: the machine's own, else one with the further suite.
+fn find_package(
+    cache: &Cache,
+    package: &str,
+    suite: Option<&str>,
+    asked: Option<&str>,
+    report: &mut Report<'_>,
+) -> Result<(debian::Apt, String), LabError> {
+    let own = debian::Apt::own(cache)?;
+    if let Some(version) = own.version(package, asked)? {
+        return Ok((own, version));
+    }
+    let private = debian::Apt::private(cache, suite, None, report)?;
+    if let Some(version) = private.version(package, asked)? {
+        return Ok((private, version));
+    }
+    let exactly = asked.map_or(String::new(), |version| format!(" in version {version}"));
+    Err(LabError::Refused(format!(
+        "no configured archive of Debian has the package {package}{exactly}: run `apt-get update`, or \
+         name another version in the spec"
+    )))
+}
+
+/// Fetches a reference of a git repository without its history.
+fn git(
+    cache: &Cache,
+    from: &str,
+    reference: &str,
+    commit: Option<&str>,
+    report: &mut Report<'_>,
+) -> Result<(PathBuf, String), LabError> {
+    tool::require(&[Need::of("git", "git")])?;
+    let name = format!("git-{}", key_of(&[("from", from.as_bytes())]));
+    let repository = cache.downloads().join(name);
+    let git = |words: &[&str]| {
+        tool::output(Command::new("git").arg("--git-dir").arg(&repository).args(words))
+    };
+    if !repository.join("HEAD").is_file() {
+        git(&["init", "--quiet", "--bare"])?;
+    }
+    let has = |commit: &str| git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).is_ok();
+    if let Some(commit) = commit.filter(|commit| has(commit)) {
+        return Ok((repository.clone(), commit.to_owned()));
+    }
+    step(report, format!("fetching {reference} of a git tree, without its history"));
+    git(&["fetch", "--quiet", "--depth", "1", from, reference])?;
+    let found = git(&["rev-parse", "FETCH_HEAD^{commit}"])?.trim().to_owned();
+    match commit {
+        Some(asked) if asked != found => Err(LabError::Refused(format!(
+            "{reference} is commit {found} now, and the spec asks for {asked}: name the tag or branch \
+             that has it"
+        ))),
+        _ => Ok((repository, found)),
+    }
+}
+
+fn fetch_patch(
+    wanted: &Patch,
+    cache: &Cache,
+    report: &mut Report<'_>,
+) -> Result<Vec<PatchFile>, LabError> {
+    match wanted {
+        Patch::File { from, sha256, made_for } => {
+            let path = download::bring(from, sha256.as_deref(), &cache.downloads(), report)?;
+            let name = from.rsplit('/').next().unwrap_or(from).to_owned();
+            let made_for = Version::find(made_for.as_deref().unwrap_or(&name));
+            Ok(vec![patch_file(name, path, made_for)?])
+        }
+        Patch::Series { path, made_for } => {
+            series(path, made_for.as_deref().and_then(Version::find))
+        }
+        Patch::DebianSeries { package, version, folder, count } => {
+            let unpacked = cache.downloads().join(format!("{package}_{version}.debian"));
+            if !unpacked.is_dir() {
+                let apt = debian::Apt::private(cache, None, None, report)?;
+                let packed = apt.download_diff(package, version, &cache.downloads(), report)?;
+                unpack(Command::new("tar").arg("-xf").arg(&packed), &unpacked, 0)?;
+            }
+            let found = series(&unpacked.join(folder), Version::find(version))?;
+            if count.is_some_and(|count| count != found.len()) {
+                return Err(LabError::Refused(format!(
+                    "{package} {version} has {} patches in {folder}, not {} as the spec says",
+                    found.len(),
+                    count.unwrap_or_default()
+                )));
+            }
+            Ok(found)
+        }
+    }
+}
+
+fn patch_file(
+    name: String,
+    path: PathBuf,
+    made_for: Option<Version>,
+) -> Result<PatchFile, LabError> {
+    let sha256 = sha256_of_file(&path).map_err(LabError::file("read", &path))?;
+    Ok(PatchFile { name, path, sha256, made_for })
+}
+
+/// The patches that a folder's `series` names.
+fn series(folder: &Path, made_for: Option<Version>) -> Result<Vec<PatchFile>, LabError> {
+    let path = folder.join("series");
+    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+    // A line may carry options of quilt after the name; -p1 is what we do anyway.
+    let names = text.lines().filter_map(|line| line.split('#').next()?.split_whitespace().next());
+    names.map(|name| patch_file(name.to_owned(), folder.join(name), made_for)).collect()
+}
+
+/// Warnings on how source and patches go together.
+fn pairing(version: Version, patches: &[PatchFile]) -> Result<Vec<String>, LabError> {
+    let mut warnings: Vec<String> = Vec::new();
+    for patch in patches {
+        let Some(made_for) = patch.made_for else { continue };
+        let warning = version::pair(version, made_for, &patch.name)?;
+        // Patches of one series are made for one version: said once.
+        if let Some(warning) = warning
+            && !warnings.iter().any(|said| said.contains(&format!("made for {made_for} ")))
+        {
+            warnings.push(warning);
+        }
+    }
+    if version.has_real_time() && patches.iter().any(|patch| patch.name.contains("-rt")) {
+        warnings.push(format!(
+            "{version} has real-time preemption without a patch (CONFIG_PREEMPT_RT): is this patch needed?"
+        ));
+    }
+    Ok(warnings)
+}
+
+/// Makes the source ready: unpacked and patched, once; a folder without patches is used as it is.
+///
+/// # Errors
+///
+/// It can't be unpacked, or a patch is rejected; then no half-patched folder is left.
+pub fn tree(fetched: &Fetched, cache: &Cache, report: &mut Report<'_>) -> Result<Tree, LabError> {
+    let mut identity = vec![("source".to_owned(), fetched.identity.clone())];
+    identity
+        .extend(fetched.patches.iter().map(|p| (format!("patch {}", p.name), p.sha256.clone())));
+    if let (Place::Folder(path), true) = (&fetched.place, fetched.patches.is_empty()) {
+        let version = Version::of_tree(path)?;
+        return Ok(Tree { path: path.clone(), version, identity, report: None });
+    }
+    let pairs: Vec<(&str, &[u8])> =
+        identity.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let path = cache.tree(&key_of(&pairs));
+    if path.is_dir() {
+        let version = Version::of_tree(&path)?;
+        return Ok(Tree { path, version, identity, report: None });
+    }
+    room_for_tree(cache)?;
+    let part = path.with_extension("part");
+    if part.exists() {
+        fs::remove_dir_all(&part).map_err(LabError::file("remove", &part))?;
+    }
+    unpack_place(&fetched.place, &part, report)?;
+    let version = Version::of_tree(&part)?;
+    pairing(version, &fetched.patches)?;
+    let applied = match fetched.patches.as_slice() {
+        [] => None,
+        patches => {
+            let outcome = patch::apply(&part, patches, &cache.root().join("rehearsal"), report);
+            if outcome.is_err() {
+                let _ = fs::remove_dir_all(&part);
+            }
+            Some(outcome?)
+        }
+    };
+    fs::rename(&part, &path).map_err(LabError::file("rename", &part))?;
+    Ok(Tree { path, version, identity, report: applied })
+}
+
+/// An unpacked 6.12 takes 1.5 GiB.
+fn room_for_tree(cache: &Cache) -> Result<(), LabError> {
+    crate::disk::require(cache.root(), 1700, " with --cache DIR")
+}
+
+fn unpack_place(place: &Place, to: &Path, report: &mut Report<'_>) -> Result<(), LabError> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match place {
+        Place::Archive(path) => {
+            step(report, format!("unpacking {}", name(path)));
+            tool::require(&[Need::of("tar", "tar"), Need::of("xz", "xz-utils")])?;
+            unpack(Command::new("tar").arg("-xf").arg(path), to, 1)
+        }
+        Place::Package(path) => {
+            step(report, format!("unpacking {}", name(path)));
+            unpack_package(path, to)
+        }
+        Place::Commit(repository, commit) => {
+            step(report, format!("unpacking commit {commit}"));
+            let mut git = Command::new("git");
+            git.arg("--git-dir").arg(repository).args(["archive", "--format=tar", commit]);
+            piped(&mut git, Command::new("tar").arg("-x"), to, 0)
+        }
+        Place::Folder(path) => {
+            step(report, format!("copying {}", path.display()));
+            let mut tar = Command::new("tar");
+            tar.arg("-C").arg(path).args(["--exclude=./.git", "-c", "."]);
+            piped(&mut tar, Command::new("tar").arg("-x"), to, 0)
+        }
+    }
+}
+
+/// The tarball in a package, unpacked without being stored in between.
+fn unpack_package(package: &Path, to: &Path) -> Result<(), LabError> {
+    tool::require(&[
+        Need::of("dpkg-deb", "dpkg"),
+        Need::of("tar", "tar"),
+        Need::of("xz", "xz-utils"),
+    ])?;
+    let listed = tool::output(Command::new("dpkg-deb").arg("--contents").arg(package))?;
+    let inner = listed
+        .split_whitespace()
+        .find(|word| word.starts_with("./usr/src/linux-source-") && word.contains(".tar."))
+        .ok_or_else(|| LabError::Refused(format!("{} holds no source", package.display())))?;
+    let mut outer = Command::new("dpkg-deb");
+    outer.arg("--fsys-tarfile").arg(package);
+    let mut middle = Command::new("tar");
+    middle.args(["-x", "--to-stdout", inner]);
+    let mut first = spawn(outer.stdout(Stdio::piped()))?;
+    let mut second = spawn(middle.stdin(taken(&mut first)).stdout(Stdio::piped()))?;
+    let mut last = Command::new("tar");
+    let unpacked = unpack(last.args(["-x", "-J", "-f", "-"]).stdin(taken(&mut second)), to, 1);
+    let _ = (first.wait(), second.wait());
+    unpacked
+}
+
+fn piped(
+    first: &mut Command,
+    second: &mut Command,
+    to: &Path,
+    strip: usize,
+) -> Result<(), LabError> {
+    let mut first = spawn(first.stdout(Stdio::piped()))?;
+    let unpacked = unpack(second.args(["-f", "-"]).stdin(taken(&mut first)), to, strip);
+    let status = first.wait().map_err(LabError::file("wait for", "a program"))?;
+    if unpacked.is_ok() && !status.success() {
+        return Err(LabError::Program {
+            program: "git archive or tar".to_owned(),
+            status: status.to_string(),
+            said: String::new(),
+        });
+    }
+    unpacked
+}
+
+fn spawn(command: &mut Command) -> Result<std::process::Child, LabError> {
+    command.spawn().map_err(LabError::file("run", command.get_program()))
+}
+
+fn taken(child: &mut std::process::Child) -> Stdio {
+    child.stdout.take().map_or_else(Stdio::null, Stdio::from)
+}
+
+/// Runs a tar that unpacks into a new folder, which is there only when all went well.
+fn unpack(tar: &mut Command, to: &Path, strip: usize) -> Result<(), LabError> {
+    fs::create_dir_all(to).map_err(LabError::file("make", to))?;
+    tar.arg("-C").arg(to).arg(format!("--strip-components={strip}")).arg("--no-same-owner");
+    let output = tar.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let output = output.and_then(std::process::Child::wait_with_output);
+    let output = output.map_err(LabError::file("run", "tar"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let _ = fs::remove_dir_all(to);
+    Err(LabError::Program {
+        program: format!("tar into {}", to.display()),
+        status: output.status.to_string(),
+        said: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

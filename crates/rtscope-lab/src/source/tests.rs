@@ -1,0 +1,119 @@
+//! Sources from git: a tree of a spec's own and a vendor's, fetched from repositories made here.
+
+use std::fs;
+
+use super::*;
+use crate::spec;
+
+/// A repository with a kernel's source as far as versions go, and a branch.
+struct Repository {
+    folder: tempfile::TempDir,
+}
+
+impl Repository {
+    fn new(branch: &str, sublevel: u32) -> Repository {
+        let repository = Repository { folder: tempfile::tempdir().expect("a folder") };
+        repository.git(&["init", "--quiet", &format!("--initial-branch={branch}")]);
+        repository.commit(sublevel);
+        repository
+    }
+
+    fn git(&self, words: &[&str]) -> String {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(self.folder.path());
+        git.args(["-c", "user.name=test", "-c", "user.email=test@example.invalid"]);
+        tool::output(git.args(words)).expect("git").trim().to_owned()
+    }
+
+    fn commit(&self, sublevel: u32) -> String {
+        let makefile = format!("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = {sublevel}\n");
+        fs::write(self.folder.path().join("Makefile"), makefile).expect("written");
+        self.git(&["add", "Makefile"]);
+        self.git(&["commit", "--quiet", "--message", "a version"]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    fn address(&self) -> String {
+        format!("file://{}", self.folder.path().display())
+    }
+}
+
+fn skipped() -> bool {
+    let missing = tool::find("git").is_none();
+    if missing {
+        println!("skipped: no git");
+    }
+    missing
+}
+
+fn commit_of(fetched: &Fetched) -> (&Path, &str) {
+    let Place::Commit(repository, commit) = &fetched.place else { panic!("a commit") };
+    (repository, commit)
+}
+
+#[test]
+fn a_vendors_branch_is_fetched_from_where_the_user_says() {
+    if skipped() {
+        return;
+    }
+    let room = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(room.path());
+    let spec = spec::find("raspberry-pi-4-rt").expect("shipped");
+    let said = fetch(&spec, &cache, None, &mut |_| {}).expect_err("from where?").to_string();
+    assert!(said.contains("--from") && said.contains("rpi-6.12.y"), "{said}");
+
+    let vendor = Repository::new("rpi-6.12.y", 93);
+    let first = vendor.commit(94);
+    let fetched = fetch(&spec, &cache, Some(&vendor.address()), &mut |_| {}).expect("fetched");
+    let (repository, commit) = commit_of(&fetched);
+    assert_eq!((commit, fetched.identity.as_str()), (first.as_str(), &*format!("commit {first}")));
+    let mut log = Command::new("git");
+    log.arg("--git-dir").arg(repository).args(["rev-list", "--count", commit]);
+    assert_eq!(tool::output(&mut log).expect("git").trim(), "1", "its history stays there");
+
+    let tree = tree(&fetched, &cache, &mut |_| {}).expect("unpacked");
+    assert_eq!(tree.version, Version { major: 6, minor: 12, sublevel: 94 });
+    let second = vendor.commit(95);
+    let again = fetch(&spec, &cache, Some(&vendor.address()), &mut |_| {}).expect("fetched");
+    assert_eq!(commit_of(&again).1, second, "the branch went on");
+}
+
+#[test]
+fn another_branch_or_an_unreachable_tree_is_refused_in_words() {
+    if skipped() {
+        return;
+    }
+    let room = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(room.path());
+    let spec = spec::find("ti-am62x-rt").expect("shipped");
+    let other = Repository::new("main", 1);
+    let said = fetch(&spec, &cache, Some(&other.address()), &mut |_| {}).expect_err("no branch");
+    assert!(said.to_string().contains("ti-linux-6.12.y"), "{said}");
+    let nowhere = format!("file://{}", room.path().join("nowhere").display());
+    assert!(fetch(&spec, &cache, Some(&nowhere), &mut |_| {}).is_err());
+}
+
+#[test]
+fn a_spec_that_names_a_commit_gets_that_one_or_none() {
+    if skipped() {
+        return;
+    }
+    let room = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(room.path());
+    let repository = Repository::new("stable", 1);
+    let first = repository.git(&["rev-parse", "HEAD"]);
+    let mut spec = spec::find("raspberry-pi-4-rt").expect("shipped");
+    spec.source = Source::Git {
+        from: repository.address(),
+        reference: "stable".to_owned(),
+        commit: Some(first.clone()),
+    };
+    let fetched = fetch(&spec, &cache, None, &mut |_| {}).expect("fetched");
+    assert_eq!(commit_of(&fetched).1, first);
+    repository.commit(2);
+    let again = fetch(&spec, &cache, None, &mut |_| {}).expect("it is there already");
+    assert_eq!(commit_of(&again).1, first);
+    let fresh = Cache::at(room.path().join("fresh"));
+    let said = fetch(&spec, &fresh, None, &mut |_| {}).expect_err("it moved on").to_string();
+    assert!(said.contains(&first) && said.contains("stable is commit"), "{said}");
+}

@@ -1,0 +1,246 @@
+//! Other programs: found before they are needed, run with their words kept.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use crate::{
+    error::LabError,
+    progress::{Progress, Report},
+};
+
+/// What a step needs: a program or a header, and the Debian package that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// A program's name, or a header's path below an include folder.
+    pub name: String,
+    /// Package.
+    pub package: String,
+}
+
+impl Need {
+    /// A program or, when the name ends in `.h`, a header.
+    #[must_use]
+    pub fn of(name: &str, package: &str) -> Need {
+        Need { name: name.to_owned(), package: package.to_owned() }
+    }
+
+    fn is_met(&self) -> bool {
+        if self.name.ends_with(".h") {
+            let include = Path::new("/usr/include");
+            let own = format!("{}-linux-gnu", std::env::consts::ARCH);
+            return include.join(&self.name).exists()
+                || include.join(own).join(&self.name).exists();
+        }
+        find(&self.name).is_some()
+    }
+}
+
+/// The path of a program.
+#[must_use]
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Programs of the system's owner are not in everybody's path.
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(more)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// Checks that everything needed is there.
+///
+/// # Errors
+///
+/// [`LabError::Lacking`], with the one command that gets all that is missing.
+pub fn require(needs: &[Need]) -> Result<(), LabError> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_met()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut packages: Vec<&str> = missing.iter().map(|need| need.package.as_str()).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    let packages = packages.join(" ");
+    let command = match find("apt-get") {
+        Some(_) if rustix::process::geteuid().is_root() => {
+            format!("run `apt-get install {packages}`")
+        }
+        Some(_) => format!("run `sudo apt-get install {packages}`"),
+        None => format!("install what Debian calls {packages}"),
+    };
+    let lacking = missing.iter().map(|need| need.name.clone()).collect();
+    Err(LabError::Lacking { lacking, command })
+}
+
+/// Runs a program to its end and returns its standard output.
+///
+/// # Errors
+///
+/// It can't be started, or it fails: with what it said.
+pub fn output(command: &mut Command) -> Result<String, LabError> {
+    let shown = shown(command);
+    let output = command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(LabError::file("run", command.get_program()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.trim().is_empty() {
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+    }
+    Err(LabError::Program { program: shown, status: output.status.to_string(), said })
+}
+
+/// Runs a program that fetches something, and says how much is there while it does. `bytes` is asked
+/// twice a second.
+///
+/// # Errors
+///
+/// As [`output`].
+pub fn fetching(
+    command: &mut Command,
+    bytes: impl Fn() -> u64,
+    report: &mut Report<'_>,
+) -> Result<(), LabError> {
+    let shown = shown(command);
+    let program = PathBuf::from(command.get_program());
+    let failed = |source| LabError::File { operation: "run", path: program.clone(), source };
+    let said = tempfile().map_err(failed)?;
+    let copy = said.try_clone().map_err(failed)?;
+    let mut child = command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(copy)
+        .spawn()
+        .map_err(failed)?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        report(Progress::Amount {
+            unit: "MiB",
+            done: bytes() / (1024 * 1024),
+            total: None,
+            seconds_left: None,
+            at: String::new(),
+        });
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    let mut said = said;
+    let _ = said.seek(SeekFrom::Start(0)).and_then(|_| said.read_to_string(&mut text));
+    Err(LabError::Program { program: shown, status: status.to_string(), said: text })
+}
+
+/// A file without a name, for what a program says.
+fn tempfile() -> std::io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let file = rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?;
+    Ok(File::from(file))
+}
+
+/// Runs a program and hands over each line of its output, both streams in their order.
+///
+/// # Errors
+///
+/// It can't be started, or its output not be read.
+pub fn each_line(
+    command: &mut Command,
+    mut line: impl FnMut(&str) -> Result<(), LabError>,
+) -> Result<ExitStatus, LabError> {
+    let program = PathBuf::from(command.get_program());
+    let (reader, writer) = std::io::pipe().map_err(LabError::file("make a pipe to", &program))?;
+    let second = writer.try_clone().map_err(LabError::file("make a pipe to", &program))?;
+    let mut child = command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(second)
+        .spawn()
+        .map_err(LabError::file("run", &program))?;
+    // The command holds the writing ends; as long as it does, reading never ends.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut outcome = Ok(());
+    for piece in BufReader::new(reader).split(b'\n') {
+        let Ok(piece) = piece else { break };
+        outcome = line(&String::from_utf8_lossy(&piece));
+        if outcome.is_err() {
+            let _ = child.kill();
+            break;
+        }
+    }
+    let status = child.wait().map_err(LabError::file("wait for", &program))?;
+    outcome.map(|()| status)
+}
+
+/// A command that ends when this process does, whatever ends it.
+#[must_use]
+pub fn bound_to_us(program: &str) -> Command {
+    match find("setpriv") {
+        Some(path) => {
+            let mut command = Command::new(path);
+            command.args(["--pdeathsig", "TERM", program]);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).take(8).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_one_command() {
+        let needs = [
+            Need::of("sh", "dash"),
+            Need::of("no-such-program", "zebra"),
+            Need::of("no/such/header.h", "antelope"),
+            Need::of("no-such-other", "zebra"),
+        ];
+        let said = require(&needs).expect_err("lacking").to_string();
+        assert!(
+            said.starts_with(
+                "this machine lacks no-such-program, no/such/header.h, no-such-other:"
+            )
+        );
+        assert!(said.contains("antelope zebra") && !said.contains("dash"), "{said}");
+        assert!(require(&needs[..1]).is_ok());
+    }
+
+    #[test]
+    fn a_failing_program_says_why() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo wrong thing >&2; exit 3"]);
+        let said = output(&mut command).expect_err("fails").to_string();
+        assert!(said.contains("exit status: 3") && said.contains("wrong thing"), "{said}");
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; echo two >&2"]);
+        let status = each_line(&mut command, |line| {
+            lines.push(line.to_owned());
+            Ok(())
+        });
+        assert!(status.expect("runs").success());
+        assert_eq!(lines, ["one", "two"]);
+    }
+}
