@@ -1,0 +1,140 @@
+//! `rtscope compare`: two sides, what changed, and what else differs.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use rtscope_analyse::{
+    compare::{self, Comparison, Run},
+    report,
+};
+use rtscope_measure::recorder::write_whole;
+use rtscope_model::{time::Nanos, verdict::Requirement};
+
+use super::{Refused, print, run::style};
+use crate::{
+    exit,
+    record::{self, Judged, Terms},
+};
+
+/// Compare two sides: how often limits are reached, how far quantiles moved, what else differs
+///
+/// A side is one record or several: `compare A -- B`, or `compare A1 A2 A3 -- B1 B2 B3`. A record is
+/// a folder; `FOLDER@CELL` is one cell of it, so that two loads of one run can be compared. Three
+/// runs or more on each side, taken in turn (A B A B A B), put the differences from run to run into
+/// the intervals. Options come before the records. Exit code 0 whatever it finds.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Records of A; with two and no `--`, the second is B
+    #[arg(required = true)]
+    a: Vec<String>,
+    /// Records of B
+    #[arg(last = true)]
+    b: Vec<String>,
+    /// A latency to compare at, besides the limits of the requirements; repeatable
+    #[arg(short, long, value_name = "LATENCY")]
+    limit: Vec<Nanos>,
+    /// What both sides must meet besides their plans' requirements; repeatable
+    #[arg(short, long, value_name = "REQUIREMENT")]
+    require: Vec<Requirement>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "rtscope-compare.html")]
+    out: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A record and the cell that was asked for.
+struct Opened {
+    name: String,
+    cell: Option<String>,
+    judged: Judged,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let (a, b) = match (args.a.as_slice(), args.b.as_slice()) {
+        ([a, b], []) => (std::slice::from_ref(a), std::slice::from_ref(b)),
+        (_, []) => return Err(Refused("name the records of B after `--`".to_owned()).into()),
+        sides => sides,
+    };
+    if let Some(option) = b.iter().find(|name| name.starts_with('-') && !Path::new(name).exists()) {
+        let text = format!("{option} comes after `--`: write options before the records");
+        return Err(Refused(text).into());
+    }
+    let require = shared_requirements(a.iter().chain(b), &args.require)?;
+    let open = |names: &[String]| -> anyhow::Result<Vec<Opened>> {
+        names.iter().map(|name| opened(name, &require)).collect()
+    };
+    let (a, b) = (open(a)?, open(b)?);
+    let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
+    let comparison = compare::compare(&runs(&a), &runs(&b), &limits_ns);
+    publish(&comparison, args)?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn publish(comparison: &Comparison, args: &Args) -> anyhow::Result<()> {
+    let page = report::compare::page(comparison);
+    write_whole(&args.out, page.as_bytes())
+        .with_context(|| format!("can't write {}", args.out.display()))?;
+    if args.json {
+        return print(&(serde_json::to_string_pretty(comparison)? + "\n"));
+    }
+    print(&report::compare::text(comparison, style()))?;
+    print(&format!("\nReport: {}\n", args.out.display()))
+}
+
+/// The requirements of every plan and those of the command line: both sides are held to all of them.
+fn shared_requirements<'a>(
+    names: impl Iterator<Item = &'a String>,
+    asked: &[Requirement],
+) -> anyhow::Result<Vec<Requirement>> {
+    let mut all = asked.to_vec();
+    for name in names {
+        let (folder, _) = split(name);
+        for requirement in record::open(&folder, &Terms::default())?.record.plan.require {
+            if !all.contains(&requirement) {
+                all.push(requirement);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A folder, and the cell after the last `@`, unless the whole is a folder's name.
+fn split(name: &str) -> (PathBuf, Option<String>) {
+    match name.rsplit_once('@') {
+        Some((folder, cell)) if !Path::new(name).exists() => {
+            (PathBuf::from(folder), Some(cell.to_owned()))
+        }
+        _ => (PathBuf::from(name), None),
+    }
+}
+
+fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
+    let (folder, cell) = split(name);
+    let terms = Terms { require: require.to_vec(), accept: Vec::new() };
+    let judged = record::open(&folder, &terms)?;
+    let cells = &judged.judgement.cells;
+    if let Some(cell) = &cell
+        && cells.iter().all(|known| known.name != *cell)
+    {
+        let names: Vec<&str> = cells.iter().map(|known| known.name.as_str()).collect();
+        let text = format!("{} has no cell {cell:?}: {}", folder.display(), names.join(", "));
+        return Err(Refused(text).into());
+    }
+    Ok(Opened { name: folder.display().to_string(), cell, judged })
+}
+
+fn runs(side: &[Opened]) -> Vec<Run<'_>> {
+    side.iter()
+        .map(|opened| Run {
+            name: &opened.name,
+            record: &opened.judged.record,
+            judgement: &opened.judged.judgement,
+            cell: opened.cell.as_deref(),
+        })
+        .collect()
+}

@@ -1,0 +1,41 @@
+//! `rtscope guard`: becomes another program that dies with a process of ours, also on SIGKILL.
+
+use std::{
+    ffi::OsString,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+};
+
+use anyhow::Context;
+use rtscope_model::schedule::{Placement, Policy};
+use rtscope_sys::{fork::signal, process, sched};
+
+use crate::exit;
+
+/// How much the program gives way: an emulator must not starve what else the machine does.
+const NICE: i8 = 10;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The process that started this one
+    #[arg(long, value_name = "PID")]
+    parent: u32,
+    /// The program and its words
+    #[arg(last = true, required = true)]
+    words: Vec<OsString>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // A group of its own: a Ctrl-C is for rtscope, which ends the program in order.
+    process::new_group();
+    if !process::die_with_parent(args.parent, signal::KILL) {
+        return Ok(ExitCode::from(exit::ERROR));
+    }
+    let cpus = sched::affinity(sched::SELF)?;
+    let polite = Placement { policy: Policy::Other, priority: 0, nice: NICE, budget: None, cpus };
+    // One that was already nicer stays so: making it less nice is refused, and that is well.
+    let _ = sched::set_policy(sched::SELF, &polite);
+    let (program, words) = args.words.split_first().context("no program")?;
+    let refused = Command::new(program).args(words).exec();
+    Err(refused).with_context(|| format!("can't run {}", program.to_string_lossy()))
+}

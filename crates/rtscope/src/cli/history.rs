@@ -1,0 +1,274 @@
+//! `rtscope history`: runs over months, listed, shown and drawn.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use rtscope_analyse::{
+    number::{grouped, us},
+    plot::{
+        Options,
+        trend::{self, Point},
+    },
+    statistics::{change_point, quantile},
+};
+use rtscope_measure::recorder::write_whole;
+use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
+use serde_json::json;
+
+use super::{Refused, print};
+use crate::{
+    exit,
+    history::{self, Cell, Entry, Store, Wanted},
+    png,
+    record::{self, Terms},
+};
+
+/// What to do with the history.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    /// Add records to the history; those that are there already are left out
+    Import(Import),
+    /// List the runs
+    List(List),
+    /// Show the figures of one run
+    Show(Show),
+    /// Draw a figure over time, with the changes of its level
+    Trend(Trend),
+}
+
+/// The file of the history.
+#[derive(Debug, clap::Args)]
+pub(super) struct File {
+    /// The history's file [default: rtscope/history.sqlite in your data folder]
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    /// Folders of records
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// A word of yours for these runs, as `rack 3`
+    #[arg(long, default_value = "")]
+    label: String,
+    #[command(flatten)]
+    file: File,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    wanted: Wanted,
+    #[command(flatten)]
+    file: File,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// Number of the run, from the list
+    id: i64,
+    #[command(flatten)]
+    file: File,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Trend {
+    /// The cell's name
+    cell: String,
+    #[command(flatten)]
+    wanted: Wanted,
+    /// The figure: max, mean, or a quantile as p99.9
+    #[arg(long, default_value = "p99.9", value_parser = statistic)]
+    statistic: Statistic,
+    /// A file for the plot of the figure over time, .svg or .png
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// A file for the histograms one behind the other, .svg or .png
+    #[arg(long, value_name = "FILE")]
+    surface: Option<PathBuf>,
+    #[command(flatten)]
+    file: File,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A statistic of latencies: what a requirement may bound, without its limit.
+fn statistic(text: &str) -> Result<Statistic, String> {
+    let requirement: Result<rtscope_model::verdict::Requirement, _> =
+        format!("{text} < 1s").parse();
+    match requirement.map(|requirement| requirement.statistic) {
+        Ok(Statistic::Missed) | Err(_) => Err("write max, mean or a quantile as p99.9".to_owned()),
+        Ok(statistic) => Ok(statistic),
+    }
+}
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Import(args) => import(args),
+        Verb::List(args) => list(args),
+        Verb::Show(args) => show(args),
+        Verb::Trend(args) => draw(args),
+    }?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn open(file: &File) -> anyhow::Result<Store> {
+    Store::open(&file.store.clone().map_or_else(history::default_file, Ok)?)
+}
+
+fn import(args: &Import) -> anyhow::Result<()> {
+    let mut store = open(&args.file)?;
+    for run in &args.runs {
+        let judged = record::open(run, &Terms::default())?;
+        let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
+        let folder = folder.display().to_string();
+        let added = store.add(&judged.record, &judged.judgement, &args.label, &folder)?;
+        let told = added.map_or_else(|| "is there already".to_owned(), |id| format!("is run {id}"));
+        print(&format!("{} {told}\n", run.display()))?;
+    }
+    Ok(())
+}
+
+fn list(args: &List) -> anyhow::Result<()> {
+    let runs = open(&args.file)?.list(&args.wanted)?;
+    if args.json {
+        let runs: Vec<_> = runs.iter().map(document).collect();
+        return print(&(serde_json::to_string_pretty(&runs)? + "\n"));
+    }
+    if runs.is_empty() {
+        return print("No run: add records with `rtscope history import DIR...`\n");
+    }
+    let mut text = String::new();
+    for run in &runs {
+        text += &line(run);
+    }
+    print(&text)
+}
+
+fn document(run: &Entry) -> serde_json::Value {
+    let Entry { id, started, host, kernel, plan, label, verdict, folder } = run;
+    json!({
+        "id": id, "started": started, "host": host, "kernel": kernel, "plan": plan, "label": label,
+        "verdict": verdict, "folder": folder,
+    })
+}
+
+fn line(run: &Entry) -> String {
+    let Entry { id, started, host, kernel, plan, label, verdict, .. } = run;
+    let label = if label.is_empty() { String::new() } else { format!("  [{label}]") };
+    format!("{id:>5}  {started}  {plan:<12} {verdict:<12} {host}, {kernel}{label}\n")
+}
+
+fn show(args: &Show) -> anyhow::Result<()> {
+    let store = open(&args.file)?;
+    let no_run =
+        || Refused(format!("there is no run {}; `rtscope history list` shows them", args.id));
+    let run = store.run(args.id)?.ok_or_else(no_run)?;
+    let mut text = format!("{}       {}\n", line(&run), run.folder);
+    for cell in store.cells(args.id)? {
+        let figure = |statistic| value_ns(&cell, statistic).map_or_else(|| "-".to_owned(), us);
+        text += &format!(
+            "{}: {} recorded, {} missed in {}; us: p50 {}, p99.9 {}, max {}\n",
+            cell.name,
+            grouped(cell.histogram.count()),
+            grouped(cell.missed),
+            Nanos(cell.exposure_ns),
+            figure(Statistic::Quantile(500_000_000)),
+            figure(Statistic::Quantile(999_000_000)),
+            figure(Statistic::Max)
+        );
+    }
+    print(&text)
+}
+
+fn value_ns(cell: &Cell, statistic: Statistic) -> Option<u64> {
+    let histogram: &Histogram = &cell.histogram;
+    match statistic {
+        Statistic::Max => histogram.max_ns(),
+        Statistic::Mean => histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
+        Statistic::Quantile(parts) => {
+            histogram.at_rank_ns(quantile::rank(histogram.count(), parts))
+        }
+        Statistic::Missed => None,
+    }
+}
+
+/// The wanted cell of each wanted run, in order of time.
+fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
+    let store = open(&args.file)?;
+    let mut points = Vec::new();
+    for run in store.list(&args.wanted)? {
+        let began: jiff::Timestamp = run
+            .started
+            .parse()
+            .with_context(|| format!("run {}: {:?} is no instant", run.id, run.started))?;
+        for cell in store.cells(run.id)?.into_iter().filter(|cell| cell.name == args.cell) {
+            points.extend(value_ns(&cell, args.statistic).map(|value_ns| Point {
+                at_s: began.as_second(),
+                day: run.started.chars().take(10).collect(),
+                on: format!("{}, {}", run.host, run.kernel),
+                value_ns,
+                histogram: cell.histogram.clone(),
+            }));
+        }
+    }
+    Ok(points)
+}
+
+fn draw(args: &Trend) -> anyhow::Result<()> {
+    let points = points(args)?;
+    if points.is_empty() {
+        let text = format!("no run of the history has a cell {:?} like that", args.cell);
+        return Err(Refused(text).into());
+    }
+    let what = format!("{} of {}", args.statistic, args.cell);
+    let options = Options { width: 1_000, ..Options::default() };
+    if let Some(out) = &args.out {
+        write(out, trend::draw(&points, &what, &options))?;
+    }
+    if let Some(out) = &args.surface {
+        write(out, trend::surface(&points, &args.cell, &options))?;
+    }
+    let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
+    let changes = change_point::of(&values);
+    if args.json {
+        let point = |point: &Point| json!({ "day": point.day, "at_s": point.at_s, "on": point.on, "value_ns": point.value_ns });
+        let document = json!({
+            "what": what,
+            "points": points.iter().map(point).collect::<Vec<_>>(),
+            "changes": changes,
+        });
+        return print(&(serde_json::to_string_pretty(&document)? + "\n"));
+    }
+    let mut text = format!("{what}, in us\n");
+    for (n, point) in points.iter().enumerate() {
+        if let Some(change) = changes.iter().find(|change| change.at == n) {
+            let level = |ns: f64| us(ns.round() as u64);
+            text += &format!("  -- from {} to {} --\n", level(change.before), level(change.after));
+        }
+        text += &format!("  {}  {:>9}  {}\n", point.day, us(point.value_ns), point.on);
+    }
+    print(&text)
+}
+
+fn write(out: &Path, svg: String) -> anyhow::Result<()> {
+    let format = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+    let bytes = match format.as_str() {
+        "svg" => svg.into_bytes(),
+        "png" => png::of_svg(&svg)?,
+        _ => {
+            let text = format!("{}: write a name that ends in .svg or .png", out.display());
+            return Err(Refused(text).into());
+        }
+    };
+    write_whole(out, &bytes).with_context(|| format!("can't write {}", out.display()))?;
+    print(&format!("{}\n", out.display()))
+}

@@ -1,0 +1,149 @@
+//! `rtscope import`: other tools' results as a record.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+use rtscope_analyse::import::{self, Import, Options, Reading, Stream};
+use rtscope_measure::recorder;
+use rtscope_model::{time::Nanos, verdict::Requirement};
+
+use super::{Refused, print, run::summary, wall_clock};
+use crate::{
+    exit,
+    record::{self, Terms},
+};
+
+/// Read results of cyclictest, rtla, jitterdebugger, OSADL or LinuxCNC as a record
+///
+/// What a file is, is told from how it begins. Each run in it becomes a cell; several files become
+/// one record, whose cells can be compared. The record is judged, shown and drawn like any other,
+/// and says what an import can't know.
+///
+/// Examples:
+///   rtscope import output.txt
+///   rtscope import *.json --out before --require 'max < 100us'
+///   cyclictest -q -m -Sp90 -h400 -D1h | rtscope import - --interval 1ms
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Results of another tool; - is standard input
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Folder for the record and the page [default: rtscope-runs/import-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What the files are: cyclictest, cyclictest-json, rtla, jitterdebugger, osadl, linuxcnc or
+    /// columns [default: told from each file]
+    #[arg(short, long)]
+    format: Option<String>,
+    /// Unit of the files' latencies: us or ns [default: what a file says, else us]
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+    /// Interval of the threads, where the files don't say it
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Nanos>,
+    /// What must hold in every cell, as 'max < 200us'; repeatable
+    #[arg(short, long, value_name = "REQUIREMENT")]
+    require: Vec<Requirement>,
+    /// Take responsibility for a finding; repeatable
+    #[arg(long, value_name = "CODE")]
+    accept: Vec<String>,
+    /// Print the verdict as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bytes that are read at once.
+const PIECE: usize = 256 << 10;
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let unit_ns = match args.unit.as_deref() {
+        None => None,
+        Some("us") => Some(1_000),
+        Some("ns") => Some(1),
+        Some(other) => return Err(Refused(format!("--unit {other}: write us or ns")).into()),
+    };
+    if args.interval == Some(Nanos::ZERO) {
+        return Err(Refused("--interval 0: write a time, as 1ms".to_owned()).into());
+    }
+    let mut readings = Vec::new();
+    for path in &args.files {
+        let options = Options {
+            name: name_of(path),
+            unit_ns,
+            interval_ns: args.interval.map(|interval| interval.0),
+        };
+        readings.push((stem_of(path), read(path, args.format.as_deref(), options)?));
+    }
+    let wall_clock = wall_clock();
+    let import = Import {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        wall_clock: wall_clock.clone(),
+        require: args.require.clone(),
+    };
+    let files = import::files(&import, readings).map_err(anyhow::Error::msg)?;
+    let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("import", &wall_clock));
+    recorder::store(&folder, &files)?;
+    let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
+    let judged = record::judged(&files, &terms)?;
+    let page = judged.publish(&folder)?;
+    if args.json {
+        print(&judged.json()?)?;
+        eprintln!("Report: {}", page.display());
+    } else {
+        print(&summary(&judged))?;
+        print(&format!("Report: {}\n", page.display()))?;
+    }
+    Ok(exit::of_verdict(judged.judgement.verdict))
+}
+
+/// Reads one file piece by piece.
+fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<Reading> {
+    let mut stream = Stream::open(format, options).map_err(Refused)?;
+    let failed = || format!("can't read {}", path.display());
+    let mut source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path).with_context(failed)?),
+    };
+    let mut piece = vec![0; PIECE];
+    loop {
+        match source.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => stream.feed(&piece[..length]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e).with_context(failed),
+        }
+    }
+    let reading = stream.finish();
+    if reading.cells.is_empty() && format.is_none() {
+        let formats: Vec<String> =
+            import::formats().map(|(name, reads)| format!("  {name:<16} {reads}")).collect();
+        let told: Vec<&str> = reading.findings.iter().map(|f| f.text.as_str()).collect();
+        bail!("{}\nformats that are read:\n{}", told.join("; "), formats.join("\n"));
+    }
+    Ok(reading)
+}
+
+fn name_of(path: &Path) -> String {
+    match path.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
+/// What a file's cells are called: its name without the ending, unless every folder has such a file.
+fn stem_of(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    match (stem.as_deref(), path.parent().and_then(Path::file_name)) {
+        (Some("-"), _) => "import".to_owned(),
+        (Some("results"), Some(folder)) => folder.to_string_lossy().into_owned(),
+        (Some(stem), _) => stem.to_owned(),
+        (None, _) => "import".to_owned(),
+    }
+}

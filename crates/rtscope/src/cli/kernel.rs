@@ -1,0 +1,545 @@
+//! `rtscope kernel`: make a kernel, install it, verify it, go back.
+
+mod screen;
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::Subcommand;
+use rtscope_lab::{
+    build::{self, Choice, Prepared},
+    cache::{Cache, Kernel},
+    config::difference::{self, Side},
+    error::LabError,
+    install::{self, Initrd, Layout, Steps, Wish},
+    source::{self, Fetched},
+    spec::{self, Spec},
+};
+
+use self::screen::{Screen, time};
+use super::{Refused, print};
+use crate::exit;
+
+/// Which kernel, and where things are kept.
+#[derive(Debug, clap::Args)]
+pub(super) struct Asked {
+    /// A shipped kernel's name, or a spec's file (with :VARIANT where it has several)
+    #[arg(value_name = "KERNEL")]
+    name: String,
+    /// Where a vendor's tree is: a git repository, or a folder with the unpacked source
+    #[arg(long, value_name = "PLACE")]
+    from: Option<String>,
+    #[command(flatten)]
+    kept: Kept,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Kept {
+    /// Where sources and kernels are kept [default: $XDG_CACHE_HOME/rtscope, for root /var/cache/rtscope]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Kept {
+    fn cache(&self) -> Cache {
+        self.cache.as_ref().map_or_else(Cache::default, Cache::at)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// The kernels that can be made, and those that are built
+    List {
+        #[command(flatten)]
+        kept: Kept,
+    },
+    /// What a kernel is made of
+    Show(Asked),
+    /// Fetch source and patches, and check that they belong together
+    Fetch(Asked),
+    /// Unpack the source and apply the patches
+    Patch(Asked),
+    /// Make the configuration, and say which asked options were lost and why
+    Configure {
+        #[command(flatten)]
+        asked: Asked,
+        /// Show the kernel's own menu; what is chosen there is kept for the build
+        #[arg(long)]
+        menuconfig: bool,
+    },
+    /// Build, and keep the kernel in the cache
+    Build {
+        #[command(flatten)]
+        asked: Asked,
+        /// Parallel jobs [default: one for each CPU]
+        #[arg(short, long, value_name = "N")]
+        jobs: Option<u32>,
+        /// Build although asked options were lost
+        #[arg(long)]
+        lost_options_too: bool,
+    },
+    /// Pack a built kernel, to install it on another machine
+    Package {
+        #[command(flatten)]
+        asked: Asked,
+        /// Debian packages, by the kernel's own rules, in place of a tarball
+        #[arg(long)]
+        deb: bool,
+        /// Folder to write to
+        #[arg(short, long, value_name = "DIR", default_value = ".")]
+        out: PathBuf,
+    },
+    /// Install a built kernel into a system, so that its old kernel still boots
+    Install(Install),
+    /// Is the running kernel the one that was built, and is it really PREEMPT_RT?
+    Verify {
+        /// A built kernel's name, key, tarball or folder [default: the one that was installed last]
+        kernel: Option<String>,
+        #[command(flatten)]
+        kept: Kept,
+    },
+    /// Take the kernel that was installed last back; every file is as it was
+    Rollback {
+        /// The kernel, where it matters that it is this one
+        kernel: Option<String>,
+        /// Root folder of the system
+        #[arg(long, value_name = "DIR", default_value = "/")]
+        root: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What two kernels' configurations differ in, and why it matters for latency
+    Diff {
+        /// A kernel's name, a configuration file, a record's folder, or `running`
+        before: String,
+        /// Another
+        after: String,
+        /// Also the options that don't matter for latency
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        kept: Kept,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Install {
+    /// A built kernel's name, key, tarball or folder
+    kernel: String,
+    /// Root folder of the system, with its boot partition mounted in it
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+    /// How that system boots: raspberry-pi, grub, extlinux or u-boot
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Layout,
+    /// Words to add to the kernel's command line
+    #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
+    cmdline: String,
+    /// Boot it once only, as the next step says; then the old kernel again
+    #[arg(long)]
+    once: bool,
+    /// Raspberry Pi with firmware from before 2020: no folder of its own
+    #[arg(long)]
+    in_place: bool,
+    /// The initial RAM disk of the new kernel
+    #[arg(long, value_name = "FILE", conflicts_with = "no_initrd")]
+    initrd: Option<PathBuf>,
+    /// The new kernel needs no initial RAM disk
+    #[arg(long)]
+    no_initrd: bool,
+    #[command(flatten)]
+    kept: Kept,
+}
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    let outcome = match verb {
+        Verb::List { kept } => list(kept),
+        Verb::Show(asked) => show(asked),
+        Verb::Fetch(asked) => fetch(asked),
+        Verb::Patch(asked) => patch(asked),
+        Verb::Configure { asked, menuconfig } => configure(asked, *menuconfig),
+        Verb::Build { asked, jobs, lost_options_too } => build(asked, *jobs, *lost_options_too),
+        Verb::Package { asked, deb, out } => package(asked, *deb, out),
+        Verb::Install(install) => self::install(install),
+        Verb::Verify { kernel, kept } => verify(kernel.as_deref(), kept),
+        Verb::Rollback { kernel, root, json } => rollback(kernel.as_deref(), root, *json),
+        Verb::Diff { before, after, all, kept } => diff([before, after], *all, kept),
+    };
+    outcome.map_err(|error| match error.downcast::<LabError>() {
+        // What was asked wrongly has its own exit code.
+        Ok(error) if error.is_usage() => Refused(error.to_string()).into(),
+        Ok(error) => error.into(),
+        Err(error) => error,
+    })
+}
+
+fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn list(kept: &Kept) -> anyhow::Result<ExitCode> {
+    let built = kept.cache().kernels();
+    let specs = spec::all();
+    if kept.json {
+        return print_json(&serde_json::json!({
+            "specs": specs,
+            "built": built.iter().map(|kernel| &kernel.manifest).collect::<Vec<_>>(),
+        }));
+    }
+    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
+    let mut text = String::from("Kernels that can be made:\n");
+    for spec in &specs {
+        let _ = writeln!(text, "  {:width$}  {}", spec.name, spec.title);
+    }
+    let _ = writeln!(text, "\nKept in {}:", kept.cache().root().display());
+    for Kernel { manifest, .. } in &built {
+        let _ = writeln!(
+            text,
+            "  {:width$}  {}  {}  {}",
+            manifest.name, manifest.key, manifest.release, manifest.version
+        );
+    }
+    if built.is_empty() {
+        text.push_str("  none yet; `rtscope kernel build NAME` makes one\n");
+    }
+    print(&text)?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn show(asked: &Asked) -> anyhow::Result<ExitCode> {
+    let spec = spec::find(&asked.name)?;
+    if asked.kept.json {
+        return print_json(&serde_json::to_value(&spec)?);
+    }
+    print(&in_words(&spec))?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn in_words(spec: &Spec) -> String {
+    let source = match &spec.source {
+        spec::Source::Debian { package, version, .. } => {
+            format!(
+                "Debian's package {package}{}",
+                version.as_ref().map_or(String::new(), |v| format!(" {v}"))
+            )
+        }
+        spec::Source::Archive { from, .. } => from.clone(),
+        spec::Source::Git { from, reference, .. } => format!("{from}, {reference}"),
+        spec::Source::Vendor { vendor, reference } => {
+            format!("the vendor's tree ({vendor}), branch {reference}; give it with --from")
+        }
+        spec::Source::Folder { path } => path.display().to_string(),
+    };
+    let patches = match spec.patches.as_slice() {
+        [] => "none".to_owned(),
+        patches => format!("{}", patches.len()),
+    };
+    let base = match &spec.base {
+        spec::Base::Target(name) => name.clone(),
+        spec::Base::File(path) => path.display().to_string(),
+    };
+    let fragments: Vec<&str> = spec.fragments.iter().map(|f| f.name.as_str()).collect();
+    let compiler = spec.cross_here().map_or("gcc".to_owned(), |prefix| format!("{prefix}gcc"));
+    format!(
+        "{}: {}\n{}\n\nsource         {source}\npatches        {patches}\nconfiguration  {base} + {}\n\
+         architecture   {}, compiler {compiler}\nmakes          {}{}{}\ntried          {}\n",
+        spec.name,
+        spec.title,
+        spec.about.trim_end(),
+        fragments.join(" + "),
+        spec.arch,
+        spec.image,
+        if spec.modules { ", modules" } else { "" },
+        if spec.dtbs { ", device trees" } else { "" },
+        if spec.tried.is_empty() { "nothing is said" } else { &spec.tried },
+    )
+}
+
+/// The steps up to fetching.
+fn fetched(asked: &Asked, screen: &mut Screen) -> anyhow::Result<(Spec, Fetched)> {
+    let spec = spec::find(&asked.name)?;
+    let cache = asked.kept.cache();
+    let fetched = source::fetch(&spec, &cache, asked.from.as_deref(), &mut |p| screen.show(&p))?;
+    Ok((spec, fetched))
+}
+
+fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
+    let (_, fetched) = fetched(asked, &mut Screen::new())?;
+    if asked.kept.json {
+        return print_json(&serde_json::to_value(&fetched)?);
+    }
+    let patches = match fetched.patches.len() {
+        0 => "no patch".to_owned(),
+        1 => format!("patch {}", fetched.patches[0].name),
+        n => format!("{n} patches"),
+    };
+    print(&format!("fetched: {}; {patches}\n", fetched.identity))?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
+    let mut screen = Screen::new();
+    let (_, fetched) = fetched(asked, &mut screen)?;
+    let tree = source::tree(&fetched, &asked.kept.cache(), &mut |p| screen.show(&p))?;
+    drop(screen);
+    if asked.kept.json {
+        return print_json(&serde_json::to_value(&tree)?);
+    }
+    let mut text = format!("source {} in {}\n", tree.version, tree.path.display());
+    match &tree.report {
+        Some(report) => text.push_str(&rtscope_lab::patch::text(report)),
+        None if fetched.patches.is_empty() => text.push_str("no patch to apply\n"),
+        None => text.push_str("its patches were applied before\n"),
+    }
+    print(&text)?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// The steps up to the configuration.
+fn prepared(
+    asked: &Asked,
+    again: bool,
+    menuconfig: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<(Spec, Prepared)> {
+    let (spec, fetched) = fetched(asked, screen)?;
+    let cache = asked.kept.cache();
+    let prepared =
+        build::prepare(&spec, &fetched, &cache, again, menuconfig, &mut |p| screen.show(&p))?;
+    Ok((spec, prepared))
+}
+
+fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
+    let (_, prepared) = prepared(asked, true, menuconfig, &mut Screen::new())?;
+    let configured = &prepared.configured;
+    let code = if configured.lost.is_empty() { exit::PASS } else { exit::ERROR };
+    if asked.kept.json {
+        print_json(&serde_json::to_value(configured)?)?;
+        return Ok(ExitCode::from(code));
+    }
+    let mut text =
+        format!("{} options are on; {}\n", configured.options, configured.path.display());
+    for lost in &configured.lost {
+        let _ = writeln!(text, "{lost}");
+    }
+    print(&text)?;
+    Ok(ExitCode::from(code))
+}
+
+fn build(asked: &Asked, jobs: Option<u32>, lost_too: bool) -> anyhow::Result<ExitCode> {
+    let mut screen = Screen::new();
+    let cache = asked.kept.cache();
+    let (spec, fetched) = fetched(asked, &mut screen)?;
+    let mut report = |progress| screen.show(&progress);
+    let kernel = match build::built_already(&spec, &fetched, &cache)? {
+        Some(kernel) => kernel,
+        None => {
+            let choice = Choice { jobs: jobs.unwrap_or_else(cpus), lost_too };
+            let prepared = build::prepare(&spec, &fetched, &cache, false, false, &mut report)?;
+            build::build(&spec, &prepared, &cache, choice, &mut report)?
+        }
+    };
+    drop(screen);
+    if asked.kept.json {
+        return print_json(&serde_json::to_value(&kernel.manifest)?);
+    }
+    print(&built_in_words(&kernel))?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn built_in_words(kernel: &Kernel) -> String {
+    let manifest = &kernel.manifest;
+    let mut text = format!(
+        "{} {} {}\n{}\n",
+        manifest.name,
+        manifest.release,
+        manifest.version,
+        kernel.dir.display()
+    );
+    if let Some(figures) = manifest.build {
+        let _ = writeln!(
+            text,
+            "{} objects in {} with {} jobs; {} warnings, kept in warnings.txt",
+            figures.objects,
+            time(figures.seconds),
+            figures.jobs,
+            figures.warnings
+        );
+    }
+    text
+}
+
+fn cpus() -> u32 {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cpus).unwrap_or(1)
+}
+
+/// A kernel that is there: by name or key in the cache, a folder with a manifest, or a tarball.
+fn built(name: &str, cache: &Cache) -> anyhow::Result<Kernel> {
+    let path = Path::new(name);
+    if path.join(rtscope_lab::cache::MANIFEST).is_file() {
+        return Kernel::open(path).with_context(|| format!("can't read {name}"));
+    }
+    if path.is_file() {
+        return Ok(rtscope_lab::package::unpack(path, cache)?);
+    }
+    cache.find(name).ok_or_else(|| {
+        let names: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Refused(format!(
+            "no kernel {name:?} is built (there: {there}); `rtscope kernel build {name}` makes one, and a \
+             tarball or a folder of one will do"
+        ))
+        .into()
+    })
+}
+
+fn package(asked: &Asked, deb: bool, out: &Path) -> anyhow::Result<ExitCode> {
+    let mut screen = Screen::new();
+    let cache = asked.kept.cache();
+    let paths = if deb {
+        let (_, prepared) = prepared(asked, false, false, &mut screen)?;
+        rtscope_lab::package::debian(&prepared, out, cpus(), &mut |p| screen.show(&p))?
+    } else {
+        let kernel = built(&asked.name, &cache)?;
+        vec![rtscope_lab::package::tarball(&kernel, out, &mut |p| screen.show(&p))?]
+    };
+    drop(screen);
+    if asked.kept.json {
+        return print_json(&serde_json::json!({ "files": paths }));
+    }
+    for path in &paths {
+        print(&format!("{}\n", path.display()))?;
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn install(asked: &Install) -> anyhow::Result<ExitCode> {
+    let kernel = built(&asked.kernel, &asked.kept.cache())?;
+    let initrd = match (&asked.initrd, asked.no_initrd) {
+        (Some(path), _) => Initrd::File(path),
+        (None, true) => Initrd::Without,
+        (None, false) => Initrd::Made,
+    };
+    let wish = Wish {
+        kernel: &kernel,
+        root: &asked.root,
+        layout: asked.layout,
+        words: asked.cmdline.trim(),
+        once: asked.once,
+        in_place: asked.in_place,
+        initrd,
+        check_space: true,
+    };
+    let mut screen = Screen::new();
+    let installed = install::install(&wish, &mut Steps::default(), &mut |p| screen.show(&p))?;
+    drop(screen);
+    if asked.kept.json {
+        return print_json(&serde_json::to_value(&installed)?);
+    }
+    let mut text = String::new();
+    for path in &installed.changed {
+        let _ = writeln!(text, "  {}", asked.root.join(path).display());
+    }
+    let _ = writeln!(text, "the boot loader takes {}", installed.chosen.image.display());
+    text += &next_step(&wish, &kernel);
+    print(&text)?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn next_step(wish: &Wish<'_>, kernel: &Kernel) -> String {
+    let root = wish.root.display();
+    let start = match (wish.once, wish.layout) {
+        (true, Layout::RaspberryPi) => "`sudo reboot '0 tryboot'` boots it once".to_owned(),
+        (true, _) => {
+            let key = &kernel.manifest.key[..8];
+            format!("`sudo grub-reboot rtscope-{key}` and `sudo reboot` boot it once")
+        }
+        (false, _) => "reboot".to_owned(),
+    };
+    format!(
+        "next: {start}; then `rtscope kernel verify`. Back: `rtscope kernel rollback --root {root}`\n"
+    )
+}
+
+fn verify(name: Option<&str>, kept: &Kept) -> anyhow::Result<ExitCode> {
+    let kernel = name.map(|name| built(name, &kept.cache())).transpose()?;
+    let found = rtscope_lab::verify::verify(Path::new("/"), kernel.as_ref())?;
+    let code = match (found.failed(), found.passed()) {
+        (true, _) => exit::FAIL,
+        (false, true) => exit::PASS,
+        (false, false) => exit::INCONCLUSIVE,
+    };
+    if kept.json {
+        print_json(&serde_json::to_value(&found)?)?;
+        return Ok(ExitCode::from(code));
+    }
+    let mut text = format!("running: {} {}\n", found.running.release, found.running.version);
+    match &found.expected {
+        Some(expected) => {
+            let _ = writeln!(text, "expected: {} ({})", expected.name, expected.key);
+        }
+        None => text.push_str("nothing was installed from here, and no kernel is named\n"),
+    }
+    for check in &found.checks {
+        let mark = match check.passed {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "?",
+        };
+        let _ = writeln!(text, "  {mark:4} {:10} {}", check.name, check.text);
+    }
+    print(&text)?;
+    Ok(ExitCode::from(code))
+}
+
+fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let mut screen = Screen::new();
+    let back = install::rollback(root, name, &mut Steps::default(), &mut |p| screen.show(&p))?;
+    drop(screen);
+    if json {
+        return print_json(&serde_json::json!({ "taken_back": back }));
+    }
+    let now = back.layout.chosen(root)?;
+    print(&format!(
+        "{} is taken back; the boot loader takes {}\n",
+        back.kernel.name,
+        now.image.display()
+    ))?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// A configuration by name. A kernel that isn't built yet is brought as far as its configuration.
+fn side(name: &str, kept: &Kept, screen: &mut Screen) -> anyhow::Result<Side> {
+    let cache = kept.cache();
+    let is_there = name == "running" || Path::new(name).exists() || cache.find(name).is_some();
+    if is_there || spec::find(name).is_err() {
+        return Ok(difference::find(name, &cache)?);
+    }
+    let asked = Asked { name: name.to_owned(), from: None, kept: kept.clone() };
+    let (_, prepared) = prepared(&asked, false, false, screen)?;
+    let path = prepared.configured.path.display().to_string();
+    Ok(Side { name: format!("{name} (not built yet)"), ..difference::find(&path, &cache)? })
+}
+
+fn diff(names: [&String; 2], all: bool, kept: &Kept) -> anyhow::Result<ExitCode> {
+    let mut screen = Screen::new();
+    let before = side(names[0], kept, &mut screen)?;
+    let after = side(names[1], kept, &mut screen)?;
+    drop(screen);
+    let found = difference::compare(&before.options, &after.options);
+    if kept.json {
+        return print_json(&serde_json::to_value(&found)?);
+    }
+    print(&difference::text(&found, [&before.name, &after.name], all))?;
+    Ok(ExitCode::from(exit::PASS))
+}

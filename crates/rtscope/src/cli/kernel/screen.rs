@@ -1,0 +1,81 @@
+//! Progress of long work, on standard error.
+
+use std::{
+    io::{self, IsTerminal, Write as _},
+    time::{Duration, Instant},
+};
+
+use rtscope_lab::progress::Progress;
+
+/// Time between two lines of progress where the output is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Shows progress: one line that changes on a terminal, else a line now and then.
+#[derive(Debug)]
+pub(super) struct Screen {
+    terminal: bool,
+    last: Option<Instant>,
+    open: bool,
+}
+
+impl Screen {
+    /// On standard error.
+    pub(super) fn new() -> Screen {
+        Screen { terminal: io::stderr().is_terminal(), last: None, open: false }
+    }
+
+    /// Shows what a step says.
+    pub(super) fn show(&mut self, progress: &Progress) {
+        match progress {
+            Progress::Step(text) => self.line(text),
+            Progress::Warning(text) => self.line(&format!("warning: {text}")),
+            Progress::Amount { unit, done, total, seconds_left, at } => {
+                let of = total.map_or(String::new(), |total| {
+                    format!(" of about {total} ({} %)", done * 100 / total.max(1))
+                });
+                let left =
+                    seconds_left.map_or(String::new(), |left| format!(", {} left", time(left)));
+                self.amount(&format!("{done}{of} {unit}{left}"), at);
+            }
+        }
+    }
+
+    fn amount(&mut self, text: &str, at: &str) {
+        let every = if self.terminal { Duration::from_millis(200) } else { LINE_EVERY };
+        if self.last.is_some_and(|last| last.elapsed() < every) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        if self.terminal {
+            let line: String = format!("{text}  {at}").chars().take(79).collect();
+            let _ = write!(io::stderr(), "\r{line:79}");
+            let _ = io::stderr().flush();
+            self.open = true;
+        } else {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.close();
+        let _ = writeln!(io::stderr(), "{text}");
+        self.last = None;
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            let _ = writeln!(io::stderr());
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A time for people.
+pub(super) fn time(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}

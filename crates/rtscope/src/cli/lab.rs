@@ -1,0 +1,59 @@
+//! `rtscope lab`: the same plan in many kernels.
+
+mod bisect;
+mod cache;
+mod compare;
+mod demo;
+mod matrix;
+mod order;
+mod replay;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use rtscope_lab::{error::LabError, machine::Machine};
+
+use super::print;
+use crate::exit;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    Run(Box<run::Args>),
+    Matrix(Box<matrix::Args>),
+    Bisect(Box<bisect::Args>),
+    Demo(demo::Args),
+    Replay(replay::Args),
+    /// List or empty what the lab keeps: kernels, images, records
+    #[command(subcommand)]
+    Cache(cache::Verb),
+    /// The machines that a guest can run on
+    Machines,
+}
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    let outcome = match verb {
+        Verb::Run(args) => run::main(args),
+        Verb::Matrix(args) => matrix::main(args),
+        Verb::Bisect(args) => bisect::main(args),
+        Verb::Demo(args) => demo::main(args),
+        Verb::Replay(args) => replay::main(args),
+        Verb::Cache(verb) => cache::main(verb),
+        Verb::Machines => machines(),
+    };
+    // What was asked wrongly is a usage error.
+    outcome.map_err(|error| match error.downcast::<LabError>() {
+        Ok(lab) if lab.is_usage() => super::Refused(lab.to_string()).into(),
+        Ok(lab) => lab.into(),
+        Err(other) => other,
+    })
+}
+
+fn machines() -> anyhow::Result<ExitCode> {
+    let shipped = Machine::shipped();
+    let width = shipped.iter().map(|machine| machine.name.len()).max().unwrap_or(0);
+    for machine in shipped {
+        print(&format!("{:width$}  {}\n", machine.name, machine.about))?;
+    }
+    Ok(ExitCode::from(exit::PASS))
+}

@@ -1,0 +1,341 @@
+//! `rtscope lab bisect`: which change broke a latency.
+
+mod axis;
+
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use rtscope_lab::{
+    bisect::{self, Answer, Found},
+    build::{self, Choice},
+    cache::key_of,
+    error::LabError,
+    queue::Item,
+    source,
+    spec::{self, Source, Spec},
+};
+use rtscope_model::{plan::Plan, verdict::Requirement};
+use serde_json::{Value, json};
+
+use super::{
+    compare::Comparison,
+    order::{self, Lab, say},
+};
+use crate::{
+    cli::{Refused, print},
+    exit, plans,
+};
+
+/// Find the change that broke a latency
+///
+/// Between a kernel that meets the requirement and one that doesn't lie changes: words of the kernel
+/// command line, options of the configuration, other kernels in a row, or commits of a git tree. The
+/// search runs the plan in as few kernels between them as it can. Kernels are built where they must be,
+/// and kept.
+///
+/// Examples:
+///   rtscope lab bisect --good debian-stock:preempt=full --bad debian-stock:preempt=none:nohz=off \
+///     --require 'max < 300us'
+///   rtscope lab bisect --good tiny-6.12-rt --bad tiny-6.12-dynamic --require 'max < 50us'
+///   rtscope lab bisect --good A --through B --through C --bad D --require 'p99.9 < 50us'
+///   rtscope lab bisect --tree linux --spec my-kernel.toml --good v6.12 --bad v6.13 --require 'max < 50us'
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// A shipped plan's name, or a file
+    #[arg(default_value = "lab-quick")]
+    plan: String,
+    /// A kernel that meets the requirement, as for `lab run`; a commit with --tree
+    #[arg(long, value_name = "KERNEL")]
+    good: String,
+    /// A kernel that doesn't; a commit with --tree
+    #[arg(long, value_name = "KERNEL")]
+    bad: String,
+    /// A kernel between the two, in their order; repeatable
+    #[arg(long, value_name = "KERNEL", conflicts_with = "tree")]
+    through: Vec<String>,
+    /// A git tree of the kernel's source; it is left as it is
+    #[arg(long, value_name = "DIR", requires = "spec")]
+    tree: Option<PathBuf>,
+    /// How the commits are configured and built: a kernel's name, or a spec's file
+    #[arg(long, value_name = "KERNEL", requires = "tree")]
+    spec: Option<String>,
+    /// What must hold in every cell, as 'max < 50us'; repeatable
+    #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT", required = true)]
+    require: Vec<Requirement>,
+    /// How many replicas of each kernel; one that fails is enough for a bad one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Folder for the records and bisect.json
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: order::Options,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut plan = plans::load(&args.plan)?;
+    plan.require.extend(&args.require);
+    let lab = Lab::open(&args.options)?;
+    let out = order::folder(args.out.as_ref(), "bisect")?;
+    let mut search =
+        Search { lab, plan, seeds: args.seeds, out, known: BTreeMap::new(), steps: Vec::new() };
+    let (what, found) = search.find(args)?;
+    search.publish(args, what, &found)
+}
+
+/// What the search found, in words, and whether some of it may be innocent.
+struct Culprit {
+    changes: Vec<String>,
+    vague: bool,
+}
+
+/// A search and what it has judged.
+struct Search {
+    lab: Lab,
+    plan: Plan,
+    seeds: u64,
+    out: PathBuf,
+    /// Answers by what was asked: nothing is run twice.
+    known: BTreeMap<String, Answer>,
+    steps: Vec<Value>,
+}
+
+impl Search {
+    /// What the changes are, and which of them it was.
+    fn find(&mut self, args: &Args) -> anyhow::Result<(&'static str, Culprit)> {
+        if let (Some(tree), Some(spec)) = (&args.tree, &args.spec) {
+            return Ok(("commits", self.commits(tree, &spec::find(spec)?, args)?));
+        }
+        if !args.through.is_empty() {
+            return Ok(("kernels", self.row(args)?));
+        }
+        let ((good, good_words), (bad, bad_words)) =
+            (axis::split(&args.good), axis::split(&args.bad));
+        if good == bad {
+            return Ok(("words", self.words(good, &good_words, &bad_words)?));
+        }
+        match (spec::find(good), spec::find(bad)) {
+            (Ok(a), Ok(b)) if good_words == bad_words => {
+                Ok(("options", self.options(&a, &b, &good_words)?))
+            }
+            _ => Err(Refused(format!(
+                "between {good} and {bad} there is nothing to search: name kernels between them by \
+                 --through, two kernels of one name with other words, two that `rtscope kernel list` \
+                 can make with the same words, or commits by --tree"
+            ))
+            .into()),
+        }
+    }
+
+    fn words(&mut self, name: &str, good: &[String], bad: &[String]) -> anyhow::Result<Culprit> {
+        let changes = axis::word_changes(good, bad);
+        let kernel = |applied: &[usize]| {
+            let words = axis::with_words(good, &changes, applied);
+            std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(":")
+        };
+        let texts = changes.iter().map(axis::WordChange::text).collect::<Vec<_>>();
+        self.culprits(&texts, &mut |search, applied| search.judge(&kernel(applied), None))
+    }
+
+    fn options(&mut self, good: &Spec, bad: &Spec, words: &[String]) -> anyhow::Result<Culprit> {
+        let changes = axis::option_changes(good, bad)?;
+        let texts = changes.iter().map(axis::OptionChange::text).collect::<Vec<_>>();
+        self.culprits(&texts, &mut |search, applied| {
+            let title = match applied {
+                [] => good.name.clone(),
+                applied if applied.len() == texts.len() => format!("{} with all", good.name),
+                applied => format!("{} with {} of {}", good.name, applied.len(), texts.len()),
+            };
+            let spec = axis::with_options(good, &changes, applied);
+            search.built(&spec, words, &title)
+        })
+    }
+
+    /// Searches changes that can be applied one by one.
+    fn culprits(
+        &mut self,
+        texts: &[String],
+        judge: &mut dyn FnMut(&mut Search, &[usize]) -> anyhow::Result<Answer>,
+    ) -> anyhow::Result<Culprit> {
+        let all: Vec<usize> = (0..texts.len()).collect();
+        let good = judge(self, &[])?;
+        let bad = judge(self, &all)?;
+        self.check_ends(&good, &bad)?;
+        let Found { changes, vague } =
+            bisect::culprits(texts.len(), &mut |applied| judge(self, applied))?;
+        Ok(Culprit { changes: changes.iter().map(|at| texts[*at].clone()).collect(), vague })
+    }
+
+    fn row(&mut self, args: &Args) -> anyhow::Result<Culprit> {
+        let row: Vec<&String> =
+            [&args.good].into_iter().chain(&args.through).chain([&args.bad]).collect();
+        let good = self.judge(row[0], None)?;
+        let bad = self.judge(row[row.len() - 1], None)?;
+        self.check_ends(&good, &bad)?;
+        let (good, bad) = bisect::first_bad(row.len() - 1, &mut |at| self.judge(row[at], None))?;
+        let text = format!("between {} and {}", row[good], row[bad]);
+        Ok(Culprit { changes: vec![text], vague: bad - good > 1 })
+    }
+
+    fn commits(
+        &mut self,
+        tree: &std::path::Path,
+        spec: &Spec,
+        args: &Args,
+    ) -> anyhow::Result<Culprit> {
+        let place = key_of(&[("tree", tree.as_os_str().as_encoded_bytes())]);
+        let place = self.lab.cache().root().join("bisect").join(place);
+        std::fs::create_dir_all(place.parent().unwrap_or(&place))
+            .with_context(|| format!("can't make {}", place.display()))?;
+        let mut spec = spec.clone();
+        spec.source = Source::Folder { path: place.clone() };
+        spec.name = format!("{}-bisect", spec.name);
+        let mut judge = |commit: &str| -> anyhow::Result<Answer> {
+            let title = bisect::in_words(tree, commit)?;
+            bisect::check_out(tree, commit, &place)?;
+            self.built(&spec, &[], &title)
+        };
+        let ends = [&args.good, &args.bad].map(|name| bisect::commit(tree, name));
+        let [good, bad] = ends;
+        let (good, bad) = (judge(&good?)?, judge(&bad?)?);
+        self.check_ends(&good, &bad)?;
+        let mut broken = None;
+        let found = bisect::first_bad_commit(tree, &args.good, &args.bad, &mut |commit| {
+            let title = bisect::in_words(tree, commit)?;
+            bisect::check_out(tree, commit, &place)?;
+            self.built(&spec, &[], &title).map_err(|e| {
+                let text = format!("{e:#}");
+                broken = Some(e);
+                LabError::Refused(text)
+            })
+        });
+        if let Some(e) = broken {
+            return Err(e);
+        }
+        let (commit, may_be) = found?;
+        let all = std::iter::once(&commit).chain(&may_be);
+        let changes = all.map(|name| bisect::in_words(tree, name)).collect::<Result<_, _>>()?;
+        Ok(Culprit { changes, vague: !may_be.is_empty() })
+    }
+
+    /// The search makes sense only between a good end and a bad one.
+    fn check_ends(&self, good: &Answer, bad: &Answer) -> anyhow::Result<()> {
+        let wrong = |end: &str, answer: &Answer, is: &str| {
+            let why = match answer {
+                Answer::Unknown(why) => format!("can't be judged: {why}"),
+                _ => format!("is {is}"),
+            };
+            Refused(format!(
+                "the {end} kernel {why}; nothing can be searched. The records are in {}",
+                self.out.display()
+            ))
+        };
+        match (good, bad) {
+            (Answer::Good, Answer::Bad) => Ok(()),
+            (Answer::Good, _) => Err(wrong("bad", bad, "good").into()),
+            _ => Err(wrong("good", good, "bad").into()),
+        }
+    }
+
+    /// Builds a kernel where it isn't kept, and judges it. One that doesn't build can't be judged.
+    fn built(&mut self, spec: &Spec, words: &[String], title: &str) -> anyhow::Result<Answer> {
+        let cache = self.lab.cache().clone();
+        let fetched = source::fetch(spec, &cache, None, &mut say)?;
+        let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let choice = Choice { jobs, lost_too: true };
+        let kernel = build::built_already(spec, &fetched, &cache).and_then(|kept| match kept {
+            Some(kernel) => Ok(kernel),
+            None => {
+                let prepared = build::prepare(spec, &fetched, &cache, false, false, &mut say)?;
+                build::build(spec, &prepared, &cache, choice, &mut say)
+            }
+        });
+        self.lab.check_interrupted()?;
+        let kernel = match kernel {
+            Ok(kernel) => kernel,
+            Err(e @ LabError::Build { .. }) => {
+                let why = e.to_string().lines().next().unwrap_or_default().to_owned();
+                return Ok(self.note(title, Answer::Unknown(why), &[]));
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let name = std::iter::once(kernel.manifest.key).chain(words.iter().cloned());
+        self.judge(&name.collect::<Vec<_>>().join(":"), Some(title))
+    }
+
+    /// Runs the plan in a kernel: good when every seed meets the requirement, bad when one fails it.
+    fn judge(&mut self, kernel: &str, title: Option<&str>) -> anyhow::Result<Answer> {
+        if let Some(known) = self.known.get(kernel) {
+            return Ok(known.clone());
+        }
+        let subject = self.lab.subjects(&[kernel.to_owned()])?.remove(0);
+        let number = self.known.len() + 1;
+        let mut items = Vec::new();
+        for seed in 1..=self.seeds {
+            let cell = self.lab.cell(&subject, &self.plan, seed)?;
+            let name = format!("{number:02}-{}-seed{seed}", order::safe(kernel));
+            items.push(Item { cell, folder: self.out.join(name) });
+        }
+        let outcomes = self.lab.run(&items)?;
+        self.lab.check_interrupted()?;
+        let comparison = Comparison::of(&self.plan, self.lab.timing(), &items, outcomes)?;
+        let answer = comparison.answer();
+        self.known.insert(kernel.to_owned(), answer.clone());
+        let folders: Vec<String> = items
+            .iter()
+            .filter_map(|item| Some(item.folder.file_name()?.to_string_lossy().into_owned()))
+            .collect();
+        Ok(self.note(title.unwrap_or(kernel), answer, &folders))
+    }
+
+    /// Notes a step and tells it.
+    fn note(&mut self, what: &str, answer: Answer, records: &[String]) -> Answer {
+        let (word, why) = match &answer {
+            Answer::Good => ("good", None),
+            Answer::Bad => ("bad", None),
+            Answer::Unknown(why) => ("unknown", Some(why.clone())),
+        };
+        let told = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        eprintln!("step {}: {what} is {word}{told}", self.steps.len() + 1);
+        self.steps.push(json!({ "kernel": what, "answer": word, "why": why, "records": records }));
+        answer
+    }
+
+    fn publish(&self, args: &Args, what: &str, found: &Culprit) -> anyhow::Result<ExitCode> {
+        let document = json!({
+            "format": 1,
+            "plan": self.plan.name,
+            "require": args.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "good": args.good,
+            "bad": args.bad,
+            "between": what,
+            "steps": self.steps,
+            "found": found.changes,
+            "vague": found.vague,
+        });
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        let path = self.out.join("bisect.json");
+        rtscope_measure::recorder::write_whole(&path, text.as_bytes())
+            .with_context(|| format!("can't write {}", path.display()))?;
+        if args.json {
+            print(&text)?;
+            return Ok(ExitCode::from(exit::PASS));
+        }
+        let head = match (found.vague, found.changes.len()) {
+            (true, _) => "one of these broke it; the kernels between them could not be judged:",
+            (false, 1) => "this broke it:",
+            (false, _) => "these broke it together:",
+        };
+        print(&format!(
+            "{head}\n  {}\n\n{} kernels were run; the steps: {}\n",
+            found.changes.join("\n  "),
+            self.known.len(),
+            path.display()
+        ))?;
+        Ok(ExitCode::from(exit::PASS))
+    }
+}

@@ -1,0 +1,89 @@
+//! `rtscope lab cache`: what is kept, and room again.
+
+use std::{fs, path::Path, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Subcommand;
+use rtscope_lab::cache::Cache;
+
+use super::order;
+use crate::{cli::print, exit};
+
+/// What the lab itself keeps; kernels and their sources are kept beside it.
+const ROOMS: [(&str, &str); 9] = [
+    ("records", "records of guests in virtual time"),
+    ("images", "file systems of guests"),
+    ("kernels", "kernels, fetched and built"),
+    ("downloads", "packages and archives"),
+    ("trees", "unpacked sources"),
+    ("build", "objects of builds"),
+    ("modules", "modules of kernels, unpacked"),
+    ("cyclictest", "Debian's cyclictest with its libraries"),
+    ("bisect", "commits that a search has checked out"),
+];
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Verb {
+    /// What is kept, and how large it is
+    List {
+        /// The cache
+        #[arg(long, value_name = "DIR")]
+        cache: Option<PathBuf>,
+    },
+    /// Remove records and images, or other rooms by their name
+    Prune {
+        /// records, images, kernels, downloads, trees, build, modules, cyclictest, bisect
+        #[arg(default_values = ["records", "images"], value_parser = ["records", "images", "kernels", "downloads", "trees", "build", "modules", "cyclictest", "bisect"])]
+        rooms: Vec<String>,
+        /// The cache
+        #[arg(long, value_name = "DIR")]
+        cache: Option<PathBuf>,
+    },
+}
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List { cache } => list(&order::cache_of(cache.as_ref()))?,
+        Verb::Prune { rooms, cache } => prune(&order::cache_of(cache.as_ref()), rooms)?,
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn list(cache: &Cache) -> anyhow::Result<()> {
+    print(&format!("{}\n", cache.root().display()))?;
+    for (room, what) in ROOMS {
+        let folder = cache.root().join(room);
+        let entries = fs::read_dir(&folder).map_or(0, Iterator::count);
+        let mib = size(&folder) >> 20;
+        print(&format!("  {room:10} {entries:>5} {mib:>7} MiB  {what}\n"))?;
+    }
+    for kernel in cache.kernels() {
+        let manifest = &kernel.manifest;
+        print(&format!("  kernel {} {} ({})\n", manifest.name, manifest.release, manifest.arch))?;
+    }
+    Ok(())
+}
+
+fn prune(cache: &Cache, rooms: &[String]) -> anyhow::Result<()> {
+    for room in rooms {
+        let folder = cache.root().join(room);
+        let mib = size(&folder) >> 20;
+        if folder.exists() {
+            fs::remove_dir_all(&folder)
+                .with_context(|| format!("can't remove {}", folder.display()))?;
+        }
+        print(&format!("{room}: {mib} MiB\n"))?;
+    }
+    Ok(())
+}
+
+/// Bytes of the files below a folder.
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
+}

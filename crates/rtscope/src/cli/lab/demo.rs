@@ -1,0 +1,91 @@
+//! `rtscope lab demo`: stock against real-time, nothing built.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use rtscope_lab::queue::Item;
+
+use super::{
+    compare::Comparison,
+    order::{self, Lab, Options},
+};
+use crate::plans;
+
+/// The kernels of the demonstration.
+const KERNELS: [&str; 2] = ["debian-stock", "debian-rt"];
+
+/// The plan of the demonstration.
+const PLAN: &str = "lab-quick";
+
+/// See a real-time kernel told from a stock one in minutes: idle and under two loads, nothing built
+///
+/// Fetches Debian's stock and real-time kernels (once, 140 MB), boots both in virtual time, names the
+/// page that compares them, and opens it where there is a screen.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// Folder for the records and the page
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run the guests even if their records are known
+    #[arg(long)]
+    fresh: bool,
+    /// Where kernels, images and records are kept
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let options = Options::usual(args.fresh, args.cache.clone());
+    let plan = plans::load(PLAN)?;
+    let mut lab = Lab::open(&options)?;
+    let out = order::folder(args.out.as_ref(), "demo")?;
+    let mut items: Vec<Item> = Vec::new();
+    for subject in lab.subjects(&KERNELS.map(str::to_owned))? {
+        let folder = out.join(order::safe(&subject.label));
+        items.push(Item { cell: lab.cell(&subject, &plan, 1)?, folder });
+    }
+    let outcomes = lab.run(&items)?;
+    let code = Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)?;
+    if !args.json && has_display(|name| std::env::var_os(name)) {
+        open(&out.join("index.html"));
+    }
+    Ok(code)
+}
+
+/// Whether somebody sits before a screen that a page can be opened on.
+fn has_display(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| variable(name).is_some_and(|v| !v.is_empty()))
+}
+
+/// Opens a page with the desktop's own program. Its path has been said, so a desktop that can't is no
+/// failure.
+fn open(page: &Path) {
+    let opened = Command::new("xdg-open")
+        .arg(page)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    drop(opened);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_opened_only_where_there_is_a_screen() {
+        let with = |set: &str, value: &str| {
+            has_display(|name| (name == set).then(|| OsString::from(value)))
+        };
+        assert!(with("DISPLAY", ":0") && with("WAYLAND_DISPLAY", "wayland-0"));
+        assert!(!with("DISPLAY", "") && !with("TERM", "xterm"));
+    }
+}

@@ -1,0 +1,115 @@
+//! `rtscope lab matrix`: kernels x preemption models x loads x seeds, each cell in a guest of its own.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use rtscope_lab::queue::Item;
+use rtscope_model::{plan::Plan, verdict::Requirement};
+
+use super::{
+    compare::Comparison,
+    order::{self, Lab},
+};
+use crate::{cli::Refused, plans};
+
+/// Run every phase of a plan in every kernel, each in a guest of its own
+///
+/// Cells run side by side on this machine's CPUs. Cells whose record is known are not run again, so a
+/// matrix that was interrupted goes on where it was. The page is a heat map, each cell leads to its
+/// histogram.
+///
+/// Examples:
+///   rtscope lab matrix --kernel debian-stock --kernel debian-rt
+///   rtscope lab matrix --kernel debian-stock --kernel debian-rt --preempt none,voluntary,full --seeds 5
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// A shipped plan's name, or a file: each of its phases is a row
+    #[arg(default_value = "lab-matrix")]
+    plan: String,
+    /// A kernel, as for `lab run`; repeatable
+    #[arg(short, long, value_name = "KERNEL", required = true)]
+    kernel: Vec<String>,
+    /// Preemption models, chosen by boot parameter; for kernels with PREEMPT_DYNAMIC, others are run as
+    /// they are
+    #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
+    preempt: Vec<String>,
+    /// How many replicas of each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// What must hold in every cell, as 'max < 50us'; repeatable
+    #[arg(short, long, value_name = "REQUIREMENT")]
+    require: Vec<Requirement>,
+    /// Folder for the records and the page
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: order::Options,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut plan = plans::load(&args.plan)?;
+    plan.require.extend(&args.require);
+    let mut lab = Lab::open(&args.options)?;
+    let named = lab.subjects(&args.kernel)?;
+    let mut names: Vec<String> = Vec::new();
+    for subject in &named {
+        let dynamic = subject.has_option("PREEMPT_DYNAMIC");
+        match args.preempt.as_slice() {
+            models @ [_, ..] if dynamic => {
+                names.extend(
+                    models.iter().map(|model| format!("{}:preempt={model}", subject.label)),
+                );
+            }
+            _ => names.push(subject.label.clone()),
+        }
+    }
+    let out = order::folder(args.out.as_ref(), &plan.name)?;
+    let mut items: Vec<Item> = Vec::new();
+    for subject in lab.subjects(&names)? {
+        for phase in one_by_one(&plan) {
+            for seed in 1..=args.seeds {
+                let cell = lab.cell(&subject, &phase, seed)?;
+                let name = format!("{}-{}", order::safe(&subject.label), order::safe(&cell.plan));
+                let folder = out.join(format!("{name}-seed{seed}"));
+                if items.iter().any(|item| item.folder == folder) {
+                    return Err(Refused(format!("{name}: it is named twice")).into());
+                }
+                items.push(Item { cell, folder });
+            }
+        }
+    }
+    let outcomes = lab.run(&items)?;
+    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)
+}
+
+/// A plan of its own for each phase.
+fn one_by_one(plan: &Plan) -> Vec<Plan> {
+    let single = |phase: &rtscope_model::plan::Phase| Plan {
+        name: phase.name.clone(),
+        phases: vec![phase.clone()],
+        ..plan.clone()
+    };
+    plan.phases.iter().map(single).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_becomes_a_plan_that_can_be_read_back() {
+        let plan = plans::load("lab-matrix").expect("shipped");
+        let single = one_by_one(&plan);
+        assert_eq!(single.len(), plan.phases.len());
+        for (one, phase) in single.iter().zip(&plan.phases) {
+            let read = rtscope_model::plan::parse(&one.name, &one.to_toml()).expect("sound");
+            assert_eq!(
+                (read.phases.as_slice(), &read.name),
+                ([phase.clone()].as_slice(), &phase.name)
+            );
+        }
+    }
+}

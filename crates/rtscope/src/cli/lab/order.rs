@@ -1,0 +1,419 @@
+//! What every verb of the lab that boots guests is told, and how it is made into cells.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    sync::Mutex,
+    time::Duration,
+};
+
+use anyhow::Context;
+use rtscope_lab::{
+    boot::Ending,
+    cache::Cache,
+    cell::{self, Cell, Extra, Outcome, Surroundings},
+    cyclictest,
+    error::LabError,
+    progress::Progress,
+    qemu::Timing,
+    queue::{self, Item, News},
+    subject::Subject,
+};
+use rtscope_measure::interrupt::Interrupt;
+use rtscope_model::{
+    guest::{Beside, Tracer},
+    plan::Plan,
+    time::Nanos,
+};
+
+use crate::cli::Refused;
+
+/// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
+const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
+
+/// How long a guest under KVM may take until its agent speaks.
+const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
+
+/// How guests are run.
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::cli) struct Options {
+    /// Time passes by instructions: the same run to the bit, however busy this machine is (default)
+    #[arg(long, conflicts_with_all = ["wall", "kvm"])]
+    r#virtual: bool,
+    /// Time is this machine's, with all its disturbances
+    #[arg(long, conflicts_with = "kvm")]
+    wall: bool,
+    /// Time is this machine's, on its own CPUs, where KVM works
+    #[arg(long)]
+    kvm: bool,
+    /// Virtual time: an instruction takes 2^N ns
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=10))]
+    shift: u8,
+    /// Guests at a time [default: as many as there are CPUs]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// The machine, or a file with one; `rtscope lab machines` lists them
+    #[arg(long, value_name = "NAME")]
+    machine: Option<String>,
+    /// CPUs of a guest. With several, virtual time shows their order, not their latency
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    smp: u32,
+    /// Memory of a guest in MiB
+    #[arg(long, value_name = "MIB")]
+    memory: Option<u32>,
+    /// The static rtscope that runs in the guest, for kernels of another architecture
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// A module to load in the guest, by its name; what it depends on is loaded too; repeatable. Loads
+    /// of the plan bring theirs by themselves
+    #[arg(long, value_name = "NAME")]
+    module: Vec<String>,
+    /// Where the kernel's modules are: a folder as /lib/modules/RELEASE, a Debian package or an archive
+    /// [default: those of the kernel's package or build]
+    #[arg(long, value_name = "PLACE")]
+    modules: Option<PathBuf>,
+    /// Debian's cyclictest measures each phase once more, in the same kernel under the same loads; both
+    /// histograms are compared
+    #[arg(long)]
+    with_cyclictest: bool,
+    /// A tracer of the kernel under the loads of each phase, after the plan: osnoise or timerlat; what it
+    /// says is kept with the record
+    #[arg(long, value_name = "TRACER")]
+    tracer: Option<Tracer>,
+    /// Make a simulated GPIO chip with N lines in the guest, and try each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    gpio_sim: Option<u32>,
+    /// How long a guest may be silent before it is ended
+    #[arg(long, value_name = "TIME")]
+    silence: Option<Nanos>,
+    /// Run every cell, also those whose record is known
+    #[arg(long)]
+    fresh: bool,
+    /// Where kernels, images and records are kept
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+impl Options {
+    /// The defaults, for verbs that leave no choice.
+    pub(super) fn usual(fresh: bool, cache: Option<PathBuf>) -> Options {
+        Options {
+            r#virtual: true,
+            wall: false,
+            kvm: false,
+            shift: 1,
+            jobs: None,
+            machine: None,
+            smp: 1,
+            memory: None,
+            program: None,
+            module: Vec::new(),
+            modules: None,
+            with_cyclictest: false,
+            tracer: None,
+            gpio_sim: None,
+            silence: None,
+            fresh,
+            cache,
+        }
+    }
+}
+
+/// A place for known things.
+pub(super) fn cache_of(asked: Option<&PathBuf>) -> Cache {
+    asked.map_or_else(Cache::default, Cache::at)
+}
+
+/// Says a step on standard error.
+pub(super) fn say(progress: Progress) {
+    if let Progress::Step(text) | Progress::Warning(text) = progress {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// A lab that is ready to run cells.
+pub(super) struct Lab {
+    options: Options,
+    cache: Cache,
+    program: Vec<u8>,
+    guard: Vec<String>,
+    interrupt: Interrupt,
+    emulators: BTreeMap<String, String>,
+}
+
+impl Lab {
+    pub(super) fn open(options: &Options) -> anyhow::Result<Lab> {
+        let path = match &options.program {
+            Some(path) => path.clone(),
+            None => std::env::current_exe().context("can't find this program's own file")?,
+        };
+        let program =
+            std::fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        if options.kvm {
+            let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+            opened.map_err(|e| {
+                Refused(format!("--kvm: /dev/kvm: {e}; use --wall, or leave it out"))
+            })?;
+        }
+        let pid = std::process::id().to_string();
+        let guard = ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned).to_vec();
+        Ok(Lab {
+            options: options.clone(),
+            cache: cache_of(options.cache.as_ref()),
+            program,
+            guard,
+            interrupt: Interrupt::install()?,
+            emulators: BTreeMap::new(),
+        })
+    }
+
+    /// Where things are kept.
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Ends what goes on from step to step when the user asked for the end.
+    pub(super) fn check_interrupted(&self) -> anyhow::Result<()> {
+        if self.interrupt.is_stopped() { anyhow::bail!("interrupted") } else { Ok(()) }
+    }
+
+    pub(super) fn timing(&self) -> Timing {
+        if self.options.kvm {
+            Timing::Kvm
+        } else if self.options.wall {
+            Timing::Wall
+        } else {
+            Timing::Virtual { shift: self.options.shift }
+        }
+    }
+
+    /// Guests at a time.
+    pub(super) fn jobs(&self) -> usize {
+        let own = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.options.jobs.map_or_else(own, usize::from)
+    }
+
+    /// Finds the kernels; those that are prebuilt are fetched when they aren't there.
+    pub(super) fn subjects(&self, names: &[String]) -> anyhow::Result<Vec<Subject>> {
+        let find = |name: &String| Subject::find(name, &self.cache, &mut say);
+        Ok(names.iter().map(find).collect::<Result<_, LabError>>()?)
+    }
+
+    /// The cell of a plan in a kernel.
+    pub(super) fn cell(
+        &mut self,
+        subject: &Subject,
+        plan: &Plan,
+        seed: u64,
+    ) -> anyhow::Result<Cell> {
+        let mut subject = subject.clone();
+        let machine = subject.machine(self.options.machine.as_deref())?;
+        if !self.emulators.contains_key(&machine.program) {
+            let version = cell::emulator_version(&machine)?;
+            self.emulators.insert(machine.program.clone(), version);
+        }
+        runs_there(&self.program, &subject)?;
+        let extra = self.extra(&subject, plan)?;
+        // What is only said of a plan is no part of what runs: a word more would be another image, and
+        // so another run.
+        let runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
+        let (image, image_sha256) =
+            cell::pack(&subject, &self.program, &runs.to_toml(), extra, &self.cache)?;
+        Ok(Cell {
+            subject,
+            machine,
+            timing: self.timing(),
+            seed,
+            cpus: self.options.smp,
+            memory_mib: self.options.memory,
+            image,
+            image_sha256,
+            plan: plan.name.clone(),
+            silence: self.silence(plan),
+        })
+    }
+
+    /// What the guest has and does beside the plan.
+    fn extra(&self, subject: &Subject, plan: &Plan) -> anyhow::Result<Extra> {
+        let options = &self.options;
+        let mut names = options.module.clone();
+        names.extend(wanted_modules(subject, plan, options.gpio_sim.is_some()));
+        let mut extra = Extra {
+            beside: Beside {
+                cyclictest: options.with_cyclictest,
+                tracer: options.tracer,
+                gpio_lines: options.gpio_sim,
+                modules: Vec::new(),
+            },
+            files: Vec::new(),
+        };
+        if !names.is_empty() {
+            let modules = subject.modules(options.modules.as_deref(), &self.cache, &mut say)?;
+            for module in modules.ordered(&names)? {
+                extra.beside.modules.push(module.path.clone());
+                extra.files.push((module.path, module.body, false));
+            }
+        }
+        if options.with_cyclictest {
+            extra.files.extend(cyclictest::files(&subject.arch, &self.cache, &mut say)?);
+        }
+        Ok(extra)
+    }
+
+    /// Refuses `--kvm` where KVM is there and runs no guest: within a time limit, before any cell waits
+    /// for its own.
+    fn probe_kvm(&self, items: &[Item]) -> anyhow::Result<()> {
+        let (true, Some(first)) = (self.options.kvm, items.first()) else { return Ok(()) };
+        match first.cell.speaks_under_kvm(&self.guard, &self.cache, KVM_SPEAKS_IN)? {
+            true => Ok(()),
+            false => Err(Refused(format!(
+                "--kvm: KVM is there, but a guest said nothing within {} s: use --wall, or leave it out",
+                KVM_SPEAKS_IN.as_secs()
+            ))
+            .into()),
+        }
+    }
+
+    /// How long a guest may be silent: it speaks when a phase begins, and on a busy host a second of
+    /// virtual time under load may take a minute. Under KVM it boots in seconds or not at all.
+    fn silence(&self, plan: &Plan) -> Duration {
+        let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
+        let longest = Duration::from_nanos(longest);
+        match (self.options.silence, self.timing()) {
+            (Some(time), _) => Duration::from_nanos(time.0),
+            (None, Timing::Kvm) => KVM_BOOTS_IN + longest.saturating_mul(2),
+            (None, _) => Duration::from_secs(240) + longest.saturating_mul(60),
+        }
+    }
+
+    /// Runs cells and tells on standard error how far it is.
+    ///
+    /// # Errors
+    ///
+    /// KVM was asked for and does not run a guest. What happens to a cell is its own outcome.
+    pub(super) fn run(&self, items: &[Item]) -> anyhow::Result<Vec<Result<Outcome, LabError>>> {
+        self.probe_kvm(items)?;
+        let stop = || self.interrupt.is_stopped();
+        let around = Surroundings {
+            cache: &self.cache,
+            guard: &self.guard,
+            reuse: !self.options.fresh,
+            stop: &stop,
+        };
+        let teller = Mutex::new(Teller { terminal: io::stderr().is_terminal() });
+        let news = |news: &News<'_>| {
+            if let Ok(teller) = teller.lock() {
+                teller.tell(news);
+            }
+        };
+        let emulator =
+            |cell: &Cell| self.emulators.get(&cell.machine.program).cloned().unwrap_or_default();
+        Ok(queue::run_all(items, self.jobs(), emulator, &around, &news))
+    }
+}
+
+/// Modules that a load needs: the load's name, the option and its value that ask for it, the kernel's
+/// option, and the module.
+const LOAD_MODULES: [(&str, &str, &str, &str, &str); 1] =
+    [("network", "over", "veth", "VETH", "veth")];
+
+/// Modules that a simulated GPIO chip needs: the kernel's option, and the module.
+const GPIO_MODULES: [(&str, &str); 2] = [("CONFIGFS_FS", "configfs"), ("GPIO_SIM", "gpio-sim")];
+
+/// The modules that a plan needs in a kernel that has them as modules.
+fn wanted_modules(subject: &Subject, plan: &Plan, gpio: bool) -> Vec<String> {
+    let loads = || plan.phases.iter().flat_map(|phase| &phase.loads);
+    let asked = LOAD_MODULES.iter().filter(|(load, option, value, ..)| {
+        loads().any(|line| {
+            line.name == *load && line.options.get(*option).is_some_and(|found| found == value)
+        })
+    });
+    let of_loads = asked.map(|(.., option, module)| (*option, *module));
+    let of_gpio = GPIO_MODULES.into_iter().filter(|_| gpio);
+    let needed = of_loads.chain(of_gpio).filter(|(option, _)| subject.has_as_module(option));
+    needed.map(|(_, module)| module.to_owned()).collect()
+}
+
+/// Refuses a program that the kernel could not run, before a guest has to say so.
+fn runs_there(program: &[u8], subject: &Subject) -> anyhow::Result<()> {
+    // ELF's e_machine, from its specification.
+    let arch = match program.get(18..20) {
+        Some([62, 0]) => "x86_64",
+        Some([183, 0]) => "arm64",
+        Some([40, 0]) => "arm",
+        Some([243, 0]) => "riscv",
+        _ => return Err(Refused("--program: not a program for Linux (ELF)".to_owned()).into()),
+    };
+    if arch == subject.arch {
+        return Ok(());
+    }
+    let (label, wanted) = (&subject.label, &subject.arch);
+    Err(Refused(format!(
+        "{label} is a kernel for {wanted} and this rtscope is for {arch}: name a static rtscope for \
+         {wanted} with --program"
+    ))
+    .into())
+}
+
+/// Tells on standard error how far the cells are.
+struct Teller {
+    terminal: bool,
+}
+
+impl Teller {
+    fn tell(&self, news: &News<'_>) {
+        let name = |item: &Item| {
+            let cell = &item.cell;
+            format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan)
+        };
+        let text = match news {
+            News::Line(item, line) if self.terminal => format!("\r\x1b[K{}: {line}", name(item)),
+            News::Line(..) => return,
+            News::Done { item, ending, took, done, all, left } => {
+                let how = match (ending, took) {
+                    (Some(Ending::Sent), None) => "known".to_owned(),
+                    (Some(Ending::Sent), Some(took)) => format!("{:.1} s", took.as_secs_f64()),
+                    (Some(ending), _) => ending.sentence(),
+                    (None, _) => "failed".to_owned(),
+                };
+                let left = left.filter(|left| !left.is_zero());
+                let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left)));
+                let clear = if self.terminal { "\r\x1b[K" } else { "" };
+                format!("{clear}[{done}/{all}] {}: {how}{left}\n", name(item))
+            }
+        };
+        let _ = write!(io::stderr(), "{text}");
+        let _ = io::stderr().flush();
+    }
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+/// The folder for the records, new or empty.
+pub(super) fn folder(asked: Option<&PathBuf>, plan: &str) -> anyhow::Result<PathBuf> {
+    let wall_clock = crate::cli::wall_clock();
+    let folder = asked
+        .cloned()
+        .unwrap_or_else(|| crate::record::fresh_folder(&format!("lab-{plan}"), &wall_clock));
+    let taken = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
+    if taken {
+        let shown = folder.display();
+        return Err(
+            Refused(format!("{shown} is not empty: choose another folder with --out")).into()
+        );
+    }
+    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// A name for a folder: letters, digits, dots and dashes.
+pub(super) fn safe(text: &str) -> String {
+    let name = Path::new(text).file_name().map_or_else(|| text.into(), |n| n.to_string_lossy());
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '-' })
+        .collect()
+}

@@ -1,0 +1,105 @@
+//! `rtscope lab replay`: a record made again, and compared byte by byte.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use rtscope_lab::{
+    boot::Ending,
+    cell::{self, Cell, Inputs, Surroundings},
+    machine::Machine,
+    subject::Subject,
+};
+use rtscope_measure::interrupt::Interrupt;
+
+use super::order;
+use crate::{
+    cli::{Refused, print},
+    exit,
+};
+
+/// How long a guest may be silent: its plan is not looked at, so generously.
+const SILENCE: Duration = Duration::from_secs(1800);
+
+/// Run a record of the lab again and compare every byte
+///
+/// The record names every input by its hash. The kernel and the image must still be there; an emulator
+/// of another version is said. The exit code is 0 when all bytes are equal, 2 when not.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// The record's folder
+    record: PathBuf,
+    /// Where kernels and images are kept
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let cache = order::cache_of(args.cache.as_ref());
+    let before = cell::read_inputs(&args.record)?;
+    if !before.timing.is_virtual() {
+        let text = "this record was made by the host's clock: no second run can equal it";
+        return Err(Refused(text.to_owned()).into());
+    }
+    let cell = cell_of(&before, &cache)?;
+    let emulator = cell::emulator_version(&cell.machine)?;
+    if emulator != before.emulator {
+        let found =
+            format!("the emulator is now {emulator}, the record was made by {}", before.emulator);
+        print(&format!("{found}: differences may come from that\n"))?;
+    }
+    let interrupt = Interrupt::install()?;
+    let stop = || interrupt.is_stopped();
+    let pid = std::process::id().to_string();
+    let guard = ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned);
+    let around = Surroundings { cache: &cache, guard: &guard, reuse: false, stop: &stop };
+    let folder = cache.root().join(format!("replay-{pid}"));
+    let outcome = cell.run(&emulator, &folder, &around, &mut |line| eprintln!("{line}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    let outcome = outcome?;
+    if outcome.ending != Ending::Sent {
+        anyhow::bail!("the guest brought no record: {}", outcome.ending.sentence());
+    }
+    let differing = differing(&before, &outcome.inputs);
+    if differing.is_empty() {
+        print(&format!("equal: {} files, every byte\n", before.files.len()))?;
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    print(&format!("different: {}\n", differing.join(", ")))?;
+    Ok(ExitCode::from(exit::FAIL))
+}
+
+/// Files whose bytes differ, or that only one of the two records has.
+fn differing(before: &Inputs, after: &Inputs) -> Vec<String> {
+    let mut names: Vec<&String> = before.files.keys().chain(after.files.keys()).collect();
+    names.sort();
+    names.dedup();
+    let differs = |name: &&String| before.files.get(*name) != after.files.get(*name);
+    names.into_iter().filter(differs).cloned().collect()
+}
+
+/// The cell that the record was made by, with every input checked.
+fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result<Cell> {
+    let mut subject = Subject::find(&inputs.kernel, cache, &mut |_| {})?;
+    if subject.kernel_sha256 != inputs.kernel_sha256 {
+        let text = format!("{} is another kernel now than the one of the record", inputs.kernel);
+        return Err(Refused(text).into());
+    }
+    let machine: Machine = subject.machine(Some(&inputs.machine))?;
+    let image = cache.root().join("images").join(format!("{}.cpio", inputs.image_sha256));
+    if !image.is_file() {
+        let text = "the image of the record is no longer in the cache: it can't be run again";
+        return Err(Refused(text.to_owned()).into());
+    }
+    Ok(Cell {
+        subject,
+        machine,
+        timing: inputs.timing,
+        seed: inputs.seed,
+        cpus: inputs.cpus,
+        memory_mib: inputs.memory_mib,
+        image,
+        image_sha256: inputs.image_sha256.clone(),
+        plan: String::new(),
+        silence: SILENCE,
+    })
+}

@@ -1,0 +1,69 @@
+//! `rtscope lab run`: one plan, several kernels, several seeds.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use rtscope_lab::queue::Item;
+use rtscope_model::verdict::Requirement;
+
+use super::{
+    compare::Comparison,
+    order::{self, Lab},
+};
+use crate::{cli::Refused, plans};
+
+/// Run a plan in several kernels and compare them
+///
+/// Each kernel boots in an emulator, with this very program as all there is in the guest. In virtual
+/// time (the default) the same command gives the same record to the bit; the pages say what virtual time
+/// can show and what it can't.
+///
+/// Examples:
+///   rtscope lab run lab-quick --kernel debian-stock --kernel debian-rt
+///   rtscope lab run lab-quick --kernel debian-stock:preempt=full --seeds 5
+///   rtscope lab run my-plan.toml --kernel path=/boot/vmlinuz-6.1 --wall
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// A shipped plan's name, or a file
+    plan: String,
+    /// A kernel: debian-stock, debian-rt, one you built, or path=FILE; words of the kernel command line
+    /// follow after colons, as debian-stock:preempt=full; repeatable
+    #[arg(short, long, value_name = "KERNEL", required = true)]
+    kernel: Vec<String>,
+    /// How many replicas of each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// What must hold in every cell, as 'max < 50us'; repeatable
+    #[arg(short, long, value_name = "REQUIREMENT")]
+    require: Vec<Requirement>,
+    /// Folder for the records and the page
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: order::Options,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut plan = plans::load(&args.plan)?;
+    plan.require.extend(&args.require);
+    let mut lab = Lab::open(&args.options)?;
+    let out = order::folder(args.out.as_ref(), &plan.name)?;
+    let mut items: Vec<Item> = Vec::new();
+    for subject in lab.subjects(&args.kernel)? {
+        for seed in 1..=args.seeds {
+            let cell = lab.cell(&subject, &plan, seed)?;
+            let folder = out.join(format!("{}-seed{seed}", order::safe(&subject.label)));
+            if items.iter().any(|item| item.folder == folder) {
+                return Err(
+                    Refused(format!("--kernel {}: it is named twice", subject.label)).into()
+                );
+            }
+            items.push(Item { cell, folder });
+        }
+    }
+    let outcomes = lab.run(&items)?;
+    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)
+}

@@ -1,0 +1,204 @@
+//! The command line: one file a verb.
+
+mod claim;
+mod compare;
+mod completions;
+mod environment;
+mod guard;
+mod history;
+mod import;
+mod kernel;
+mod lab;
+mod load;
+mod man;
+mod plan;
+mod plot;
+mod ps;
+mod report;
+mod restore;
+mod run;
+mod sampler;
+mod sched;
+mod wave;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use rtscope_measure::{RunError, signal::SignalError, tune};
+use rtscope_model::text::TextError;
+use rtscope_sys::tree::Tree;
+
+use crate::exit;
+
+/// How late does this Linux system wake a real-time thread, at rest and under load?
+///
+/// `rtscope run` measures for 20 seconds and writes a page that says it. A thread on each CPU sleeps
+/// until a programmed instant and notes how late it woke: the wake-up latency. With `--require` the
+/// run is judged against a limit, and the exit code says the verdict: 0 pass (or measured without a
+/// requirement), 1 error, 2 requirement failed, 3 inconclusive, 64 usage.
+#[derive(Debug, Parser)]
+#[command(name = "rtscope", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(Box<run::Args>),
+    Report(report::Args),
+    Plot(plot::Args),
+    Import(import::Args),
+    Claim(claim::Args),
+    Compare(compare::Args),
+    /// Runs over months: import, list, show, draw
+    #[command(subcommand)]
+    History(history::Verb),
+    /// List, show and check plans
+    #[command(subcommand)]
+    Plan(plan::Verb),
+    Load(load::Args),
+    Environment(environment::Args),
+    Ps(Box<ps::Args>),
+    /// Square waves on lines: a scope, generators, and how fast programs can make them
+    #[command(subcommand)]
+    Wave(wave::Verb),
+    /// Scheduling experiments: who runs when, predicted and measured
+    #[command(subcommand)]
+    Sched(sched::Verb),
+    /// Put back settings that a killed run left changed
+    Restore,
+    /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
+    #[command(subcommand)]
+    Lab(lab::Verb),
+    /// Make a kernel, install it, verify it, go back
+    #[command(subcommand)]
+    Kernel(Box<kernel::Verb>),
+    /// Measure as cyclictest does, with its options and its output; also through a link of that name
+    #[command(disable_help_flag = true)]
+    Cyclictest(FrontEnd),
+    /// Pass messages as hackbench does, with its options and its output; also through a link of that
+    /// name
+    #[command(disable_help_flag = true)]
+    Hackbench(FrontEnd),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
+    /// Runs a program that must not outlive another process; started by `lab`
+    #[command(hide = true)]
+    Guard(guard::Args),
+    /// A load's own process; started by `run` and `load`
+    #[command(hide = true)]
+    LoadWorker {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+}
+
+/// The words of another tool's command line, for the list of verbs: `dropin` takes them before they
+/// are read here, for `-h` means something else there.
+#[derive(Debug, clap::Args)]
+struct FrontEnd {
+    /// The options of that tool
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<String>,
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::PASS });
+        }
+    };
+    let outcome = match cli.verb {
+        Verb::Run(args) => run::main(&args),
+        Verb::Report(args) => report::main(&args),
+        Verb::Plot(args) => plot::main(&args),
+        Verb::Import(args) => import::main(&args),
+        Verb::Claim(args) => claim::main(&args),
+        Verb::Compare(args) => compare::main(&args),
+        Verb::History(verb) => history::main(&verb),
+        Verb::Plan(verb) => plan::main(&verb),
+        Verb::Load(args) => load::main(&args),
+        Verb::Environment(args) => environment::main(&args),
+        Verb::Ps(args) => ps::main(&args),
+        Verb::Wave(verb) => wave::main(&verb),
+        Verb::Sched(verb) => sched::main(&verb),
+        Verb::Restore => restore::main(),
+        Verb::Lab(verb) => lab::main(&verb),
+        Verb::Kernel(verb) => kernel::main(&verb),
+        Verb::Completions(args) => completions::main(&args),
+        Verb::Man(args) => man::main(&args),
+        Verb::Guard(args) => guard::main(&args),
+        Verb::Cyclictest(FrontEnd { options }) | Verb::Hackbench(FrontEnd { options }) => {
+            Err(Refused(format!("not understood: {}", options.join(" "))).into())
+        }
+        Verb::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
+    };
+    outcome.unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "rtscope: {error:#}");
+        ExitCode::from(code_of(&error))
+    })
+}
+
+/// What is wrong with the command line or the plan is a usage error; the rest is the surroundings.
+fn code_of(error: &anyhow::Error) -> u8 {
+    let asked_wrongly = error.is::<TextError>()
+        || error.is::<Refused>()
+        || matches!(
+            error.downcast_ref(),
+            Some(RunError::NoSuchCpu { .. } | RunError::Memory { .. })
+        )
+        || matches!(
+            error.downcast_ref(),
+            Some(SignalError::Address(_) | SignalError::NotReadable(_) | SignalError::Wave(_))
+        );
+    if asked_wrongly { exit::USAGE } else { exit::ERROR }
+}
+
+/// A command line that can be read but makes no sense.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The wall clock, RFC 3339.
+pub(crate) fn wall_clock() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// This program, to be run again as a load's process.
+fn this_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}
+
+/// Writes to standard output. A reader that has gone away is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Puts back what a killed run left changed; each line goes to standard error.
+fn restore_leftovers() -> bool {
+    let restored = tune::restore_leftovers(&Tree::default(), &tune::journal_dir());
+    let mut sound = true;
+    for one in restored {
+        sound &= one.error.is_none();
+        let _ = writeln!(io::stderr(), "rtscope: {one}");
+    }
+    sound
+}

@@ -1,0 +1,70 @@
+//! `rtscope plan`: list, show and check plans.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::print;
+use crate::{exit, plans};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// The shipped plans
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// A plan's text: save it to a file and change it
+    Show {
+        /// A shipped plan's name, or a file
+        plan: String,
+        /// With every default filled in and every matrix multiplied out
+        #[arg(long)]
+        resolved: bool,
+    },
+    /// Check a plan without running it
+    Check {
+        /// A shipped plan's name, or a file
+        plan: String,
+    },
+}
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List { json } => list(*json)?,
+        Verb::Show { plan, resolved: false } => print(&plans::text(plan)?.1)?,
+        Verb::Show { plan, resolved: true } => print(&plans::load(plan)?.to_toml())?,
+        Verb::Check { plan } => {
+            let plan = plans::load(plan)?;
+            let (sessions, phases) = (plan.sessions().len(), plan.phases.len());
+            let expected = plan.expected();
+            print(&format!(
+                "{}: sound; {phases} phases in {sessions} sessions, {expected}\n",
+                plan.name
+            ))?;
+        }
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let all: anyhow::Result<Vec<_>> = plans::SHIPPED.iter().map(|p| plans::load(p.name)).collect();
+    let all = all?;
+    if json {
+        let rows = all.iter().map(|plan| {
+            serde_json::json!({
+                "name": plan.name, "title": plan.title, "phases": plan.phases.len(),
+                "expected_ns": plan.expected().0,
+            })
+        });
+        return print(&(serde_json::to_string_pretty(&rows.collect::<Vec<_>>())? + "\n"));
+    }
+    let width = all.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
+    for plan in &all {
+        print(&format!("{:width$}  {}\n", plan.name, plan.title))?;
+    }
+    print(
+        "\n`rtscope plan show NAME` prints one; `rtscope run NAME --scale 0.1` tries it quickly.\n",
+    )
+}

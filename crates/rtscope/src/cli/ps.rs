@@ -1,0 +1,165 @@
+//! `rtscope ps`: who may run before whom, and a change of it.
+
+mod change;
+mod table;
+
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use rtscope_measure::{inspect, interrupt::Interrupt};
+use rtscope_model::{cpu::CpuSet, schedule::Policy, thread::Thread, time::Nanos};
+use rtscope_sys::tree::Tree;
+
+use super::{Refused, print};
+use crate::exit;
+
+/// Show every thread: policy, priority, CPUs, wake-ups, CPU share; who runs first stands first
+///
+/// The shares and wake-ups are those of a short look (--look). The last line says how much of the
+/// CPUs real-time threads took.
+///
+/// With --set a thread is changed and read back; --policy, --priority, --nice and --cpus then say
+/// what it gets. What would starve the machine is refused unless --force.
+///
+/// Examples:
+///   rtscope ps --above 80
+///   rtscope ps --rt --cpus 1 --watch 1s
+///   rtscope ps --name irq/ --tree
+///   rtscope ps --set 1234 --policy fifo --priority 60 --cpus 1
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Only threads of this policy; with --set the policy to give
+    #[arg(long)]
+    policy: Option<Policy>,
+    /// Only threads that may use one of these CPUs; with --set the CPUs to give
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Only what runs before a FIFO thread of this priority
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(0..=99))]
+    above: Option<u8>,
+    /// Only real-time policies
+    #[arg(long)]
+    rt: bool,
+    /// Only names with this text in them
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Only threads of this process
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Only the kernel's own threads
+    #[arg(long, conflicts_with = "user")]
+    kernel: bool,
+    /// Only threads of programs
+    #[arg(long)]
+    user: bool,
+    /// By process, children below their parents
+    #[arg(long)]
+    tree: bool,
+    /// How long to look
+    #[arg(long, value_name = "TIME", default_value = "500ms")]
+    look: Nanos,
+    /// Show again and again, each time after this long
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", conflicts_with = "set")]
+    watch: Option<Nanos>,
+    /// With --watch, how often
+    #[arg(long, value_name = "N", requires = "watch")]
+    count: Option<u64>,
+    /// Print JSON: one document a look
+    #[arg(long)]
+    json: bool,
+    /// Change this thread
+    #[arg(long, value_name = "TID")]
+    set: Option<u32>,
+    /// The priority to give, 1 to 99
+    #[arg(long, requires = "set")]
+    priority: Option<u8>,
+    /// The nice value to give, -20 to 19
+    #[arg(long, requires = "set", allow_hyphen_values = true, value_parser = clap::value_parser!(i8).range(-20..=19))]
+    nice: Option<i8>,
+    /// Change it although it may starve the machine
+    #[arg(long, requires = "set")]
+    force: bool,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if !(1_000_000..=3_600_000_000_000).contains(&args.look.0) {
+        return Err(Refused(format!("--look {}: from 1ms to 1h", args.look)).into());
+    }
+    if let Some(tid) = args.set {
+        return change::main(args, tid);
+    }
+    let interrupt = Interrupt::install()?;
+    let tree = Tree::default();
+    let look = args.watch.unwrap_or(args.look);
+    let clears = args.watch.is_some() && !args.json && io::stdout().is_terminal();
+    let rounds = if args.watch.is_some() { args.count.unwrap_or(u64::MAX) } else { 1 };
+    let mut earlier = (inspect::threads(&tree), Instant::now());
+    for _ in 0..rounds {
+        if !wait(Duration::from_nanos(look.0), &interrupt) {
+            break;
+        }
+        let mut found = inspect::threads(&tree);
+        let now = Instant::now();
+        let span_ns = (now - earlier.1).as_nanos() as u64;
+        inspect::compare(&earlier.0, &mut found, span_ns);
+        show(args, &found, span_ns, clears)?;
+        earlier = (found, now);
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// Waits; false when a signal ended it.
+fn wait(time: Duration, interrupt: &Interrupt) -> bool {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        if interrupt.is_stopped() {
+            return false;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    !interrupt.is_stopped()
+}
+
+fn show(args: &Args, found: &[Thread], span_ns: u64, clears: bool) -> anyhow::Result<()> {
+    let shown: Vec<&Thread> = found.iter().filter(|thread| is_asked(args, thread)).collect();
+    let share = real_time_percent(found, span_ns);
+    if args.json {
+        let document = serde_json::json!({
+            "look_ns": span_ns, "real_time_percent": share, "threads": shown,
+        });
+        return print(&(serde_json::to_string_pretty(&document)? + "\n"));
+    }
+    let colour_free = if args.tree { table::tree(&shown) } else { table::rows(&shown, 0) };
+    let head = if clears { "\x1b[H\x1b[2J" } else { "" };
+    let plural = if shown.len() == 1 { "" } else { "s" };
+    print(&format!(
+        "{head}{}{colour_free}{} of {} thread{plural}; real-time threads used {share:.1} % of one CPU in {}\n",
+        table::HEADING,
+        shown.len(),
+        found.len(),
+        Nanos(span_ns),
+    ))
+}
+
+fn is_asked(args: &Args, thread: &Thread) -> bool {
+    let place = &thread.placement;
+    args.policy.is_none_or(|policy| place.policy == policy)
+        && args.cpus.as_ref().is_none_or(|cpus| !cpus.common(&place.cpus).is_empty())
+        && args.above.is_none_or(|priority| thread.runs_before(priority))
+        && (!args.rt || place.policy.is_real_time())
+        && args.name.as_ref().is_none_or(|text| thread.name.contains(text))
+        && args.pid.is_none_or(|pid| thread.pid == pid)
+        && (!args.kernel || thread.kernel)
+        && (!args.user || !thread.kernel)
+}
+
+/// CPU time of all real-time threads, in hundredths of one CPU.
+fn real_time_percent(found: &[Thread], span_ns: u64) -> f64 {
+    let real_time = found.iter().filter(|thread| thread.placement.policy.is_real_time());
+    let used: u64 = real_time.filter_map(|thread| thread.look).map(|look| look.cpu_ns).sum();
+    if span_ns == 0 { 0.0 } else { used as f64 * 100.0 / span_ns as f64 }
+}

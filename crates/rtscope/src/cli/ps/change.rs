@@ -1,0 +1,91 @@
+//! `rtscope ps --set`: chrt and taskset in one, with a look before and a look after.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use rtscope_measure::{
+    environment,
+    inspect::{self, Asked, ChangeError},
+};
+use rtscope_model::{cpu::CpuSet, schedule::Placement};
+use rtscope_sys::{sched, tree::Tree};
+
+use super::Args;
+use crate::{
+    cli::{Refused, print},
+    exit,
+};
+
+pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
+    let asked = Asked {
+        policy: args.policy,
+        priority: args.priority,
+        nice: args.nice,
+        cpus: args.cpus.clone(),
+    };
+    if asked == Asked::default() {
+        let text = "--set: say what to change: --policy, --priority, --nice or --cpus";
+        return Err(Refused(text.to_owned()).into());
+    }
+    let number = i32::try_from(tid).ok().filter(|tid| *tid > 0);
+    let number = number.ok_or_else(|| Refused(format!("--set {tid}: not a thread's number")))?;
+    let before = sched::placement(number).with_context(|| format!("can't look at thread {tid}"))?;
+    let wanted = asked.whole(&before).map_err(|problem| match problem {
+        ChangeError::Contradiction(text) => Refused(text).into(),
+        other => anyhow::Error::from(other),
+    })?;
+    if !args.force
+        && let Some(why) = danger(args, tid, &wanted)
+    {
+        return Err(
+            Refused(format!("{why}; nothing was changed (--force does it all the same)")).into()
+        );
+    }
+    let changed = inspect::change(number, &before, &wanted)?;
+    let sound = changed.found == changed.asked;
+    if args.json {
+        let document = serde_json::json!({
+            "tid": tid, "before": changed.before, "asked": changed.asked, "found": changed.found,
+            "as_asked": sound,
+        });
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+    } else {
+        let back = back(tid, &changed.before);
+        print(&format!("{tid}: {} -> {}\nTo go back: {back}\n", changed.before, changed.found))?;
+        if !sound {
+            eprintln!(
+                "rtscope: asked was {}: the kernel has made something else of it",
+                changed.asked
+            );
+        }
+    }
+    Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
+}
+
+/// Why the change would starve others, after a look at all threads.
+fn danger(args: &Args, tid: u32, wanted: &Placement) -> Option<String> {
+    let tree = Tree::default();
+    let earlier = inspect::threads(&tree);
+    let start = Instant::now();
+    std::thread::sleep(Duration::from_nanos(args.look.0));
+    let mut threads = inspect::threads(&tree);
+    inspect::compare(&earlier, &mut threads, start.elapsed().as_nanos() as u64);
+    let online = tree.read("sys/devices/system/cpu/online").ok();
+    let online: CpuSet = online.and_then(|list| list.parse().ok()).unwrap_or_default();
+    inspect::starvation(&threads, tid, wanted, environment::throttling(&tree), &online)
+}
+
+/// The command that undoes a change.
+fn back(tid: u32, before: &Placement) -> String {
+    let mut text =
+        format!("rtscope ps --set {tid} --policy {} --cpus {}", before.policy, before.cpus);
+    if before.policy.has_priority() {
+        text += &format!(" --priority {}", before.priority);
+    } else if before.nice != 0 {
+        text += &format!(" --nice {}", before.nice);
+    }
+    text
+}

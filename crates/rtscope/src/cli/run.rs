@@ -1,0 +1,168 @@
+//! `rtscope run`: the main job.
+
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use rtscope_analyse::report::terminal::{self, Style};
+use rtscope_measure::{Order, interrupt::Interrupt, tune};
+use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
+use rtscope_sys::tree::Tree;
+
+use super::{Refused, print, restore_leftovers, sampler, this_program};
+use crate::{
+    exit, plans,
+    record::{self, Judged, Terms},
+    screen::{self, Show},
+};
+
+/// Measure: run a plan, judge it, write a page
+///
+/// Without a plan this is `quick`: 5 s of rest, 10 s under a message load, 5 s of rest, one FIFO
+/// thread on each CPU. `rtscope plan list` shows the others; a plan of your own is a TOML file.
+///
+/// Examples:
+///   rtscope run
+///   rtscope run --require 'max < 200us' --require 'missed = 0'
+///   rtscope run policies --scale 0.1 --out try
+///   rtscope run my-plan.toml --cpus 3 --priority 80 --interval 200us
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// A shipped plan's name, or a file
+    #[arg(default_value = plans::DEFAULT)]
+    plan: String,
+    /// Folder for the record and the page [default: rtscope-runs/PLAN-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What must hold in every phase, as 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
+    #[arg(short, long, value_name = "REQUIREMENT")]
+    require: Vec<Requirement>,
+    /// Take responsibility for a finding: it no longer touches the verdict; repeatable
+    #[arg(long, value_name = "CODE")]
+    accept: Vec<String>,
+    /// Change a system setting for the run, as throttling=off; restored afterwards; repeatable
+    #[arg(long, value_name = "SETTING=VALUE")]
+    set: Vec<String>,
+    /// All durations and cycle counts times this
+    #[arg(long, value_name = "FACTOR", conflicts_with = "duration")]
+    scale: Option<f64>,
+    /// Scale the whole plan to about this long
+    #[arg(short, long, value_name = "TIME")]
+    duration: Option<Nanos>,
+    /// Print the verdict as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Show nothing while it runs, and at the end only the verdict
+    #[arg(short, long, conflicts_with = "live")]
+    quiet: bool,
+    /// Show a full screen while it runs
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    sampler: sampler::Options,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    restore_leftovers();
+    let plan = plan(args)?;
+    let interrupt = Interrupt::install()?;
+    let order = order(args, plan, interrupt);
+    let show = match (args.live, args.quiet) {
+        (true, _) => Show::Live,
+        (_, true) => Show::Quiet,
+        _ => Show::Usual,
+    };
+    let mut screen = screen::open(show, &order.plan, &order.interrupt)?;
+    let finished = rtscope_measure::run(&order, &mut |stamped| screen.event(stamped));
+    drop(screen);
+    let finished = finished?;
+
+    let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
+    let judged = record::judged(&finished.files, &terms)?;
+    let page = judged.publish(&order.folder);
+    if let Some(why) = &finished.not_written {
+        eprintln!(
+            "rtscope: a part of the record is not on disk: {why}; the verdict below is made of all of it"
+        );
+    }
+    tell(args, &judged)?;
+    match page {
+        Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
+        Ok(page) => eprintln!("Report: {}", page.display()),
+        Err(e) => eprintln!("rtscope: no page was written: {e:#}"),
+    }
+    Ok(exit::of_verdict(judged.judgement.verdict))
+}
+
+fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
+    let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Order {
+        folder: args.out.clone().unwrap_or_else(|| record::fresh_folder(&plan.name, &wall_clock)),
+        plan,
+        tree: Tree::default(),
+        journal: tune::journal_dir(),
+        program: this_program(),
+        command: std::env::args().collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_clock,
+        interrupt,
+        unattended: rtscope_measure::UNATTENDED,
+    }
+}
+
+/// The plan with what the command line changes.
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let mut plan = plans::load(&args.plan)?;
+    plan.patch_sampler(&args.sampler.patch()?);
+    if let Some(contradiction) = plan.phases.iter().flat_map(|p| p.sampler.contradictions()).next()
+    {
+        return Err(Refused(contradiction).into());
+    }
+    match (args.scale, args.duration) {
+        (Some(factor), _) if !(factor.is_finite() && factor > 0.0) => {
+            return Err(Refused(format!("--scale {factor}: write a factor above 0, as 0.1")).into());
+        }
+        (Some(factor), _) => plan.scale(factor),
+        (None, Some(Nanos::ZERO)) => {
+            return Err(Refused("--duration 0: nothing to measure".to_owned()).into());
+        }
+        (None, Some(duration)) => plan.scale_to(duration),
+        (None, None) => {}
+    }
+    plan.require.extend(&args.require);
+    for setting in &args.set {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| Refused(format!("--set {setting}: write it as throttling=off")))?;
+        tune::check(name, value)
+            .map_err(|problem| Refused(format!("--set {setting}: {problem}")))?;
+        plan.settings.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(plan)
+}
+
+/// How standard output shows text.
+pub(super) fn style() -> Style {
+    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
+    let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
+    Style { width, colour }
+}
+
+/// The verdict on standard output, in the form that was asked.
+pub(super) fn summary(judged: &Judged) -> String {
+    terminal::summary(&judged.judgement, &judged.record, style())
+}
+
+fn tell(args: &Args, judged: &Judged) -> anyhow::Result<()> {
+    if args.json {
+        print(&judged.json()?)
+    } else if args.quiet {
+        print(&format!("{}\n", judged.judgement.verdict))
+    } else {
+        print(&summary(judged))
+    }
+}

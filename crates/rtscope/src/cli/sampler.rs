@@ -1,0 +1,104 @@
+//! The options that change a plan's sampler.
+
+use rtscope_model::plan::{SamplerPatch, parse_sampler};
+
+/// Changes to the plan's sampler. Without them the plan decides.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Sampler")]
+pub(crate) struct Options {
+    /// Number of threads [default: one for each measured CPU]
+    #[arg(short, long, value_name = "N")]
+    threads: Option<String>,
+    /// CPUs to measure: all, last, or a set as 0-3,6; isolated CPUs only when named
+    #[arg(short, long, value_name = "SET")]
+    cpus: Option<String>,
+    /// pinned: each thread on one CPU; free: on any of them
+    #[arg(long, value_name = "HOW")]
+    placement: Option<String>,
+    /// fifo, rr, other, batch, idle or deadline
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// Real-time priority, 1 to 99
+    #[arg(short, long, value_name = "N")]
+    priority: Option<String>,
+    /// Nice value of the fair policies, -20 to 19
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    nice: Option<String>,
+    /// Runtime of the deadline policy in each interval
+    #[arg(long, value_name = "TIME")]
+    runtime: Option<String>,
+    /// Time between two wake-ups of a thread, as 200us or 1ms
+    #[arg(short, long, value_name = "TIME")]
+    interval: Option<String>,
+    /// Thread n's interval is longer by n times this
+    #[arg(long, value_name = "TIME")]
+    distance: Option<String>,
+    /// Each thread's interval, separated by commas
+    #[arg(long, value_name = "TIMES")]
+    intervals: Option<String>,
+    /// monotonic or realtime
+    #[arg(long, value_name = "CLOCK")]
+    clock: Option<String>,
+    /// absolute or relative
+    #[arg(long, value_name = "HOW")]
+    sleep: Option<String>,
+    /// Activations that a late wake-up swallowed: skip (and count), or replay
+    #[arg(long, value_name = "HOW")]
+    overrun: Option<String>,
+    /// together, or second: at the next full second
+    #[arg(long, value_name = "WHEN")]
+    start: Option<String>,
+    /// Thread n starts later by n times this
+    #[arg(long, value_name = "TIME")]
+    stagger: Option<String>,
+    /// Time before samples count
+    #[arg(long, value_name = "TIME")]
+    warmup: Option<String>,
+    /// Width of a histogram bucket: 1us or 1ns
+    #[arg(long, value_name = "TIME")]
+    resolution: Option<String>,
+    /// Number of exact histogram buckets; beyond, latencies are kept to 3 %
+    #[arg(long, value_name = "N")]
+    buckets: Option<String>,
+    /// Length of a slice of the record
+    #[arg(long, value_name = "TIME")]
+    slice: Option<String>,
+    /// End the run when a latency is above this
+    #[arg(short, long, value_name = "TIME")]
+    break_above: Option<String>,
+    /// Keep every sample in DIR/raw
+    #[arg(long)]
+    raw: bool,
+}
+
+impl Options {
+    /// The patch, read by the same rules as a plan's `[sampler]` table.
+    pub(crate) fn patch(&self) -> anyhow::Result<SamplerPatch> {
+        let raw = self.raw.then(|| "true".to_owned());
+        let values = [
+            ("threads", &self.threads),
+            ("cpus", &self.cpus),
+            ("placement", &self.placement),
+            ("policy", &self.policy),
+            ("priority", &self.priority),
+            ("nice", &self.nice),
+            ("runtime", &self.runtime),
+            ("interval", &self.interval),
+            ("distance", &self.distance),
+            ("intervals", &self.intervals),
+            ("clock", &self.clock),
+            ("sleep", &self.sleep),
+            ("overrun", &self.overrun),
+            ("start", &self.start),
+            ("stagger", &self.stagger),
+            ("warmup", &self.warmup),
+            ("resolution", &self.resolution),
+            ("buckets", &self.buckets),
+            ("slice", &self.slice),
+            ("break_above", &self.break_above),
+            ("raw", &raw),
+        ];
+        let given = values.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
+        Ok(parse_sampler(given)?)
+    }
+}

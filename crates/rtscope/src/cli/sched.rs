@@ -1,0 +1,178 @@
+//! `rtscope sched`: applications of different policies, started together.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use rtscope_analyse::report::experiment as report;
+use rtscope_measure::{environment, recorder::write_whole, task};
+use rtscope_model::{
+    experiment::{Experiment, ExperimentRecord},
+    text::{Problem, TextError, suggest},
+    time::Nanos,
+};
+use rtscope_sys::tree::Tree;
+
+use super::{Refused, print, wall_clock};
+use crate::{exit, record};
+
+/// Scheduling experiments: list, show, run, draw again
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    /// List the shipped experiments
+    List,
+    /// Print an experiment's text, to change it
+    Show {
+        /// A shipped experiment's name
+        name: String,
+    },
+    Run(RunArgs),
+    /// Judge a recorded experiment again and write its page
+    Report {
+        /// The record's folder
+        folder: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Run an experiment: response times measured beside those that the kernel's rules predict
+///
+/// The applications compute a calibrated amount of work each, released together. Real-time ones
+/// keep their CPUs busy meanwhile: at most a few seconds, and real-time throttling or the kernel's
+/// fair server stay as they are.
+///
+/// Examples:
+///   rtscope sched run one-fifo-pinned
+///   rtscope sched run two-rr-pinned --work 1s --cpu 0
+///   rtscope sched run my-experiment.toml --json
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct RunArgs {
+    /// A shipped experiment's name, or a file
+    experiment: String,
+    /// Work of each application that has no figure of its own: CPU time, 1ms to 5s
+    #[arg(long, value_name = "TIME")]
+    work: Option<Nanos>,
+    /// The CPU of applications that are placed on one [default: 1, or the first]
+    #[arg(long)]
+    cpu: Option<u32>,
+    /// Folder for the record and the page [default: rtscope-runs/EXPERIMENT-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and text of each shipped experiment.
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../../plans/experiments/", $name, ".toml"))),)*]
+    };
+}
+
+const SHIPPED: &[(&str, &str)] = shipped! {
+    "one-fifo-pinned" "one-fifo-free" "two-fifo-pinned" "two-rr-pinned" "two-fifo-free"
+    "priority-levels" "nice-levels"
+};
+
+/// The record's file in its folder.
+const RECORD: &str = "experiment.json";
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List => {
+            let mut text = String::new();
+            for (name, source) in SHIPPED {
+                text += &format!("{name:18} {}\n", Experiment::parse(name, source)?.title);
+            }
+            print(&text)?;
+        }
+        Verb::Show { name } => print(&source(name)?)?,
+        Verb::Run(args) => return run(args),
+        Verb::Report { folder, json } => {
+            let path = folder.join(RECORD);
+            let read = || format!("can't read {}", path.display());
+            let text = std::fs::read_to_string(&path).with_context(read)?;
+            let record: ExperimentRecord = serde_json::from_str(&text).with_context(read)?;
+            tell(&record, folder, *json)?;
+        }
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// The text of a shipped experiment or a file.
+fn source(name: &str) -> anyhow::Result<String> {
+    if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
+        return Ok((*text).to_owned());
+    }
+    if name.ends_with(".toml") || name.contains('/') {
+        return std::fs::read_to_string(name).with_context(|| format!("can't read {name}"));
+    }
+    let message = "no shipped experiment of this name; rtscope sched list shows them".to_owned();
+    let suggestion = suggest(name, SHIPPED.iter().map(|(known, _)| *known));
+    let problems = vec![Problem { line: None, message, suggestion }];
+    Err(TextError { name: name.to_owned(), problems }.into())
+}
+
+fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let name = &args.experiment;
+    let mut experiment = Experiment::parse(name, &source(name)?)?;
+    if let Some(work) = args.work {
+        if !(Nanos::from_ms(1)..=Nanos::from_secs(5)).contains(&work) {
+            return Err(Refused(format!("--work {work}: from 1ms to 5s")).into());
+        }
+        experiment.work = work;
+    }
+    let wall_clock = wall_clock();
+    let folder =
+        args.out.clone().unwrap_or_else(|| record::fresh_folder(&experiment.name, &wall_clock));
+    if folder.join(RECORD).exists() {
+        let text = format!("{} holds an experiment already: name another --out", folder.display());
+        return Err(Refused(text).into());
+    }
+    let order = task::Order {
+        experiment,
+        one: args.cpu,
+        tree: Tree::default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_clock,
+    };
+    let record = task::run(&order).map_err(|error| explained(error, &order))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let path = folder.join(RECORD);
+    let text = serde_json::to_string_pretty(&record)? + "\n";
+    write_whole(&path, text.as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))?;
+    let sound = record.applications.iter().all(|app| app.asked == app.found);
+    tell(&record, &folder, args.json)?;
+    // What doesn't read back as asked answers another question.
+    Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
+}
+
+/// An error with what to do about it.
+fn explained(error: task::TaskError, order: &task::Order) -> anyhow::Error {
+    match &error {
+        task::TaskError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
+        problem if problem.is_permission() => {
+            let permission = environment::collect(&order.tree).permission;
+            let ways = environment::permission_advice(&permission).join("; or ");
+            anyhow::anyhow!("{error}. To get real-time permission: {ways}")
+        }
+        _ => error.into(),
+    }
+}
+
+/// Writes the page and prints the figures.
+fn tell(record: &ExperimentRecord, folder: &std::path::Path, json: bool) -> anyhow::Result<()> {
+    let page = folder.join("report.html");
+    write_whole(&page, report::page(record).as_bytes())
+        .with_context(|| format!("can't write {}", page.display()))?;
+    if json {
+        eprintln!("Report: {}", page.display());
+        print(&(serde_json::to_string_pretty(&report::document(record))? + "\n"))
+    } else {
+        print(&format!("{}Report: {}\n", report::table(record), page.display()))
+    }
+}

@@ -1,0 +1,184 @@
+//! `rtscope wave generate`: makes a square wave.
+
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+use rtscope_analyse::number::{exact_us, grouped};
+use rtscope_measure::{
+    interrupt::Interrupt,
+    signal::{
+        generator::{self, Alarm, Made, Method, Wanted},
+        line::{self, Address, Line},
+    },
+};
+use rtscope_model::{schedule::Policy, time::Nanos};
+use rtscope_sys::{clock::SystemClock, memory, process, sched, thread, tree::Tree};
+
+use super::{Hertz, Scheduling, Share, capture::hertz, one_cpu, spin_is_bearable};
+use crate::{
+    cli::{Refused, print},
+    exit,
+};
+
+/// How much longer than asked the process may live.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Violating samples that are printed.
+const LATE_SHOWN: usize = 20;
+
+/// Make a square wave on a line
+///
+/// With --limit, edges that come later than that are violations: they are listed, and --alarm names a
+/// second line that is raised for each. Any violation makes the exit code 2.
+///
+/// Examples:
+///   rtscope wave generate memory:test --freq 1kHz
+///   rtscope wave generate memory:test --freq 50Hz --policy fifo:75 --limit 1ms --alarm memory:late
+///   rtscope wave generate led:usr0 --freq 2Hz --duration 1min
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// The line, as memory:NAME or led:NAME
+    line: String,
+    /// Its frequency, as 50Hz, 2.5kHz or 1MHz
+    #[arg(short, long, value_name = "FREQUENCY")]
+    freq: Hertz,
+    /// The share of each period that the line is high
+    #[arg(long, value_name = "SHARE", default_value = "50%")]
+    duty: Share,
+    /// How to wait: absolute, relative, spin or timerfd
+    #[arg(short, long, value_name = "METHOD", default_value = "absolute")]
+    method: Method,
+    /// other, fifo:PRIORITY...; spin with a real-time policy needs two CPUs and throttling
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<Scheduling>,
+    /// The CPU to run on [default: any; for a real-time spin the first]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+    /// How long
+    #[arg(short, long, value_name = "TIME", default_value = "10s")]
+    duration: Nanos,
+    /// A line that is raised when an edge is later than the limit
+    #[arg(long, value_name = "LINE", requires = "limit")]
+    alarm: Option<String>,
+    /// The latency that no edge may exceed
+    #[arg(long, value_name = "TIME")]
+    limit: Option<Nanos>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Print nothing
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let address: Address = args.line.parse()?;
+    let alarm: Option<Address> = args.alarm.as_deref().map(str::parse).transpose()?;
+    if alarm.as_ref() == Some(&address) {
+        return Err(Refused("the alarm is the wave's own line: name another".to_owned()).into());
+    }
+    let wanted = Wanted::new(args.freq.0, args.duty.0, args.duration.0)
+        .map_err(|e| Refused(e.to_string()))?;
+    let tree = Tree::default();
+    let mut line = line::open_output(&address, &tree)?;
+    let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;
+    place(args, &tree)?;
+    let interrupt = Interrupt::install()?;
+    process::end_after(Duration::from_nanos(args.duration.0) + GRACE);
+    let mut alarms = Alarm {
+        limit_ns: args.limit.map(|limit| limit.0),
+        line: alarm.as_mut().map(|line| line as &mut dyn Line),
+    };
+    let stopped = || interrupt.is_stopped();
+    let clock = SystemClock::MONOTONIC;
+    let made = generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)?;
+    process::end_after(Duration::ZERO);
+    if args.json {
+        print(&(serde_json::to_string_pretty(&document(args, &made))? + "\n"))?;
+    } else if !args.quiet {
+        print(&text(args, &made))?;
+    }
+    Ok(ExitCode::from(match made.violations {
+        _ if made.failures > 0 => exit::ERROR,
+        0 => exit::PASS,
+        _ => exit::FAIL,
+    }))
+}
+
+/// Places this thread, which makes the wave itself.
+fn place(args: &Args, tree: &Tree) -> anyhow::Result<()> {
+    let spins = args.method == Method::Spin;
+    let real_time = args.policy.filter(|policy| policy.policy.is_real_time());
+    if let Some(cpu) = args.cpu {
+        sched::set_affinity(sched::SELF, &one_cpu(Some(cpu))?)?;
+    }
+    if let Some(policy) = real_time.filter(|_| spins) {
+        if args.cpu.is_none() {
+            spin_is_bearable(policy, tree)?;
+            let first = sched::affinity(sched::SELF)?.iter().take(1).collect();
+            sched::set_affinity(sched::SELF, &first)?;
+        } else if tree.read("proc/sys/kernel/sched_rt_runtime_us")? == "-1" {
+            spin_is_bearable(policy, tree)?;
+        }
+    }
+    // The 50 us by which the kernel may be late on purpose are for programs that don't care.
+    thread::set_timer_slack_ns(1);
+    if let Some(scheduling) = args.policy {
+        let cpus = sched::affinity(sched::SELF)?;
+        sched::set_policy(sched::SELF, &scheduling.on(cpus))?;
+        if scheduling.policy != Policy::Other {
+            // Without the permission to lock, a page fault may make an edge late; that shows.
+            let _ = memory::lock_all();
+        }
+    }
+    Ok(())
+}
+
+fn document(args: &Args, made: &Made) -> serde_json::Value {
+    let late = made.late.iter().map(|late| {
+        serde_json::json!({
+            "edge": late.edge, "planned_ns": late.planned_ns, "latency_ns": late.latency_ns,
+        })
+    });
+    serde_json::json!({
+        "line": args.line, "wanted_hz": args.freq.0, "duty": args.duty.0,
+        "method": args.method.word(),
+        "frequency_hz": made.frequency_hz(), "edges": made.edges, "missed_edges": made.missed,
+        "failures": made.failures, "latency_ns_max": made.latency_ns_max,
+        "limit_ns": args.limit.map(|limit| limit.0), "violations": made.violations,
+        "late": late.collect::<Vec<_>>(),
+    })
+}
+
+fn text(args: &Args, made: &Made) -> String {
+    let own = made.frequency_hz().map_or_else(|| "none".to_owned(), hertz);
+    let mut text = format!(
+        "{}: {} edges, {} left out; {own} by its own count; latest edge {}\n",
+        args.line,
+        grouped(made.edges),
+        grouped(made.missed),
+        exact_us(made.latency_ns_max),
+    );
+    if made.failures > 0 {
+        let _ = writeln!(text, "the line refused {} levels", grouped(made.failures));
+    }
+    let Some(limit) = args.limit else { return text };
+    let _ = writeln!(text, "{} edges later than {limit}", grouped(made.violations));
+    for late in made.late.iter().take(LATE_SHOWN) {
+        let at = Nanos(late.planned_ns).as_secs_f64();
+        let _ = writeln!(
+            text,
+            "  edge {:>10} at {at:>12.6} s: {}",
+            late.edge,
+            exact_us(late.latency_ns)
+        );
+    }
+    if made.violations > LATE_SHOWN as u64 {
+        let _ = writeln!(
+            text,
+            "  and {} more (--json lists 10,000)",
+            made.violations - LATE_SHOWN as u64
+        );
+    }
+    text
+}

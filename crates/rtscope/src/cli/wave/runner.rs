@@ -1,0 +1,47 @@
+//! `rtscope wave subject`: becomes a subject that dies with the sweep, and after a time in any case.
+
+use std::{
+    ffi::OsString,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+};
+
+use anyhow::Context;
+use rtscope_model::{cpu::CpuSet, time::Nanos};
+use rtscope_sys::{fork::signal, process, sched};
+
+use super::Scheduling;
+use crate::exit;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// The process that started this one
+    #[arg(long, value_name = "PID")]
+    parent: u32,
+    /// The kernel ends it after this time
+    #[arg(long, value_name = "TIME")]
+    limit: Nanos,
+    /// Its CPUs
+    #[arg(long, value_name = "SET")]
+    cpus: CpuSet,
+    /// Its policy
+    #[arg(long, value_name = "POLICY")]
+    policy: Scheduling,
+    /// The program and its words
+    #[arg(last = true, required = true)]
+    words: Vec<OsString>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    process::new_group();
+    if !process::die_with_parent(args.parent, signal::KILL) {
+        return Ok(ExitCode::from(exit::ERROR));
+    }
+    // The timer outlives the exec.
+    process::end_after(std::time::Duration::from_nanos(args.limit.0));
+    sched::set_affinity(sched::SELF, &args.cpus)?;
+    sched::set_policy(sched::SELF, &args.policy.on(args.cpus.clone()))?;
+    let (program, words) = args.words.split_first().context("no program")?;
+    let refused = Command::new(program).args(words).exec();
+    Err(refused).with_context(|| format!("can't run {}", program.to_string_lossy()))
+}

@@ -1,0 +1,327 @@
+//! `rtscope wave sweep`: the highest frequency of programs, at rest and under load.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context;
+use rtscope_analyse::{
+    report::wave as page,
+    statistics::{
+        edges,
+        sweep::{Point, Search, Terms},
+    },
+};
+use rtscope_measure::{
+    interrupt::Interrupt,
+    load::{Launcher, check},
+    signal::{
+        SignalError, line, scope,
+        subject::{Running, Subject},
+    },
+};
+use rtscope_model::{load::LoadLine, schedule::Placement, time::Nanos};
+use rtscope_sys::{clock::SystemClock, line::MemoryLine, sched, tree::Tree};
+
+use super::{
+    Hertz, Scheduling, Share,
+    capture::{GAPS_MAX, hertz},
+    one_cpu, ordinary,
+};
+use crate::{
+    cli::{Refused, print, this_program, wall_clock},
+    exit,
+};
+
+/// Room for edges of one try: 8 MB.
+const EDGES_MAX: usize = 1_000_000;
+
+/// How long a load may outlive the sweep before the kernel ends it.
+const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
+
+/// After this time the kernel ends a subject of one try.
+const SUBJECT_LIMIT: &str = "30s";
+
+/// Between the first edge and the first look.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// How fast can programs make a square wave, at rest and under load?
+///
+/// Each subject is asked for higher and higher frequencies, until the scope sees one that is out of
+/// tolerance; then the limit is bisected. Subjects: c, c-rt, cpp, rust, python, ada (compiled here by the
+/// compiler that is found), or a program of yours by its path: it is run as PROGRAM LINE FREQUENCY.
+///
+/// Examples:
+///   rtscope wave sweep --subject python --subject c --quick
+///   rtscope wave sweep --subject ./mine --subject rust --load cpu --from 100Hz --to 100kHz
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// A subject's name, or a program's path; repeatable
+    #[arg(short, long, value_name = "SUBJECT", required = true)]
+    subject: Vec<String>,
+    /// First frequency
+    #[arg(long, value_name = "FREQUENCY", default_value = "50Hz")]
+    from: Hertz,
+    /// Last frequency
+    #[arg(long, value_name = "FREQUENCY", default_value = "1MHz")]
+    to: Hertz,
+    /// How far the measured frequency may be from the wanted one
+    #[arg(long, value_name = "SHARE", default_value = "10%")]
+    tolerance: Share,
+    /// Also under this load, as cpu or 'message groups=2'; repeatable
+    #[arg(short, long, value_name = "LOAD")]
+    load: Vec<String>,
+    /// The policy that subjects start with, as other or fifo:49; repeatable [default: other]
+    #[arg(long, value_name = "POLICY")]
+    policy: Vec<Scheduling>,
+    /// Fewer steps and shorter looks: mostly under a minute
+    #[arg(long)]
+    quick: bool,
+    /// The page to write
+    #[arg(short, long, value_name = "FILE", default_value = "wave-sweep.html")]
+    page: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What stays the same in all tries.
+struct Bench<'a> {
+    args: &'a Args,
+    line: MemoryLine,
+    name: String,
+    scope: Placement,
+    /// The CPU of the subjects.
+    cpu: String,
+    interrupt: Interrupt,
+}
+
+/// A folder of our own that goes when we do.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Scratch> {
+        let folder = std::env::temp_dir().join(format!("rtscope-subjects-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+        Ok(Scratch(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.from.0 >= args.to.0 {
+        return Err(Refused("--from must be below --to".to_owned()).into());
+    }
+    let loads = loads(args)?;
+    let scratch = Scratch::new()?;
+    let program = std::env::current_exe().unwrap_or_else(|_| this_program());
+    let subjects: Vec<Subject> = args
+        .subject
+        .iter()
+        .map(|word| Subject::prepare(word, &program, &scratch.0))
+        .collect::<Result<_, _>>()?;
+    let bench = bench(args)?;
+    let policies = match args.policy.as_slice() {
+        [] => vec!["other".parse().map_err(Refused)?],
+        given => given.to_vec(),
+    };
+    let all = sched::affinity(sched::SELF)?;
+    let launcher = Launcher::new(bench.cpu.parse()?, all);
+    let mut curves = Vec::new();
+    for load in &loads {
+        // It ends when it is dropped, at the end of this turn.
+        let _running = load.as_ref().map(|line| launcher.start(line, LOAD_LIMIT)).transpose()?;
+        let load = load.as_ref().map_or_else(|| "none".to_owned(), LoadLine::to_string);
+        for subject in &subjects {
+            for policy in &policies {
+                if bench.interrupt.is_stopped() {
+                    break;
+                }
+                curves.push(curve(&bench, subject, *policy, &load)?);
+            }
+        }
+    }
+    fs::remove_file(bench.line.path()).ok();
+    report(args, &bench, curves)?;
+    Ok(ExitCode::from(if bench.interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
+}
+
+/// No load, and those that were asked for.
+fn loads(args: &Args) -> anyhow::Result<Vec<Option<LoadLine>>> {
+    let mut loads = vec![None];
+    for text in &args.load {
+        let line: LoadLine = text.parse().map_err(Refused)?;
+        check(&line).map_err(|problem| Refused(problem.to_string()))?;
+        loads.push(Some(line));
+    }
+    Ok(loads)
+}
+
+fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
+    let allowed = sched::affinity(sched::SELF)?;
+    let eyes = one_cpu(None)?;
+    let others = allowed.without(&eyes);
+    let Some(cpu) = others.iter().next() else {
+        let why = "a sweep needs two CPUs: one for the subject, one for the scope";
+        return Err(Refused(why.to_owned()).into());
+    };
+    let throttling =
+        Tree::default().read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
+    let real_time = args.policy.iter().any(|policy| policy.policy.is_real_time());
+    if throttling == "-1" && (real_time || args.subject.iter().any(|word| word == "c-rt")) {
+        let why = "real-time throttling is off, and a subject that never sleeps would keep its CPU from \
+                   everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
+        return Err(Refused(why.to_owned()).into());
+    }
+    let short = format!("sweep-{}", std::process::id());
+    Ok(Bench {
+        args,
+        line: line::open_memory(&short)?,
+        name: format!("memory:{short}"),
+        scope: ordinary(&eyes),
+        cpu: cpu.to_string(),
+        interrupt: Interrupt::install()?,
+    })
+}
+
+/// The search for one subject, policy and load.
+fn curve(
+    bench: &Bench<'_>,
+    subject: &Subject,
+    policy: Scheduling,
+    load: &str,
+) -> anyhow::Result<page::Curve> {
+    let (args, quick) = (bench.args, bench.args.quick);
+    let mut search = Search::new(Terms {
+        from_hz: args.from.0,
+        to_hz: args.to.0,
+        tolerance: args.tolerance.0,
+        steps: if quick { 2 } else { 4 },
+        bisections: if quick { 2 } else { 5 },
+        tries: if quick { 1 } else { 3 },
+    });
+    while let Some(wanted_hz) = search.next_hz().filter(|_| !bench.interrupt.is_stopped()) {
+        let mut point = attempt(bench, subject, policy, wanted_hz)?;
+        point.within = search.is_within(point.measured_hz);
+        search.tell(point);
+        let _ = write!(io::stderr(), "\r\x1b[K{} under {load}: {}", subject.name, hertz(wanted_hz));
+    }
+    let _ = write!(io::stderr(), "\r\x1b[K");
+    let (name, load, found) = (subject.name.clone(), load.to_owned(), search.found());
+    Ok(page::Curve { name, load, policy: policy.to_string(), found })
+}
+
+/// One try: starts the subject, looks, ends it.
+fn attempt(
+    bench: &Bench<'_>,
+    subject: &Subject,
+    policy: Scheduling,
+    wanted_hz: f64,
+) -> anyhow::Result<Point> {
+    let mut command = Command::new(this_program());
+    command
+        .arg0("rtscope")
+        .args(["wave", "subject", "--parent", &std::process::id().to_string()])
+        .args([
+            "--limit",
+            SUBJECT_LIMIT,
+            "--cpus",
+            &bench.cpu,
+            "--policy",
+            &policy.to_string(),
+            "--",
+        ])
+        .args(subject.command(&bench.name, wanted_hz));
+    let mut running = Running::start(&subject.name, &mut command, &bench.line)?;
+    thread::sleep(SETTLE);
+    let capture = scope::capture(
+        &bench.line,
+        &bench.name,
+        &bench.scope,
+        &SystemClock::MONOTONIC,
+        scope::Terms {
+            duration_ns: look_ns(wanted_hz, bench.args.quick),
+            edges_max: EDGES_MAX,
+            gaps_max: GAPS_MAX,
+        },
+    )?;
+    running.check()?;
+    drop(running);
+    let wave = edges::judge(&capture, Some(wanted_hz));
+    Ok(Point {
+        wanted_hz,
+        measured_hz: wave.frequency_hz,
+        uncertainty_ppm: wave.uncertainty_ppm,
+        within: false,
+        edges: wave.edges,
+        lost: wave.lost,
+        blind_ns: wave.blind_ns,
+        jitter_ns_rms: wave.period.map(|period| period.jitter_ns_rms),
+        refused: wave.refused,
+    })
+}
+
+/// Twenty periods, but within bounds: of a fast wave a tenth of a second or more, so that ticks and
+/// other threads are in it.
+fn look_ns(wanted_hz: f64, quick: bool) -> u64 {
+    let (least_s, most_s) = if quick { (0.1, 0.5) } else { (0.5, 2.0) };
+    ((20.0 / wanted_hz).clamp(least_s, most_s) * 1e9) as u64
+}
+
+fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::Result<()> {
+    let sweep = page::Sweep {
+        from_hz: args.from.0,
+        to_hz: args.to.0,
+        tolerance: args.tolerance.0,
+        curves,
+        facts: vec![
+            ("scope".to_owned(), bench.scope.to_string()),
+            ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
+            (
+                "tries".to_owned(),
+                if args.quick { "1 of each frequency" } else { "3 of each frequency" }.to_owned(),
+            ),
+            ("written".to_owned(), wall_clock()),
+        ],
+    };
+    fs::write(&args.page, page::page(&sweep)).map_err(|source| SignalError::File {
+        operation: "write",
+        path: args.page.clone(),
+        source,
+    })?;
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&sweep.document()?)? + "\n"));
+    }
+    print(&text(&sweep, &args.page))
+}
+
+fn text(sweep: &page::Sweep, path: &Path) -> String {
+    let mut text = format!(
+        "{:<12}{:<10}{:<24}{:>16}  first bad\n",
+        "subject", "policy", "load", "max frequency"
+    );
+    for curve in &sweep.curves {
+        let max = curve.found.max_frequency_hz.map_or_else(|| "none".to_owned(), page::hertz);
+        let bad = curve.found.first_bad_hz.map_or_else(|| "none".to_owned(), page::hertz);
+        let _ = writeln!(
+            text,
+            "{:<12}{:<10}{:<24}{max:>16}  {bad}",
+            curve.name, curve.policy, curve.load
+        );
+    }
+    let _ = writeln!(text, "page: {}", path.display());
+    text
+}

@@ -1,0 +1,29 @@
+//! Exit codes. The first three are those of rtla; all are part of the interface.
+
+use std::process::ExitCode;
+
+use rtscope_model::verdict::Verdict;
+
+/// Every requirement is met, or none was asked.
+pub(crate) const PASS: u8 = 0;
+
+/// The tool or its surroundings failed: a file, a permission, a system call.
+pub(crate) const ERROR: u8 = 1;
+
+/// A requirement is not met.
+pub(crate) const FAIL: u8 = 2;
+
+/// The run can't answer; the reasons say why.
+pub(crate) const INCONCLUSIVE: u8 = 3;
+
+/// The command line or a plan is wrong (`EX_USAGE`).
+pub(crate) const USAGE: u8 = 64;
+
+/// The code of a verdict.
+pub(crate) fn of_verdict(verdict: Verdict) -> ExitCode {
+    ExitCode::from(match verdict {
+        Verdict::Measured | Verdict::Pass => PASS,
+        Verdict::Fail => FAIL,
+        Verdict::Inconclusive => INCONCLUSIVE,
+    })
+}

@@ -1,0 +1,268 @@
+//! Runs over months: an SQLite file with the figures and histograms of each cell of each run, so that a
+//! series can be drawn without its records.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rtscope_analyse::judgement::{CellSummary, Judgement};
+use rtscope_model::{
+    event::Event,
+    histogram::{Bin, Histogram, Layout},
+    record::Record,
+    verdict::Verdict,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// Version of the tables, kept in the file's `user_version`.
+const VERSION: i32 = 1;
+
+const TABLES: &str = "
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,
+    started TEXT NOT NULL,
+    host TEXT NOT NULL,
+    kernel TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    label TEXT NOT NULL,
+    verdict TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    UNIQUE (started, host, plan, label, folder)
+);
+CREATE TABLE cell (
+    run INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    cell INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    recorded INTEGER NOT NULL,
+    missed INTEGER NOT NULL,
+    exposure_ns INTEGER NOT NULL,
+    min_ns INTEGER NOT NULL,
+    max_ns INTEGER NOT NULL,
+    sum_ns TEXT NOT NULL,
+    unit_ns INTEGER NOT NULL,
+    exact INTEGER NOT NULL,
+    bins TEXT NOT NULL,
+    PRIMARY KEY (run, cell)
+);
+CREATE INDEX run_started ON run (started);
+";
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct Store {
+    connection: Connection,
+}
+
+/// A run of the history.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: i64,
+    pub(crate) started: String,
+    pub(crate) host: String,
+    pub(crate) kernel: String,
+    pub(crate) plan: String,
+    pub(crate) label: String,
+    pub(crate) verdict: String,
+    pub(crate) folder: String,
+}
+
+/// A cell of a run of the history.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    pub(crate) missed: u64,
+    pub(crate) exposure_ns: u64,
+    pub(crate) histogram: Histogram,
+}
+
+/// Which runs: empty parts match all.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Wanted {
+    /// Only runs on this host
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    /// Only runs on a kernel whose release begins like this
+    #[arg(long)]
+    pub(crate) kernel: Option<String>,
+    /// Only runs of this plan
+    #[arg(long)]
+    pub(crate) plan: Option<String>,
+    /// Only runs with this label
+    #[arg(long)]
+    pub(crate) label: Option<String>,
+}
+
+/// Where the history is when no file is named: `rtscope/history.sqlite` in the user's data folder.
+pub(crate) fn default_file() -> anyhow::Result<PathBuf> {
+    let of_home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share"));
+    let data = std::env::var_os("XDG_DATA_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let data = data.or_else(of_home);
+    let data = data.context("neither XDG_DATA_HOME nor HOME is set: name a file with --store")?;
+    Ok(data.join("rtscope/history.sqlite"))
+}
+
+impl Store {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(file: &Path) -> anyhow::Result<Store> {
+        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("can't make {}", folder.display()))?;
+        }
+        let told = || format!("can't open the history {}", file.display());
+        let mut connection = Connection::open(file).with_context(told)?;
+        connection.pragma_update(None, "foreign_keys", true).with_context(told)?;
+        let version: i32 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .with_context(told)?;
+        match version {
+            0 => {
+                let change = connection.transaction().with_context(told)?;
+                change.execute_batch(TABLES).with_context(told)?;
+                change.pragma_update(None, "user_version", VERSION).with_context(told)?;
+                change.commit().with_context(told)?;
+            }
+            VERSION => {}
+            newer => anyhow::bail!(
+                "{} is of version {newer}; this rtscope reads version {VERSION}",
+                file.display()
+            ),
+        }
+        Ok(Store { connection })
+    }
+
+    /// Adds a run. Its number; none when it is there already.
+    pub(crate) fn add(
+        &mut self,
+        record: &Record,
+        judgement: &Judgement,
+        label: &str,
+        folder: &str,
+    ) -> anyhow::Result<Option<i64>> {
+        let started = record.events.iter().find_map(|stamped| match &stamped.event {
+            Event::RunStarted { wall_clock, .. } => Some(wall_clock.as_str()),
+            _ => None,
+        });
+        let started = started.context("the record does not say when it began")?;
+        let machine = record.before.as_ref();
+        let host = machine.map_or("", |machine| machine.host.as_str());
+        let kernel = machine.map_or("", |machine| machine.kernel.release.as_str());
+        let verdict = word(judgement.verdict);
+        let change = self.connection.transaction()?;
+        let added = change.execute(
+            "INSERT OR IGNORE INTO run (started, host, kernel, plan, label, verdict, folder)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![started, host, kernel, record.plan.name, label, verdict, folder],
+        )?;
+        if added == 0 {
+            return Ok(None);
+        }
+        let id = change.last_insert_rowid();
+        for cell in judgement.cells.iter().filter(|cell| cell.all.recorded > 0) {
+            add_cell(&change, id, cell)?;
+        }
+        change.commit()?;
+        Ok(Some(id))
+    }
+
+    /// The runs that are wanted, the earliest first.
+    pub(crate) fn list(&self, wanted: &Wanted) -> anyhow::Result<Vec<Entry>> {
+        let mut query = self.connection.prepare(
+            "SELECT id, started, host, kernel, plan, label, verdict, folder FROM run
+             WHERE (?1 IS NULL OR host = ?1)
+               AND (?2 IS NULL OR substr(kernel, 1, length(?2)) = ?2)
+               AND (?3 IS NULL OR plan = ?3)
+               AND (?4 IS NULL OR label = ?4)
+             ORDER BY started, id",
+        )?;
+        let found = query
+            .query_map(params![wanted.host, wanted.kernel, wanted.plan, wanted.label], entry)?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// One run.
+    pub(crate) fn run(&self, id: i64) -> anyhow::Result<Option<Entry>> {
+        let query =
+            "SELECT id, started, host, kernel, plan, label, verdict, folder FROM run WHERE id = ?1";
+        Ok(self.connection.query_row(query, [id], entry).optional()?)
+    }
+
+    /// The cells of a run, in order.
+    pub(crate) fn cells(&self, id: i64) -> anyhow::Result<Vec<Cell>> {
+        let mut query = self.connection.prepare(
+            "SELECT name, missed, exposure_ns, min_ns, max_ns, sum_ns, unit_ns, exact, bins
+             FROM cell WHERE run = ?1 ORDER BY cell",
+        )?;
+        let mut rows = query.query([id])?;
+        let mut cells = Vec::new();
+        while let Some(row) = rows.next()? {
+            cells.push(cell(row).with_context(|| format!("run {id} of the history is damaged"))?);
+        }
+        Ok(cells)
+    }
+}
+
+fn word(verdict: Verdict) -> String {
+    verdict.to_string().to_lowercase()
+}
+
+/// SQLite's integers are signed; a latency of 292 years is none.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn add_cell(
+    change: &rusqlite::Transaction<'_>,
+    run: i64,
+    cell: &CellSummary,
+) -> anyhow::Result<()> {
+    let (row, histogram) = (&cell.all, &cell.all.histogram);
+    change.execute(
+        "INSERT INTO cell (run, cell, name, recorded, missed, exposure_ns, min_ns, max_ns, sum_ns,
+                           unit_ns, exact, bins)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        params![
+            run,
+            cell.cell,
+            cell.name,
+            signed(row.recorded),
+            signed(row.missed),
+            signed(row.exposure_ns),
+            signed(histogram.min_ns().unwrap_or(0)),
+            signed(histogram.max_ns().unwrap_or(0)),
+            histogram.sum_ns().to_string(),
+            signed(histogram.layout().unit_ns),
+            histogram.layout().exact,
+            serde_json::to_string(&histogram.bins())?,
+        ],
+    )?;
+    Ok(())
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        id: row.get(0)?,
+        started: row.get(1)?,
+        host: row.get(2)?,
+        kernel: row.get(3)?,
+        plan: row.get(4)?,
+        label: row.get(5)?,
+        verdict: row.get(6)?,
+        folder: row.get(7)?,
+    })
+}
+
+fn cell(row: &Row<'_>) -> anyhow::Result<Cell> {
+    let unsigned =
+        |at: usize| -> anyhow::Result<u64> { Ok(u64::try_from(row.get::<_, i64>(at)?)?) };
+    let layout = Layout { unit_ns: unsigned(6)?, exact: row.get(7)? };
+    anyhow::ensure!(
+        matches!(layout.unit_ns, 1 | 1_000)
+            && (rtscope_model::histogram::EXACT_MIN..=rtscope_model::histogram::EXACT_MAX)
+                .contains(&layout.exact),
+        "its histogram has no known buckets"
+    );
+    let bins: Vec<Bin> = serde_json::from_str(&row.get::<_, String>(8)?)?;
+    let mut histogram = Histogram::new(layout);
+    let sum_ns: u128 = row.get::<_, String>(5)?.parse()?;
+    histogram.add(&bins, unsigned(3)?, unsigned(4)?, sum_ns);
+    Ok(Cell { name: row.get(0)?, missed: unsigned(1)?, exposure_ns: unsigned(2)?, histogram })
+}

@@ -1,0 +1,29 @@
+//! rtscope: does this Linux system wake a real-time thread in time, under load?
+//!
+//! Command line, terminal and exit codes only: what is measured is in `rtscope-measure`, what it
+//! means is in `rtscope-analyse`.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod dropin;
+mod exit;
+mod history;
+mod plans;
+mod png;
+mod record;
+mod screen;
+mod tui;
+
+use std::process::ExitCode;
+
+use rtscope_measure::agent;
+
+fn main() -> ExitCode {
+    rtscope_sys::memory::single_arena();
+    if agent::is_guest() {
+        agent::main(env!("CARGO_PKG_VERSION"), cli::wall_clock);
+        return ExitCode::from(exit::ERROR);
+    }
+    dropin::main().unwrap_or_else(cli::main)
+}

@@ -1,0 +1,103 @@
+//! The shipped plans, and how a plan is found by name or by file.
+
+use std::path::Path;
+
+use anyhow::Context;
+use rtscope_model::{
+    plan::{self, Plan},
+    text::{Problem, TextError, suggest},
+};
+
+use crate::cli::Refused;
+
+/// A plan that is part of the binary.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shipped {
+    /// Name on the command line.
+    pub(crate) name: &'static str,
+    /// Its text.
+    pub(crate) text: &'static str,
+}
+
+/// Declares the table from the files in `plans/`.
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(Shipped { name: $name, text: include_str!(concat!("../../../plans/", $name, ".toml")) },)*]
+    };
+}
+
+/// Every shipped plan, the default first.
+pub(crate) const SHIPPED: &[Shipped] = shipped! {
+    "quick" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "osadl" "load-matrix"
+    "lab-quick" "lab-matrix" "lab-course"
+};
+
+/// The plan that runs when none is named.
+pub(crate) const DEFAULT: &str = "quick";
+
+/// The text of a shipped plan or a file, and the name that errors call it.
+pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
+    if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name) {
+        return Ok((format!("plan {name}"), shipped.text.to_owned()));
+    }
+    if !Path::new(name).exists() {
+        let nearest = suggest(name, SHIPPED.iter().map(|shipped| shipped.name));
+        let hint =
+            nearest.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default();
+        let text = format!(
+            "{name:?} is neither a shipped plan nor a file{hint}; `rtscope plan list` shows the plans"
+        );
+        return Err(Refused(text).into());
+    }
+    let text = std::fs::read_to_string(name).with_context(|| format!("can't read plan {name}"))?;
+    Ok((name.to_owned(), text))
+}
+
+/// Reads and checks a plan: its text, its loads, its settings.
+pub(crate) fn load(name: &str) -> anyhow::Result<Plan> {
+    let (shown, text) = text(name)?;
+    let plan = plan::parse(&shown, &text)?;
+    check(&shown, &text, &plan)?;
+    Ok(plan)
+}
+
+/// Checks what only the measuring half knows: the loads' and the settings' names and values.
+pub(crate) fn check(name: &str, text: &str, plan: &Plan) -> Result<(), TextError> {
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut add = |needle: &str, refused: Problem| {
+        let line = text.lines().position(|line| line.contains(needle)).map(|i| i + 1);
+        let problem = Problem { line, ..refused };
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    for line in plan.phases.iter().flat_map(|phase| &phase.loads) {
+        if let Err(refused) = rtscope_measure::load::check(line) {
+            add(&line.name, refused);
+        }
+    }
+    for (setting, value) in &plan.settings {
+        if let Err(refused) = rtscope_measure::tune::check(setting, value) {
+            add(setting, refused);
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(TextError { name: name.to_owned(), problems }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_plan_is_sound_and_named_as_its_file() {
+        for shipped in SHIPPED {
+            let plan = load(shipped.name).unwrap_or_else(|e| panic!("{}: {e}", shipped.name));
+            assert_eq!(plan.name, shipped.name);
+            assert!(
+                !plan.title.is_empty() && !plan.about.is_empty(),
+                "{} explains itself",
+                plan.name
+            );
+        }
+    }
+}

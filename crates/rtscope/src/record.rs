@@ -1,0 +1,76 @@
+//! A record's folder: opened, judged, and given its verdict and its page.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rtscope_analyse::{Judgement, export, judge, report};
+use rtscope_measure::recorder;
+use rtscope_model::{
+    record::{Files, Record},
+    verdict::Requirement,
+};
+
+/// What the user adds to a record when it is judged.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    /// Requirements besides the plan's.
+    pub(crate) require: Vec<Requirement>,
+    /// Codes of findings that the user takes responsibility for.
+    pub(crate) accept: Vec<String>,
+}
+
+/// A record and what it says.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) record: Record,
+    pub(crate) judgement: Judgement,
+}
+
+/// Reads and judges a record's folder.
+pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+    let files = recorder::read(folder)?;
+    judged(&files, terms).with_context(|| format!("{} is not a record", folder.display()))
+}
+
+/// Judges a record.
+pub(crate) fn judged(files: &Files, terms: &Terms) -> anyhow::Result<Judged> {
+    let mut record = Record::read(files)?;
+    for requirement in &terms.require {
+        if !record.plan.require.contains(requirement) {
+            record.plan.require.push(*requirement);
+        }
+    }
+    let judgement = judge(&record, &terms.accept);
+    Ok(Judged { record, judgement })
+}
+
+impl Judged {
+    /// The verdict as one JSON document, as `--json` prints it.
+    pub(crate) fn json(&self) -> anyhow::Result<String> {
+        let document = export::json::document(&self.judgement, &self.record);
+        Ok(serde_json::to_string_pretty(&document)? + "\n")
+    }
+
+    /// Writes `verdict.json` and `report.html`; the path of the page.
+    pub(crate) fn publish(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let page = folder.join("report.html");
+        let write = |path: &Path, text: &str| -> anyhow::Result<()> {
+            recorder::write_whole(path, text.as_bytes())
+                .with_context(|| format!("can't write {}", path.display()))
+        };
+        write(&folder.join("verdict.json"), &self.json()?)?;
+        write(&page, &report::html::page(&self.record, &self.judgement))?;
+        Ok(page)
+    }
+}
+
+/// A new folder's name for a run: the plan and the wall clock, under `rtscope-runs`.
+pub(crate) fn fresh_folder(plan: &str, wall_clock: &str) -> PathBuf {
+    let stamp: String = wall_clock.chars().filter(|c| c.is_ascii_alphanumeric()).take(15).collect();
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = plan.chars().map(safe).collect();
+    let base = Path::new("rtscope-runs");
+    let numbered = (2..).map(|n| base.join(format!("{name}-{stamp}-{n}")));
+    let mut candidates = std::iter::once(base.join(format!("{name}-{stamp}"))).chain(numbered);
+    candidates.find(|folder| !folder.exists()).expect("there is always a next number")
+}

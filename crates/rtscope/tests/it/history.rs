@@ -1,0 +1,71 @@
+//! The history: records in, lists and plots out.
+
+use std::{fs, path::Path};
+
+use crate::support::{folder, json, output, text};
+
+/// A copy of a shipped record as if it had been run on another day, with later wake-ups from a day on.
+fn record_of(folder: &Path, day: u32, slow: bool) -> String {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/compare").join(if slow {
+        "stock"
+    } else {
+        "rt"
+    });
+    let to = folder.join(format!("run{day}"));
+    fs::create_dir_all(to.join("slices")).expect("a folder");
+    for name in ["plan.toml", "environment.before.json", "histograms.json"] {
+        fs::copy(from.join(name), to.join(name)).expect("copies");
+    }
+    for slice in fs::read_dir(from.join("slices")).expect("slices").flatten() {
+        fs::copy(slice.path(), to.join("slices").join(slice.file_name())).expect("copies");
+    }
+    let events = fs::read_to_string(from.join("events.jsonl")).expect("events");
+    let began = events.find("2020-").expect("an instant");
+    let events = format!("{}2025-01-{day:02}{}", &events[..began], &events[began + 10..]);
+    fs::write(to.join("events.jsonl"), events).expect("writes");
+    to.display().to_string()
+}
+
+#[test]
+fn a_change_of_kernel_shows_as_a_change_of_level() {
+    let folder = folder();
+    let at = folder.path();
+    let runs: Vec<String> = (1..=20).map(|day| record_of(at, day, day > 9)).collect();
+    let import = format!("history import {} --label 'rack 3' --store h.sqlite", runs.join(" "));
+    assert_eq!(text(&output(at, &import).stdout).matches(" is run ").count(), 20);
+    assert_eq!(text(&output(at, &import).stdout).matches("is there already").count(), 20);
+    let list = |more: &str| json(at, &format!("history list --store h.sqlite --json {more}"));
+    assert_eq!(list("").as_array().map(Vec::len), Some(20));
+    assert_eq!(list("--kernel 6.1.0-56-rt --label 'rack 3'").as_array().map(Vec::len), Some(9));
+    assert_eq!(list("--plan quick").as_array().map(Vec::len), Some(0));
+    let trend = "history trend disk --statistic p99 --store h.sqlite";
+    let found = json(at, &format!("{trend} --json"));
+    assert_eq!(found["changes"][0]["at"], 9, "{}", found["changes"]);
+    assert_eq!(found["points"][9]["day"], "2025-01-10");
+    let drawn = output(at, &format!("{trend} --out trend.svg --surface surface.png"));
+    assert!(drawn.status.success(), "{}", text(&drawn.stderr));
+    let svg = fs::read_to_string(at.join("trend.svg")).expect("a plot");
+    assert!(svg.contains("2025-01-10 now (none), 6.1.0-56-amd64"), "the change is named");
+    assert!(fs::read(at.join("surface.png")).expect("a plot").starts_with(b"\x89PNG"));
+    let shown = text(&output(at, "history show 1 --store h.sqlite").stdout);
+    assert!(shown.contains("disk: 2,000 recorded, 0 missed in"), "{shown}");
+}
+
+#[test]
+fn what_is_no_history_is_said() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(at.join("text"), "not a database, but long enough to be taken for one\n".repeat(40))
+        .expect("writes");
+    let refused = output(at, "history list --store text");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("can't open the history text"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let refused = output(at, "history show 7 --store h.sqlite");
+    assert_eq!(refused.status.code(), Some(64));
+    let refused = output(at, "history trend rest --store h.sqlite");
+    assert_eq!(refused.status.code(), Some(64));
+}

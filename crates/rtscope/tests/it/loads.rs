@@ -1,0 +1,109 @@
+//! Loads by themselves and in plans: their work is proven.
+
+use crate::support::{folder, json, output, processes_of_ours, root_or_skip, text};
+
+#[test]
+fn each_load_does_work_and_leaves_nothing() {
+    if !root_or_skip("each_load_does_work_and_leaves_nothing") {
+        return;
+    }
+    let folder = folder();
+    let loads = [
+        "cpu workers=1",
+        "cpu workers=1 percent=30 kind=spin",
+        "message groups=1 fds=4",
+        "message groups=1 fds=4 mode=thread via=pipe",
+        "memory workers=1 size=8MiB",
+        "io workers=1",
+        "disk workers=1",
+        "network kind=udp",
+        "network kind=icmp",
+        "network kind=tcp",
+        "network kind=udp over=veth",
+        "timer",
+        "fork workers=1",
+    ];
+    for load in loads {
+        // Two ends that first have to find each other need a moment on a busy machine.
+        let seconds = if load.starts_with("network") { 3 } else { 1 };
+        let document = json(folder.path(), &format!("load {load} --duration {seconds}s --json"));
+        assert!(document["work"].as_u64() > Some(0), "{load}: {document}");
+        assert_eq!(document["ok"], true, "{load}: {document}");
+        assert!(processes_of_ours().is_empty(), "{load}");
+    }
+}
+
+#[test]
+fn finite_work_is_done_exactly() {
+    let folder = folder();
+    let document =
+        json(folder.path(), "load message groups=2 fds=3 loops=50 --duration 30s --json");
+    // groups x senders x receivers x loops
+    assert_eq!(document["work"], 2 * 3 * 3 * 50);
+}
+
+#[test]
+fn a_phase_ends_with_its_load() {
+    let folder = folder();
+    let plan = "name = 'g'\n[[phase]]\nname = 'g'\nduration = '40s'\nload_ends = true\n\
+                load = ['message groups=1 fds=4 loops=200']\n";
+    std::fs::write(folder.path().join("g.toml"), plan).expect("a plan");
+    let document = json(folder.path(), "run g.toml --out run --json");
+    assert_eq!(document["cells"][0]["ended"], "load-ended");
+    assert_eq!(document["cells"][0]["loads"][0]["work"], 4 * 4 * 200);
+}
+
+#[test]
+fn a_load_that_can_not_run_is_said_and_the_run_goes_on() {
+    let folder = folder();
+    let plan = "name = 'x'\n[[phase]]\nname = 'gone'\nduration = '1s'\n\
+                load = ['external -- /no/such/program']\n[[phase]]\nname = 'rest'\nduration = '1s'\n";
+    std::fs::write(folder.path().join("x.toml"), plan).expect("a plan");
+    let document = json(folder.path(), "run x.toml --out run --json --require 'max < 1h'");
+    assert_ne!(document["verdict"], "pass");
+    assert!(document["findings"].to_string().contains("load-did-not"), "{}", document["findings"]);
+    assert!(document["cells"][1]["all"]["recorded"].as_u64() > Some(0), "the rest is measured");
+}
+
+#[test]
+fn a_real_time_load_is_bounded_and_the_run_comes_to_its_end() {
+    if !root_or_skip("a_real_time_load_is_bounded_and_the_run_comes_to_its_end") {
+        return;
+    }
+    let folder = folder();
+    let plan = "name = 'rt'\n[sampler]\npriority = 80\n[[phase]]\nname = 'm'\nduration = '2s'\n\
+                load = ['message groups=1 fds=10 policy=fifo priority=49']\n";
+    std::fs::write(folder.path().join("rt.toml"), plan).expect("a plan");
+    let document = json(folder.path(), "run rt.toml --out run --json");
+    assert_eq!(document["cells"][0]["ended"], "duration");
+    assert!(processes_of_ours().is_empty());
+}
+
+/// The run's own limit on threads that never sleep was inherited by loads, and would have ended this
+/// one after 3 s.
+#[test]
+fn a_computing_real_time_load_is_no_runaway() {
+    if !root_or_skip("a_computing_real_time_load_is_no_runaway") {
+        return;
+    }
+    let folder = folder();
+    let plan = "name = 'rt'\n[sampler]\npriority = 80\ncpus = 'last'\n[[phase]]\nname = 'c'\n\
+                duration = '4500ms'\nload = ['cpu workers=1 cpus=measured policy=fifo priority=10']\n";
+    std::fs::write(folder.path().join("rt.toml"), plan).expect("a plan");
+    let document = json(folder.path(), "run rt.toml --out run --json");
+    let load = &document["cells"][0]["loads"][0];
+    assert_eq!(load["ok"], true, "{load}");
+    assert_eq!(document["cells"][0]["ended"], "duration");
+}
+
+#[test]
+fn loads_are_listed_and_mistakes_are_named() {
+    let folder = folder();
+    let list = text(&output(folder.path(), "load list").stdout);
+    for load in ["cpu", "message", "memory", "io", "disk", "network", "timer", "fork", "external"] {
+        assert!(list.contains(load), "{load}");
+    }
+    let wrong = output(folder.path(), "load mesage");
+    assert_eq!(wrong.status.code(), Some(64));
+    assert!(text(&wrong.stderr).contains("did you mean \"message\""), "{}", text(&wrong.stderr));
+}

@@ -1,0 +1,26 @@
+//! The real program on this machine. No test asserts a latency: machines are noisy. What they assert
+//! is that the books balance, that nothing is left behind, and that mistakes are said clearly.
+
+#![forbid(unsafe_code)]
+
+mod accounting;
+mod compare;
+mod dropin;
+mod experiments;
+mod history;
+mod import;
+mod inspection;
+mod killed;
+mod loads;
+mod observer;
+mod ordinary_user;
+mod packaging;
+mod page;
+mod plans;
+mod regression;
+mod settings;
+mod speed;
+mod support;
+mod truth;
+mod wave;
+mod wrong_input;

@@ -1,0 +1,55 @@
+//! Without real-time permission: loud, and refused only where a policy was asked by name.
+
+use std::{os::unix::fs::PermissionsExt, process::Command};
+
+use crate::support::{folder, output_of, root_or_skip, text, words};
+
+/// The program as nobody, without any capability or limit that root has.
+fn as_nobody(folder: &std::path::Path, arguments: &str) -> std::process::Output {
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).expect("open folder");
+    // The program where nobody can reach it: the build's own folder may be closed.
+    let program = folder.join("rtscope");
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_rtscope"), &program).expect("a copy");
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
+        .arg(program)
+        .args(words(arguments))
+        .current_dir(folder);
+    output_of(&mut command)
+}
+
+#[test]
+fn the_default_plan_is_measured_as_an_ordinary_thread_and_says_so() {
+    if !root_or_skip("the_default_plan_is_measured_as_an_ordinary_thread_and_says_so") {
+        return;
+    }
+    let folder = folder();
+    let output = as_nobody(folder.path(), "run --duration 2s --out run --json");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(document["cells"][0]["cpus"][0]["policy"], "other");
+    let findings = document["findings"].to_string();
+    assert!(findings.contains("no-real-time-permission"), "{findings}");
+    for way in ["rtprio", "setcap", "sudo"] {
+        assert!(findings.contains(way), "{way}: {findings}");
+    }
+}
+
+#[test]
+fn a_policy_that_was_asked_by_name_is_refused_with_the_same_words() {
+    if !root_or_skip("a_policy_that_was_asked_by_name_is_refused_with_the_same_words") {
+        return;
+    }
+    let folder = folder();
+    let output = as_nobody(folder.path(), "run --policy fifo --duration 1s --out run");
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    for way in ["rtprio", "setcap", "sudo"] {
+        assert!(said.contains(way), "{way}: {said}");
+    }
+    assert!(!folder.path().join("run").exists(), "nothing is left of a refused run");
+}

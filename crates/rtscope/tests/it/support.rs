@@ -1,0 +1,129 @@
+//! Running the program, looking at what it left, and saying honestly what was skipped.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// The program, in a folder of its own, without what the environment may add.
+pub(crate) fn rtscope(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
+    command.current_dir(folder).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command
+}
+
+/// Runs it with arguments separated by blanks, and waits at most a minute.
+pub(crate) fn output(folder: &Path, arguments: &str) -> Output {
+    output_of(rtscope(folder).args(words(arguments)))
+}
+
+/// Runs a command and waits at most a minute.
+pub(crate) fn output_of(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let id = child.id();
+    let (done, waited) = std::sync::mpsc::channel();
+    let guard = std::thread::spawn(move || {
+        if waited.recv_timeout(Duration::from_secs(60)).is_err() {
+            kill(id, "KILL");
+        }
+    });
+    let output = child.wait_with_output().expect("ends");
+    let _ = done.send(());
+    guard.join().expect("the guard ends");
+    output
+}
+
+/// Splits at blanks, but not inside single quotes.
+pub(crate) fn words(arguments: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in arguments.split('\'').enumerate() {
+        match i % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+/// What a successful `--json` command printed.
+pub(crate) fn json(folder: &Path, arguments: &str) -> Value {
+    let output = output(folder, arguments);
+    let text = text(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|e| {
+        panic!("{arguments}: {e}\nstdout: {text}\nstderr: {}", self::text(&output.stderr))
+    })
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder that goes when the test ends.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// Sends a signal by name.
+pub(crate) fn kill(pid: u32, signal: &str) {
+    let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
+}
+
+/// Waits until something holds.
+pub(crate) fn wait_for(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < until, "waited {limit:?} for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes whose command line contains a text, but not this test.
+pub(crate) fn processes_with(needle: &str) -> Vec<u32> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != own)
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            text(&line).replace('\0', " ").contains(needle)
+        })
+        .collect()
+}
+
+/// Processes of the program under test, loads included: other builds of it may run beside the tests.
+pub(crate) fn processes_of_ours() -> Vec<u32> {
+    let program = fs::canonicalize(env!("CARGO_BIN_EXE_rtscope")).expect("the program");
+    let is_ours =
+        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    processes_with("").into_iter().filter(is_ours).collect()
+}
+
+/// Whether the test runs as root; says that it is skipped when not.
+pub(crate) fn root_or_skip(test: &str) -> bool {
+    let root =
+        fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if !root {
+        skip(test, "needs root");
+    }
+    root
+}
+
+/// Says that a test is skipped, where the runner collects it.
+pub(crate) fn skip(test: &str, reason: &str) {
+    println!("SKIP {test}: {reason}");
+    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
+    }
+}
+
+/// The program's path in PATH, if it is there.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}

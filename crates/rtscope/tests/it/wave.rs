@@ -1,0 +1,132 @@
+//! Square waves on this machine: what the scope and the generator count agrees, whatever the machine does
+//! to either of them.
+
+use std::{fs, path::Path, process::Stdio, time::Duration};
+
+use serde_json::Value;
+
+use crate::support::{folder, json, kill, output, rtscope, text, wait_for, words};
+
+/// A line that no other test has; its file goes with it.
+struct Line(String);
+
+impl Line {
+    fn new(name: &str) -> Line {
+        Line(format!("memory:{name}-{}", std::process::id()))
+    }
+
+    fn file(&self) -> String {
+        format!("/dev/shm/rtscope-line-{}", self.0.trim_start_matches("memory:"))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.file());
+    }
+}
+
+fn u64_of(document: &Value, field: &str) -> u64 {
+    document[field].as_u64().unwrap_or_else(|| panic!("{field} of {document}"))
+}
+
+#[test]
+fn what_the_scope_saw_and_lost_is_what_the_generator_made() {
+    let (folder, line) = (folder(), Line::new("count"));
+    // The scope looks before the first edge and after the last.
+    let mut scope = rtscope(folder.path());
+    scope.args(words(&format!("wave capture {} --duration 3s --json", line.0)));
+    let scope = scope.stdout(Stdio::piped()).spawn().expect("starts");
+    wait_for("the line", Duration::from_secs(5), || Path::new(&line.file()).exists());
+    std::thread::sleep(Duration::from_millis(300));
+    let made =
+        json(folder.path(), &format!("wave generate {} --freq 500Hz --duration 1s --json", line.0));
+    let output = scope.wait_with_output().expect("ends");
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let edges = u64_of(&made, "edges");
+    assert!(edges > 0 && edges.is_multiple_of(2), "{made}");
+    // Nothing is invented, and what was not seen is counted.
+    assert_eq!(u64_of(&seen, "edges") + u64_of(&seen, "lost"), edges, "{seen}");
+    // A second of planned edges, made or left out.
+    assert_eq!(edges + u64_of(&made, "missed_edges"), 1_000, "{made}");
+    assert!(u64_of(&seen, "blind_ns") <= u64_of(&seen, "span_ns"));
+    assert_eq!(seen["frequency_hz"].is_null(), seen["refused"].is_string(), "{seen}");
+    assert_eq!(output.status.code(), Some(if seen["refused"].is_null() { 0 } else { 3 }));
+}
+
+#[test]
+fn a_line_without_a_wave_has_no_frequency() {
+    let (folder, line) = (folder(), Line::new("silent"));
+    let output = output(folder.path(), &format!("wave capture {} --duration 50ms --json", line.0));
+    assert_eq!(output.status.code(), Some(3));
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert!(seen["frequency_hz"].is_null() && seen["lost"].is_null());
+    assert!(seen["refused"].as_str().expect("a reason").contains("no edge"), "{seen}");
+}
+
+#[test]
+fn a_late_edge_is_listed_and_raises_the_alarm() {
+    let (folder, line, alarm) = (folder(), Line::new("wave"), Line::new("alarm"));
+    let made = format!("wave generate {} --freq 100Hz --duration 200ms", line.0);
+    // No thread wakes within a nanosecond.
+    let late = output(folder.path(), &format!("{made} --limit 1ns --alarm {} --json", alarm.0));
+    assert_eq!(late.status.code(), Some(2), "{}", text(&late.stderr));
+    let late: Value = serde_json::from_slice(&late.stdout).expect("a document");
+    let violations = u64_of(&late, "violations");
+    assert_eq!(
+        (violations, late["late"].as_array().expect("a list").len() as u64),
+        (u64_of(&late, "edges"), violations)
+    );
+    let changes = fs::read(alarm.file()).expect("the alarm's line");
+    let changes = u64::from_ne_bytes(changes[8..16].try_into().expect("8 bytes"));
+    assert_eq!(changes, 2 * violations);
+    let calm = output(folder.path(), &format!("{made} --limit 1h"));
+    assert_eq!(calm.status.code(), Some(0), "{}", text(&calm.stderr));
+}
+
+#[test]
+fn a_sweep_ends_its_subjects_and_leaves_a_page() {
+    let folder = folder();
+    // A subject by the contract alone, in a language that comes with every system.
+    let program = folder.path().join("mine.sh");
+    let script = "#!/bin/sh\nf=/dev/shm/rtscope-line-${1#memory:}\nwhile :; do\n\
+                  printf '\\001' | dd of=$f bs=1 conv=notrunc 2>/dev/null; sleep 0.01\n\
+                  printf '\\000' | dd of=$f bs=1 conv=notrunc 2>/dev/null; sleep 0.01\ndone\n";
+    fs::write(&program, script).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, mode).expect("executable");
+    let arguments =
+        "wave sweep --subject ./mine.sh --from 10Hz --to 20Hz --tolerance 99% --quick --json";
+    let sweep = json(folder.path(), arguments);
+    let subjects = sweep["subjects"].as_array().expect("subjects");
+    assert_eq!((subjects.len(), &subjects[0]["load"]), (1, &Value::from("none")));
+    assert!(!subjects[0]["points"].as_array().expect("points").is_empty());
+    assert!(subjects[0]["points"][0]["lost"].is_null(), "a shell doesn't count");
+    assert!(
+        fs::read_to_string(folder.path().join("wave-sweep.html"))
+            .expect("a page")
+            .contains("mine.sh")
+    );
+    let left = crate::support::processes_with("mine.sh");
+    left.iter().for_each(|pid| kill(*pid, "KILL"));
+    assert_eq!(left, [0_u32; 0]);
+}
+
+#[test]
+fn mistakes_are_usage_errors_and_say_what_to_write() {
+    let folder = folder();
+    for (arguments, says) in [
+        ("wave capture pin7", "memory:NAME"),
+        ("wave capture led:usr0", "can't be looked at"),
+        ("wave generate memory:a --freq fast", "2.5kHz"),
+        ("wave generate memory:a --freq 1kHz --method timerfd --duty 30%", "50 %"),
+        ("wave generate memory:a --freq 1kHz --limit 1ms --alarm memory:a", "name another"),
+        ("wave sweep --subject c --from 1kHz --to 50Hz", "below --to"),
+    ] {
+        let output = output(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(says), "{arguments}: {}", text(&output.stderr));
+    }
+    let unknown = output(folder.path(), "wave sweep --subject pascal");
+    assert!(text(&unknown.stderr).contains("c, c-rt, cpp"), "{}", text(&unknown.stderr));
+}

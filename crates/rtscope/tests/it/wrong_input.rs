@@ -1,0 +1,131 @@
+//! Mistakes: a clear error each, the right exit code, nothing lost, nothing left.
+
+use std::{fs, process::Command};
+
+use crate::support::{
+    folder, output, output_of, program, root_or_skip, rtscope, skip, text, words,
+};
+
+/// Runs, and expects this exit code and each of these texts on standard error.
+fn refused(folder: &std::path::Path, arguments: &str, code: i32, said: &[&str]) {
+    let output = output(folder, arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {stderr}");
+    for part in said {
+        assert!(stderr.contains(part), "{arguments}: {part:?} is not in {stderr}");
+    }
+    assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
+}
+
+#[test]
+fn a_wrong_command_line_is_a_usage_error() {
+    let folder = folder();
+    let at = folder.path();
+    refused(at, "", 64, &["Usage"]);
+    refused(at, "reprot", 64, &["'report'"]);
+    refused(at, "run --prio 80", 64, &["--priority"]);
+    refused(at, "run qiuck", 64, &["qiuck", "did you mean \"quick\""]);
+    refused(at, "run --priority 100", 64, &["priority is out of range", "1 to 99"]);
+    refused(at, "run --priority 0", 64, &["priority is out of range"]);
+    refused(at, "run --interval 0", 64, &["interval is out of range"]);
+    refused(at, "run --interval 1", 64, &["is not a duration", "200us"]);
+    refused(at, "run --cpus 4095", 64, &["4095", "not online"]);
+    refused(at, "run --cpus x", 64, &["is not a set of CPUs"]);
+    refused(at, "run --policy deadline", 64, &["pin", "free"]);
+    refused(at, "run --resolution 1ns --buckets 10000000 --threads 2000", 64, &["memory"]);
+    refused(at, "run --require 'max'", 64, &["max < 200us"]);
+    refused(at, "run --scale 0", 64, &["factor above 0"]);
+    refused(at, "run --duration 0", 64, &["nothing to measure"]);
+    refused(at, "plot nowhere --kind histogram --out x.gif", 64, &[".svg or .png"]);
+    refused(at, "plot nowhere --kind histo --out x.svg", 64, &["histogram"]);
+    refused(at, "report nowhere", 1, &["nowhere"]);
+    assert_eq!(fs::read_dir(at).expect("a folder").count(), 0, "a refused command leaves nothing");
+}
+
+#[test]
+fn a_wrong_plan_is_named_with_file_and_line() {
+    let folder = folder();
+    let plan = |text: &str| fs::write(folder.path().join("p.toml"), text).expect("a plan");
+    let phase = "[[phase]]\nname = 'a'\nduration = '1s'\n";
+    plan(&format!("name = 'x'\n[sampler]\nprioritty = 5\n{phase}"));
+    refused(
+        folder.path(),
+        "run p.toml",
+        64,
+        &["p.toml:3", "prioritty", "did you mean \"priority\""],
+    );
+    plan(&format!("name = 'x'\n{phase}load = ['mesage']\n"));
+    refused(folder.path(), "plan check p.toml", 64, &["p.toml:5", "did you mean \"message\""]);
+    plan(&format!("name = 'x'\n{phase}load = ['message group=1']\n"));
+    refused(folder.path(), "plan check p.toml", 64, &["p.toml:5", "group"]);
+    plan(&format!("name = 'x'\nsettings = {{ throtling = 'off' }}\n{phase}"));
+    refused(folder.path(), "plan check p.toml", 64, &["p.toml:2", "did you mean \"throttling\""]);
+    plan("not toml at all");
+    refused(folder.path(), "plan check p.toml", 64, &["p.toml:1"]);
+    fs::write(folder.path().join("p.toml"), [0xff, 0xfe, 0x00]).expect("a plan");
+    refused(folder.path(), "plan check p.toml", 1, &["can't read plan p.toml"]);
+}
+
+#[test]
+fn a_folder_that_can_not_be_written_is_said_at_once() {
+    let folder = folder();
+    fs::write(folder.path().join("file"), "in the way").expect("a file");
+    refused(folder.path(), "run --out file/run", 1, &["file/run", "--out"]);
+    refused(folder.path(), "run --out /proc/run", 1, &["/proc/run"]);
+    let first = output(folder.path(), "run --duration 500ms --out run --quiet");
+    assert_eq!(first.status.code(), Some(0));
+    refused(folder.path(), "run --out run", 1, &["already holds a record"]);
+}
+
+#[test]
+fn a_full_disk_in_mid_run_loses_nothing() {
+    if !root_or_skip("a_full_disk_in_mid_run_loses_nothing") {
+        return;
+    }
+    if program("mount").is_none() {
+        return skip("a_full_disk_in_mid_run_loses_nothing", "no mount command");
+    }
+    let folder = folder();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).expect("a folder");
+    let mount = |arguments: &[&str]| Command::new("mount").args(arguments).arg(&disk).status();
+    // Room for the plan and the first environment, not for the run.
+    if !mount(&["-t", "tmpfs", "-o", "size=100k", "none"]).is_ok_and(|status| status.success()) {
+        return skip("a_full_disk_in_mid_run_loses_nothing", "no tmpfs can be mounted here");
+    }
+    let output = output_of(
+        rtscope(folder.path())
+            .args(words("run quick --duration 3s --slice 100ms --out disk/run --json")),
+    );
+    let _ = Command::new("umount").arg(&disk).status();
+    let stderr = text(&output.stderr);
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+    assert!(stderr.contains("not on disk"), "{stderr}");
+    assert!(document["findings"].to_string().contains("record-not-written"));
+    for row in document["cells"]
+        .as_array()
+        .expect("cells")
+        .iter()
+        .flat_map(|c| c["cpus"].as_array().expect("CPUs"))
+    {
+        let count = |key: &str| row[key].as_u64().expect("a count");
+        assert_eq!(count("planned"), count("recorded") + count("missed"));
+        assert!(count("recorded") > 300, "all of it is judged: {row}");
+    }
+}
+
+#[test]
+fn help_teaches() {
+    let folder = folder();
+    let help = output(folder.path(), "--help");
+    assert_eq!(help.status.code(), Some(0));
+    let help = text(&help.stdout);
+    for word in ["run", "report", "plot", "plan", "load", "restore", "exit code"] {
+        assert!(help.contains(word), "{word}");
+    }
+    let run = text(&output(folder.path(), "run --help").stdout);
+    for word in ["Examples", "--require", "--priority", "[default: quick]"] {
+        assert!(run.contains(word), "{word}");
+    }
+}

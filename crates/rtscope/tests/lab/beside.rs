@@ -1,0 +1,145 @@
+//! What a guest does beside its plan, in kernels that are there already: cyclictest, modules, tracers, a
+//! simulated GPIO chip.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{document, ready_or_skip, room, rtscope, skip, text};
+
+/// The one real-time kernel of our own, when it was built on this machine: nothing is built here.
+const OWN: &str = "tiny-6.12-rt";
+
+/// A plan of one cell at rest, and one whose load needs a module of the kernel.
+const REST: &str = "
+name = 'rest'
+title = 'rest'
+[sampler]
+policy = 'fifo'
+priority = 90
+interval = '500us'
+warmup = '20ms'
+[[phase]]
+name = 'rest'
+cycles = 400
+";
+
+/// A load that needs a pair of network devices: in Debian's kernels a module.
+const CABLE: &str = "
+[[phase]]
+name = 'cable'
+cycles = 50
+load = ['network over=veth']
+";
+
+fn run(folder: &Path, plan: &str, words: &[&str]) -> (Value, String) {
+    fs::write(folder.join("plan.toml"), plan).expect("written");
+    let first = ["lab", "run", "plan.toml", "--fresh", "--memory", "1024", "--out", "out"];
+    let ran = rtscope(folder, &[&first[..], words].concat()).output().expect("starts");
+    assert!(ran.status.success(), "{}", text(&ran));
+    (document(&folder.join("out")), text(&ran))
+}
+
+#[test]
+fn our_sampler_is_within_one_bucket_of_cyclictest_in_the_same_guest() {
+    let test = "our_sampler_is_within_one_bucket_of_cyclictest_in_the_same_guest";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let words = ["--kernel", "debian-rt", "--with-cyclictest", "--tracer", "timerlat"];
+    let (document, said) = run(room.path(), REST, &words);
+    let kernel = &document["kernels"][0];
+    let pair = &kernel["cyclictest"][0];
+    for side in ["ours", "cyclictest"] {
+        assert_eq!(pair[side]["count"], 400, "{side}: {pair}");
+    }
+    assert_eq!(pair["meets"], true, "{pair}");
+    let page = fs::read_to_string(room.path().join("out/index.html")).expect("a page");
+    assert!(page.contains("Our sampler and cyclictest") && said.contains("within one bucket"));
+    // The kernel's own tracer saw the same order of latencies, and its file came with the record.
+    let trace = &kernel["traces"][0];
+    let worst = trace["worst_ns"]["thread"].as_u64().expect("a latency");
+    assert!((1_000..100_000).contains(&worst), "{trace}");
+    let file = room.path().join("out/debian-rt-seed1").join(trace["file"].as_str().expect("file"));
+    assert!(fs::read_to_string(file).expect("a trace").contains("timer_latency"));
+    // The package's configuration stands in for /proc/config.gz.
+    assert!(room.path().join("out/debian-rt-seed1/config.gz").exists());
+}
+
+#[test]
+fn a_load_brings_the_module_that_it_needs() {
+    let test = "a_load_brings_the_module_that_it_needs";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let (document, said) =
+        run(room.path(), &format!("{REST}{CABLE}"), &["--kernel", "debian-stock"]);
+    let cable = &document["kernels"][0]["cells"][1];
+    assert_eq!(cable["name"], "cable", "{said}");
+    assert!(cable["all"]["recorded"].as_u64().is_some_and(|n| n > 0), "{said}");
+    assert!(!said.contains("load-did-not-start"), "{said}");
+    let ran = rtscope(
+        room.path(),
+        &["lab", "run", "plan.toml", "--kernel", "debian-stock", "--module", "vet"],
+    )
+    .output()
+    .expect("starts");
+    assert_eq!(ran.status.code(), Some(64), "{}", text(&ran));
+    assert!(text(&ran).contains("has no module \"vet\""), "{}", text(&ran));
+}
+
+#[test]
+fn a_gpio_chip_is_made_and_each_line_is_read_back() {
+    let test = "a_gpio_chip_is_made_and_each_line_is_read_back";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let listed = rtscope(room.path(), &["lab", "cache", "list"]).output().expect("starts");
+    if !text(&listed).contains(OWN) {
+        skip(test, "needs a kernel with gpio-sim (rtscope kernel build tiny-6.12-rt)");
+        return;
+    }
+    run(room.path(), REST, &["--kernel", OWN, "--gpio-sim", "8"]);
+    let said = fs::read_to_string(room.path().join(format!("out/{OWN}-seed1/gpio.txt")));
+    let said = said.expect("what the chip showed");
+    for line in 0..8 {
+        for read in ["pull-up: 1", "pull-down: 0"] {
+            assert!(said.contains(&format!("line {line} {read}")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn the_word_that_broke_a_latency_is_found() {
+    let test = "the_word_that_broke_a_latency_is_found";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let words = [
+        "lab",
+        "bisect",
+        "small.toml",
+        "--good",
+        "debian-stock:preempt=full",
+        "--bad",
+        "debian-stock:preempt=none:nohz=off:nosoftlockup",
+        "--require",
+        "p99 < 150us",
+        "--memory",
+        "1024",
+        "--json",
+        "--out",
+        "out",
+    ];
+    let ran = rtscope(room.path(), &words).output().expect("starts");
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
+    let found: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    assert_eq!(found["found"], serde_json::json!(["preempt=full becomes preempt=none"]), "{found}");
+    let steps = found["steps"].as_array().expect("steps");
+    assert!(steps.len() <= 5, "{found}");
+    assert_eq!((&steps[0]["answer"], &steps[1]["answer"]), (&"good".into(), &"bad".into()));
+}

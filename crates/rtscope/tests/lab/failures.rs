@@ -1,0 +1,182 @@
+//! What goes wrong in a guest or around it: a clear sentence, the console kept, no emulator left.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{document, emulators, ready_or_skip, room, rtscope, skip, text};
+
+/// A plan of 50 ms: the guests here end before it does.
+const SHORT: &str = "
+name = 'short'
+title = 'rest'
+[[phase]]
+name = 'rest'
+duration = '50ms'
+";
+
+/// Runs the short plan in Debian's stock kernel; what it says, with its exit code.
+fn run(folder: &Path, words: &[&str]) -> (Option<i32>, String) {
+    fs::write(folder.join("short.toml"), SHORT).expect("written");
+    let first = ["lab", "run", "short.toml", "--fresh", "--out", "out"];
+    let ran = rtscope(folder, &[&first[..], words].concat()).output().expect("starts");
+    (ran.status.code(), text(&ran))
+}
+
+#[test]
+fn a_guest_that_ends_badly_says_why_and_leaves_its_console() {
+    let test = "a_guest_that_ends_badly_says_why_and_leaves_its_console";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let (starved, enough) = (starving_mib().to_string(), "1024".to_owned());
+    for (kernel, is_starved, sentence, console) in CASES {
+        let memory = if is_starved { &starved } else { &enough };
+        let room = room();
+        let mark = room.path().join("out").display().to_string();
+        let words = ["--kernel", kernel, "--memory", memory];
+        let (code, said) = run(room.path(), &words);
+        assert_eq!(code, Some(1), "{kernel}: {said}");
+        assert!(said.contains(sentence), "{kernel}: {said}");
+        let folder = fs::read_dir(room.path().join("out")).expect("kept").flatten();
+        let folder = folder.map(|entry| entry.path()).find(|path| path.is_dir()).expect("a guest");
+        let kept = fs::read_to_string(folder.join("console.txt")).expect("a console");
+        assert!(kept.contains(console), "{kernel}: {kept}");
+        let failed = document(&room.path().join("out"))["kernels"][0]["failed"].clone();
+        assert!(failed.as_str().is_some_and(|why| why.contains(sentence)), "{kernel}: {failed}");
+        assert!(emulators(&mark).is_empty(), "{kernel}: an emulator is left");
+    }
+}
+
+/// Memory in which the kernel boots and the program, unpacked beside its archive, finds no room.
+fn starving_mib() -> u64 {
+    let program = fs::metadata(env!("CARGO_BIN_EXE_rtscope")).expect("built").len() >> 20;
+    program * 2 + 72
+}
+
+/// Kernel with its words, whether its memory is short, what is said of its end, and what its console
+/// shows.
+const CASES: [(&str, bool, &str, &str); 4] = [
+    // The archive is there and not looked at, as in a kernel without support for it.
+    (
+        "debian-stock:initcall_blacklist=populate_rootfs",
+        false,
+        "the kernel found nothing to run",
+        "Unable to mount root fs",
+    ),
+    // Without the file system of sockets, the first socket is one too many.
+    ("debian-stock:initcall_blacklist=sock_init", false, "the kernel gave up", "Kernel panic"),
+    ("debian-stock:8250.nr_uarts=0", false, "no serial support", ""),
+    ("debian-stock", true, "out of memory", "Kernel panic"),
+];
+
+#[test]
+fn ctrl_c_ends_the_guests_and_keeps_their_consoles() {
+    let test = "ctrl_c_ends_the_guests_and_keeps_their_consoles";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let mark = room.path().join("out").display().to_string();
+    let words =
+        ["lab", "run", "small.toml", "--kernel", "debian-stock", "--fresh", "--memory", "1024"];
+    let mut command = rtscope(room.path(), &[&words[..], &["--out", "out"]].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let console = room.path().join("out/debian-stock-seed1/console.txt");
+    let until = Instant::now() + Duration::from_secs(300);
+    // The guest's agent speaks: the kernel is fetched and has booted.
+    while !fs::read_to_string(&console).is_ok_and(|said| said.contains("rtscope: phase"))
+        && Instant::now() < until
+    {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+    let ran = child.wait_with_output().expect("ends");
+    assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
+    assert!(text(&ran).contains("interrupted"), "{}", text(&ran));
+    assert!(emulators(&mark).is_empty(), "an emulator is left");
+    assert!(fs::read_to_string(console).expect("kept").contains("rtscope: phase"));
+}
+
+#[test]
+fn a_missing_emulator_or_package_is_named_with_the_command_that_gets_it() {
+    let room = room();
+    let empty = room.path().join("empty");
+    fs::create_dir(&empty).expect("made");
+    fs::write(room.path().join("short.toml"), SHORT).expect("written");
+    let mut image = vec![0; 0x600];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    fs::write(room.path().join("bzImage"), &image).expect("written");
+    if !cfg!(target_arch = "x86_64") {
+        skip(
+            "a_missing_emulator_or_package_is_named_with_the_command_that_gets_it",
+            "boots kernels for x86-64",
+        );
+        return;
+    }
+    let said = |kernel: &str| {
+        let words = ["lab", "run", "short.toml", "--kernel", kernel, "--cache", "cache"];
+        let ran = rtscope(room.path(), &words).env("PATH", &empty).output().expect("starts");
+        assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
+        text(&ran)
+    };
+    let emulator = said("path=bzImage");
+    assert!(
+        emulator.contains("lacks qemu-system-x86_64") && emulator.contains("qemu-system-x86"),
+        "{emulator}"
+    );
+    let package = said("debian-rt");
+    assert!(package.contains("this machine lacks dpkg-deb"), "{package}");
+}
+
+/// A small file system of its own, unmounted when it is dropped.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(folder: &Path, size: &str) -> Option<Small> {
+        fs::create_dir_all(folder).expect("made");
+        let words = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
+        let status = Command::new("mount").args(words).arg(folder).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success()).then(|| Small(folder.to_owned()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_before_a_guest_boots_and_nothing_is_left_half_written() {
+    let test = "a_full_disk_is_told_before_a_guest_boots_and_nothing_is_left_half_written";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let Some(cache) = Small::mount(&room.path().join("cache"), "4M") else {
+        skip(test, "needs root");
+        return;
+    };
+    let out = Small::mount(&room.path().join("small"), "4M").expect("mounted like the first");
+    let mut image = vec![0; 0x600];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    fs::write(room.path().join("bzImage"), &image).expect("written");
+    // The guest's files don't fit the cache.
+    let (code, said) = run(room.path(), &["--kernel", "path=bzImage", "--cache", "cache"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("MiB free") && said.contains("--cache DIR"), "{said}");
+    let images = fs::read_dir(cache.0.join("images")).expect("made");
+    assert_eq!(images.count(), 0, "a part of an image is left");
+    // The records don't fit their folder.
+    let words = ["lab", "run", "short.toml", "--kernel", "path=bzImage", "--out", "small/out"];
+    let ran = rtscope(room.path(), &words).output().expect("starts");
+    assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
+    assert!(text(&ran).contains("--out DIR"), "{}", text(&ran));
+    drop(out);
+}

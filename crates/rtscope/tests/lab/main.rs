@@ -1,0 +1,262 @@
+//! The lab, end to end: Debian's own kernels booted in virtual time with this very program inside.
+//!
+//! Figures may be asserted here: in virtual time they are a function of the inputs, not of this machine.
+
+mod beside;
+mod failures;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// A plan of two cells that takes a second of virtual time.
+const PLAN: &str = "
+name = 'small'
+title = 'rest and disk'
+[sampler]
+policy = 'fifo'
+priority = 90
+interval = '500us'
+warmup = '20ms'
+[[phase]]
+name = 'rest'
+cycles = 400
+[[phase]]
+name = 'disk'
+cycles = 1000
+settle = '10ms'
+load = ['disk']
+[[published]]
+phase = 'disk'
+real_time = true
+max = '55us'
+source = 'somebody with a board'
+";
+
+fn rtscope(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
+    command.current_dir(folder).args(words).stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Says that a test is skipped, where the runner collects it.
+fn skip(test: &str, reason: &str) {
+    println!("SKIP {test}: {reason}");
+    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
+    }
+}
+
+/// Whether the emulator and Debian's archive are there.
+fn ready_or_skip(test: &str) -> bool {
+    let there = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    for (program, package) in [("qemu-system-x86_64", "qemu-system-x86"), ("apt-get", "apt")] {
+        if !there(program) {
+            skip(test, &format!("needs {package}"));
+            return false;
+        }
+    }
+    if !cfg!(target_arch = "x86_64") {
+        skip(test, "boots kernels for x86-64");
+        return false;
+    }
+    true
+}
+
+/// A folder with the plan.
+fn room() -> tempfile::TempDir {
+    let room = tempfile::tempdir().expect("a folder");
+    fs::write(room.path().join("small.toml"), PLAN).expect("written");
+    room
+}
+
+fn document(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("comparison.json")).expect("a document");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Worst latency by kernel and cell.
+fn worst_ns(document: &Value) -> BTreeMap<(String, String), u64> {
+    let kernels = document["kernels"].as_array().expect("kernels");
+    let cells = kernels.iter().flat_map(|kernel| {
+        let cells = kernel["cells"].as_array().expect("cells").iter();
+        cells.map(move |cell| {
+            let name = |value: &Value| value.as_str().expect("a name").to_owned();
+            let max = cell["all"]["latency_ns"]["max"].as_u64().expect("a latency");
+            ((name(&kernel["kernel"]), name(&cell["name"])), max)
+        })
+    });
+    cells.collect()
+}
+
+/// Keeps every CPU of the host busy until it is dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start() -> Busy {
+        let count = thread::available_parallelism().map_or(2, usize::from);
+        // As polite as the emulator, so that it gets its half; and bound, should the test be killed.
+        let words = ["-n", "10", "timeout", "900", "sh", "-c", "while :; do :; done"];
+        let spin = |_| Command::new("nice").args(words).spawn().expect("nice");
+        Busy((0..count).map(spin).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // `timeout` hands a SIGTERM on; a SIGKILL would leave the loop behind it running.
+            let _ = Command::new("kill").arg(child.id().to_string()).status();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_real_time_kernel_is_told_from_a_stock_one_and_a_record_is_made_again_on_a_busy_host() {
+    let test =
+        "a_real_time_kernel_is_told_from_a_stock_one_and_a_record_is_made_again_on_a_busy_host";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let words = [
+        "lab",
+        "run",
+        "small.toml",
+        "--kernel",
+        "debian-stock:preempt=none",
+        "--kernel",
+        "debian-rt",
+        "--fresh",
+        // A build for tests is ten times the size of the one that ships.
+        "--memory",
+        "1024",
+        "--out",
+        "out",
+        "--require",
+        "max < 50us",
+    ];
+    let ran = rtscope(room.path(), &words).output().expect("starts");
+    let out = room.path().join("out");
+    let document = document(&out);
+    assert_eq!(document["kernels"].as_array().map(Vec::len), Some(2), "{}", text(&ran));
+    let worst = worst_ns(&document);
+    let of = |kernel: &str, cell: &str| worst[&(kernel.to_owned(), cell.to_owned())];
+    let (stock, real_time) = (of("debian-stock:preempt=none", "disk"), of("debian-rt", "disk"));
+    assert!(real_time < 50_000, "the real-time kernel: {real_time} ns");
+    assert!(stock > 2 * real_time, "stock {stock} ns, real-time {real_time} ns");
+    // The stock kernel fails the requirement, and so the comparison does.
+    assert_eq!(
+        (ran.status.code(), &document["verdict"]),
+        (Some(2), &Value::from("fail")),
+        "{}",
+        text(&ran)
+    );
+    assert_eq!(document["kernels"][1]["verdict"], Value::from("pass"), "{}", text(&ran));
+    // Each guest's kernel shows itself as the one that was asked for.
+    for kernel in document["kernels"].as_array().expect("kernels") {
+        let checks = kernel["verification"]["checks"].as_array().expect("checks");
+        for name in ["release", "real-time"] {
+            let passed = |check: &Value| check["name"] == name && check["passed"] == true;
+            assert!(checks.iter().any(passed), "{name}: {kernel:#}");
+        }
+    }
+    let page = fs::read_to_string(out.join("index.html")).expect("a page");
+    let tenths = (real_time + 50) / 100;
+    let beside = format!("{}.{} us in debian-rt", tenths / 10, tenths % 10);
+    assert!(page.contains("somebody with a board") && page.contains(&beside), "{beside}");
+    assert!(
+        page.contains("debian-rt-seed1/report.html")
+            && out.join("debian-rt-seed1/report.html").exists()
+    );
+
+    let busy = Busy::start();
+    let again =
+        rtscope(room.path(), &["lab", "replay", "out/debian-rt-seed1"]).output().expect("starts");
+    drop(busy);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again));
+    assert!(text(&again).contains("every byte"), "{}", text(&again));
+}
+
+#[test]
+fn no_emulator_outlives_a_killed_rtscope() {
+    let test = "no_emulator_outlives_a_killed_rtscope";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let mark = room.path().join("killed").display().to_string();
+    let words = [
+        "lab",
+        "run",
+        "small.toml",
+        "--kernel",
+        "debian-rt",
+        "--fresh",
+        "--memory",
+        "1024",
+        "--out",
+        &mark,
+    ];
+    let mut child = rtscope(room.path(), &words).stderr(Stdio::null()).spawn().expect("starts");
+    let emulator = |wanted: bool, limit: u64| {
+        let until = Instant::now() + Duration::from_secs(limit);
+        while emulators(&mark).is_empty() == wanted && Instant::now() < until {
+            thread::sleep(Duration::from_millis(50));
+        }
+        emulators(&mark)
+    };
+    // The kernel may have to be fetched first.
+    assert_eq!(emulator(true, 300).len(), 1, "the emulator runs");
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    assert_eq!(emulator(false, 20), Vec::<PathBuf>::new(), "no emulator is left");
+}
+
+/// Processes of the emulator whose command line names a folder.
+fn emulators(mark: &str) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.path());
+    let is_ours = |path: &PathBuf| {
+        let line = fs::read(path.join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.starts_with("qemu-system") && line.contains(mark)
+    };
+    processes.filter(is_ours).collect()
+}
+
+#[test]
+fn what_cannot_boot_is_refused_before_it_does() {
+    let room = room();
+    let mut image = vec![0; 0x300];
+    image[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    fs::write(room.path().join("Image"), &image).expect("written");
+    fs::write(room.path().join("text"), "no kernel").expect("written");
+    for (kernel, said) in [
+        ("debain-rt", "did you mean \"debian-rt\"?"),
+        ("path=text", "is no kernel image"),
+        ("path=none", "none"),
+    ] {
+        let words = ["lab", "run", "small.toml", "--kernel", kernel, "--cache", "cache"];
+        let ran = rtscope(room.path(), &words).output().expect("starts");
+        assert!(matches!(ran.status.code(), Some(1 | 64)), "{kernel}: {}", text(&ran));
+        assert!(text(&ran).contains(said), "{kernel}: {}", text(&ran));
+    }
+}
