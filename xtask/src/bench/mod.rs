@@ -1,0 +1,147 @@
+//! `cargo xtask bench`: side by side with Debian's cyclictest and hackbench.
+//!
+//! Both tools do the same work on the same machine in turn, A B A B: what is compared is the ratio of
+//! two neighbours, never a figure of today with one of yesterday. A line says whether its goal is met,
+//! or "level" when the rounds scatter too much to tell; the exit code doesn't: a busy machine is no
+//! mistake of the code. It fails only when something could not be measured.
+
+mod histogram;
+mod import;
+mod messages;
+mod process;
+mod program;
+mod table;
+mod wakeup;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Result, bail};
+
+use crate::shell;
+use table::Line;
+
+/// What is asked of the whole bench.
+struct Options {
+    /// Times that each pair runs.
+    rounds: usize,
+    /// How long one tool runs in a round of wake-ups.
+    wakeups: Duration,
+    /// How long one tool runs in a round of messages.
+    messages: Duration,
+    /// Where to write the lines as JSON.
+    json: Option<PathBuf>,
+    /// Whether less is measured, and sooner.
+    quick: bool,
+}
+
+/// The program that is measured, and a folder for its records.
+struct Subject {
+    rtscope: PathBuf,
+    folder: PathBuf,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Options> {
+        let mut options = Options {
+            rounds: 11,
+            wakeups: Duration::from_secs(5),
+            messages: Duration::from_secs(2),
+            json: None,
+            quick: false,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match (*word, words.clone().next()) {
+                ("--quick", _) => {
+                    options.quick = true;
+                    options.rounds = 2;
+                    options.wakeups = Duration::from_secs(4);
+                    options.messages = Duration::from_secs(1);
+                }
+                ("--json", Some(file)) => {
+                    options.json = Some(PathBuf::from(file));
+                    words.next();
+                }
+                _ => bail!("{word:?} is not expected here: write [--quick] [--json FILE]"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A section: its name and what measures its lines.
+type Section = (&'static str, fn(&Subject, &Options) -> Result<Vec<Line>>);
+
+const SECTIONS: &[Section] = &[
+    ("program", program::lines),
+    ("wake-ups", wakeup::lines),
+    ("messages", messages::lines),
+    ("imports", import::lines),
+];
+
+/// Measures everything, prints the table, answers whether everything could be measured.
+pub(crate) fn run(words: &[&str]) -> Result<bool> {
+    let options = Options::parse(words)?;
+    for (program, package) in [("cyclictest", "rt-tests"), ("hackbench", "rt-tests")] {
+        if shell::find(program).is_none() {
+            bail!("{program} is missing: apt-get install {package}");
+        }
+    }
+    let folder = crate::scratch()?.join("bench");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let rtscope = shell::built(&["--release", "--package", "rtscope"])?;
+    let subject = Subject { rtscope, folder };
+    let machine = machine();
+    println!("{machine}; {} rounds", options.rounds);
+
+    let mut lines = Vec::new();
+    let mut is_complete = true;
+    for (name, measure) in SECTIONS {
+        eprintln!("measuring: {name}");
+        match measure(&subject, &options) {
+            Ok(measured) => lines.extend(measured),
+            Err(error) => {
+                is_complete = false;
+                println!("{name} could not be measured: {error:#}");
+            }
+        }
+    }
+    print!("{}", table::text(&lines));
+    if let Some(file) = &options.json {
+        fs::write(file, table::json(&machine, options.rounds, &lines))?;
+    }
+    Ok(is_complete)
+}
+
+/// The machine in a line: figures without it mean nothing.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or("unknown CPU", |(_, name)| name.trim());
+    let release = read("/proc/sys/kernel/osrelease");
+    format!("{model}, {} CPUs, Linux {}", process::cpus().len(), release.trim())
+}
+
+/// Reads a file of JSON.
+fn read_json(path: &Path) -> Result<serde_json::Value> {
+    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read() {
+        let options = Options::parse(&["--json", "x.json", "--quick"]).expect("options");
+        assert_eq!((options.rounds, options.json), (2, Some(PathBuf::from("x.json"))));
+        assert!(Options::parse(&["--json"]).is_err());
+        assert!(Options::parse(&["--fast"]).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! A Debian package, made of a built program, its manual, its completions and its licences.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+
+use super::target::Target;
+use crate::shell;
+
+/// How long packing may take: xz is slow on a busy machine.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// What goes into a package, beside the program.
+pub(super) struct Contents<'a> {
+    /// Version of the workspace.
+    pub(super) version: &'a str,
+    /// Folder with the pages of the manual.
+    pub(super) man: &'a Path,
+    /// Folder with the completions, named after their shells.
+    pub(super) completions: &'a Path,
+    /// The licences of everything that is linked into the program.
+    pub(super) licences: &'a Path,
+    /// Seconds since 1970 that files are dated with: of the commit, so that the same commit gives the
+    /// same package.
+    pub(super) epoch: &'a str,
+}
+
+/// Makes a package in `out`. What is packed is laid out in `room`.
+pub(super) fn package(
+    target: &Target,
+    program: &Path,
+    contents: &Contents<'_>,
+    room: &Path,
+    out: &Path,
+) -> Result<PathBuf> {
+    let tree = room.join(format!("deb-{}", target.name));
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    let file = |from: &Path, to: &str, mode: u32| -> Result<()> {
+        let to = tree.join(to);
+        fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
+        fs::copy(from, &to).with_context(|| format!("can't read {}", from.display()))?;
+        Ok(fs::set_permissions(&to, fs::Permissions::from_mode(mode))?)
+    };
+    file(program, "usr/bin/rtscope", 0o755)?;
+    for page in list(contents.man)? {
+        file(&page, &format!("usr/share/man/man1/{}", name(&page)), 0o644)?;
+    }
+    for (shell, to) in [
+        ("bash", "bash-completion/completions/rtscope"),
+        ("zsh", "zsh/vendor-completions/_rtscope"),
+        ("fish", "fish/vendor_completions.d/rtscope.fish"),
+    ] {
+        file(&contents.completions.join(shell), &format!("usr/share/{to}"), 0o644)?;
+    }
+    let root = crate::root();
+    let doc = "usr/share/doc/rtscope";
+    file(&root.join("CHANGELOG.md"), &format!("{doc}/changelog"), 0o644)?;
+    file(contents.licences, &format!("{doc}/third-party-licences"), 0o644)?;
+    fs::write(tree.join(doc).join("copyright"), copyright(root)?)?;
+    compress(&tree)?;
+    open_folders(&tree)?;
+    let sum = sums(&tree)?;
+    let control = tree.join("DEBIAN");
+    fs::create_dir_all(&control)?;
+    fs::write(control.join("md5sums"), sum)?;
+    fs::write(control.join("control"), control_text(target, contents.version, kib(&tree)?))?;
+    open_folders(&tree)?;
+    let path = out.join(format!("rtscope_{}_{}.deb", contents.version, target.debian));
+    let mut pack = Command::new("dpkg-deb");
+    pack.env("SOURCE_DATE_EPOCH", contents.epoch);
+    pack.args(["--root-owner-group", "-Zxz", "--build"]).arg(&tree).arg(&path);
+    shell::output(&mut pack, LIMIT)?;
+    fs::remove_dir_all(&tree)?;
+    Ok(path)
+}
+
+/// Debian Policy 5.3: what a binary package says of itself.
+fn control_text(target: &Target, version: &str, kib: u64) -> String {
+    format!(
+        "Package: rtscope\nVersion: {version}\nArchitecture: {}\n\
+         Maintainer: The rtscope authors <rtscope@example.invalid>\nInstalled-Size: {kib}\n\
+         Suggests: qemu-system-x86 | qemu-system-arm\nSection: utils\nPriority: optional\n\
+         Description: measure whether Linux wakes a real-time thread in time\n \
+         rtscope measures, at rest and under load, how late a real-time thread wakes,\n \
+         accounts for everything that was lost on the way, judges the result against\n \
+         requirements, and writes a page that says it. It also makes real-time kernels\n \
+         and compares kernels in an emulator.\n \
+         .\n \
+         The program is static: it needs no library.\n",
+        target.debian
+    )
+}
+
+/// Debian Policy 12.5: under which terms. Both of ours are named, ours to choose from is the user's.
+fn copyright(root: &Path) -> Result<String> {
+    let mit = fs::read_to_string(root.join("LICENSE-MIT"))?;
+    let mit: String = mit
+        .lines()
+        .map(|line| format!(" {}\n", if line.is_empty() { "." } else { line }))
+        .collect();
+    Ok(format!(
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
+         Upstream-Name: rtscope\n\
+         Comment: The program contains libraries and fonts of others, each under its own terms; they are\n \
+         in third-party-licences.gz beside this file.\n\n\
+         Files: *\nCopyright: The rtscope authors\nLicense: MIT or Apache-2.0\n\n\
+         License: MIT\n{mit}\n\
+         License: Apache-2.0\n On Debian, the whole text is in /usr/share/common-licenses/Apache-2.0.\n"
+    ))
+}
+
+/// Debian Policy 12.1, 12.7: the manual and the changelog are compressed, without a date inside.
+fn compress(tree: &Path) -> Result<()> {
+    let mut files = list(&tree.join("usr/share/man/man1"))?;
+    let doc = tree.join("usr/share/doc/rtscope");
+    files.extend(["changelog", "third-party-licences"].map(|name| doc.join(name)));
+    shell::output(Command::new("gzip").args(["-9", "-n"]).args(files), LIMIT).map(drop)
+}
+
+/// Everybody may enter the folders and read the files, whatever the mask of whoever builds.
+fn open_folders(tree: &Path) -> Result<()> {
+    shell::output(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(tree), LIMIT).map(drop)
+}
+
+/// What `md5sum` says of every file.
+fn sums(tree: &Path) -> Result<String> {
+    let mut md5sum = Command::new("md5sum");
+    let paths = below(tree)?;
+    md5sum.current_dir(tree).args(paths.iter().filter_map(|path| path.strip_prefix(tree).ok()));
+    shell::output(&mut md5sum, LIMIT)
+}
+
+/// The size of all files, each rounded up to whole KiB as Debian counts it.
+fn kib(tree: &Path) -> Result<u64> {
+    let sizes = below(tree)?.into_iter().map(|path| Ok(path.metadata()?.size().div_ceil(1024)));
+    sizes.sum()
+}
+
+/// Every file below a folder, sorted.
+fn below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for path in list(folder)? {
+        match path.is_dir() {
+            true => found.extend(below(&path)?),
+            false => found.push(path),
+        }
+    }
+    Ok(found)
+}
+
+/// The entries of a folder, sorted.
+pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("can't list {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skip(reason: &str) {
+        println!("skipped: {reason}");
+    }
+
+    #[test]
+    fn a_package_holds_what_was_packed_and_the_same_bytes_each_time() {
+        if shell::find("dpkg-deb").is_none() {
+            return skip("no dpkg-deb");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for name in ["man", "completions", "out"] {
+            fs::create_dir(at(name)).expect("a folder");
+        }
+        for (name, text) in [
+            ("program", "#!/bin/sh\necho I run\n"),
+            ("man/rtscope.1", ".TH rtscope 1\n"),
+            ("completions/bash", "complete"),
+            ("completions/zsh", "#compdef"),
+            ("completions/fish", "complete"),
+            ("licences", "MIT"),
+        ] {
+            fs::write(at(name), text).expect("written");
+        }
+        let (man, completions, licences) = (at("man"), at("completions"), at("licences"));
+        let contents = Contents {
+            version: "1.2.3",
+            man: &man,
+            completions: &completions,
+            licences: &licences,
+            epoch: "1700000000",
+        };
+        let target = Target::find("arm64").expect("known");
+        let make = || {
+            package(&target, &at("program"), &contents, folder.path(), &at("out")).expect("packed")
+        };
+        let path = make();
+        assert_eq!(name(&path), "rtscope_1.2.3_arm64.deb");
+        let first = fs::read(&path).expect("a package");
+        let dpkg_deb = |words: &[&str]| {
+            shell::output(Command::new("dpkg-deb").args(words).arg(&path), LIMIT).expect("runs")
+        };
+        let fields =
+            dpkg_deb(&["--show", "--showformat=${Package} ${Architecture} ${Installed-Size}"]);
+        let words: Vec<&str> = fields.split(' ').collect();
+        assert_eq!(words[..2], ["rtscope", "arm64"]);
+        let listed = dpkg_deb(&["--contents"]);
+        for line in [
+            "-rwxr-xr-x root/root",
+            "./usr/bin/rtscope",
+            "./usr/share/man/man1/rtscope.1.gz",
+            "./usr/share/bash-completion/completions/rtscope",
+            "./usr/share/doc/rtscope/copyright",
+            "./usr/share/doc/rtscope/changelog.gz",
+            "./usr/share/doc/rtscope/third-party-licences.gz",
+        ] {
+            assert!(listed.contains(line), "{line}: {listed}");
+        }
+        fs::remove_file(&path).expect("removed");
+        make();
+        assert_eq!(fs::read(&path).expect("a package"), first, "the same commit, the same bytes");
+    }
+}

@@ -1,0 +1,253 @@
+//! `cargo xtask dist`: what is released, for every kind of machine.
+//!
+//! For each target a static, stripped program and a Debian package; for all together the pages of the
+//! manual, the completions (both from the real command line) and checksums. Each program is then run:
+//! on this machine, under user emulation, and where the lab has a machine, in a guest.
+
+mod debian;
+mod target;
+mod toolchain;
+mod trial;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::{notices, shell};
+use debian::Contents;
+use target::{TARGETS, Target};
+
+/// How long cargo may build for one target, on a machine that does other things too.
+const BUILD_LIMIT: Duration = Duration::from_secs(90 * 60);
+
+/// How long anything else may take.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// The size that a program for a board stays under.
+const BYTES_MAX: u64 = 12_000_000;
+
+/// What was asked.
+#[derive(Debug, PartialEq, Eq)]
+struct Order {
+    targets: Vec<Target>,
+    /// Cargo's profile.
+    profile: String,
+    /// Whether the programs are run in guests too.
+    guests: bool,
+}
+
+impl Order {
+    fn read(words: &[&str]) -> Result<Order> {
+        let mut order = Order { targets: Vec::new(), profile: "release".to_owned(), guests: true };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--target" => {
+                    let name = words.next().context("--target needs a name")?;
+                    let known = TARGETS.iter().map(|target| target.name).collect::<Vec<_>>();
+                    let found = Target::find(name).with_context(|| {
+                        format!("{name:?} is no target: there are {}", known.join(", "))
+                    })?;
+                    order.targets.push(found);
+                }
+                "--profile" => {
+                    order.profile = (*words.next().context("--profile needs a name")?).to_owned();
+                }
+                "--no-guests" => order.guests = false,
+                other => bail!(
+                    "{other:?} is not expected here: cargo xtask dist [--target NAME]... \
+                     [--profile NAME] [--no-guests]"
+                ),
+            }
+        }
+        if order.targets.is_empty() {
+            order.targets = TARGETS.to_vec();
+        }
+        Ok(order)
+    }
+}
+
+/// Builds, packs and tries; answers whether every target came through.
+pub(crate) fn run(words: &[&str]) -> Result<bool> {
+    let order = Order::read(words)?;
+    let metadata = crate::metadata()?;
+    let out = metadata.target_directory.as_std_path().join("dist");
+    let room = crate::scratch()?.join("dist");
+    for folder in [&out, &room] {
+        fs::create_dir_all(folder)?;
+    }
+    let own = TARGETS.iter().find(|target| target.is_own()).context("no target is this machine")?;
+    let host = build(own, &order.profile)?;
+    let common = Common::make(&host, &metadata, &out, &room)?;
+    let mut sound = true;
+    for target in &order.targets {
+        let began = Instant::now();
+        let outcome = release(target, &order, &host, &common);
+        sound &= outcome.is_ok();
+        let (mark, text) = match outcome {
+            Ok(text) => ("ok    ", text),
+            Err(e) => ("FAILED", format!("{e:#}")),
+        };
+        println!("{:7.1} s  {mark}  {:<8} {text}", began.elapsed().as_secs_f64(), target.name);
+    }
+    checksums(&out)?;
+    println!("{}", out.display());
+    Ok(sound)
+}
+
+/// What the packages of all targets have in common.
+struct Common {
+    version: String,
+    epoch: String,
+    man: PathBuf,
+    completions: PathBuf,
+    licences: PathBuf,
+    out: PathBuf,
+    room: PathBuf,
+}
+
+impl Common {
+    fn make(
+        host: &Path,
+        metadata: &cargo_metadata::Metadata,
+        out: &Path,
+        room: &Path,
+    ) -> Result<Common> {
+        let version = shell::output(Command::new(host).arg("--version"), LIMIT)?;
+        let version = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        let (man, completions) = (out.join("man"), out.join("completions"));
+        for folder in [&man, &completions] {
+            // A page of a verb that is gone must not stay.
+            let _ = fs::remove_dir_all(folder);
+            fs::create_dir_all(folder)?;
+        }
+        shell::output(Command::new(host).arg("man").arg(&man), LIMIT)?;
+        for shell in ["bash", "zsh", "fish"] {
+            let script = shell::output(Command::new(host).args(["completions", shell]), LIMIT)?;
+            fs::write(completions.join(shell), script)?;
+        }
+        let licences = out.join("third-party-licences");
+        fs::write(&licences, notices::document(metadata)?)?;
+        let epoch = epoch()?;
+        let (out, room) = (out.to_owned(), room.to_owned());
+        Ok(Common { version, epoch, man, completions, licences, out, room })
+    }
+}
+
+/// When the commit was made, in seconds since 1970; 0 without git, so that nothing depends on today.
+fn epoch() -> Result<String> {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%ct"]).current_dir(crate::root());
+    Ok(shell::output(&mut git, LIMIT)
+        .map_or_else(|_| "0".to_owned(), |said| said.trim().to_owned()))
+}
+
+/// One target: built, checked, packed, tried. Answers with what was shown.
+fn release(target: &Target, order: &Order, host: &Path, common: &Common) -> Result<String> {
+    let built = build(target, &order.profile)?;
+    let program = fs::read(&built)?;
+    target.check_static(&program).map_err(|e| anyhow!("{}: {e}", built.display()))?;
+    let bytes = program.len() as u64;
+    if order.profile == "release" && bytes >= BYTES_MAX {
+        bail!("the program has {bytes} bytes, and should stay under {BYTES_MAX}");
+    }
+    let kept = common.out.join(format!("rtscope-{}-{}", common.version, target.name));
+    fs::copy(&built, &kept)?;
+    let contents = Contents {
+        version: &common.version,
+        man: &common.man,
+        completions: &common.completions,
+        licences: &common.licences,
+        epoch: &common.epoch,
+    };
+    let package = debian::package(target, &kept, &contents, &common.room, &common.out)?;
+    let installed = trial::unpacked(&package, &common.room)?;
+    let mut shown = format!(
+        "{:.1} MB, static; from its package {}",
+        bytes as f64 / 1e6,
+        trial::here(target, &installed, &common.version)?
+    );
+    match &target.guest {
+        Some(guest) if order.guests => {
+            shown += "; ";
+            shown += &trial::guest(guest, &installed, host, &common.room)?;
+        }
+        _ => {}
+    }
+    Ok(shown)
+}
+
+/// Builds the program for a target and answers where it is.
+fn build(target: &Target, profile: &str) -> Result<PathBuf> {
+    let toolchain = toolchain::of(target)?;
+    println!("building for {} with {}", target.name, toolchain.name);
+    let mut cargo = shell::cargo();
+    cargo.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]);
+    cargo.args(["--package", "rtscope", "--target", target.triple, "--profile", profile]);
+    cargo.args(&toolchain.words).envs(toolchain.variables);
+    shell::executable(&shell::output(&mut cargo, BUILD_LIMIT)?)
+}
+
+/// Checksums of all that is released, in the form that `sha256sum --check` reads.
+fn checksums(out: &Path) -> Result<()> {
+    let file = out.join("SHA256SUMS");
+    let _ = fs::remove_file(&file);
+    let mut paths = Vec::new();
+    for path in debian::list(out)? {
+        match path.is_dir() {
+            true => paths.extend(debian::list(&path)?),
+            false => paths.push(path),
+        }
+    }
+    let mut sha256sum = Command::new("sha256sum");
+    sha256sum.current_dir(out).args(paths.iter().filter_map(|path| path.strip_prefix(out).ok()));
+    Ok(fs::write(file, shell::output(&mut sha256sum, LIMIT)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_chosen_by_name() {
+        let all = Order::read(&[]).expect("all");
+        assert_eq!(all.targets.len(), 4);
+        assert!(all.guests && all.profile == "release");
+        let words = ["--target", "arm64", "--no-guests", "--target", "riscv64", "--profile", "dev"];
+        let two = Order::read(&words).expect("two");
+        let names: Vec<&str> = two.targets.iter().map(|target| target.name).collect();
+        assert_eq!(
+            (names, two.guests, two.profile.as_str()),
+            (vec!["arm64", "riscv64"], false, "dev")
+        );
+        let said = Order::read(&["--target", "vax"]).expect_err("unknown").to_string();
+        assert!(
+            said.contains("\"vax\"") && said.contains("x86-64, arm64, armhf, riscv64"),
+            "{said}"
+        );
+        assert!(Order::read(&["--target"]).is_err() && Order::read(&["all"]).is_err());
+    }
+
+    #[test]
+    fn checksums_are_checked_by_the_usual_program() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("man")).expect("a folder");
+        fs::write(folder.path().join("man/rtscope.1"), "page").expect("written");
+        fs::write(folder.path().join("rtscope"), "program").expect("written");
+        checksums(folder.path()).expect("summed");
+        checksums(folder.path()).expect("a second time");
+        let check = || {
+            let mut command = Command::new("sha256sum");
+            command.args(["--check", "--strict", "SHA256SUMS"]).current_dir(folder.path());
+            shell::output(&mut command, LIMIT)
+        };
+        assert_eq!(check().expect("sound"), "man/rtscope.1: OK\nrtscope: OK\n");
+        fs::write(folder.path().join("rtscope"), "another").expect("written");
+        assert!(check().is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! The compiler for another machine.
+//!
+//! When the user's own toolchain has the target's standard library (`rustup target add`), it is used.
+//! Else Debian's `rustc-web` and the standard library's source are fetched with the machine's own apt,
+//! unpacked into the target folder and nowhere else, and the standard library is built along. The
+//! C compiler, for its linker, is the one of Debian.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::target::Target;
+use crate::{
+    packages::{self, Package},
+    shell,
+};
+
+/// How long apt or dpkg may take for a step.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// How cargo builds for a target.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Toolchain {
+    /// In words.
+    pub(super) name: String,
+    /// Variables for cargo.
+    pub(super) variables: Vec<(String, OsString)>,
+    /// Words for cargo.
+    pub(super) words: Vec<&'static str>,
+}
+
+/// The toolchain for a target; fetched when it isn't there.
+pub(super) fn of(target: &Target) -> Result<Toolchain> {
+    let mut toolchain = match own_library(target)? {
+        true => {
+            Toolchain { name: "the toolchain of this machine".to_owned(), ..Default::default() }
+        }
+        false => debian()?,
+    };
+    let upper = target.triple.to_uppercase().replace('-', "_");
+    let linker = format!("CARGO_TARGET_{upper}_LINKER");
+    if !target.is_own() && std::env::var_os(&linker).is_none() {
+        let gcc = compiler(target)?;
+        toolchain.variables.push((linker, gcc.into()));
+    }
+    Ok(toolchain)
+}
+
+/// Whether the toolchain that runs us has the standard library for a target.
+fn own_library(target: &Target) -> Result<bool> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    command.args(["--print", "target-libdir", "--target", target.triple]);
+    let folder = shell::output(command.current_dir(crate::root()), LIMIT)?;
+    Ok(has_library(Path::new(folder.trim())))
+}
+
+fn has_library(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name()).any(|name| name.to_string_lossy().starts_with("libstd-"))
+}
+
+/// The C compiler for a target, installed when we may.
+fn compiler(target: &Target) -> Result<String> {
+    let gcc = format!("{}gcc", target.prefix);
+    if shell::find(&gcc).is_none() {
+        let reason = "links programs for another machine";
+        let [compiler, library] = target.compiler;
+        // The library comes with the compiler's recommendations only: it is asked for by name.
+        let missing = [compiler, library].map(|name| Package {
+            name,
+            sign: "/no/sign: it is missing",
+            reason,
+        });
+        println!("{}", packages::set_up(&missing));
+    }
+    match shell::find(&gcc) {
+        Some(_) => Ok(gcc),
+        None => bail!("{gcc} is missing: apt-get install {}", target.compiler.join(" ")),
+    }
+}
+
+/// Debian's newest `rustc-web`, unpacked.
+fn debian() -> Result<Toolchain> {
+    let needed = ["apt-get", "apt-cache", "dpkg-deb"];
+    if let Some(missing) = needed.iter().find(|program| shell::find(program).is_none()) {
+        bail!(
+            "no toolchain for this target: `rustup target add` one, or on a Debian install {missing}"
+        );
+    }
+    let apt_cache = |words: &[&str]| shell::output(Command::new("apt-cache").args(words), LIMIT);
+    let version = newest(&apt_cache(&["madison", "rustc-web"])?).context(
+        "no archive of Debian that is configured here has rustc-web: run `apt-get update`, or get the \
+         target's standard library with `rustup target add`",
+    )?;
+    let folder = crate::scratch()?.join(format!("rust-{version}"));
+    if !folder.exists() {
+        let show = |package: &str| apt_cache(&["show", &format!("{package}={version}")]);
+        let compiler = dependency(&show("libstd-rust-web-dev")?, "libstd-rust-web-")
+            .context("libstd-rust-web-dev depends on no libstd-rust-web")?;
+        let llvm = dependency(&show(&compiler)?, "libllvm")
+            .with_context(|| format!("{compiler} depends on no libllvm"))?;
+        let of_rust = ["rustc-web", "libstd-rust-web-dev", &compiler, "rust-web-src"];
+        let mut packages = of_rust.map(|name| format!("{name}={version}")).to_vec();
+        packages.push(llvm);
+        println!("fetching Debian's Rust {version}: 140 MB, unpacked 500 MB");
+        fetch(&packages, &folder)?;
+    }
+    // The standard library's place is part of what cargo compares: one name for it.
+    let folder = folder.canonicalize()?;
+    let rustc = wrapper(&folder)?;
+    let said = shell::output(Command::new(&rustc).arg("--version"), LIMIT).with_context(|| {
+        "Debian's Rust does not start; the libraries it lacks are those that its libllvm depends on"
+    })?;
+    Ok(Toolchain {
+        name: format!("Debian's {}", said.trim()),
+        // Building the standard library is not stable yet; this lets a stable compiler do it.
+        variables: vec![
+            ("RUSTC".to_owned(), rustc.into()),
+            ("RUSTC_BOOTSTRAP".to_owned(), "1".into()),
+        ],
+        words: vec!["-Zbuild-std=std,panic_abort"],
+    })
+}
+
+/// The first version in the answer of `apt-cache madison`, which is the newest.
+fn newest(madison: &str) -> Option<String> {
+    let line = madison.lines().next()?;
+    Some(line.split('|').nth(1)?.trim().to_owned())
+}
+
+/// The package that another one depends on, by the beginning of its name.
+fn dependency(shown: &str, prefix: &str) -> Option<String> {
+    let field = shown.lines().find_map(|line| line.strip_prefix("Depends: "))?;
+    let names = field.split(',').filter_map(|one| one.split_whitespace().next());
+    names.into_iter().find(|name| name.starts_with(prefix)).map(str::to_owned)
+}
+
+/// Fetches packages and unpacks them into a folder that is there complete or not at all.
+fn fetch(packages: &[String], folder: &Path) -> Result<()> {
+    let part = crate::scratch()?.join("rust-part");
+    if part.exists() {
+        fs::remove_dir_all(&part)?;
+    }
+    let (debs, root) = (part.join("debs"), part.join("root"));
+    fs::create_dir_all(&debs)?;
+    fs::create_dir_all(&root)?;
+    let mut apt_get = Command::new("apt-get");
+    // Root's apt would give up its rights before it writes into a folder that is ours alone.
+    apt_get.args(["--quiet", "-o", "APT::Sandbox::User=root", "download"]).args(packages);
+    shell::output(apt_get.current_dir(&debs), LIMIT)?;
+    for entry in fs::read_dir(&debs)?.flatten() {
+        let mut unpack = Command::new("dpkg-deb");
+        shell::output(unpack.arg("--extract").arg(entry.path()).arg(&root), LIMIT)?;
+    }
+    // Of the source, only the standard library is used.
+    for source in fs::read_dir(root.join("usr/src"))?.flatten() {
+        for unused in ["compiler", "src"] {
+            let _ = fs::remove_dir_all(source.path().join(unused));
+        }
+    }
+    fs::rename(&root, folder)?;
+    Ok(fs::remove_dir_all(&part)?)
+}
+
+/// A script that starts the unpacked compiler with the libraries that were unpacked with it.
+fn wrapper(folder: &Path) -> Result<PathBuf> {
+    let (usr, path) = (folder.join("usr"), folder.join("rustc"));
+    let libraries = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+    let script = format!(
+        "#!/bin/sh\nLD_LIBRARY_PATH='{}' exec '{}' \"$@\"\n",
+        usr.join(libraries).display(),
+        usr.join("bin/rustc").display()
+    );
+    if fs::read_to_string(&path).ok().as_deref() != Some(&script) {
+        fs::write(&path, &script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_found_in_apts_answers() {
+        let madison = " rustc-web | 1.96.0-2 | file:/s security/main amd64 Packages\n \
+                       rustc-web | 1.85.0-3 | file:/m stable/main amd64 Packages\n";
+        assert_eq!(newest(madison).as_deref(), Some("1.96.0-2"));
+        assert_eq!(newest(""), None);
+        let shown =
+            "Package: libstd-rust-web-1.96\nDepends: libc6 (>= 2.34), libllvm22, libstdc++6\n";
+        assert_eq!(dependency(shown, "libllvm").as_deref(), Some("libllvm22"));
+        assert_eq!(dependency(shown, "libstd-rust-web-"), None);
+    }
+
+    #[test]
+    fn a_library_counts_when_it_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(!has_library(folder.path()) && !has_library(&folder.path().join("none")));
+        fs::write(folder.path().join("libstd-0123.rlib"), "").expect("written");
+        assert!(has_library(folder.path()));
+    }
+
+    #[test]
+    fn this_machine_builds_for_itself_with_its_own_toolchain() {
+        let own = super::super::target::TARGETS.iter().find(|t| t.is_own()).expect("a target");
+        assert!(own_library(own).expect("rustc answers"));
+    }
+
+    #[test]
+    fn the_wrapper_hands_its_words_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bin = folder.path().join("usr/bin");
+        fs::create_dir_all(&bin).expect("made");
+        let real = bin.join("rustc");
+        fs::write(&real, "#!/bin/sh\necho \"$#|$1|$LD_LIBRARY_PATH\"\n").expect("written");
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).expect("executable");
+        let rustc = wrapper(folder.path()).expect("a script");
+        let said = shell::output(Command::new(rustc).args(["a b", "c"]), LIMIT).expect("runs");
+        assert!(said.starts_with("2|a b|/") && said.contains("/usr/lib/"), "{said}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `notices` and `dist`.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod dist;
+mod icount;
+mod notices;
+mod packages;
+mod shell;
+mod test;
+mod tidy;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::OnceLock,
+};
+
+use anyhow::{Result, bail};
+
+/// A chore: its name, its line in the usage, and what it does with the words that follow. It
+/// answers whether all is well.
+struct Chore {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[&str]) -> Result<bool>,
+}
+
+const CHORES: &[Chore] = &[
+    Chore {
+        name: "test",
+        about: "set up what is missing, then run every check and every test",
+        run: |words| no_words(words).and_then(|()| test::run()),
+    },
+    Chore {
+        name: "tidy",
+        about: "check the rules of the code, the dependencies and the documents",
+        run: |words| no_words(words).and_then(|()| tidy::run()),
+    },
+    Chore {
+        name: "icount",
+        about: "count the instructions of one tick of the sampler's loop (valgrind)",
+        run: |words| no_words(words).and_then(|()| icount::run()),
+    },
+    Chore {
+        name: "bench",
+        about: "measure side by side with cyclictest and hackbench [--quick] [--json FILE]",
+        run: bench::run,
+    },
+    Chore {
+        name: "notices",
+        about: "print the licences that whoever passes the binary on has to pass on with it",
+        run: |words| no_words(words).and_then(|()| notices::run()),
+    },
+    Chore {
+        name: "dist",
+        about: "build and try what is released [--target NAME]... [--profile NAME] [--no-guests]",
+        run: dist::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((chore, rest)) = words.split_first().and_then(|(name, rest)| {
+        CHORES.iter().find(|chore| chore.name == *name).map(|chore| (chore, rest))
+    }) else {
+        eprint!("{}", usage());
+        return ExitCode::from(64);
+    };
+    match (chore.run)(rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let lines: String =
+        CHORES.iter().map(|chore| format!("  {:<8}{}\n", chore.name, chore.about)).collect();
+    format!("cargo xtask CHORE\n\n{lines}")
+}
+
+fn no_words(words: &[&str]) -> Result<()> {
+    if let Some(word) = words.first() {
+        bail!("{word:?} is not expected here");
+    }
+    Ok(())
+}
+
+/// The root of the checkout.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Cargo's metadata of the workspace and of everything that it builds for this machine.
+fn metadata() -> Result<cargo_metadata::Metadata> {
+    let mut command = cargo_metadata::MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml"));
+    command.other_options(["--filter-platform".to_owned(), "host-tuple".to_owned()]);
+    Ok(command.exec()?)
+}
+
+/// A folder of xtask's own below cargo's target folder, made when it is missing.
+fn scratch() -> Result<&'static Path> {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(folder) = SCRATCH.get() {
+        return Ok(folder);
+    }
+    let folder = metadata()?.target_directory.into_std_path_buf().join("xtask");
+    std::fs::create_dir_all(&folder)?;
+    Ok(SCRATCH.get_or_init(|| folder))
+}

@@ -1,0 +1,217 @@
+//! Other programs: found, run within a time limit, their output kept.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::Message;
+
+/// How often a running program is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a build may take.
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// What became of a program.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// None when it ran into its time limit and was killed.
+    pub(crate) status: Option<ExitStatus>,
+    /// Its standard output and error, in the order they were written.
+    pub(crate) log: String,
+}
+
+impl Finished {
+    /// Whether it ended by itself and well.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+}
+
+/// Where a program is, when it is on the path or in one of the folders for administrators.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| {
+        fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// The cargo that runs this chore, called in the root of the checkout.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(crate::root());
+    command
+}
+
+/// Builds one program of ours and answers where it is.
+pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
+    let mut cargo = cargo();
+    cargo.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]).args(words);
+    executable(&output(&mut cargo, BUILD_LIMIT)?)
+}
+
+/// The executable that cargo's messages name.
+pub(crate) fn executable(messages: &str) -> Result<PathBuf> {
+    let artifacts =
+        Message::parse_stream(messages.as_bytes()).filter_map(|message| match message {
+            Ok(Message::CompilerArtifact(artifact)) => artifact.executable,
+            _ => None,
+        });
+    let executable = artifacts.last().context("cargo named no executable")?;
+    Ok(executable.into_std_path_buf())
+}
+
+/// Runs a program with all of its output in a file. A file, not a pipe: a process that the program
+/// leaves behind can't hold us up.
+pub(crate) fn logged(command: &mut Command, log: &Path, limit: Duration) -> Result<Finished> {
+    let file = create(log)?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let status = wait(&mut start(command)?, limit)?;
+    Ok(Finished { status, log: read(log)? })
+}
+
+/// Runs a program for what it writes to standard output.
+///
+/// Fails when the program does, with the last of what it wrote to standard error.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String> {
+    // Two threads may call at once.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let name = format!("{}-{}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+    let scratch = crate::scratch()?;
+    let [out, err] = ["out", "err"].map(|end| scratch.join(format!("{name}.{end}")));
+    command.stdin(Stdio::null()).stdout(create(&out)?).stderr(create(&err)?);
+    let status = wait(&mut start(command)?, limit)?;
+    let (said, complained) = (read(&out)?, read(&err)?);
+    let _ = (fs::remove_file(out), fs::remove_file(err));
+    let how = match status {
+        Some(status) if status.success() => return Ok(said),
+        Some(status) => format!("failed ({status})"),
+        None => format!("was still running after {} s", limit.as_secs()),
+    };
+    bail!("{} {how}: {}", shown(command), last_lines(&complained, 20));
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("can't write {}", path.display()))
+}
+
+fn read(path: &Path) -> Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+}
+
+/// Starts a program.
+pub(crate) fn start(command: &mut Command) -> Result<Child> {
+    command.spawn().with_context(|| format!("can't start {}", shown(command)))
+}
+
+/// Waits for a program; at the limit it is killed with everything that it started.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            kill_tree(child);
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Kills a program and everything that it started.
+pub(crate) fn kill_tree(child: &mut Child) {
+    let below: Vec<String> =
+        descendants(child.id(), &parents()).iter().map(u32::to_string).collect();
+    let _ = child.kill();
+    let _ = Command::new("kill").arg("-KILL").args(below).stderr(Stdio::null()).status();
+    let _ = child.wait();
+}
+
+/// The last lines of a text.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+fn shown(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// Each running process with its parent.
+fn parents() -> BTreeMap<u32, u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some((pid, stat_fields(&stat)?.get(1)?.parse().ok()?))
+    })
+    .collect()
+}
+
+/// The fields of a line of `/proc/PID/stat` from the third on: the state is number 0. The second,
+/// the name, may hold anything, so what follows its last parenthesis is read.
+pub(crate) fn stat_fields(stat: &str) -> Option<Vec<&str>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace().collect())
+}
+
+fn descendants(of: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
+    let mut found = vec![of];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, p)| **p == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_children_and_theirs() {
+        let parents = BTreeMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)]);
+        assert_eq!(descendants(2, &parents), [3, 4]);
+        assert_eq!(descendants(6, &parents), [0; 0]);
+    }
+
+    #[test]
+    fn a_name_with_a_parenthesis_does_not_shift_the_fields() {
+        let fields = stat_fields("7 (a) b) S 1 7 7 0").expect("fields");
+        assert_eq!(fields[..2], ["S", "1"]);
+        assert!(stat_fields("").is_none());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_with_its_children() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun; sleep 1000 & wait"]);
+        let finished = logged(&mut command, &folder.path().join("log"), Duration::from_millis(300))
+            .expect("it ran");
+        assert!(finished.status.is_none() && !finished.is_ok());
+        assert_eq!(finished.log, "begun\n");
+    }
+
+    #[test]
+    fn cargo_names_the_executable() {
+        let none = r#"{"reason":"build-finished","success":true}"#;
+        assert!(executable(none).is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_text() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a", 2), "a");
+    }
+}

@@ -1,0 +1,81 @@
+//! What the test programs say of themselves.
+
+/// Counts of tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: usize,
+    pub(super) failed: usize,
+    pub(super) skipped: usize,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// A test that did not do its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Skip {
+    pub(super) name: String,
+    pub(super) reason: String,
+}
+
+/// The sum of all summary lines in the output of `cargo test`, which has one for each program:
+/// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+pub(super) fn counts(output: &str) -> Counts {
+    let mut sum = Counts::default();
+    for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {
+        let of = |what: &str| {
+            let part = line.split([';', '.']).map(str::trim).find_map(|p| p.strip_suffix(what));
+            part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        sum += Counts { passed: of(" passed"), failed: of(" failed"), skipped: of(" ignored") };
+    }
+    sum
+}
+
+/// The ignored tests in the output of `cargo test`: `test a::b ... ignored, because`.
+pub(super) fn ignored(output: &str) -> Vec<Skip> {
+    let skip = |line: &str| {
+        let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+        let reason = rest.strip_prefix(',').map_or("ignored", str::trim).to_owned();
+        Some(Skip { name: name.to_owned(), reason })
+    };
+    output.lines().filter_map(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+running 3 tests
+test time::reads ... ok
+test time::writes ... ignored, needs a desk
+test time::other ... FAILED
+
+test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s
+
+running 2 tests
+test a - b (line 4) ... ok
+test a - c (line 9) ... ignored
+
+test result: ok. 21 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 1.00s
+";
+
+    #[test]
+    fn summary_lines_are_summed() {
+        assert_eq!(counts(OUTPUT), Counts { passed: 22, failed: 1, skipped: 2 });
+        assert_eq!(counts("error: could not compile\n"), Counts::default());
+    }
+
+    #[test]
+    fn ignored_tests_are_skips() {
+        let skips = ignored(OUTPUT);
+        let shown: Vec<_> = skips.iter().map(|s| (s.name.as_str(), s.reason.as_str())).collect();
+        assert_eq!(shown, [("time::writes", "needs a desk"), ("a - c (line 9)", "ignored")]);
+    }
+}

@@ -1,0 +1,248 @@
+//! `cargo xtask test`: everything that must hold, from one command on a fresh clone.
+//!
+//! Prints one line a step and, alone on the last line, `N passed, N failed, N skipped`: the tests
+//! as they count themselves, and each other step as one. A step's whole output is in
+//! `target/xtask/STEP.log`; of a failed one the end is printed.
+
+mod libtest;
+mod skips;
+
+use std::{
+    fs,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow, bail};
+
+use crate::{
+    icount, packages,
+    shell::{self, Finished},
+    tidy,
+};
+use libtest::{Counts, Skip};
+
+/// A step that takes longer hangs. Building takes longest: minutes on two idle cores.
+const STEP_LIMIT: Duration = Duration::from_secs(25 * 60);
+
+/// How much of a failed step's output is printed.
+const SHOWN_LINES: usize = 200;
+
+/// The docs are for whoever works on the code: private rooms are in them, and links lead there.
+const RUSTDOC_FLAGS: &str = "--deny warnings --allow rustdoc::private_intra_doc_links";
+
+/// Words for cargo, and what the step is called.
+struct Step {
+    name: &'static str,
+    words: &'static [&'static str],
+    /// For a call of `cargo test`, whose tests are counted: fewer than this were not found.
+    tests: Option<usize>,
+}
+
+/// The integration tests change and measure the machine: one at a time.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", words: &["fmt", "--all", "--check", "--", "--color=never"], tests: None },
+    Step {
+        name: "clippy",
+        words: &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"],
+        tests: None,
+    },
+    Step { name: "build", words: &["test", "--workspace", "--no-run"], tests: None },
+    Step {
+        name: "unit-tests",
+        words: &["test", "--workspace", "--lib", "--bins", "--no-fail-fast"],
+        tests: Some(1),
+    },
+    Step {
+        name: "integration-tests",
+        words: &["test", "--workspace", "--test", "*", "--no-fail-fast", "--", "--test-threads=1"],
+        tests: Some(1),
+    },
+    Step {
+        name: "doc-tests",
+        words: &["test", "--workspace", "--doc", "--no-fail-fast"],
+        tests: Some(0),
+    },
+    Step {
+        name: "doc",
+        words: &["doc", "--workspace", "--no-deps", "--document-private-items"],
+        tests: None,
+    },
+];
+
+/// Runs all steps, however many fail, and prints the counts.
+pub(crate) fn run() -> Result<bool> {
+    let began = Instant::now();
+    let scratch = crate::scratch()?;
+    let skip_file = scratch.join("skips.txt");
+    fs::write(&skip_file, "")?;
+    let mut run = Run { scratch, skip_file, counts: Counts::default(), ignored: Vec::new() };
+
+    run.inside("packages", || Ok(packages::set_up(packages::OF_TESTS)));
+    run.inside("components", components);
+    run.inside("tidy", || match tidy::run()? {
+        true => Ok("the rules hold".to_owned()),
+        false => Err(anyhow!("rules are broken")),
+    });
+    STEPS.iter().for_each(|step| run.cargo(step));
+    run.instructions();
+    run.skips();
+
+    println!("{:7.1} s  all steps", began.elapsed().as_secs_f64());
+    let Counts { passed, failed, skipped } = run.counts;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    Ok(failed == 0)
+}
+
+/// A run of all steps.
+struct Run {
+    scratch: &'static Path,
+    skip_file: PathBuf,
+    counts: Counts,
+    ignored: Vec<Skip>,
+}
+
+impl Run {
+    /// A step that is a function of ours; its text says what it found.
+    fn inside(&mut self, name: &str, step: impl FnOnce() -> Result<String>) {
+        begin(name);
+        let began = Instant::now();
+        let outcome = step();
+        self.count_one(outcome.is_ok());
+        let text = outcome.as_ref().map_or_else(|e| format!("{e:#}"), String::clone);
+        say(name, began.elapsed(), outcome.is_ok(), &text);
+    }
+
+    /// A step that is a call of cargo.
+    fn cargo(&mut self, step: &Step) {
+        let mut command = shell::cargo();
+        command.args(step.words).env(skips::VARIABLE, &self.skip_file);
+        command.env("RUSTDOCFLAGS", RUSTDOC_FLAGS).env("CARGO_TERM_COLOR", "never");
+        let log = self.scratch.join(step.name).with_extension("log");
+        begin(step.name);
+        let began = Instant::now();
+        let outcome = shell::logged(&mut command, &log, STEP_LIMIT);
+        let took = began.elapsed();
+        let finished = match outcome {
+            Ok(finished) => finished,
+            Err(e) => {
+                self.count_one(false);
+                return say(step.name, took, false, &format!("{e:#}"));
+            }
+        };
+        let (ok, text) = match step.tests {
+            Some(least) => self.count_tests(&finished, least),
+            None => {
+                self.count_one(finished.is_ok());
+                (finished.is_ok(), String::new())
+            }
+        };
+        say(step.name, took, ok, &text);
+        if !ok {
+            println!("{}", shell::last_lines(&finished.log, SHOWN_LINES));
+            let how = if finished.status.is_none() { "took too long; its" } else { "failed; its" };
+            println!("{} {how} whole output is in {}", step.name, log.display());
+        }
+    }
+
+    fn count_one(&mut self, ok: bool) {
+        self.counts.passed += usize::from(ok);
+        self.counts.failed += usize::from(!ok);
+    }
+
+    fn count_tests(&mut self, finished: &Finished, least: usize) -> (bool, String) {
+        let counts = test_counts(&finished.log, finished.is_ok(), least);
+        self.counts += counts;
+        self.ignored.extend(libtest::ignored(&finished.log));
+        (counts.failed == 0, format!("{} passed, {} failed", counts.passed, counts.failed))
+    }
+
+    /// The instruction count needs valgrind: without it, it is a skipped test.
+    fn instructions(&mut self) {
+        if shell::find("valgrind").is_some() {
+            return self.inside("icount", || match icount::run()? {
+                true => Ok("within its bound".to_owned()),
+                false => Err(anyhow!("above its bound")),
+            });
+        }
+        self.counts.skipped += 1;
+        let reason = "valgrind is not installed".to_owned();
+        self.ignored.push(Skip { name: "icount".to_owned(), reason });
+    }
+
+    /// Prints each skip with its reason; one that nobody expected fails.
+    fn skips(&mut self) {
+        let mut all = skips::read(&self.skip_file);
+        // They returned, so libtest counted them as passed.
+        self.counts.passed = self.counts.passed.saturating_sub(all.len());
+        self.counts.skipped += all.len();
+        all.append(&mut self.ignored);
+        for skip in &all {
+            println!("SKIP {}: {}", skip.name, skip.reason);
+        }
+        self.inside("skips", || {
+            let expected = skips::read(&crate::root().join(skips::EXPECTED));
+            let unexpected = skips::unexpected(&all, &expected);
+            if !unexpected.is_empty() {
+                let names: Vec<&str> = unexpected.iter().map(|skip| skip.name.as_str()).collect();
+                bail!("not in {}: {}", skips::EXPECTED, names.join(", "));
+            }
+            Ok(format!("{} in all, none unexpected", all.len()))
+        });
+    }
+}
+
+/// The counts of a call of `cargo test`. A test program that dies, or that is not built, has no
+/// summary line: a call that fails, or that finds too few tests, has at least one failure.
+fn test_counts(log: &str, ok: bool, least: usize) -> Counts {
+    let mut counts = libtest::counts(log);
+    if !ok || counts.passed + counts.failed < least {
+        counts.failed = counts.failed.max(1);
+    }
+    counts
+}
+
+/// The parts of the toolchain that the steps call.
+fn components() -> Result<String> {
+    let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
+        .into_iter()
+        .filter(|(word, _)| {
+            shell::output(shell::cargo().args([word, "--version"]), STEP_LIMIT).is_err()
+        })
+        .map(|(_, component)| component)
+        .collect();
+    if missing.is_empty() {
+        return Ok("nothing is missing".to_owned());
+    }
+    shell::output(Command::new("rustup").args(["component", "add"]).args(&missing), STEP_LIMIT)?;
+    Ok(format!("installed {}", missing.join(" ")))
+}
+
+/// Whoever waits at a terminal sees what for; the step's line goes over it.
+fn begin(name: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("{:9}  running {name}\r", "");
+    }
+}
+
+/// One line for a step.
+fn say(name: &str, took: Duration, ok: bool, text: &str) {
+    let outcome = if ok { "ok    " } else { "FAILED" };
+    println!("{:7.1} s  {outcome}  {name:<18} {text}", took.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_dies_is_a_failure() {
+        assert_eq!(test_counts("signal: 11, SIGSEGV", false, 0).failed, 1);
+        let log = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured";
+        assert_eq!(test_counts(log, false, 1), Counts { passed: 1, failed: 2, skipped: 0 });
+        assert_eq!(test_counts("", true, 1).failed, 1);
+        assert_eq!(test_counts("", true, 0), Counts::default());
+    }
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask tidy`: the rules that no compiler checks.
+//!
+//! Each check is a function from texts to problems, so that it is tested on small texts.
+
+mod dependencies;
+mod documents;
+mod edges;
+mod purity;
+mod source;
+mod style;
+mod unsafe_code;
+
+use std::{fmt, fs, path::Path};
+
+use anyhow::{Context, Result, anyhow};
+
+use source::Source;
+
+/// Where a rule is broken, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Problem {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Problem {
+        Problem { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Runs every check, prints what it finds, answers whether there was no problem.
+pub(crate) fn run() -> Result<bool> {
+    let root = crate::root();
+    let metadata = crate::metadata()?;
+    let mut problems = Vec::new();
+    for path in files(root, &["crates", "xtask"], "rs")? {
+        let text = read(root, &path)?;
+        match Source::new(&path, &text) {
+            Ok(source) => {
+                problems.extend(unsafe_code::check(&source));
+                problems.extend(purity::check(&source));
+                problems.extend(style::check(&source));
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    problems.extend(purity::fences(|path| root.join(path).is_file()));
+    problems.extend(edges::check(&edges::of(&metadata)));
+    let packages = dependencies::of(&metadata);
+    problems.extend(dependencies::check(&packages));
+    let words = documents::Words::new(&cli(root)?);
+    for path in files(root, &["."], "md")? {
+        let text = read(root, &path)?;
+        problems.extend(documents::check(&path, &text, &words, |link| root.join(link).exists()));
+    }
+    problems.sort();
+    problems.iter().for_each(|problem| println!("{problem}"));
+    for note in dependencies::duplicates(&packages) {
+        println!("note: {note}");
+    }
+    match problems.len() {
+        0 => println!("tidy: no problem"),
+        1 => println!("tidy: 1 problem"),
+        n => println!("tidy: {n} problems"),
+    }
+    Ok(problems.is_empty())
+}
+
+/// The source that lists the verbs of the command line.
+fn cli(root: &Path) -> Result<Source> {
+    let path = "crates/rtscope/src/cli/mod.rs";
+    Source::new(path, &read(root, path)?).map_err(|problem| anyhow!("{problem}"))
+}
+
+fn read(root: &Path, path: &str) -> Result<String> {
+    fs::read_to_string(root.join(path)).with_context(|| format!("can't read {path}"))
+}
+
+/// The files below some folders with an extension, as paths relative to the root, sorted. Hidden
+/// folders and those that git ignores are left out.
+fn files(root: &Path, folders: &[&str], extension: &str) -> Result<Vec<String>> {
+    let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
+    let ignored: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('/')).collect();
+    let mut found = Vec::new();
+    let mut open: Vec<_> = folders.iter().map(|folder| root.join(folder)).collect();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder)
+            .with_context(|| format!("can't read {}", folder.display()))?
+            .flatten()
+        {
+            let path = entry.path();
+            let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            let relative = relative.trim_start_matches("./").to_owned();
+            if entry.file_name().to_string_lossy().starts_with('.')
+                || ignored.contains(&relative.as_str())
+            {
+                continue;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(relative);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_leaves_out_what_is_hidden_or_ignored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for path in ["a.md", "docs/b.md", "docs/c.rs", "target/d.md", ".git/e.md"] {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, "").expect("a file");
+        }
+        fs::write(folder.path().join(".gitignore"), "/target\n").expect("a file");
+        assert_eq!(files(folder.path(), &["."], "md").expect("a list"), ["a.md", "docs/b.md"]);
+        assert!(files(folder.path(), &["missing"], "md").is_err());
+    }
+}
