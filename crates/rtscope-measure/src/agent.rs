@@ -44,6 +44,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
+use self::beside::Starts;
 use crate::{Order, interrupt::Interrupt, run};
 
 /// The plan of a guest; where it lies, this program is the guest's agent.
@@ -165,14 +166,19 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         unattended: crate::UNATTENDED,
     };
     let plan = order.plan.clone();
-    let finished = run(&order, &mut |stamped| tell(&plan, stamped)).map_err(|e| e.to_string())?;
+    let mut starts = Starts::default();
+    let mut listener = |stamped: &Stamped| {
+        tell(&plan, stamped);
+        starts.see(stamped);
+    };
+    let finished = run(&order, &mut listener).map_err(|e| e.to_string())?;
     if let Some(why) = finished.not_written {
         return Err(format!("the record does not fit the guest's memory: {why}"));
     }
     if let Some(said) = gpio {
         beside::write(guest::GPIO, &said, &mut String::new());
     }
-    beside::after(&beside, &plan);
+    beside::after(&beside, &plan, &starts);
     Ok(())
 }
 

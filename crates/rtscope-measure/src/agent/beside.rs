@@ -2,9 +2,12 @@
 //! tracer of the kernel, each under the same loads as the phase.
 //!
 //! cyclictest runs after our sampler and not at the same time: two threads of one priority would
-//! measure each other. Both see the same kernel, interval, priority, number of cycles and loads.
+//! measure each other. Both see the same kernel, interval, priority, number of cycles and loads, and
+//! both start at the same place of a second: wake-ups that coincide with the kernel's tick are later
+//! than others, and how many do is decided by where a run begins.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Command, Stdio},
@@ -14,9 +17,11 @@ use std::{
 
 use rtscope_model::{
     cpu::CpuSet,
+    event::{Event, Stamped},
     guest::{self, Beside, Tracer},
     plan::{CpuChoice, Phase, Plan, Sleep},
     schedule::{Placement, Policy},
+    slice::{Scope, Slice},
     time::Nanos,
 };
 use rtscope_sys::{module, sched};
@@ -36,6 +41,31 @@ const LOAD_GRACE_NS: u64 = 60_000_000_000;
 /// The places of the kernel's tracing files: its own file system, or within the debug one.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// Where in a second of `CLOCK_MONOTONIC` the wake-ups of each cell began, read from a run's events.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    run_ns: u64,
+    cells: BTreeMap<u32, u64>,
+}
+
+impl Starts {
+    /// Takes note of an event.
+    pub(super) fn see(&mut self, stamped: &Stamped) {
+        match &stamped.event {
+            Event::RunStarted { monotonic_ns, .. } => self.run_ns = *monotonic_ns,
+            Event::Slice(Slice { scope: Scope::Cell(cell), start_ns, .. }) => {
+                self.cells.entry(*cell).or_insert(self.run_ns + start_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// Microseconds after the full second; 0 for a cell that had no slice.
+    fn after_second_us(&self, cell: usize) -> u64 {
+        self.cells.get(&(cell as u32)).map_or(0, |ns| ns % 1_000_000_000 / 1000)
+    }
+}
+
 /// What the lab asks beside the plan; nothing when there is no such file.
 pub(super) fn read() -> Result<Beside, String> {
     match fs::read_to_string(Path::new("/").join(guest::PATH)) {
@@ -54,12 +84,13 @@ pub(super) fn before(beside: &Beside) -> Result<Option<String>, String> {
 
 /// Measures each phase once more by cyclictest, and traces it. A file of the record says what could
 /// not be done; the record of the plan itself is whole whatever happens here.
-pub(super) fn after(beside: &Beside, plan: &Plan) {
+pub(super) fn after(beside: &Beside, plan: &Plan, starts: &Starts) {
     let mut failures = String::new();
     for (cell, phase) in plan.phases.iter().enumerate() {
         if beside.cyclictest {
             say(&format!("cyclictest {}/{} {}", cell + 1, plan.phases.len(), phase.name));
-            let said = under_loads(phase, |cpus| cyclictest(phase, cpus));
+            let start_us = starts.after_second_us(cell);
+            let said = under_loads(phase, |cpus| cyclictest(phase, cpus, start_us));
             keep("cyclictest", cell, phase, said, &mut failures);
         }
         if let Some(tracer) = beside.tracer {
@@ -135,8 +166,8 @@ fn under_loads(
 }
 
 /// What cyclictest says of a phase.
-fn cyclictest(phase: &Phase, cpus: &CpuSet) -> Result<String, String> {
-    let words = words(phase, cpus)?;
+fn cyclictest(phase: &Phase, cpus: &CpuSet, start_us: u64) -> Result<String, String> {
+    let words = words(phase, cpus, start_us)?;
     let output = Command::new(CYCLICTEST)
         .args(&words)
         .stdin(Stdio::null())
@@ -149,8 +180,8 @@ fn cyclictest(phase: &Phase, cpus: &CpuSet) -> Result<String, String> {
     Ok(format!("# cyclictest {}\n{}", words.join(" "), said(&output.stdout)))
 }
 
-/// cyclictest's words for what our sampler does in a phase.
-fn words(phase: &Phase, cpus: &CpuSet) -> Result<Vec<String>, String> {
+/// cyclictest's words for what our sampler does in a phase, begun at the same place of a second.
+fn words(phase: &Phase, cpus: &CpuSet, start_us: u64) -> Result<Vec<String>, String> {
     let sampler = &phase.sampler;
     let policy = match sampler.policy {
         Policy::Fifo => "fifo",
@@ -178,6 +209,7 @@ fn words(phase: &Phase, cpus: &CpuSet) -> Result<Vec<String>, String> {
         format!("--threads={threads}"),
         format!("--affinity={cpus}"),
         format!("--histogram={BUCKETS}"),
+        format!("--secaligned={start_us}"),
     ];
     Ok(words.into())
 }
@@ -219,7 +251,7 @@ mod tests {
         let text = "name = 'x'\n[sampler]\npolicy = 'fifo'\npriority = 80\ninterval = '500us'\n\
                     [[phase]]\nname = 'rest'\ncycles = 2000\n";
         let cpus: CpuSet = "0-1".parse().expect("CPUs");
-        let asked = words(&phase(text), &cpus).expect("asked").join(" ");
+        let asked = words(&phase(text), &cpus, 250).expect("asked").join(" ");
         for word in [
             "--priority=80",
             "--interval=500",
@@ -227,16 +259,17 @@ mod tests {
             "--threads=2",
             "--affinity=0-1",
             "--policy=fifo",
+            "--secaligned=250",
         ] {
             assert!(asked.split(' ').any(|found| found == word), "{word}: {asked}");
         }
         let timed = text.replace("cycles = 2000", "duration = '2s'");
-        let asked = words(&phase(&timed), &cpus).expect("asked").join(" ");
+        let asked = words(&phase(&timed), &cpus, 0).expect("asked").join(" ");
         assert!(asked.contains("--loops=4000"), "{asked}");
         let ordinary = text.replace("'fifo'\npriority = 80", "'other'");
-        assert!(words(&phase(&ordinary), &cpus).expect_err("no counterpart").contains("other"));
+        assert!(words(&phase(&ordinary), &cpus, 0).expect_err("no counterpart").contains("other"));
         let relative = text.replace("priority = 80", "sleep = 'relative'");
-        assert!(words(&phase(&relative), &cpus).is_err());
+        assert!(words(&phase(&relative), &cpus, 0).is_err());
     }
 
     #[test]
