@@ -128,7 +128,8 @@ fn the_word_that_broke_a_latency_is_found() {
         "--bad",
         "debian-stock:preempt=none:nohz=off:nosoftlockup",
         "--require",
-        "p99 < 150us",
+        // Far from both: a few dozen microseconds with preemption, a few hundred without.
+        "p99 < 80us",
         "--memory",
         "1024",
         "--json",

@@ -56,6 +56,8 @@ pub(super) struct Comparison {
     real_time: Vec<Option<bool>>,
     documents: Vec<Value>,
     worst: Verdict,
+    /// Why the last inconclusive run was so.
+    undecided: String,
     failed: bool,
 }
 
@@ -94,6 +96,7 @@ impl Comparison {
             real_time: vec![None; labels],
             documents: Vec::new(),
             worst: Verdict::Measured,
+            undecided: String::new(),
             failed: false,
         };
         for (item, outcome) in items.iter().zip(outcomes) {
@@ -127,7 +130,7 @@ impl Comparison {
             (_, _, Verdict::Fail) => Answer::Bad,
             (true, Some((_, why)), _) => Answer::Unknown(why.clone()),
             (false, _, Verdict::Pass) => Answer::Good,
-            _ => Answer::Unknown("the run was inconclusive: its page says why".to_owned()),
+            _ => Answer::Unknown(format!("the run was inconclusive: {}", self.undecided)),
         }
     }
 
@@ -174,6 +177,9 @@ impl Comparison {
         let judged = record::open(&outcome.folder, &Terms { require: Vec::new(), accept })?;
         judged.publish(&outcome.folder)?;
         self.worst = worst(self.worst, judged.judgement.verdict);
+        if judged.judgement.verdict == Verdict::Inconclusive {
+            self.undecided = judged.judgement.reasons.join("; ");
+        }
         self.take(item, &judged, &outcome, verified.as_ref());
         Ok(())
     }
