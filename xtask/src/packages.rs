@@ -28,8 +28,9 @@ impl Package {
     }
 }
 
-/// The reason of several.
+/// The reasons of several.
 const KERNEL: &str = "builds kernels";
+const SKELETON: &str = "makes a skeleton that `rtscope new` wrote into a program";
 
 /// What the tests use, beyond what every Debian has, in alphabetical order.
 pub(crate) const OF_TESTS: &[Package] = &[
@@ -43,8 +44,10 @@ pub(crate) const OF_TESTS: &[Package] = &[
         reason: "makes the boot partition that a kernel is installed on",
     },
     Package { name: "flex", sign: "flex", reason: KERNEL },
+    Package { name: "g++", sign: "g++", reason: SKELETON },
     Package { name: "gcc", sign: "gcc", reason: KERNEL },
     Package { name: "git", sign: "git", reason: "fetches a source from a git tree" },
+    Package { name: "gnat", sign: "gnatmake", reason: SKELETON },
     Package {
         name: "gnuplot-nox",
         sign: "gnuplot",
@@ -60,6 +63,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
     Package { name: "patch", sign: "patch", reason: "applies real-time patches" },
+    Package { name: "python3", sign: "python3", reason: SKELETON },
     Package {
         name: "qemu-system-x86",
         sign: "qemu-system-x86_64",

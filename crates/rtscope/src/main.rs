@@ -13,6 +13,7 @@ mod plans;
 mod png;
 mod record;
 mod screen;
+mod skeletons;
 mod tui;
 
 use std::process::ExitCode;

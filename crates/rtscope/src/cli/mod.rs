@@ -11,6 +11,7 @@ mod kernel;
 mod lab;
 mod load;
 mod man;
+mod new;
 mod plan;
 mod plot;
 mod ps;
@@ -70,6 +71,7 @@ enum Verb {
     /// Scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
+    New(new::Args),
     /// Put back settings that a killed run left changed
     Restore,
     /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
@@ -130,6 +132,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Ps(args) => ps::main(&args),
         Verb::Wave(verb) => wave::main(&verb),
         Verb::Sched(verb) => sched::main(&verb),
+        Verb::New(args) => new::main(&args),
         Verb::Restore => restore::main(),
         Verb::Lab(verb) => lab::main(&verb),
         Verb::Kernel(verb) => kernel::main(&verb),

@@ -19,6 +19,7 @@ mod page;
 mod plans;
 mod regression;
 mod settings;
+mod skeletons;
 mod speed;
 mod support;
 mod truth;
