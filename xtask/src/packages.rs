@@ -63,7 +63,18 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
     Package { name: "patch", sign: "patch", reason: "applies real-time patches" },
+    Package { name: "perl", sign: "prove", reason: "reads our KTAP as TAP" },
     Package { name: "python3", sign: "python3", reason: SKELETON },
+    Package {
+        name: "python3-junitparser",
+        sign: "/usr/lib/python3/dist-packages/junitparser/__init__.py",
+        reason: "reads our JUnit XML",
+    },
+    Package {
+        name: "python3-prometheus-client",
+        sign: "/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py",
+        reason: "reads our OpenMetrics text",
+    },
     Package {
         name: "qemu-system-x86",
         sign: "qemu-system-x86_64",

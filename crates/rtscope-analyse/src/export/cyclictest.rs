@@ -4,18 +4,20 @@
 //! Latencies are cut down to whole units, us or ns. Averages are those of the exact latencies, where
 //! cyclictest averages the cut ones: up to one unit more. A histogram holds whole units below its
 //! limit; what lies at or above is counted as overflow.
+//!
+//! A drop-in run gives its threads as they are; a cell of a record becomes a run in `cell.rs`.
 
+mod cell;
 mod json;
 
 use std::fmt::Write as _;
 
 use rtscope_model::{
-    event::Event,
     histogram::Histogram,
-    record::Record,
     schedule::{Placement, Policy},
 };
 
+pub(super) use self::cell::{JSON, TEXT};
 pub use self::json::{Origin, json};
 
 /// What a thread shows for its minimum before its first cycle.
@@ -118,9 +120,9 @@ pub struct Run {
 
 impl Thread {
     /// Counts of the units below `buckets`, and how many latencies lie at or above.
-    fn counts(&self, unit: Unit, buckets: u32) -> (Vec<u64>, u64) {
+    pub(super) fn counts(&self, unit: Unit, buckets: u32) -> (Vec<u64>, u64) {
         let mut counts = vec![0; buckets as usize];
-        let mut overflow = 0;
+        let mut overflow = self.histogram.unplaced().count;
         let layout = self.histogram.layout();
         for (index, count) in self.histogram.bins() {
             match counts.get_mut(unit.of(layout.lower_ns(index)) as usize) {
@@ -242,34 +244,6 @@ impl Run {
             let _ = write!(text, "# Break thread: {tid}\n# Break value: {value}\n");
         }
         text
-    }
-
-    /// A phase of a record as a run of cyclictest: its threads, and histograms of `buckets` us at
-    /// most. A record keeps neither the last latency of a thread nor which cycles overflowed.
-    #[must_use]
-    pub fn of_cell(record: &Record, cell: u32, buckets: u32) -> Run {
-        let layout = record.layout_of(cell);
-        let unit = if layout.unit_ns == 1 { Unit::Ns } else { Unit::Us };
-        let mut run = Run { unit, buckets: buckets.min(layout.exact), ..Run::default() };
-        for stamped in &record.events {
-            let Event::ThreadPlaced { thread, tid, interval_ns, found, .. } = &stamped.event else {
-                continue;
-            };
-            let mut histogram = Histogram::new(layout);
-            let mut missed = 0;
-            for slice in record.slices_of(cell).filter(|slice| slice.thread == *thread) {
-                let sum_ns = u128::from(slice.sum_ns);
-                histogram.add(&slice.bins, slice.min_ns, slice.max_ns, sum_ns);
-                missed += slice.missed;
-            }
-            if histogram.count() > 0 {
-                run.threads.push(Thread {
-                    missed,
-                    ..Thread::placed(*tid, *interval_ns, found, histogram)
-                });
-            }
-        }
-        run
     }
 }
 

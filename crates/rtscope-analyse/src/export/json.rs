@@ -11,6 +11,7 @@ use rtscope_model::{
 };
 use serde_json::{Map, Value, json};
 
+use super::Format;
 use crate::{
     judgement::{CellSummary, Judgement, Row},
     statistics::quantile,
@@ -18,6 +19,16 @@ use crate::{
 
 /// Version of the document's format. It grows when an old reader would misread a new document.
 pub const FORMAT: u32 = 1;
+
+pub(super) const FORMAT_OF_EXPORT: Format = Format {
+    name: "json",
+    what: "the verdict document: figures, intervals, findings (docs/format/verdict.md)",
+    ending: "json",
+    write: |subject| {
+        let document = document(&subject.judgement, subject.record);
+        serde_json::to_string_pretty(&document).map(|text| text + "\n").map_err(|e| e.to_string())
+    },
+};
 
 /// The document of a judgement.
 #[must_use]

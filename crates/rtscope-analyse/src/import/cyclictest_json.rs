@@ -47,7 +47,9 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let is_ns = number(&value["resolution_in_ns"]) == Some(1);
     let unit_ns = options.unit_ns.unwrap_or(if is_ns { 1 } else { 1_000 });
     let command = text(&value["cmdline:"]).or_else(|| text(&value["cmdline"]));
-    let asked = command.as_deref().map(Asked::of).unwrap_or_default();
+    let mut asked = command.as_deref().map(Asked::of).unwrap_or_default();
+    // Keys that rtscope adds.
+    asked.buckets = number(&value["histogram_buckets"]).or(asked.buckets);
     let entries = numbered(&value["thread"]);
     let entries = &entries[..entries.len().min(512)];
     if number(&value["num_threads"]).is_some_and(|n| n != entries.len() as u64) {
@@ -73,7 +75,9 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
         };
         beyond = beyond.saturating_add(if has_histogram { part.unplaced.count } else { 0 });
         let distance = asked.distance_us.saturating_mul(*index);
-        let interval_us = asked.interval_us.map(|us| us.saturating_add(distance));
+        let interval_us = number(&thread["interval_us"])
+            .or(asked.interval_us.map(|us| us.saturating_add(distance)))
+            .filter(|us| *us > 0);
         threads.push(Thread {
             label: format!("thread {index}"),
             cpu: number(&thread["cpu"]).and_then(|cpu| u32::try_from(cpu).ok()),
@@ -97,8 +101,8 @@ fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) 
     }
     if beyond > 0 {
         let text = format!(
-            "{beyond} latencies are counted as cycles and are not in the histogram: cyclictest's \
-             JSON does not say how many lie beyond it, so that is what they are taken for"
+            "{beyond} latencies are counted as cycles and are not in the histogram: they lie beyond \
+             it, and of each no more is known"
         );
         reading.note("import-overflow", Weight::Warning, text).advice =
             "run cyclictest with a histogram that is wide enough".to_owned();
@@ -127,7 +131,7 @@ fn said_of(thread: &Value, buckets: Option<u64>) -> Said {
         min: latency("min"),
         max: latency("max"),
         mean: thread["avg"].as_f64().filter(|mean| (0.0..1e15).contains(mean)),
-        overflow: None,
+        overflow: number(&thread["overflow"]),
         limit: buckets,
         early: u64::from(is_early("max")),
     }
@@ -172,6 +176,12 @@ const WITH_VALUE: &str = "bcdDFhHilop";
 impl Asked {
     fn of(command: &str) -> Asked {
         let words: Vec<&str> = command.split_ascii_whitespace().skip(1).collect();
+        // `rtscope run`, whose options are others.
+        if command.split(' ').next().is_some_and(|name| name.ends_with("rtscope"))
+            && words.first() != Some(&"cyclictest")
+        {
+            return Asked::default();
+        }
         let mut asked = Asked { interval_us: Some(1_000), ..Asked::default() };
         let mut distance_us = None;
         for (i, word) in words.iter().enumerate() {

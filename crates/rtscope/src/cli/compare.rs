@@ -104,7 +104,7 @@ fn shared_requirements<'a>(
 }
 
 /// A folder, and the cell after the last `@`, unless the whole is a folder's name.
-fn split(name: &str) -> (PathBuf, Option<String>) {
+pub(super) fn split(name: &str) -> (PathBuf, Option<String>) {
     match name.rsplit_once('@') {
         Some((folder, cell)) if !Path::new(name).exists() => {
             (PathBuf::from(folder), Some(cell.to_owned()))

@@ -4,6 +4,7 @@ mod claim;
 mod compare;
 mod completions;
 mod environment;
+mod export;
 mod guard;
 mod history;
 mod import;
@@ -54,6 +55,7 @@ enum Verb {
     Report(report::Args),
     Plot(plot::Args),
     Import(import::Args),
+    Export(export::Args),
     Claim(claim::Args),
     Compare(compare::Args),
     /// Runs over months: import, list, show, draw
@@ -123,6 +125,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Report(args) => report::main(&args),
         Verb::Plot(args) => plot::main(&args),
         Verb::Import(args) => import::main(&args),
+        Verb::Export(args) => export::main(&args),
         Verb::Claim(args) => claim::main(&args),
         Verb::Compare(args) => compare::main(&args),
         Verb::History(verb) => history::main(&verb),

@@ -7,6 +7,7 @@ mod accounting;
 mod compare;
 mod dropin;
 mod experiments;
+mod export;
 mod history;
 mod import;
 mod inspection;

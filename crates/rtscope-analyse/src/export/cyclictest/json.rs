@@ -69,11 +69,12 @@ fn more(run: &Run, origin: &Origin) -> String {
     });
     format!(
         "  \"cmdline\": {},\n  \"rt_test_version\": {},\n  \"rtscope_version\": {},\n  \
-         \"unit\": \"{}\",\n  \"break\": {broke}\n",
+         \"unit\": \"{}\",\n  \"histogram_buckets\": {},\n  \"break\": {broke}\n",
         quoted(&origin.command),
         quoted(origin.rt_tests_version),
         quoted(&origin.version),
         if run.unit == Unit::Ns { "ns" } else { "us" },
+        run.buckets,
     )
 }
 

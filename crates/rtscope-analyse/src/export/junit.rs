@@ -1,0 +1,135 @@
+//! JUnit XML, as CI servers read it: a suite for each cell, a case for each requirement.
+//!
+//! A requirement that is not met is a failure, one that is inconclusive an error. A cell without a
+//! requirement is a suite without cases. The figures are properties.
+
+use std::fmt::Write as _;
+
+use rtscope_model::{
+    time::Nanos,
+    verdict::{Statistic, Verdict},
+};
+
+use super::{
+    Format, Subject,
+    case::{Case, Suite, suites},
+};
+use crate::statistics::quantile;
+
+pub(super) const FORMAT: Format = Format {
+    name: "junit",
+    what: "JUnit XML: a test case for each requirement in each cell",
+    ending: "xml",
+    write: |subject| Ok(document(subject)),
+};
+
+fn document(subject: &Subject<'_>) -> String {
+    let suites = suites(subject);
+    let cases = || suites.iter().flat_map(|suite| &suite.cases);
+    let time = seconds(subject.judgement.cells.iter().map(|cell| cell.duration_ns).sum());
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"rtscope {}\" {} time=\"{time}\">\n",
+        escaped(&subject.record.plan.name),
+        counts(cases())
+    );
+    suites.iter().for_each(|suite| text += &of_suite(suite, subject));
+    text + "</testsuites>\n"
+}
+
+fn counts<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> String {
+    let of = |verdict: Verdict| cases.clone().filter(|case| case.verdict == verdict).count();
+    let (failures, errors) = (of(Verdict::Fail), of(Verdict::Inconclusive));
+    format!("tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"", cases.count())
+}
+
+fn of_suite(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
+    let (_, began) = subject.started();
+    // The schema of Ant has a time of day without a zone.
+    let began = began.trim_end_matches('Z');
+    let time = seconds(suite.cell.map_or(0, |cell| cell.duration_ns));
+    let mut text = format!(
+        "  <testsuite name=\"{}\" {} skipped=\"0\" time=\"{time}\" timestamp=\"{}\" hostname=\"{}\">\n",
+        escaped(suite.name),
+        counts(suite.cases.iter()),
+        escaped(began),
+        escaped(subject.host())
+    );
+    text += &properties(suite, subject);
+    for case in &suite.cases {
+        let _ = write!(
+            text,
+            "    <testcase name=\"{}\" classname=\"rtscope.{}.{}\" time=\"{time}\"",
+            escaped(&case.name),
+            escaped(&subject.record.plan.name),
+            escaped(suite.name)
+        );
+        let problem = match case.verdict {
+            Verdict::Fail => Some(("failure", "requirement")),
+            Verdict::Inconclusive => Some(("error", "inconclusive")),
+            Verdict::Pass | Verdict::Measured => None,
+        };
+        let said = escaped(&case.text);
+        text += &match problem {
+            Some((tag, kind)) => format!(
+                ">\n      <{tag} message=\"{said}\" type=\"{kind}\">{said}</{tag}>\n    </testcase>\n"
+            ),
+            None => format!(">\n      <system-out>{said}</system-out>\n    </testcase>\n"),
+        };
+    }
+    text + "  </testsuite>\n"
+}
+
+/// The figures of a cell, or what the run is.
+fn properties(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    if let Some(cell) = suite.cell {
+        let row = &cell.all;
+        pairs.push(("recorded".to_owned(), row.recorded.to_string()));
+        if row.missed_is_known {
+            pairs.push(("missed".to_owned(), row.missed.to_string()));
+        }
+        let mut figure = |name: &str, ns: Option<u64>| {
+            pairs.extend(ns.map(|ns| (format!("latency_ns_{name}"), ns.to_string())));
+        };
+        figure("min", row.histogram.min_ns());
+        figure("mean", row.histogram.mean_ns().map(|ns| ns.round() as u64));
+        for parts in quantile::LADDER {
+            let rank = quantile::rank(row.histogram.count(), parts);
+            figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
+        }
+        figure("max", row.histogram.max_ns());
+    } else {
+        let (version, _) = subject.started();
+        pairs.push(("rtscope".to_owned(), version.to_owned()));
+        pairs.push(("verdict".to_owned(), subject.judgement.verdict.to_string()));
+        if let Some(found) = subject.record.before.as_ref() {
+            pairs.push(("kernel".to_owned(), found.kernel.release.clone()));
+        }
+    }
+    let property = |(name, value): &(String, String)| {
+        format!("      <property name=\"{}\" value=\"{}\"/>\n", escaped(name), escaped(value))
+    };
+    let lines: String = pairs.iter().map(property).collect();
+    format!("    <properties>\n{lines}    </properties>\n")
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3}", Nanos(ns).as_secs_f64())
+}
+
+/// A text in XML, in quotes or between tags; what XML 1.0 can't hold becomes a replacement mark.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\n' | '\r' | '\t' => escaped.push(' '),
+            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

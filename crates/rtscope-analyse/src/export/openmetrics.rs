@@ -1,0 +1,235 @@
+//! OpenMetrics text for a collector of files (node_exporter's `textfile`): figures of the latest run.
+//!
+//! Every family is a gauge but the histogram, and there are no time stamps and no types that are
+//! OpenMetrics' alone: readers of Prometheus' older text take the same file.
+//!
+//! A bucket's count is of the latencies that surely are at or below its bound (`le`): a latency whose
+//! own bucket reaches beyond the bound is counted by the next. So a quantile that a server computes
+//! from it is never too small.
+
+use std::fmt::Write as _;
+
+use rtscope_model::{histogram::Histogram, verdict::Verdict};
+
+use super::{
+    Format, Subject,
+    case::{Suite, suites},
+};
+use crate::{
+    judgement::{CellSummary, Row},
+    statistics::quantile,
+};
+
+pub(super) const FORMAT: Format = Format {
+    name: "openmetrics",
+    what: "OpenMetrics text, as node_exporter's textfile collector takes it",
+    ending: "prom",
+    write: |subject| Ok(document(subject)),
+};
+
+/// Bounds of the buckets in ns: 1, 2 and 5 of each power of ten, 1 us to 1 s.
+const BOUNDS_NS: [u64; 19] = [
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+];
+
+/// Labels and values of a family.
+type Samples = Vec<(String, String)>;
+
+fn document(subject: &Subject<'_>) -> String {
+    let mut text = histogram(subject);
+    let of_rows = |value: &dyn Fn(&Row) -> Option<String>| -> Samples {
+        let each = |cell: &CellSummary| -> Samples {
+            let sample = |row: &Row| Some((labels(subject, cell, row), value(row)?));
+            cell.threads.iter().filter_map(sample).collect()
+        };
+        subject.judgement.cells.iter().flat_map(each).collect()
+    };
+    let latency = |ns: Option<u64>| ns.map(seconds);
+    let family = "rtscope_wakeup_latency";
+    for (name, unit, help, samples) in [
+        (
+            format!("{family}_max_seconds"),
+            "seconds",
+            "Largest wake-up latency of the run.",
+            of_rows(&|row| latency(row.histogram.max_ns())),
+        ),
+        (
+            format!("{family}_quantile_seconds"),
+            "seconds",
+            "Quantiles of the wake-up latency.",
+            quantiles(subject),
+        ),
+        (
+            "rtscope_activations".to_owned(),
+            "",
+            "Measured activations.",
+            of_rows(&|row| Some(row.recorded.to_string())),
+        ),
+        (
+            "rtscope_missed_activations".to_owned(),
+            "",
+            "Activations that a late wake-up swallowed.",
+            of_rows(&|row| row.missed_is_known.then(|| row.missed.to_string())),
+        ),
+        (
+            "rtscope_requirement_met".to_owned(),
+            "",
+            "1 where a requirement is met in a valid run, 0 where it is not, absent where the run can't tell.",
+            requirements(subject),
+        ),
+        ("rtscope_run_verdict".to_owned(), "", "1 at the verdict of the run.", verdicts(subject)),
+        (
+            "rtscope_run_start_timestamp_seconds".to_owned(),
+            "seconds",
+            "When the run began, since the epoch.",
+            began(subject),
+        ),
+    ] {
+        text += &gauge(&name, unit, help, &samples);
+    }
+    text + "# EOF\n"
+}
+
+fn gauge(name: &str, unit: &str, help: &str, samples: &Samples) -> String {
+    if samples.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("# TYPE {name} gauge\n");
+    if !unit.is_empty() {
+        let _ = writeln!(text, "# UNIT {name} {unit}");
+    }
+    let _ = writeln!(text, "# HELP {name} {help}");
+    for (labels, value) in samples {
+        let _ = writeln!(text, "{name}{{{labels}}} {value}");
+    }
+    text
+}
+
+fn histogram(subject: &Subject<'_>) -> String {
+    let name = "rtscope_wakeup_latency_seconds";
+    let mut text = format!(
+        "# TYPE {name} histogram\n# UNIT {name} seconds\n\
+         # HELP {name} Wake-up latency: from the programmed expiry to the first clock reading after it.\n"
+    );
+    for cell in &subject.judgement.cells {
+        for row in cell.threads.iter().filter(|row| row.recorded > 0) {
+            let (labels, histogram) = (labels(subject, cell, row), &row.histogram);
+            for bound_ns in BOUNDS_NS {
+                let (le, count) = (bound(bound_ns), at_most(histogram, bound_ns));
+                let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{le}\"}} {count}");
+            }
+            let (count, sum) = (row.recorded, histogram.sum_ns() as f64 / 1e9);
+            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+            let _ =
+                writeln!(text, "{name}_count{{{labels}}} {count}\n{name}_sum{{{labels}}} {sum}");
+        }
+    }
+    text
+}
+
+/// Latencies that surely are at or below a bound.
+fn at_most(histogram: &Histogram, bound_ns: u64) -> u64 {
+    let (_, above) = histogram.at_or_above(bound_ns.saturating_add(1));
+    histogram.count() - above
+}
+
+fn quantiles(subject: &Subject<'_>) -> Samples {
+    let mut samples = Samples::new();
+    for cell in &subject.judgement.cells {
+        for row in &cell.threads {
+            for parts in quantile::LADDER {
+                let rank = quantile::rank(row.histogram.count(), parts);
+                let Some(ns) = row.histogram.at_rank_ns(rank) else { continue };
+                let share = f64::from(parts) / f64::from(quantile::WHOLE);
+                let labels = labels(subject, cell, row);
+                samples.push((format!("{labels},quantile=\"{share}\""), seconds(ns)));
+            }
+        }
+    }
+    samples
+}
+
+fn requirements(subject: &Subject<'_>) -> Samples {
+    let suites = suites(subject);
+    let of_suite = |suite: &Suite<'_>| -> Samples {
+        let name = suite.name.to_owned();
+        let sample = |case: &super::case::Case| {
+            case.requirement?;
+            let met = match case.verdict {
+                Verdict::Pass => "1",
+                Verdict::Fail => "0",
+                Verdict::Inconclusive | Verdict::Measured => return None,
+            };
+            let labels = [("cell", name.as_str()), ("requirement", case.name.as_str())];
+            Some((format!("{},{}", plan(subject), pairs(&labels)), met.to_owned()))
+        };
+        suite.cases.iter().filter_map(sample).collect()
+    };
+    suites.iter().flat_map(of_suite).collect()
+}
+
+fn verdicts(subject: &Subject<'_>) -> Samples {
+    let all = [Verdict::Measured, Verdict::Pass, Verdict::Fail, Verdict::Inconclusive];
+    let sample = |verdict: Verdict| {
+        let word = verdict.to_string().to_lowercase();
+        let is_it = u8::from(subject.judgement.verdict == verdict);
+        let labels = format!("{},{}", plan(subject), pairs(&[("verdict", word.as_str())]));
+        (labels, is_it.to_string())
+    };
+    all.into_iter().map(sample).collect()
+}
+
+fn began(subject: &Subject<'_>) -> Samples {
+    let (_, began) = subject.started();
+    let began = began.parse::<jiff::Timestamp>().ok().filter(|_| !subject.record.is_imported());
+    began.map(|began| (plan(subject), began.as_second().to_string())).into_iter().collect()
+}
+
+fn plan(subject: &Subject<'_>) -> String {
+    pairs(&[("plan", subject.record.plan.name.as_str())])
+}
+
+fn labels(subject: &Subject<'_>, cell: &CellSummary, row: &Row) -> String {
+    let cpu = row.cpu.map(|cpu| cpu.to_string()).unwrap_or_default();
+    let more =
+        [("cell", cell.name.as_str()), ("thread", row.label.as_str()), ("cpu", cpu.as_str())];
+    format!("{},{}", plan(subject), pairs(&more))
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> String {
+    let pair = |(name, value): &(&str, &str)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("{name}=\"{value}\"")
+    };
+    pairs.iter().map(pair).collect::<Vec<_>>().join(",")
+}
+
+/// Nanoseconds as seconds, all nine decimals.
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// A bound as the canonical number: `0.00002`, `1.0`.
+fn bound(ns: u64) -> String {
+    let text = seconds(ns);
+    let short = text.trim_end_matches('0');
+    if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
+}

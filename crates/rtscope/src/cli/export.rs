@@ -1,0 +1,112 @@
+//! `rtscope export`: a record in the forms that other programs read.
+
+use std::{
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::builder::PossibleValue;
+use rtscope_analyse::export::{FORMATS, Format, Subject};
+use rtscope_measure::recorder::write_whole;
+use rtscope_model::verdict::Requirement;
+
+use super::{Refused, compare::split, print};
+use crate::{
+    exit,
+    record::{self, Terms},
+};
+
+/// Write a record for other programs: CSV, JSON, cyclictest, OSADL, JUnit, KTAP, LAVA, OpenMetrics...
+///
+/// FOLDER@CELL is one cell of a record; cyclictest's and OSADL's forms and the percentile table hold
+/// no more than one. One format goes to standard output or to --out; several go to files in the folder
+/// that --out names. A file is written under a second name and then renamed: no reader sees half of
+/// it. Exit code 0, whatever the verdict is. `rtscope plot` draws SVG and PNG.
+///
+/// Examples:
+///   rtscope export run --format junit --out results.xml
+///   rtscope export run --format openmetrics --out /var/lib/node_exporter/rtscope.prom
+///   rtscope export run@disk --format cyclictest | grep 'Max Latencies'
+///   rtscope export run --format csv,csv-histogram,markdown --out results
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// The record's folder, or FOLDER@CELL
+    run: String,
+    /// What to write; several with commas
+    #[arg(short, long, required = true, value_delimiter = ',', value_parser = Names)]
+    format: Vec<&'static Format>,
+    /// The file, or with several formats the folder [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// What must hold besides the plan's requirements; repeatable
+    #[arg(short, long, value_name = "REQUIREMENT")]
+    require: Vec<Requirement>,
+    /// Take responsibility for a finding; repeatable
+    #[arg(long, value_name = "CODE")]
+    accept: Vec<String>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let (folder, cell) = split(&args.run);
+    let terms = Terms { require: args.require.clone(), accept: args.accept.clone() };
+    let judged = record::open(&folder, &terms)?;
+    let subject =
+        Subject::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
+    let mut documents = Vec::new();
+    for format in &args.format {
+        let document = format.write(&subject);
+        let document = document.map_err(|why| Refused(format!("{}: {why}", format.name)))?;
+        documents.push((*format, document));
+    }
+    match (documents.as_slice(), &args.out) {
+        ([(_, document)], None) => print(document)?,
+        ([(_, document)], Some(file)) => write(file, document)?,
+        (_, None) => {
+            let text = "several formats: name a folder for their files, as with --out results";
+            return Err(Refused(text.to_owned()).into());
+        }
+        (several, Some(folder)) => {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("can't make {}", folder.display()))?;
+            for (format, document) in several {
+                write(&folder.join(format!("{}.{}", format.name, format.ending)), document)?;
+            }
+        }
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// Writes a file whole, and says which on standard error: standard output is for documents.
+fn write(path: &Path, document: &str) -> anyhow::Result<()> {
+    write_whole(path, document.as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))?;
+    let _ = writeln!(io::stderr(), "{}", path.display());
+    Ok(())
+}
+
+/// Reads a format's name, and lists all of them with what they are.
+#[derive(Clone, Debug)]
+struct Names;
+
+impl clap::builder::TypedValueParser for Names {
+    type Value = &'static Format;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        let names = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|f| f.name));
+        let name = names.parse_ref(command, argument, value)?;
+        Format::named(&name)
+            .map_err(|why| command.clone().error(clap::error::ErrorKind::InvalidValue, why))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(FORMATS.iter().map(|f| PossibleValue::new(f.name).help(f.what))))
+    }
+}
