@@ -46,7 +46,8 @@ fn script(folder: &Path, script: &str) -> Output {
     output_of(bash.args(["-ec", script]).env("PATH", path).current_dir(folder).stdin(Stdio::null()))
 }
 
-/// A text with every number masked and blanks made one.
+/// A text with every number masked and blanks made one. Where a number is so large that it leaves no
+/// blank before it, as a latency of 10 ms does, none is expected before any.
 fn form(bytes: &[u8]) -> String {
     let mut form = String::new();
     for c in text(bytes).chars() {
@@ -56,7 +57,7 @@ fn form(bytes: &[u8]) -> String {
             form.push(c);
         }
     }
-    form.replace("N.N", "N").replace("( N)", "(N)")
+    form.replace("N.N", "N").replace("( N)", "(N)").replace(": N", ":N")
 }
 
 #[test]
@@ -237,10 +238,13 @@ fn command_lines_of_others_work() {
     let columns = rteval.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     assert!(columns.clone().all(|line| line.split_whitespace().count() == 2));
     assert_eq!(columns.count(), 3_500);
-    // OpenShift: the duration ends in a letter that is none of the known ones.
+    // OpenShift: the duration ends in a letter that is none of the known ones. It takes the rest of the
+    // line of maxima for one number a thread.
     let openshift =
         run(&["-D", "1s", "-p", "1", "-t", "1", "-a", "0", "-h", "30", "-i", "1000", "--quiet"]);
-    assert!(openshift.contains("# Max Latencies: "), "{openshift}");
+    let maxima = openshift.lines().find_map(|line| line.strip_prefix("# Max Latencies:"));
+    let maxima = maxima.map(|maxima| maxima.trim().parse::<u64>());
+    assert!(matches!(maxima, Some(Ok(max)) if max > 0), "{openshift}");
     // crucible: a file for the histogram, whose last maximum is that of all, and one for JSON.
     run(&[
         "--policy",
@@ -275,9 +279,108 @@ fn command_lines_of_others_work() {
     let json = fs::read_to_string(folder.path().join("cyclictest.json")).expect("a document");
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["num_threads"], &json["return_code"]), (&2.into(), &0.into()));
+    // Scheduler developers: not real-time, a histogram in a file, percentiles made from it by hand.
+    run(&["--policy", "other", "-D", "1", "-q", "-n", "-H", "20000", "--histfile", "data.txt"]);
+    let histogram = fs::read_to_string(folder.path().join("data.txt")).expect("a histogram");
+    let rows = histogram.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    let count = |line: &str| line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    assert!(rows.filter_map(count).sum::<u64>() > 0, "{histogram}");
     // The kernel's documentation: obsolete -n.
     let kernel = run(&["-p80", "-d0", "-i250", "-n", "-a", "-t", "-q", "-l100"]);
     assert!(kernel.contains("T: 0 ("), "{kernel}");
+}
+
+/// How rteval, Linaro and KernelCI read what they get: the rules, not their code.
+#[test]
+fn parsers_of_others_find_their_figures() {
+    if !root_or_skip("parsers_of_others_find_their_figures") {
+        return;
+    }
+    let folder = folder();
+    // rteval: a column for each CPU of the list, in its order; comments by their beginning; whatever
+    // else there is must be skipped.
+    let cpus = machine_cpus();
+    let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let line =
+        format!("-i100 -qmu '-h 3500' -p95 -t{} -a{list} --default-system -l200", cpus.len());
+    let output = cyclictest(folder.path(), &line);
+    let printed = text(&output.stdout);
+    let (mut counts, mut maxima) = (vec![0u64; cpus.len()], Vec::new());
+    for line in printed.lines().filter(|line| !line.is_empty()) {
+        if let Some(list) = line.strip_prefix("# Max Latencies: ") {
+            maxima =
+                list.split_whitespace().map(|max| max.parse::<u64>().expect("a maximum")).collect();
+        } else if !line.starts_with('#') {
+            let numbers: Vec<u64> =
+                line.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+            assert_eq!(numbers.len(), cpus.len() + 1, "{line}");
+            counts.iter_mut().zip(&numbers[1..]).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    assert_eq!(maxima.len(), cpus.len(), "{printed}");
+    // Where the machine stops for so long, all that a thread has may lie beyond the histogram.
+    let seen = counts.iter().any(|count| *count > 0) || maxima.iter().any(|max| *max >= 3_500);
+    assert!(seen && counts.iter().all(|count| *count <= 200), "{counts:?} {maxima:?}");
+    // Linaro and KernelCI now: JSON, a result for each figure of each thread and the return code.
+    cyclictest(folder.path(), "-q -l50 -t2 -p98 -h 100 --json=result.json");
+    let json = fs::read_to_string(folder.path().join("result.json")).expect("a document");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["return_code"], 0);
+    for thread in 0..json["num_threads"].as_u64().expect("a count") {
+        let thread = &json["thread"][thread.to_string()];
+        let of = |key: &str| thread[key].as_f64().expect("a figure");
+        let is_sound = of("min") <= of("avg").ceil() && of("avg").floor() <= of("max");
+        assert!(is_sound || of("cycles") == 0.0, "{thread}");
+    }
+    // Linaro before: the screen after its last escape, each line split at blanks and colons.
+    let screen = text(&cyclictest(folder.path(), "-l100 -t2 -p98").stdout);
+    let (_, last) = screen.rsplit_once('\u{1b}').expect("an escape");
+    // Behind the last escape nothing is drawn again: the state is the one before it.
+    let (before, _) = screen.rsplit_once('\u{1b}').expect("an escape");
+    let shown = if last.contains("T:") { last } else { before };
+    let shown = &shown[shown.rfind("T: 0").expect("the first thread")..];
+    let threads: Vec<Vec<&str>> = shown
+        .lines()
+        .filter(|line| line.starts_with("T:"))
+        .map(|line| line.split([' ', ':']).filter(|token| !token.is_empty()).collect())
+        .collect();
+    assert_eq!(threads.len(), 2, "{shown}");
+    for tokens in &threads {
+        let after = |name: &str| {
+            let at = tokens.iter().position(|token| *token == name).expect("a token");
+            tokens[at + 1].parse::<u64>().expect("a number")
+        };
+        assert!(after("Min") <= after("Max") || after("C") == 0, "{tokens:?}");
+    }
+}
+
+/// The CPUs that this process may use.
+fn machine_cpus() -> Vec<u32> {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<u32>().expect("a CPU");
+        number(first)..=number(last)
+    };
+    list.expect("a list").trim().split(',').flat_map(range).collect()
+}
+
+/// What can't be had is said, with an exit code, where a script would take another figure for it.
+#[test]
+fn what_is_not_supported_is_refused() {
+    if !root_or_skip("what_is_not_supported_is_refused") {
+        return;
+    }
+    let folder = folder();
+    let aux = cyclictest(folder.path(), "-q -l5 -p80 -c aux0");
+    assert_eq!((aux.status.code(), text(&aux.stdout).as_str()), (Some(1), ""));
+    assert!(text(&aux.stderr).contains("--clock aux0 is not supported"), "{}", text(&aux.stderr));
+    // crucible's --smi: counted where the CPU shows it, refused as cyclictest refuses it elsewhere.
+    let smi = cyclictest(folder.path(), "-q -l5 -p80 -a 0 -h 5 --smi");
+    let counts = text(&smi.stdout).contains("\n# SMIs: ");
+    let refused = text(&smi.stderr).contains("SMI counter is not supported");
+    assert_eq!((counts, refused), (smi.status.code() == Some(0), smi.status.code() == Some(1)));
 }
 
 /// OSADL's way from a histogram to a plot: comments off, columns apart, the largest maximum.

@@ -292,6 +292,27 @@ impl Reader<'_> {
         atoi(text)
     }
 
+    /// A clock by its number or name. What is neither counts as 0, but for the auxiliary clocks: their
+    /// names must not give the figures of another clock.
+    fn clock(&mut self, found: &Found) -> Result<(), Stop> {
+        let text = found.value.as_deref().unwrap_or_default();
+        self.options.clock = match text {
+            "monotonic" => ClockName::Monotonic,
+            "realtime" => ClockName::Realtime,
+            aux if aux.starts_with("aux") => {
+                let text = format!("--clock {aux} is not supported: monotonic and realtime are");
+                self.stderr.push(text);
+                return Err(Stop::Refused(1));
+            }
+            _ => match self.number(found) {
+                0 => ClockName::Monotonic,
+                1 => ClockName::Realtime,
+                _ => return Err(Stop::Help(1)),
+            },
+        };
+        Ok(())
+    }
+
     fn option(&mut self, found: Found, words: &mut Words<'_>) -> Result<(), Stop> {
         let text = || found.value.clone().unwrap_or_default();
         match found.name {
@@ -302,7 +323,7 @@ impl Reader<'_> {
                 self.options.break_above =
                     (above != 0).then(|| u64::try_from(above).unwrap_or(u64::MAX));
             }
-            "clock" => self.options.clock = clock(&text()).ok_or(Stop::Help(1))?,
+            "clock" => self.clock(&found)?,
             "deepest-idle-state" => {
                 self.stderr.push("--deepest-idle-state is not supported".to_owned());
                 return Err(Stop::Refused(255));
@@ -518,19 +539,6 @@ impl Reader<'_> {
             let text = format!("defaulting realtime priority to {}", options.priority);
             self.stderr.push(text);
         }
-    }
-}
-
-/// A clock by its number or name. What is no number counts as 0.
-fn clock(text: &str) -> Option<ClockName> {
-    match text {
-        "monotonic" => Some(ClockName::Monotonic),
-        "realtime" => Some(ClockName::Realtime),
-        _ => match atoi(text) {
-            0 => Some(ClockName::Monotonic),
-            1 => Some(ClockName::Realtime),
-            _ => None,
-        },
     }
 }
 

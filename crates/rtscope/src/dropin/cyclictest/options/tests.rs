@@ -99,6 +99,7 @@ fn mistakes_end_as_cyclictest_ends_them() {
     assert_eq!(help("--bogus|--strict-exit"), 64);
     assert_eq!(read("--bogus").stderr[0], "cyclictest: unrecognized option '--bogus'");
     assert!(matches!(read("--deepest-idle-state|1").outcome, Outcome::Refused(255)));
+    assert!(matches!(read("-c|aux0").outcome, Outcome::Refused(1)));
 }
 
 #[test]
@@ -110,5 +111,8 @@ fn obsolete_and_contrary_options_are_said() {
     assert_eq!(said, ["WARN: -a ignored due to smp mode", "WARN: -t ignored due to smp mode"]);
     let (options, said) = run("-s|-x");
     assert_eq!((options.wake, said.len()), (Wake::ClockNanosleep, 3));
+    let words = ["-c|realtime", "-c|1", "-c|clock"].map(|line| run(line).0.clock);
+    assert_eq!(words, [ClockName::Realtime, ClockName::Realtime, ClockName::Monotonic]);
+    assert_eq!(run("-c|clock").1, ["WARN: --clock: \"clock\" is not a number and counts as 0"]);
     assert_eq!(run("-l|many").1, ["WARN: --loops: \"many\" is not a number and counts as 0"]);
 }
