@@ -14,7 +14,7 @@ use rtscope_lab::{
     source,
     spec::{self, Source, Spec},
 };
-use rtscope_model::{plan::Plan, verdict::Requirement};
+use rtscope_model::plan::Plan;
 use serde_json::{Value, json};
 
 use super::{
@@ -60,29 +60,29 @@ pub(in crate::cli) struct Args {
     /// How the commits are configured and built: a kernel's name, or a spec's file
     #[arg(long, value_name = "KERNEL", requires = "tree")]
     spec: Option<String>,
-    /// What must hold in every cell, as 'max < 50us'; repeatable
-    #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT", required = true)]
-    require: Vec<Requirement>,
-    /// How many replicas of each kernel; one that fails is enough for a bad one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
-    /// Folder for the records and bisect.json
-    #[arg(short, long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.require);
+    plan.require.extend(&args.judging.require);
+    if plan.require.is_empty() {
+        let text = "what is a bad kernel? Name a requirement, as --require 'p99 < 80us'";
+        return Err(Refused(text.to_owned()).into());
+    }
     let lab = Lab::open(&args.options)?;
-    let out = order::folder(args.out.as_ref(), "bisect")?;
-    let mut search =
-        Search { lab, plan, seeds: args.seeds, out, known: BTreeMap::new(), steps: Vec::new() };
+    let out = order::folder(args.judging.out.as_ref(), "bisect")?;
+    let mut search = Search {
+        lab,
+        plan,
+        seeds: args.judging.seeds,
+        out,
+        known: BTreeMap::new(),
+        steps: Vec::new(),
+    };
     let (what, found) = search.find(args)?;
     search.publish(args, what, &found)
 }
@@ -309,7 +309,7 @@ impl Search {
         let document = json!({
             "format": 1,
             "plan": self.plan.name,
-            "require": args.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "require": args.judging.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "good": args.good,
             "bad": args.bad,
             "between": what,
@@ -321,7 +321,7 @@ impl Search {
         let path = self.out.join("bisect.json");
         rtscope_measure::recorder::write_whole(&path, text.as_bytes())
             .with_context(|| format!("can't write {}", path.display()))?;
-        if args.json {
+        if args.judging.json {
             print(&text)?;
             return Ok(ExitCode::from(exit::PASS));
         }

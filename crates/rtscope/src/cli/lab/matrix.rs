@@ -1,9 +1,9 @@
 //! `rtscope lab matrix`: kernels x preemption models x loads x seeds, each cell in a guest of its own.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use rtscope_lab::queue::Item;
-use rtscope_model::{plan::Plan, verdict::Requirement};
+use rtscope_model::plan::Plan;
 
 use super::{
     compare::Comparison,
@@ -33,25 +33,15 @@ pub(in crate::cli) struct Args {
     /// they are
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     preempt: Vec<String>,
-    /// How many replicas of each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
-    /// What must hold in every cell, as 'max < 50us'; repeatable
-    #[arg(short, long, value_name = "REQUIREMENT")]
-    require: Vec<Requirement>,
-    /// Folder for the records and the page
-    #[arg(short, long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.require);
+    plan.require.extend(&args.judging.require);
     let mut lab = Lab::open(&args.options)?;
     let named = lab.subjects(&args.kernel)?;
     let mut names: Vec<String> = Vec::new();
@@ -66,11 +56,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             _ => names.push(subject.label.clone()),
         }
     }
-    let out = order::folder(args.out.as_ref(), &plan.name)?;
+    let out = order::folder(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
     for subject in lab.subjects(&names)? {
         for phase in one_by_one(&plan) {
-            for seed in 1..=args.seeds {
+            for seed in 1..=args.judging.seeds {
                 let cell = lab.cell(&subject, &phase, seed)?;
                 let name = format!("{}-{}", order::safe(&subject.label), order::safe(&cell.plan));
                 let folder = out.join(format!("{name}-seed{seed}"));
@@ -82,7 +72,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let outcomes = lab.run(&items)?;
-    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)
+    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.judging.json)
 }
 
 /// A plan of its own for each phase.

@@ -25,6 +25,7 @@ use rtscope_model::{
     guest::{Beside, Tracer},
     plan::Plan,
     time::Nanos,
+    verdict::Requirement,
 };
 
 use crate::cli::Refused;
@@ -34,6 +35,23 @@ const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
 
 /// How long a guest under KVM may take until its agent speaks.
 const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
+
+/// What is asked of the guests of a plan, and where the answer goes.
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::cli) struct Judging {
+    /// How many replicas of each; the worst of them counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(super) seeds: u64,
+    /// What must hold in every cell, as 'max < 50us'; repeatable
+    #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
+    pub(super) require: Vec<Requirement>,
+    /// Folder for the records and the page
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(super) json: bool,
+}
 
 /// How guests are run.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,9 +1,8 @@
 //! `rtscope lab run`: one plan, several kernels, several seeds.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use rtscope_lab::queue::Item;
-use rtscope_model::verdict::Requirement;
 
 use super::{
     compare::Comparison,
@@ -30,30 +29,20 @@ pub(in crate::cli) struct Args {
     /// follow after colons, as debian-stock:preempt=full; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
-    /// How many replicas of each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
-    /// What must hold in every cell, as 'max < 50us'; repeatable
-    #[arg(short, long, value_name = "REQUIREMENT")]
-    require: Vec<Requirement>,
-    /// Folder for the records and the page
-    #[arg(short, long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.require);
+    plan.require.extend(&args.judging.require);
     let mut lab = Lab::open(&args.options)?;
-    let out = order::folder(args.out.as_ref(), &plan.name)?;
+    let out = order::folder(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
     for subject in lab.subjects(&args.kernel)? {
-        for seed in 1..=args.seeds {
+        for seed in 1..=args.judging.seeds {
             let cell = lab.cell(&subject, &plan, seed)?;
             let folder = out.join(format!("{}-seed{seed}", order::safe(&subject.label)));
             if items.iter().any(|item| item.folder == folder) {
@@ -65,5 +54,5 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let outcomes = lab.run(&items)?;
-    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)
+    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.judging.json)
 }
