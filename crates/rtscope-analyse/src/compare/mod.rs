@@ -67,7 +67,7 @@ pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
     let (pairs, mut notes) = pairing::pairs(a, b);
     let changes: Vec<Change> = pairs.iter().map(|pair| change::of(pair, limits_ns)).collect();
     let differences = setting::differences(a, b, &pairs);
-    notes.splice(0..0, setting::warning(&differences));
+    notes.splice(0..0, setting::warning(&differences).into_iter().chain(setting::imports(a, b)));
     if changes.iter().any(|change| change.runs_resampled) {
         // The intervals hold the differences from run to run.
     } else {

@@ -82,9 +82,26 @@ pub(super) fn warning(differences: &[Difference]) -> Option<String> {
     (others > 0).then(|| format!("the sides differ in {others} settings"))
 }
 
+/// Which sides were imported, as a sentence: what else differs is then known in part at best.
+pub(super) fn imports(a: &[Run<'_>], b: &[Run<'_>]) -> Option<String> {
+    let is_imported = |runs: &[Run<'_>]| runs.iter().any(|run| run.record.is_imported());
+    let who = match (is_imported(a), is_imported(b)) {
+        (false, false) => return None,
+        (true, true) => "both sides were",
+        (true, false) => "A was",
+        (false, true) => "B was",
+    };
+    Some(format!(
+        "{who} imported from another tool: how the machine was set up and what load ran is not in the \
+         files, so what else differs can't be told in full"
+    ))
+}
+
 /// Whether a record could know anything of a topic.
 fn is_known(record: &Record, topic: &str) -> bool {
-    let Some(machine) = &record.before else { return matches!(topic, "run" | "sampler") };
+    let Some(machine) = &record.before else {
+        return topic == "run" || topic == "sampler" && !record.is_imported();
+    };
     match topic {
         "kernel configuration" => !machine.kernel.config.is_empty(),
         "command line" => !machine.kernel.cmdline.is_empty(),
@@ -118,9 +135,25 @@ fn of_run(record: &Record, add: &mut impl FnMut(&str, &str, String)) {
     });
     add("run", "plan", record.plan.name.clone());
     add("run", "rtscope", version.unwrap_or_default());
+    for (_, origin) in record.origins() {
+        for (name, value) in &origin.facts {
+            let (topic, name) = match name.as_str() {
+                "host" => ("machine", "host"),
+                "kernel" => ("kernel", "release"),
+                "kernel version" => ("kernel", "version"),
+                "machine" => ("kernel", "architecture"),
+                _ => continue,
+            };
+            add(topic, name, value.clone());
+        }
+    }
     for thread in &record.threads {
-        add("sampler", "interval", Nanos(thread.interval_ns).to_string());
-        add("sampler", "policy", format!("{} {}", thread.found.policy, thread.found.priority));
+        let interval = Some(Nanos(thread.interval_ns)).filter(|interval| *interval > Nanos::ZERO);
+        add("sampler", "interval", interval.map(|it| it.to_string()).unwrap_or_default());
+        // Nobody read back how an imported thread ran.
+        if thread.imported.is_none() {
+            add("sampler", "policy", format!("{} {}", thread.found.policy, thread.found.priority));
+        }
         if thread.found.cpus.len() == 1 {
             add("sampler", "CPUs", thread.found.cpus.to_string());
         }

@@ -92,3 +92,91 @@ fn what_cyclictest_prints_now_is_read_from_a_pipe() {
     let max_us: u64 = max.and_then(|max| max.trim().parse().ok()).expect("a maximum");
     assert_eq!(all["latency_ns"]["max"], max_us * 1_000);
 }
+
+/// A log of cyclictest whose latencies are 5 us and an exponential excess, in whole us, cut off; and the
+/// same latencies as a histogram. Of the excess `scale_us`, the p quantile is `-scale ln(1 - p)`.
+fn log_and_histogram(folder: &std::path::Path, name: &str, seed: u64, scale_us: f64) {
+    let (mut log, mut counts) = (String::new(), vec![0u64; 400]);
+    let mut state = seed;
+    for cycle in 0..60_000 {
+        // A linear congruence of 64 bits, of which the upper ones are good.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let share = ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let latency_us = (5.0 - scale_us * share.ln()) as usize;
+        counts[latency_us] += 1;
+        log += &format!("{:8}:{cycle:8}:{latency_us:8}\n", 0);
+    }
+    std::fs::write(folder.join(format!("{name}.log")), log).expect("a log");
+    let mut text = "# Histogram\n".to_owned();
+    for (us, count) in counts.iter().enumerate() {
+        text += &format!("{us:06} {count:06}\n");
+    }
+    let max = counts.iter().rposition(|count| *count > 0).expect("a latency");
+    text += &format!("# Min Latencies: 00005\n# Avg Latencies: 00007\n# Max Latencies: {max:05}\n");
+    text += "# Histogram Overflows: 00000\n";
+    std::fs::write(folder.join(format!("{name}.txt")), text).expect("a histogram");
+}
+
+#[test]
+fn imports_meet_the_same_judge() {
+    let folder = folder();
+    let here = folder.path();
+    log_and_histogram(here, "quick", 7, 3.0);
+    log_and_histogram(here, "slow", 8, 6.0);
+    let import = |file: &str| {
+        let words =
+            format!("import {file} --interval 1ms --out in-{file} --require 'max < 1ms' --json");
+        json(here, &words)["cells"][0].clone()
+    };
+    let (log, histogram) = (import("quick.log"), import("quick.txt"));
+    import("slow.log");
+    import("slow.txt");
+    // The same figures from both, and humps; but of one histogram no tail, with the reason.
+    assert_eq!(log["all"]["latency_ns"]["p99_9"], histogram["all"]["latency_ns"]["p99_9"]);
+    assert_eq!(log["all"]["exposure_ns"], 60_000_000_000u64);
+    assert_eq!(log["modes"].as_array().map(Vec::len), Some(1), "{}", log["modes"]);
+    let refused = histogram["tail"].to_string();
+    assert!(refused.contains("one histogram has lost the order of the latencies"), "{refused}");
+    // Of 60,000 such latencies one is expected at 5 us + 3 us times ln 60,000 or more.
+    let level = &log["tail"]["peaks"]["fit"]["levels"][0];
+    let end = |key: &str| level[key].as_f64().expect("an end");
+    assert_eq!(level["period_ns"], 60_000_000_000u64);
+    assert!(end("low_ns") < 38_006.0 && 38_006.0 < end("high_ns"), "{}", log["tail"]);
+    // A claim is held against an import as against a run.
+    let claim = |of: &str, limit: &str| {
+        let line = format!("claim in-{of} --limit {limit} --once-in 10s");
+        output(here, &line).status.code()
+    };
+    assert_eq!((claim("quick.log", "1ms"), claim("quick.log", "8us")), (Some(0), Some(2)));
+    // Two imports are compared: shifts of the size that was put in, and what can't be told is said.
+    for (a, b, resampled) in [("quick.log", "slow.log", true), ("quick.txt", "slow.txt", false)] {
+        let found = json(here, &format!("compare --limit 30us --json in-{a} -- in-{b}"));
+        let change = &found["changes"][0];
+        let shift = |parts: u64| {
+            let shifts = change["shifts"].as_array().expect("shifts").iter();
+            let mut at = shifts.filter(|shift| shift["parts"] == parts);
+            at.next().and_then(|shift| shift["shift_ns"].as_f64()).expect("a shift")
+        };
+        // 3 us times ln 100.
+        assert!((shift(990_000_000) - 13_815.0).abs() < 1_500.0, "{change}");
+        assert_eq!(change["blocks_resampled"], resampled, "{a}");
+        let ratio = &change["exceedances"]
+            .as_array()
+            .expect("limits")
+            .iter()
+            .find(|e| e["limit_ns"] == 30_000);
+        let ratio = ratio.expect("the limit that was asked")["ratio"].clone();
+        assert!(ratio["low"].as_f64().is_some_and(|low| low > 10.0), "{ratio}");
+        let notes = found["notes"].to_string();
+        assert!(notes.contains("both sides were imported"), "{notes}");
+        assert!(!found["differences"].to_string().contains("policy"), "{}", found["differences"]);
+    }
+    // Against a run of ours: what the import can't know is not taken for a difference of policy.
+    let fixture = format!("{}/../../fixtures/compare/stock", env!("CARGO_MANIFEST_DIR"));
+    let found = json(here, &format!("compare --json {fixture}@disk -- in-slow.log"));
+    let policy =
+        found["differences"].as_array().expect("rows").iter().find(|row| row["name"] == "policy");
+    assert_eq!(policy.map(|row| row["b"].clone()), Some("not known".into()));
+    assert!(found["notes"].to_string().contains("B was imported"), "{}", found["notes"]);
+}
