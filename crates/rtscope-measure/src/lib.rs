@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod drift;
 pub mod environment;
 pub mod inspect;
 pub mod interrupt;
@@ -21,6 +22,7 @@ pub mod sampler;
 pub mod signal;
 mod stream;
 pub mod task;
+pub mod trace;
 pub mod tune;
 
 use std::{path::PathBuf, time::Duration};

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpu;
+pub mod drift;
 pub mod environment;
 pub mod event;
 pub mod experiment;

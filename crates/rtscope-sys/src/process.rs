@@ -16,6 +16,22 @@ pub fn die_with_parent(parent_pid: u32, signal: i32) -> bool {
     }
 }
 
+/// Makes a command's process the head of a group of its own that is killed when the calling thread
+/// ends, even by SIGKILL.
+pub fn bind_to_us(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let parent = std::process::id();
+    let bind = move || {
+        new_group();
+        match die_with_parent(parent, libc::SIGKILL) {
+            true => Ok(()),
+            false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes system calls only: it doesn't allocate or lock.
+    unsafe { command.pre_exec(bind) };
+}
+
 /// Ends the process by SIGALRM after a time of wall clock, whatever it does: the timer is the kernel's,
 /// so that not even a FIFO thread that never yields can prevent it. 0 takes the timer back. Not
 /// inherited by a child.

@@ -15,6 +15,7 @@ mod histogram;
 mod load;
 mod losses;
 pub(crate) mod overlay;
+pub(crate) mod phase;
 mod scale;
 mod scene;
 mod sheet;

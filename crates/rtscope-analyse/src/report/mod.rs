@@ -1,6 +1,7 @@
 //! The judgement as text and as pages for people.
 
 pub mod compare;
+pub mod drift;
 pub mod experiment;
 pub mod html;
 pub mod lab;

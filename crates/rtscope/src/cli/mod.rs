@@ -3,6 +3,7 @@
 mod claim;
 mod compare;
 mod completions;
+mod drift;
 mod environment;
 mod export;
 mod guard;
@@ -74,6 +75,7 @@ enum Verb {
     #[command(subcommand)]
     Sched(sched::Verb),
     New(new::Args),
+    Drift(drift::Args),
     /// Put back settings that a killed run left changed
     Restore,
     /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
@@ -136,6 +138,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Wave(verb) => wave::main(&verb),
         Verb::Sched(verb) => sched::main(&verb),
         Verb::New(args) => new::main(&args),
+        Verb::Drift(args) => drift::main(&args),
         Verb::Restore => restore::main(),
         Verb::Lab(verb) => lab::main(&verb),
         Verb::Kernel(verb) => kernel::main(&verb),

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod compare;
+mod drift;
 mod dropin;
 mod experiments;
 mod export;

@@ -76,8 +76,8 @@ impl FromStr for Share {
 
 /// A policy with its priority: `other`, `fifo`, `fifo:49`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scheduling {
-    policy: Policy,
+pub(super) struct Scheduling {
+    pub(super) policy: Policy,
     priority: u8,
 }
 
@@ -110,13 +110,13 @@ impl std::fmt::Display for Scheduling {
 }
 
 impl Scheduling {
-    fn on(self, cpus: CpuSet) -> Placement {
+    pub(super) fn on(self, cpus: CpuSet) -> Placement {
         Placement { policy: self.policy, priority: self.priority, nice: 0, budget: None, cpus }
     }
 }
 
 /// The CPU that was asked for, or the last one that may be used.
-fn one_cpu(asked: Option<u32>) -> anyhow::Result<CpuSet> {
+pub(super) fn one_cpu(asked: Option<u32>) -> anyhow::Result<CpuSet> {
     let allowed = sched::affinity(sched::SELF)?;
     match asked {
         Some(cpu) if !allowed.contains(cpu) => {

@@ -1,0 +1,208 @@
+//! Drift: periodic loops of our own that sleep relatively and absolutely, and programs that are watched
+//! from outside.
+
+mod beat;
+mod outside;
+
+use std::{
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use rtscope_model::{
+    drift::{DriftRecord, FORMAT, Periodic},
+    plan::Sleep,
+    schedule::Placement,
+    time::Nanos,
+};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    sched, thread as own,
+    tree::Tree,
+};
+
+use self::beat::Beat;
+use crate::{interrupt::Interrupt, trace::TraceError};
+
+/// The most activations of a recording: 24 bytes each.
+const ACTIVATIONS_MAX: u64 = 4_000_000;
+
+/// From the thread's placing to the begin of the recording.
+const LEAD_NS: u64 = 20_000_000;
+
+/// Time between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is to be measured.
+#[derive(Debug)]
+pub enum Subject {
+    /// Loops of our own, one after the other.
+    Loops {
+        /// How each sleeps.
+        sleeps: Vec<Sleep>,
+        /// Their period.
+        period_ns: u64,
+        /// Computing in each period, as CPU time.
+        work_ns: u64,
+        /// Where and how they run.
+        placement: Placement,
+    },
+    /// A program, watched from outside.
+    Program {
+        /// Its command line.
+        command: Vec<String>,
+        /// The thread to judge, by its name or number; none is the one that sleeps most often.
+        thread: Option<String>,
+        /// The period that it is meant to have, if that is known.
+        period_ns: Option<u64>,
+    },
+}
+
+/// What a measurement needs to know.
+#[derive(Debug)]
+pub struct Order {
+    /// What.
+    pub subject: Subject,
+    /// How long each.
+    pub duration: Nanos,
+    /// The machine's files.
+    pub tree: Tree,
+    /// What ends it early.
+    pub interrupt: Interrupt,
+    /// Version of rtscope, for the record.
+    pub version: String,
+    /// Wall clock, RFC 3339, for the record.
+    pub wall_clock: String,
+}
+
+/// Why there is nothing to judge.
+#[derive(Debug, thiserror::Error)]
+pub enum DriftError {
+    /// The thread could not be placed.
+    #[error("the loop can't be {asked}: {cause}")]
+    Place {
+        /// Its placement.
+        asked: Box<Placement>,
+        /// What the kernel answered.
+        cause: rtscope_sys::Error,
+    },
+    /// A thread of ours.
+    #[error("the loop's thread did not run to its end")]
+    Thread,
+    /// The kernel's trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The program.
+    #[error("can't run {program}: {cause}")]
+    Start {
+        /// Its first word.
+        program: String,
+        /// What the kernel answered.
+        cause: std::io::Error,
+    },
+    /// It made no activation.
+    #[error("{0}")]
+    NotPeriodic(String),
+    /// Reading events.
+    #[error("can't read the kernel's events: {0}")]
+    Read(std::io::Error),
+}
+
+impl DriftError {
+    /// Whether a real-time permission is lacking.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self, DriftError::Place { cause, .. } if cause.is_permission())
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+///
+/// When a loop can't be placed, the program can't be started, the kernel can't be traced, or no
+/// activation was seen.
+pub fn run(order: &Order) -> Result<DriftRecord, DriftError> {
+    let subjects = match &order.subject {
+        Subject::Loops { sleeps, period_ns, work_ns, placement } => sleeps
+            .iter()
+            .map(|sleep| one_loop(order, *sleep, *period_ns, *work_ns, placement))
+            .collect::<Result<Vec<Periodic>, DriftError>>()?,
+        Subject::Program { command, thread, period_ns } => {
+            vec![outside::watch(order, command, thread.as_deref(), *period_ns)?]
+        }
+    };
+    Ok(DriftRecord {
+        format: FORMAT,
+        version: order.version.clone(),
+        wall_clock: order.wall_clock.clone(),
+        kernel: order.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
+        duration: order.duration,
+        subjects,
+    })
+}
+
+/// A loop of our own, in a thread of its own.
+fn one_loop(
+    order: &Order,
+    sleep: Sleep,
+    period_ns: u64,
+    work_ns: u64,
+    asked: &Placement,
+) -> Result<Periodic, DriftError> {
+    let room = (order.duration.0 / period_ns + 16).min(ACTIVATIONS_MAX);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut noted = Vec::with_capacity(room as usize);
+    let looping = {
+        let (stop, asked, duration_ns) = (stop.clone(), asked.clone(), order.duration.0);
+        thread::spawn(move || {
+            own::block_signals();
+            own::set_timer_slack_ns(1);
+            let placed = sched::set_affinity(sched::SELF, &asked.cpus)
+                .and_then(|()| sched::set_policy(sched::SELF, &asked))
+                .and_then(|()| sched::placement(sched::SELF));
+            let found = match placed {
+                Ok(found) => found,
+                Err(cause) => return Err(DriftError::Place { asked: Box::new(asked), cause }),
+            };
+            let start_ns = SystemClock::MONOTONIC.now_ns() + LEAD_NS;
+            let beat = Beat { start_ns, period_ns, sleep, duration_ns };
+            let missed = beat::run(&SystemClock::MONOTONIC, &beat, &stop, &mut noted, || {
+                compute(work_ns);
+            });
+            Ok((found, missed, noted))
+        })
+    };
+    while !looping.is_finished() {
+        if order.interrupt.is_stopped() {
+            stop.store(true, Relaxed);
+        }
+        thread::sleep(LOOK);
+    }
+    let (found, missed, activations) = looping.join().map_err(|_| DriftError::Thread)??;
+    Ok(Periodic {
+        name: match sleep {
+            Sleep::Relative => "delay".to_owned(),
+            Sleep::Absolute => "delay until".to_owned(),
+        },
+        sleep: Some(sleep),
+        period_ns: Some(period_ns),
+        work_ns: Some(work_ns),
+        placement: Some(found),
+        program: None,
+        missed,
+        activations,
+    })
+}
+
+/// Uses an amount of CPU time.
+fn compute(work_ns: u64) {
+    if work_ns == 0 {
+        return;
+    }
+    let until_ns = own::usage().cpu_ns + work_ns;
+    while own::usage().cpu_ns < until_ns {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,330 @@
+//! A program watched from outside, by the kernel's own events: `hrtimer_start` says when a thread went to
+//! sleep, until when, and whether it asked for a time or for an instant; `sched_waking` says when it woke.
+//!
+//! The program runs as it is: nothing is put into it. From when to when: an activation is the instant at
+//! which the kernel wakes the thread. How much later it gets a CPU is not part of it.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_model::drift::{Activation, Periodic, Program};
+use rtscope_sys::{fork::signal, process, thread as own};
+
+use super::{ACTIVATIONS_MAX, DriftError, LOOK, Order};
+use crate::trace::{self, Instance};
+
+/// Buffer of each CPU: some ten thousand events, which are read each 50 ms.
+const BUFFER_KIB: u32 = 2048;
+
+/// What the program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The kernel's functions that end a sleep: nanosleep and timeouts, `timerfd`, POSIX timers, `setitimer`.
+const ENDS_A_SLEEP: [&str; 4] =
+    ["hrtimer_wakeup", "timerfd_tmrproc", "posix_timer_fn", "it_real_fn"];
+
+/// Time stamps are cut to microseconds.
+const STAMP_NS: u64 = 1_000;
+
+/// An expiry this far from the wake-up is on another clock, as `CLOCK_REALTIME`.
+const OTHER_CLOCK_NS: u64 = 365 * 86_400 * 1_000_000_000;
+
+/// What is known of one thread.
+#[derive(Debug, Default)]
+struct Sleeper {
+    name: String,
+    /// It sleeps: since when, until when.
+    armed: Option<(u64, u64)>,
+    activations: Vec<Activation>,
+    relative: u64,
+    absolute: u64,
+    other: u64,
+}
+
+/// Turns lines of the trace into activations of threads.
+#[derive(Debug)]
+struct Watch {
+    /// The thread that started the program, which is none of its threads.
+    own: i32,
+    sleepers: BTreeMap<i32, Sleeper>,
+}
+
+impl Watch {
+    fn line(&mut self, line: &str) {
+        let Some((head, event, words)) = trace::parse(line) else { return };
+        match event {
+            "hrtimer_start" if !head.in_interrupt && head.tid != self.own => {
+                let function = trace::value(words, "function=").unwrap_or_default();
+                let expiry = trace::value(words, "softexpires=").and_then(|ns| ns.parse().ok());
+                let Some(expiry_ns) = expiry.filter(|_| ENDS_A_SLEEP.contains(&function)) else {
+                    return;
+                };
+                let sleeper = self.sleepers.entry(head.tid).or_default();
+                match trace::value(words, "mode=").is_some_and(|mode| mode.starts_with("REL")) {
+                    true => sleeper.relative += 1,
+                    false => sleeper.absolute += 1,
+                }
+                sleeper.unseen(head.at_ns);
+                sleeper.armed = Some((head.at_ns, expiry_ns));
+            }
+            "sched_waking" => {
+                let pid = trace::value(words, " pid=").and_then(|pid| pid.parse().ok());
+                let Some(sleeper) = pid.and_then(|pid: i32| self.sleepers.get_mut(&pid)) else {
+                    return;
+                };
+                sleeper.woken(head.at_ns);
+                let name = words.strip_prefix("comm=").and_then(|rest| rest.rsplit_once(" pid="));
+                if let Some((name, _)) = name
+                    && sleeper.name != name
+                {
+                    name.clone_into(&mut sleeper.name);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sleeper {
+    fn woken(&mut self, woke_ns: u64) {
+        let is_due = |expiry_ns: u64| {
+            woke_ns + STAMP_NS >= expiry_ns || expiry_ns - woke_ns > OTHER_CLOCK_NS
+        };
+        // Who is woken by something else goes to sleep again, if it will.
+        match self.armed.take() {
+            Some((armed_ns, expiry_ns)) if is_due(expiry_ns) => {
+                self.push(Activation { armed_ns, expiry_ns, woke_ns });
+            }
+            _ => self.other += 1,
+        }
+    }
+
+    /// It goes to sleep, and nobody saw it woken from the sleep before: that had ended before it began,
+    /// as in a program that catches up.
+    fn unseen(&mut self, now_ns: u64) {
+        if let Some((armed_ns, expiry_ns)) = self.armed.take()
+            && expiry_ns <= now_ns + STAMP_NS
+        {
+            let woke_ns = expiry_ns.clamp(armed_ns, now_ns.max(armed_ns));
+            self.push(Activation { armed_ns, expiry_ns, woke_ns });
+        }
+    }
+
+    fn push(&mut self, one: Activation) {
+        if (self.activations.len() as u64) < ACTIVATIONS_MAX {
+            self.activations.push(one);
+        }
+    }
+}
+
+/// Starts a program, watches it, ends it.
+pub(super) fn watch(
+    order: &Order,
+    command: &[String],
+    thread: Option<&str>,
+    period_ns: Option<u64>,
+) -> Result<Periodic, DriftError> {
+    let instance = Instance::new(BUFFER_KIB)?;
+    // Forked threads and processes are followed from this one on.
+    instance.write("options/event-fork", "1")?;
+    instance.write("set_event_pid", &own::id().to_string())?;
+    for event in ["events/timer/hrtimer_start/enable", "events/sched/sched_waking/enable"] {
+        instance.write(event, "1")?;
+    }
+    let mut events = instance.events()?;
+    let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
+    let mut running = Running::start(command)?;
+    let until = Instant::now() + Duration::from_nanos(order.duration.0);
+    let mut ended = None;
+    while Instant::now() < until && !order.interrupt.is_stopped() {
+        thread::sleep(LOOK);
+        events.drain(|line| watch.line(line)).map_err(DriftError::Read)?;
+        ended = running.ended();
+        if ended.is_some() {
+            break;
+        }
+    }
+    // What it does when it is asked to end is none of its periods.
+    instance.write("tracing_on", "0")?;
+    events.drain(|line| watch.line(line)).map_err(DriftError::Read)?;
+    drop(running);
+    judged(watch, command, thread, period_ns, events.lost(), ended)
+}
+
+/// The thread that is to be judged.
+fn judged(
+    watch: Watch,
+    command: &[String],
+    thread: Option<&str>,
+    period_ns: Option<u64>,
+    lost: u64,
+    ended: Option<String>,
+) -> Result<Periodic, DriftError> {
+    let threads = watch.sleepers.len() as u64;
+    let is_meant = |tid: i32, sleeper: &Sleeper| {
+        thread.is_none_or(|name| sleeper.name == name || tid.to_string() == name)
+    };
+    let names = || {
+        let name = |(tid, one): (&i32, &Sleeper)| {
+            format!("{} ({tid}, {} activations)", one.name, one.activations.len())
+        };
+        watch.sleepers.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    let how = ended.as_ref().map_or(String::new(), |how| format!("; it ended early: {how}"));
+    let seen = match threads {
+        0 => "none of its threads slept on a timer".to_owned(),
+        _ => format!("threads that slept on timers: {}", names()),
+    };
+    let best = watch
+        .sleepers
+        .iter()
+        .filter(|(tid, one)| is_meant(**tid, one) && one.activations.len() >= 3)
+        .max_by_key(|(_, one)| one.activations.len())
+        .map(|(tid, _)| *tid);
+    let Some(tid) = best else {
+        let text = format!("{} made no three periods: {seen}{how}", command.join(" "));
+        return Err(DriftError::NotPeriodic(text));
+    };
+    let mut sleepers = watch.sleepers;
+    let one = sleepers.remove(&tid).unwrap_or_default();
+    let start_ns = one.activations.first().map_or(0, |first| first.armed_ns);
+    let activations = one.activations.iter().map(|a| Activation {
+        armed_ns: a.armed_ns - start_ns,
+        // On another clock it stays as it is: only its differences say something.
+        expiry_ns: a.expiry_ns.saturating_sub(start_ns),
+        woke_ns: a.woke_ns - start_ns,
+    });
+    Ok(Periodic {
+        activations: activations.collect(),
+        name: one.name,
+        sleep: None,
+        period_ns,
+        work_ns: None,
+        placement: None,
+        missed: 0,
+        program: Some(Program {
+            command: command.to_vec(),
+            tid,
+            threads,
+            relative_sleeps: one.relative,
+            absolute_sleeps: one.absolute,
+            other_wakeups: one.other,
+            lost,
+            ended,
+        }),
+    })
+}
+
+/// The program. Dropping it ends it, with all that it has started in its group.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &[String]) -> Result<Running, DriftError> {
+        let program = command.first().cloned().unwrap_or_default();
+        let mut child = Command::new(&program);
+        child.args(&command[1.min(command.len())..]).stdin(Stdio::null()).stdout(Stdio::null());
+        process::bind_to_us(&mut child);
+        child.spawn().map(Running).map_err(|cause| DriftError::Start { program, cause })
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Option<String> {
+        let status = self.0.try_wait().ok()??;
+        Some(match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (_, Some(number)) => format!("signal {number}"),
+            _ => status.to_string(),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = process::signal_group(self.0.id(), signal::TERMINATE);
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until && matches!(self.0.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Whatever is left of its group goes too.
+        let _ = process::signal_group(self.0.id(), signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(lines: &[&str]) -> Watch {
+        let mut watch = Watch { own: 1, sleepers: BTreeMap::new() };
+        lines.iter().for_each(|line| watch.line(line));
+        watch
+    }
+
+    fn start(tid: i32, at: &str, function: &str, expiry: u64, mode: &str) -> String {
+        format!(
+            " app-{tid} [000] d..1. {at}: hrtimer_start: hrtimer=0 function={function} expires={} softexpires={expiry} mode={mode} was_armed=0",
+            expiry + 50_000
+        )
+    }
+
+    fn waking(at: &str, tid: i32) -> String {
+        format!(
+            " <idle>-0 [000] d.h3. {at}: sched_waking: comm=my app pid={tid} prio=94 target_cpu=000"
+        )
+    }
+
+    #[test]
+    fn a_sleep_and_its_end_are_an_activation() {
+        let lines = [
+            start(7, "10.000000", "hrtimer_wakeup", 10_010_000_000, "REL"),
+            // Woken by another thread, then by the timer; then a sleep that was over at once.
+            waking("10.004000", 7),
+            start(7, "10.004100", "hrtimer_wakeup", 10_010_000_000, "REL"),
+            waking("10.010060", 7),
+            start(7, "10.010080", "hrtimer_wakeup", 10_009_000_000, "ABS"),
+            // The kernel's own timers in its context, and those of the thread that watches.
+            start(7, "10.010100", "tick_nohz_handler", 10_012_000_000, "ABS"),
+            start(1, "10.010100", "hrtimer_wakeup", 10_060_000_000, "REL"),
+            start(7, "10.010200", "hrtimer_wakeup", 10_020_000_000, "ABS|HARD"),
+            waking("10.020055", 7),
+            waking("10.020100", 8),
+        ];
+        let watch = watched(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let one = &watch.sleepers[&7];
+        assert_eq!(watch.sleepers.len(), 1);
+        assert_eq!((one.relative, one.absolute, one.other), (2, 2, 1));
+        assert_eq!(one.name, "my app");
+        let woke: Vec<u64> = one.activations.iter().map(|a| a.woke_ns / 1_000).collect();
+        assert_eq!(woke, [10_010_060, 10_010_080, 10_020_055]);
+        assert_eq!(one.activations[2].expiry_ns, 10_020_000_000);
+    }
+
+    #[test]
+    fn a_program_without_periods_is_said_to_have_none() {
+        let command = ["./a".to_owned(), "-x".to_owned()];
+        let ended = Some("exit code 1".to_owned());
+        let error = judged(watched(&[]), &command, None, None, 0, ended).expect_err("no period");
+        let text = error.to_string();
+        assert!(text.contains("./a -x") && text.contains("exit code 1"), "{text}");
+        let lines = [start(7, "10.000000", "hrtimer_wakeup", 10_010_000_000, "REL")];
+        let watch = watched(&[&lines[0]]);
+        let error = judged(watch, &command, None, None, 0, None).expect_err("one sleep");
+        assert!(error.to_string().contains("(7, 0 activations)"), "{error}");
+    }
+
+    #[test]
+    fn an_expiry_on_the_wall_clock_counts() {
+        let lines = [
+            start(7, "10.000000", "hrtimer_wakeup", 1_700_000_000_000_000_000, "ABS"),
+            waking("10.010060", 7),
+        ];
+        let watch = watched(&[&lines[0], &lines[1]]);
+        assert_eq!(watch.sleepers[&7].activations.len(), 1);
+    }
+}

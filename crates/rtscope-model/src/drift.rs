@@ -1,0 +1,91 @@
+//! Periodic activations, one by one: what drift is judged from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{plan::Sleep, schedule::Placement, time::Nanos};
+
+/// Version of the format of [`DriftRecord`].
+pub const FORMAT: u32 = 1;
+
+/// One activation. Instants are since the begin of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u64, u64, u64)", into = "(u64, u64, u64)")]
+pub struct Activation {
+    /// It went to sleep: programmed its timer.
+    pub armed_ns: u64,
+    /// The instant that it programmed.
+    pub expiry_ns: u64,
+    /// It woke.
+    pub woke_ns: u64,
+}
+
+impl From<(u64, u64, u64)> for Activation {
+    fn from((armed_ns, expiry_ns, woke_ns): (u64, u64, u64)) -> Activation {
+        Activation { armed_ns, expiry_ns, woke_ns }
+    }
+}
+
+impl From<Activation> for (u64, u64, u64) {
+    fn from(one: Activation) -> (u64, u64, u64) {
+        (one.armed_ns, one.expiry_ns, one.woke_ns)
+    }
+}
+
+/// A periodic thread: a loop of our own, or a thread of a program that was watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Periodic {
+    /// Its name.
+    pub name: String,
+    /// How it sleeps, where that is known because the loop is ours.
+    pub sleep: Option<Sleep>,
+    /// The period that it is meant to have; none when nobody said.
+    pub period_ns: Option<u64>,
+    /// Computing in each period, as CPU time; none for a program that was watched.
+    pub work_ns: Option<u64>,
+    /// As read back, where the loop is ours.
+    pub placement: Option<Placement>,
+    /// What is known of a program that was watched.
+    pub program: Option<Program>,
+    /// Activations that were swallowed by late ones and left out; known for a loop of ours.
+    pub missed: u64,
+    /// Its activations in their order.
+    pub activations: Vec<Activation>,
+}
+
+/// A program that was watched from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its command line.
+    pub command: Vec<String>,
+    /// The thread's number.
+    pub tid: i32,
+    /// Threads that slept on timers, this one included.
+    pub threads: u64,
+    /// Sleeps that were asked for as a time from now.
+    pub relative_sleeps: u64,
+    /// Sleeps that were asked for as an instant.
+    pub absolute_sleeps: u64,
+    /// Wake-ups of the thread by something else than its timer.
+    pub other_wakeups: u64,
+    /// Events that the kernel had no room for.
+    pub lost: u64,
+    /// How it ended before its time; none when it was ended by us.
+    pub ended: Option<String>,
+}
+
+/// Everything that was recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriftRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of rtscope.
+    pub version: String,
+    /// Wall clock at its begin, RFC 3339.
+    pub wall_clock: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// How long each was to be looked at.
+    pub duration: Nanos,
+    /// What was looked at.
+    pub subjects: Vec<Periodic>,
+}

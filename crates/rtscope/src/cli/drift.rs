@@ -1,0 +1,194 @@
+//! `rtscope drift`: periodic threads that sleep for a time, and until an instant; ours, or any program's.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use rtscope_analyse::report::drift as report;
+use rtscope_measure::{
+    drift::{self, DriftError, Order, Subject},
+    environment,
+    interrupt::Interrupt,
+    recorder::write_whole,
+};
+use rtscope_model::{
+    drift::{DriftRecord, FORMAT},
+    plan::Sleep,
+    time::Nanos,
+};
+use rtscope_sys::tree::Tree;
+
+use super::{
+    Refused, print, wall_clock,
+    wave::{Scheduling, one_cpu},
+};
+use crate::{exit, record};
+
+/// The period of a loop of ours when none is asked for.
+const PERIOD: Nanos = Nanos::from_ms(10);
+
+/// The share of its period that a loop may compute, in percent: the rest is for everything else.
+const SHARE_MAX: u64 = 80;
+
+/// Drift of periodic threads: relative sleeps against absolute ones, or any program from outside
+///
+/// Without a command two loops run one after the other, each for the duration: `delay` sleeps for the
+/// period, `delay until` sleeps until an instant that is a period later each time. Both compute in
+/// every period. What the work and the latencies add up to in an hour is told with a 95 % interval.
+///
+/// With a command the program is started, watched by the kernel's timer and scheduling events, and
+/// ended: nothing is put into it. This needs root.
+///
+/// Examples:
+///   rtscope drift
+///   rtscope drift --period 1ms --work 200us --duration 30s
+///   rtscope drift -- ./my-control-loop --rate 100
+///   rtscope drift --period 10ms --thread sampler --json -- ./daemon
+///   rtscope drift --from rtscope-runs/drift-20200101T000000
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// The period that is meant [default: 10ms; with a command: found from its sleeps]
+    #[arg(short, long, value_name = "TIME")]
+    period: Option<Nanos>,
+    /// Computing in each period, as CPU time, up to 80 % of it [default: 1ms]
+    #[arg(short, long, value_name = "TIME", conflicts_with = "command")]
+    work: Option<Nanos>,
+    /// How long each is looked at
+    #[arg(short, long, value_name = "TIME", default_value = "10s")]
+    duration: Nanos,
+    /// How to sleep: relative, absolute, or both
+    #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"], conflicts_with = "command")]
+    sleep: String,
+    /// The loops' CPU [default: the last]
+    #[arg(long, value_name = "N", conflicts_with = "command")]
+    cpu: Option<u32>,
+    /// The loops' policy: other, fifo:PRIORITY, rr:PRIORITY [default: fifo:80 where it is permitted]
+    #[arg(long, value_name = "POLICY", conflicts_with = "command")]
+    policy: Option<Scheduling>,
+    /// The program's thread to judge, by name or number [default: the one that sleeps most often]
+    #[arg(long, value_name = "THREAD", requires = "command")]
+    thread: Option<String>,
+    /// Judge a recorded folder again and write its page
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    from: Option<PathBuf>,
+    /// Folder for the record and the page [default: rtscope-runs/drift-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The program and its words
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// The record's file in its folder.
+const RECORD: &str = "drift.json";
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = &args.from {
+        let path = folder.join(RECORD);
+        let read = || format!("can't read {}", path.display());
+        let text = std::fs::read_to_string(&path).with_context(read)?;
+        let record: DriftRecord = serde_json::from_str(&text).with_context(read)?;
+        anyhow::ensure!(
+            record.format == FORMAT,
+            "{} has format {}; this version reads format {FORMAT}",
+            path.display(),
+            record.format
+        );
+        tell(&record, folder, args.json)?;
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    let wall_clock = wall_clock();
+    let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("drift", &wall_clock));
+    if folder.join(RECORD).exists() {
+        let text = format!("{} holds a record already: name another --out", folder.display());
+        return Err(Refused(text).into());
+    }
+    if !(Nanos::from_ms(10)..=Nanos(86_400_000_000_000)).contains(&args.duration) {
+        return Err(Refused(format!("--duration {}: from 10ms to 1d", args.duration)).into());
+    }
+    let order = Order {
+        subject: subject(args)?,
+        duration: args.duration,
+        tree: Tree::default(),
+        interrupt: Interrupt::install()?,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_clock,
+    };
+    let record = measured(order)?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let path = folder.join(RECORD);
+    write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))?;
+    tell(&record, &folder, args.json)?;
+    let short = record.subjects.iter().any(|one| one.activations.len() < 3);
+    Ok(ExitCode::from(if short { exit::INCONCLUSIVE } else { exit::PASS }))
+}
+
+fn subject(args: &Args) -> anyhow::Result<Subject> {
+    let period = args.period.unwrap_or(PERIOD);
+    if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
+        return Err(Refused(format!("--period {period}: from 50us to 1h")).into());
+    }
+    if !args.command.is_empty() {
+        return Ok(Subject::Program {
+            command: args.command.clone(),
+            thread: args.thread.clone(),
+            period_ns: args.period.map(|period| period.0),
+        });
+    }
+    let work = args.work.unwrap_or(Nanos::from_ms(1).min(Nanos(period.0 / 10)));
+    if work.0 > period.0 / 100 * SHARE_MAX {
+        let text = format!("--work {work} in a period of {period}: at most {SHARE_MAX} % of it");
+        return Err(Refused(text).into());
+    }
+    if args.duration.0 < 3 * (period.0 + work.0) {
+        let text = format!("--duration {}: at least three periods", args.duration);
+        return Err(Refused(text).into());
+    }
+    let sleeps = match args.sleep.as_str() {
+        "relative" => vec![Sleep::Relative],
+        "absolute" => vec![Sleep::Absolute],
+        _ => vec![Sleep::Relative, Sleep::Absolute],
+    };
+    let policy = args.policy.unwrap_or("fifo:80".parse().map_err(Refused)?);
+    let placement = policy.on(one_cpu(args.cpu)?);
+    Ok(Subject::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
+}
+
+/// Measures; falls back to an ordinary policy where a real-time one is not permitted.
+fn measured(mut order: Order) -> anyhow::Result<DriftRecord> {
+    match drift::run(&order) {
+        Err(error @ DriftError::Place { .. }) if error.is_permission() => {
+            let permission = environment::collect(&order.tree).permission;
+            let ways = environment::permission_advice(&permission).join("; or ");
+            eprintln!(
+                "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
+            );
+            if let Subject::Loops { placement, .. } = &mut order.subject {
+                *placement =
+                    "other".parse::<Scheduling>().map_err(Refused)?.on(placement.cpus.clone());
+            }
+            Ok(drift::run(&order)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Writes the page and prints the figures.
+fn tell(record: &DriftRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+    let page = folder.join("report.html");
+    write_whole(&page, report::page(record).as_bytes())
+        .with_context(|| format!("can't write {}", page.display()))?;
+    if json {
+        eprintln!("Report: {}", page.display());
+        print(&(serde_json::to_string_pretty(&report::document(record))? + "\n"))
+    } else {
+        print(&format!("{}Report: {}\n", report::table(record), page.display()))
+    }
+}

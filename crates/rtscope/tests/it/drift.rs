@@ -1,0 +1,124 @@
+//! `rtscope drift`: that relative sleeps drift by at least their work and absolute ones keep to their
+//! grid, in loops of ours and as seen from outside. Nothing here depends on how late the machine wakes:
+//! lateness only adds to a relative drift.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{folder, json, output, processes_of_ours, root_or_skip, skip, text, wait_for};
+
+const HOUR_NS: f64 = 3.6e12;
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+/// 2 ms and 500 us of work: a relative loop has at best a period of 2.5 ms.
+const LOOP: &str = "--period 2ms --work 500us --policy other --duration 1500ms";
+const LEAST: f64 = 0.5 / 2.5 * HOUR_NS;
+
+#[test]
+fn a_delay_drifts_by_its_work_and_a_delay_until_does_not() {
+    let folder = folder();
+    let document = json(folder.path(), &format!("drift {LOOP} --out run --json"));
+    let [delay, until] = [&document["subjects"][0], &document["subjects"][1]];
+    assert_eq!([&delay["sleep"], &until["sleep"]], ["relative", "absolute"]);
+    let drift = number(delay, "drift_ns_per_hour");
+    // A CPU's time and the clock may differ in speed by the 500 ppm that time is steered by.
+    assert!(drift > LEAST * 0.999, "at least the work: {delay}");
+    assert!(number(until, "drift_ns_per_hour").abs() < drift / 2.0, "{until}");
+    let per_period = number(until, "period_ns_mean") / 2e6;
+    assert!((0.9..1.1).contains(&per_period), "the grid is kept: {until}");
+    assert!(number(delay, "period_ns_mean") > 2.499e6, "{delay}");
+    let page = std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("<svg") && page.contains("delay until"));
+    assert_eq!(json(folder.path(), "drift --from run --json"), document, "judged again");
+    let again = output(folder.path(), &format!("drift {LOOP} --out run"));
+    assert_eq!(again.status.code(), Some(64), "a record is not overwritten");
+}
+
+/// What is seen from outside of a loop in another process; none where the kernel can't be traced.
+fn watched(folder: &Path, test: &str, sleep: &str, options: &str) -> Option<Value> {
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    let command = format!("drift {LOOP} --sleep {sleep} --out inner-{sleep}");
+    let arguments =
+        format!("drift --duration 10s {options} --out outer-{sleep} --json -- {program} {command}");
+    let output = output(folder, &arguments);
+    let said = text(&output.stderr);
+    if said.contains("this kernel has no tracefs") {
+        skip(test, "needs a kernel with tracefs");
+        return None;
+    }
+    let document: Value = serde_json::from_slice(&output.stdout).expect(&said);
+    let subject = document["subjects"][0].clone();
+    assert!(number(&subject, "activations") >= 32.0, "{subject}");
+    assert_eq!(subject["program"]["ended"], "exit code 0", "{subject}");
+    Some(subject)
+}
+
+#[test]
+fn a_relative_sleep_is_told_from_an_absolute_one_from_outside() {
+    let test = "a_relative_sleep_is_told_from_an_absolute_one_from_outside";
+    if !root_or_skip(test) {
+        return;
+    }
+    let folder = folder();
+    let Some(relative) = watched(folder.path(), test, "relative", "") else { return };
+    assert_eq!(relative["behaviour"], "relative", "{relative}");
+    assert_eq!((relative["meant"].as_str(), number(&relative, "period_ns")), (Some("slept"), 2e6));
+    assert!(number(&relative, "drift_ns_per_hour") > LEAST * 0.999, "{relative}");
+    let program = &relative["program"];
+    assert!(number(program, "relative_sleeps") > number(program, "absolute_sleeps"), "{program}");
+    let Some(absolute) = watched(folder.path(), test, "absolute", "--period 2ms") else { return };
+    assert_eq!(absolute["behaviour"], "absolute", "{absolute}");
+    let drift = number(&absolute, "drift_ns_per_hour").abs();
+    assert!(drift < number(&relative, "drift_ns_per_hour") / 2.0, "{absolute}");
+    assert_eq!(number(&absolute["program"], "lost"), 0.0, "{absolute}");
+}
+
+#[test]
+fn a_program_that_is_watched_is_ended_with_what_it_started() {
+    let test = "a_program_that_is_watched_is_ended_with_what_it_started";
+    if !root_or_skip(test) {
+        return;
+    }
+    let folder = folder();
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    let endless = format!("{program} drift --policy other --duration 1h --out endless & wait");
+    let output =
+        output(folder.path(), &format!("drift --duration 1s --out outer -- sh -c '{endless}'"));
+    if text(&output.stderr).contains("this kernel has no tracefs") {
+        skip(test, "needs a kernel with tracefs");
+        return;
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    wait_for("its end", std::time::Duration::from_secs(20), || processes_of_ours().is_empty());
+    let instances = std::fs::read_dir("/sys/kernel/tracing/instances");
+    let ours =
+        |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("rtscope-");
+    assert!(!instances.is_ok_and(|all| all.flatten().any(|entry| ours(&entry))));
+}
+
+#[test]
+fn what_can_not_be_measured_is_said() {
+    let folder = folder();
+    for (arguments, code, part) in [
+        ("drift --period 1ms --work 900us", 64, "80 %"),
+        ("drift --period 1s --duration 2s", 64, "three periods"),
+        ("drift --from nowhere", 1, "nowhere/drift.json"),
+        ("drift --cpu 9999", 64, "9999"),
+        ("drift --work 1ms -- sleep 1", 64, "--work"),
+    ] {
+        let output = output(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
+        assert!(said.contains(part), "{arguments}: {said}");
+    }
+    if root_or_skip("what_can_not_be_measured_is_said") {
+        let said = text(&output(folder.path(), "drift --duration 1s -- true").stderr);
+        assert!(said.contains("three periods") || said.contains("tracefs"), "{said}");
+        let said = text(&output(folder.path(), "drift -- ./no-such-program").stderr);
+        assert!(said.contains("no-such-program") || said.contains("tracefs"), "{said}");
+    }
+}
