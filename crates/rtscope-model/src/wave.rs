@@ -57,6 +57,8 @@ pub struct Capture {
     pub gaps: Vec<Gap>,
     /// How many edges were made meanwhile, by the line's own count, where it has one.
     pub made: Option<u64>,
+    /// How many of those were made between the last look before a gap and the first one after it.
+    pub made_in_gaps: Option<u64>,
     /// Whether it ended early because the room for edges or gaps was full.
     pub is_full: bool,
 }

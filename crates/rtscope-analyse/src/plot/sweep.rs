@@ -1,7 +1,8 @@
 //! Wanted against measured frequency of a sweep: one curve a subject, policy and load.
 //!
-//! A program that keeps time lies on the diagonal; the band around it is the tolerance. A try that the
-//! scope refused has no measured frequency: it is a cross at the foot of the plot.
+//! A program that keeps time lies on the diagonal; the band around it is the tolerance. A try that was
+//! too fast for the scope, or made no wave, has no measured frequency: it is a cross at the foot of the plot.
+//! One in which the scope was blind is not drawn.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,10 @@ use super::{
     svg::{Path, Svg},
     theme::{COLOURS, DASHES},
 };
-use crate::report::wave::{Curve, Sweep};
+use crate::{
+    report::wave::{Curve, Sweep},
+    statistics::sweep::Outcome,
+};
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 76.0;
@@ -110,6 +114,8 @@ fn curve_of(svg: &mut Svg, curve: &Curve, colour: usize, dash: usize, x: &Scale,
                     .number("r", if point.within { 3.0 } else { 2.0 })
                     .done();
             }
+            // Nothing is known of the program there.
+            None if point.outcome == Outcome::Blind => {}
             None => svg.label("limit-text", "middle", at, TOP + HEIGHT - 4.0, "x"),
         }
     }

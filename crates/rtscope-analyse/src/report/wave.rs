@@ -4,7 +4,11 @@
 use askama::Template;
 use serde_json::{Value, json};
 
-use crate::{number::grouped, plot, statistics::sweep::Found};
+use crate::{
+    number::grouped,
+    plot,
+    statistics::sweep::{Found, Outcome},
+};
 
 /// What a sweep found.
 #[derive(Clone, Debug)]
@@ -88,7 +92,8 @@ struct Row {
     max: String,
     limit: String,
     tries: usize,
-    refused: usize,
+    too_fast: usize,
+    blind: usize,
 }
 
 /// A try, in the table of all.
@@ -100,7 +105,7 @@ struct Try {
     edges: String,
     lost: String,
     blind: String,
-    within: bool,
+    outcome: String,
 }
 
 #[derive(Template)]
@@ -154,6 +159,9 @@ pub fn headline(all: &Sweep) -> String {
     });
     let reaches = |curve: &Curve| match curve.found.max_frequency_hz {
         Some(hz) => format!("{} keeps up to {}", curve.label(), hertz(hz)),
+        None if curve.found.first_bad_hz.is_none() => {
+            format!("of {} nothing is known, the scope was blind", curve.label())
+        }
         None => format!("{} keeps no frequency from {}", curve.label(), hertz(all.from_hz)),
     };
     match order.as_slice() {
@@ -167,27 +175,29 @@ fn row(curve: &Curve) -> Row {
     let found = &curve.found;
     let max = found.max_frequency_hz.map_or_else(|| "none".to_owned(), hertz);
     let limit = match (found.max_frequency_hz, found.first_bad_hz) {
-        (_, None) => "above the sweep's last frequency".to_owned(),
+        (None, None) => "unknown: the scope was blind".to_owned(),
+        (Some(_), None) => "above the sweep's last frequency".to_owned(),
         (None, Some(_)) => "below the sweep's first frequency".to_owned(),
         (Some(good), Some(bad)) => format!("{} to {}", hertz(good), hertz(bad)),
     };
-    let refused = found.points.iter().filter(|point| point.measured_hz.is_none()).count();
-    Row { label: curve.label(), max, limit, tries: found.points.len(), refused }
+    let of = |wanted: Outcome| found.points.iter().filter(|p| p.outcome == wanted).count();
+    let (too_fast, blind) = (of(Outcome::TooFast), of(Outcome::Blind));
+    Row { label: curve.label(), max, limit, tries: found.points.len(), too_fast, blind }
 }
 
 fn tries(curve: &Curve) -> Vec<Try> {
     let one = |point: &crate::statistics::sweep::Point| Try {
         label: curve.label(),
         wanted: hertz(point.wanted_hz),
-        measured: match (point.measured_hz, &point.refused) {
-            (Some(hz), _) => hertz(hz),
-            (None, why) => why.clone().unwrap_or_default(),
-        },
+        measured: point.measured_hz.map_or_else(|| "none".to_owned(), hertz),
         uncertainty: point.uncertainty_ppm.map_or_else(String::new, |ppm| format!("{ppm:.1} ppm")),
         edges: grouped(point.edges),
         lost: point.lost.map_or_else(|| "not counted".to_owned(), grouped),
         blind: format!("{:.2} ms", point.blind_ns as f64 / 1e6),
-        within: point.within,
+        outcome: match &point.refused {
+            Some(why) => format!("{}: {why}", point.outcome.words()),
+            None => point.outcome.words().to_owned(),
+        },
     };
     curve.found.points.iter().map(one).collect()
 }
@@ -203,6 +213,7 @@ mod tests {
             measured_hz,
             uncertainty_ppm: Some(1.5),
             within: measured_hz.is_some_and(|hz| (hz / wanted_hz - 1.0).abs() < 0.1),
+            outcome: if measured_hz.is_some() { Outcome::Within } else { Outcome::TooFast },
             edges: 1_234,
             lost: Some(7),
             blind_ns: 1_500_000,
@@ -216,7 +227,12 @@ mod tests {
             name: name.to_owned(),
             load: load.to_owned(),
             policy: "other".to_owned(),
-            found: Found { max_frequency_hz: max, first_bad_hz: Some(7_000.0), points },
+            found: Found {
+                max_frequency_hz: max,
+                first_bad_hz: Some(7_000.0),
+                undecided_hz: vec![],
+                points,
+            },
         };
         Sweep {
             from_hz: 50.0,

@@ -20,7 +20,7 @@ use rtscope_model::{
 use serde::Serialize;
 
 pub use self::phase::{Allan, Phase};
-use crate::number::grouped;
+use crate::number::{counted, grouped};
 
 /// A pulse shorter than this share of the median pulse of its level is a glitch.
 const GLITCH: f64 = 0.25;
@@ -43,10 +43,14 @@ pub struct Wave {
     pub error_ppm: Option<f64>,
     /// Why there is no frequency.
     pub refused: Option<String>,
+    /// The kind of that reason.
+    pub refusal: Option<Refusal>,
     /// Edges seen.
     pub edges: u64,
     /// Edges made by the line's own count and not seen; none when the line doesn't count.
     pub lost: Option<u64>,
+    /// Edges that were made while the scope was blind. The other lost ones were in pulses too short for it.
+    pub made_in_gaps: Option<u64>,
     /// Time in gaps.
     pub blind_ns: u64,
     /// Share of the capture that lies in gaps.
@@ -71,6 +75,20 @@ pub struct Wave {
     pub glitches: u64,
     /// The time-interval error of the longest run of edges that can be numbered.
     pub phase: Option<Phase>,
+}
+
+/// Why a capture gives no frequency: the wave's fault, or the scope's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// There was no edge.
+    Silent,
+    /// The capture was too short for a whole period.
+    Short,
+    /// The scope was blind too often: it says nothing of the wave. Looking again may help.
+    Blind,
+    /// The wave's pulses are too short for the scope.
+    TooFast,
 }
 
 /// Distribution of the periods of a wave.
@@ -98,6 +116,10 @@ pub struct Period {
 /// against it.
 #[must_use]
 pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
+    let unseen_outside = capture
+        .made
+        .zip(capture.made_in_gaps)
+        .map(|(made, hidden)| made.saturating_sub(hidden + capture.edges.len() as u64));
     let capture = &slow::admit(capture);
     let span_ns = capture.end_ns.saturating_sub(capture.start_ns);
     let blind_ns: u64 = capture.gaps.iter().map(|gap| gap.end_ns - gap.start_ns).sum();
@@ -115,7 +137,8 @@ pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
         |wanted_hz| 1e9 / wanted_hz,
     );
     let (missing, short) = misfits(&periods, expected_ns);
-    let refused = refusal(capture, &pulses, count, blind_ns);
+    let refused = refusal(capture, &pulses, count, blind_ns, unseen_outside);
+    let (refusal, refused) = refused.unzip();
     let trusted = refused.is_none() && total_ns > 0;
     let frequency_hz = trusted.then(|| count as f64 * 1e9 / total_ns as f64);
     Wave {
@@ -123,8 +146,10 @@ pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
         uncertainty_ppm: trusted.then(|| uncertainty_ppm(capture, &cycles, total_ns)),
         error_ppm: frequency_hz.zip(wanted_hz).map(|(is, wanted)| (is / wanted - 1.0) * 1e6),
         refused,
+        refusal,
         edges: capture.edges.len() as u64,
         lost: capture.made.map(|made| made.saturating_sub(capture.edges.len() as u64)),
+        made_in_gaps: capture.made_in_gaps,
         blind_ns,
         blind_share: blind_ns as f64 / span_ns.max(1) as f64,
         gaps: capture.gaps.len() as u64,
@@ -274,39 +299,51 @@ fn uncertainty_ppm(capture: &Capture, cycles: &[Vec<u64>], total_ns: u64) -> f64
 }
 
 /// Why the capture gives no frequency.
-fn refusal(capture: &Capture, pulses: &Pulses, periods: u64, blind_ns: u64) -> Option<String> {
+fn refusal(
+    capture: &Capture,
+    pulses: &Pulses,
+    periods: u64,
+    blind_ns: u64,
+    unseen_outside: Option<u64>,
+) -> Option<(Refusal, String)> {
     let seen = capture.edges.len() as u64;
+    let made = capture.made.unwrap_or(0);
+    let span_ns = capture.end_ns.saturating_sub(capture.start_ns).max(1);
+    let blind_share = blind_ns as f64 / span_ns as f64;
+    let gaps = format!("the scope was blind for {:.1} % of the time", blind_share * 100.0);
     if periods == 0 {
-        return Some(match seen {
-            0 => "no edge was seen: is the line's program running?".to_owned(),
-            _ => format!(
-                "no whole period was seen in {} edges outside the scope's gaps: capture longer, or \
-                 give the scope a quieter CPU",
-                grouped(seen)
-            ),
+        let hidden = made > seen + 2 || capture.gaps.iter().any(|gap| gap.moved);
+        return Some(if hidden {
+            let why = format!("{gaps} and saw no whole period of the wave: give it a quieter CPU");
+            (Refusal::Blind, why)
+        } else if seen == 0 {
+            (Refusal::Silent, "no edge was seen: is the line's program running?".to_owned())
+        } else {
+            let edges = counted(seen, "edge");
+            (Refusal::Short, format!("no whole period was seen in {edges}: capture longer"))
         });
     }
+    let too_fast = |pulse_ns: u64| (pulse_ns as f64) < PULSES * capture.resolution_ns as f64;
     let pulse_ns = pulses.high_ns.min(pulses.low_ns);
-    if (pulse_ns as f64) < PULSES * capture.resolution_ns as f64 {
-        return Some(format!(
+    if too_fast(pulse_ns) {
+        let why = format!(
             "it can't be resolved: pulses of {} are too short for a scope that sees {}",
             Nanos(pulse_ns),
             Nanos(capture.resolution_ns)
-        ));
+        );
+        return Some((Refusal::TooFast, why));
     }
-    let made = capture.made?;
-    let span_ns = capture.end_ns.saturating_sub(capture.start_ns).max(1);
-    // The wave and the gaps need not be independent: twice the share of blind time is allowed.
-    let explained = 2.0 * blind_ns as f64 / span_ns as f64 + UNEXPLAINED;
+    let counts = format!("{} of {} edges were seen", grouped(seen), grouped(made));
+    let allowed = (UNEXPLAINED * made as f64).max(2.0);
     let lost = made.saturating_sub(seen);
-    (lost > 2 && lost as f64 > explained * made as f64).then(|| {
-        format!(
-            "the line's program made {} edges and {} were seen, which gaps can't explain: its pulses \
-             are too short for this scope, or it made them while the scope was blind",
-            grouped(made),
-            grouped(seen)
-        )
-    })
+    if unseen_outside.unwrap_or(0) as f64 > allowed || (lost > 2 && too_fast(span_ns / made)) {
+        let why = format!("{counts}: some of its pulses are too short for this scope");
+        return Some((Refusal::TooFast, why));
+    }
+    // The wave and the gaps need not be independent: twice the share of blind time is allowed.
+    let is_explained = lost as f64 <= 2.0 * blind_share * made as f64 + allowed;
+    (!is_explained)
+        .then(|| (Refusal::Blind, format!("{counts}: {gaps}, mostly while edges were made")))
 }
 
 /// High time by whole time of the periods.

@@ -3,6 +3,7 @@
 pub mod generator;
 pub mod line;
 pub mod scope;
+pub mod seat;
 pub mod subject;
 
 use std::{io, path::PathBuf};
@@ -51,6 +52,12 @@ pub enum SignalError {
         program: &'static str,
         /// The Debian package with it.
         package: &'static str,
+    },
+    /// A subject that runs and makes no wave.
+    #[error("subject {subject}: it made no edge within 5 s")]
+    NoEdge {
+        /// Its name.
+        subject: String,
     },
     /// A subject that can't be made or run.
     #[error("subject {subject}: {why}")]

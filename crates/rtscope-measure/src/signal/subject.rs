@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_sys::{fork::signal, line::MemoryLine, process};
+use rtscope_sys::{fork::signal, line::MemoryLine, process, sched, tree::Tree};
 
 use super::SignalError;
 
@@ -220,11 +220,22 @@ impl Running {
         while line.changes() == 0 && !line.is_high() {
             running.check()?;
             if Instant::now() > until {
-                return Err(failed("it made no edge within 5 s".to_owned()));
+                return Err(SignalError::NoEdge { subject: name.to_owned() });
             }
             thread::sleep(Duration::from_micros(500));
         }
         Ok(running)
+    }
+
+    /// Whether one of its threads is a real-time one: two of them that never sleep, the subject and the
+    /// scope, would leave a machine of two CPUs nothing.
+    #[must_use]
+    pub fn is_real_time(&self, tree: &Tree) -> bool {
+        let threads = tree.list(format!("proc/{}/task", self.child.id()));
+        threads
+            .iter()
+            .filter_map(|thread| sched::placement(thread.parse().ok()?).ok())
+            .any(|place| place.policy.is_real_time())
     }
 
     /// Whether it still runs.

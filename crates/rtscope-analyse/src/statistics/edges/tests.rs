@@ -16,6 +16,7 @@ fn capture(rises_ns: &[u64], high_ns: u64) -> Capture {
         end_ns,
         resolution_ns: 10,
         made: Some(edges.len() as u64),
+        made_in_gaps: None,
         edges,
         gaps: Vec::new(),
         is_full: false,
@@ -157,10 +158,33 @@ fn what_cannot_be_resolved_is_refused_and_not_drawn_wrong() {
     // Edges that the line's program made, and that no gap explains.
     let mut aliased = capture(&steady(101, 10_000), 5_000);
     aliased.made = Some(2_000);
+    aliased.resolution_ns = 300;
     assert!(judge(&aliased, None).refused.expect("refused").contains("2,000 edges"));
+    assert_eq!(judge(&aliased, None).refusal, Some(Refusal::TooFast));
     let silent = judge(&capture(&[], 0), None);
+    assert_eq!(silent.refusal, Some(Refusal::Silent));
     assert!(silent.refused.expect("refused").contains("no edge"));
     assert!(judge(&capture(&[5], 5), None).refused.expect("refused").contains("no whole period"));
+}
+
+#[test]
+fn a_blind_scope_is_told_from_a_wave_that_is_too_fast() {
+    // Half of the edges fell into gaps that take a tenth of the time: no pulse is too short.
+    let mut hidden = capture(&steady(101, 10_000), 5_000);
+    hidden.made = Some(404);
+    hidden.gaps = vec![Gap { start_ns: 500_100, end_ns: 501_100, moved: false }; 1];
+    let wave = judge(&hidden, None);
+    assert_eq!(wave.refusal, Some(Refusal::Blind));
+    assert!(wave.refused.expect("said").contains("202 of 404"));
+    // The count says that they were not in the gaps: then there are pulses that no look can see.
+    hidden.made_in_gaps = Some(2);
+    assert_eq!(judge(&hidden, None).refusal, Some(Refusal::TooFast));
+    // Nothing but gaps.
+    let mut dark = capture(&[], 0);
+    dark.end_ns = 1_000_000;
+    dark.gaps = vec![Gap { start_ns: 0, end_ns: 990_000, moved: true }];
+    assert_eq!(judge(&dark, None).refusal, Some(Refusal::Blind));
+    assert_eq!(judge(&capture(&[5], 5), None).refusal, Some(Refusal::Short));
 }
 
 #[test]

@@ -10,12 +10,13 @@ use rtscope_measure::signal::{
     SignalError,
     line::{self, Address},
     scope,
+    seat::Seat,
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
 use rtscope_sys::{clock::SystemClock, process, tree::Tree};
 use serde_json::Value;
 
-use super::{Hertz, Scheduling, one_cpu, ordinary, spin_is_bearable};
+use super::{Hertz, Scheduling, one_cpu, spin_is_bearable};
 use crate::{cli::print, exit};
 
 /// Room for edges: 32 MB of memory.
@@ -50,9 +51,9 @@ pub(in crate::cli) struct Args {
     /// The CPU to look from [default: the last; make the wave on another]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
-    /// other, or fifo:PRIORITY
-    #[arg(long, value_name = "POLICY", default_value = "other")]
-    policy: Scheduling,
+    /// other, or fifo:PRIORITY [default: fifo:49 where that is permitted and does no harm]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<Scheduling>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -63,35 +64,47 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Address::Memory(name) => name,
         other => return Err(SignalError::NotReadable(other.to_string()).into()),
     };
-    spin_is_bearable(args.policy, &Tree::default())?;
+    let seat = seat(args)?;
     let line = line::open_memory(&name)?;
-    let cpus = one_cpu(args.cpu)?;
-    let place = match args.policy.policy {
-        Policy::Other => ordinary(&cpus),
-        _ => args.policy.on(cpus),
+    let terms = scope::Terms {
+        duration_ns: args.duration.0,
+        edges_max: EDGES_MAX,
+        gaps_max: GAPS_MAX,
+        rest: seat.rest,
     };
-    let terms =
-        scope::Terms { duration_ns: args.duration.0, edges_max: EDGES_MAX, gaps_max: GAPS_MAX };
     process::end_after(Duration::from_nanos(args.duration.0) + GRACE);
-    let capture = scope::capture(&line, &args.line, &place, &SystemClock::MONOTONIC, terms)?;
+    let capture = scope::capture(&line, &args.line, &seat.place, &SystemClock::MONOTONIC, terms)?;
     process::end_after(Duration::ZERO);
     let wave = edges::judge(&capture, args.freq.map(|hz| hz.0));
     if args.json {
         let mut document = serde_json::to_value(&wave)?;
         document["line"] = Value::from(args.line.as_str());
-        document["scope"] = Value::from(place.to_string());
+        document["scope"] = Value::from(seat.place.to_string());
+        document["finding"] = Value::from(seat.finding);
         document["ended_early"] = Value::from(capture.is_full);
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
-        print(&text(&args.line, &wave, capture.is_full))?;
+        print(&text(&args.line, &wave, capture.is_full, &seat))?;
     }
     Ok(ExitCode::from(if wave.refused.is_some() { exit::INCONCLUSIVE } else { exit::PASS }))
 }
 
-fn text(line: &str, wave: &Wave, is_full: bool) -> String {
+/// Where to look from: what was asked, else the best there is.
+fn seat(args: &Args) -> anyhow::Result<Seat> {
+    let (tree, cpus) = (Tree::default(), one_cpu(args.cpu)?);
+    let Some(asked) = args.policy else { return Ok(Seat::best(&cpus, &tree)) };
+    spin_is_bearable(asked, &tree)?;
+    Ok(match asked.policy {
+        Policy::Other => Seat::ordinary(&cpus, "the scope is an ordinary thread, as was asked"),
+        policy if policy.is_real_time() => Seat::real_time(asked.on(cpus)),
+        _ => Seat { place: asked.on(cpus), rest: None, finding: None },
+    })
+}
+
+fn text(line: &str, wave: &Wave, is_full: bool, seat: &Seat) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<14}{value}");
+        let _ = writeln!(text, "{name:<16}{value}");
     };
     row("line", line.to_owned());
     match (wave.frequency_hz, &wave.refused) {
@@ -125,7 +138,10 @@ fn text(line: &str, wave: &Wave, is_full: bool) -> String {
     }
     let lost = wave.lost.map_or_else(
         || "the line doesn't count".to_owned(),
-        |lost| format!("{} lost", grouped(lost)),
+        |lost| match wave.made_in_gaps {
+            Some(hidden) => format!("{} lost, {} made in gaps", grouped(lost), grouped(hidden)),
+            None => format!("{} lost", grouped(lost)),
+        },
     );
     row("edges", format!("{} seen, {lost}", grouped(wave.edges)));
     row(
@@ -144,12 +160,16 @@ fn text(line: &str, wave: &Wave, is_full: bool) -> String {
     row(
         "scope",
         format!(
-            "{} resolution, blind {:.2} % in {}",
+            "{}, {} resolution, blind {:.2} % in {}",
+            seat.place,
             Nanos(wave.resolution_ns),
             wave.blind_share * 100.0,
             counted(wave.gaps, "gap")
         ),
     );
+    if let Some(finding) = &seat.finding {
+        row("finding", finding.clone());
+    }
     if is_full {
         row("ended early", format!("after {}: its memory was full", Nanos(wave.span_ns)));
     }

@@ -8,6 +8,7 @@ mod sweep;
 use std::{process::ExitCode, str::FromStr};
 
 use clap::Subcommand;
+use rtscope_measure::signal::seat;
 use rtscope_model::{
     cpu::CpuSet,
     schedule::{Placement, Policy},
@@ -15,9 +16,6 @@ use rtscope_model::{
 use rtscope_sys::{sched, tree::Tree};
 
 use super::Refused;
-
-/// What the scope and ordinary threads beside it would like: to be asked first among the fair class.
-const NICE: i8 = -15;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -127,33 +125,15 @@ pub(super) fn one_cpu(asked: Option<u32>) -> anyhow::Result<CpuSet> {
     }
 }
 
-/// Where the scope looks from: first of the fair class where that is permitted.
-fn ordinary(cpus: &CpuSet) -> Placement {
-    let polite = Scheduling { policy: Policy::Other, priority: 0 }.on(cpus.clone());
-    let eager = Placement { nice: NICE, ..polite.clone() };
-    // Tried on a thread that ends at once.
-    let permitted = std::thread::scope(|scope| {
-        scope.spawn(|| sched::set_policy(sched::SELF, &eager).is_ok()).join().unwrap_or(false)
-    });
-    if permitted { eager } else { polite }
-}
-
 /// A real-time thread that never sleeps needs throttling, and leaves a CPU to all others.
 fn spin_is_bearable(scheduling: Scheduling, tree: &Tree) -> anyhow::Result<()> {
     if !scheduling.policy.is_real_time() {
         return Ok(());
     }
-    let throttling = tree.read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
-    if throttling == "-1" {
-        let why = "real-time throttling is off, and a real-time thread that never sleeps would keep its \
-                   CPU from everything else: use --policy other, or switch throttling on";
-        return Err(Refused(why.to_owned()).into());
+    match seat::obstacle(tree) {
+        Some(why) => Err(Refused(format!("{why}: use --policy other")).into()),
+        None => Ok(()),
     }
-    if sched::affinity(sched::SELF)?.len() < 2 {
-        let why = "a real-time thread that never sleeps needs a second CPU: use --policy other";
-        return Err(Refused(why.to_owned()).into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

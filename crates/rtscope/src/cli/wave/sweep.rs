@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -16,7 +16,7 @@ use rtscope_analyse::{
     report::wave as page,
     statistics::{
         edges,
-        sweep::{Point, Search, Terms},
+        sweep::{Outcome, Point, Search, Terms},
     },
 };
 use rtscope_measure::{
@@ -24,16 +24,17 @@ use rtscope_measure::{
     load::{Launcher, check},
     signal::{
         SignalError, line, scope,
+        seat::Seat,
         subject::{Running, Subject},
     },
 };
-use rtscope_model::{load::LoadLine, schedule::Placement, time::Nanos};
+use rtscope_model::{load::LoadLine, time::Nanos};
 use rtscope_sys::{clock::SystemClock, line::MemoryLine, sched, tree::Tree};
 
 use super::{
     Hertz, Scheduling, Share,
     capture::{GAPS_MAX, hertz},
-    one_cpu, ordinary,
+    one_cpu,
 };
 use crate::{
     cli::{Refused, print, this_program, wall_clock},
@@ -98,7 +99,10 @@ struct Bench<'a> {
     args: &'a Args,
     line: MemoryLine,
     name: String,
-    scope: Placement,
+    /// Where the scope looks from.
+    seat: Seat,
+    /// The same beside a subject that is a real-time thread, where there is no third CPU.
+    modest: Seat,
     /// The CPU of the subjects.
     cpu: String,
     interrupt: Interrupt,
@@ -186,12 +190,14 @@ fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
                    everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
         return Err(Refused(why.to_owned()).into());
     }
+    let seat = Seat::best(&eyes, &Tree::default());
     let short = format!("sweep-{}", std::process::id());
     Ok(Bench {
         args,
         line: line::open_memory(&short)?,
         name: format!("memory:{short}"),
-        scope: ordinary(&eyes),
+        modest: if allowed.len() > 2 { seat.clone() } else { seat.modest() },
+        seat,
         cpu: cpu.to_string(),
         interrupt: Interrupt::install()?,
     })
@@ -213,13 +219,19 @@ fn curve(
         bisections: if quick { 2 } else { 5 },
         tries: if quick { 1 } else { 3 },
     });
+    let is_terminal = io::stderr().is_terminal();
     while let Some(wanted_hz) = search.next_hz().filter(|_| !bench.interrupt.is_stopped()) {
-        let mut point = attempt(bench, subject, policy, wanted_hz)?;
-        point.within = search.is_within(point.measured_hz);
-        search.tell(point);
-        let _ = write!(io::stderr(), "\r\x1b[K{} under {load}: {}", subject.name, hertz(wanted_hz));
+        if is_terminal {
+            let hertz = hertz(wanted_hz);
+            let _ = write!(io::stderr(), "\r\x1b[K{} under {load}: {hertz}", subject.name);
+        }
+        // A blind look is repeated, and looks longer.
+        let look_ns = look_ns(wanted_hz, quick) * u64::from(1 + search.blinds());
+        search.tell(attempt(bench, subject, policy, wanted_hz, look_ns)?);
     }
-    let _ = write!(io::stderr(), "\r\x1b[K");
+    if is_terminal {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
     let (name, load, found) = (subject.name.clone(), load.to_owned(), search.found());
     Ok(page::Curve { name, load, policy: policy.to_string(), found })
 }
@@ -230,6 +242,7 @@ fn attempt(
     subject: &Subject,
     policy: Scheduling,
     wanted_hz: f64,
+    look_ns: u64,
 ) -> anyhow::Result<Point> {
     let mut command = Command::new(this_program());
     command
@@ -245,33 +258,54 @@ fn attempt(
             "--",
         ])
         .args(subject.command(&bench.name, wanted_hz));
-    let mut running = Running::start(&subject.name, &mut command, &bench.line)?;
+    let mut running = match Running::start(&subject.name, &mut command, &bench.line) {
+        Ok(running) => running,
+        Err(silent @ SignalError::NoEdge { .. }) => return Ok(without_wave(wanted_hz, &silent)),
+        Err(other) => return Err(other.into()),
+    };
     thread::sleep(SETTLE);
-    let capture = scope::capture(
-        &bench.line,
-        &bench.name,
-        &bench.scope,
-        &SystemClock::MONOTONIC,
-        scope::Terms {
-            duration_ns: look_ns(wanted_hz, bench.args.quick),
-            edges_max: EDGES_MAX,
-            gaps_max: GAPS_MAX,
-        },
-    )?;
+    let is_real_time = running.is_real_time(&Tree::default());
+    let seat = if is_real_time { &bench.modest } else { &bench.seat };
+    let terms = scope::Terms {
+        duration_ns: look_ns,
+        edges_max: EDGES_MAX,
+        gaps_max: GAPS_MAX,
+        rest: seat.rest,
+    };
+    let clock = SystemClock::MONOTONIC;
+    let capture = scope::capture(&bench.line, &bench.name, &seat.place, &clock, terms)?;
     running.check()?;
     drop(running);
     let wave = edges::judge(&capture, Some(wanted_hz));
+    let outcome = Outcome::of(&wave, wanted_hz, bench.args.tolerance.0);
     Ok(Point {
         wanted_hz,
         measured_hz: wave.frequency_hz,
         uncertainty_ppm: wave.uncertainty_ppm,
-        within: false,
+        within: outcome == Outcome::Within,
+        outcome,
         edges: wave.edges,
         lost: wave.lost,
         blind_ns: wave.blind_ns,
         jitter_ns_rms: wave.period.map(|period| period.jitter_ns_rms),
         refused: wave.refused,
     })
+}
+
+/// A try of a subject that made no edge.
+fn without_wave(wanted_hz: f64, why: &SignalError) -> Point {
+    Point {
+        wanted_hz,
+        measured_hz: None,
+        uncertainty_ppm: None,
+        within: false,
+        outcome: Outcome::Silent,
+        edges: 0,
+        lost: None,
+        blind_ns: 0,
+        jitter_ns_rms: None,
+        refused: Some(why.to_string()),
+    }
 }
 
 /// Twenty periods, but within bounds: of a fast wave a tenth of a second or more, so that ticks and
@@ -288,7 +322,8 @@ fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::R
         tolerance: args.tolerance.0,
         curves,
         facts: vec![
-            ("scope".to_owned(), bench.scope.to_string()),
+            ("scope".to_owned(), bench.seat.words()),
+            ("scope beside a real-time subject".to_owned(), bench.modest.words()),
             ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
             (
                 "tries".to_owned(),
@@ -310,17 +345,38 @@ fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::R
 
 fn text(sweep: &page::Sweep, path: &Path) -> String {
     let mut text = format!(
-        "{:<12}{:<10}{:<24}{:>16}  first bad\n",
-        "subject", "policy", "load", "max frequency"
+        "{:<12}{:<10}{:<24}{:>16}  {:<14}tries\n",
+        "subject", "policy", "load", "max frequency", "first bad"
     );
     for curve in &sweep.curves {
-        let max = curve.found.max_frequency_hz.map_or_else(|| "none".to_owned(), page::hertz);
-        let bad = curve.found.first_bad_hz.map_or_else(|| "none".to_owned(), page::hertz);
-        let _ = writeln!(
+        let found = &curve.found;
+        let hertz = |hz: Option<f64>| hz.map_or_else(|| "none".to_owned(), page::hertz);
+        let _ = write!(
             text,
-            "{:<12}{:<10}{:<24}{max:>16}  {bad}",
-            curve.name, curve.policy, curve.load
+            "{:<12}{:<10}{:<24}{:>16}  {:<14}{}",
+            curve.name,
+            curve.policy,
+            curve.load,
+            hertz(found.max_frequency_hz),
+            hertz(found.first_bad_hz),
+            found.points.len()
         );
+        let of = |wanted: Outcome| found.points.iter().filter(|p| p.outcome == wanted).count();
+        for outcome in [Outcome::Blind, Outcome::TooFast, Outcome::Silent] {
+            if of(outcome) > 0 {
+                let _ = write!(text, ", {} {}", of(outcome), outcome.words());
+            }
+        }
+        if !found.undecided_hz.is_empty() {
+            let list: Vec<String> = found.undecided_hz.iter().map(|hz| page::hertz(*hz)).collect();
+            let _ = write!(text, "; undecided: {}", list.join(", "));
+        }
+        text.push('\n');
+    }
+    for (name, value) in &sweep.facts {
+        if name.starts_with("scope") {
+            let _ = writeln!(text, "{name}: {value}");
+        }
     }
     let _ = writeln!(text, "page: {}", path.display());
     text
