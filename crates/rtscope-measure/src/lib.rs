@@ -190,8 +190,11 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
     if plan.policy_asked {
         return Err(RunError::Permission(ways));
     }
+    // Who may not ask for a policy may not lower its nice value either.
+    let own_nice = sched::placement(sched::SELF).map_or(0, |own| own.nice);
     for phase in &mut plan.phases {
         phase.sampler.policy = Policy::Other;
+        phase.sampler.nice = phase.sampler.nice.max(own_nice);
     }
     let text = "no real-time permission: measured as an ordinary thread (SCHED_OTHER). These figures \
                 say nothing about a real-time thread";

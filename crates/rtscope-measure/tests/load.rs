@@ -276,8 +276,11 @@ fn check_placement(text: &str, policy: Policy, priority: u8, nice: i8) {
 fn workers_are_placed_as_asked() {
     let cpus = first_cpu();
     check_placement(&format!("cpu workers=2 policy=batch nice=5 cpus={cpus}"), Policy::Batch, 0, 5);
-    check_placement("fork workers=1 cpus=measured", Policy::Other, 0, 0);
-    check_placement(&format!("external cpus={cpus} policy=idle -- sleep 600"), Policy::Idle, 0, 0);
+    // Where nothing is asked, a worker has what its parent has.
+    let own_nice = sched::placement(sched::SELF).expect("alive").nice;
+    check_placement("fork workers=1 cpus=measured", Policy::Other, 0, own_nice);
+    let line = format!("external cpus={cpus} policy=idle -- sleep 600");
+    check_placement(&line, Policy::Idle, 0, own_nice);
 }
 
 fn real_time_workers_are_placed_as_asked() {

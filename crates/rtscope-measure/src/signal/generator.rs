@@ -105,6 +105,11 @@ impl Wanted {
         ((edge / 2 + 1) as f64 * self.period_ns + high_ns).round() as u64
     }
 
+    /// How many edges the duration holds: a period is begun when the one before ended within it.
+    fn edges(&self) -> u64 {
+        2 * ((self.duration_ns as f64 - self.high_ns) / self.period_ns).ceil().max(0.0) as u64
+    }
+
     fn pulse_ns(&self, edge: u64) -> u64 {
         let high_ns = if edge % 2 == 1 { self.high_ns } else { self.period_ns - self.high_ns };
         high_ns.round() as u64
@@ -237,12 +242,19 @@ pub fn make(
     let mut made = Made { late: Vec::with_capacity(kept), ..Made::default() };
     let limit_ns = alarm.limit_ns.unwrap_or(u64::MAX);
     let wait = Wait::new(method, wanted)?;
+    // Relative waits hand their latency on: they have no grid whose edges could be missed.
+    let has_grid = method != Method::Relative;
+    let edges = wanted.edges();
     let start_ns = clock.now_ns();
     let mut edge = 0;
     loop {
         let planned_ns = wanted.edge_ns(edge);
         // A wave ends low: with the falling edge of the last period that it began.
-        if edge % 2 == 0 && (clock.now_ns() - start_ns >= wanted.duration_ns || stopped()) {
+        if edge % 2 == 0 && stopped() {
+            break;
+        }
+        if edge % 2 == 0 && clock.now_ns() - start_ns >= wanted.duration_ns {
+            made.missed += if has_grid { edges.saturating_sub(edge) } else { 0 };
             break;
         }
         let due_ns = wait.wait(clock, start_ns + planned_ns, wanted.pulse_ns(edge));
@@ -267,10 +279,11 @@ pub fn make(
                 line.set(false);
             }
         }
-        let swallowed = if method == Method::Relative {
-            0
-        } else {
-            (latency_ns as f64 / wanted.period_ns) as u64
+        // No more than are left: one that is late beyond the end swallows only what was planned.
+        let left = edges.saturating_sub(edge + 1) / 2;
+        let swallowed = match has_grid {
+            true => ((latency_ns as f64 / wanted.period_ns) as u64).min(left),
+            false => 0,
         };
         made.missed += 2 * swallowed;
         edge += 1 + 2 * swallowed;
@@ -370,6 +383,20 @@ mod tests {
         assert_eq!((made.violations, made.latency_ns_max, alarms), (1, 2_400_000, 2));
         // The grid stays: the next rising edge is that of 6 ms.
         assert!(edges.contains(&(6_001_000, true)) && !edges.contains(&(4_001_000, true)));
+    }
+
+    #[test]
+    fn every_planned_edge_is_made_or_missed_however_late_the_last_ones_are() {
+        for (late_at_ns, latency_ns) in [
+            (8_001_000, 5_000_000),
+            (10_001_000, 5_000_000),
+            (9_301_000, 700_000),
+            (1_001_000, 1 << 40),
+        ] {
+            let (made, edges, _) = made(Method::Absolute, Some((late_at_ns, latency_ns)), None);
+            assert_eq!(made.edges + made.missed, 20, "{late_at_ns} {latency_ns}: {made:?}");
+            assert_eq!(edges.last().map(|edge| edge.1), Some(false), "it ends low");
+        }
     }
 
     #[test]

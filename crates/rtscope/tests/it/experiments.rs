@@ -8,6 +8,9 @@ use crate::support::{folder, json, output, root_or_skip, text};
 const FIVE: [&str; 5] =
     ["one-fifo-pinned", "one-fifo-free", "two-fifo-pinned", "two-rr-pinned", "two-fifo-free"];
 
+/// How often an experiment is repeated that a busy machine can spoil.
+const TRIES: usize = 5;
+
 fn run(name: &str) -> Option<Vec<Value>> {
     if !root_or_skip(name) {
         return None;
@@ -93,10 +96,17 @@ fn free_applications_use_the_other_cpus() {
         _ => 1.0,
     };
     assert!((ratio - expected).abs() < 0.05, "{predicted:?}");
-    let Some(apps) = run("two-fifo-free") else { return };
-    let both = |key: &str| [ns(&apps[0], key), ns(&apps[1], key)];
-    if cpus > 1 {
-        let ([_, start], [finish, _]) = (both("start_ns"), both("finish_ns"));
-        assert!(start < finish, "both FIFO applications run at once: {apps:?}");
+    if cpus == 1 {
+        return;
     }
+    // Another real-time thread of the machine may hold a CPU for a while: one quiet run is enough.
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let Some(apps) = run("two-fifo-free") else { return };
+        if ns(&apps[1], "start_ns") < ns(&apps[0], "finish_ns") {
+            return;
+        }
+        seen.push(apps);
+    }
+    panic!("both FIFO applications run at once: {seen:?}");
 }

@@ -128,8 +128,8 @@ fn the_word_that_broke_a_latency_is_found() {
         "--bad",
         "debian-stock:preempt=none:nohz=off:nosoftlockup",
         "--require",
-        // Far from both: a few dozen microseconds with preemption, a few hundred without.
-        "p99 < 80us",
+        // Far from both, at a rank that enough wake-ups lie beyond: 15 us with preemption, 40 without.
+        "p95 < 25us",
         "--memory",
         "1024",
         "--json",
