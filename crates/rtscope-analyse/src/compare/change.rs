@@ -2,19 +2,18 @@
 
 use rtscope_model::{
     histogram::Histogram,
-    time::Nanos,
     verdict::{Requirement, Statistic, Verdict},
 };
 use serde::Serialize;
 
 use super::{
     bootstrap::{self, draws, draws_runs},
+    limit::{self, Exceedances},
     pairing::{Member, Pair},
-    ratio::{self, Ratio},
     sample::{self, Buckets, Counts, Sample, cumulative},
 };
 use crate::{
-    number::{grouped, us},
+    number::us,
     statistics::{exceedance, quantile},
 };
 
@@ -62,12 +61,14 @@ pub struct Figures {
     pub runs: usize,
     /// Measured latencies.
     pub recorded: u64,
-    /// Swallowed activations.
-    pub missed: u64,
+    /// Swallowed activations; none where that is not known, as of imports.
+    pub missed: Option<u64>,
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
-    /// Half are below.
-    pub p50_ns: u64,
+    /// Their mean.
+    pub mean_ns: Option<u64>,
+    /// Half are below; none where those have no bucket.
+    pub p50_ns: Option<u64>,
     /// The largest of this side's runs: one latency each, and no ground for a comparison.
     pub max_ns: u64,
 }
@@ -83,23 +84,6 @@ pub struct Effect {
     pub b: Verdict,
     /// In words.
     pub sentence: String,
-}
-
-/// How often a limit is reached on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Exceedances {
-    /// The limit.
-    pub limit_ns: u64,
-    /// Latencies of A at or above it.
-    pub a: u64,
-    /// Of so many.
-    pub a_of: u64,
-    /// Latencies of B at or above it.
-    pub b: u64,
-    /// Of so many.
-    pub b_of: u64,
-    /// B's share as a multiple of A's; none when neither reached it.
-    pub ratio: Option<Ratio>,
 }
 
 /// How far a quantile moved.
@@ -122,8 +106,9 @@ pub struct Shift {
 /// How far two distributions are apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Distance {
-    /// Wasserstein's distance: how far the mean latency must be moved to make one from the other.
-    pub wasserstein_ns: f64,
+    /// Wasserstein's distance: how far the mean latency must be moved to make one from the other; none
+    /// where latencies have no bucket.
+    pub wasserstein_ns: Option<f64>,
     /// What chance alone reaches in 5 of 100 pairs of equal systems; none without blocks.
     pub by_chance_ns: Option<f64>,
 }
@@ -136,7 +121,7 @@ pub(super) fn of(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
     let distance = distance(&buckets, &a, &b, drawn.as_deref());
     let exceedances: Vec<Exceedances> = limits(pair, limits_ns, &a, &b)
         .into_iter()
-        .map(|limit_ns| exceedances(&a, &b, limit_ns))
+        .map(|limit_ns| limit::of(pair, &a, &b, limit_ns))
         .collect();
     let effects = effects(pair, &a, &b);
     let (figures_a, figures_b) = (figures(&pair.a, &a), figures(&pair.b, &b));
@@ -145,7 +130,7 @@ pub(super) fn of(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
         sentences.extend(exceedances.iter().filter_map(Exceedances::sentence).take(1));
     }
     sentences.extend(shift_sentence(&shifts));
-    sentences.push(distance.sentence());
+    sentences.extend(distance.sentence());
     Change {
         name: pair.name.clone(),
         a: figures_a,
@@ -164,13 +149,15 @@ pub(super) fn of(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
 fn figures(members: &[Member<'_>], sample: &Sample) -> Figures {
     let rows = || members.iter().map(|member| &member.cell.all);
     let histogram = &sample.histogram;
+    let is_known = rows().all(|row| row.missed_is_known);
     let middle = quantile::rank(histogram.count(), QUANTILES[0]);
     Figures {
         runs: members.len(),
         recorded: histogram.count(),
-        missed: rows().map(|row| row.missed).sum(),
+        missed: is_known.then(|| rows().map(|row| row.missed).sum()),
         exposure_ns: rows().map(|row| row.exposure_ns).sum(),
-        p50_ns: histogram.at_rank_ns(middle).unwrap_or(0),
+        mean_ns: histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
+        p50_ns: histogram.at_rank_ns(middle),
         max_ns: histogram.max_ns().unwrap_or(0),
     }
 }
@@ -182,7 +169,7 @@ fn limits(pair: &Pair<'_>, asked_ns: &[u64], a: &Sample, b: &Sample) -> Vec<u64>
     if limits.is_empty() {
         let far = |side: &Sample| {
             let rank = quantile::rank(side.histogram.count(), 990_000_000);
-            side.histogram.at_rank_ns(rank).unwrap_or(0)
+            side.histogram.at_rank_ns(rank).or(side.histogram.max_ns()).unwrap_or(0)
         };
         let from = far(a).min(far(b));
         let to =
@@ -194,12 +181,6 @@ fn limits(pair: &Pair<'_>, asked_ns: &[u64], a: &Sample, b: &Sample) -> Vec<u64>
     limits.sort_unstable();
     limits.dedup();
     limits
-}
-
-fn exceedances(a: &Sample, b: &Sample, limit_ns: u64) -> Exceedances {
-    let count = |side: &Sample| (side.histogram.at_or_above(limit_ns).1, side.histogram.count());
-    let ((a, a_of), (b, b_of)) = (count(a), count(b));
-    Exceedances { limit_ns, a, a_of, b, b_of, ratio: ratio::of((a, a_of), (b, b_of)) }
 }
 
 /// Every requirement that applies to a cell of the pair.
@@ -220,7 +201,7 @@ fn effects(pair: &Pair<'_>, a: &Sample, b: &Sample) -> Vec<Effect> {
     let effect = |requirement: Requirement| {
         let (of_a, of_b) = (verdict(&pair.a, requirement)?, verdict(&pair.b, requirement)?);
         let seen = match (requirement.statistic, requirement.limit_ns()) {
-            (Statistic::Max, Some(limit_ns)) => exceedances(a, b, limit_ns).sentence(),
+            (Statistic::Max, Some(limit_ns)) => limit::of(pair, a, b, limit_ns).sentence(),
             _ => None,
         };
         let sentence = seen.unwrap_or_else(|| verdicts_sentence(requirement, of_a, of_b));
@@ -257,62 +238,6 @@ fn verdicts_sentence(requirement: Requirement, a: Verdict, b: Verdict) -> String
     }
 }
 
-impl Exceedances {
-    /// Who meets the limit, from how many, and whether that may be chance; none when nobody was seen.
-    #[must_use]
-    pub fn sentence(&self) -> Option<String> {
-        let limit = Nanos(self.limit_ns);
-        let counts = format!(
-            "{} of {} against {} of {}",
-            grouped(self.a),
-            grouped(self.a_of),
-            grouped(self.b),
-            grouped(self.b_of)
-        );
-        let Some(ratio) = self.ratio else {
-            return (self.a_of > 0 && self.b_of > 0).then(|| {
-                format!(
-                    "no latency of {limit} or more on either side: {counts}, nothing to compare"
-                )
-            });
-        };
-        let who = match (self.a, self.b) {
-            (_, 0) => format!("B meets {limit}, A does not"),
-            (0, _) => format!("A meets {limit}, B does not"),
-            _ => format!("neither side meets {limit}"),
-        };
-        Some(format!("{who}: {counts}; {}", ratio.sentence()))
-    }
-}
-
-impl Ratio {
-    /// The ratio with its interval, and whether it may be chance.
-    #[must_use]
-    pub fn sentence(&self) -> String {
-        let times = |ratio: f64| match ratio {
-            r if r >= 99.5 => grouped(r.round() as u64),
-            r if r >= 0.01 => format!("{r:.2}"),
-            r => format!("{r:.1e}"),
-        };
-        let high = self.high.map_or_else(|| "no bound".to_owned(), times);
-        if self.low <= 1.0 && self.high.is_none_or(|high| high >= 1.0) {
-            return format!(
-                "that may be chance (B's share is, at 95 %, {} to {high} times A's)",
-                times(self.low)
-            );
-        }
-        match self.ratio {
-            Some(ratio) if ratio > 0.0 => format!(
-                "B's share is {} times A's, at 95 % {} to {high} times",
-                times(ratio),
-                times(self.low)
-            ),
-            Some(_) => format!("at 95 % B's share is at most {high} times A's"),
-            None => format!("at 95 % B's share is at least {} times A's", times(self.low)),
-        }
-    }
-}
-
 fn shifts(
     buckets: &Buckets,
     a: &Sample,
@@ -323,6 +248,7 @@ fn shifts(
     let reached = |parts: &u32| {
         let above = 1.0 - f64::from(*parts) / f64::from(quantile::WHOLE);
         n_a.min(n_b) as f64 * above >= ABOVE_MIN
+            && [a, b].into_iter().all(|side| is_placed(&side.histogram, *parts))
     };
     let shift = |parts: u32| {
         let p = f64::from(parts) / f64::from(quantile::WHOLE);
@@ -340,6 +266,12 @@ fn shifts(
         Shift { parts, a_ns, b_ns, shift_ns: b_ns - a_ns, low_ns, high_ns }
     };
     QUANTILES.into_iter().filter(reached).map(shift).collect()
+}
+
+/// Whether a quantile and the upper end of its interval have buckets.
+fn is_placed(histogram: &Histogram, parts: u32) -> bool {
+    let has_end = |found: quantile::Quantile| found.high_ns.is_some();
+    histogram.unplaced().is_empty() || quantile::of(histogram, parts).is_some_and(has_end)
 }
 
 /// From the far ends of both sides' own intervals: wider than need be, and for independent latencies.
@@ -400,7 +332,11 @@ fn distance(
     let apart =
         |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| b - a).collect() };
     let seen = apart(&whole_a, &whole_b);
-    let wasserstein_ns = buckets.area(&seen);
+    let is_whole = [a, b].iter().all(|side| side.histogram.unplaced().is_empty());
+    if !is_whole {
+        return Distance { wasserstein_ns: None, by_chance_ns: None };
+    }
+    let wasserstein_ns = Some(buckets.area(&seen));
     // Of equal systems the drawn difference would swing around none as it does around the seen one.
     let swing = |(a, b): &(Counts, Counts)| {
         let drawn = apart(&cumulative(a), &cumulative(b));
@@ -415,17 +351,18 @@ fn distance(
 }
 
 impl Distance {
-    /// The distance beside what chance reaches.
+    /// The distance beside what chance reaches; none where it is not known.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn sentence(&self) -> Option<String> {
+        let apart_ns = self.wasserstein_ns?;
         let us = |ns: f64| format!("{:.2} us", ns / 1e3);
-        let apart = format!("the distributions are {} apart", us(self.wasserstein_ns));
-        match self.by_chance_ns {
+        let apart = format!("the distributions are {} apart", us(apart_ns));
+        Some(match self.by_chance_ns {
             None => apart + " (Wasserstein; too few slices to know what chance does)",
-            Some(chance) if self.wasserstein_ns <= chance => {
+            Some(chance) if apart_ns <= chance => {
                 format!("{apart} (Wasserstein), no more than chance reaches ({})", us(chance))
             }
             Some(chance) => format!("{apart} (Wasserstein; chance reaches {})", us(chance)),
-        }
+        })
     }
 }

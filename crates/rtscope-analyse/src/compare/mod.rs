@@ -3,7 +3,8 @@
 //! ```text
 //! runs of A, runs of B -> pairing: which cells belong together
 //!                      -> sample:  each side's latencies in blocks of time
-//!                      -> change:  exceedance ratio, quantile shifts, distance, requirements
+//!                      -> limit:   how often a limit is reached, who meets it
+//!                      -> change:  quantile shifts, distance, requirements
 //!                      -> setting: everything else that differs
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 mod bootstrap;
 mod change;
+mod limit;
 mod pairing;
 mod ratio;
 mod sample;
@@ -20,9 +22,10 @@ mod setting;
 use rtscope_model::record::Record;
 use serde::Serialize;
 
-pub(crate) use self::change::signed_us;
+pub(crate) use self::{change::signed_us, limit::counted};
 pub use self::{
-    change::{Change, Distance, Effect, Exceedances, Figures, Shift},
+    change::{Change, Distance, Effect, Figures, Shift},
+    limit::Exceedances,
     ratio::Ratio,
     setting::Difference,
 };
@@ -53,6 +56,8 @@ pub struct Comparison {
     pub a: Vec<String>,
     /// The runs of B.
     pub b: Vec<String>,
+    /// Whether runs of A, of B were imported: what else differs is then known in part at best.
+    pub imported: [bool; 2],
     /// Each pair of cells.
     pub changes: Vec<Change>,
     /// Everything else that differs between the sides.
@@ -66,8 +71,10 @@ pub struct Comparison {
 pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
     let (pairs, mut notes) = pairing::pairs(a, b);
     let changes: Vec<Change> = pairs.iter().map(|pair| change::of(pair, limits_ns)).collect();
+    let imported = [a, b].map(|runs| runs.iter().any(|run| run.record.is_imported()));
     let differences = setting::differences(a, b, &pairs);
-    notes.splice(0..0, setting::warning(&differences).into_iter().chain(setting::imports(a, b)));
+    notes
+        .splice(0..0, setting::warning(&differences).into_iter().chain(setting::imports(imported)));
     if changes.iter().any(|change| change.runs_resampled) {
         // The intervals hold the differences from run to run.
     } else {
@@ -84,7 +91,7 @@ pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
         };
         runs.iter().map(name).collect()
     };
-    Comparison { format: FORMAT, a: names(a), b: names(b), changes, differences, notes }
+    Comparison { format: FORMAT, a: names(a), b: names(b), imported, changes, differences, notes }
 }
 
 #[cfg(test)]

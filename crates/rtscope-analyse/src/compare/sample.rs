@@ -1,4 +1,7 @@
 //! One side's latencies, run by run and block by block, over buckets that both sides share.
+//!
+//! Latencies of imports that have no bucket are counted in one more, behind all others: so every rank
+//! is right, and what lies in that bucket is not told.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +21,8 @@ pub(super) struct Buckets {
     layout: Layout,
     /// Used buckets, ascending.
     used: Vec<u32>,
+    /// Whether there is one more, for latencies without a bucket.
+    has_unplaced: bool,
     /// Edges of each, in nanoseconds, clipped to the smallest and the largest latency of all.
     pub(super) edges: Vec<(f64, f64)>,
 }
@@ -47,7 +52,7 @@ pub(super) fn samples(a: &[Member<'_>], b: &[Member<'_>]) -> (Buckets, Sample, S
     let buckets = Buckets::new(&both);
     let sample = |members: &[Member<'_>], histogram: Histogram| Sample {
         runs: members.iter().map(|member| blocks(member, &buckets)).collect(),
-        all: buckets.counts(layout, &histogram.bins()),
+        all: buckets.counts(layout, &histogram.bins(), histogram.unplaced().count),
         histogram,
     };
     let (a, b) = (sample(a, of_a), sample(b, of_b));
@@ -62,7 +67,7 @@ fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
         let place = |&(index, count): &(u32, u64)| (layout.index(own.lower_ns(index)), count);
         let bins: Vec<(u32, u64)> = histogram.bins().iter().map(place).collect();
         let (min_ns, max_ns) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
-        sum.add(&bins, min_ns, max_ns, histogram.sum_ns());
+        sum.add_all(&bins, histogram.unplaced(), min_ns, max_ns, histogram.sum_ns());
     }
     sum
 }
@@ -82,9 +87,9 @@ fn blocks(member: &Member<'_>, buckets: &Buckets) -> Vec<Counts> {
     let slots: Vec<Vec<&Slice>> = slots.into_values().collect();
     let join = slots.len().div_ceil(BLOCKS_MAX).max(1);
     let block = |slots: &[Vec<&Slice>]| {
-        let mut counts = vec![0; buckets.used.len()];
+        let mut counts = buckets.none();
         for slice in slots.iter().flatten() {
-            buckets.add(own, &slice.bins, &mut counts);
+            buckets.add(own, &slice.bins, slice.unplaced.count, &mut counts);
         }
         counts
     };
@@ -100,16 +105,30 @@ impl Buckets {
             let low = layout.lower_ns(index).max(min_ns) as f64;
             (low, layout.upper_ns(index).min(max_ns) as f64 + 1.0)
         };
-        Buckets { layout, edges: used.iter().map(edge).collect(), used }
+        let mut edges: Vec<(f64, f64)> = used.iter().map(edge).collect();
+        let has_unplaced = !both.unplaced().is_empty();
+        if has_unplaced {
+            let low = edges.last().map_or(both.unplaced().from_ns as f64, |edge| edge.1);
+            edges.push((low, low.max(max_ns as f64 + 1.0)));
+        }
+        Buckets { layout, used, has_unplaced, edges }
     }
 
-    fn counts(&self, layout: Layout, bins: &[(u32, u64)]) -> Counts {
-        let mut counts = vec![0; self.used.len()];
-        self.add(layout, bins, &mut counts);
+    /// No latency in any bucket.
+    fn none(&self) -> Counts {
+        vec![0; self.edges.len()]
+    }
+
+    fn counts(&self, layout: Layout, bins: &[(u32, u64)], unplaced: u64) -> Counts {
+        let mut counts = self.none();
+        self.add(layout, bins, unplaced, &mut counts);
         counts
     }
 
-    fn add(&self, layout: Layout, bins: &[(u32, u64)], counts: &mut [u64]) {
+    fn add(&self, layout: Layout, bins: &[(u32, u64)], unplaced: u64, counts: &mut [u64]) {
+        if let Some(last) = counts.last_mut().filter(|_| self.has_unplaced) {
+            *last += unplaced;
+        }
         for &(index, count) in bins {
             let index = if layout == self.layout {
                 index

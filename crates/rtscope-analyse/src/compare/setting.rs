@@ -83,13 +83,12 @@ pub(super) fn warning(differences: &[Difference]) -> Option<String> {
 }
 
 /// Which sides were imported, as a sentence: what else differs is then known in part at best.
-pub(super) fn imports(a: &[Run<'_>], b: &[Run<'_>]) -> Option<String> {
-    let is_imported = |runs: &[Run<'_>]| runs.iter().any(|run| run.record.is_imported());
-    let who = match (is_imported(a), is_imported(b)) {
-        (false, false) => return None,
-        (true, true) => "both sides were",
-        (true, false) => "A was",
-        (false, true) => "B was",
+pub(super) fn imports(imported: [bool; 2]) -> Option<String> {
+    let who = match imported {
+        [false, false] => return None,
+        [true, true] => "both sides were",
+        [true, false] => "A was",
+        [false, true] => "B was",
     };
     Some(format!(
         "{who} imported from another tool: how the machine was set up and what load ran is not in the \

@@ -2,9 +2,14 @@
 //! both axes logarithmic, with the 95 % interval of the share.
 //!
 //! Counts are shares of each side's wake-ups, so that sides of different length lie on one scale.
+//! Latencies of an import that have no bucket are counted and not drawn.
+//!
 //! The plot can't show which of two rare latencies is worse: where the bands overlap, nothing is known.
 
-use rtscope_model::{histogram::Histogram, time::Nanos};
+use rtscope_model::{
+    histogram::{Histogram, Unplaced},
+    time::Nanos,
+};
 
 use super::{
     Options,
@@ -16,7 +21,7 @@ use super::{
 };
 use crate::{
     compare::Change,
-    number::counted,
+    number::{counted, grouped},
     statistics::exceedance::{poisson_high, poisson_low},
 };
 
@@ -31,6 +36,8 @@ struct Side {
     counts: Vec<u64>,
     wakeups: u64,
     max_ns: u64,
+    /// Latencies without a bucket.
+    unplaced: Unplaced,
     ink: usize,
     dash: usize,
 }
@@ -55,6 +62,10 @@ pub(crate) fn draw(change: &Change, number: usize, options: &Options) -> String 
         sheet.nothing("No latency was recorded.");
         return sheet.finish("There is nothing to draw.");
     };
+    if histograms.iter().all(|histogram| histogram.bins().is_empty()) {
+        sheet.nothing("Neither side has a histogram: there is nothing to draw.");
+        return sheet.finish("There is nothing to draw.");
+    }
     let edges = Edges::over(histograms[0].layout(), (min_ns, max_ns), true, STEPS);
     let sides: Vec<Side> = (0..2).filter_map(|n| side(&histograms[n], &edges, n)).collect();
     sheet.legend(&keys(change));
@@ -94,6 +105,7 @@ fn side(histogram: &Histogram, edges: &Edges, n: usize) -> Option<Side> {
         counts: edges.sums(histogram.layout(), &histogram.bins()),
         wakeups: histogram.count(),
         max_ns: histogram.max_ns()?,
+        unplaced: histogram.unplaced(),
         ink: INKS[n],
         dash: n,
     })
@@ -101,7 +113,15 @@ fn side(histogram: &Histogram, edges: &Edges, n: usize) -> Option<Side> {
 
 fn keys(change: &Change) -> Vec<Key> {
     let key = |(n, figures): (usize, &crate::compare::Figures)| Key {
-        label: format!("{}: {}", ["A", "B"][n], counted(figures.recorded, "wake-up")),
+        label: match change.histograms[n].unplaced().count {
+            0 => format!("{}: {}", ["A", "B"][n], counted(figures.recorded, "wake-up")),
+            beyond => format!(
+                "{}: {}, {} of them without a bucket",
+                ["A", "B"][n],
+                counted(figures.recorded, "wake-up"),
+                grouped(beyond)
+            ),
+        },
         ink: format!("c{}", INKS[n]),
         sample: Sample::Line(n),
         toggles: None,
@@ -128,16 +148,23 @@ fn steps(sheet: &mut Sheet, side: &Side, edges: &Edges, x: &Scale, y: &Scale, fr
 
 /// The share at or above each edge with its interval.
 fn exceedance(sheet: &mut Sheet, side: &Side, edges: &Edges, x: &Scale, y: &Scale) {
-    let mut above = 0;
+    // What has no bucket lies above all that is drawn: from there on the curve is not known.
+    let mut above = side.unplaced.count;
+    let end_ns = if above > 0 { side.unplaced.from_ns + 1 } else { side.max_ns };
     let mut points: Vec<(f64, u64)> = Vec::new();
     for (edge_ns, count) in edges.edges_ns.iter().zip(&side.counts).rev() {
         above += count;
-        if above > 0 && *edge_ns < side.max_ns {
+        if above > 0 && *edge_ns < end_ns {
             points.push((x.place(*edge_ns as f64), above));
         }
     }
+    if points.is_empty() {
+        return;
+    }
     points.reverse();
-    points.push((x.place(side.max_ns as f64), 1));
+    if side.unplaced.is_empty() {
+        points.push((x.place(side.max_ns as f64), 1));
+    }
     let place = |k: f64| y.place(side.share(k).min(1.0));
     let (mut line, mut band) = (Path::default(), Path::default());
     points.iter().for_each(|&(at, k)| line.to(at, place(k as f64)));

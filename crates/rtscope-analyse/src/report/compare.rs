@@ -5,7 +5,7 @@ use askama::Template;
 use rtscope_model::{time::Nanos, verdict::Statistic};
 
 use crate::{
-    compare::{Change, Comparison, Difference, Exceedances, Figures, Ratio, Shift},
+    compare::{Change, Comparison, Difference, Exceedances, Figures, Ratio, Shift, counted},
     number::{grouped, us},
     plot::{self, Options, overlay, table::Table},
     report::terminal::Style,
@@ -26,6 +26,7 @@ struct Page<'a> {
     all: &'a Comparison,
     changes: Vec<ChangeView<'a>>,
     differences: Table,
+    differences_headline: &'static str,
     notes: Vec<String>,
 }
 
@@ -58,6 +59,11 @@ pub fn page(all: &Comparison) -> String {
         all,
         changes: changes.collect(),
         differences: differences(&all.differences),
+        differences_headline: match (all.differences.is_empty(), all.imported) {
+            (false, _) => "What a difference may also come from",
+            (true, [false, false]) => "Nothing else that was recorded differs",
+            (true, _) => "What else differs is not in the files",
+        },
         notes: all.notes.iter().map(|note| super::html::sentence(note)).collect(),
     };
     page.render().expect("a string takes every text")
@@ -67,11 +73,12 @@ pub fn page(all: &Comparison) -> String {
 #[must_use]
 pub fn headline(all: &Comparison) -> String {
     let parted = |change: &&Change| change.effects.iter().any(|effect| effect.a != effect.b);
-    let told = all.changes.iter().find(parted).or_else(|| {
-        all.changes
-            .iter()
-            .max_by(|a, b| a.distance.wasserstein_ns.total_cmp(&b.distance.wasserstein_ns))
-    });
+    let apart = |change: &Change| change.distance.wasserstein_ns.unwrap_or(0.0);
+    let told = all
+        .changes
+        .iter()
+        .find(parted)
+        .or_else(|| all.changes.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))));
     match told.and_then(|change| Some((change, change.sentences.first()?))) {
         Some((change, sentence)) => format!("{}: {sentence}", change.name),
         None => "the sides share no cell that recorded anything".to_owned(),
@@ -85,6 +92,7 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
     let interval = match (change.blocks_resampled, change.runs_resampled) {
         (_, true) => "Intervals: runs and blocks of time drawn again.",
         (true, _) => "Intervals: blocks of time drawn again.",
+        _ if change.shifts.is_empty() => "No quantile is known of both sides.",
         _ => {
             "Intervals: from order statistics, as if latencies were independent: there are too few slices for more."
         }
@@ -94,7 +102,10 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
         name: &change.name,
         headline: sentences.first().cloned().unwrap_or_default(),
         sentences: sentences.into_iter().skip(1).collect(),
-        svg: overlay::draw(change, number, &options),
+        svg: match change.histograms.iter().all(|histogram| histogram.bins().is_empty()) {
+            true => String::new(),
+            false => overlay::draw(change, number, &options),
+        },
         sides: sides(change),
         limits: limits(&change.exceedances),
         shifts: Table { note: interval.to_owned(), ..shifts(&change.shifts) },
@@ -102,17 +113,20 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
 }
 
 fn sides(change: &Change) -> Table {
-    let mut table =
-        Table::new(["side", "runs", "recorded", "missed", "observed", "p50, us", "max, us"]);
+    let mut table = Table::new([
+        "side", "runs", "recorded", "missed", "observed", "mean, us", "p50, us", "max, us",
+    ]);
     for (name, figures) in [("A", &change.a), ("B", &change.b)] {
-        let Figures { runs, recorded, missed, exposure_ns, p50_ns, max_ns } = *figures;
+        let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns } = *figures;
+        let known = |ns: Option<u64>| ns.map_or_else(|| "not known".to_owned(), us);
         table.row([
             name.to_owned(),
             runs.to_string(),
             grouped(recorded),
-            grouped(missed),
+            missed.map_or_else(|| "not known".to_owned(), grouped),
             Nanos(exposure_ns).to_string(),
-            us(p50_ns),
+            known(mean_ns),
+            known(p50_ns),
             us(max_ns),
         ]);
     }
@@ -123,7 +137,6 @@ fn sides(change: &Change) -> Table {
 fn limits(exceedances: &[Exceedances]) -> Table {
     let mut table = Table::new(["at or above", "A", "B", "B's share, times A's", "95 %"]);
     for seen in exceedances {
-        let of = |count: u64, of: u64| format!("{} of {}", grouped(count), grouped(of));
         let times =
             |ratio: f64| if ratio >= 0.01 { format!("{ratio:.2}") } else { format!("{ratio:.1e}") };
         let ratio = |ratio: &Ratio| ratio.ratio.map_or_else(|| "no bound".to_owned(), times);
@@ -131,11 +144,14 @@ fn limits(exceedances: &[Exceedances]) -> Table {
             let high = ratio.high.map_or_else(|| "no bound".to_owned(), times);
             format!("{} to {high}", times(ratio.low))
         };
-        let none = || "nothing to compare".to_owned();
+        let none = || match (seen.a, seen.b) {
+            (Some(_), Some(_)) => "nothing to compare".to_owned(),
+            _ => "not known".to_owned(),
+        };
         table.row([
             Nanos(seen.limit_ns).to_string(),
-            of(seen.a, seen.a_of),
-            of(seen.b, seen.b_of),
+            counted(seen.a, seen.a_surely, seen.a_of),
+            counted(seen.b, seen.b_surely, seen.b_of),
             seen.ratio.as_ref().map_or_else(none, ratio),
             seen.ratio.as_ref().map_or_else(String::new, ends),
         ]);

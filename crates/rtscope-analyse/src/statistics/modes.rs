@@ -198,7 +198,7 @@ pub fn sentence(modes: &[Mode]) -> String {
     };
     let places: Vec<String> = modes.iter().map(place).collect();
     match places.as_slice() {
-        [] => "no latency was recorded".to_owned(),
+        [] => "no hump: no latency is in a bucket".to_owned(),
         [one] => format!("one hump: {one}"),
         [first @ .., last] => format!("{} humps: {} and {last}", places.len(), first.join(", ")),
     }

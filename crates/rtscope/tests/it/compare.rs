@@ -85,3 +85,98 @@ fn a_claim_says_how_long_and_is_held_against_a_run() {
     assert_eq!(claim("1ms", "1h"), Some(3));
     assert_eq!(claim("20us", "1h"), Some(2));
 }
+
+/// Imports what cyclictest printed on one kernel, as published: a cell for each file.
+fn published(folder: &std::path::Path, whose: &str, kernel: &str) -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/published");
+    let mut files: Vec<PathBuf> = fs::read_dir(root.join(whose).join(kernel))
+        .expect("a folder")
+        .map(|entry| entry.expect("a file").path())
+        .collect();
+    files.sort();
+    let files: Vec<String> = files.iter().map(|file| format!("'{}'", file.display())).collect();
+    let out = format!("{whose}-{kernel}");
+    let done = output(folder, &format!("import {} --out {out}", files.join(" ")));
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    out
+}
+
+#[test]
+fn figures_that_others_published_are_compared_as_far_as_they_go() {
+    let folder = folder();
+    let here = folder.path();
+    for (whose, limit, first) in [
+        (
+            "course",
+            "100us",
+            "B meets 100 us, A does not: at least 4 of 1,199,621 against 0 of 1,199,852; ",
+        ),
+        (
+            "vendor",
+            "70us",
+            "B meets 70 us, A does not: at least 1 of 600,000 against 0 of 600,000; ",
+        ),
+    ] {
+        let (stock, rt) = (published(here, whose, "stock"), published(here, whose, "rt"));
+        let sides = format!("--require 'max < {limit}' {stock} -- {rt}");
+        let found = json(here, &format!("compare --json {sides}"));
+        let change = &found["changes"][0];
+        let said = change["sentences"][0].as_str().expect("words");
+        assert!(said.starts_with(first), "{said}");
+        // Three figures a thread: no quantile, no distance, no ratio is made up from them.
+        assert_eq!(change["shifts"].as_array().map(Vec::len), Some(0));
+        assert_eq!(
+            (&change["distance"]["wasserstein_ns"], &change["a"]["p50_ns"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(
+            (&change["exceedances"][0]["a"], &change["exceedances"][0]["b"]),
+            (&Value::Null, &0.into())
+        );
+        assert_eq!(
+            (&change["exceedances"][0]["ratio"], &change["a"]["missed"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert!(found["notes"].to_string().contains("both sides were imported"));
+        let page = fs::read_to_string(here.join("rtscope-compare.html")).expect("a page");
+        assert!(page.contains("Neither side has a histogram"), "{page}");
+    }
+}
+
+/// Latencies beyond an imported histogram are counted at every limit that they surely reach.
+#[test]
+fn an_overflow_is_counted_in_a_comparison() {
+    let folder = folder();
+    let here = folder.path();
+    let histogram = |name: &str, overflow: u64, max: u64| {
+        let rows: String = (0..50)
+            .map(|us| format!("{us:06} {:06}\n", if us == 9 { 10_000 } else { 0 }))
+            .collect();
+        let text = format!(
+            "# Histogram\n{rows}# Min Latencies: 00009\n# Avg Latencies: 00009\n# Max Latencies: {max:05}\n\
+             # Histogram Overflows: {overflow:05}\n"
+        );
+        fs::write(here.join(name), text).expect("a file");
+        output(here, &format!("import {name} --interval 1ms --out in-{name}"));
+    };
+    histogram("a", 20, 900);
+    histogram("b", 0, 9);
+    let found = json(here, "compare --limit 50us --limit 200us --json in-a -- in-b");
+    let change = &found["changes"][0];
+    let at = |n: usize| {
+        let seen = &change["exceedances"][n];
+        ["a", "a_surely", "a_of", "b"].map(|key| seen[key].as_u64())
+    };
+    assert_eq!(at(0), [20, 20, 10_020, 0].map(Some));
+    assert_eq!(at(1), [None, Some(1), Some(10_020), Some(0)]);
+    // The quantiles that have buckets are compared, those beyond are not.
+    let parts: Vec<u64> = change["shifts"]
+        .as_array()
+        .expect("shifts")
+        .iter()
+        .filter_map(|s| s["parts"].as_u64())
+        .collect();
+    assert_eq!(parts, [500_000_000, 990_000_000]);
+    let page = fs::read_to_string(here.join("rtscope-compare.html")).expect("a page");
+    assert!(page.contains("<svg"));
+}
