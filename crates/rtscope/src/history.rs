@@ -7,14 +7,14 @@ use anyhow::Context;
 use rtscope_analyse::judgement::{CellSummary, Judgement};
 use rtscope_model::{
     event::Event,
-    histogram::{Bin, Histogram, Layout},
+    histogram::{Bin, Histogram, Layout, Unplaced},
     record::Record,
     verdict::Verdict,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Version of the tables, kept in the file's `user_version`.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 const TABLES: &str = "
 CREATE TABLE run (
@@ -46,6 +46,13 @@ CREATE TABLE cell (
 CREATE INDEX run_started ON run (started);
 ";
 
+/// From version 1 to 2: what imports don't know, and what they count without a bucket.
+const SINCE_1: &str = "
+ALTER TABLE cell ADD COLUMN missed_is_known INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE cell ADD COLUMN unplaced INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cell ADD COLUMN unplaced_from_ns INTEGER NOT NULL DEFAULT 0;
+";
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -69,7 +76,8 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) name: String,
-    pub(crate) missed: u64,
+    /// None where that is not known, as of imports.
+    pub(crate) missed: Option<u64>,
     pub(crate) exposure_ns: u64,
     pub(crate) histogram: Histogram,
 }
@@ -117,6 +125,13 @@ impl Store {
             0 => {
                 let change = connection.transaction().with_context(told)?;
                 change.execute_batch(TABLES).with_context(told)?;
+                change.execute_batch(SINCE_1).with_context(told)?;
+                change.pragma_update(None, "user_version", VERSION).with_context(told)?;
+                change.commit().with_context(told)?;
+            }
+            1 => {
+                let change = connection.transaction().with_context(told)?;
+                change.execute_batch(SINCE_1).with_context(told)?;
                 change.pragma_update(None, "user_version", VERSION).with_context(told)?;
                 change.commit().with_context(told)?;
             }
@@ -129,22 +144,34 @@ impl Store {
         Ok(Store { connection })
     }
 
-    /// Adds a run. Its number; none when it is there already.
+    /// Adds a run. Its number; none when it is there already. `at` is when an import was measured, where
+    /// its file doesn't say it.
     pub(crate) fn add(
         &mut self,
         record: &Record,
         judgement: &Judgement,
         label: &str,
         folder: &str,
+        at: Option<jiff::civil::Date>,
     ) -> anyhow::Result<Option<i64>> {
         let started = record.events.iter().find_map(|stamped| match &stamped.event {
             Event::RunStarted { wall_clock, .. } => Some(wall_clock.as_str()),
             _ => None,
         });
         let started = started.context("the record does not say when it began")?;
+        anyhow::ensure!(
+            at.is_none() || record.is_imported(),
+            "{folder} says itself when it was measured: --at is for imports"
+        );
+        let started = match at {
+            Some(day) => format!("{day}T00:00:00Z"),
+            None => measured_at(record).unwrap_or_else(|| started.to_owned()),
+        };
         let machine = record.before.as_ref();
-        let host = machine.map_or("", |machine| machine.host.as_str());
-        let kernel = machine.map_or("", |machine| machine.kernel.release.as_str());
+        let told = |fact: &str| told(record, fact).unwrap_or_default();
+        let host = machine.map_or_else(|| told("host"), |machine| machine.host.clone());
+        let kernel =
+            machine.map_or_else(|| told("kernel"), |machine| machine.kernel.release.clone());
         let verdict = word(judgement.verdict);
         let change = self.connection.transaction()?;
         let added = change.execute(
@@ -188,7 +215,8 @@ impl Store {
     /// The cells of a run, in order.
     pub(crate) fn cells(&self, id: i64) -> anyhow::Result<Vec<Cell>> {
         let mut query = self.connection.prepare(
-            "SELECT name, missed, exposure_ns, min_ns, max_ns, sum_ns, unit_ns, exact, bins
+            "SELECT name, missed, exposure_ns, min_ns, max_ns, sum_ns, unit_ns, exact, bins,
+                    missed_is_known, unplaced, unplaced_from_ns
              FROM cell WHERE run = ?1 ORDER BY cell",
         )?;
         let mut rows = query.query([id])?;
@@ -198,6 +226,18 @@ impl Store {
         }
         Ok(cells)
     }
+}
+
+/// What an import's file told besides its latencies.
+fn told(record: &Record, fact: &str) -> Option<String> {
+    let mut facts = record.origins().flat_map(|(_, origin)| &origin.facts);
+    facts.find(|(name, _)| name == fact).map(|(_, value)| value.clone())
+}
+
+/// When an import was measured, where its file says it.
+fn measured_at(record: &Record) -> Option<String> {
+    let started = jiff::fmt::rfc2822::parse(&told(record, "started")?).ok()?;
+    Some(started.timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn word(verdict: Verdict) -> String {
@@ -217,8 +257,8 @@ fn add_cell(
     let (row, histogram) = (&cell.all, &cell.all.histogram);
     change.execute(
         "INSERT INTO cell (run, cell, name, recorded, missed, exposure_ns, min_ns, max_ns, sum_ns,
-                           unit_ns, exact, bins)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                           unit_ns, exact, bins, missed_is_known, unplaced, unplaced_from_ns)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         params![
             run,
             cell.cell,
@@ -232,6 +272,9 @@ fn add_cell(
             signed(histogram.layout().unit_ns),
             histogram.layout().exact,
             serde_json::to_string(&histogram.bins())?,
+            row.missed_is_known,
+            signed(histogram.unplaced().count),
+            signed(histogram.unplaced().from_ns),
         ],
     )?;
     Ok(())
@@ -255,7 +298,7 @@ fn cell(row: &Row<'_>) -> anyhow::Result<Cell> {
         |at: usize| -> anyhow::Result<u64> { Ok(u64::try_from(row.get::<_, i64>(at)?)?) };
     let layout = Layout { unit_ns: unsigned(6)?, exact: row.get(7)? };
     anyhow::ensure!(
-        matches!(layout.unit_ns, 1 | 1_000)
+        layout.unit_ns > 0
             && (rtscope_model::histogram::EXACT_MIN..=rtscope_model::histogram::EXACT_MAX)
                 .contains(&layout.exact),
         "its histogram has no known buckets"
@@ -263,6 +306,39 @@ fn cell(row: &Row<'_>) -> anyhow::Result<Cell> {
     let bins: Vec<Bin> = serde_json::from_str(&row.get::<_, String>(8)?)?;
     let mut histogram = Histogram::new(layout);
     let sum_ns: u128 = row.get::<_, String>(5)?.parse()?;
-    histogram.add(&bins, unsigned(3)?, unsigned(4)?, sum_ns);
-    Ok(Cell { name: row.get(0)?, missed: unsigned(1)?, exposure_ns: unsigned(2)?, histogram })
+    let unplaced = Unplaced { count: unsigned(10)?, from_ns: unsigned(11)? };
+    histogram.add_all(&bins, unplaced, unsigned(3)?, unsigned(4)?, sum_ns);
+    let missed = if row.get(9)? { Some(unsigned(1)?) } else { None };
+    Ok(Cell { name: row.get(0)?, missed, exposure_ns: unsigned(2)?, histogram })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_first_version_is_read_and_brought_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("h.sqlite");
+        let old = Connection::open(&file).expect("a file");
+        old.execute_batch(TABLES).expect("tables");
+        old.pragma_update(None, "user_version", 1).expect("a version");
+        old.execute_batch(
+            "INSERT INTO run VALUES (1, '2025-01-02T03:04:05Z', 'h', 'k', 'p', '', 'pass', 'f');
+             INSERT INTO cell VALUES (1, 0, 'rest', 3, 1, 9, 5000, 7000, '18000', 1000, 10000,
+                                      '[[5,1],[6,2]]');",
+        )
+        .expect("a run");
+        drop(old);
+        for _ in 0..2 {
+            let cells = Store::open(&file).expect("opens").cells(1).expect("cells");
+            assert_eq!((cells.len(), cells[0].missed), (1, Some(1)));
+            assert_eq!((cells[0].histogram.count(), cells[0].histogram.unplaced().count), (3, 0));
+        }
+        let newer = Connection::open(&file).expect("a file");
+        newer.pragma_update(None, "user_version", 3).expect("a version");
+        drop(newer);
+        let refused = Store::open(&file).expect_err("a later version").to_string();
+        assert!(refused.contains("is of version 3; this rtscope reads version 2"), "{refused}");
+    }
 }

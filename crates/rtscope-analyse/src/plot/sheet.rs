@@ -295,9 +295,11 @@ impl Sheet {
             }
             self.svg.path("grid", &path);
             let half = tick.label.chars().count() as f64 * 3.2;
-            if x - half > free_from {
-                self.svg.label("tick", "middle", x, last.bottom() + 17.0, &tick.label);
-                free_from = x + half + 6.0;
+            // A long label at the right end would leave the sheet: it ends there instead.
+            let middle = x.min(last.right() + 20.0 - half);
+            if middle - half > free_from {
+                self.svg.label("tick", "middle", middle, last.bottom() + 17.0, &tick.label);
+                free_from = middle + half + 6.0;
             }
         }
         self.svg.close();

@@ -55,6 +55,9 @@ pub(super) struct Import {
     /// A word of yours for these runs, as `rack 3`
     #[arg(long, default_value = "")]
     label: String,
+    /// The day on which imports were measured, as 2025-01-31, where their files don't say it
+    #[arg(long, value_name = "DAY")]
+    at: Option<jiff::civil::Date>,
     #[command(flatten)]
     file: File,
 }
@@ -130,7 +133,7 @@ fn import(args: &Import) -> anyhow::Result<()> {
         let judged = record::open(run, &Terms::default())?;
         let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
         let folder = folder.display().to_string();
-        let added = store.add(&judged.record, &judged.judgement, &args.label, &folder)?;
+        let added = store.add(&judged.record, &judged.judgement, &args.label, &folder, args.at)?;
         let told = added.map_or_else(|| "is there already".to_owned(), |id| format!("is run {id}"));
         print(&format!("{} {told}\n", run.display()))?;
     }
@@ -153,6 +156,12 @@ fn list(args: &List) -> anyhow::Result<()> {
     print(&text)
 }
 
+/// Host and kernel in words; an import's file may tell neither.
+fn on(host: &str, kernel: &str) -> String {
+    let known: Vec<&str> = [host, kernel].into_iter().filter(|word| !word.is_empty()).collect();
+    if known.is_empty() { "machine not known".to_owned() } else { known.join(", ") }
+}
+
 fn document(run: &Entry) -> serde_json::Value {
     let Entry { id, started, host, kernel, plan, label, verdict, folder } = run;
     json!({
@@ -164,7 +173,8 @@ fn document(run: &Entry) -> serde_json::Value {
 fn line(run: &Entry) -> String {
     let Entry { id, started, host, kernel, plan, label, verdict, .. } = run;
     let label = if label.is_empty() { String::new() } else { format!("  [{label}]") };
-    format!("{id:>5}  {started}  {plan:<12} {verdict:<12} {host}, {kernel}{label}\n")
+    let on = on(host, kernel);
+    format!("{id:>5}  {started}  {plan:<12} {verdict:<12} {on}{label}\n")
 }
 
 fn show(args: &Show) -> anyhow::Result<()> {
@@ -176,10 +186,13 @@ fn show(args: &Show) -> anyhow::Result<()> {
     for cell in store.cells(args.id)? {
         let figure = |statistic| value_ns(&cell, statistic).map_or_else(|| "-".to_owned(), us);
         text += &format!(
-            "{}: {} recorded, {} missed in {}; us: p50 {}, p99.9 {}, max {}\n",
+            "{}: {} recorded, {} in {}; us: p50 {}, p99.9 {}, max {}\n",
             cell.name,
             grouped(cell.histogram.count()),
-            grouped(cell.missed),
+            cell.missed.map_or_else(
+                || "missed not known,".to_owned(),
+                |n| format!("{} missed", grouped(n))
+            ),
             Nanos(cell.exposure_ns),
             figure(Statistic::Quantile(500_000_000)),
             figure(Statistic::Quantile(999_000_000)),
@@ -214,7 +227,7 @@ fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
             points.extend(value_ns(&cell, args.statistic).map(|value_ns| Point {
                 at_s: began.as_second(),
                 day: run.started.chars().take(10).collect(),
-                on: format!("{}, {}", run.host, run.kernel),
+                on: on(&run.host, &run.kernel),
                 value_ns,
                 histogram: cell.histogram.clone(),
             }));

@@ -69,3 +69,46 @@ fn what_is_no_history_is_said() {
     let refused = output(at, "history trend rest --store h.sqlite");
     assert_eq!(refused.status.code(), Some(64));
 }
+
+/// Results of other tools over years: dated by their files or by hand, with what they don't know.
+#[test]
+fn imports_belong_to_the_history_with_their_day() {
+    let folder = folder();
+    let at = folder.path();
+    let corpus = format!("{}/../../fuzz/corpus", env!("CARGO_MANIFEST_DIR"));
+    fs::write(at.join("old.json"), JSON).expect("a file");
+    for (file, out) in [("old.json".to_owned(), "a"), (format!("{corpus}/rtla/timerlat.txt"), "b")]
+    {
+        let done = output(at, &format!("import {file} --out {out}"));
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    }
+    let add = |line: &str| output(at, &format!("history import --store h.sqlite {line}"));
+    assert_eq!(add("a").status.code(), Some(0));
+    assert_eq!(add("b --at 2024-05-31").status.code(), Some(0));
+    let runs = json(at, "history list --store h.sqlite --json");
+    let of = |n: usize, key: &str| runs[n][key].as_str().expect("a word").to_owned();
+    assert_eq!(
+        (of(0, "started"), of(0, "host")),
+        ("2019-04-05T06:07:08Z".to_owned(), "rack3".to_owned())
+    );
+    assert_eq!(
+        (of(1, "started"), of(1, "host")),
+        ("2024-05-31T00:00:00Z".to_owned(), String::new())
+    );
+    let shown = text(&output(at, "history show 1 --store h.sqlite").stdout);
+    // Three of 103 lie beyond the histogram: counted, and in no quantile.
+    assert!(shown.contains("old: 103 recorded, missed not known, in "), "{shown}");
+    assert!(shown.contains("p50 5.0, p99.9 70.0, max 70.0"), "{shown}");
+    assert!(
+        text(&output(at, "history show 2 --store h.sqlite").stdout).contains("machine not known")
+    );
+    let ours = add(&format!("{} --at 2024-05-31", record_of(at, 3, false)));
+    assert!(text(&ours.stderr).contains("--at is for imports"), "{}", text(&ours.stderr));
+}
+
+const JSON: &str = r#"{ "file_version": 1, "cmdline:": "cyclictest -q -h 50 --json=x", "rt_test_version:": "2.40",
+  "start_time": "Fri, 05 Apr 2019 08:07:08 +0200", "end_time": "Fri, 05 Apr 2019 08:07:09 +0200", "return_code": 0,
+  "sysinfo": { "sysname": "Linux", "nodename": "rack3", "release": "4.19.31-rt18", "realtime": 1 },
+  "num_threads": 1, "resolution_in_ns": 0,
+  "thread": { "0": { "histogram": { "4": 60, "5": 40 }, "cycles": 103, "min": 4, "max": 70, "avg": 5.1, "cpu": 0, "node": 0 } } }
+"#;
