@@ -61,6 +61,11 @@ const STEPS: &[Step] = &[
         tests: Some(1),
     },
     Step {
+        name: "parquet",
+        words: &["test", "--package=rtscope-analyse", "--features=parquet", "--lib", "export::"],
+        tests: Some(1),
+    },
+    Step {
         name: "doc-tests",
         words: &["test", "--workspace", "--doc", "--no-fail-fast"],
         tests: Some(0),

@@ -16,21 +16,21 @@ pub(super) const FIGURES: Format = Format {
     name: "csv",
     what: "a line of figures for each thread of each cell",
     ending: "csv",
-    write: |subject| Ok(figures(subject)),
+    write: |subject| Ok(figures(subject).into_bytes()),
 };
 
 pub(super) const HISTOGRAM: Format = Format {
     name: "csv-histogram",
     what: "a line for each bucket that holds a latency, by cell and thread",
     ending: "csv",
-    write: |subject| Ok(histogram(subject)),
+    write: |subject| Ok(histogram(subject).into_bytes()),
 };
 
 pub(super) const SLICES: Format = Format {
     name: "csv-slices",
     what: "a line for each slice (a second) of each thread: the course over time",
     ending: "csv",
-    write: |subject| Ok(slices(subject)),
+    write: |subject| Ok(slices(subject).into_bytes()),
 };
 
 /// A line of fields.

@@ -21,7 +21,7 @@ pub(super) const FORMAT: Format = Format {
         let cell = subject.only()?;
         let unplaced = cell.all.histogram.unplaced().count;
         match unplaced {
-            0 => Ok(table(&cell.all.histogram)),
+            0 => Ok(table(&cell.all.histogram).into_bytes()),
             n => Err(format!(
                 "{n} latencies of {} are in no bucket: no percentile is known",
                 cell.name

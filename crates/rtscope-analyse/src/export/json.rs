@@ -26,7 +26,9 @@ pub(super) const FORMAT_OF_EXPORT: Format = Format {
     ending: "json",
     write: |subject| {
         let document = document(&subject.judgement, subject.record);
-        serde_json::to_string_pretty(&document).map(|text| text + "\n").map_err(|e| e.to_string())
+        serde_json::to_string_pretty(&document)
+            .map(|text| (text + "\n").into_bytes())
+            .map_err(|e| e.to_string())
     },
 };
 

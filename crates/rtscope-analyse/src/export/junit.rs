@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format = Format {
     name: "junit",
     what: "JUnit XML: a test case for each requirement in each cell",
     ending: "xml",
-    write: |subject| Ok(document(subject)),
+    write: |subject| Ok(document(subject).into_bytes()),
 };
 
 fn document(subject: &Subject<'_>) -> String {

@@ -16,7 +16,7 @@ pub(super) const FORMAT: Format = Format {
     name: "ktap",
     what: "KTAP version 1: a subtest for each cell, a line for each requirement",
     ending: "tap",
-    write: |subject| Ok(document(subject)),
+    write: |subject| Ok(document(subject).into_bytes()),
 };
 
 fn document(subject: &Subject<'_>) -> String {

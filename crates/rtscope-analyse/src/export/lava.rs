@@ -22,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
     name: "lava",
     what: "LAVA's result lines: a test case for each figure and each requirement",
     ending: "txt",
-    write: |subject| Ok(suites(subject).iter().map(lines).collect()),
+    write: |subject| Ok(suites(subject).iter().map(lines).collect::<String>().into_bytes()),
 };
 
 fn lines(suite: &Suite<'_>) -> String {

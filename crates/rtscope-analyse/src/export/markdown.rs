@@ -14,7 +14,7 @@ pub(super) const FORMAT: Format = Format {
     name: "markdown",
     what: "verdict, figures, requirements and findings as Markdown",
     ending: "md",
-    write: |subject| Ok(document(subject)),
+    write: |subject| Ok(document(subject).into_bytes()),
 };
 
 fn document(subject: &Subject<'_>) -> String {

@@ -19,6 +19,8 @@ mod lava;
 mod markdown;
 mod openmetrics;
 mod osadl;
+#[cfg(feature = "parquet")]
+mod parquet;
 #[cfg(test)]
 mod tests;
 
@@ -45,11 +47,11 @@ pub struct Format {
     /// How the name of such a file ends, without the dot.
     pub ending: &'static str,
     /// Writes it; a sentence when that subject can't be written so.
-    write: fn(&Subject<'_>) -> Result<String, String>,
+    write: fn(&Subject<'_>) -> Result<Vec<u8>, String>,
 }
 
 /// Every format.
-pub const FORMATS: [Format; 13] = [
+pub const FORMATS: &[Format] = &[
     csv::FIGURES,
     csv::HISTOGRAM,
     csv::SLICES,
@@ -63,6 +65,8 @@ pub const FORMATS: [Format; 13] = [
     lava::FORMAT,
     openmetrics::FORMAT,
     markdown::FORMAT,
+    #[cfg(feature = "parquet")]
+    parquet::FORMAT,
 ];
 
 impl Format {
@@ -84,7 +88,7 @@ impl Format {
     /// # Errors
     ///
     /// When the subject has several cells and the format holds one, or when there is no latency.
-    pub fn write(&self, subject: &Subject<'_>) -> Result<String, String> {
+    pub fn write(&self, subject: &Subject<'_>) -> Result<Vec<u8>, String> {
         (self.write)(subject)
     }
 }

@@ -24,7 +24,7 @@ pub(super) const FORMAT: Format = Format {
     name: "openmetrics",
     what: "OpenMetrics text, as node_exporter's textfile collector takes it",
     ending: "prom",
-    write: |subject| Ok(document(subject)),
+    write: |subject| Ok(document(subject).into_bytes()),
 };
 
 /// Bounds of the buckets in ns: 1, 2 and 5 of each power of ten, 1 us to 1 s.

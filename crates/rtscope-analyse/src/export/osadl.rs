@@ -14,7 +14,7 @@ pub(super) const FORMAT: Format = Format {
     name: "osadl",
     what: "OSADL's histogram columns, a latency in us and a count for each thread; of one cell",
     ending: "txt",
-    write: |subject| Ok(columns(subject.only()?)),
+    write: |subject| Ok(columns(subject.only()?).into_bytes()),
 };
 
 /// The most rows.

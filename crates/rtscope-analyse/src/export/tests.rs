@@ -36,7 +36,8 @@ fn run() -> Run {
 
 fn document(format: &str, record: &Record, cell: Option<&str>) -> Result<String, String> {
     let judgement = judge(record, &[]);
-    Format::named(format)?.write(&Subject::new(record, &judgement, cell)?)
+    let bytes = Format::named(format)?.write(&Subject::new(record, &judgement, cell)?)?;
+    Ok(String::from_utf8(bytes).expect("a text"))
 }
 
 const BUSY: &str = r#"busy, "a|b" <c> #1"#;
@@ -44,7 +45,7 @@ const BUSY: &str = r#"busy, "a|b" <c> #1"#;
 #[test]
 fn every_format_looks_as_reviewed() {
     let record = run().record();
-    for format in &FORMATS {
+    for format in FORMATS.iter().filter(|format| format.name != "parquet") {
         let of_one = ["cyclictest", "cyclictest-json", "osadl", "hgrm"].contains(&format.name);
         let cell = of_one.then_some(BUSY);
         let text = document(format.name, &record, cell).expect("written");

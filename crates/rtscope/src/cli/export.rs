@@ -12,7 +12,7 @@ use rtscope_analyse::export::{FORMATS, Format, Subject};
 use rtscope_measure::recorder::write_whole;
 use rtscope_model::verdict::Requirement;
 
-use super::{Refused, compare::split, print};
+use super::{Refused, compare::split, print_bytes};
 use crate::{
     exit,
     record::{self, Terms},
@@ -62,7 +62,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         documents.push((*format, document));
     }
     match (documents.as_slice(), &args.out) {
-        ([(_, document)], None) => print(document)?,
+        ([(_, document)], None) => print_bytes(document)?,
         ([(_, document)], Some(file)) => write(file, document)?,
         (_, None) => {
             let text = "several formats: name a folder for their files, as with --out results";
@@ -80,9 +80,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes a file whole, and says which on standard error: standard output is for documents.
-fn write(path: &Path, document: &str) -> anyhow::Result<()> {
-    write_whole(path, document.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+fn write(path: &Path, document: &[u8]) -> anyhow::Result<()> {
+    write_whole(path, document).with_context(|| format!("can't write {}", path.display()))?;
     let _ = writeln!(io::stderr(), "{}", path.display());
     Ok(())
 }

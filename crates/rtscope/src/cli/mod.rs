@@ -195,7 +195,12 @@ fn this_program() -> PathBuf {
 
 /// Writes to standard output. A reader that has gone away is no error.
 fn print(text: &str) -> anyhow::Result<()> {
-    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes what may be no text to standard output.
+fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
     }

@@ -279,14 +279,24 @@ fn command_lines_of_others_work() {
     let json = fs::read_to_string(folder.path().join("cyclictest.json")).expect("a document");
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["num_threads"], &json["return_code"]), (&2.into(), &0.into()));
-    // Scheduler developers: not real-time, a histogram in a file, percentiles made from it by hand.
-    run(&["--policy", "other", "-D", "1", "-q", "-n", "-H", "20000", "--histfile", "data.txt"]);
+}
+
+/// The command lines of people: scheduler developers, and the kernel's documentation.
+#[test]
+fn command_lines_of_people_work() {
+    if !root_or_skip("command_lines_of_people_work") {
+        return;
+    }
+    let folder = folder();
+    // Not real-time, a histogram in a file, percentiles made from it by hand.
+    let line = "--policy other -D 1 -q -n -H 20000 --histfile data.txt";
+    assert_eq!(cyclictest(folder.path(), line).status.code(), Some(0));
     let histogram = fs::read_to_string(folder.path().join("data.txt")).expect("a histogram");
     let rows = histogram.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     let count = |line: &str| line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
     assert!(rows.filter_map(count).sum::<u64>() > 0, "{histogram}");
-    // The kernel's documentation: obsolete -n.
-    let kernel = run(&["-p80", "-d0", "-i250", "-n", "-a", "-t", "-q", "-l100"]);
+    // Obsolete -n.
+    let kernel = text(&cyclictest(folder.path(), "-p80 -d0 -i250 -n -a -t -q -l100").stdout);
     assert!(kernel.contains("T: 0 ("), "{kernel}");
 }
 

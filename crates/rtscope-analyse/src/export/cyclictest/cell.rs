@@ -21,7 +21,7 @@ pub(in crate::export) const TEXT: Format = Format {
     name: "cyclictest",
     what: "the histogram and summary that cyclictest -q -h prints; of one cell",
     ending: "txt",
-    write: |subject| subject.only().map(|cell| text(&run(subject.record, cell))),
+    write: |subject| subject.only().map(|cell| text(&run(subject.record, cell)).into_bytes()),
 };
 
 pub(in crate::export) const JSON: Format = Format {
@@ -31,7 +31,7 @@ pub(in crate::export) const JSON: Format = Format {
     write: |subject| {
         let cell = subject.only()?;
         let run = run(subject.record, cell);
-        Ok(super::json(&run, &origin(subject, cell)))
+        Ok(super::json(&run, &origin(subject, cell)).into_bytes())
     },
 };
 
