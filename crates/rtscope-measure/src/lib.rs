@@ -16,6 +16,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod load;
 mod machine;
+pub mod observe;
 mod protocol;
 pub mod recorder;
 pub mod sampler;

@@ -1,24 +1,18 @@
-//! A private instance of the kernel's trace: buffers and switches of its own, so that nobody else's
-//! tracing is disturbed, and removed when it is dropped.
-//!
-//! Where tracefs is not mounted it is mounted for this process only, without a place in the tree of
-//! files: nothing of it is left behind.
+//! A tracing instance of our own: it disturbs no other user of the kernel's trace, and goes when it is
+//! dropped. What a killed rtscope left goes at the next start.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
-    },
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rtscope_sys::{process, tracefs::Place, tree::Tree};
 
-/// Where tracefs may be.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// How our instances are called: this, the process, a number.
+const NAME: &str = "rtscope-";
 
 /// `O_NONBLOCK`, as reading must not wait for events.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -31,9 +25,9 @@ pub enum TraceError {
     Permission,
     /// No tracefs.
     #[error(
-        "this kernel has no tracefs ({0}): one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
+        "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
     )]
-    Absent(io::Error),
+    Absent,
     /// A file of it.
     #[error("can't {operation} {path}: {cause}", path = path.display())]
     File {
@@ -46,98 +40,92 @@ pub enum TraceError {
     },
 }
 
-/// An instance. It records nothing until events are switched on.
+/// A tracing instance that records, until it is dropped.
 #[derive(Debug)]
-pub struct Instance {
-    folder: PathBuf,
-    /// Keeps a mount of our own.
-    _mount: Option<OwnedFd>,
+pub(crate) struct Instance {
+    tree: Tree,
+    /// Folder of the instance, below the tree's root.
+    folder: String,
+    _place: Place,
 }
 
-/// Instances that this process has made.
-static MADE: AtomicU32 = AtomicU32::new(0);
-
 impl Instance {
-    /// Makes an instance whose time stamps are those of `CLOCK_MONOTONIC`, with a buffer of so many
-    /// KiB a CPU.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel has no tracing, or we may not.
-    pub fn new(buffer_kib: u32) -> Result<Instance, TraceError> {
-        let (place, mount) = place()?;
-        let number = MADE.fetch_add(1, Relaxed);
-        let folder =
-            place.join("instances").join(format!("rtscope-{}-{number}", std::process::id()));
-        fs::create_dir(&folder).map_err(|cause| match cause.kind() {
-            io::ErrorKind::PermissionDenied => TraceError::Permission,
-            _ => TraceError::File { operation: "make", path: folder.clone(), cause },
+    /// Makes an instance with the clock of `CLOCK_MONOTONIC` and so much buffer for each CPU. No event
+    /// is on.
+    pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let place = Place::find(tree).ok_or_else(|| match process::is_root() {
+            true => TraceError::Absent,
+            false => TraceError::Permission,
         })?;
-        // From here on, dropping it removes the folder.
-        let instance = Instance { folder, _mount: mount };
+        remove_leftovers(tree, &place.folder);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let folder = format!("{}/instances/{NAME}{}-{number}", place.folder, std::process::id());
+        let path = tree.path(&folder);
+        fs::create_dir(&path).map_err(|cause| match cause.kind() {
+            io::ErrorKind::PermissionDenied => TraceError::Permission,
+            _ => TraceError::File { operation: "make", path, cause },
+        })?;
+        // From here on, dropping it removes the instance.
+        let instance = Instance { tree: tree.clone(), folder, _place: place };
         instance.write("trace_clock", "mono")?;
         instance.write("buffer_size_kb", &buffer_kib.to_string())?;
         Ok(instance)
     }
 
-    /// Writes to one of its files.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses it.
-    pub fn write(&self, file: &str, text: &str) -> Result<(), TraceError> {
-        let path = self.folder.join(file);
-        let written = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
+    fn path(&self, file: &str) -> PathBuf {
+        self.tree.path(format!("{}/{file}", self.folder))
+    }
+
+    /// Writes to a file of the instance.
+    pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), TraceError> {
+        let path = self.path(file);
+        let opened = OpenOptions::new().write(true).open(&path);
+        let written = opened.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
         written.map_err(|cause| TraceError::File { operation: "write", path, cause })
     }
 
+    /// Switches an event on, as `sched/sched_switch`; whether it is there.
+    pub(crate) fn enable(&self, event: &str) -> bool {
+        self.write(&format!("events/{event}/enable"), "1").is_ok()
+    }
+
     /// Opens the stream of its events, as text.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be opened.
-    pub fn events(&self) -> Result<Events, TraceError> {
-        let path = self.folder.join("trace_pipe");
+    pub(crate) fn events(&self) -> Result<Events, TraceError> {
+        let path = self.path("trace_pipe");
         let opened = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(&path);
         let pipe = opened.map_err(|cause| TraceError::File { operation: "open", path, cause })?;
         Ok(Events { pipe, rest: Vec::new(), lost: 0 })
+    }
+
+    /// Ends the recording and reads it.
+    pub(crate) fn finish(self) -> Option<String> {
+        self.write("tracing_on", "0").ok()?;
+        self.tree.read(format!("{}/trace", self.folder)).ok()
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = fs::write(self.folder.join("tracing_on"), "0");
-        let _ = fs::remove_dir(&self.folder);
+        let _ = fs::remove_dir(self.tree.path(&self.folder));
     }
 }
 
-/// The folder of tracefs, and a mount of our own where there was none.
-fn place() -> Result<(PathBuf, Option<OwnedFd>), TraceError> {
-    let is_there = |place: &&str| PathBuf::from(place).join("instances").is_dir();
-    if let Some(place) = PLACES.into_iter().find(is_there) {
-        return Ok((PathBuf::from(place), None));
-    }
-    let mounted = || -> rustix::io::Result<OwnedFd> {
-        let system = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_create(&system)?;
-        let (flags, attributes) = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
-        rustix::mount::fsmount(&system, flags, attributes)
-    };
-    match mounted() {
-        Ok(mount) => {
-            Ok((PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())), Some(mount)))
+/// Removes instances of processes that are gone.
+fn remove_leftovers(tree: &Tree, place: &str) {
+    for name in tree.list(format!("{place}/instances")) {
+        let Some(rest) = name.strip_prefix(NAME) else { continue };
+        let pid = rest.split('-').next().unwrap_or_default();
+        let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && !tree.path(format!("proc/{pid}")).exists() {
+            let _ = fs::remove_dir(tree.path(format!("{place}/instances/{name}")));
         }
-        Err(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => Err(TraceError::Permission),
-        Err(error) => Err(TraceError::Absent(error.into())),
     }
 }
 
 /// The stream of an instance's events.
 #[derive(Debug)]
-pub struct Events {
+pub(crate) struct Events {
     pipe: File,
     /// A line that has not ended yet.
     rest: Vec<u8>,
@@ -147,11 +135,7 @@ pub struct Events {
 
 impl Events {
     /// Gives each line that has come since, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
-    pub fn drain(&mut self, mut line: impl FnMut(&str)) -> io::Result<()> {
+    pub(crate) fn drain(&mut self, mut line: impl FnMut(&str)) -> io::Result<()> {
         let mut bytes = vec![0; 64 << 10];
         loop {
             match self.pipe.read(&mut bytes) {
@@ -173,8 +157,7 @@ impl Events {
     }
 
     /// Events that were lost so far.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 }
@@ -185,92 +168,121 @@ fn lost_in(line: &str) -> Option<u64> {
     rest.split_once(" EVENTS]")?.0.parse().ok()
 }
 
-/// What stands before an event's own words: `NAME-TID [CPU] FLAGS SECONDS.MICROSECONDS: event: `.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// The thread in which it happened.
-    pub tid: i32,
-    /// When, on `CLOCK_MONOTONIC`, to a microsecond.
-    pub at_ns: u64,
-    /// Whether an interrupt handler did it, not the thread.
-    pub in_interrupt: bool,
+/// The head of a line of the trace: `NAME-TID [CPU] FLAGS SECONDS.MICROSECONDS: EVENT`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    /// The thread that ran when it happened.
+    pub(crate) tid: u32,
+    pub(crate) cpu: u32,
+    /// Whether it happened in an interrupt, which has nothing to do with the thread.
+    pub(crate) in_interrupt: bool,
+    pub(crate) at_ns: u64,
+    /// The rest: `sched_switch: ...`.
+    pub(crate) event: &'a str,
 }
 
-/// Takes a line apart: its head, the event's name, its words.
-#[must_use]
-pub fn parse(line: &str) -> Option<(Head, &str, &str)> {
-    // A thread's name may hold anything but a newline: what follows it has a fixed form, and the
-    // CPU's brackets are the last ones before the time.
-    let mut from = 0;
-    loop {
-        let open = from + line[from..].find(" [")?;
-        if let Some(found) = parse_at(line, open) {
-            return Some(found);
+impl<'a> Line<'a> {
+    /// None for a comment, or a line that is cut short.
+    pub(crate) fn parse(line: &'a str) -> Option<Line<'a>> {
+        if line.starts_with('#') {
+            return None;
         }
-        from = open + 2;
+        // A name may hold anything: the CPU stands in the first brackets with a number of three
+        // digits and the flags and the time behind them.
+        line.match_indices(" [").find_map(|(at, _)| Line::after(&line[..at], &line[at + 2..]))
+    }
+
+    fn after(name: &str, rest: &'a str) -> Option<Line<'a>> {
+        let (cpu, rest) = rest.split_once("] ")?;
+        let (flags, rest) = rest.split_once(' ')?;
+        let (at, event) = rest.trim_start().split_once(": ")?;
+        let (seconds, micros) = at.split_once('.')?;
+        let at_us: u64 = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
+        Some(Line {
+            tid: name.trim_end().rsplit_once('-')?.1.parse().ok()?,
+            cpu: cpu.parse().ok()?,
+            in_interrupt: flags.chars().any(|flag| "hHsSzZ".contains(flag)),
+            at_ns: at_us * 1_000,
+            event,
+        })
     }
 }
 
-fn parse_at(line: &str, open: usize) -> Option<(Head, &str, &str)> {
-    let (cpu, rest) = line[open + 2..].split_once("] ")?;
-    cpu.parse::<u32>().ok()?;
-    let tid = line[..open].trim_end().rsplit_once('-')?.1.parse().ok()?;
-    let (flags, rest) = rest.split_once(' ')?;
-    let (at, rest) = rest.trim_start().split_once(": ")?;
-    let (seconds, micros) = at.split_once('.')?;
-    let at_us = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
-    let (event, words) = rest.split_once(": ")?;
-    let in_interrupt = flags.chars().nth(2).is_some_and(|c| "hHsSzZ*".contains(c));
-    Some((Head { tid, at_ns: at_us * 1_000, in_interrupt }, event, words))
-}
-
 /// The value of `KEY=` in an event's words, up to a blank.
-#[must_use]
-pub fn value<'a>(words: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn value<'a>(words: &'a str, key: &str) -> Option<&'a str> {
     let at = words.rfind(key)?;
     words[at + key.len()..].split(' ').next()
+}
+
+/// How many events had no room, from a line of the head of a trace.
+pub(crate) fn lost(line: &str) -> Option<u64> {
+    let counts = line.strip_prefix("# entries-in-buffer/entries-written: ")?;
+    let mut numbers = counts.split(['/', ' ']).filter_map(|word| word.parse::<u64>().ok());
+    let (kept, written) = (numbers.next()?, numbers.next()?);
+    Some(written.saturating_sub(kept))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LINE: &str = "  a [1] b-19960   [001] d..1.  1132.815757: hrtimer_start: hrtimer=0000 function=hrtimer_wakeup expires=1132825798966 softexpires=1132825748966 mode=ABS was_armed=0";
-
     #[test]
-    fn a_line_is_taken_apart_whatever_the_thread_is_called() {
-        let (head, event, words) = parse(LINE).expect("an event");
-        let expected = Head { tid: 19_960, at_ns: 1_132_815_757_000, in_interrupt: false };
-        assert_eq!((head, event), (expected, "hrtimer_start"));
-        assert_eq!(value(words, "softexpires="), Some("1132825748966"));
-        assert_eq!(value(words, "mode="), Some("ABS"));
-        assert_eq!(value(words, "nothing="), None);
-        let timer = LINE.replace("d..1.", "d.h1.");
-        assert!(parse(&timer).expect("an event").0.in_interrupt);
+    fn a_line_is_read_whatever_the_name_is() {
+        let text = " a [x] 9-1 b-41   [001] d.h2.  1858.317769: sched_waking: comm=a [002] pid=9";
+        let line = Line::parse(text).expect("an event");
+        assert_eq!((line.tid, line.cpu, line.in_interrupt), (41, 1, true));
+        assert_eq!(
+            (line.at_ns, line.event),
+            (1_858_317_769_000, "sched_waking: comm=a [002] pid=9")
+        );
+        assert!(!Line::parse("x-1 [000] d..2. 1.5: y: z").expect("an event").in_interrupt);
+        assert_eq!(Line::parse("# tracer: nop [000] d..2. 1.5: x"), None);
+        assert_eq!(lost("# entries-in-buffer/entries-written: 4/9   #P:2"), Some(5));
     }
 
     #[test]
-    fn a_line_that_is_cut_is_none_and_losses_are_counted() {
-        for end in 0..LINE.find(": hrtimer=").expect("its words") {
-            assert!(parse(&LINE[..end]).is_none(), "{}", &LINE[..end]);
+    fn a_line_that_is_cut_short_is_no_event() {
+        let text = "app-41 [001] d..2. 10.400200: sched_switch: x";
+        for end in 0..text.find("sched_switch").expect("the event") {
+            assert_eq!(Line::parse(&text[..end]), None, "{}", &text[..end]);
         }
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_and_what_others_have_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = Tree::under(folder.path());
+        let instances = "sys/kernel/tracing/instances";
+        for name in ["rtscope-4000000-0", "rtscope-77-1", "rtscope-x", "other-4000000"] {
+            fs::create_dir_all(tree.path(format!("{instances}/{name}"))).expect("made");
+        }
+        fs::create_dir_all(tree.path("proc/77")).expect("made");
+        assert!(Instance::new(&tree, 64).is_err(), "the files of an instance are missing");
+        assert_eq!(tree.list(instances), ["other-4000000", "rtscope-77-1", "rtscope-x"]);
+    }
+
+    #[test]
+    fn values_and_losses_are_read() {
+        let words = "hrtimer=0000 function=hrtimer_wakeup softexpires=1132825748966 mode=ABS";
+        assert_eq!(value(words, "softexpires="), Some("1132825748966"));
+        assert_eq!((value(words, "mode="), value(words, "nothing=")), (Some("ABS"), None));
         assert_eq!(lost_in("CPU:1 [LOST 17 EVENTS]"), Some(17));
-        assert_eq!(lost_in(LINE), None);
+        assert_eq!(lost_in(words), None);
     }
 
     #[test]
     fn an_instance_is_gone_when_it_is_dropped() {
-        if !rtscope_sys::process::is_root() {
+        if !process::is_root() {
             println!("skipped: needs root");
             return;
         }
-        let instance = match Instance::new(64) {
+        let instance = match Instance::new(&Tree::default(), 64) {
             Ok(instance) => instance,
             // A kernel of its own kind.
-            Err(TraceError::Absent(_)) => return,
+            Err(TraceError::Absent) => return,
             Err(error) => panic!("{error}"),
         };
-        let folder = instance.folder.clone();
+        let folder = instance.path("");
         assert!(folder.is_dir());
         instance.events().expect("a stream").drain(|_| {}).expect("read");
         drop(instance);

@@ -18,6 +18,7 @@ pub mod finding;
 pub mod guest;
 pub mod histogram;
 pub mod load;
+pub mod observation;
 pub mod origin;
 pub mod plan;
 pub mod record;

@@ -1,8 +1,10 @@
-//! The kernel's trace: marking it, and stopping it.
+//! The kernel's trace: finding it, marking it, and stopping it.
 
 use std::{
+    ffi::CString,
     fs::{File, OpenOptions},
     io::Write,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -73,9 +75,71 @@ fn folder(tree: &Tree) -> PathBuf {
     found.map_or(usual, |place| tree.path(place.strip_prefix("/").unwrap_or(&place)))
 }
 
+/// A folder of tracefs that this process can use, whether it is mounted or not.
+#[derive(Debug)]
+pub struct Place {
+    /// Relative to the tree's root.
+    pub folder: String,
+    /// A mount that only this process has; closing it unmounts.
+    _mount: Option<OwnedFd>,
+}
+
+impl Place {
+    /// Finds tracefs: where it is mounted, else mounted for this process alone, nowhere in the tree of
+    /// files (the system stays as it was). None where the kernel has no tracing, or without permission.
+    #[must_use]
+    pub fn find(tree: &Tree) -> Option<Place> {
+        const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+        let is_there = |place: &&str| tree.path(format!("{place}/instances")).is_dir();
+        if let Some(place) = PLACES.into_iter().find(is_there) {
+            return Some(Place { folder: place.to_owned(), _mount: None });
+        }
+        // Another root is a test's.
+        if tree.path("") != Path::new("/") {
+            return None;
+        }
+        let mount = mount_unseen("tracefs")?;
+        let folder = format!("proc/self/fd/{}", mount.as_raw_fd());
+        tree.path(format!("{folder}/instances"))
+            .is_dir()
+            .then_some(Place { folder, _mount: Some(mount) })
+    }
+}
+
+/// Mounts a file system without a device at no place (`fsopen`, `fsmount`; Linux 5.2).
+fn mount_unseen(kind: &str) -> Option<OwnedFd> {
+    const CLOSE_ON_EXEC: libc::c_ulong = 1;
+    const CREATE: libc::c_ulong = 6;
+    let name = CString::new(kind).ok()?;
+    let null = std::ptr::null::<libc::c_void>();
+    let owned = |answer: libc::c_long| {
+        let number = i32::try_from(answer).ok().filter(|number| *number >= 0)?;
+        // SAFETY: the kernel has just opened it for us.
+        Some(unsafe { OwnedFd::from_raw_fd(number) })
+    };
+    // SAFETY: the name is a C string that lives until the call returns.
+    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), CLOSE_ON_EXEC) })?;
+    let number = context.as_raw_fd();
+    // SAFETY: plain numbers; the command takes no key and no value.
+    if unsafe { libc::syscall(libc::SYS_fsconfig, number, CREATE, null, null, 0) } != 0 {
+        return None;
+    }
+    // SAFETY: plain numbers.
+    owned(unsafe { libc::syscall(libc::SYS_fsmount, number, CLOSE_ON_EXEC, 0) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tracefs_is_found_where_it_is_mounted_and_mounted_in_no_tests_tree() {
+        let root = tempfile::tempdir().expect("a folder");
+        let tree = Tree::under(root.path());
+        assert!(Place::find(&tree).is_none());
+        std::fs::create_dir_all(tree.path("sys/kernel/debug/tracing/instances")).expect("a folder");
+        assert_eq!(Place::find(&tree).expect("there").folder, "sys/kernel/debug/tracing");
+    }
 
     #[test]
     fn a_hit_marks_and_then_stops_the_trace() {

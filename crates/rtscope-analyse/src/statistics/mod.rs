@@ -10,6 +10,7 @@ pub mod modes;
 pub mod quantile;
 pub mod random;
 pub mod response;
+pub mod rhythm;
 pub mod summary;
 pub mod sweep;
 pub mod tail;

@@ -10,6 +10,7 @@
 //! or left out worse latencies (`Weight::PreventsPass`) takes away a pass but not a fail, since a
 //! latency that was seen was real.
 
+pub mod program;
 pub mod requirement;
 pub mod validity;
 

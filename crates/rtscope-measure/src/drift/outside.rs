@@ -13,10 +13,10 @@ use std::{
 };
 
 use rtscope_model::drift::{Activation, Periodic, Program};
-use rtscope_sys::{fork::signal, process, thread as own};
+use rtscope_sys::{fork::signal, process, thread as own, tree::Tree};
 
 use super::{ACTIVATIONS_MAX, DriftError, LOOK, Order};
-use crate::trace::{self, Instance};
+use crate::trace::{self, Instance, Line};
 
 /// Buffer of each CPU: some ten thousand events, which are read each 50 ms.
 const BUFFER_KIB: u32 = 2048;
@@ -56,15 +56,17 @@ struct Watch {
 
 impl Watch {
     fn line(&mut self, line: &str) {
-        let Some((head, event, words)) = trace::parse(line) else { return };
+        let Some(head) = Line::parse(line) else { return };
+        let Some((event, words)) = head.event.split_once(": ") else { return };
+        let tid = head.tid.cast_signed();
         match event {
-            "hrtimer_start" if !head.in_interrupt && head.tid != self.own => {
+            "hrtimer_start" if !head.in_interrupt && tid != self.own => {
                 let function = trace::value(words, "function=").unwrap_or_default();
                 let expiry = trace::value(words, "softexpires=").and_then(|ns| ns.parse().ok());
                 let Some(expiry_ns) = expiry.filter(|_| ENDS_A_SLEEP.contains(&function)) else {
                     return;
                 };
-                let sleeper = self.sleepers.entry(head.tid).or_default();
+                let sleeper = self.sleepers.entry(tid).or_default();
                 match trace::value(words, "mode=").is_some_and(|mode| mode.starts_with("REL")) {
                     true => sleeper.relative += 1,
                     false => sleeper.absolute += 1,
@@ -129,7 +131,7 @@ pub(super) fn watch(
     thread: Option<&str>,
     period_ns: Option<u64>,
 ) -> Result<Periodic, DriftError> {
-    let instance = Instance::new(BUFFER_KIB)?;
+    let instance = Instance::new(&Tree::default(), BUFFER_KIB)?;
     // Forked threads and processes are followed from this one on.
     instance.write("options/event-fork", "1")?;
     instance.write("set_event_pid", &own::id().to_string())?;

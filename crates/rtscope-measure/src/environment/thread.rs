@@ -50,6 +50,8 @@ pub(crate) struct Stat {
     /// Process that started its process; 0 for none.
     pub(crate) parent: u32,
     flags: u32,
+    /// Page faults, with and without I/O.
+    pub(crate) faults: u64,
     /// User and system time in clock ticks.
     pub(crate) cpu_ticks: u64,
     pub(crate) nice: i8,
@@ -80,6 +82,7 @@ impl Stat {
             state: field(3)?.to_owned(),
             parent: field(4)?.parse().ok()?,
             flags: field(9)?.parse().ok()?,
+            faults: field(10)?.parse::<u64>().ok()?.saturating_add(field(12)?.parse().ok()?),
             cpu_ticks: field(14)?.parse::<u64>().ok()?.saturating_add(field(15)?.parse().ok()?),
             nice: field(19)?.parse().ok()?,
             started_ticks: field(22)?.parse().ok()?,

@@ -36,6 +36,13 @@ pub fn threads(tree: &Tree) -> Vec<Thread> {
     found
 }
 
+/// The threads of a process; none when it is gone.
+#[must_use]
+pub fn threads_of(tree: &Tree, pid: u32) -> Vec<Thread> {
+    let tasks = numbered(tree.list(format!("proc/{pid}/task")), "");
+    tasks.into_iter().filter_map(|(tid, _)| one(tree, pid, tid, &BTreeMap::new())).collect()
+}
+
 /// Notes in each thread of the later look what it did since the earlier one.
 pub fn compare(earlier: &[Thread], later: &mut [Thread], span_ns: u64) {
     let before: BTreeMap<(u32, u32), &Thread> =

@@ -1,24 +1,17 @@
 //! Who ran when, from the kernel's `sched_switch` events: a tracing instance of our own, filtered to
 //! the threads of the experiment, removed afterwards.
 
-use std::fs;
-
 use rtscope_model::experiment::Run;
 use rtscope_sys::tree::Tree;
 
-/// Where tracefs may be.
-const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+use crate::trace::{self, Instance, Line};
 
 /// Buffer of each CPU: some ten thousand events.
-const BUFFER_KIB: &str = "2048";
+const BUFFER_KIB: u32 = 2048;
 
 /// A tracing instance that records, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Capture {
-    tree: Tree,
-    /// Folder of the instance, below the tree's root.
-    folder: String,
-}
+pub(super) struct Capture(Instance);
 
 /// What was recorded.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,49 +26,27 @@ pub(super) struct Traced {
 impl Capture {
     /// Starts; none where the kernel has no tracing or we may not.
     pub(super) fn start(tree: &Tree, tids: &[i32]) -> Option<Capture> {
-        let is_there = |place: &&str| tree.path(format!("{place}/instances")).is_dir();
-        let place = PLACES.into_iter().find(is_there)?;
-        let folder = format!("{place}/instances/rtscope-{}", std::process::id());
-        fs::create_dir(tree.path(&folder)).ok()?;
-        // From here on, dropping it removes the instance.
-        let capture = Capture { tree: tree.clone(), folder };
+        let instance = Instance::new(tree, BUFFER_KIB).ok()?;
         let either = |tid: &i32| format!("prev_pid == {tid} || next_pid == {tid}");
         let filter = tids.iter().map(either).collect::<Vec<_>>().join(" || ");
-        let write =
-            |file: &str, text: &str| tree.write(format!("{}/{file}", capture.folder), text).ok();
-        write("trace_clock", "mono")?;
-        write("buffer_size_kb", BUFFER_KIB)?;
-        write("events/sched/sched_switch/filter", &filter)?;
-        write("events/sched/sched_switch/enable", "1")?;
-        Some(capture)
+        instance.write("events/sched/sched_switch/filter", &filter).ok()?;
+        instance.enable("sched/sched_switch").then_some(Capture(instance))
     }
 
     /// Ends and reads; none when it can't be read.
     pub(super) fn finish(self, tids: &[i32]) -> Option<Traced> {
-        self.tree.write(format!("{}/tracing_on", self.folder), "0").ok()?;
-        let text = self.tree.read(format!("{}/trace", self.folder)).ok()?;
-        let traced = parse(&text, tids);
+        let traced = parse(&self.0.finish()?, tids);
         traced.runs.iter().all(|runs| !runs.is_empty()).then_some(traced)
     }
 }
 
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(self.tree.path(&self.folder));
-    }
-}
-
-/// Reads the trace as text: `NAME-TID [CPU] FLAGS SECONDS.MICROSECONDS: sched_switch: ...`.
+/// Reads the trace as text.
 fn parse(text: &str, tids: &[i32]) -> Traced {
     let mut runs = vec![Vec::new(); tids.len()];
     let mut open: Vec<Option<(u64, u32)>> = vec![None; tids.len()];
     let mut lost = 0;
     for line in text.lines() {
-        if let Some(counts) = line.strip_prefix("# entries-in-buffer/entries-written: ") {
-            let mut numbers = counts.split(['/', ' ']).filter_map(|word| word.parse::<u64>().ok());
-            let (kept, written) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-            lost = written.saturating_sub(kept);
-        }
+        lost = trace::lost(line).unwrap_or(lost);
         let Some(switch) = Switch::parse(line) else { continue };
         for (n, tid) in tids.iter().enumerate() {
             if switch.from == *tid
@@ -106,18 +77,14 @@ struct Switch {
 
 impl Switch {
     fn parse(line: &str) -> Option<Switch> {
-        let (head, what) = line.split_once(": sched_switch: ")?;
-        let (head, at) = head.rsplit_once(' ')?;
-        let (seconds, micros) = at.split_once('.')?;
-        let at_us: u64 = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
-        // A name may hold brackets: the CPU stands in the last ones.
-        let cpu = head.rsplit_once('[')?.1.split_once(']')?.0;
+        let line = Line::parse(line)?;
+        let what = line.event.strip_prefix("sched_switch: ")?;
         let (prev, next) = what.split_once(" ==> ")?;
         let number =
             |text: &str, key: &str| text.rsplit_once(key)?.1.split(' ').next()?.parse().ok();
         Some(Switch {
-            at_ns: at_us * 1_000,
-            cpu: cpu.parse().ok()?,
+            at_ns: line.at_ns,
+            cpu: line.cpu,
             from: number(prev, "prev_pid=")?,
             to: number(next, "next_pid=")?,
         })

@@ -20,6 +20,9 @@ pub(super) struct Args {
     /// The process that started this one
     #[arg(long, value_name = "PID")]
     parent: u32,
+    /// It gives no way to other programs: it runs as it would without rtscope
+    #[arg(long)]
+    as_is: bool,
     /// The program and its words
     #[arg(last = true, required = true)]
     words: Vec<OsString>,
@@ -31,10 +34,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !process::die_with_parent(args.parent, signal::KILL) {
         return Ok(ExitCode::from(exit::ERROR));
     }
-    let cpus = sched::affinity(sched::SELF)?;
-    let polite = Placement { policy: Policy::Other, priority: 0, nice: NICE, budget: None, cpus };
-    // One that was already nicer stays so: making it less nice is refused, and that is well.
-    let _ = sched::set_policy(sched::SELF, &polite);
+    if !args.as_is {
+        let cpus = sched::affinity(sched::SELF)?;
+        let polite =
+            Placement { policy: Policy::Other, priority: 0, nice: NICE, budget: None, cpus };
+        // One that was already nicer stays so: making it less nice is refused, and that is well.
+        let _ = sched::set_policy(sched::SELF, &polite);
+    }
     let (program, words) = args.words.split_first().context("no program")?;
     let refused = Command::new(program).args(words).exec();
     Err(refused).with_context(|| format!("can't run {}", program.to_string_lossy()))

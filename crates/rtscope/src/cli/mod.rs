@@ -1,5 +1,6 @@
 //! The command line: one file a verb.
 
+mod check;
 mod claim;
 mod compare;
 mod completions;
@@ -74,6 +75,7 @@ enum Verb {
     /// Scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
+    Check(Box<check::Args>),
     New(new::Args),
     Drift(drift::Args),
     /// Put back settings that a killed run left changed
@@ -137,6 +139,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Ps(args) => ps::main(&args),
         Verb::Wave(verb) => wave::main(&verb),
         Verb::Sched(verb) => sched::main(&verb),
+        Verb::Check(args) => check::main(&args),
         Verb::New(args) => new::main(&args),
         Verb::Drift(args) => drift::main(&args),
         Verb::Restore => restore::main(),

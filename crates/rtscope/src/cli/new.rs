@@ -18,6 +18,7 @@ use crate::{
 ///   rtscope new motor --lang c
 ///   cd motor && make && sudo ./motor --period-us 500 --priority 80 --cpu 1 --histogram motor.txt
 ///   rtscope import motor.txt
+///   rtscope check --expect fifo:80 -- ./motor
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod check;
 mod compare;
 mod drift;
 mod dropin;

@@ -99,6 +99,7 @@ fn a_skeleton_does_what_it_says(test: &str, language: &str) {
     runs_its_cycles(&built);
     ends_in_order_on_a_signal(&built);
     refuses_clearly(&built);
+    crate::check::a_skeleton_has_no_findings(test, &built.path(), &built.words.join(" "));
 }
 
 fn runs_its_cycles(built: &Built) {

@@ -1,0 +1,144 @@
+//! A program's periodic behaviour, as a table for a terminal and as JSON.
+
+use rtscope_model::time::Nanos;
+use serde_json::{Value, json};
+
+use crate::{
+    number::us,
+    statistics::rhythm::{Rhythm, Sleep},
+    verdict::program::{Checked, Seen},
+};
+
+/// Least, median, largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    min_ns: u64,
+    median_ns: u64,
+    max_ns: u64,
+}
+
+impl Range {
+    fn of(mut values: Vec<u64>) -> Option<Range> {
+        values.sort_unstable();
+        let (min, max) = (values.first()?, values.last()?);
+        Some(Range { min_ns: *min, median_ns: values[values.len() / 2], max_ns: *max })
+    }
+
+    fn json(self) -> Value {
+        json!({ "min": self.min_ns, "median": self.median_ns, "max": self.max_ns })
+    }
+
+    fn shown(self) -> String {
+        format!("{} / {} / {}", us(self.min_ns), us(self.median_ns), us(self.max_ns))
+    }
+}
+
+/// How far the starts of two periods are from a period apart.
+fn jitter(rhythm: &Rhythm) -> Vec<u64> {
+    rhythm.distances_ns().into_iter().map(|ns| ns.abs_diff(rhythm.period_ns)).collect()
+}
+
+/// The check as one document.
+#[must_use]
+pub fn document(checked: &Checked<'_>) -> Value {
+    let seen = checked.observation;
+    json!({
+        "program": seen.program,
+        "look_ns": seen.look_ns,
+        "sources": seen.sources,
+        "lost": seen.lost,
+        "memory": seen.memory,
+        "threads": checked.threads.iter().map(of_thread).collect::<Vec<_>>(),
+        "findings": checked.findings,
+        "not_told": checked.untold,
+    })
+}
+
+fn of_thread(seen: &Seen<'_>) -> Value {
+    let thread = seen.thread;
+    let rhythm = seen.rhythm.as_ref().map(|own| {
+        let runs = own.activations.iter().map(|one| one.run_ns).collect();
+        json!({
+            "activations": own.activations.len(),
+            "period_ns": own.period_ns,
+            "mean_period_ns": own.mean_period_ns,
+            "sleep": match own.sleep { Sleep::Until => "until", Sleep::For => "for" },
+            "clock": if own.is_wall_clock { "wall" } else { "monotonic" },
+            "drift_ns_per_period": own.drift_ns,
+            "latency_ns": Range::of(own.latencies_ns()).map(Range::json),
+            "jitter_ns": Range::of(jitter(own)).map(Range::json),
+            "run_ns": Range::of(runs).map(Range::json),
+            "missed": own.missed,
+            "overrun": own.overrun,
+            "page_faults": own.faults,
+            "mutex_waits": own.waits.iter().filter(|wait| wait.is_mutex).count(),
+            "other_waits": own.waits.iter().filter(|wait| !wait.is_mutex).count(),
+        })
+    });
+    json!({
+        "pid": thread.pid,
+        "tid": thread.tid,
+        "name": thread.name,
+        "policy": thread.placement.policy,
+        "priority": thread.placement.priority,
+        "cpus": thread.placement.cpus,
+        "judged": seen.judged,
+        "rhythm": rhythm,
+    })
+}
+
+/// The check for a terminal.
+#[must_use]
+pub fn table(checked: &Checked<'_>) -> String {
+    let seen = checked.observation;
+    let mut text = format!("{}, {} of it\n\n", seen.program, Nanos(seen.look_ns));
+    text += "thread           policy      CPUs    period     sleeps  missed\n";
+    for one in &checked.threads {
+        let place = &one.thread.placement;
+        let policy = match place.policy.has_priority() {
+            true => format!("{} {}", place.policy, place.priority),
+            false => place.policy.to_string(),
+        };
+        let (period, sleeps, missed) = match &one.rhythm {
+            None => ("-".to_owned(), "-", "-".to_owned()),
+            Some(own) => (
+                Nanos(own.period_ns).to_string(),
+                match own.sleep {
+                    Sleep::Until => "until",
+                    Sleep::For => "for",
+                },
+                own.missed.to_string(),
+            ),
+        };
+        let name: String = one.thread.name.chars().take(16).collect();
+        text += &format!(
+            "{name:16} {policy:11} {:7} {period:10} {sleeps:6} {missed:>7}\n",
+            place.cpus.to_string()
+        );
+    }
+    for one in checked.threads.iter().filter(|one| one.judged) {
+        let Some(own) = &one.rhythm else { continue };
+        text += &format!("\n{}, {} activations, us\n", one.thread.name, own.activations.len());
+        let runs = own.activations.iter().map(|one| one.run_ns).collect();
+        for (what, values) in [
+            ("latency  min / median / max", own.latencies_ns()),
+            ("jitter   min / median / max", jitter(own)),
+            ("CPU time min / median / max", runs),
+        ] {
+            let shown = Range::of(values).map_or("not known".to_owned(), Range::shown);
+            text += &format!("  {what}  {shown}\n");
+        }
+    }
+    text += "\n";
+    for finding in &checked.findings {
+        text += &format!("! {}: {}\n", finding.code, finding.text);
+        text += &format!("  -> {}\n", finding.advice);
+    }
+    for untold in &checked.untold {
+        text += &format!("? not told: {untold}\n");
+    }
+    if checked.findings.is_empty() {
+        text += "No mistake was found.\n";
+    }
+    text
+}

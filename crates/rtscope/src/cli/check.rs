@@ -1,0 +1,114 @@
+//! `rtscope check`: a program's periodic behaviour from outside, and the mistakes that it shows.
+
+use std::{ffi::OsString, process::ExitCode, time::Duration};
+
+use rtscope_analyse::{report::check as report, verdict::program};
+use rtscope_measure::{
+    interrupt::Interrupt,
+    observe::{self, Subject},
+};
+use rtscope_model::{schedule::Policy, time::Nanos};
+use rtscope_sys::tree::Tree;
+
+use super::{Refused, print, this_program};
+use crate::exit;
+
+/// Watch a program's periodic threads from outside and name their mistakes
+///
+/// From the kernel's scheduling and timer events: period, jitter, latency, CPU time of each period.
+/// Named are page faults in the loop, memory that is not locked, another policy or priority than
+/// expected, sleeping for a time instead of until an instant (drift), missed periods, and mutexes
+/// without priority inheritance. What can't be told here is said.
+///
+/// A command is started, left alone for --settle, watched for --duration, and ended with SIGINT.
+/// Exit code: 0 nothing found, 2 something found, 3 no periodic thread seen.
+///
+/// Examples:
+///   rtscope check -- ./motor --period-us 500
+///   rtscope check --expect fifo:80 --period 500us --duration 20s -- ./motor --period-us 500
+///   rtscope check --pid 1234 --json
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Policy of its real-time threads, with a priority if you like: fifo:80, rr, other
+    #[arg(long, value_name = "POLICY[:PRIORITY]", value_parser = expected_policy)]
+    expect: Option<(Policy, Option<u8>)>,
+    /// Period that it should have
+    #[arg(long, value_name = "TIME")]
+    period: Option<Nanos>,
+    /// How long to watch: 200ms to 10min
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    duration: Nanos,
+    /// What to leave out at the start of a command: up to 10min
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    settle: Nanos,
+    /// Watch a running process instead, and leave it running
+    #[arg(long, conflicts_with = "words")]
+    pid: Option<u32>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The command, after --
+    #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
+    words: Vec<OsString>,
+}
+
+fn expected_policy(text: &str) -> Result<(Policy, Option<u8>), String> {
+    let (policy, priority) = match text.split_once(':') {
+        None => (text, None),
+        Some((policy, priority)) => (policy, Some(priority)),
+    };
+    let policy: Policy = policy.parse()?;
+    let number = |text: &str| {
+        let number = text.parse().ok().filter(|number| (1..=99).contains(number));
+        number.ok_or(format!("{text:?} is not a priority: 1 to 99"))
+    };
+    let priority = priority.map(number).transpose()?;
+    if priority.is_some() && !policy.has_priority() {
+        return Err(format!("{policy} has no priority: fifo and rr have"));
+    }
+    Ok((policy, priority))
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let longest = Nanos::from_secs(600);
+    if !(Nanos::from_ms(200)..=longest).contains(&args.duration) {
+        return Err(Refused(format!("--duration {}: from 200ms to 10min", args.duration)).into());
+    }
+    if args.settle > longest {
+        return Err(Refused(format!("--settle {}: up to 10min", args.settle)).into());
+    }
+    let interrupt = Interrupt::install_patient()?;
+    let parent = std::process::id().to_string();
+    let guard = ["guard", "--as-is", "--parent", &parent, "--"].map(OsString::from);
+    let subject = match args.pid {
+        Some(pid) => Subject::Process(pid),
+        None => Subject::Command(args.words.clone()),
+    };
+    let order = observe::Order {
+        settle: match subject {
+            Subject::Process(_) => Duration::ZERO,
+            Subject::Command(_) => Duration::from_nanos(args.settle.0),
+        },
+        subject,
+        duration: Duration::from_nanos(args.duration.0),
+        tree: Tree::default(),
+        guard: std::iter::once(this_program().into_os_string()).chain(guard).collect(),
+        // What the program prints must not stand in the document.
+        quiet: args.json,
+    };
+    let observation = observe::observe(&order, &interrupt)?;
+    let expected =
+        program::Expectation { policy: args.expect, period_ns: args.period.map(|period| period.0) };
+    let checked = program::check(&observation, &expected);
+    match args.json {
+        true => print(&(serde_json::to_string_pretty(&report::document(&checked))? + "\n"))?,
+        false => print(&report::table(&checked))?,
+    }
+    let is_periodic = checked.threads.iter().any(|seen| seen.rhythm.is_some());
+    Ok(ExitCode::from(match (checked.findings.is_empty(), is_periodic) {
+        (false, _) => exit::FAIL,
+        (true, true) => exit::PASS,
+        (true, false) => exit::INCONCLUSIVE,
+    }))
+}
