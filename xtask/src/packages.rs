@@ -88,7 +88,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package {
         name: "valgrind",
         sign: "valgrind",
-        reason: "counts the instructions of one tick of the sampler's loop",
+        reason: "counts instructions of the sampler's loop, and simulates branches for rtscope stat",
     },
     Package { name: "xz-utils", sign: "xz", reason: "unpacks sources" },
 ];

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod counter;
 pub mod drift;
 pub mod environment;
 pub mod inspect;

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counter;
 pub mod cpu;
 pub mod drift;
 pub mod environment;

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod module;
 pub mod mount;
 pub mod net;
+pub mod perf_event;
 pub mod power;
 pub mod process;
 pub mod sched;

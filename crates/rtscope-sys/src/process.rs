@@ -16,13 +16,15 @@ pub fn die_with_parent(parent_pid: u32, signal: i32) -> bool {
     }
 }
 
-/// Makes a command's process the head of a group of its own that is killed when the calling thread
-/// ends, even by SIGKILL.
-pub fn bind_to_us(command: &mut std::process::Command) {
+/// Makes a command's process be killed when the calling thread ends, even by SIGKILL; `in_own_group`
+/// puts it at the head of a process group, which a Ctrl-C for us doesn't reach.
+pub fn bind_to_us(command: &mut std::process::Command, in_own_group: bool) {
     use std::os::unix::process::CommandExt;
     let parent = std::process::id();
     let bind = move || {
-        new_group();
+        if in_own_group {
+            new_group();
+        }
         match die_with_parent(parent, libc::SIGKILL) {
             true => Ok(()),
             false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod compare;
+pub mod counter;
 pub mod drift;
 pub mod experiment;
 pub mod html;

@@ -3,6 +3,7 @@
 
 pub mod change_point;
 pub mod claim;
+pub mod counter;
 pub mod drift;
 pub mod edges;
 pub mod exceedance;

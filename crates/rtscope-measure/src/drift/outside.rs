@@ -230,7 +230,7 @@ impl Running {
         let program = command.first().cloned().unwrap_or_default();
         let mut child = Command::new(&program);
         child.args(&command[1.min(command.len())..]).stdin(Stdio::null()).stdout(Stdio::null());
-        process::bind_to_us(&mut child);
+        process::bind_to_us(&mut child, true);
         child.spawn().map(Running).map_err(|cause| DriftError::Start { program, cause })
     }
 

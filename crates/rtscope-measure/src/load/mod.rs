@@ -9,7 +9,7 @@
 //! A load is one file and one line in [`LOADS`].
 
 mod board;
-mod cpu;
+pub(crate) mod cpu;
 mod disk;
 mod error;
 mod external;

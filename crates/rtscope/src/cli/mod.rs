@@ -23,6 +23,7 @@ mod restore;
 mod run;
 mod sampler;
 mod sched;
+mod stat;
 mod wave;
 
 use std::{
@@ -78,6 +79,7 @@ enum Verb {
     Check(Box<check::Args>),
     New(new::Args),
     Drift(drift::Args),
+    Stat(stat::Args),
     /// Put back settings that a killed run left changed
     Restore,
     /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
@@ -99,6 +101,9 @@ enum Verb {
     /// Runs a program that must not outlive another process; started by `lab`
     #[command(hide = true)]
     Guard(guard::Args),
+    /// The workload of `stat`, which starts it
+    #[command(hide = true)]
+    BranchWorkload(stat::WorkloadArgs),
     /// A load's own process; started by `run` and `load`
     #[command(hide = true)]
     LoadWorker {
@@ -142,6 +147,8 @@ pub(crate) fn main() -> ExitCode {
         Verb::Check(args) => check::main(&args),
         Verb::New(args) => new::main(&args),
         Verb::Drift(args) => drift::main(&args),
+        Verb::Stat(args) => stat::main(&args),
+        Verb::BranchWorkload(args) => return stat::workload(&args),
         Verb::Restore => restore::main(),
         Verb::Lab(verb) => lab::main(&verb),
         Verb::Kernel(verb) => kernel::main(&verb),

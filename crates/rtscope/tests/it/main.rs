@@ -24,6 +24,7 @@ mod regression;
 mod settings;
 mod skeletons;
 mod speed;
+mod stat;
 mod support;
 mod truth;
 mod wave;

@@ -1,0 +1,148 @@
+//! `rtscope stat`: what a program does, counted.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use rtscope_analyse::report::counter as report;
+use rtscope_measure::{
+    counter::{self, Order, Simulator, branch},
+    recorder::write_whole,
+};
+use rtscope_model::counter::CounterRecord;
+use rtscope_sys::tree::Tree;
+
+use super::{Refused, print, this_program, wall_clock};
+use crate::exit;
+
+/// Counters of programs: CPU time, switches, page faults, cycles, instructions, branches
+///
+/// Runs a program to its end and counts what it and all that it starts did. A counter that the machine
+/// lacks is "not supported", never 0; --simulate counts instructions, branches and their misses on
+/// valgrind's processor, which every machine has. Without a command the branch workload runs: a loop that
+/// sums those of 32,768 random integers that are at least 128, which a processor can predict when
+/// they are sorted, and can't when not.
+///
+/// Examples:
+///   rtscope stat --repeat 10 -- ./my-program --fast
+///   rtscope stat --workload sorted
+///   rtscope stat --compare --repeat 10
+///   rtscope stat --compare --simulate
+///   rtscope stat --compare --repeat 20 --json -- ./old input -- ./new input
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Runs of each program; from 2 on means have intervals
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
+    /// Compare two commands, written -- A -- B, or without any the workload unsorted and sorted
+    #[arg(long)]
+    compare: bool,
+    /// Count on valgrind's simulated processor
+    #[arg(long)]
+    simulate: bool,
+    /// The branch workload, when there is no command
+    #[arg(long, value_name = "ORDER", default_value = "unsorted", value_parser = ["unsorted", "sorted"], conflicts_with = "command")]
+    workload: String,
+    /// The workload's passes over its integers [default: 3000; simulated 200]
+    #[arg(long, value_name = "N", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
+    passes: Option<u32>,
+    /// Folder for the record (stat.json) and the page; nothing is kept without it
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document; the program's output goes to standard error
+    #[arg(long)]
+    json: bool,
+    /// The program and its words
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// The workload's own process; started by `stat`.
+#[derive(Debug, clap::Args)]
+pub(super) struct WorkloadArgs {
+    /// Sort first
+    #[arg(long)]
+    sorted: bool,
+    /// Passes
+    passes: u32,
+}
+
+pub(super) fn workload(args: &WorkloadArgs) -> ExitCode {
+    branch::run(args.sorted, args.passes);
+    ExitCode::from(exit::PASS)
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let order = Order {
+        programs: programs(args)?,
+        repeat: args.repeat,
+        simulator: args.simulate.then(Simulator::find).transpose()?,
+        output_to_stderr: args.json,
+        tree: Tree::default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_clock: wall_clock(),
+    };
+    let record = counter::run(&order)?;
+    let page = args.out.as_deref().map(|folder| keep(&record, folder)).transpose()?;
+    if args.json {
+        print(&(serde_json::to_string_pretty(&report::document(&record))? + "\n"))?;
+    } else {
+        print(&report::table(&record))?;
+    }
+    if let Some(page) = page {
+        eprintln!("Report: {}", page.display());
+    }
+    let sound = record.programs.iter().flat_map(|one| &one.runs).all(|run| run.failed.is_none());
+    Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
+}
+
+/// Names and command lines of what is to run.
+fn programs(args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    let workload = |order: &str| {
+        let usual = if args.simulate { branch::PASSES_SIMULATED } else { branch::PASSES };
+        let passes = args.passes.unwrap_or(usual).to_string();
+        let mut words = vec![own_path(), "branch-workload".to_owned(), passes];
+        if order == "sorted" {
+            words.push("--sorted".to_owned());
+        }
+        (order.to_owned(), words)
+    };
+    let named = |words: &[String]| (words.join(" "), words.to_vec());
+    match (args.compare, args.command.is_empty()) {
+        (false, true) => Ok(vec![workload(&args.workload)]),
+        (true, true) => Ok(vec![workload("unsorted"), workload("sorted")]),
+        (false, false) => Ok(vec![named(&args.command)]),
+        (true, false) => {
+            let sides: Vec<&[String]> = args.command.split(|word| word == "--").collect();
+            match sides[..] {
+                [a, b] if !a.is_empty() && !b.is_empty() => Ok(vec![named(a), named(b)]),
+                _ => Err(Refused(
+                    "--compare takes two commands: rtscope stat --compare -- A -- B".to_owned(),
+                )
+                .into()),
+            }
+        }
+    }
+}
+
+/// Where this program is: a simulator needs its path, not a link to whoever follows it.
+fn own_path() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| this_program());
+    path.display().to_string()
+}
+
+/// Writes the record and the page.
+fn keep(record: &CounterRecord, folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let write = |name: &str, text: &str| -> anyhow::Result<PathBuf> {
+        let path = folder.join(name);
+        write_whole(&path, text.as_bytes())
+            .with_context(|| format!("can't write {}", path.display()))?;
+        Ok(path)
+    };
+    write("stat.json", &(serde_json::to_string_pretty(record)? + "\n"))?;
+    write("report.html", &report::page(record))
+}
