@@ -7,7 +7,6 @@ pub mod allocation;
 pub mod clock;
 pub mod error;
 pub mod fork;
-pub mod gpio;
 pub mod line;
 pub mod mapping;
 pub mod memory;

@@ -6,10 +6,22 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use rtscope_sys::{
-    gpio::{Inputs, LINES_MAX},
-    mount::mount,
+use gpiocdev::{
+    Request,
+    line::{Offset, Value, Values},
 };
+use rtscope_model::wave::Capture;
+use rtscope_sys::{clock::SystemClock, mount::mount, tree::Tree};
+
+use crate::signal::{
+    generator::{self, Alarm, Method, Wanted},
+    gpio::{InputLine, OutputLine, collect},
+    line::{Address, Line as _, open_output},
+    scope::Terms,
+};
+
+/// Lines of a chip in one request, at most.
+const LINES_MAX: u32 = 64;
 
 const CONFIGFS: &str = "/sys/kernel/config";
 
@@ -18,7 +30,7 @@ const CHIP: &str = "/sys/kernel/config/gpio-sim/rtscope";
 
 /// Makes the chip and tries every line; what was found, a line of text for each.
 pub(super) fn make_and_try(lines: u32) -> Result<String, String> {
-    if lines == 0 || lines as usize > LINES_MAX {
+    if lines == 0 || lines > LINES_MAX {
         return Err(format!("gpio-sim: {lines} lines: write 1 to {LINES_MAX}"));
     }
     // A kernel without it says so by the next step.
@@ -31,14 +43,30 @@ pub(super) fn make_and_try(lines: u32) -> Result<String, String> {
     put(&format!("{CHIP}/live"), "1")?;
     let device = get(&format!("{CHIP}/dev_name"))?;
     let chip = get(&format!("{bank}/chip_name"))?;
-    let inputs =
-        Inputs::open(&Path::new("/dev").join(&chip), lines as usize).map_err(|e| e.to_string())?;
+    let folder = format!("/sys/devices/platform/{device}/{chip}");
     let mut said = format!("{chip} of {device}: {lines} lines\n");
+    said += &pull_each(&chip, &folder, lines)?;
+    if lines >= 2 {
+        said += &as_wave(&chip, &folder)?;
+        said += &removed(&chip, &folder)?;
+    }
+    Ok(said)
+}
+
+/// Pulls each line up and down, and reads it back.
+fn pull_each(chip: &str, folder: &str, lines: u32) -> Result<String, String> {
+    let offsets: Vec<Offset> = (0..lines).collect();
+    let mut builder = Request::builder();
+    builder.on_chip(Path::new("/dev").join(chip)).with_consumer("rtscope").with_lines(&offsets);
+    let inputs = builder.as_input().request().map_err(|e| e.to_string())?;
+    let mut said = String::new();
     for line in 0..lines {
-        let pull = format!("/sys/devices/platform/{device}/{chip}/sim_gpio{line}/pull");
+        let pull = format!("{folder}/sim_gpio{line}/pull");
         for (word, wanted) in [("pull-up", 1), ("pull-down", 0), ("pull-up", 1)] {
             put(&pull, word)?;
-            let read = inputs.read().map_err(|e| e.to_string())? >> line & 1;
+            let mut values = Values::from_offsets(&offsets);
+            inputs.values(&mut values).map_err(|e| e.to_string())?;
+            let read = u32::from(values.get(line) == Some(Value::Active));
             let _ = writeln!(said, "line {line} {word}: {read}");
             if read != wanted {
                 return Err(format!("gpio-sim: line {line} reads {read} after {word}"));
@@ -46,6 +74,86 @@ pub(super) fn make_and_try(lines: u32) -> Result<String, String> {
         }
     }
     Ok(said)
+}
+
+/// Edges that each try makes.
+const EDGES: u32 = 200;
+
+/// More than the kernel keeps for us.
+const FLOOD: u32 = 3_000;
+
+/// Whether what was seen and lost is what was made.
+fn counted(what: &str, made: u32, capture: &Capture) -> Result<String, String> {
+    let (seen, lost) = (capture.edges.len(), capture.made_in_gaps.unwrap_or(0));
+    let said = format!("{what}: {made} made, {seen} seen, {lost} lost\n");
+    if seen as u64 + lost == u64::from(made) { Ok(said) } else { Err(format!("gpio-sim: {said}")) }
+}
+
+/// The wave's own code on the chip: a line driven by the generator, edges stamped by the kernel, a buffer
+/// that overflows, a line in use. Line 0 is the output, line 1 the input, which is pulled from outside.
+fn as_wave(chip: &str, folder: &str) -> Result<String, String> {
+    let (tree, clock) = (Tree::default(), SystemClock::MONOTONIC);
+    let address = Address::Gpio(chip.to_owned(), "0".to_owned());
+    let mut output = open_output(&address, &tree).map_err(|e| e.to_string())?;
+    let mut said = String::new();
+    for (high, wanted) in [(true, "1"), (false, "0")] {
+        output.set(high);
+        let read = get(&format!("{folder}/sim_gpio0/value"))?;
+        let _ = writeln!(said, "line 0 driven to {wanted}: {read}");
+        if read != wanted {
+            return Err(format!("gpio-sim: line 0 is {read} and not {wanted}"));
+        }
+    }
+    let wanted = Wanted::new(1_000.0, 0.5, 50_000_000).map_err(|e| e.to_string())?;
+    let mut alarm = Alarm { limit_ns: None, line: None };
+    let made =
+        generator::make(&mut output, &clock, &wanted, Method::Absolute, &mut alarm, &|| false)
+            .map_err(|e| e.to_string())?;
+    let _ = writeln!(said, "generated: {} edges, {} refused", made.edges, made.failures);
+    let held = OutputLine::open(chip, "0", &tree).err().map(|e| e.to_string()).unwrap_or_default();
+    let _ = writeln!(said, "in use: {held}");
+    if !held.contains("in use by \"rtscope\"") || made.failures > 0 {
+        return Err(format!("gpio-sim: {said}"));
+    }
+    put(&format!("{folder}/sim_gpio1/pull"), "pull-down")?;
+    let mut input = InputLine::open(chip, "1", &tree).map_err(|e| e.to_string())?;
+    toggle(folder, EDGES)?;
+    let (capture, _) = collect(&mut input, "gpio", &clock, TERMS);
+    said += &counted("edges", EDGES, &capture)?;
+    drop(input);
+    let mut input = InputLine::open(chip, "1", &tree).map_err(|e| e.to_string())?;
+    toggle(folder, FLOOD)?;
+    let (capture, _) = collect(&mut input, "gpio", &clock, TERMS);
+    if capture.made_in_gaps == Some(0) {
+        return Err("gpio-sim: the kernel's buffer did not overflow".to_owned());
+    }
+    said += &counted("overflow", FLOOD, &capture)?;
+    Ok(said)
+}
+
+/// The chip goes while it is looked at.
+fn removed(chip: &str, folder: &str) -> Result<String, String> {
+    let mut input = InputLine::open(chip, "1", &Tree::default()).map_err(|e| e.to_string())?;
+    toggle(folder, EDGES)?;
+    put(&format!("{CHIP}/live"), "0")?;
+    let (capture, ended) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, TERMS);
+    // What the kernel had kept may go with the chip: then no edge is seen, and none is invented.
+    let seen = capture.edges.len();
+    let why = ended.unwrap_or_else(|| "no word of it".to_owned());
+    if seen > EDGES as usize {
+        return Err(format!("gpio-sim: {seen} edges of {EDGES} after the chip went"));
+    }
+    Ok(format!("removed: {seen} of {EDGES} edges seen; {why}\n"))
+}
+
+/// How long to look: events that were made before wait in the kernel.
+const TERMS: Terms =
+    Terms { duration_ns: 50_000_000, edges_max: 100_000, gaps_max: 10_000, rest: None };
+
+/// Pulls line 1 up and down, an even number of times.
+fn toggle(folder: &str, edges: u32) -> Result<(), String> {
+    let pull = format!("{folder}/sim_gpio1/pull");
+    (0..edges).try_for_each(|n| put(&pull, if n % 2 == 0 { "pull-up" } else { "pull-down" }))
 }
 
 fn put(path: &str, text: &str) -> Result<(), String> {

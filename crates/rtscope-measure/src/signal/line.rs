@@ -1,11 +1,11 @@
 //! Lines that a program raises and lowers, by their address: `memory:NAME`, one word in shared memory;
-//! `led:NAME`, the brightness of an LED in sysfs.
+//! `gpio:CHIP/LINE`, a line of a GPIO chip; `led:NAME`, the brightness of an LED in sysfs.
 
 use std::{fmt, fs::File, os::unix::fs::FileExt, path::Path, str::FromStr};
 
 use rtscope_sys::{line::MemoryLine, tree::Tree};
 
-use super::SignalError;
+use super::{SignalError, gpio::OutputLine};
 
 /// A line that can be raised and lowered.
 pub trait Line {
@@ -20,6 +20,8 @@ pub trait Line {
 pub enum Address {
     /// A word in shared memory.
     Memory(String),
+    /// A line of a GPIO chip: the chip's name or label, the line's number or name.
+    Gpio(String, String),
     /// An LED of the system.
     Led(String),
 }
@@ -28,6 +30,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Memory(name) => write!(f, "memory:{name}"),
+            Address::Gpio(chip, line) => write!(f, "gpio:{chip}/{line}"),
             Address::Led(name) => write!(f, "led:{name}"),
         }
     }
@@ -43,6 +46,14 @@ impl FromStr for Address {
         match kind {
             "memory" if !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) => {
                 Ok(Address::Memory(name.to_owned()))
+            }
+            "gpio" => {
+                let (chip, line) = name.rsplit_once('/').ok_or_else(bad)?;
+                let is_name = |text: &str| !text.is_empty() && !text.contains("..");
+                if !is_name(chip) || !is_name(line) {
+                    return Err(bad());
+                }
+                Ok(Address::Gpio(chip.to_owned(), line.to_owned()))
             }
             // LED names have colons and dots in them, but are one file name.
             "led" if !name.is_empty() && !name.contains('/') && !name.starts_with('.') => {
@@ -74,6 +85,9 @@ pub fn open_output(address: &Address, tree: &Tree) -> Result<Output, SignalError
             let line = open_memory(name)?;
             line.reset();
             Ok(Output::Memory(line))
+        }
+        Address::Gpio(chip, line) => {
+            Ok(Output::Gpio { line: OutputLine::open(chip, line, tree)?, failures: 0 })
         }
         Address::Led(name) => open_led(name, tree),
     }
@@ -115,6 +129,13 @@ fn open_led(name: &str, tree: &Tree) -> Result<Output, SignalError> {
 pub enum Output {
     /// A word in shared memory, with its count of changes.
     Memory(MemoryLine),
+    /// A line of a GPIO chip.
+    Gpio {
+        /// The line.
+        line: OutputLine,
+        /// Levels that the kernel refused.
+        failures: u64,
+    },
     /// The brightness file of an LED.
     Led {
         /// The file.
@@ -134,6 +155,7 @@ impl Line for Output {
                 line.set(high);
                 line.count_change();
             }
+            Output::Gpio { line, failures } => *failures += u64::from(!line.set(high)),
             Output::Led { file, on, failures } => {
                 let text: &[u8] = if high { on } else { b"0" };
                 *failures += u64::from(file.write_at(text, 0).is_err());
@@ -144,7 +166,7 @@ impl Line for Output {
     fn failures(&self) -> u64 {
         match self {
             Output::Memory(_) => 0,
-            Output::Led { failures, .. } => *failures,
+            Output::Gpio { failures, .. } | Output::Led { failures, .. } => *failures,
         }
     }
 }
@@ -157,13 +179,29 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_written_back() {
-        for text in
-            ["memory:a", "memory:left-2_x", "led:input3::capslock", "led:beaglebone:green:usr0"]
-        {
+        for text in [
+            "memory:a",
+            "memory:left-2_x",
+            "led:input3::capslock",
+            "led:beaglebone:green:usr0",
+            "gpio:gpiochip0/17",
+            "gpio:pinctrl-bcm2711/GPIO17",
+        ] {
             assert_eq!(text.parse::<Address>().expect("an address").to_string(), text);
         }
-        for wrong in ["", "a", "memory:", "memory:../x", "memory:a b", "led:a/b", "led:..", "pin:3"]
-        {
+        for wrong in [
+            "",
+            "a",
+            "memory:",
+            "memory:../x",
+            "memory:a b",
+            "led:a/b",
+            "led:..",
+            "pin:3",
+            "gpio:gpiochip0",
+            "gpio:/3",
+            "gpio:a/",
+        ] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong:?}");
         }
     }

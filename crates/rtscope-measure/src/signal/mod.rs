@@ -1,6 +1,7 @@
 //! Square waves on lines: generators that make them, and a scope that looks at them.
 
 pub mod generator;
+pub mod gpio;
 pub mod line;
 pub mod scope;
 pub mod seat;
@@ -12,7 +13,9 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum SignalError {
     /// No address of a line.
-    #[error("{0:?} is no line: write memory:NAME (letters, digits, - and _) or led:NAME")]
+    #[error(
+        "{0:?} is no line: write memory:NAME (letters, digits, - and _), gpio:CHIP/LINE as gpio:gpiochip0/17, or led:NAME"
+    )]
     Address(String),
     /// A line of the system that isn't there.
     #[error("there is no {what}{}", if there.is_empty() { ": the system has none".to_owned() } else { format!("; there are {}", there.join(", ")) })]
@@ -24,7 +27,7 @@ pub enum SignalError {
     },
     /// A kind of line that can't be looked at.
     #[error(
-        "{0} can't be looked at: a scope reads memory: lines; capture the pin with an instrument"
+        "{0} can't be looked at: a scope reads memory: and gpio: lines; capture the pin with an instrument"
     )]
     NotReadable(String),
     /// The line refused.
@@ -34,6 +37,14 @@ pub enum SignalError {
         line: String,
         /// Why.
         source: rtscope_sys::Error,
+    },
+    /// A line of a GPIO chip that can't be had.
+    #[error("{line}: {why}")]
+    Gpio {
+        /// Its address.
+        line: String,
+        /// Why.
+        why: String,
     },
     /// A frequency or duty cycle that makes no wave.
     #[error("{0}")]

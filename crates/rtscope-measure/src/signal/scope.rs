@@ -131,6 +131,14 @@ fn level_and_changes(line: &impl Probe) -> (bool, u64) {
     (line.is_high(), line.changes())
 }
 
+/// A level and the count that belongs to it. The count follows the level: one that doesn't fit is one behind.
+#[inline]
+fn look(line: &impl Probe) -> (bool, u64) {
+    let counted = line.changes();
+    let high = line.is_high();
+    (high, counted + u64::from((counted % 2 == 1) != high))
+}
+
 /// The scope's loop. After the first look it doesn't allocate, lock or print.
 pub fn watch(
     line: &impl Probe,
@@ -170,10 +178,7 @@ pub fn watch(
             rest_at_ns = clock.now_ns().saturating_add(rest.after_ns);
             continue;
         }
-        let counted = line.changes();
-        let high = line.is_high();
-        // The count follows the level: one that doesn't belong to it is one behind.
-        let now_changes = counted + u64::from((counted % 2 == 1) != high);
+        let (high, now_changes) = look(line);
         if is_gap {
             made_in_gaps += now_changes.wrapping_sub(changes);
         }

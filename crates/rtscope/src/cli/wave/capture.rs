@@ -8,11 +8,12 @@ use rtscope_analyse::{
 };
 use rtscope_measure::signal::{
     SignalError,
+    gpio::{self, InputLine},
     line::{self, Address},
-    scope,
+    scope::{self, Rest, Terms},
     seat::Seat,
 };
-use rtscope_model::{schedule::Policy, time::Nanos};
+use rtscope_model::{schedule::Policy, time::Nanos, wave::Capture};
 use rtscope_sys::{clock::SystemClock, process, tree::Tree};
 use serde_json::Value;
 
@@ -31,16 +32,18 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Look at a line, and say what its wave is
 ///
 /// A thread on a CPU of its own looks at the line as often as it can. It measures its own resolution
-/// first, notes every time in which it could not look, and invents no edge in it. A frequency that it
+/// first, notes every time in which it could not look, and invents no edge in it. Edges of a GPIO line are
+/// stamped and numbered by the kernel; those that it had no room for are counted as lost. A frequency that it
 /// can't resolve is refused: the exit code is 3 then.
 ///
 /// Examples:
 ///   rtscope wave capture memory:test
 ///   rtscope wave capture memory:test --freq 1kHz --duration 10s --json
+///   rtscope wave capture gpio:gpiochip0/17 --duration 10s
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// The line, as memory:NAME
+    /// The line, as memory:NAME or gpio:CHIP/LINE
     line: String,
     /// How long
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
@@ -59,34 +62,57 @@ pub(in crate::cli) struct Args {
     json: bool,
 }
 
+/// What was seen, and how.
+struct Seen {
+    capture: Capture,
+    /// Who looked, for people.
+    scope: String,
+    /// What has to be said of it.
+    finding: Option<String>,
+}
+
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let name = match args.line.parse()? {
-        Address::Memory(name) => name,
+    process::end_after(Duration::from_nanos(args.duration.0) + GRACE);
+    let seen = match args.line.parse()? {
+        Address::Memory(name) => memory(args, &name)?,
+        Address::Gpio(chip, line) => gpio(args, &chip, &line)?,
         other => return Err(SignalError::NotReadable(other.to_string()).into()),
     };
-    let seat = seat(args)?;
-    let line = line::open_memory(&name)?;
-    let terms = scope::Terms {
-        duration_ns: args.duration.0,
-        edges_max: EDGES_MAX,
-        gaps_max: GAPS_MAX,
-        rest: seat.rest,
-    };
-    process::end_after(Duration::from_nanos(args.duration.0) + GRACE);
-    let capture = scope::capture(&line, &args.line, &seat.place, &SystemClock::MONOTONIC, terms)?;
     process::end_after(Duration::ZERO);
-    let wave = edges::judge(&capture, args.freq.map(|hz| hz.0));
+    let wave = edges::judge(&seen.capture, args.freq.map(|hz| hz.0));
     if args.json {
         let mut document = serde_json::to_value(&wave)?;
         document["line"] = Value::from(args.line.as_str());
-        document["scope"] = Value::from(seat.place.to_string());
-        document["finding"] = Value::from(seat.finding);
-        document["ended_early"] = Value::from(capture.is_full);
+        document["scope"] = Value::from(seen.scope);
+        document["finding"] = Value::from(seen.finding);
+        document["ended_early"] = Value::from(seen.capture.is_full);
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
-        print(&text(&args.line, &wave, capture.is_full, &seat))?;
+        print(&text(&seen, &wave))?;
     }
     Ok(ExitCode::from(if wave.refused.is_some() { exit::INCONCLUSIVE } else { exit::PASS }))
+}
+
+/// Looks at a word in memory from a thread of its own.
+fn memory(args: &Args, name: &str) -> anyhow::Result<Seen> {
+    let seat = seat(args)?;
+    let line = line::open_memory(name)?;
+    let terms = terms(args, seat.rest);
+    let clock = SystemClock::MONOTONIC;
+    let capture = scope::capture(&line, &args.line, &seat.place, &clock, terms)?;
+    Ok(Seen { capture, scope: seat.place.to_string(), finding: seat.finding })
+}
+
+/// Lets the kernel stamp the edges of a pin.
+fn gpio(args: &Args, chip: &str, line: &str) -> anyhow::Result<Seen> {
+    let mut line = InputLine::open(chip, line, &Tree::default())?;
+    let clock = SystemClock::MONOTONIC;
+    let (capture, finding) = gpio::collect(&mut line, &args.line, &clock, terms(args, None));
+    Ok(Seen { capture, scope: "the kernel's stamps".to_owned(), finding })
+}
+
+fn terms(args: &Args, rest: Option<Rest>) -> Terms {
+    Terms { duration_ns: args.duration.0, edges_max: EDGES_MAX, gaps_max: GAPS_MAX, rest }
 }
 
 /// Where to look from: what was asked, else the best there is.
@@ -101,12 +127,25 @@ fn seat(args: &Args) -> anyhow::Result<Seat> {
     })
 }
 
-fn text(line: &str, wave: &Wave, is_full: bool, seat: &Seat) -> String {
+fn text(seen: &Seen, wave: &Wave) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<16}{value}");
     };
-    row("line", line.to_owned());
+    row("line", seen.capture.line.clone());
+    figures(wave, &mut row);
+    losses(wave, &seen.scope, &mut row);
+    if let Some(finding) = &seen.finding {
+        row("finding", finding.clone());
+    }
+    if seen.capture.is_full {
+        row("ended early", format!("after {}: its memory was full", Nanos(wave.span_ns)));
+    }
+    text
+}
+
+/// Frequency, duty cycle, jitter.
+fn figures(wave: &Wave, row: &mut impl FnMut(&str, String)) {
     match (wave.frequency_hz, &wave.refused) {
         (Some(hz), _) => {
             let uncertainty = wave.uncertainty_ppm.unwrap_or_default();
@@ -136,6 +175,10 @@ fn text(line: &str, wave: &Wave, is_full: bool, seat: &Seat) -> String {
             (phase.tie_ns_rms.round() as u64, phase.tie_ns_peak_to_peak.round() as u64);
         row("interval error", format!("{} rms, {} peak to peak", Nanos(rms), Nanos(span)));
     }
+}
+
+/// What was not seen, and what is wrong with the wave.
+fn losses(wave: &Wave, scope: &str, row: &mut impl FnMut(&str, String)) {
     let lost = wave.lost.map_or_else(
         || "the line doesn't count".to_owned(),
         |lost| match wave.made_in_gaps {
@@ -161,19 +204,12 @@ fn text(line: &str, wave: &Wave, is_full: bool, seat: &Seat) -> String {
         "scope",
         format!(
             "{}, {} resolution, blind {:.2} % in {}",
-            seat.place,
+            scope,
             Nanos(wave.resolution_ns),
             wave.blind_share * 100.0,
             counted(wave.gaps, "gap")
         ),
     );
-    if let Some(finding) = &seat.finding {
-        row("finding", finding.clone());
-    }
-    if is_full {
-        row("ended early", format!("after {}: its memory was full", Nanos(wave.span_ns)));
-    }
-    text
 }
 
 /// A frequency with six digits.

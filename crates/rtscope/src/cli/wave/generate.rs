@@ -33,11 +33,12 @@ const LATE_SHOWN: usize = 20;
 /// Examples:
 ///   rtscope wave generate memory:test --freq 1kHz
 ///   rtscope wave generate memory:test --freq 50Hz --policy fifo:75 --limit 1ms --alarm memory:late
+///   rtscope wave generate gpio:gpiochip0/17 --freq 100Hz
 ///   rtscope wave generate led:usr0 --freq 2Hz --duration 1min
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// The line, as memory:NAME or led:NAME
+    /// The line, as memory:NAME, gpio:CHIP/LINE or led:NAME
     line: String,
     /// Its frequency, as 50Hz, 2.5kHz or 1MHz
     #[arg(short, long, value_name = "FREQUENCY")]
