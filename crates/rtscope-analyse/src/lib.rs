@@ -12,6 +12,7 @@
 pub mod compare;
 pub mod export;
 pub mod import;
+pub mod instrument;
 pub mod judgement;
 pub mod number;
 pub mod plot;

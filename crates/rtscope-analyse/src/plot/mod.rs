@@ -25,6 +25,7 @@ pub(crate) mod table;
 mod theme;
 mod timeline;
 pub mod trend;
+pub(crate) mod wave;
 pub(crate) mod words;
 
 use std::{fmt, str::FromStr};

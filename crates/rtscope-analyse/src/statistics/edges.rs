@@ -9,6 +9,7 @@
 
 mod phase;
 mod slow;
+pub mod spectrum;
 
 use std::ops::Range;
 

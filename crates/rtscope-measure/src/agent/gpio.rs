@@ -109,10 +109,17 @@ fn as_wave(chip: &str, folder: &str) -> Result<String, String> {
     let made =
         generator::make(&mut output, &clock, &wanted, Method::Absolute, &mut alarm, &|| false)
             .map_err(|e| e.to_string())?;
-    let _ = writeln!(said, "generated: {} edges, {} refused", made.edges, made.failures);
+    let _ = writeln!(
+        said,
+        "generated: {} edges, {} left out, {} refused",
+        made.edges, made.missed, made.failures
+    );
     let held = OutputLine::open(chip, "0", &tree).err().map(|e| e.to_string()).unwrap_or_default();
     let _ = writeln!(said, "in use: {held}");
-    if !held.contains("in use by \"rtscope\"") || made.failures > 0 {
+    if !held.contains("in use by \"rtscope\"")
+        || made.failures > 0
+        || made.edges + made.missed != 100
+    {
         return Err(format!("gpio-sim: {said}"));
     }
     put(&format!("{folder}/sim_gpio1/pull"), "pull-down")?;

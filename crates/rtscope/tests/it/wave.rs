@@ -113,6 +113,35 @@ fn a_sweep_ends_its_subjects_and_leaves_a_page() {
 }
 
 #[test]
+fn an_instrument_s_capture_meets_the_same_judge_and_a_capture_is_kept() {
+    let (folder, line) = (folder(), Line::new("kept"));
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/wave");
+    let piscope = corpus.join("piscope.vcd");
+    let arguments = format!("wave import {} --freq 500Hz --page p.html --json", piscope.display());
+    let seen = json(folder.path(), &arguments);
+    assert_eq!((u64_of(&seen, "edges"), &seen["frequency_hz"]), (402, &Value::from(500.0)));
+    let page = fs::read_to_string(folder.path().join("p.html")).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 4);
+    let two = corpus.join("two.vcd");
+    let several = output(folder.path(), &format!("wave import {}", two.display()));
+    assert_eq!(several.status.code(), Some(64));
+    assert!(text(&several.stderr).contains("--channel"), "{}", text(&several.stderr));
+    // What our own scope saw is the same when it is read back.
+    let made = format!("wave generate {} --freq 200Hz --duration 20s --quiet", line.0);
+    let mut generator = rtscope(folder.path()).args(words(&made)).spawn().expect("starts");
+    wait_for("the line", Duration::from_secs(5), || Path::new(&line.file()).exists());
+    let capture = format!("wave capture {} --duration 300ms --save own.vcd --json", line.0);
+    let own = output(folder.path(), &capture);
+    generator.kill().and_then(|()| generator.wait()).expect("ended");
+    let own: Value = serde_json::from_slice(&own.stdout).expect("a document");
+    let again = output(folder.path(), "wave import own.vcd --json");
+    let again: Value = serde_json::from_slice(&again.stdout).expect("a document");
+    for field in ["edges", "lost", "gaps", "blind_ns", "resolution_ns", "frequency_hz", "period"] {
+        assert_eq!(own[field], again[field], "{field}");
+    }
+}
+
+#[test]
 fn mistakes_are_usage_errors_and_say_what_to_write() {
     let folder = folder();
     for (arguments, says) in [

@@ -43,12 +43,21 @@ pub struct Allan {
 /// A numbered edge: its number, and its instant from the first of the run.
 type Numbered = (u64, f64);
 
+/// First instant, numbered edges and time-interval errors of the longest run, and the ideal clock's period.
+type Errors = (u64, Vec<Numbered>, Vec<f64>, f64);
+
+/// The time-interval error of each edge of the longest run. None with fewer than three edges.
+pub(super) fn errors(cycles: &[Vec<u64>]) -> Option<Errors> {
+    let (first_ns, run) = longest_run(cycles)?;
+    let (at_0, period_ns) = line_through(&run)?;
+    let error = |&(number, at): &Numbered| at - at_0 - period_ns * number as f64;
+    let errors = run.iter().map(error).collect();
+    Some((first_ns, run, errors, period_ns))
+}
+
 /// Compares the rising edges of all stretches with an ideal clock. None with fewer than three edges.
 pub(super) fn judge(cycles: &[Vec<u64>]) -> Option<Phase> {
-    let run = longest_run(cycles)?;
-    let (at_0, period_ns) = line_through(&run)?;
-    let errors: Vec<f64> =
-        run.iter().map(|&(number, at)| at - at_0 - period_ns * number as f64).collect();
+    let (_, run, errors, period_ns) = errors(cycles)?;
     let squares: f64 = errors.iter().map(|error| error * error).sum();
     let max = errors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let min = errors.iter().copied().fold(f64::INFINITY, f64::min);
@@ -71,11 +80,11 @@ fn base_ns(cycles: &[Vec<u64>]) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-fn longest_run(cycles: &[Vec<u64>]) -> Option<Vec<Numbered>> {
+fn longest_run(cycles: &[Vec<u64>]) -> Option<(u64, Vec<Numbered>)> {
     let base_ns = base_ns(cycles)?;
     let mut longest: Vec<Numbered> = Vec::new();
     let mut run: Vec<Numbered> = Vec::new();
-    let mut first_ns = 0;
+    let (mut first_ns, mut longest_ns) = (0, 0);
     let mut last_ns = 0;
     for stretch in cycles {
         for (i, &at_ns) in stretch.iter().enumerate() {
@@ -90,6 +99,7 @@ fn longest_run(cycles: &[Vec<u64>]) -> Option<Vec<Numbered>> {
                 _ => {
                     if run.len() > longest.len() {
                         longest = std::mem::take(&mut run);
+                        longest_ns = first_ns;
                     }
                     run.clear();
                     first_ns = at_ns;
@@ -101,8 +111,9 @@ fn longest_run(cycles: &[Vec<u64>]) -> Option<Vec<Numbered>> {
     }
     if run.len() > longest.len() {
         longest = run;
+        longest_ns = first_ns;
     }
-    (longest.len() >= 3).then_some(longest)
+    (longest.len() >= 3).then_some((longest_ns, longest))
 }
 
 /// Instant of number 0 and period of the least-squares line, in centred sums.

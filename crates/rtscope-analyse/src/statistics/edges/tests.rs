@@ -188,6 +188,29 @@ fn a_blind_scope_is_told_from_a_wave_that_is_too_fast() {
 }
 
 #[test]
+fn a_rhythm_of_the_lateness_is_a_line_of_its_frequency_and_amplitude() {
+    // 100 ns of sine with a 16th of the wave's 100 kHz; some edges are hidden.
+    let sine = |n: u64| 100.0 * (std::f64::consts::TAU * n as f64 / 16.0).sin();
+    let rises: Vec<u64> =
+        (1..=1_024).map(|n| (n as f64 * 10_000.0 + sine(n)).round() as u64).collect();
+    for hidden in [false, true] {
+        let mut whole = capture(&rises, 5_000);
+        if hidden {
+            whole = blind(whole, 2_002_500, 2_102_500);
+        }
+        let (deviations, period_ns) = spectrum::deviations(&whole).expect("edges");
+        assert!((period_ns - 10_000.0).abs() < 0.1, "{period_ns}");
+        assert!((deviations[3].at_ns - rises[3] as f64).abs() < 1e-6);
+        let lines = spectrum::spectrum(&deviations, period_ns);
+        let top = lines.iter().max_by(|a, b| a.amplitude_ns.total_cmp(&b.amplitude_ns));
+        let top = top.expect("a line");
+        assert!((top.hz / 6_250.0 - 1.0).abs() < 1e-3, "{top:?}");
+        assert!((top.amplitude_ns - 100.0).abs() < 2.0, "{top:?}");
+        assert!(lines.iter().all(|l| (l.hz - 6_250.0).abs() < 500.0 || l.amplitude_ns < 5.0));
+    }
+}
+
+#[test]
 fn a_hole_that_leaves_doubt_begins_a_new_run() {
     // After the gap the wave goes on 4,000 ns later than its clock: no number is beyond doubt.
     let mut rises = steady(100, 10_000);

@@ -1,11 +1,7 @@
 //! `rtscope wave capture`: the scope.
 
-use std::{fmt::Write as _, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use rtscope_analyse::{
-    number::{counted, grouped},
-    statistics::edges::{self, Wave},
-};
 use rtscope_measure::signal::{
     SignalError,
     gpio::{self, InputLine},
@@ -13,12 +9,14 @@ use rtscope_measure::signal::{
     scope::{self, Rest, Terms},
     seat::Seat,
 };
-use rtscope_model::{schedule::Policy, time::Nanos, wave::Capture};
+use rtscope_model::{schedule::Policy, time::Nanos};
 use rtscope_sys::{clock::SystemClock, process, tree::Tree};
-use serde_json::Value;
 
-use super::{Hertz, Scheduling, one_cpu, spin_is_bearable};
-use crate::{cli::print, exit};
+use super::{
+    Hertz, Scheduling, one_cpu,
+    show::{self, Outputs, Seen},
+    spin_is_bearable,
+};
 
 /// Room for edges: 32 MB of memory.
 const EDGES_MAX: usize = 4_000_000;
@@ -57,18 +55,8 @@ pub(in crate::cli) struct Args {
     /// other, or fifo:PRIORITY [default: fifo:49 where that is permitted and does no harm]
     #[arg(long, value_name = "POLICY")]
     policy: Option<Scheduling>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-}
-
-/// What was seen, and how.
-struct Seen {
-    capture: Capture,
-    /// Who looked, for people.
-    scope: String,
-    /// What has to be said of it.
-    finding: Option<String>,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -79,18 +67,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         other => return Err(SignalError::NotReadable(other.to_string()).into()),
     };
     process::end_after(Duration::ZERO);
-    let wave = edges::judge(&seen.capture, args.freq.map(|hz| hz.0));
-    if args.json {
-        let mut document = serde_json::to_value(&wave)?;
-        document["line"] = Value::from(args.line.as_str());
-        document["scope"] = Value::from(seen.scope);
-        document["finding"] = Value::from(seen.finding);
-        document["ended_early"] = Value::from(seen.capture.is_full);
-        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-    } else {
-        print(&text(&seen, &wave))?;
-    }
-    Ok(ExitCode::from(if wave.refused.is_some() { exit::INCONCLUSIVE } else { exit::PASS }))
+    show::finish(&seen, args.freq.map(|hz| hz.0), &args.outputs)
 }
 
 /// Looks at a word in memory from a thread of its own.
@@ -125,98 +102,4 @@ fn seat(args: &Args) -> anyhow::Result<Seat> {
         policy if policy.is_real_time() => Seat::real_time(asked.on(cpus)),
         _ => Seat { place: asked.on(cpus), rest: None, finding: None },
     })
-}
-
-fn text(seen: &Seen, wave: &Wave) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<16}{value}");
-    };
-    row("line", seen.capture.line.clone());
-    figures(wave, &mut row);
-    losses(wave, &seen.scope, &mut row);
-    if let Some(finding) = &seen.finding {
-        row("finding", finding.clone());
-    }
-    if seen.capture.is_full {
-        row("ended early", format!("after {}: its memory was full", Nanos(wave.span_ns)));
-    }
-    text
-}
-
-/// Frequency, duty cycle, jitter.
-fn figures(wave: &Wave, row: &mut impl FnMut(&str, String)) {
-    match (wave.frequency_hz, &wave.refused) {
-        (Some(hz), _) => {
-            let uncertainty = wave.uncertainty_ppm.unwrap_or_default();
-            row("frequency", format!("{} +- {uncertainty:.2} ppm", hertz(hz)));
-        }
-        (None, why) => {
-            row("frequency", format!("refused: {}", why.as_deref().unwrap_or("unknown")))
-        }
-    }
-    if let Some(error_ppm) = wave.error_ppm {
-        row("error", format!("{error_ppm:+.1} ppm of the wanted frequency"));
-    }
-    if let Some(duty) = wave.duty {
-        row("duty cycle", format!("{:.2} %", duty * 100.0));
-    }
-    if let Some(period) = &wave.period {
-        let (min, median, max) =
-            (Nanos(period.ns_min), Nanos(period.ns_median), Nanos(period.ns_max));
-        row("period", format!("{min} to {max}, median {median}"));
-        let cycles = period.cycle_to_cycle_ns_rms.map_or_else(String::new, |ns| {
-            format!("; cycle to cycle {} rms", Nanos(ns.round() as u64))
-        });
-        row("jitter", format!("period {} rms{cycles}", Nanos(period.jitter_ns_rms.round() as u64)));
-    }
-    if let Some(phase) = &wave.phase {
-        let (rms, span) =
-            (phase.tie_ns_rms.round() as u64, phase.tie_ns_peak_to_peak.round() as u64);
-        row("interval error", format!("{} rms, {} peak to peak", Nanos(rms), Nanos(span)));
-    }
-}
-
-/// What was not seen, and what is wrong with the wave.
-fn losses(wave: &Wave, scope: &str, row: &mut impl FnMut(&str, String)) {
-    let lost = wave.lost.map_or_else(
-        || "the line doesn't count".to_owned(),
-        |lost| match wave.made_in_gaps {
-            Some(hidden) => format!("{} lost, {} made in gaps", grouped(lost), grouped(hidden)),
-            None => format!("{} lost", grouped(lost)),
-        },
-    );
-    row("edges", format!("{} seen, {lost}", grouped(wave.edges)));
-    row(
-        "wrong",
-        format!(
-            "{} missing, {} extra, {}",
-            grouped(wave.missing_edges),
-            grouped(wave.extra_edges),
-            if wave.glitches == 1 {
-                "1 glitch".to_owned()
-            } else {
-                format!("{} glitches", grouped(wave.glitches))
-            }
-        ),
-    );
-    row(
-        "scope",
-        format!(
-            "{}, {} resolution, blind {:.2} % in {}",
-            scope,
-            Nanos(wave.resolution_ns),
-            wave.blind_share * 100.0,
-            counted(wave.gaps, "gap")
-        ),
-    );
-}
-
-/// A frequency with six digits.
-pub(super) fn hertz(hz: f64) -> String {
-    match hz {
-        hz if hz >= 1e6 => format!("{:.6} MHz", hz / 1e6),
-        hz if hz >= 1e3 => format!("{:.6} kHz", hz / 1e3),
-        hz => format!("{hz:.4} Hz"),
-    }
 }

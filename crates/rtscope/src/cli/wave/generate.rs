@@ -13,7 +13,7 @@ use rtscope_measure::{
 use rtscope_model::{schedule::Policy, time::Nanos};
 use rtscope_sys::{clock::SystemClock, memory, process, sched, thread, tree::Tree};
 
-use super::{Hertz, Scheduling, Share, capture::hertz, one_cpu, spin_is_bearable};
+use super::{Hertz, Scheduling, Share, one_cpu, show::hertz, spin_is_bearable};
 use crate::{
     cli::{Refused, print},
     exit,

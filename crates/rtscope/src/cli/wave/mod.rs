@@ -2,7 +2,9 @@
 
 mod capture;
 mod generate;
+mod import;
 mod runner;
+mod show;
 mod sweep;
 
 use std::{process::ExitCode, str::FromStr};
@@ -21,6 +23,7 @@ use super::Refused;
 pub(super) enum Verb {
     Capture(capture::Args),
     Generate(generate::Args),
+    Import(import::Args),
     Sweep(sweep::Args),
     /// Becomes a subject; started by `sweep`
     #[command(hide = true)]
@@ -31,6 +34,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Capture(args) => capture::main(args),
         Verb::Generate(args) => generate::main(args),
+        Verb::Import(args) => import::main(args),
         Verb::Sweep(args) => sweep::main(args),
         Verb::Subject(args) => runner::main(args),
     }

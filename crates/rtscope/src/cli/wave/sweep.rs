@@ -31,11 +31,7 @@ use rtscope_measure::{
 use rtscope_model::{load::LoadLine, time::Nanos};
 use rtscope_sys::{clock::SystemClock, line::MemoryLine, sched, tree::Tree};
 
-use super::{
-    Hertz, Scheduling, Share,
-    capture::{GAPS_MAX, hertz},
-    one_cpu,
-};
+use super::{Hertz, Scheduling, Share, capture::GAPS_MAX, one_cpu, show::hertz};
 use crate::{
     cli::{Refused, print, this_program, wall_clock},
     exit,

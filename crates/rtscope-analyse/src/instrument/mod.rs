@@ -1,0 +1,210 @@
+//! Captures of instruments: files of logic analysers as what our own scope would have seen.
+//!
+//! Two formats: VCD (also pigpio's piscope, and our own captures), where an unknown level (`x`, `z`) is a
+//! gap; and sigrok's CSV. Whatever is wrong with a file is a finding; what could be read is kept.
+
+mod csv;
+mod vcd;
+
+use rtscope_model::wave::{Capture, Edge, Gap};
+
+pub use self::vcd::write as write_vcd;
+
+/// Findings that are kept one by one.
+const FINDINGS_MAX: usize = 20;
+
+/// Channels of a file, at most.
+const CHANNELS_MAX: usize = 64;
+
+/// Instants beyond this are no instants.
+const LAST_NS: u128 = 1 << 62;
+
+/// What a file holds of one channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The channel, as a scope of ours would have captured it.
+    pub capture: Capture,
+    /// The file's format.
+    pub format: &'static str,
+    /// All its channels.
+    pub channels: Vec<String>,
+    /// What is wrong with the file, for people.
+    pub findings: Vec<String>,
+}
+
+/// What to read of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice<'a> {
+    /// The channel; without one the only one that changes.
+    pub channel: Option<&'a str>,
+    /// Samples in a second, for files that don't say.
+    pub samples_hz: Option<f64>,
+}
+
+/// Why a file gives no capture.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// No known format.
+    #[error("it is neither VCD (value change dump) nor CSV of sigrok: save it as one of them")]
+    Format,
+    /// No channel of a single bit.
+    #[error("it has no channel of one bit")]
+    NoChannel,
+    /// A channel that isn't there.
+    #[error("it has no channel {asked:?}; there are {}", there.join(", "))]
+    Absent {
+        /// What was asked.
+        asked: String,
+        /// What there is.
+        there: Vec<String>,
+    },
+    /// More than one channel changes.
+    #[error("several channels change: choose one with --channel: {}", there.join(", "))]
+    Several {
+        /// Those, with their edges.
+        there: Vec<String>,
+    },
+    /// Samples without a time.
+    #[error("it doesn't say how many samples there are in a second: give --samplerate, as 1MHz")]
+    NoTimes,
+}
+
+/// Reads a file.
+///
+/// # Errors
+///
+/// When it has no known format, no such channel, or no times.
+pub fn read(bytes: &[u8], choice: Choice<'_>) -> Result<Reading, Unreadable> {
+    let text = String::from_utf8_lossy(bytes);
+    let content = if vcd::is_one(&text) {
+        vcd::read(&text)
+    } else if csv::is_one(&text) {
+        csv::read(&text, choice.samples_hz)?
+    } else {
+        return Err(Unreadable::Format);
+    };
+    content.choose(choice.channel)
+}
+
+/// A file's channels, however it was written.
+struct Content {
+    format: &'static str,
+    channels: Vec<Channel>,
+    start_ns: Option<u64>,
+    end_ns: u64,
+    resolution_ns: u64,
+    /// Counts of the line's program, where the file has them.
+    made: Option<(u64, u64)>,
+    findings: Findings,
+}
+
+impl Content {
+    fn choose(self, asked: Option<&str>) -> Result<Reading, Unreadable> {
+        let names: Vec<String> = self.channels.iter().map(|one| one.name.clone()).collect();
+        let mut changing = self.channels.iter().enumerate().filter(|(_, one)| one.is_changing());
+        let place = match asked {
+            Some(asked) => names.iter().position(|name| name == asked).ok_or_else(|| {
+                Unreadable::Absent { asked: asked.to_owned(), there: names.clone() }
+            })?,
+            None => match (changing.next(), changing.next()) {
+                (Some((place, _)), None) => place,
+                (None, _) if names.is_empty() => return Err(Unreadable::NoChannel),
+                (None, _) => 0,
+                (Some(_), Some(_)) => {
+                    let all = self.channels.iter().filter(|one| one.is_changing());
+                    let there = all.map(|one| format!("{} ({} edges)", one.name, one.edges.len()));
+                    return Err(Unreadable::Several { there: there.collect() });
+                }
+            },
+        };
+        let mut channels = self.channels;
+        let mut channel = channels.swap_remove(place);
+        channel.close(self.end_ns);
+        let (made, made_in_gaps) = self.made.unzip();
+        let capture = Capture {
+            line: channel.name,
+            start_ns: self.start_ns.unwrap_or(0),
+            end_ns: self.end_ns,
+            resolution_ns: self.resolution_ns.max(1),
+            edges: channel.edges,
+            gaps: channel.gaps,
+            made,
+            made_in_gaps,
+            is_full: false,
+        };
+        let findings = self.findings.finish();
+        Ok(Reading { capture, format: self.format, channels: names, findings })
+    }
+}
+
+/// A channel while its file is read.
+#[derive(Debug, Default)]
+struct Channel {
+    name: String,
+    level: Option<bool>,
+    /// Since when the level is unknown, and what it was.
+    unknown: Option<(u64, bool)>,
+    edges: Vec<Edge>,
+    gaps: Vec<Gap>,
+}
+
+impl Channel {
+    fn new(name: &str) -> Channel {
+        Channel { name: name.to_owned(), ..Channel::default() }
+    }
+
+    /// The level from an instant on; none is unknown. Instants don't go back.
+    fn feed(&mut self, at_ns: u64, value: Option<bool>) {
+        match (self.level, value) {
+            (Some(before), None) => self.unknown = Some((at_ns, before)),
+            (Some(before), Some(now)) if before != now => self.edges.push(Edge::new(at_ns, now)),
+            (None, Some(now)) => {
+                if let Some((start_ns, before)) = self.unknown.take() {
+                    self.gaps.push(Gap { start_ns, end_ns: at_ns, moved: before != now });
+                }
+            }
+            _ => {}
+        }
+        self.level = value;
+    }
+
+    /// The file has ended: a level that is unknown is a gap up to there.
+    fn close(&mut self, end_ns: u64) {
+        if let Some((start_ns, _)) = self.unknown.take() {
+            self.gaps.push(Gap { start_ns, end_ns: end_ns.max(start_ns), moved: false });
+        }
+    }
+
+    fn is_changing(&self) -> bool {
+        !self.edges.is_empty()
+    }
+}
+
+/// What is wrong with a file, up to a bound.
+#[derive(Debug, Default)]
+struct Findings {
+    list: Vec<String>,
+    more: usize,
+}
+
+impl Findings {
+    fn add(&mut self, line: usize, what: impl FnOnce() -> String) {
+        if self.list.len() < FINDINGS_MAX {
+            self.list.push(format!("line {}: {}", line + 1, what()));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.list.push(format!("and {} more", self.more));
+        }
+        self.list
+    }
+}
+
+/// A word of a file in a message: short, whatever it is.
+fn shown(word: &str) -> String {
+    format!("{:?}", word.chars().take(24).collect::<String>())
+}
