@@ -47,6 +47,8 @@ struct Field<'a> {
     columns: &'a Columns,
     edges: Edges,
     counts: Vec<Vec<u64>>,
+    /// The largest of the counts, at least 1.
+    most: u64,
 }
 
 fn headline(scene: &Scene<'_>) -> String {
@@ -72,17 +74,14 @@ fn field<'a>(scene: &'a Scene<'_>, rows: usize) -> Option<Field<'a>> {
         let layout = scene.cells[cell].summary.all.histogram.layout();
         edges.add(layout, &slice.bins, &mut counts[at]);
     }
-    Some(Field { columns, edges, counts })
+    let most = counts.iter().flatten().copied().max().unwrap_or(1).max(1);
+    Some(Field { columns, edges, counts, most })
 }
 
 impl Field<'_> {
-    fn most(&self) -> u64 {
-        self.counts.iter().flatten().copied().max().unwrap_or(1).max(1)
-    }
-
     /// The level of a count: equal steps of its logarithm.
     fn level(&self, count: u64) -> usize {
-        let share = (count as f64).ln() / (self.most() as f64).ln().max(1e-9);
+        let share = (count as f64).ln() / (self.most as f64).ln().max(1e-9);
         ((share * HEATS as f64) as usize).min(HEATS - 1)
     }
 
@@ -107,7 +106,7 @@ fn draw(scene: &Scene<'_>, options: &Options) -> String {
     let x = timeline::time_scale(&frame, span);
     let (first, last) = (field.edges.edges_ns[0], field.edges.end_ns());
     let y = frame.y(true, first as f64, last as f64 * 1.2);
-    ramp(&mut sheet, &frame, field.most());
+    ramp(&mut sheet, &frame, field.most);
     timeline::bands(&mut sheet, scene, &frame, &x);
     sheet.x_axis(&[frame], &x, &x.time_ticks(9), "time since the start of the run");
     sheet.y_axis(&frame, &y, &y.latency_ticks(frame.height as usize / 31));
