@@ -1,13 +1,14 @@
 //! What every target does with its bytes.
 
 use rtscope_analyse::{
+    export::{FORMATS, Subject},
     import::{self, Import, Options, Stream},
     judge,
 };
 use rtscope_model::record::Record;
 
 /// Reads bytes as a format in pieces of a size that they say themselves; what comes out must be a
-/// record that can be judged.
+/// record that can be judged, and each of its cells be written in every form or refused.
 ///
 /// # Panics
 ///
@@ -21,5 +22,9 @@ pub fn import(format: &str, bytes: &[u8]) {
     let Ok(files) = import::files(&Import::default(), readings) else { return };
     let record = Record::read(&files).expect("a record");
     assert!(record.findings.is_empty(), "{:?}", record.findings);
-    let _ = judge(&record, &[]);
+    let judgement = judge(&record, &[]);
+    for cell in &judgement.cells {
+        let subject = Subject::new(&record, &judgement, Some(&cell.name)).expect("a cell");
+        FORMATS.iter().for_each(|format| drop(format.write(&subject)));
+    }
 }

@@ -8,6 +8,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use rtscope_analyse::{
+    export::{FORMATS, Subject},
     import::{self, Import, Options, Reading, Stream},
     judge, report,
 };
@@ -68,6 +69,29 @@ fn the_corpora_are_read_in_every_way() {
     for bytes in &corpora {
         read_in_every_way(bytes);
         judged(read(None, bytes, usize::MAX));
+    }
+}
+
+#[test]
+fn the_corpora_can_be_exported_and_their_counts_read_back() {
+    for bytes in corpora() {
+        let Some(record) = recorded(read(None, &bytes, usize::MAX)) else { continue };
+        let judgement = judge(&record, &[]);
+        for cell in &judgement.cells {
+            let subject = Subject::new(&record, &judgement, Some(&cell.name)).expect("a cell");
+            for format in FORMATS {
+                let Ok(document) = format.write(&subject) else {
+                    let may_refuse = ["hgrm", "cyclictest", "cyclictest-json", "osadl"];
+                    assert!(may_refuse.contains(&format.name), "{} refuses", format.name);
+                    continue;
+                };
+                if format.name.starts_with("cyclictest") && cell.all.recorded > 0 {
+                    let again = read(Some(format.name), &document, usize::MAX);
+                    let count: u64 = again.cells.iter().map(import::Cell::count).sum();
+                    assert_eq!(count, cell.all.recorded, "{} of {}", format.name, cell.name);
+                }
+            }
+        }
     }
 }
 

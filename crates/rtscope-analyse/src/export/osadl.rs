@@ -20,10 +20,14 @@ pub(super) const FORMAT: Format = Format {
 /// The most rows.
 const ROWS_MAX: u64 = 1_000_000;
 
+/// The most counts in all rows together.
+const COUNTS_MAX: u64 = 16_000_000;
+
 fn columns(cell: &CellSummary) -> String {
     let threads: Vec<_> = cell.threads.iter().filter(|row| row.recorded > 0).collect();
     let layout = cell.all.histogram.layout();
     let limit_us = Unit::Us.of(layout.limit_ns()).min(ROWS_MAX);
+    let limit_us = limit_us.min(COUNTS_MAX / threads.len().max(1) as u64);
     let last_of = |index: u32| Unit::Us.of(layout.lower_ns(index));
     let exact = cell.all.histogram.bins().into_iter().map(|bin| last_of(bin.0));
     let rows = exact.filter(|us| *us < limit_us).max().map_or(0, |last| last + 1) as usize;

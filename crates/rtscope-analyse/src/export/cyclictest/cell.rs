@@ -38,6 +38,9 @@ pub(in crate::export) const JSON: Format = Format {
 /// The fewest buckets of a histogram, and the most that cyclictest has.
 const BUCKETS: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 
+/// The most buckets of all threads together.
+const COUNTS_MAX: u64 = 16_000_000;
+
 /// What `-q` prints: the histogram, or the threads' lines where there is none.
 fn text(run: &Run) -> String {
     let figures = if run.buckets == 0 { run.lines() } else { run.histogram() };
@@ -64,6 +67,7 @@ fn run(record: &Record, cell: &CellSummary) -> Run {
     let known = unit.of(layout.limit_ns().min(from_ns));
     let needed = unit.of(of_all.max_ns().unwrap_or(0)) + 1;
     let buckets = needed.clamp(*BUCKETS.start(), *BUCKETS.end()).min(known);
+    let buckets = buckets.min(COUNTS_MAX / threads.len().max(1) as u64);
     let has_histogram = of_all.count() > unplaced.count;
     let broke = broke(record, cell);
     Run {
