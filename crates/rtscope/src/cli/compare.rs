@@ -64,26 +64,37 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let text = format!("{option} comes after `--`: write options before the records");
         return Err(Refused(text).into());
     }
-    let require = shared_requirements(a.iter().chain(b), &args.require)?;
+    let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
+    let comparison = between(a, b, &args.require, &limits_ns)?;
+    write_page(&comparison, &args.out)?;
+    if args.json {
+        print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
+    } else {
+        print(&report::compare::text(&comparison, style()))?;
+        print(&format!("\nReport: {}\n", args.out.display()))?;
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// Compares records by their names on the command line.
+pub(super) fn between(
+    a: &[String],
+    b: &[String],
+    require: &[Requirement],
+    limits_ns: &[u64],
+) -> anyhow::Result<Comparison> {
+    let require = shared_requirements(a.iter().chain(b), require)?;
     let open = |names: &[String]| -> anyhow::Result<Vec<Opened>> {
         names.iter().map(|name| opened(name, &require)).collect()
     };
     let (a, b) = (open(a)?, open(b)?);
-    let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
-    let comparison = compare::compare(&runs(&a), &runs(&b), &limits_ns);
-    publish(&comparison, args)?;
-    Ok(ExitCode::from(exit::PASS))
+    Ok(compare::compare(&runs(&a), &runs(&b), limits_ns))
 }
 
-fn publish(comparison: &Comparison, args: &Args) -> anyhow::Result<()> {
-    let page = report::compare::page(comparison);
-    write_whole(&args.out, page.as_bytes())
-        .with_context(|| format!("can't write {}", args.out.display()))?;
-    if args.json {
-        return print(&(serde_json::to_string_pretty(comparison)? + "\n"));
-    }
-    print(&report::compare::text(comparison, style()))?;
-    print(&format!("\nReport: {}\n", args.out.display()))
+/// Writes a comparison's page.
+pub(super) fn write_page(comparison: &Comparison, out: &Path) -> anyhow::Result<()> {
+    write_whole(out, report::compare::page(comparison).as_bytes())
+        .with_context(|| format!("can't write {}", out.display()))
 }
 
 /// The requirements of every plan and those of the command line: both sides are held to all of them.

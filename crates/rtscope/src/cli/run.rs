@@ -6,12 +6,15 @@ use std::{
     process::ExitCode,
 };
 
-use rtscope_analyse::report::terminal::{self, Style};
+use rtscope_analyse::report::{
+    self,
+    terminal::{self, Style},
+};
 use rtscope_measure::{Order, interrupt::Interrupt, tune};
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, print, restore_leftovers, sampler, this_program};
+use super::{Refused, compare, print, restore_leftovers, sampler, this_program};
 use crate::{
     exit, plans,
     record::{self, Judged, Terms},
@@ -28,6 +31,7 @@ use crate::{
 ///   rtscope run --require 'max < 200us' --require 'missed = 0'
 ///   rtscope run policies --scale 0.1 --out try
 ///   rtscope run my-plan.toml --cpus 3 --priority 80 --interval 200us
+///   rtscope run --compare-with before --out after
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
@@ -52,6 +56,10 @@ pub(super) struct Args {
     /// Scale the whole plan to about this long
     #[arg(short, long, value_name = "TIME")]
     duration: Option<Nanos>,
+    /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
+    /// compare.html beside the report
+    #[arg(long, value_name = "RUN")]
+    compare_with: Option<String>,
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
@@ -68,6 +76,10 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     restore_leftovers();
     let plan = plan(args)?;
+    if let Some(earlier) = &args.compare_with {
+        // Before minutes are spent on a run that has nothing to be compared with.
+        record::open(&compare::split(earlier).0, &Terms::default())?;
+    }
     let interrupt = Interrupt::install()?;
     let order = order(args, plan, interrupt);
     let show = match (args.live, args.quiet) {
@@ -94,7 +106,26 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(page) => eprintln!("Report: {}", page.display()),
         Err(e) => eprintln!("rtscope: no page was written: {e:#}"),
     }
+    if let Some(earlier) = &args.compare_with
+        && let Err(e) = compared(args, earlier, &order)
+    {
+        eprintln!("rtscope: the runs can't be compared: {e:#}");
+    }
     Ok(exit::of_verdict(judged.judgement.verdict))
+}
+
+/// What changed from an earlier run to this one.
+fn compared(args: &Args, earlier: &str, order: &Order) -> anyhow::Result<()> {
+    let this = order.folder.display().to_string();
+    let comparison = compare::between(&[earlier.to_owned()], &[this], &[], &[])?;
+    let page = order.folder.join("compare.html");
+    compare::write_page(&comparison, &page)?;
+    if args.json || args.quiet {
+        eprintln!("Comparison: {}", page.display());
+        return Ok(());
+    }
+    print(&format!("\n{}\n", report::compare::text(&comparison, style())))?;
+    print(&format!("Comparison: {}\n", page.display()))
 }
 
 fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {

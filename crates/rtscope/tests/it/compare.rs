@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::support::{folder, json, output, text};
+use crate::support::{folder, json, output, root_or_skip, text};
 
 /// The shipped records: plan `lab-quick` in guests with Debian's stock and real-time kernel.
 fn fixture(name: &str) -> String {
@@ -179,4 +179,22 @@ fn an_overflow_is_counted_in_a_comparison() {
     assert_eq!(parts, [500_000_000, 990_000_000]);
     let page = fs::read_to_string(here.join("rtscope-compare.html")).expect("a page");
     assert!(page.contains("<svg"));
+}
+
+#[test]
+fn a_run_is_compared_with_an_earlier_one() {
+    if !root_or_skip("a_run_is_compared_with_an_earlier_one") {
+        return;
+    }
+    let folder = folder();
+    let here = folder.path();
+    let run = |more: &str| output(here, &format!("run --duration 1s --out after {more}"));
+    // Said before anything is measured.
+    let refused = run("--compare-with nowhere");
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    assert!(!here.join("after").exists());
+    let done = run(&format!("--compare-with {}@rest", fixture("rt")));
+    let said = text(&done.stdout);
+    assert!(said.contains("\nA  ") && said.contains("Comparison: after/compare.html"), "{said}");
+    assert!(here.join("after/compare.html").exists() && here.join("after/report.html").exists());
 }
