@@ -11,10 +11,19 @@ use serde_json::Value;
 
 use crate::support::{folder, json, output, output_of, program, skip, text, words};
 
-/// A shipped record: three cells, measured in a guest of the lab.
-fn record() -> String {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/compare/stock");
-    root.display().to_string()
+/// A copy of a shipped record, since a page is written beside what is judged: three cells, measured in a
+/// guest of the lab.
+fn record(folder: &Path) -> &'static str {
+    let from = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/compare/stock");
+    let to = folder.join("run");
+    fs::create_dir_all(to.join("slices")).expect("a folder");
+    for part in ["", "slices"] {
+        let entries = fs::read_dir(from.join(part)).expect("a folder").flatten();
+        for file in entries.filter(|entry| entry.path().is_file()) {
+            fs::copy(file.path(), to.join(part).join(file.file_name())).expect("copies");
+        }
+    }
+    "run"
 }
 
 /// Two requirements, of which the last cell breaks one; `virtual-machine` is answered for.
@@ -47,7 +56,7 @@ fn python(test: &str, module: &str, package: &str, folder: &Path, script: &str) 
 #[test]
 fn several_formats_go_to_one_folder_and_one_to_the_screen() {
     let folder = folder();
-    let run = record();
+    let run = record(folder.path());
     let line = format!("export {run} --format csv,junit,markdown --out results");
     let done = output(folder.path(), &line);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
@@ -87,8 +96,11 @@ fn csv_is_read_by_python() {
     let test = "csv_is_read_by_python";
     let folder = folder();
     for format in ["csv", "csv-histogram", "csv-slices"] {
-        fs::write(folder.path().join(format), exported(folder.path(), format, &record()))
-            .expect("a file");
+        fs::write(
+            folder.path().join(format),
+            exported(folder.path(), format, record(folder.path())),
+        )
+        .expect("a file");
     }
     let script = "import csv, json\n\
         read = lambda name: list(csv.DictReader(open(name, newline=''), strict=True))\n\
@@ -114,8 +126,11 @@ fn csv_is_read_by_python() {
 fn junit_is_read_by_junitparser() {
     let test = "junit_is_read_by_junitparser";
     let folder = folder();
-    fs::write(folder.path().join("run.xml"), exported(folder.path(), "junit", &record()))
-        .expect("a file");
+    fs::write(
+        folder.path().join("run.xml"),
+        exported(folder.path(), "junit", record(folder.path())),
+    )
+    .expect("a file");
     let script = "import json, junitparser\n\
         xml = junitparser.JUnitXml.fromfile('run.xml')\n\
         of = lambda case: [[type(result).__name__, result.type] for result in case.result]\n\
@@ -142,8 +157,11 @@ fn junit_is_read_by_junitparser() {
 fn openmetrics_is_read_by_the_prometheus_client() {
     let test = "openmetrics_is_read_by_the_prometheus_client";
     let folder = folder();
-    fs::write(folder.path().join("run.prom"), exported(folder.path(), "openmetrics", &record()))
-        .expect("a file");
+    fs::write(
+        folder.path().join("run.prom"),
+        exported(folder.path(), "openmetrics", record(folder.path())),
+    )
+    .expect("a file");
     // The second is the older text format, which node_exporter reads.
     let script = "import json\n\
         from prometheus_client.openmetrics.parser import text_string_to_metric_families as new\n\
@@ -183,7 +201,7 @@ fn ktap_is_read_by_prove() {
         return;
     }
     let folder = folder();
-    let tap = exported(folder.path(), "ktap", &record());
+    let tap = exported(folder.path(), "ktap", record(folder.path()));
     fs::write(folder.path().join("run.t"), &tap).expect("a file");
     let words = words("--exec cat --comments --verbose run.t");
     let prove = output_of(Command::new("prove").args(words).current_dir(folder.path()));
@@ -205,7 +223,7 @@ fn ktap_is_read_by_prove() {
 #[test]
 fn lava_s_lines_have_the_form_that_it_splits() {
     let folder = folder();
-    let lines = exported(folder.path(), "lava", &record());
+    let lines = exported(folder.path(), "lava", record(folder.path()));
     let (mut set, mut cases) = (None, Vec::new());
     for line in lines.lines() {
         let signal = line.strip_prefix("<LAVA_SIGNAL_").and_then(|rest| rest.strip_suffix('>'));
@@ -247,14 +265,17 @@ fn lava_s_lines_have_the_form_that_it_splits() {
 fn what_is_exported_is_imported_with_the_same_figures() {
     let folder = folder();
     let here = folder.path();
-    let before = json(here, &format!("report {} --json", record()));
+    let before = json(here, &format!("report {} --json", record(here)));
     let us = |value: &Value| value.as_u64().map(|ns| ns / 1_000);
     for format in ["cyclictest", "cyclictest-json", "osadl"] {
         for cell in 0..3 {
             let name = before["cells"][cell]["name"].as_str().expect("a name");
             let file = format!("{format}-{name}");
-            fs::write(here.join(&file), exported(here, format, &format!("{}@{name}", record())))
-                .expect("a file");
+            fs::write(
+                here.join(&file),
+                exported(here, format, &format!("{}@{name}", record(here))),
+            )
+            .expect("a file");
             let line = format!("import {file} --interval 500us --out in-{file} --json");
             let after = json(here, &line);
             let (a, b) = (&before["cells"][cell]["all"], &after["cells"][0]["all"]);
@@ -268,7 +289,7 @@ fn what_is_exported_is_imported_with_the_same_figures() {
         }
     }
     // An import against the run that it was made of: nothing has changed, and compare says so.
-    let same = json(here, &format!("compare --json {}@disk -- in-cyclictest-disk", record()));
+    let same = json(here, &format!("compare --json {}@disk -- in-cyclictest-disk", record(here)));
     let change = &same["changes"][0];
     for exceedance in change["exceedances"].as_array().expect("limits") {
         assert_eq!(exceedance["a"], exceedance["b"], "{exceedance}");
