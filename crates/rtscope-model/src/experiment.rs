@@ -1,10 +1,12 @@
 //! Scheduling experiments: applications that are started together, and what became of each.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cpu::CpuSet,
-    schedule::{Placement, Policy},
+    schedule::{Budget, Placement, Policy},
     text::{Problem, TextError, problem_of},
     time::Nanos,
 };
@@ -29,6 +31,12 @@ pub struct Experiment {
     /// The applications in the order of their release.
     #[serde(rename = "application")]
     pub applications: Vec<Application>,
+    /// Settings that are changed meanwhile, as in a plan.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// The mutex that applications with `holds` share.
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub mutex: Protocol,
     /// What somebody else has published of the same experiment, seconds an application.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_s: Vec<f64>,
@@ -40,7 +48,7 @@ pub struct Experiment {
 pub struct Application {
     /// Its name.
     pub name: String,
-    /// Policy; deadline is not offered here.
+    /// Policy.
     pub policy: Policy,
     /// Real-time priority, 1 to 99.
     #[serde(default)]
@@ -51,12 +59,128 @@ pub struct Application {
     /// `one` (the same CPU for all that say so) or `free`.
     #[serde(default)]
     pub cpus: Where,
-    /// Computing, when it differs from the experiment's.
+    /// Computing, when it differs from the experiment's: of each job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Nanos>,
     /// Release after that of the experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<Nanos>,
+    /// How much of the work it begins with while it holds the experiment's mutex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Nanos>,
+    /// From one job to the next; none is one job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<Nanos>,
+    /// By when a job shall be done, since its release; by default the period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Nanos>,
+    /// How many jobs.
+    #[serde(default = "one_job", skip_serializing_if = "is_one")]
+    pub jobs: u32,
+    /// CPU time that a deadline application is granted in each period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Nanos>,
+    /// Slice of an ordinary application, where the kernel has such (since 6.12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Nanos>,
+}
+
+fn one_job() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(jobs: &u32) -> bool {
+    *jobs == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_plain(protocol: &Protocol) -> bool {
+    *protocol == Protocol::Plain
+}
+
+/// What a mutex does for its holder while others wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// The holder runs with the highest priority of those that wait: priority inheritance.
+    Inherit,
+}
+
+impl Application {
+    /// The budget of a deadline application; none for others.
+    #[must_use]
+    pub fn budget(&self) -> Option<Budget> {
+        let (runtime, period) = (self.runtime?, self.period?);
+        (self.policy == Policy::Deadline).then(|| Budget {
+            runtime_ns: runtime.0,
+            deadline_ns: self.deadline.unwrap_or(period).0,
+            period_ns: period.0,
+        })
+    }
+
+    fn problems(&self, default_work: Nanos) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut say = |wrong: bool, what: &str| {
+            if wrong {
+                found.push(format!("{}: {what}", self.name));
+            }
+        };
+        let work = self.work.unwrap_or(default_work);
+        let is_deadline = self.policy == Policy::Deadline;
+        let total = Nanos(work.0.saturating_mul(u64::from(self.jobs)));
+        let (short, long) = (Nanos::from_ms(1), Nanos::from_secs(5));
+        let lies = |time: Option<Nanos>, from: Nanos, to: Nanos| {
+            time.is_none_or(|time| (from..=to).contains(&time))
+        };
+        say(
+            self.policy.has_priority() != (1..=99).contains(&self.priority),
+            "fifo and rr take a priority from 1 to 99, others none",
+        );
+        say(
+            !(-20..=19).contains(&self.nice) || self.nice != 0 && self.policy.is_real_time(),
+            "other and batch take a nice value from -20 to 19, others none",
+        );
+        say(!(short..=long).contains(&work), "work from 1ms to 5s");
+        say(self.offset.unwrap_or_default() > long, "offset up to 5s");
+        say(!lies(self.period, short, long), "period from 1ms to 5s");
+        say(!(1..=100).contains(&self.jobs), "jobs from 1 to 100");
+        say(self.jobs > 1 && self.period.is_none(), "several jobs take a period");
+        say(total > long, "work of all jobs up to 5s");
+        say(
+            !lies(self.deadline, short, self.period.unwrap_or(long)),
+            "deadline from 1ms to the period",
+        );
+        say(self.holds.is_some_and(|holds| holds > work), "holds up to the work");
+        say(self.holds.is_some() && self.jobs > 1, "holds takes a single job");
+        say(
+            is_deadline && (self.runtime.is_none() || self.period.is_none()),
+            "deadline takes a runtime and a period",
+        );
+        say(!is_deadline && self.runtime.is_some(), "a runtime is for deadline");
+        let deadline = self.deadline.or(self.period).unwrap_or(long);
+        say(!lies(self.runtime, short, deadline), "runtime from 1ms to the deadline");
+        say(
+            is_deadline && self.cpus == Where::One,
+            "deadline runs on every CPU: the kernel refuses it on one",
+        );
+        say(
+            is_deadline && self.jobs > 1 && self.runtime.is_some_and(|runtime| work > runtime),
+            "deadline with several jobs takes work up to the runtime",
+        );
+        say(
+            self.slice.is_some() && !matches!(self.policy, Policy::Other | Policy::Batch),
+            "a slice is for other and batch",
+        );
+        say(
+            !lies(self.slice, Nanos::from_us(100), Nanos::from_ms(100)),
+            "slice from 100us to 100ms",
+        );
+        found
+    }
 }
 
 /// The CPUs of an application.
@@ -88,6 +212,12 @@ impl Experiment {
         if problems.is_empty() { Ok(read) } else { Err(fail(problems)) }
     }
 
+    /// Whether it takes away what guards ordinary threads.
+    fn is_unguarded(&self) -> bool {
+        let is_off = |name: &str| self.settings.get(name).is_some_and(|value| value == "off");
+        is_off("throttling") || is_off("fair-server")
+    }
+
     fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
         let mut say = |message: String| {
@@ -96,25 +226,17 @@ impl Experiment {
         if self.applications.is_empty() || self.applications.len() > 12 {
             say("an experiment has 1 to 12 applications".to_owned());
         }
-        for app in &self.applications {
-            let name = &app.name;
-            let work = app.work.unwrap_or(self.work);
-            if app.policy == Policy::Deadline {
-                say(format!("{name}: deadline applications are not offered"));
+        let works = self.applications.iter().flat_map(|app| app.problems(self.work));
+        works.for_each(&mut say);
+        if self.is_unguarded() {
+            let real_time = || self.applications.iter().filter(|app| app.policy.is_real_time());
+            if real_time().any(|app| app.cpus == Where::Free) {
+                say("without throttling, real-time applications take one CPU: cpus = \"one\""
+                    .to_owned());
             }
-            if app.policy.has_priority() != (1..=99).contains(&app.priority) {
-                say(format!("{name}: fifo and rr take a priority from 1 to 99, others none"));
-            }
-            if !(-20..=19).contains(&app.nice) || app.nice != 0 && app.policy.is_real_time() {
-                say(format!(
-                    "{name}: other and batch take a nice value from -20 to 19, others none"
-                ));
-            }
-            if !(Nanos::from_ms(1)..=Nanos::from_secs(5)).contains(&work) {
-                say(format!("{name}: work from 1ms to 5s"));
-            }
-            if app.offset.unwrap_or_default() > Nanos::from_secs(5) {
-                say(format!("{name}: offset up to 5s"));
+            let work = |app: &Application| app.work.unwrap_or(self.work).0 * u64::from(app.jobs);
+            if real_time().map(work).sum::<u64>() > Nanos::from_secs(3).0 {
+                say("without throttling, real-time work up to 3s in all".to_owned());
             }
         }
         found
@@ -134,6 +256,18 @@ pub struct SchedulingRules {
     pub rt_runtime_ns: Option<u64>,
     /// That period.
     pub rt_period_ns: u64,
+    /// CPU time that the fair server grants ordinary threads in each period of it, since Linux 6.12.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair_server: Option<FairServer>,
+}
+
+/// The fair server of each CPU: a deadline reservation for ordinary threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FairServer {
+    /// Granted.
+    pub runtime_ns: u64,
+    /// In each period.
+    pub period_ns: u64,
 }
 
 /// Time on a CPU without a break.
@@ -145,6 +279,25 @@ pub struct Run {
     pub start_ns: u64,
     /// To.
     pub end_ns: u64,
+}
+
+/// A job of an application. Instants are since the release of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRun {
+    /// Programmed release.
+    pub release_ns: u64,
+    /// First instant that it ran.
+    pub start_ns: u64,
+    /// It had done its work.
+    pub finish_ns: u64,
+}
+
+impl JobRun {
+    /// From release to finish.
+    #[must_use]
+    pub fn response_ns(&self) -> u64 {
+        self.finish_ns.saturating_sub(self.release_ns)
+    }
 }
 
 /// What became of an application. Instants are since the release of the experiment.
@@ -170,13 +323,23 @@ pub struct Observed {
     pub preemptions: u64,
     /// When it ran where.
     pub runs: Vec<Run>,
+    /// Its jobs, where it has a period.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobRun>,
+    /// The kernel had no bandwidth for it: it never ran.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_refused: bool,
+    /// Its slice as read back, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_ns: Option<u64>,
 }
 
 impl Observed {
-    /// From release to finish.
+    /// From release to finish; of several jobs the longest.
     #[must_use]
     pub fn response_ns(&self) -> u64 {
-        self.finish_ns.saturating_sub(self.release_ns)
+        let whole = self.finish_ns.saturating_sub(self.release_ns);
+        self.jobs.iter().map(JobRun::response_ns).max().unwrap_or(whole)
     }
 
     /// Changes of the CPU from one run to the next.
@@ -217,6 +380,12 @@ pub struct ExperimentRecord {
     pub source: RunSource,
     /// Events or time stamps that were lost.
     pub lost: u64,
+    /// Settings that were changed, as read back: `sched_rt_runtime_us: 950000 -> -1`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+    /// Settings of the experiment that this machine does not have or keep, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_changed: Vec<String>,
 }
 
 #[cfg(test)]
@@ -237,11 +406,44 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_application_has_a_budget() {
+        let text = TEXT.replace(
+            "policy = 'other'\nnice = 5",
+            "policy = 'deadline'\nruntime = '6ms'\nperiod = '20ms'\njobs = 4",
+        );
+        let read = Experiment::parse("x", &text).expect("sound");
+        let budget = read.applications[1].budget().expect("a budget");
+        assert_eq!((budget.runtime_ns, budget.deadline_ns), (6_000_000, 20_000_000));
+        assert_eq!(read.applications[0].budget(), None);
+        assert_eq!((read.applications[0].jobs, read.mutex), (1, Protocol::Plain));
+    }
+
+    #[test]
+    fn without_throttling_real_time_work_is_short_and_on_one_cpu() {
+        let unguarded =
+            TEXT.replace("work = '20ms'", "work = '20ms'\nsettings = { throttling = 'off' }");
+        assert!(Experiment::parse("x", &unguarded).is_ok());
+        let free = unguarded.replace("cpus = 'one'", "cpus = 'free'");
+        assert!(
+            Experiment::parse("x", &free).expect_err("refused").to_string().contains("one CPU")
+        );
+        let long = unguarded.replace("'20ms'", "'4s'");
+        assert!(Experiment::parse("x", &long).expect_err("refused").to_string().contains("3s"));
+    }
+
+    #[test]
     fn nonsense_is_refused_by_name() {
         for (from, to, word) in [
             ("priority = 5", "priority = 0", "priority"),
             ("nice = 5", "nice = 25", "nice"),
-            ("'fifo'", "'deadline'", "deadline"),
+            ("'fifo'", "'deadline'", "priority"),
+            ("policy = 'other'", "policy = 'deadline'", "runtime and a period"),
+            ("nice = 5", "jobs = 3", "period"),
+            ("nice = 5", "holds = '6ms'", "holds"),
+            ("nice = 5", "period = '10ms'\ndeadline = '11ms'", "deadline"),
+            ("nice = 5", "slice = '1us'", "slice"),
+            ("nice = 5", "runtime = '1ms'", "runtime"),
+            ("nice = 5", "period = '2s'\njobs = 101", "jobs"),
             ("'20ms'", "'20min'", "work"),
             ("title", "titel", "title"),
         ] {

@@ -12,6 +12,7 @@ pub mod mapping;
 pub mod memory;
 pub mod module;
 pub mod mount;
+pub mod mutex;
 pub mod net;
 pub mod perf_event;
 pub mod power;

@@ -106,18 +106,23 @@ fn native_words(mask: &[u8; MASK_BYTES]) -> [usize; MASK_BYTES / size_of::<usize
     words
 }
 
-/// Where and how a thread runs, as the kernel has it.
-///
-/// # Errors
-///
-/// ESRCH when there is no such thread.
-pub fn placement(tid: i32) -> Result<Placement, Error> {
+fn attributes(tid: i32) -> Result<libc::sched_attr, Error> {
     // SAFETY: sched_attr is plain integers; all zeroes is a value of it.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: the pointer is valid for `size` bytes, which the kernel fills.
     let answer = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size, 0u32) };
     check(answer, || "sched_getattr".to_owned())?;
+    Ok(attr)
+}
+
+/// Where and how a thread runs, as the kernel has it.
+///
+/// # Errors
+///
+/// ESRCH when there is no such thread.
+pub fn placement(tid: i32) -> Result<Placement, Error> {
+    let attr = attributes(tid)?;
     let policy = policy_of(attr.sched_policy);
     Ok(Placement {
         policy,
@@ -131,6 +136,25 @@ pub fn placement(tid: i32) -> Result<Placement, Error> {
         }),
         cpus: affinity(tid)?,
     })
+}
+
+/// Sets the slice of a thread of the fair class: how long it runs before the scheduler looks for another
+/// (Linux 6.12; earlier ones take it and do nothing).
+///
+/// # Errors
+///
+/// As [`set_policy`].
+pub fn set_slice(tid: i32, placement: &Placement, slice_ns: u64) -> Result<(), Error> {
+    let budget = Budget { runtime_ns: slice_ns, deadline_ns: 0, period_ns: 0 };
+    set_policy(tid, &Placement { budget: Some(budget), ..placement.clone() })
+}
+
+/// The slice of a thread of the fair class as the kernel has it; none where it has no such.
+#[must_use]
+pub fn slice_ns(tid: i32) -> Option<u64> {
+    let attr = attributes(tid).ok()?;
+    let is_fair = !policy_of(attr.sched_policy).is_real_time();
+    (is_fair && attr.sched_runtime > 0).then_some(attr.sched_runtime)
 }
 
 /// The CPU that the caller runs on.

@@ -1,116 +1,29 @@
 //! A scheduling experiment judged: what was predicted beside what was measured, as a page, a table
 //! and JSON. The same record gives the same bytes.
 
+mod judge;
+
 use askama::Template;
 use rtscope_model::{
-    experiment::{ExperimentRecord, Observed, RunSource},
+    experiment::{Application, ExperimentRecord, JobRun, Observed, RunSource},
     time::Nanos,
 };
 use serde_json::{Value, json};
 
+pub use self::judge::{Judged, judge};
 use crate::{
     plot::{self, gantt},
-    statistics::response::{Job, predict},
+    statistics::response::real_time_share,
 };
-
-/// A response that differs from its prediction by more than this share of it is flagged.
-const TOLERATED: f64 = 0.1;
-
-/// An application with its prediction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Judged<'a> {
-    /// What was recorded.
-    pub observed: &'a Observed,
-    /// Predicted response.
-    pub predicted_ns: u64,
-    /// Measured over predicted response, less 1.
-    pub deviation: f64,
-    /// Why it deviates, where that can be told; none within the tolerated share.
-    pub remark: Option<String>,
-}
-
-/// Predicts each application from what was asked and sets it beside what was measured.
-#[must_use]
-pub fn judge(record: &ExperimentRecord) -> Vec<Judged<'_>> {
-    let jobs: Vec<Job> = record
-        .applications
-        .iter()
-        .map(|app| Job {
-            policy: app.asked.policy,
-            priority: app.asked.priority,
-            nice: app.asked.nice,
-            cpus: app.asked.cpus.clone(),
-            work_ns: app.work_ns,
-            release_ns: app.release_ns,
-        })
-        .collect();
-    let predicted = predict(&jobs, &record.rules);
-    record.applications.iter().zip(predicted).map(|(app, ns)| one(record, app, ns)).collect()
-}
-
-fn one<'a>(record: &'a ExperimentRecord, app: &'a Observed, predicted_ns: u64) -> Judged<'a> {
-    let deviation = app.response_ns() as f64 / predicted_ns.max(1) as f64 - 1.0;
-    let flagged = deviation.abs() > TOLERATED;
-    Judged { observed: app, predicted_ns, deviation, remark: flagged.then(|| remark(record, app)) }
-}
-
-/// What the record says about a deviation.
-fn remark(record: &ExperimentRecord, app: &Observed) -> String {
-    // Time in which none of the experiment's threads ran on any CPU that it may use.
-    let idle_ns = left_by_all(record, app);
-    let slower_ns = app.cpu_ns.saturating_sub(app.work_ns);
-    if idle_ns > slower_ns && idle_ns as f64 > TOLERATED * app.response_ns() as f64 {
-        return format!(
-            "for {} no application of the experiment ran on a CPU that it may use: others of the machine did, or it was asleep",
-            Nanos(idle_ns)
-        );
-    }
-    let more = app.cpu_ns as f64 / app.work_ns.max(1) as f64 - 1.0;
-    if more.abs() > TOLERATED {
-        return format!(
-            "its computing took {:.0} % {} CPU time than when it was calibrated: a slower or faster clock, \
-             a busy sibling thread, or a hypervisor",
-            more.abs() * 100.0,
-            if more > 0.0 { "more" } else { "less" },
-        );
-    }
-    "not by what the record shows: other computing shared its CPUs, or the kernel placed it elsewhere than predicted".to_owned()
-}
-
-/// How long, between release and finish of an application, some CPU that it may use was taken by
-/// none of the experiment's threads while it did not run itself.
-fn left_by_all(record: &ExperimentRecord, app: &Observed) -> u64 {
-    let mut edges: Vec<u64> = record
-        .applications
-        .iter()
-        .flat_map(|other| &other.runs)
-        .flat_map(|run| [run.start_ns, run.end_ns])
-        .chain([app.release_ns, app.finish_ns])
-        .filter(|at| (app.release_ns..=app.finish_ns).contains(at))
-        .collect();
-    edges.sort_unstable();
-    edges.dedup();
-    let runs = |other: &Observed, at: u64, cpu: Option<u32>| {
-        let covers = |run: &&rtscope_model::experiment::Run| run.start_ns <= at && at < run.end_ns;
-        other.runs.iter().filter(covers).any(|run| cpu.is_none_or(|cpu| cpu == run.cpu))
-    };
-    let is_left = |at: u64| {
-        !runs(app, at, None)
-            && app
-                .found
-                .cpus
-                .iter()
-                .any(|cpu| !record.applications.iter().any(|other| runs(other, at, Some(cpu))))
-    };
-    edges.windows(2).filter(|pair| is_left(pair[0])).map(|pair| pair[1] - pair[0]).sum()
-}
 
 /// The record and its judgement as one document.
 #[must_use]
 pub fn document(record: &ExperimentRecord) -> Value {
+    let asked = &record.experiment.applications;
     let apps: Vec<Value> = judge(record)
         .iter()
-        .map(|judged| {
+        .zip(asked)
+        .map(|(judged, asked)| {
             let app = judged.observed;
             json!({
                 "name": app.name,
@@ -123,7 +36,13 @@ pub fn document(record: &ExperimentRecord) -> Value {
                 "release_ns": app.release_ns,
                 "start_ns": app.start_ns,
                 "finish_ns": app.finish_ns,
-                "response_ns": app.response_ns(),
+                "response_ns": (!app.is_refused).then(|| app.response_ns()),
+                "refused": app.is_refused,
+                "budget": app.found.budget,
+                "slice_ns": app.slice_ns,
+                "response_ns_median": (!app.jobs.is_empty()).then(|| median_ns(app)),
+                "deadlines_missed": deadline_ns(asked).map(|ns| late(app, ns)),
+                "jobs": jobs(judged, asked),
                 "cpu_ns": app.cpu_ns,
                 "predicted_ns": judged.predicted_ns,
                 "deviation": judged.deviation,
@@ -142,18 +61,58 @@ pub fn document(record: &ExperimentRecord) -> Value {
         "rules": record.rules,
         "runs_from": record.source,
         "lost": record.lost,
+        "mutex": record.experiment.mutex,
+        "settings_changed": record.changed,
+        "settings_not_changed": record.not_changed,
         "apps": apps,
     })
+}
+
+/// By when a job shall be done, where it is asked for.
+fn deadline_ns(asked: &Application) -> Option<u64> {
+    asked.deadline.or(asked.period).map(|deadline| deadline.0)
+}
+
+/// Jobs that were done after their deadline.
+fn late(app: &Observed, deadline_ns: u64) -> usize {
+    app.jobs.iter().filter(|job| job.response_ns() > deadline_ns).count()
+}
+
+/// The median response of its jobs.
+fn median_ns(app: &Observed) -> u64 {
+    let mut responses: Vec<u64> = app.jobs.iter().map(JobRun::response_ns).collect();
+    responses.sort_unstable();
+    responses.get(responses.len() / 2).copied().unwrap_or_default()
+}
+
+fn jobs(judged: &Judged<'_>, asked: &Application) -> Vec<Value> {
+    let predicted = judged.jobs_ns.iter().map(Some).chain(std::iter::repeat(None));
+    let one = |(job, predicted_ns): (&JobRun, Option<&u64>)| {
+        json!({
+            "release_ns": job.release_ns,
+            "start_ns": job.start_ns,
+            "finish_ns": job.finish_ns,
+            "response_ns": job.response_ns(),
+            "predicted_ns": predicted_ns,
+            "in_time": deadline_ns(asked).is_none_or(|ns| job.response_ns() <= ns),
+        })
+    };
+    judged.observed.jobs.iter().zip(predicted).map(one).collect()
 }
 
 /// The table for a terminal.
 #[must_use]
 pub fn table(record: &ExperimentRecord) -> String {
     let mut text = format!("{}: {}\n\n", record.experiment.name, record.experiment.title);
-    text += "application          policy      CPUs  response   ratio  predicted  ratio   CPU time  off\n";
-    for row in rows(record) {
-        text += &format!(
-            "{:20} {:11} {:5} {:>8} {:>7} {:>10} {:>6} {:>10} {:>4}\n",
+    let rows = rows(record);
+    let widest = rows.iter().map(|row| row.policy.chars().count()).max().unwrap_or(0).max(11);
+    text += &format!(
+        "application          {:widest$} CPUs  response   ratio  predicted  ratio   CPU time  off  jobs\n",
+        "policy"
+    );
+    for row in &rows {
+        let line = format!(
+            "{:20} {:widest$} {:5} {:>8} {:>7} {:>10} {:>6} {:>10} {:>4}  {}",
             row.name,
             row.policy,
             row.cpus,
@@ -162,11 +121,20 @@ pub fn table(record: &ExperimentRecord) -> String {
             row.predicted,
             row.predicted_ratio,
             row.cpu_time,
-            row.off
+            row.off,
+            row.jobs
         );
+        text += line.trim_end();
+        text += "\n";
     }
-    for row in rows(record).iter().filter(|row| !row.remark.is_empty()) {
+    for row in rows.iter().filter(|row| !row.remark.is_empty()) {
         text += &format!("! {}: {}\n", row.name, row.remark);
+    }
+    for line in &record.changed {
+        text += &format!("set for the experiment: {line}\n");
+    }
+    for line in &record.not_changed {
+        text += &format!("! not set: {line}\n");
     }
     text
 }
@@ -186,8 +154,24 @@ struct Row {
     cpu_time: String,
     preemptions: u64,
     migrations: u64,
+    jobs: String,
     off: String,
     remark: String,
+}
+
+/// Policy with what belongs to it.
+fn policy(app: &Observed) -> String {
+    let place = &app.found;
+    let slice = app.slice_ns.map_or(String::new(), |ns| format!(" slice {}", Nanos(ns)));
+    match (place.budget.or(app.asked.budget), place.nice) {
+        (Some(budget), _) => {
+            let (runtime, period) = (Nanos(budget.runtime_ns), Nanos(budget.period_ns));
+            format!("deadline {runtime} / {period}")
+        }
+        _ if place.policy.has_priority() => format!("{} {}", place.policy, place.priority),
+        (None, 0) => format!("{}{slice}", place.policy),
+        (None, nice) => format!("{} nice {nice}{slice}", place.policy),
+    }
 }
 
 fn rows(record: &ExperimentRecord) -> Vec<Row> {
@@ -195,7 +179,9 @@ fn rows(record: &ExperimentRecord) -> Vec<Row> {
     let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
     let over =
         |value: f64, first: f64| format!("{:.2}", value / if first > 0.0 { first } else { 1.0 });
-    let first = judged.first().map_or((1, 1), |one| (one.observed.response_ns(), one.predicted_ns));
+    let first = judged
+        .first()
+        .map_or((1, 1), |one| (one.observed.response_ns(), one.predicted_ns.unwrap_or_default()));
     let published = &record.experiment.published_s;
     judged
         .iter()
@@ -204,23 +190,32 @@ fn rows(record: &ExperimentRecord) -> Vec<Row> {
             let app = one.observed;
             let place = &app.found;
             let theirs = published.get(n).copied();
+            let asked = &record.experiment.applications[n];
+            let measured = |text: String| if app.is_refused { "refused".to_owned() } else { text };
+            let told = |text: &dyn Fn(u64) -> String| match one.predicted_ns {
+                Some(ns) => text(ns),
+                None => "refused".to_owned(),
+            };
             Row {
                 name: app.name.clone(),
-                policy: match (place.policy.has_priority(), place.nice) {
-                    (true, _) => format!("{} {}", place.policy, place.priority),
-                    (false, 0) => place.policy.to_string(),
-                    (false, nice) => format!("{} nice {nice}", place.policy),
-                },
+                policy: policy(app),
                 cpus: place.cpus.to_string(),
-                response: seconds(app.response_ns()),
-                ratio: over(app.response_ns() as f64, first.0 as f64),
-                predicted: seconds(one.predicted_ns),
-                predicted_ratio: over(one.predicted_ns as f64, first.1 as f64),
+                response: measured(seconds(app.response_ns())),
+                ratio: measured(over(app.response_ns() as f64, first.0 as f64)),
+                predicted: told(&seconds),
+                predicted_ratio: told(&|ns| over(ns as f64, first.1 as f64)),
                 published: theirs.map_or(String::new(), |s| format!("{s:.2} s")),
                 published_ratio: theirs.map_or(String::new(), |s| over(s, published[0])),
                 cpu_time: seconds(app.cpu_ns),
                 preemptions: app.preemptions,
                 migrations: app.migrations(),
+                jobs: match app.jobs.len() {
+                    0 => String::new(),
+                    count => {
+                        let missed = deadline_ns(asked).map_or(0, |ns| late(app, ns));
+                        format!("{count}, {missed} late, median {}", Nanos(median_ns(app)))
+                    }
+                },
                 off: format!("{:+.0}%", one.deviation * 100.0),
                 remark: one.remark.clone().unwrap_or_default(),
             }
@@ -240,6 +235,7 @@ struct Page<'a> {
     gantt: String,
     source: &'static str,
     limit: String,
+    has_jobs: bool,
     quantum: String,
     json: String,
 }
@@ -262,6 +258,7 @@ pub fn page(record: &ExperimentRecord) -> String {
             ratios(|row| &row.ratio),
             ratios(|row| &row.predicted_ratio)
         ),
+        has_jobs: rows.iter().any(|row| !row.jobs.is_empty()),
         has_published: !record.experiment.published_s.is_empty(),
         gantt: gantt::draw(record, 880, false),
         source: match record.source {
@@ -270,7 +267,7 @@ pub fn page(record: &ExperimentRecord) -> String {
                 "gaps in the applications' own time stamps: the kernel's events could not be had"
             }
         },
-        limit: record.rules.rt_runtime_ns.map_or_else(
+        limit: real_time_share(&record.rules).map_or_else(
             || "no limit".to_owned(),
             |ns| format!("{} in {}", Nanos(ns), Nanos(record.rules.rt_period_ns)),
         ),
@@ -313,27 +310,35 @@ mod tests {
             cpu_ns: 100 * MS,
             preemptions: 0,
             runs,
+            jobs: Vec::new(),
+            is_refused: false,
+            slice_ns: None,
         }
     }
 
     fn record(applications: Vec<Observed>) -> ExperimentRecord {
-        let text = "name = 'x<y'\ntitle = 't'\npublished_s = [2.0, 4.0]\n[[application]]\nname = 'a'\npolicy = 'other'\n";
+        let head = "name = 'x<y'\ntitle = 't'\npublished_s = [2.0, 4.0]\n";
+        let one = "[[application]]\nname = 'a'\npolicy = 'other'\n";
+        let text = head.to_owned() + &one.repeat(applications.len());
         ExperimentRecord {
             format: FORMAT,
             version: "0".to_owned(),
             wall_clock: "2020-01-01T00:00:00Z".to_owned(),
             kernel: "6.1".to_owned(),
-            experiment: Experiment::parse("x", text).expect("sound"),
+            experiment: Experiment::parse("x", &text).expect("sound"),
             rules: SchedulingRules {
                 cpus: [0, 1].into_iter().collect(),
                 one: 1,
                 rr_quantum_ns: 100 * MS,
                 rt_runtime_ns: None,
                 rt_period_ns: 1000 * MS,
+                fair_server: None,
             },
             applications,
             source: RunSource::SchedSwitch,
             lost: 0,
+            changed: Vec::new(),
+            not_changed: Vec::new(),
         }
     }
 
@@ -373,6 +378,62 @@ mod tests {
         let mut slow = record(vec![app("rt", Policy::Fifo, &[(0, 150)])]);
         slow.applications[0].cpu_ns = 150 * MS;
         let remark = judge(&slow)[0].remark.clone().expect("flagged");
+        assert!(remark.contains("scheduled as predicted") && remark.contains("150 ms"), "{remark}");
+        slow.applications[0].finish_ns = 200 * MS;
+        slow.applications[0].runs[0].end_ns = 200 * MS;
+        let remark = judge(&slow)[0].remark.clone().expect("flagged");
         assert!(remark.contains("50 % more CPU time"), "{remark}");
+    }
+
+    #[test]
+    fn jobs_have_their_own_predictions_and_deadlines() {
+        let mut own = record(vec![app("loop", Policy::Fifo, &[(0, 10), (50, 70)])]);
+        own.experiment.applications[0].period = Some(Nanos::from_ms(50));
+        own.experiment.applications[0].deadline = Some(Nanos::from_ms(15));
+        own.experiment.applications[0].jobs = 2;
+        let app = &mut own.applications[0];
+        app.work_ns = 10 * MS;
+        let job = |release: u64, finish: u64| JobRun {
+            release_ns: release * MS,
+            start_ns: release * MS,
+            finish_ns: finish * MS,
+        };
+        app.jobs = vec![job(0, 10), job(50, 70)];
+        let document = document(&own);
+        let shown = &document["apps"][0];
+        assert_eq!(
+            (shown["response_ns"].as_u64(), shown["predicted_ns"].as_u64()),
+            (Some(20 * MS), Some(10 * MS))
+        );
+        assert_eq!(shown["deadlines_missed"], 1);
+        let in_time: Vec<_> =
+            shown["jobs"].as_array().expect("jobs").iter().map(|job| &job["in_time"]).collect();
+        assert_eq!(in_time, [true, false]);
+        assert!(table(&own).contains("2, 1 late") && page(&own).contains("2, 1 late"));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_set_beside_what_it_should_refuse() {
+        let budget = |runtime: u64| rtscope_model::schedule::Budget {
+            runtime_ns: runtime * MS,
+            deadline_ns: 100 * MS,
+            period_ns: 100 * MS,
+        };
+        let mut own = record(vec![
+            app("first", Policy::Deadline, &[(0, 100)]),
+            app("second", Policy::Deadline, &[(0, 100)]),
+        ]);
+        own.rules.cpus = [0].into_iter().collect();
+        own.rules.rt_runtime_ns = Some(950 * MS);
+        for app in &mut own.applications {
+            app.asked.budget = Some(budget(80));
+        }
+        own.applications[1].is_refused = true;
+        let judged = judge(&own);
+        assert_eq!((judged[1].predicted_ns, &judged[1].remark), (None, &None));
+        assert_eq!(document(&own)["apps"][1]["response_ns"], Value::Null);
+        assert!(table(&own).contains("refused"));
+        own.applications[1].is_refused = false;
+        assert!(judge(&own)[1].remark.as_ref().is_some_and(|text| text.contains("should not fit")));
     }
 }

@@ -2,12 +2,22 @@
 //!
 //! [`predict`] plays the kernel's rules forward: fixed priorities with first come, first served
 //! within one; turns of a quantum for RR; the bandwidth of real-time threads on each CPU; what is
-//! left in fair shares by weight. [`fixed_priority`] is response-time analysis for periodic tasks.
+//! left in fair shares by weight; deadlines with their budgets; one mutex, with or without priority
+//! inheritance. [`fixed_priority`] is response-time analysis for periodic tasks, [`admitted`] the
+//! kernel's test for new deadline threads.
 //! Neither knows the cost of a switch, interrupts, caches, or other programs on the machine.
 
-use rtscope_model::{cpu::CpuSet, experiment::SchedulingRules, schedule::Policy};
+mod machine;
 
-/// An application to predict.
+use rtscope_model::{
+    cpu::CpuSet,
+    experiment::{Protocol, SchedulingRules},
+    schedule::{Budget, Policy},
+};
+
+use self::machine::Machine;
+
+/// A job of an application to predict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Policy: real-time ones run before fair ones.
@@ -22,6 +32,65 @@ pub struct Job {
     pub work_ns: u64,
     /// Its release.
     pub release_ns: u64,
+    /// How much of the work it begins with while it holds the mutex; 0 takes no mutex.
+    pub holds_ns: u64,
+    /// Budget of a deadline application.
+    pub budget: Option<Budget>,
+    /// The job of the same thread that must be done before, by its place in the list.
+    pub after: Option<usize>,
+}
+
+impl Job {
+    /// One of a plain application: no mutex, no budget, nothing before it.
+    #[must_use]
+    pub fn new(policy: Policy, priority: u8, cpus: CpuSet, work_ns: u64) -> Job {
+        let (nice, release_ns, holds_ns) = (0, 0, 0);
+        Job {
+            policy,
+            priority,
+            nice,
+            cpus,
+            work_ns,
+            release_ns,
+            holds_ns,
+            budget: None,
+            after: None,
+        }
+    }
+}
+
+/// CPU time that real-time threads may have in each period while ordinary ones wait: by throttling or by
+/// what the fair server leaves, whichever is less. None is no limit.
+#[must_use]
+pub fn real_time_share(rules: &SchedulingRules) -> Option<u64> {
+    let server = rules.fair_server.filter(|server| server.runtime_ns > 0);
+    // In parts of the one period that throttling has.
+    let left = server.map(|server| {
+        let granted = server.runtime_ns as f64 / server.period_ns.max(1) as f64;
+        (rules.rt_period_ns as f64 * (1.0 - granted).max(0.0)).round() as u64
+    });
+    [rules.rt_runtime_ns, left].into_iter().flatten().min()
+}
+
+/// Which of the deadline applications the kernel admits, in their order: as long as the sum of runtime
+/// over period stays within what throttling leaves of all CPUs, less the fair servers. Without
+/// throttling all are.
+#[must_use]
+pub fn admitted(budgets: &[Option<Budget>], rules: &SchedulingRules) -> Vec<bool> {
+    let share = |runtime_ns: u64, period_ns: u64| runtime_ns as f64 / period_ns.max(1) as f64;
+    let room = rules.rt_runtime_ns.map(|runtime_ns| {
+        let servers = rules.fair_server.map_or(0.0, |own| share(own.runtime_ns, own.period_ns));
+        (share(runtime_ns, rules.rt_period_ns) - servers) * rules.cpus.len() as f64
+    });
+    let mut taken = 0.0;
+    let mut admit = |budget: &Option<Budget>| {
+        let (Some(budget), Some(room)) = (budget, room) else { return true };
+        let asked = share(budget.runtime_ns, budget.period_ns);
+        let fits = taken + asked <= room + 1e-6;
+        taken += if fits { asked } else { 0.0 };
+        fits
+    };
+    budgets.iter().map(&mut admit).collect()
 }
 
 /// Weight of a nice value: 1024 for 0, a factor of 1.25 for each step (the kernel's table is this
@@ -57,8 +126,8 @@ pub fn fixed_priority(
 
 /// Response time of each job.
 #[must_use]
-pub fn predict(jobs: &[Job], rules: &SchedulingRules) -> Vec<u64> {
-    let mut machine = Machine::new(jobs, rules);
+pub fn predict(jobs: &[Job], rules: &SchedulingRules, mutex: Protocol) -> Vec<u64> {
+    let mut machine = Machine::new(jobs, rules, mutex);
     // Each step ends a job, a turn, a period or a wait; the bound only guards against a mistake.
     for _ in 0..1_000_000 {
         if !machine.step() {
@@ -71,250 +140,10 @@ pub fn predict(jobs: &[Job], rules: &SchedulingRules) -> Vec<u64> {
         .collect()
 }
 
-/// Below this a remainder is rounding.
-const NOTHING_NS: f64 = 1e-3;
-
-/// The real-time bandwidth of a CPU.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bandwidth {
-    /// Real-time threads have run for so long in this period while others waited.
-    used_ns: f64,
-    /// When the fair class has got its share; none while real-time threads may run.
-    throttled_until_ns: Option<f64>,
-}
-
-/// The state of the game.
-struct Machine<'a> {
-    jobs: &'a [Job],
-    rules: &'a SchedulingRules,
-    cpus: Vec<u32>,
-    now_ns: f64,
-    left_ns: Vec<f64>,
-    finish_ns: Vec<f64>,
-    /// Released real-time jobs, the head of each priority first.
-    queue: Vec<usize>,
-    queued: Vec<bool>,
-    /// Rest of the turn of each RR job.
-    turn_ns: Vec<f64>,
-    last_cpu: Vec<Option<usize>>,
-    bandwidth: Vec<Bandwidth>,
-}
-
-impl<'a> Machine<'a> {
-    fn new(jobs: &'a [Job], rules: &'a SchedulingRules) -> Machine<'a> {
-        let cpus: Vec<u32> = rules.cpus.iter().collect();
-        Machine {
-            jobs,
-            rules,
-            now_ns: 0.0,
-            left_ns: jobs.iter().map(|job| job.work_ns as f64).collect(),
-            finish_ns: jobs.iter().map(|job| job.release_ns as f64).collect(),
-            queue: Vec::new(),
-            queued: vec![false; jobs.len()],
-            turn_ns: vec![rules.rr_quantum_ns as f64; jobs.len()],
-            last_cpu: vec![None; jobs.len()],
-            bandwidth: vec![Bandwidth::default(); cpus.len()],
-            cpus,
-        }
-    }
-
-    fn is_ready(&self, job: usize) -> bool {
-        self.left_ns[job] > NOTHING_NS
-            && self.jobs[job].release_ns as f64 <= self.now_ns + NOTHING_NS
-    }
-
-    /// Goes to the next event; false when everything is done or nothing can run.
-    fn step(&mut self) -> bool {
-        self.admit();
-        // Real-time threads are only held up for somebody.
-        for cpu in 0..self.cpus.len() {
-            if !self.fair_waits(cpu) {
-                self.bandwidth[cpu] = Bandwidth::default();
-            }
-        }
-        let running = self.place_real_time();
-        let rates = self.fair_rates(&running);
-        let waits: Vec<bool> = (0..self.cpus.len()).map(|cpu| self.fair_waits(cpu)).collect();
-        let Some(span_ns) = self.until_next(&running, &rates, &waits) else { return false };
-        self.now_ns += span_ns;
-        for (cpu, job) in running.iter().enumerate() {
-            let Some(job) = *job else { continue };
-            self.left_ns[job] -= span_ns;
-            self.turn_ns[job] -= span_ns;
-            self.last_cpu[job] = Some(cpu);
-            self.bandwidth[cpu].used_ns += if waits[cpu] { span_ns } else { 0.0 };
-        }
-        for (job, rate) in rates.iter().enumerate() {
-            self.left_ns[job] -= rate * span_ns;
-        }
-        self.settle(&running, &waits);
-        true
-    }
-
-    /// Puts newly released real-time jobs at the end of their priority.
-    fn admit(&mut self) {
-        let mut new: Vec<usize> = (0..self.jobs.len())
-            .filter(|&job| {
-                !self.queued[job] && self.jobs[job].policy.is_real_time() && self.is_ready(job)
-            })
-            .collect();
-        new.sort_by_key(|&job| self.jobs[job].release_ns);
-        for job in new {
-            self.queued[job] = true;
-            self.queue.push(job);
-        }
-        let jobs = self.jobs;
-        self.queue.sort_by_key(|&job| std::cmp::Reverse(jobs[job].priority));
-    }
-
-    /// The real-time job of each CPU, by priority and then by the queue. A job stays where it ran;
-    /// else it takes the CPU that fewest others are bound to.
-    fn place_real_time(&self) -> Vec<Option<usize>> {
-        let mut running = vec![None; self.cpus.len()];
-        for &job in &self.queue {
-            let free = |cpu: &usize| {
-                running[*cpu].is_none()
-                    && self.bandwidth[*cpu].throttled_until_ns.is_none()
-                    && self.jobs[job].cpus.contains(self.cpus[*cpu])
-            };
-            let bound = |cpu: &usize| {
-                let own = self.cpus[*cpu];
-                let others =
-                    (0..self.jobs.len()).filter(|&other| other != job && self.is_ready(other));
-                others
-                    .filter(|&other| {
-                        self.jobs[other].cpus.len() == 1 && self.jobs[other].cpus.contains(own)
-                    })
-                    .count()
-            };
-            let free: Vec<usize> = (0..self.cpus.len()).filter(free).collect();
-            let stays = self.last_cpu[job].filter(|cpu| free.contains(cpu));
-            let chosen =
-                stays.or_else(|| free.iter().copied().min_by_key(|cpu| (bound(cpu), *cpu)));
-            if let Some(cpu) = chosen {
-                running[cpu] = Some(job);
-            }
-        }
-        running
-    }
-
-    /// Share of a CPU that each fair job gets: all grow in step with their weights until a group has
-    /// filled the CPUs that its members may use.
-    fn fair_rates(&self, running: &[Option<usize>]) -> Vec<f64> {
-        let mut rates = vec![0.0; self.jobs.len()];
-        let fair: Vec<usize> = (0..self.jobs.len())
-            .filter(|&job| !self.jobs[job].policy.is_real_time() && self.is_ready(job))
-            .collect();
-        let can_use: Vec<u64> = fair
-            .iter()
-            .map(|&job| {
-                let usable = |cpu: &usize| {
-                    running[*cpu].is_none() && self.jobs[job].cpus.contains(self.cpus[*cpu])
-                };
-                (0..self.cpus.len().min(64)).filter(usable).fold(0, |mask, cpu| mask | 1 << cpu)
-            })
-            .collect();
-        let mut open: Vec<usize> = (0..fair.len()).filter(|&n| can_use[n] != 0).collect();
-        while !open.is_empty() {
-            let groups = (1_u32..1 << fair.len()).filter_map(|group| {
-                let members = || (0..fair.len()).filter(move |n| group >> n & 1 == 1);
-                let growing: f64 =
-                    members().filter(|n| open.contains(n)).map(|n| self.weight_of(fair[n])).sum();
-                let cpus = members().fold(0, |mask, n| mask | can_use[n]);
-                // One job can't use more than one CPU, however many it may choose from.
-                let room = f64::from(cpus.count_ones()).min(members().count() as f64);
-                let taken: f64 =
-                    members().filter(|n| !open.contains(n)).map(|n| rates[fair[n]]).sum();
-                (growing > 0.0).then(|| ((room - taken).max(0.0) / growing, group))
-            });
-            let Some((level, group)) = groups.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
-            for n in 0..fair.len() {
-                if group >> n & 1 == 1 && open.contains(&n) {
-                    rates[fair[n]] = level * self.weight_of(fair[n]);
-                    open.retain(|other| *other != n);
-                }
-            }
-        }
-        rates
-    }
-
-    fn weight_of(&self, job: usize) -> f64 {
-        weight(self.jobs[job].policy, self.jobs[job].nice)
-    }
-
-    /// Whether a fair job is ready that may use this CPU.
-    fn fair_waits(&self, cpu: usize) -> bool {
-        (0..self.jobs.len()).any(|job| {
-            let asked = &self.jobs[job];
-            !asked.policy.is_real_time()
-                && asked.cpus.contains(self.cpus[cpu])
-                && self.is_ready(job)
-        })
-    }
-
-    /// Time to the next event.
-    fn until_next(&self, running: &[Option<usize>], rates: &[f64], waits: &[bool]) -> Option<f64> {
-        let mut spans: Vec<f64> = Vec::new();
-        let releases = self.jobs.iter().map(|job| job.release_ns as f64 - self.now_ns);
-        spans.extend(releases.filter(|span| *span > NOTHING_NS));
-        for (cpu, job) in running.iter().enumerate() {
-            let bandwidth = self.bandwidth[cpu];
-            spans.extend(bandwidth.throttled_until_ns.map(|until| until - self.now_ns));
-            let Some(job) = *job else { continue };
-            spans.push(self.left_ns[job]);
-            if self.jobs[job].policy == Policy::Rr {
-                spans.push(self.turn_ns[job]);
-            }
-            if let (true, Some(runtime)) = (waits[cpu], self.rules.rt_runtime_ns) {
-                spans.push(runtime as f64 - bandwidth.used_ns);
-            }
-        }
-        let fair = rates.iter().enumerate().filter(|(_, rate)| **rate > 0.0);
-        spans.extend(fair.map(|(job, rate)| self.left_ns[job] / rate));
-        spans.into_iter().map(|span| span.max(0.0)).min_by(f64::total_cmp)
-    }
-
-    /// What ended with the last event.
-    fn settle(&mut self, running: &[Option<usize>], waits: &[bool]) {
-        for job in 0..self.jobs.len() {
-            if self.left_ns[job] <= NOTHING_NS && self.left_ns[job] != f64::NEG_INFINITY {
-                self.finish_ns[job] = self.now_ns;
-                self.left_ns[job] = f64::NEG_INFINITY;
-                self.queue.retain(|other| *other != job);
-            }
-        }
-        for job in running.iter().flatten().copied() {
-            if self.jobs[job].policy == Policy::Rr && self.turn_ns[job] <= NOTHING_NS {
-                self.turn_ns[job] = self.rules.rr_quantum_ns as f64;
-                if self.queue.contains(&job) {
-                    self.queue.retain(|other| *other != job);
-                    self.queue.push(job);
-                }
-            }
-        }
-        let period_ns = self.rules.rt_period_ns as f64;
-        for (cpu, bandwidth) in self.bandwidth.iter_mut().enumerate() {
-            if bandwidth.throttled_until_ns.is_some_and(|until| until <= self.now_ns + NOTHING_NS) {
-                *bandwidth = Bandwidth::default();
-            }
-            // Without anyone waiting, or without a real-time job, a new period begins.
-            if !waits[cpu] || running[cpu].is_none() && bandwidth.throttled_until_ns.is_none() {
-                *bandwidth = Bandwidth::default();
-            }
-            let Some(runtime) = self.rules.rt_runtime_ns else { continue };
-            let is_full = bandwidth.used_ns >= runtime as f64 - NOTHING_NS;
-            if is_full && bandwidth.throttled_until_ns.is_none() {
-                let rest = (period_ns - runtime as f64).max(0.0);
-                bandwidth.throttled_until_ns = (rest > 0.0).then_some(self.now_ns + rest);
-                bandwidth.used_ns = 0.0;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rtscope_model::experiment::FairServer;
 
     use super::*;
 
@@ -327,18 +156,12 @@ mod tests {
             rr_quantum_ns: 100 * MS,
             rt_runtime_ns: None,
             rt_period_ns: 1000 * MS,
+            fair_server: None,
         }
     }
 
     fn job(policy: Policy, priority: u8, cpus: &str, work_ms: u64) -> Job {
-        Job {
-            policy,
-            priority,
-            nice: 0,
-            cpus: cpus.parse().expect("CPUs"),
-            work_ns: work_ms * MS,
-            release_ns: 0,
-        }
+        Job::new(policy, priority, cpus.parse().expect("CPUs"), work_ms * MS)
     }
 
     fn fifo(cpus: &str) -> Job {
@@ -354,7 +177,7 @@ mod tests {
     }
 
     fn in_ms(jobs: &[Job], rules: &SchedulingRules) -> Vec<u64> {
-        predict(jobs, rules).into_iter().map(|ns| (ns + MS / 2) / MS).collect()
+        predict(jobs, rules, Protocol::Plain).into_iter().map(|ns| (ns + MS / 2) / MS).collect()
     }
 
     #[test]
@@ -446,6 +269,146 @@ mod tests {
         assert_eq!(fixed_priority(5, 0, &[(3, 7), (3, 12)], 20), Some(20));
         assert_eq!(fixed_priority(5, 1, &[(3, 7), (3, 12)], 20), None);
         assert_eq!(fixed_priority(1, 0, &[(1, 1)], 1000), None);
+    }
+
+    /// Low takes the mutex for the first 60 of 100 ms, high comes at 10 and needs it for 10 of 20 ms, middle
+    /// comes at 20 and computes for 200 ms.
+    fn inversion() -> Vec<Job> {
+        let at = |job: Job, release_ms: u64, holds_ms: u64| Job {
+            release_ns: release_ms * MS,
+            holds_ns: holds_ms * MS,
+            ..job
+        };
+        vec![
+            at(job(Policy::Fifo, 10, "0", 100), 0, 60),
+            at(job(Policy::Fifo, 80, "0", 20), 10, 10),
+            at(job(Policy::Fifo, 50, "0", 200), 20, 0),
+        ]
+    }
+
+    fn with(mutex: Protocol, jobs: &[Job]) -> Vec<u64> {
+        predict(jobs, &rules("0"), mutex).into_iter().map(|ns| (ns + MS / 2) / MS).collect()
+    }
+
+    #[test]
+    fn without_inheritance_the_middle_one_keeps_the_high_one_waiting() {
+        // Low 0-20, middle 20-220, low to the end of its section 220-260, high 260-280, low 280-320.
+        assert_eq!(with(Protocol::Plain, &inversion()), [320, 270, 200]);
+    }
+
+    #[test]
+    fn with_inheritance_the_high_one_waits_for_the_section_only() {
+        // Low 0-60 (as 80 from 10 on), high 60-80, middle 80-280, low 280-320.
+        assert_eq!(with(Protocol::Inherit, &inversion()), [320, 70, 260]);
+    }
+
+    #[test]
+    fn an_ordinary_holder_inherits_too() {
+        let mut jobs = inversion();
+        jobs[0] = Job { policy: Policy::Other, priority: 0, ..jobs[0].clone() };
+        assert_eq!(with(Protocol::Inherit, &jobs), [320, 70, 260]);
+        assert_eq!(with(Protocol::Plain, &jobs), [320, 270, 200]);
+    }
+
+    /// Jobs of a periodic application, released together with the others.
+    fn periodic(jobs: &mut Vec<Job>, priority: u8, time_ms: u64, period_ms: u64, count: u64) {
+        for n in 0..count {
+            let after = (n > 0).then(|| jobs.len() - 1);
+            let release_ns = n * period_ms * MS;
+            jobs.push(Job { release_ns, after, ..job(Policy::Fifo, priority, "0", time_ms) });
+        }
+    }
+
+    #[test]
+    fn periodic_jobs_respond_as_response_time_analysis_says() {
+        let mut jobs = Vec::new();
+        periodic(&mut jobs, 30, 3, 7, 6);
+        periodic(&mut jobs, 20, 3, 12, 4);
+        periodic(&mut jobs, 10, 5, 20, 2);
+        let responses = in_ms(&jobs, &rules("0"));
+        // By hand: A 0-3, B 3-6, C 6-7, A 7-10, C 10-12, B 12-14, A 14-17, B 17-18, C 18-20: as the fixed
+        // point says. All are released together, so no later job waits longer.
+        assert_eq!(responses[..6].iter().max(), Some(&3));
+        assert_eq!(responses[6..10].iter().max(), Some(&6));
+        assert_eq!(responses[10], 20);
+        assert_eq!(fixed_priority(5, 0, &[(3, 7), (3, 12)], 20), Some(20));
+    }
+
+    #[test]
+    fn a_job_waits_for_the_one_before_it() {
+        let mut jobs = Vec::new();
+        periodic(&mut jobs, 30, 15, 10, 3);
+        // 0-15, 15-30 (released at 10), 30-45 (at 20).
+        assert_eq!(in_ms(&jobs, &rules("0")), [15, 20, 25]);
+    }
+
+    fn deadline(
+        work_ms: u64,
+        runtime_ms: u64,
+        deadline_ms: u64,
+        period_ms: u64,
+        cpus: &str,
+    ) -> Job {
+        let budget = Budget {
+            runtime_ns: runtime_ms * MS,
+            deadline_ns: deadline_ms * MS,
+            period_ns: period_ms * MS,
+        };
+        Job { budget: Some(budget), ..job(Policy::Deadline, 0, cpus, work_ms) }
+    }
+
+    #[test]
+    fn an_overrun_gets_its_budget_once_a_period() {
+        // 10 of 100 ms: 0-10, 100-110, 200-210, 300-305; the ordinary one has the rest.
+        let jobs = [deadline(35, 10, 100, 100, "0"), job(Policy::Other, 0, "0", 150)];
+        assert_eq!(in_ms(&jobs, &rules("0")), [305, 170]);
+        // A FIFO thread runs when the budget is used up.
+        let jobs = [deadline(15, 10, 100, 100, "0"), job(Policy::Fifo, 99, "0", 120)];
+        assert_eq!(in_ms(&jobs, &rules("0")), [105, 135]);
+    }
+
+    #[test]
+    fn the_earlier_deadline_runs_first() {
+        let mut late = deadline(10, 10, 25, 100, "0");
+        late.release_ns = 5 * MS;
+        // Deadlines 60, 40, 30: the last comes at 5 and takes the CPU from the second.
+        let jobs = [deadline(10, 20, 60, 100, "0"), deadline(20, 20, 40, 100, "0"), late];
+        assert_eq!(in_ms(&jobs, &rules("0")), [40, 30, 10]);
+    }
+
+    #[test]
+    fn deadlines_are_admitted_while_they_fit() {
+        let budget = |percent: u64| {
+            Some(Budget { runtime_ns: percent * MS, deadline_ns: 100 * MS, period_ns: 100 * MS })
+        };
+        let limited = SchedulingRules { rt_runtime_ns: Some(950 * MS), ..rules("0-1") };
+        // Two CPUs have 1.9: 0.8 and 0.8 fit, the next does not, a small one does.
+        let asked = [budget(80), budget(80), budget(80), None, budget(20)];
+        assert_eq!(admitted(&asked, &limited), [true, true, false, true, true]);
+        // The fair servers take 0.1 of it: 1.8.
+        let server = Some(FairServer { runtime_ns: 50 * MS, period_ns: 1000 * MS });
+        let served = SchedulingRules { fair_server: server, ..limited.clone() };
+        let asked = [budget(80), budget(80), budget(21), budget(20)];
+        assert_eq!(admitted(&asked, &served), [true, true, false, true]);
+        assert_eq!(admitted(&asked, &rules("0")), [true; 4]);
+        assert_eq!(
+            admitted(&asked, &SchedulingRules { cpus: "0".parse().expect("a CPU"), ..limited }),
+            [true, false, false, false]
+        );
+    }
+
+    #[test]
+    fn the_fair_server_leaves_what_throttling_does() {
+        let server = Some(FairServer { runtime_ns: 50 * MS, period_ns: 1000 * MS });
+        let off = SchedulingRules { fair_server: server, ..rules("0") };
+        assert_eq!(real_time_share(&off), Some(950 * MS));
+        let less = SchedulingRules { rt_runtime_ns: Some(900 * MS), ..off };
+        assert_eq!(real_time_share(&less), Some(900 * MS));
+        assert_eq!(real_time_share(&rules("0")), None);
+        // FIFO 1900 ms, ordinary 30 ms: after 900 ms it gets its 30.
+        let jobs = [job(Policy::Fifo, 50, "0", 1900), job(Policy::Other, 0, "0", 30)];
+        assert_eq!(in_ms(&jobs, &less), [1930, 930]);
+        assert_eq!(in_ms(&jobs, &rules("0")), [1900, 1930]);
     }
 
     proptest! {

@@ -5,11 +5,18 @@
 //! piece of work. It includes the wake-up latency. Other programs on the machine, interrupts and a
 //! hypervisor take their part of it, and are not told apart from each other.
 
+mod application;
+mod rules;
 mod switches;
 mod work;
 
 use std::{
-    sync::{Barrier, mpsc},
+    path::PathBuf,
+    sync::{
+        Barrier, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -17,23 +24,23 @@ use std::{
 use rtscope_model::{
     cpu::CpuSet,
     experiment::{
-        Application, Experiment, ExperimentRecord, FORMAT, Observed, Run, RunSource,
-        SchedulingRules, Where,
+        Application, Experiment, ExperimentRecord, FORMAT, JobRun, Observed, Protocol, Run,
+        RunSource, SchedulingRules, Where,
     },
     schedule::Placement,
-    time::Nanos,
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    process, sched, thread as own,
+    mutex, process, thread as own,
     tree::Tree,
 };
 
 use self::{
+    application::{Finished, Task},
+    rules::{Changed, rules},
     switches::Capture,
-    work::{Calibration, Pieces},
+    work::Calibration,
 };
-use crate::environment::throttling;
 
 /// From the last thread's parking to the release.
 const LEAD_NS: u64 = 50_000_000;
@@ -53,6 +60,8 @@ pub struct Order {
     pub one: Option<u32>,
     /// The machine's files.
     pub tree: Tree,
+    /// Where changed settings are written down.
+    pub journal: PathBuf,
     /// Version of rtscope, for the record.
     pub version: String,
     /// Wall clock, RFC 3339, for the record.
@@ -99,32 +108,29 @@ impl TaskError {
     }
 }
 
-/// Runs an experiment once.
+/// Runs an experiment once. Its settings are put back before this returns.
 ///
 /// # Errors
 ///
 /// When a CPU is absent, or a thread can't be placed as asked; then nothing has run.
 pub fn run(order: &Order) -> Result<ExperimentRecord, TaskError> {
-    let rules = rules(order)?;
     let experiment = &order.experiment;
-    let work = |app: &Application| app.work.unwrap_or(experiment.work);
-    let total: u64 = experiment.applications.iter().map(|app| work(app).0).sum();
+    let mut changed = Changed::by(experiment, &order.tree, &order.journal);
+    let rules = rules(order)?;
+    let span = |app: &Application| {
+        let work = app.work.unwrap_or(experiment.work).0 * u64::from(app.jobs);
+        work + app.period.map_or(0, |period| period.0) * u64::from(app.jobs)
+    };
+    let total: u64 = experiment.applications.iter().map(span).sum();
     process::end_after(LIMIT + Duration::from_nanos(total) * 10);
     let calibration = work::calibrate();
-    let tasks: Vec<Task> = experiment
-        .applications
-        .iter()
-        .zip(0u64..)
-        .map(|(app, n)| Task {
-            name: app.name.clone(),
-            asked: place(app, &rules),
-            work: work(app),
-            offset_ns: app.offset.map_or(n * STAGGER_NS, |offset| offset.0),
-            calibration,
-        })
-        .collect();
-    let released = release(&tasks, &order.tree);
+    let numbered = experiment.applications.iter().zip(0u64..);
+    let tasks: Vec<Task> =
+        numbered.map(|(app, n)| task(app, n, experiment, &rules, calibration)).collect();
+    let mutex = mutex::Mutex::new(experiment.mutex == Protocol::Inherit)?;
+    let released = release(&tasks, &mutex, &order.tree);
     process::end_after(Duration::ZERO);
+    changed.restore();
     let (applications, source, lost) = released?;
     Ok(ExperimentRecord {
         format: FORMAT,
@@ -136,28 +142,29 @@ pub fn run(order: &Order) -> Result<ExperimentRecord, TaskError> {
         applications,
         source,
         lost,
+        changed: std::mem::take(&mut changed.made),
+        not_changed: std::mem::take(&mut changed.missing),
     })
 }
 
-fn rules(order: &Order) -> Result<SchedulingRules, TaskError> {
-    let allowed = sched::affinity(sched::SELF)?;
-    let first = allowed.iter().next().unwrap_or_default();
-    let one = order.one.unwrap_or(if allowed.contains(1) { 1 } else { first });
-    if !allowed.contains(one) {
-        return Err(TaskError::NoSuchCpu { asked: one, allowed });
+fn task(
+    app: &Application,
+    n: u64,
+    experiment: &Experiment,
+    rules: &SchedulingRules,
+    calibration: Calibration,
+) -> Task {
+    Task {
+        name: app.name.clone(),
+        asked: place(app, rules),
+        slice: app.slice,
+        work: app.work.unwrap_or(experiment.work),
+        holds: app.holds.unwrap_or_default(),
+        offset_ns: app.offset.map_or(n * STAGGER_NS, |offset| offset.0),
+        period_ns: app.period.map(|period| period.0),
+        jobs: app.jobs,
+        calibration,
     }
-    let us = |us: Option<i64>| us.and_then(|us| u64::try_from(us).ok()).map(|us| us * 1_000);
-    let limit = throttling(&order.tree);
-    let quantum = order.tree.read("proc/sys/kernel/sched_rr_timeslice_ms").ok();
-    let quantum_ms: u64 =
-        quantum.and_then(|text| text.parse().ok()).filter(|ms| *ms > 0).unwrap_or(100);
-    Ok(SchedulingRules {
-        cpus: allowed,
-        one,
-        rr_quantum_ns: quantum_ms * 1_000_000,
-        rt_runtime_ns: us(limit.runtime_us),
-        rt_period_ns: us(limit.period_us).unwrap_or(1_000_000_000),
-    })
 }
 
 fn place(app: &Application, rules: &SchedulingRules) -> Placement {
@@ -165,69 +172,68 @@ fn place(app: &Application, rules: &SchedulingRules) -> Placement {
         Where::One => [rules.one].into_iter().collect(),
         Where::Free => rules.cpus.clone(),
     };
-    Placement { policy: app.policy, priority: app.priority, nice: app.nice, budget: None, cpus }
-}
-
-/// What a thread has to do.
-struct Task {
-    name: String,
-    asked: Placement,
-    work: Nanos,
-    offset_ns: u64,
-    calibration: Calibration,
-}
-
-/// What a thread hands back, in the clock's own instants.
-struct Finished {
-    found: Placement,
-    start_ns: u64,
-    finish_ns: u64,
-    cpu_ns: u64,
-    preemptions: u64,
-    pieces: Pieces,
+    Placement {
+        policy: app.policy,
+        priority: app.priority,
+        nice: app.nice,
+        budget: app.budget(),
+        cpus,
+    }
 }
 
 type Released = (Vec<Observed>, RunSource, u64);
 
+/// Lets threads do something one after the other, in their order.
+#[derive(Default)]
+struct Turns {
+    next: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn take<T>(&self, own: usize, work: impl FnOnce() -> T) -> T {
+        let next = self.next.lock().expect("no thread panics in its turn");
+        let mut next =
+            self.changed.wait_while(next, |next| *next != own).expect("no thread panics");
+        let made = work();
+        *next += 1;
+        self.changed.notify_all();
+        made
+    }
+}
+
 /// Starts the threads, releases them, and waits for their end. All are placed before one is
-/// released: a thread that can't be ends the experiment.
-fn release(tasks: &[Task], tree: &Tree) -> Result<Released, TaskError> {
-    let parked = Barrier::new(tasks.len() + 1);
-    let started = Barrier::new(tasks.len() + 1);
-    let instant = std::sync::atomic::AtomicU64::new(0);
+/// released, in their order: a thread that can't be ends the experiment.
+fn release(tasks: &[Task], mutex: &mutex::Mutex, tree: &Tree) -> Result<Released, TaskError> {
+    let (parked, started) = (Barrier::new(tasks.len() + 1), Barrier::new(tasks.len() + 1));
+    let (instant, turns) = (AtomicU64::new(0), Turns::default());
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (n, task) in tasks.iter().enumerate() {
-            let (tell, parked, started, instant) = (tell.clone(), &parked, &started, &instant);
+            let (tell, parked, started) = (tell.clone(), &parked, &started);
+            let (instant, turns) = (&instant, &turns);
             threads.push(scope.spawn(move || {
                 own::block_signals();
                 own::set_timer_slack_ns(1);
-                let placed = placed(task);
-                let is_placed = placed.is_ok();
-                let _ = tell.send((n, own::id(), placed.as_ref().err().map(ToString::to_string)));
+                let placed = turns.take(n, || task.place());
+                let _ = tell.send((n, own::id(), placed.is_ok()));
                 parked.wait();
                 started.wait();
-                let release_ns = instant.load(std::sync::atomic::Ordering::Acquire);
-                match placed {
-                    Ok(found) if release_ns > 0 && is_placed => {
-                        Ok(Some(application(task, found, release_ns)))
-                    }
-                    Ok(_) => Ok(None),
-                    Err(error) => Err(error),
-                }
+                let release_ns = instant.load(Ordering::Acquire);
+                placed.map(|placed| (release_ns > 0).then(|| task.run(placed, release_ns, mutex)))
             }));
         }
         parked.wait();
         drop(tell);
-        let all: Vec<(usize, i32, Option<String>)> = told.iter().take(tasks.len()).collect();
-        let sound = all.iter().all(|(_, _, problem)| problem.is_none());
+        let all: Vec<(usize, i32, bool)> = told.iter().take(tasks.len()).collect();
+        let sound = all.iter().all(|(_, _, is_placed)| *is_placed);
         let mut tids = vec![0; tasks.len()];
         all.iter().for_each(|(n, tid, _)| tids[*n] = *tid);
         let capture = if sound { Capture::start(tree, &tids) } else { None };
         let release_ns = SystemClock::MONOTONIC.now_ns() + LEAD_NS;
         if sound {
-            instant.store(release_ns, std::sync::atomic::Ordering::Release);
+            instant.store(release_ns, Ordering::Release);
         }
         started.wait();
         let mut finished = Vec::new();
@@ -240,39 +246,6 @@ fn release(tasks: &[Task], tree: &Tree) -> Result<Released, TaskError> {
             finished.ok_or_else(|| TaskError::Thread("it was not released".to_owned()))?;
         Ok(observed(tasks, finished, &tids, capture, release_ns))
     })
-}
-
-fn placed(task: &Task) -> Result<Placement, TaskError> {
-    let asked = &task.asked;
-    let refused = |source| TaskError::Place {
-        name: task.name.clone(),
-        asked: Box::new(asked.clone()),
-        source,
-    };
-    sched::set_affinity(sched::SELF, &asked.cpus).map_err(refused)?;
-    sched::set_policy(sched::SELF, asked).map_err(refused)?;
-    sched::placement(sched::SELF).map_err(refused)
-}
-
-/// An application from its release to its end.
-fn application(task: &Task, found: Placement, release_ns: u64) -> Finished {
-    let clock = SystemClock::MONOTONIC;
-    let mut pieces = Pieces::new();
-    clock.sleep_until_ns(release_ns + task.offset_ns);
-    // The CPU time is read within the span on the clock: it can't be longer.
-    let start_ns = clock.now_ns();
-    let before = own::usage();
-    task.calibration.compute(task.work, &clock, &mut pieces);
-    let used = own::usage() - before;
-    let finish_ns = clock.now_ns();
-    Finished {
-        found,
-        start_ns,
-        finish_ns,
-        cpu_ns: used.cpu_ns,
-        preemptions: used.involuntary_switches,
-        pieces,
-    }
 }
 
 /// The runs that touch a span.
@@ -289,17 +262,23 @@ fn observed(
 ) -> Released {
     // A trace that shows nothing of an application's time is none.
     let shows = |runs: &[Run], task: &Task, end: &Finished| {
-        inside(runs, release_ns + task.offset_ns, end.finish_ns).next().is_some()
+        end.placed.is_refused
+            || inside(runs, release_ns + task.offset_ns, end.finish_ns()).next().is_some()
     };
     let traced = capture.and_then(|capture| capture.finish(tids)).filter(|traced| {
         let all = traced.runs.iter().zip(tasks).zip(&finished);
         all.into_iter().all(|((runs, task), end)| shows(runs, task, end))
     });
     let since = |ns: u64| ns.saturating_sub(release_ns);
+    let shifted = |job: &JobRun| JobRun {
+        release_ns: since(job.release_ns),
+        start_ns: since(job.start_ns),
+        finish_ns: since(job.finish_ns),
+    };
     let mut lost = traced.as_ref().map_or(0, |traced| traced.lost);
     let mut applications = Vec::new();
     for (n, (task, end)) in tasks.iter().zip(finished).enumerate() {
-        let finish_ns = end.finish_ns;
+        let (start_ns, finish_ns) = (end.start_ns(), end.finish_ns());
         let own_runs = end.pieces.runs();
         lost += if traced.is_none() { end.pieces.lost } else { 0 };
         let runs = traced.as_ref().map_or(&own_runs, |traced| &traced.runs[n]);
@@ -307,10 +286,10 @@ fn observed(
         applications.push(Observed {
             name: task.name.clone(),
             asked: task.asked.clone(),
-            found: end.found,
+            found: end.placed.found,
             work_ns: task.work.0,
             release_ns: task.offset_ns,
-            start_ns: since(end.start_ns),
+            start_ns: since(start_ns),
             finish_ns: since(finish_ns),
             cpu_ns: end.cpu_ns,
             preemptions: end.preemptions,
@@ -321,6 +300,12 @@ fn observed(
                     end_ns: since(run.end_ns.min(finish_ns)),
                 })
                 .collect(),
+            jobs: match task.period_ns {
+                None => Vec::new(),
+                Some(_) => end.jobs.iter().map(shifted).collect(),
+            },
+            is_refused: end.placed.is_refused,
+            slice_ns: end.placed.slice_ns,
         });
     }
     let source = if traced.is_some() { RunSource::SchedSwitch } else { RunSource::TimeStamps };

@@ -36,7 +36,7 @@ impl Capture {
     /// Ends and reads; none when it can't be read.
     pub(super) fn finish(self, tids: &[i32]) -> Option<Traced> {
         let traced = parse(&self.0.finish()?, tids);
-        traced.runs.iter().all(|runs| !runs.is_empty()).then_some(traced)
+        traced.runs.iter().any(|runs| !runs.is_empty()).then_some(traced)
     }
 }
 

@@ -73,6 +73,9 @@ impl Pieces {
     }
 
     fn begin(&mut self, now_ns: u64, cpu: u32) {
+        if self.now.end_ns > self.now.start_ns {
+            self.keep();
+        }
         self.now = Run { cpu, start_ns: now_ns, end_ns: now_ns };
     }
 
@@ -80,15 +83,19 @@ impl Pieces {
         let took = now_ns - self.now.end_ns;
         if took > gap_ns || cpu != self.now.cpu {
             // The piece itself ran at one end of the gap; which, nobody saw.
-            if self.runs.len() < ROOM {
-                self.runs.push(self.now);
-            } else {
-                self.lost += 1;
-            }
+            self.keep();
             let start_ns = now_ns.saturating_sub(piece_ns).max(self.now.end_ns);
             self.now = Run { cpu, start_ns, end_ns: now_ns };
         }
         self.now.end_ns = now_ns;
+    }
+
+    fn keep(&mut self) {
+        if self.runs.len() < ROOM {
+            self.runs.push(self.now);
+        } else {
+            self.lost += 1;
+        }
     }
 
     /// All runs.
