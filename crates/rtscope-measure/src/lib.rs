@@ -24,6 +24,7 @@ pub mod sampler;
 pub mod signal;
 mod stream;
 pub mod task;
+pub mod throughput;
 pub mod trace;
 pub mod tune;
 

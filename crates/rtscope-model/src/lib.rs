@@ -27,6 +27,7 @@ pub mod schedule;
 pub mod slice;
 pub mod text;
 pub mod thread;
+pub mod throughput;
 pub mod time;
 pub mod verdict;
 pub mod wave;

@@ -23,6 +23,7 @@ mod svg;
 pub(crate) mod sweep;
 pub(crate) mod table;
 mod theme;
+pub(crate) mod throughput;
 mod timeline;
 pub mod trend;
 pub(crate) mod wave;

@@ -9,4 +9,5 @@ pub mod experiment;
 pub mod html;
 pub mod lab;
 pub mod terminal;
+pub mod throughput;
 pub mod wave;

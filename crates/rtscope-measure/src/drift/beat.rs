@@ -10,20 +10,20 @@ use rtscope_sys::clock::Clock;
 
 /// When the loop wakes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Beat {
+pub(crate) struct Beat {
     /// Begin of the recording, on the clock. The first expiry is a period later.
-    pub(super) start_ns: u64,
+    pub(crate) start_ns: u64,
     /// Above 0.
-    pub(super) period_ns: u64,
+    pub(crate) period_ns: u64,
     /// How it sleeps.
-    pub(super) sleep: Sleep,
+    pub(crate) sleep: Sleep,
     /// It ends with the first activation at or after this instant of the recording.
-    pub(super) duration_ns: u64,
+    pub(crate) duration_ns: u64,
 }
 
 /// Sleeps, notes, works, until the time is over, `stop` is set, or `noted` has no room left: it never
 /// grows. Gives the activations of the grid that were swallowed by late ones and left out.
-pub(super) fn run(
+pub(crate) fn run(
     clock: &impl Clock,
     beat: &Beat,
     stop: &AtomicBool,

@@ -1,7 +1,7 @@
 //! Drift: periodic loops of our own that sleep relatively and absolutely, and programs that are watched
 //! from outside.
 
-mod beat;
+pub(crate) mod beat;
 mod outside;
 
 use std::{

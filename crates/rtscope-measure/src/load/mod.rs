@@ -18,7 +18,7 @@ mod io;
 mod launch;
 mod memory;
 mod message;
-mod network;
+pub(crate) mod network;
 mod options;
 mod processes;
 mod timer;

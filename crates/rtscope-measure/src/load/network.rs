@@ -106,19 +106,19 @@ fn run(order: &Order) -> Result<(), LoadError> {
 
 /// Where packets come from and where they go to. Sockets belong to the namespace in which they are
 /// made, so that all are made before the workers are forked.
-struct Sides {
-    near: Ipv4Addr,
-    far: Ipv4Addr,
+pub(crate) struct Sides {
+    pub(crate) near: Ipv4Addr,
+    pub(crate) far: Ipv4Addr,
     /// Near and far, when they are namespaces of the load's own.
-    namespaces: Option<(Namespace, Namespace)>,
+    pub(crate) namespaces: Option<(Namespace, Namespace)>,
 }
 
 impl Sides {
-    fn loopback() -> Sides {
+    pub(crate) fn loopback() -> Sides {
         Sides { near: Ipv4Addr::LOCALHOST, far: Ipv4Addr::LOCALHOST, namespaces: None }
     }
 
-    fn cabled() -> Result<Sides, LoadError> {
+    pub(crate) fn cabled() -> Result<Sides, LoadError> {
         const PREFIX_BITS: u8 = 24;
         let (near, far) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
         let near_namespace = Namespace::enter_new()?;

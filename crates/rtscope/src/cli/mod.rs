@@ -24,6 +24,7 @@ mod run;
 mod sampler;
 mod sched;
 mod stat;
+mod throughput;
 mod wave;
 
 use std::{
@@ -80,6 +81,7 @@ enum Verb {
     New(new::Args),
     Drift(drift::Args),
     Stat(stat::Args),
+    Throughput(throughput::Args),
     /// Put back settings that a killed run left changed
     Restore,
     /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
@@ -148,6 +150,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::New(args) => new::main(&args),
         Verb::Drift(args) => drift::main(&args),
         Verb::Stat(args) => stat::main(&args),
+        Verb::Throughput(args) => throughput::main(&args),
         Verb::BranchWorkload(args) => return stat::workload(&args),
         Verb::Restore => restore::main(),
         Verb::Lab(verb) => lab::main(&verb),

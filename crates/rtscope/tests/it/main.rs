@@ -26,6 +26,7 @@ mod skeletons;
 mod speed;
 mod stat;
 mod support;
+mod throughput;
 mod truth;
 mod wave;
 mod wrong_input;

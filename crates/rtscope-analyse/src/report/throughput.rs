@@ -1,0 +1,495 @@
+//! Throughput against determinism as a table, a page, and JSON. The same record gives the same bytes.
+
+use askama::Template;
+use rtscope_model::throughput::{Protocol, Sampled, ThroughputRecord, Transfer};
+use serde_json::{Value, json};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::{
+    number::{counted, grouped, us},
+    plot::{
+        self,
+        throughput::{self, Curve, Unit, bits},
+    },
+};
+
+/// TCP on an ARM board with two cores and gigabit Ethernet, without interrupt pacing, as a vendor's
+/// training material prints it: window in KiB, then Mbit/s and CPU load in percent of a stock and of
+/// a real-time kernel.
+const PUBLISHED: [(u64, [f64; 2], [f64; 2]); 5] = [
+    (16, [621.6, 66.09], [412.0, 88.0]),
+    (32, [992.8, 80.05], [414.4, 87.0]),
+    (64, [1082.8, 87.5], [425.0, 87.5]),
+    (128, [1024.0, 70.8], [443.0, 88.8]),
+    (256, [906.16, 94.63], [523.0, 86.32]),
+];
+
+/// What a sampler saw, judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Latency {
+    samples: u64,
+    mean_ns: f64,
+    p99_ns: u64,
+    max_ns: u64,
+    missed: u64,
+}
+
+/// None without a sample.
+fn latency(sampled: &Sampled) -> Option<Latency> {
+    let mut all = sampled.latencies_ns.clone();
+    all.sort_unstable();
+    let max_ns = *all.last()?;
+    let count = all.len() as u64;
+    // The value at rank ceil(0.99 n).
+    let rank = (count * 99).div_ceil(100).max(1);
+    Some(Latency {
+        samples: count,
+        mean_ns: all.iter().map(|ns| *ns as f64).sum::<f64>() / count as f64,
+        p99_ns: all[rank as usize - 1],
+        max_ns,
+        missed: sampled.missed,
+    })
+}
+
+fn latency_json(sampled: Option<&Sampled>) -> Value {
+    match (sampled, sampled.and_then(latency)) {
+        (Some(sampled), Some(found)) => json!({
+            "placement": sampled.placement,
+            "interval_ns": sampled.interval_ns,
+            "samples": found.samples,
+            "missed": found.missed,
+            "latency_ns_mean": found.mean_ns,
+            "latency_ns_p99": found.p99_ns,
+            "latency_ns_max": found.max_ns,
+        }),
+        _ => Value::Null,
+    }
+}
+
+/// The record and its judgement as one document.
+#[must_use]
+pub fn document(record: &ThroughputRecord) -> Value {
+    let one = |transfer: &Transfer| {
+        let received = &transfer.received;
+        json!({
+            "protocol": transfer.protocol,
+            "window_bytes": transfer.window_bytes,
+            "send_buffer_bytes": transfer.buffer_bytes,
+            "receive_buffer_bytes": received.buffer_bytes,
+            "bits_per_second": transfer.bits_per_second(),
+            "sent_bytes": transfer.sent_bytes,
+            "received_bytes": received.bytes,
+            "sent_datagrams": transfer.sent_datagrams,
+            "received_datagrams": received.datagrams,
+            "lost_datagrams": transfer.lost_datagrams(),
+            "duplicates": received.duplicates,
+            "reordered": received.reordered,
+            "send_span_ns": transfer.span_ns,
+            "receive_span_ns": received.span_ns,
+            "cpu_load": transfer.cpu_load,
+            "receiver_cpu_load": received.cpu_load,
+            "sampler": latency_json(transfer.sampled.as_ref()),
+        })
+    };
+    json!({
+        "format": record.format,
+        "version": record.version,
+        "wall_clock": record.wall_clock,
+        "kernel": record.kernel,
+        "over": record.over,
+        "cpus": record.cpus,
+        "duration_ns": record.duration.0,
+        "interrupted": record.interrupted,
+        "rest": latency_json(record.rest.as_ref()),
+        "transfers": record.transfers.iter().map(one).collect::<Vec<_>>(),
+        "findings": findings(record),
+    })
+}
+
+/// A row: a protocol and window, without and with the sampler.
+#[derive(Debug, Default)]
+struct Row {
+    protocol: &'static str,
+    window: String,
+    alone: String,
+    load_alone: String,
+    beside: String,
+    load_beside: String,
+    lost: String,
+    mean: String,
+    p99: String,
+    max: String,
+}
+
+fn rows(record: &ThroughputRecord) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for one in &record.transfers {
+        let window = format!("{}", one.window_bytes >> 10);
+        let protocol = one.protocol.name();
+        let is_new = |row: &Row| row.protocol != protocol || row.window != window;
+        if rows.last().is_none_or(is_new) {
+            rows.push(Row { protocol, window, ..Row::default() });
+        }
+        let Some(row) = rows.last_mut() else { continue };
+        let (rate, load) = (bits(one.bits_per_second()), format!("{:.0} %", one.cpu_load * 100.0));
+        match &one.sampled {
+            None => (row.alone, row.load_alone) = (rate, load),
+            Some(sampled) => {
+                (row.beside, row.load_beside) = (rate, load);
+                if let Some(found) = latency(sampled) {
+                    row.mean = us(found.mean_ns.round() as u64);
+                    row.p99 = us(found.p99_ns);
+                    row.max = us(found.max_ns);
+                }
+            }
+        }
+        if one.protocol == Protocol::Udp {
+            let share = one.lost_datagrams() as f64 / one.sent_datagrams.max(1) as f64 * 100.0;
+            let text = format!("{} ({share:.1} %)", grouped(one.lost_datagrams()));
+            row.lost = if row.lost.is_empty() { text } else { format!("{}, {text}", row.lost) };
+        }
+    }
+    rows
+}
+
+/// What the sampler changed in the bandwidth: the geometric mean of the ratios of all windows, so that none
+/// weighs more than another, with Student's interval over them.
+fn changed(protocol: Protocol, alone: &[f64], beside: &[f64]) -> String {
+    let logs: Vec<f64> = alone.iter().zip(beside).map(|(a, b)| (b / a).ln()).collect();
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let percent = |log: f64| (log.exp() - 1.0) * 100.0;
+    let what = format!("{}: the sampler beside it changed the bandwidth by", protocol.name());
+    if logs.len() < 3 {
+        return format!(
+            "{what} {:+.1} %; with fewer than three windows nobody can tell whether by chance.",
+            percent(mean)
+        );
+    }
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let quantile = StudentsT::new(0.0, 1.0, n - 1.0).map_or(1.96, |t| t.inverse_cdf(0.975));
+    let half = quantile * (variance / n).sqrt();
+    let (low, high) = (percent(mean - half), percent(mean + half));
+    let verdict =
+        if low <= 0.0 && high >= 0.0 { ": no effect that can be told from chance" } else { "" };
+    format!(
+        "{what} {:+.1} % (95 % interval {low:+.1} to {high:+.1} %, over {}){verdict}.",
+        percent(mean),
+        counted(logs.len() as u64, "window")
+    )
+}
+
+/// What it says, a sentence each.
+fn findings(record: &ThroughputRecord) -> Vec<String> {
+    let mut found = Vec::new();
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let of = |with: bool| -> Vec<f64> {
+            let is_meant =
+                |one: &&Transfer| one.protocol == protocol && one.sampled.is_some() == with;
+            record.transfers.iter().filter(is_meant).map(Transfer::bits_per_second).collect()
+        };
+        let (alone, beside) = (of(false), of(true));
+        if alone.is_empty() || alone.len() != beside.len() {
+            continue;
+        }
+        found.push(changed(protocol, &alone, &beside));
+    }
+    let busy = record.transfers.iter().filter_map(|one| one.sampled.as_ref().and_then(latency));
+    let worst = busy.map(|found| found.max_ns).max();
+    if let (Some(rest), Some(worst)) = (record.rest.as_ref().and_then(latency), worst) {
+        found.push(format!(
+            "The largest wake-up latency was {} us at rest and {} us during transfers.",
+            us(rest.max_ns),
+            us(worst)
+        ));
+    }
+    let differing = record
+        .transfers
+        .iter()
+        .filter(|one| one.protocol == Protocol::Tcp && one.sent_bytes != one.received.bytes);
+    let differing = differing.count() as u64;
+    if differing > 0 {
+        found.push(format!(
+            "In {} the two sides counted different bytes: don't trust their figures.",
+            counted(differing, "transfer")
+        ));
+    }
+    // The kernel makes a buffer twice what is asked.
+    let small =
+        |one: &&Transfer| one.buffer_bytes.min(one.received.buffer_bytes) < 2 * one.window_bytes;
+    if let Some(one) = record.transfers.iter().find(small) {
+        found.push(format!(
+            "The window of {} KiB was not granted on both sides: raise net.core.rmem_max and net.core.wmem_max, or run as root.",
+            one.window_bytes >> 10
+        ));
+    }
+    if record.interrupted {
+        found.push("It was ended early.".to_owned());
+    }
+    found
+}
+
+/// The table for a terminal.
+#[must_use]
+pub fn table(record: &ThroughputRecord) -> String {
+    let mut text = format!("Over {}, {} each\n\n", record.over, record.duration);
+    text += "              without a sampler       with a sampler          latency in us\n";
+    text += "     window       bandwidth   CPU        bandwidth   CPU      mean      p99      max  datagrams lost\n";
+    for row in rows(record) {
+        let line = format!(
+            "{} {:>4} KiB {:>15} {:>5} {:>16} {:>5} {:>9} {:>8} {:>8}  {}",
+            row.protocol,
+            row.window,
+            row.alone,
+            row.load_alone,
+            row.beside,
+            row.load_beside,
+            row.mean,
+            row.p99,
+            row.max,
+            row.lost
+        );
+        text += &format!("{}\n", line.trim_end());
+    }
+    text += "\n";
+    for finding in findings(record) {
+        text += &format!("{finding}\n");
+    }
+    text
+}
+
+fn curves(record: &ThroughputRecord) -> Vec<(&'static str, Unit, Vec<Curve>)> {
+    let (mut rate, mut load, mut worst) = (Vec::new(), Vec::new(), Vec::new());
+    for (n, protocol) in [Protocol::Tcp, Protocol::Udp].into_iter().enumerate() {
+        for with in [false, true] {
+            let all: Vec<&Transfer> = record
+                .transfers
+                .iter()
+                .filter(|one| one.protocol == protocol && one.sampled.is_some() == with)
+                .collect();
+            if all.is_empty() {
+                continue;
+            }
+            let beside = if with { "with a sampler" } else { "alone" };
+            let curve = |value: &dyn Fn(&Transfer) -> Option<f64>| Curve {
+                name: format!("{} {beside}", protocol.name()),
+                place: 2 * n + usize::from(with),
+                points: all
+                    .iter()
+                    .filter_map(|one| Some((one.window_bytes as f64, value(one)?)))
+                    .collect(),
+            };
+            rate.push(curve(&|one| Some(one.bits_per_second())));
+            load.push(curve(&|one| Some(one.cpu_load * 100.0)));
+            if with {
+                worst.push(curve(&|one| {
+                    one.sampled.as_ref().and_then(latency).map(|found| found.max_ns as f64)
+                }));
+            }
+        }
+    }
+    if let Some(rest) = record.rest.as_ref().and_then(latency) {
+        let windows = || record.transfers.iter().map(|one| one.window_bytes as f64);
+        let ends = [windows().fold(f64::MAX, f64::min), windows().fold(0.0, f64::max)];
+        worst.push(Curve {
+            name: "at rest".to_owned(),
+            place: 6,
+            points: ends.map(|window| (window, rest.max_ns as f64)).to_vec(),
+        });
+    }
+    // Each on a scale of its own: UDP pays for every datagram.
+    let (udp, tcp): (Vec<Curve>, Vec<Curve>) = rate.into_iter().partition(|one| one.place >= 2);
+    let mut panels = Vec::new();
+    for (name, curves) in [("Bandwidth, TCP", tcp), ("Bandwidth, UDP", udp)] {
+        if !curves.is_empty() {
+            panels.push((name, Unit::Bits, curves));
+        }
+    }
+    panels.push(("CPU load", Unit::Percent, load));
+    if !worst.is_empty() {
+        panels.push(("Largest wake-up latency", Unit::Latency, worst));
+    }
+    panels
+}
+
+/// The published figures, drawn alike.
+fn published() -> Vec<(&'static str, Unit, Vec<Curve>)> {
+    let curve =
+        |name: &str, place: usize, pick: &dyn Fn(&[f64; 2]) -> f64, real_time: bool| Curve {
+            name: name.to_owned(),
+            place,
+            points: PUBLISHED
+                .iter()
+                .map(|(kib, stock, rt)| {
+                    ((kib << 10) as f64, pick(if real_time { rt } else { stock }))
+                })
+                .collect(),
+        };
+    let both = |pick: &dyn Fn(&[f64; 2]) -> f64| {
+        vec![curve("stock kernel", 4, pick, false), curve("real-time kernel", 7, pick, true)]
+    };
+    vec![
+        ("Bandwidth, published", Unit::Bits, both(&|pair| pair[0] * 1e6)),
+        ("CPU load, published", Unit::Percent, both(&|pair| pair[1])),
+    ]
+}
+
+#[derive(Template)]
+#[template(path = "throughput.html")]
+struct Page<'a> {
+    style: &'static str,
+    plot_rules: String,
+    record: &'a ThroughputRecord,
+    findings: Vec<String>,
+    rows: Vec<Row>,
+    place: String,
+    plot: String,
+    published: [(u64, [f64; 2], [f64; 2]); 5],
+    published_plot: String,
+    json: String,
+}
+
+/// The page.
+///
+/// # Panics
+///
+/// Never: the template only fails when its target does, and that is a string.
+#[must_use]
+pub fn page(record: &ThroughputRecord) -> String {
+    let findings = findings(record);
+    let page = Page {
+        style: include_str!("template/style.css"),
+        plot_rules: plot::dark_rules(),
+        plot: throughput::draw(&curves(record), &findings.join(" ")),
+        published_plot: throughput::draw(
+            &published(),
+            "Published: the real-time kernel moves less and needs more of its CPUs",
+        )
+        // A page holds each identifier once.
+        .replace("throughput-", "published-"),
+        published: PUBLISHED,
+        place: record.rest.as_ref().map_or(String::new(), |one| one.placement.to_string()),
+        rows: rows(record),
+        // Inside a script element only "</" would end it.
+        json: document(record).to_string().replace("</", "<\\/"),
+        findings,
+        record,
+    };
+    page.render().expect("a string takes every text")
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::{
+        schedule::{Placement, Policy},
+        throughput::{FORMAT, Received},
+        time::Nanos,
+    };
+
+    use super::*;
+
+    fn sampled(latencies_ns: Vec<u64>) -> Sampled {
+        let placement = Placement {
+            policy: Policy::Fifo,
+            priority: 80,
+            nice: 0,
+            budget: None,
+            cpus: [1].into_iter().collect(),
+        };
+        Sampled { placement, interval_ns: 1_000_000, latencies_ns, missed: 0 }
+    }
+
+    fn transfer(protocol: Protocol, bytes: u64, sampled: Option<Sampled>) -> Transfer {
+        let datagrams = if protocol == Protocol::Udp { bytes / 1_000 } else { 0 };
+        Transfer {
+            protocol,
+            window_bytes: 65_536,
+            buffer_bytes: 131_072,
+            sent_bytes: bytes,
+            sent_datagrams: datagrams * 2,
+            span_ns: 1_000_000_000,
+            cpu_load: 0.5,
+            received: Received {
+                buffer_bytes: 131_072,
+                bytes,
+                datagrams,
+                span_ns: 1_000_000_000,
+                ..Received::default()
+            },
+            sampled,
+        }
+    }
+
+    fn record() -> ThroughputRecord {
+        ThroughputRecord {
+            format: FORMAT,
+            version: "0".to_owned(),
+            wall_clock: "2020-01-01T00:00:00Z".to_owned(),
+            kernel: "6.1".to_owned(),
+            over: "<board>".to_owned(),
+            cpus: 2,
+            duration: Nanos::from_secs(1),
+            rest: Some(sampled(vec![1_000; 50])),
+            transfers: vec![
+                transfer(Protocol::Tcp, 100_000_000, None),
+                transfer(
+                    Protocol::Tcp,
+                    90_000_000,
+                    Some(sampled((1..=200).map(|n| n * 1_000).collect())),
+                ),
+                transfer(Protocol::Udp, 1_000_000, None),
+            ],
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn bandwidth_load_loss_and_latency_are_told() {
+        let record = record();
+        let document = document(&record);
+        let first = &document["transfers"][0];
+        assert_eq!(first["bits_per_second"], 8e8);
+        assert!(first["sampler"].is_null());
+        let sampler = &document["transfers"][1]["sampler"];
+        // Rank ceil(0.99 * 200) = 198.
+        assert_eq!([&sampler["latency_ns_p99"], &sampler["latency_ns_max"]], [198_000, 200_000]);
+        assert_eq!(sampler["latency_ns_mean"], 100_500.0);
+        assert_eq!(document["transfers"][2]["lost_datagrams"], 1_000);
+        let table = table(&record);
+        for part in [
+            "800 Mbit/s",
+            "720 Mbit/s",
+            "1,000 (50.0 %)",
+            "by -10.0 %; with fewer than three",
+            "1.0 us at rest and 200.0 us",
+        ] {
+            assert!(table.contains(part), "{part}: {table}");
+        }
+        let page = page(&record);
+        for part in ["&#60;board&#62;", "621.6", "Largest wake-up latency", "fifo 80 on CPU 1"] {
+            assert!(page.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_change_has_students_interval_over_the_windows() {
+        // Logarithms of the ratios: -0.1, -0.2, -0.3; deviation 0.1, 4.3027 * 0.1 / sqrt(3) = 0.2484.
+        let beside = [0.1f64, 0.2, 0.3].map(|log| (-log).exp());
+        let text = changed(Protocol::Tcp, &[1.0; 3], &beside);
+        let percent = |log: f64| format!("{:+.1}", (log.exp() - 1.0) * 100.0);
+        assert!(text.contains(&format!("by {} %", percent(-0.2))), "{text}");
+        let interval = format!("{} to {} %", percent(-0.4484), percent(0.0484));
+        assert!(text.contains(&interval) && text.contains("chance"), "{text}");
+        assert!(!changed(Protocol::Tcp, &[1.0; 3], &[0.5; 3]).contains("chance"));
+    }
+
+    #[test]
+    fn sides_that_disagree_are_not_trusted() {
+        let mut record = record();
+        record.transfers[0].received.bytes -= 1;
+        assert!(table(&record).contains("different bytes"));
+        assert!(!table(&record).contains("was not granted"));
+        record.transfers[1].received.buffer_bytes = 100_000;
+        assert!(table(&record).contains("64 KiB was not granted"));
+    }
+}

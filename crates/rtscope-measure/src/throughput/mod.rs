@@ -1,0 +1,482 @@
+//! Throughput: bytes as fast as they go, by socket buffer ("window"), with and without a latency
+//! sampler beside them.
+//!
+//! From when to when: the receiver's span, from its first look for bytes to the last that came. What
+//! it can't show over loopback and veth: a network card and its interrupts.
+
+mod receive;
+mod send;
+mod sequence;
+mod wire;
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use rtscope_model::{
+    plan::Sleep,
+    schedule::Placement,
+    throughput::{FORMAT, Protocol, Sampled, ThroughputRecord, Transfer},
+    time::Nanos,
+};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    sched, thread as own,
+    tree::Tree,
+};
+use rustix::net::sockopt;
+
+pub use self::receive::serve;
+use self::wire::PATIENCE;
+use crate::{
+    drift::beat::{self, Beat},
+    environment::SystemCounters,
+    interrupt::Interrupt,
+    load::network::Sides,
+};
+
+/// Between two expiries of the sampler.
+const INTERVAL_NS: u64 = 1_000_000;
+
+/// From the sampler's placing to its first expiry.
+const LEAD_NS: u64 = 20_000_000;
+
+/// Where the bytes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// 127.0.0.1.
+    Loopback,
+    /// A virtual cable between two namespaces of our own.
+    Veth,
+    /// A peer that serves, by the words with which it was named.
+    Peer(String, SocketAddr),
+}
+
+/// What is to be measured.
+#[derive(Debug)]
+pub struct Order {
+    /// Over what.
+    pub over: Over,
+    /// By what.
+    pub protocols: Vec<Protocol>,
+    /// Socket buffers.
+    pub windows: Vec<u64>,
+    /// How long each transfer.
+    pub duration: Nanos,
+    /// The sampler's place; none is no sampler.
+    pub sampler: Option<Placement>,
+    /// The machine's files.
+    pub tree: Tree,
+    /// What ends it early.
+    pub interrupt: Interrupt,
+    /// Version of rtscope, for the record.
+    pub version: String,
+    /// Wall clock, RFC 3339, for the record.
+    pub wall_clock: String,
+}
+
+/// Why there is no throughput.
+#[derive(Debug, thiserror::Error)]
+pub enum ThroughputError {
+    /// Nobody answers.
+    #[error(
+        "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and see that its port is open"
+    )]
+    NoPeer {
+        /// As it was named.
+        address: String,
+        /// What the kernel answered.
+        cause: io::Error,
+    },
+    /// Namespaces or their cable.
+    #[error(
+        "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
+    )]
+    Cable(String),
+    /// During a transfer.
+    #[error("the transfer broke: {0}")]
+    Broken(io::Error),
+    /// The sampler.
+    #[error("the sampler can't be {asked}: {cause}")]
+    Place {
+        /// Its placement.
+        asked: Box<Placement>,
+        /// What the kernel answered.
+        cause: rtscope_sys::Error,
+    },
+    /// A thread.
+    #[error("a thread of the measurement did not run to its end")]
+    Thread,
+}
+
+impl ThroughputError {
+    /// Whether a real-time permission is lacking.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self, ThroughputError::Place { cause, .. } if cause.is_permission())
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+///
+/// When there is no peer or cable, a transfer breaks, or the sampler can't be placed.
+pub fn run(order: &Order) -> Result<ThroughputRecord, ThroughputError> {
+    // A thread that moves into a namespace doesn't come back: it ends, and the namespace with it.
+    thread::scope(|scope| {
+        let measuring = scope.spawn(|| match &order.over {
+            Over::Peer(name, address) => {
+                let control = connected(name, *address)?;
+                measured(order, control)
+            }
+            Over::Loopback => local(order, &Sides::loopback()),
+            Over::Veth => {
+                let cabled = Sides::cabled();
+                local(order, &cabled.map_err(|error| ThroughputError::Cable(error.to_string()))?)
+            }
+        });
+        measuring.join().map_err(|_| ThroughputError::Thread)?
+    })
+}
+
+fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputError> {
+    let no_peer = |cause| ThroughputError::NoPeer { address: name.to_owned(), cause };
+    let control = TcpStream::connect_timeout(&address, PATIENCE).map_err(no_peer)?;
+    control.set_nodelay(true).map_err(no_peer)?;
+    Ok(control)
+}
+
+/// Both sides are ours: the receiving one is a thread on the far side.
+fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
+    let enter = |far: bool| match &sides.namespaces {
+        Some((near, other)) => (if far { other } else { near })
+            .enter()
+            .map_err(|error| ThroughputError::Cable(error.to_string())),
+        None => Ok(()),
+    };
+    thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let receiving = scope.spawn(move || -> Result<(), ThroughputError> {
+            enter(true)?;
+            let listener =
+                TcpListener::bind((IpAddr::V4(sides.far), 0)).map_err(ThroughputError::Broken)?;
+            let address = listener.local_addr().map_err(ThroughputError::Broken)?;
+            let _ = tell.send(address);
+            let accepted = receive::accept(&listener, PATIENCE).map_err(ThroughputError::Broken)?;
+            match accepted {
+                Some((mut control, _)) => receive::session(&mut control, &order.tree)
+                    .map(drop)
+                    .map_err(ThroughputError::Broken),
+                None => Ok(()),
+            }
+        });
+        let record = told.recv().map_err(|_| ThroughputError::Thread).and_then(|address| {
+            enter(false)?;
+            measured(order, connected("the far side", address)?)
+        });
+        let received = receiving.join().map_err(|_| ThroughputError::Thread)?;
+        // The receiving side knows better why a transfer broke.
+        received.and(record)
+    })
+}
+
+/// All transfers, each without and with the sampler.
+fn measured(order: &Order, mut control: TcpStream) -> Result<ThroughputRecord, ThroughputError> {
+    let duration = Duration::from_nanos(order.duration.0);
+    // The receiving side answers when the transfer is over, and a moment later.
+    control.set_read_timeout(Some(duration + PATIENCE * 2)).map_err(ThroughputError::Broken)?;
+    control.set_write_timeout(Some(PATIENCE)).map_err(ThroughputError::Broken)?;
+    let rest = match &order.sampler {
+        Some(place) => {
+            let sampler = Sampler::start(place, order.duration)?;
+            pause(duration, &order.interrupt);
+            Some(sampler.finish()?)
+        }
+        None => None,
+    };
+    let mut transfers = Vec::new();
+    for protocol in &order.protocols {
+        for window_bytes in &order.windows {
+            for with_sampler in [false, true] {
+                let place = order.sampler.as_ref().filter(|_| with_sampler);
+                if order.interrupt.is_stopped() || with_sampler && place.is_none() {
+                    continue;
+                }
+                let sampler =
+                    place.map(|place| Sampler::start(place, order.duration)).transpose()?;
+                let before = SystemCounters::read(&order.tree);
+                let (sent, received) = send::transfer(
+                    &mut control,
+                    *protocol,
+                    *window_bytes,
+                    duration,
+                    &order.interrupt,
+                )
+                .map_err(ThroughputError::Broken)?;
+                transfers.push(Transfer {
+                    protocol: *protocol,
+                    window_bytes: *window_bytes,
+                    buffer_bytes: sent.buffer_bytes,
+                    sent_bytes: sent.bytes,
+                    sent_datagrams: sent.datagrams,
+                    span_ns: sent.span_ns,
+                    cpu_load: load_of(&before, &order.tree, sent.span_ns),
+                    received,
+                    sampled: sampler.map(Sampler::finish).transpose()?,
+                });
+            }
+        }
+    }
+    Ok(ThroughputRecord {
+        format: FORMAT,
+        version: order.version.clone(),
+        wall_clock: order.wall_clock.clone(),
+        kernel: order.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
+        over: match &order.over {
+            Over::Loopback => "loopback".to_owned(),
+            Over::Veth => "veth".to_owned(),
+            Over::Peer(name, _) => name.clone(),
+        },
+        cpus: SystemCounters::read(&order.tree)
+            .span_since(&SystemCounters::read(&order.tree), 1)
+            .cpus
+            .len() as u64,
+        duration: order.duration,
+        rest,
+        transfers,
+        interrupted: order.interrupt.is_stopped(),
+    })
+}
+
+fn pause(duration: Duration, interrupt: &Interrupt) {
+    let until = std::time::Instant::now() + duration;
+    while std::time::Instant::now() < until && !interrupt.is_stopped() {
+        thread::sleep(Duration::from_millis(20).min(duration));
+    }
+}
+
+/// CPU load since a reading, 0 to 1 of all CPUs.
+fn load_of(before: &SystemCounters, tree: &Tree, span_ns: u64) -> f64 {
+    let span = SystemCounters::read(tree).span_since(before, span_ns);
+    let busy: u64 = span.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+    let whole = span_ns as f64 * span.cpus.len().max(1) as f64;
+    (busy as f64 / whole.max(1.0)).min(1.0)
+}
+
+/// Sets the buffer of a receiving socket: beyond the system's limit where that is permitted, else up to it.
+fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let socket = socket.as_fd();
+    sockopt::set_socket_recv_buffer_size_force(socket, bytes)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))?;
+    Ok(())
+}
+
+/// As [`set_receive_buffer`], of a sending socket; its size as read back.
+fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<u64> {
+    let socket = socket.as_fd();
+    sockopt::set_socket_send_buffer_size_force(socket, bytes)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))?;
+    Ok(sockopt::socket_send_buffer_size(socket)? as u64)
+}
+
+/// A thread that wakes each millisecond and notes how late.
+struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<Result<Sampled, ThroughputError>>,
+}
+
+impl Sampler {
+    fn start(place: &Placement, duration: Nanos) -> Result<Sampler, ThroughputError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, asked) = (stop.clone(), place.clone());
+        // Transfers take a little longer than asked.
+        let room = (duration.0 / INTERVAL_NS * 2 + 10_000) as usize;
+        let mut noted = Vec::with_capacity(room);
+        let (tell, placed) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            own::block_signals();
+            own::set_timer_slack_ns(1);
+            let found = sched::set_affinity(sched::SELF, &asked.cpus)
+                .and_then(|()| sched::set_policy(sched::SELF, &asked))
+                .and_then(|()| sched::placement(sched::SELF));
+            let placement =
+                found.map_err(|cause| ThroughputError::Place { asked: Box::new(asked), cause })?;
+            let _ = tell.send(());
+            let beat = Beat {
+                start_ns: SystemClock::MONOTONIC.now_ns() + LEAD_NS,
+                period_ns: INTERVAL_NS,
+                sleep: Sleep::Absolute,
+                duration_ns: u64::MAX,
+            };
+            let missed = beat::run(&SystemClock::MONOTONIC, &beat, &told, &mut noted, || {});
+            let latencies_ns =
+                noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
+            Ok(Sampled { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
+        });
+        let sampler = Sampler { stop, thread };
+        // A thread that can't be placed ends, and its end of the channel with it.
+        match placed.recv() {
+            Ok(()) => Ok(sampler),
+            Err(_) => Err(sampler.finish().err().unwrap_or(ThroughputError::Thread)),
+        }
+    }
+
+    fn finish(self) -> Result<Sampled, ThroughputError> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().map_err(|_| ThroughputError::Thread)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use rtscope_model::throughput::Received;
+
+    use super::{
+        wire::{Answer, Request, VERSION},
+        *,
+    };
+
+    fn order(protocols: Vec<Protocol>) -> Order {
+        Order {
+            over: Over::Loopback,
+            protocols,
+            windows: vec![16 << 10, 64 << 10],
+            duration: Nanos::from_ms(60),
+            sampler: None,
+            tree: Tree::default(),
+            interrupt: Interrupt::default(),
+            version: "0".to_owned(),
+            wall_clock: String::new(),
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_stream_that_was_sent_comes() {
+        let record = run(&order(vec![Protocol::Tcp])).expect("it runs");
+        assert_eq!(record.transfers.len(), 2);
+        for one in &record.transfers {
+            assert!(one.sent_bytes > 0 && one.sent_bytes == one.received.bytes, "{one:?}");
+            // The kernel takes twice what is asked, for its own book-keeping.
+            assert_eq!(one.received.buffer_bytes, 2 * one.window_bytes, "{one:?}");
+            assert!((0.0..=1.0).contains(&one.cpu_load));
+        }
+    }
+
+    #[test]
+    fn datagrams_that_come_are_not_more_than_were_sent() {
+        let record = run(&order(vec![Protocol::Udp])).expect("it runs");
+        for one in &record.transfers {
+            assert_eq!(one.sent_bytes, one.sent_datagrams * send::DATAGRAM as u64);
+            assert_eq!(one.received.bytes, one.received.datagrams * send::DATAGRAM as u64);
+            assert!(one.received.datagrams > 0 && one.received.duplicates == 0, "{one:?}");
+            assert!(one.received.datagrams <= one.sent_datagrams, "{one:?}");
+        }
+    }
+
+    /// A receiving side, and the connection to it.
+    fn receiver() -> (TcpStream, thread::JoinHandle<io::Result<u64>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let control = TcpStream::connect(listener.local_addr().expect("bound")).expect("there");
+        let receiving = thread::spawn(move || {
+            let accepted = receive::accept(&listener, PATIENCE)?;
+            receive::session(&mut accepted.expect("connected").0, &Tree::default())
+        });
+        (control, receiving)
+    }
+
+    fn request(version: u32) -> Request {
+        Request::Transfer {
+            version,
+            protocol: Protocol::Udp,
+            window_bytes: 1 << 20,
+            limit_ns: 20_000_000_000,
+        }
+    }
+
+    #[test]
+    fn lost_repeated_and_reordered_datagrams_are_counted_exactly() {
+        let (mut control, receiving) = receiver();
+        wire::tell(&mut control, &request(VERSION)).expect("told");
+        let Some(Answer::Ready { port }) = wire::hear(&mut control).expect("heard") else {
+            panic!("not ready")
+        };
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        // Of 0 to 9: 3, 6 and 7 are lost, 5 comes twice, 4 comes after 5.
+        for number in [0_u64, 1, 2, 5, 4, 5, 8, 9] {
+            let datagram = [&number.to_be_bytes()[..], &[0; 92]].concat();
+            socket.send_to(&datagram, ("127.0.0.1", port)).expect("sent");
+        }
+        wire::tell(&mut control, &Request::Finished).expect("told");
+        let Some(Answer::Report(report)) = wire::hear(&mut control).expect("heard") else {
+            panic!("no report")
+        };
+        let counts = (report.datagrams, report.duplicates, report.reordered, report.bytes);
+        assert_eq!(counts, (7, 1, 1, 700));
+        drop(control);
+        assert_eq!(receiving.join().expect("no panic").expect("a session"), 1);
+        let transfer = Transfer {
+            protocol: Protocol::Udp,
+            window_bytes: 1,
+            buffer_bytes: 1,
+            sent_bytes: 1_000,
+            sent_datagrams: 10,
+            span_ns: 1,
+            cpu_load: 0.0,
+            received: Received { span_ns: 1_000_000, ..report },
+            sampled: None,
+        };
+        assert_eq!((transfer.lost_datagrams(), transfer.bits_per_second()), (3, 5.6e6));
+    }
+
+    #[test]
+    fn another_version_is_refused_and_another_language_not_understood() {
+        let (mut control, receiving) = receiver();
+        wire::tell(&mut control, &request(VERSION + 1)).expect("told");
+        let answer: Option<Answer> = wire::hear(&mut control).expect("heard");
+        assert!(matches!(answer, Some(Answer::Refused(why)) if why.contains("version")));
+        drop(control);
+        assert_eq!(receiving.join().expect("no panic").expect("a session"), 0);
+        let (mut control, receiving) = receiver();
+        io::Write::write_all(&mut control, b"GET / HTTP/1.1\r\n").expect("sent");
+        assert!(receiving.join().expect("no panic").is_err());
+    }
+
+    #[test]
+    fn a_missing_peer_is_told_with_what_to_do() {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
+        let address = port.expect("a port");
+        let over = Over::Peer("board:1".to_owned(), address);
+        let error = run(&Order { over, ..order(vec![Protocol::Tcp]) }).expect_err("none");
+        let text = error.to_string();
+        assert!(text.contains("board:1") && text.contains("--serve"), "{text}");
+    }
+
+    #[test]
+    fn a_cable_between_namespaces_is_gone_afterwards() {
+        if !rtscope_sys::process::is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let devices = || std::fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
+        let own = || std::fs::read_link("/proc/self/ns/net").expect("a namespace");
+        let before = (devices(), own());
+        match run(&Order { over: Over::Veth, ..order(vec![Protocol::Tcp]) }) {
+            Ok(record) => {
+                assert!(record.transfers.iter().all(|one| one.sent_bytes == one.received.bytes));
+            }
+            Err(error) => assert!(matches!(error, ThroughputError::Cable(_)), "{error}"),
+        }
+        assert_eq!((devices(), own()), before);
+    }
+}

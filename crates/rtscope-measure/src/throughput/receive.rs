@@ -1,0 +1,212 @@
+//! The receiving side: takes what comes, counts it, and says what it has counted.
+
+use std::{
+    io::{self, Read},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_model::throughput::{Protocol, Received};
+use rtscope_sys::tree::Tree;
+
+use super::{
+    load_of,
+    sequence::Sequence,
+    set_receive_buffer,
+    wire::{self, Answer, PATIENCE, Request, VERSION},
+};
+use crate::{environment::SystemCounters, interrupt::Interrupt};
+
+/// The longest transfer that is accepted.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a sender may be silent between two transfers: it may measure without traffic.
+const IDLE: Duration = Duration::from_secs(360);
+
+/// Without a datagram for so long after the sender has finished, no more will come.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// Time between two looks for somebody who connects.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Room for what is received at a time: more than any datagram.
+const ROOM: usize = 128 << 10;
+
+/// Serves senders one after the other until it is interrupted.
+///
+/// # Errors
+///
+/// When nobody can connect any more. What goes wrong with one sender is told to `say`.
+pub fn serve(
+    listener: &TcpListener,
+    tree: &Tree,
+    interrupt: &Interrupt,
+    mut say: impl FnMut(&str),
+) -> io::Result<()> {
+    while !interrupt.is_stopped() {
+        let Some((mut control, from)) = accept(listener, Duration::from_millis(200))? else {
+            continue;
+        };
+        say(&format!("{from}: connected"));
+        match session(&mut control, tree) {
+            Ok(transfers) => say(&format!("{from}: {transfers} transfers")),
+            Err(error) => say(&format!("{from}: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for somebody to connect.
+pub(super) fn accept(
+    listener: &TcpListener,
+    patience: Duration,
+) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    listener.set_nonblocking(true)?;
+    let until = Instant::now() + patience;
+    loop {
+        match listener.accept() {
+            Ok((stream, from)) => {
+                stream.set_nonblocking(false)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(Some((stream, from)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Receives for one sender until it hangs up; how many transfers.
+pub(super) fn session(control: &mut TcpStream, tree: &Tree) -> io::Result<u64> {
+    let address = control.local_addr()?.ip();
+    let mut transfers = 0;
+    control.set_read_timeout(Some(IDLE))?;
+    while let Some(request) = wire::hear(control)? {
+        let Request::Transfer { version, protocol, window_bytes, limit_ns } = request else {
+            continue;
+        };
+        if version != VERSION {
+            let why = format!("it speaks version {VERSION}, not {version}");
+            wire::tell(control, &Answer::Refused(why))?;
+            continue;
+        }
+        let limit = Duration::from_nanos(limit_ns).min(LIMIT) + PATIENCE;
+        let window = window_bytes as usize;
+        let received = match protocol {
+            Protocol::Tcp => stream(control, address, window, tree)?,
+            Protocol::Udp => datagrams(control, address, window, limit, tree)?,
+        };
+        wire::tell(control, &Answer::Report(received))?;
+        transfers += 1;
+    }
+    Ok(transfers)
+}
+
+/// Receives a stream up to its end.
+fn stream(
+    control: &mut TcpStream,
+    address: IpAddr,
+    window: usize,
+    tree: &Tree,
+) -> io::Result<Received> {
+    let listener = TcpListener::bind((address, 0))?;
+    // Connections inherit it, and it decides what window can be offered: before anybody connects.
+    set_receive_buffer(&listener, window)?;
+    wire::tell(control, &Answer::Ready { port: listener.local_addr()?.port() })?;
+    let Some((mut data, _)) = accept(&listener, PATIENCE)? else {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "the sender did not connect"));
+    };
+    let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&data)? as u64;
+    let mut room = vec![0; ROOM];
+    let before = SystemCounters::read(tree);
+    let start = Instant::now();
+    let mut bytes = 0;
+    loop {
+        match data.read(&mut room)? {
+            0 => break,
+            count => bytes += count as u64,
+        }
+    }
+    let span_ns = start.elapsed().as_nanos() as u64;
+    let cpu_load = load_of(&before, tree, span_ns);
+    Ok(Received { bytes, span_ns, cpu_load, buffer_bytes, ..Received::default() })
+}
+
+/// Receives datagrams until the sender says that all are sent and no more come.
+fn datagrams(
+    control: &mut TcpStream,
+    address: IpAddr,
+    window: usize,
+    limit: Duration,
+    tree: &Tree,
+) -> io::Result<Received> {
+    let socket = UdpSocket::bind((address, 0))?;
+    set_receive_buffer(&socket, window)?;
+    socket.set_read_timeout(Some(QUIET))?;
+    let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&socket)? as u64;
+    wire::tell(control, &Answer::Ready { port: socket.local_addr()?.port() })?;
+    let mut room = vec![0; ROOM];
+    let mut sequence = Sequence::default();
+    let (mut bytes, mut finished) = (0, false);
+    let before = SystemCounters::read(tree);
+    let begin = Instant::now();
+    let (mut first, mut last) = (None, begin);
+    while begin.elapsed() < limit {
+        match socket.recv(&mut room) {
+            Ok(count) if count >= 8 => {
+                let number = u64::from_be_bytes(room[..8].try_into().expect("eight bytes"));
+                let known = sequence.count;
+                sequence.note(number);
+                bytes += if sequence.count > known { count as u64 } else { 0 };
+                last = Instant::now();
+                first = first.or(Some(last));
+            }
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::TimedOut
+                        | io::ErrorKind::Interrupted
+                ) =>
+            {
+                if finished {
+                    break;
+                }
+                finished = is_finished(control)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let span_ns = first.map_or(0, |first| last.duration_since(first).as_nanos() as u64);
+    let cpu_load = load_of(&before, tree, begin.elapsed().as_nanos() as u64);
+    Ok(Received {
+        bytes,
+        datagrams: sequence.count,
+        duplicates: sequence.duplicates,
+        reordered: sequence.reordered,
+        span_ns,
+        cpu_load,
+        buffer_bytes,
+    })
+}
+
+/// Whether the sender has said that all is sent; it is not waited for.
+fn is_finished(control: &mut TcpStream) -> io::Result<bool> {
+    control.set_nonblocking(true)?;
+    let waiting = control.peek(&mut [0]);
+    control.set_nonblocking(false)?;
+    match waiting {
+        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender is gone")),
+        Ok(_) => Ok(matches!(wire::hear(control)?, Some(Request::Finished))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}

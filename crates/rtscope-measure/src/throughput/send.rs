@@ -1,0 +1,125 @@
+//! The sending side: sends as fast as it can for a time.
+
+use std::{
+    io::{self, Write},
+    net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use rtscope_model::throughput::{Protocol, Received};
+use rtscope_sys::net::NO_BUFFERS;
+
+use super::{
+    set_send_buffer,
+    wire::{self, Answer, PATIENCE, Request, VERSION},
+};
+use crate::interrupt::Interrupt;
+
+/// Bytes in a write to a stream.
+const WRITE: usize = 64 << 10;
+
+/// Bytes in a datagram: fits into an Ethernet frame, so that nothing is cut into pieces.
+pub(super) const DATAGRAM: usize = 1_400;
+
+/// Datagrams between two looks at the clock.
+const BURST: u64 = 16;
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) bytes: u64,
+    pub(super) datagrams: u64,
+    pub(super) span_ns: u64,
+    pub(super) buffer_bytes: u64,
+}
+
+/// A transfer: what was sent, what came.
+pub(super) fn transfer(
+    control: &mut TcpStream,
+    protocol: Protocol,
+    window_bytes: u64,
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> io::Result<(Sent, Received)> {
+    let request = Request::Transfer {
+        version: VERSION,
+        protocol,
+        window_bytes,
+        limit_ns: duration.as_nanos() as u64,
+    };
+    wire::tell(control, &request)?;
+    let port = match hear(control)? {
+        Answer::Ready { port } => port,
+        Answer::Refused(why) => return Err(io::Error::other(format!("the peer refuses: {why}"))),
+        Answer::Report(_) => return Err(io::Error::other("the peer is out of step")),
+    };
+    let peer = control.peer_addr()?.ip();
+    let window = window_bytes as usize;
+    let sent = match protocol {
+        Protocol::Tcp => stream((peer, port).into(), window, duration, interrupt)?,
+        Protocol::Udp => {
+            let own = control.local_addr()?.ip();
+            let sent = datagrams(own, (peer, port).into(), window, duration, interrupt)?;
+            wire::tell(control, &Request::Finished)?;
+            sent
+        }
+    };
+    match hear(control)? {
+        Answer::Report(received) => Ok((sent, received)),
+        _ => Err(io::Error::other("the peer is out of step")),
+    }
+}
+
+fn hear(control: &mut TcpStream) -> io::Result<Answer> {
+    let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has hung up");
+    wire::hear(control)?.ok_or_else(gone)
+}
+
+fn stream(
+    to: SocketAddr,
+    window: usize,
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> io::Result<Sent> {
+    let mut data = TcpStream::connect_timeout(&to, PATIENCE)?;
+    let buffer_bytes = set_send_buffer(&data, window)?;
+    data.set_write_timeout(Some(PATIENCE))?;
+    let bytes_of_a_write = vec![0x5a; WRITE];
+    let start = Instant::now();
+    let mut bytes = 0;
+    while start.elapsed() < duration && !interrupt.is_stopped() {
+        bytes += data.write(&bytes_of_a_write)? as u64;
+    }
+    data.shutdown(Shutdown::Write)?;
+    Ok(Sent { bytes, datagrams: 0, span_ns: start.elapsed().as_nanos() as u64, buffer_bytes })
+}
+
+fn datagrams(
+    own: IpAddr,
+    to: SocketAddr,
+    window: usize,
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> io::Result<Sent> {
+    let socket = UdpSocket::bind((own, 0))?;
+    socket.connect(to)?;
+    let buffer_bytes = set_send_buffer(&socket, window)?;
+    let mut datagram = vec![0x5a; DATAGRAM];
+    let start = Instant::now();
+    let mut count: u64 = 0;
+    while start.elapsed() < duration && !interrupt.is_stopped() {
+        for _ in 0..BURST {
+            datagram[..8].copy_from_slice(&count.to_be_bytes());
+            match socket.send(&datagram) {
+                Ok(_) => count += 1,
+                // A full queue has not taken it; a receiver that has gone is told at the end.
+                Err(error)
+                    if error.raw_os_error() == Some(NO_BUFFERS)
+                        || error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let span_ns = start.elapsed().as_nanos() as u64;
+    Ok(Sent { bytes: count * DATAGRAM as u64, datagrams: count, span_ns, buffer_bytes })
+}

@@ -1,0 +1,206 @@
+//! `rtscope throughput`: bytes as fast as they go, and what that does to a wake-up.
+
+use std::{
+    net::{SocketAddr, TcpListener, ToSocketAddrs},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    str::FromStr,
+};
+
+use anyhow::Context;
+use rtscope_analyse::report::throughput as report;
+use rtscope_measure::{
+    environment,
+    interrupt::Interrupt,
+    recorder::write_whole,
+    throughput::{self, Order, Over},
+};
+use rtscope_model::{
+    throughput::{FORMAT, Protocol, ThroughputRecord},
+    time::Nanos,
+};
+use rtscope_sys::tree::Tree;
+
+use super::{
+    Refused, print, wall_clock,
+    wave::{Scheduling, one_cpu},
+};
+use crate::{exit, record};
+
+/// The port of a peer when none is named.
+const PORT: u16 = 15_201;
+
+/// Throughput by window size, with and without a latency sampler beside it
+///
+/// Sends as fast as it can through a TCP connection, or numbered datagrams through UDP, for each window
+/// (socket buffer) once alone and once with a real-time thread beside it that wakes each millisecond and
+/// notes how late. Over loopback both sides are here; over veth they are two network namespaces with a
+/// virtual cable (needs root); a peer runs rtscope throughput --serve.
+///
+/// Examples:
+///   rtscope throughput
+///   rtscope throughput --protocol both --over veth --duration 5s
+///   rtscope throughput --serve
+///   rtscope throughput --to board.local --windows 16,64,256 --json
+///   rtscope throughput --from rtscope-runs/throughput-20200101T000000
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// tcp, udp, or both
+    #[arg(long, value_name = "PROTOCOL", default_value = "tcp", value_parser = ["tcp", "udp", "both"])]
+    protocol: String,
+    /// Windows in KiB, separated by commas
+    #[arg(short, long, value_name = "KIB", default_value = "16,32,64,128,256", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    windows: Vec<u64>,
+    /// How long each transfer, up to 5min
+    #[arg(short, long, value_name = "TIME", default_value = "2s")]
+    duration: Nanos,
+    /// loopback, or veth: two namespaces with a virtual cable
+    #[arg(long, value_name = "WHERE", default_value = "loopback", value_parser = ["loopback", "veth"], conflicts_with = "to")]
+    over: String,
+    /// A peer that runs rtscope throughput --serve: HOST or HOST:PORT
+    #[arg(long, value_name = "HOST")]
+    to: Option<String>,
+    /// Serve senders until Ctrl-C; whoever can reach the address may use it [default address: every, port 15201]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15201", conflicts_with_all = ["to", "from", "json", "out"])]
+    serve: Option<SocketAddr>,
+    /// Without the sampler
+    #[arg(long)]
+    no_sampler: bool,
+    /// The sampler's CPU [default: the last]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+    /// The sampler's policy: other, fifo:PRIORITY, rr:PRIORITY [default: fifo:80 where it is permitted]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<Scheduling>,
+    /// Judge a recorded folder again and write its page
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Folder for the record and the page [default: rtscope-runs/throughput-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The record's file in its folder.
+const RECORD: &str = "throughput.json";
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(address) = args.serve {
+        return serve(address);
+    }
+    if let Some(folder) = &args.from {
+        let path = folder.join(RECORD);
+        let read = || format!("can't read {}", path.display());
+        let text = std::fs::read_to_string(&path).with_context(read)?;
+        let record: ThroughputRecord = serde_json::from_str(&text).with_context(read)?;
+        anyhow::ensure!(
+            record.format == FORMAT,
+            "{} has format {}; this version reads format {FORMAT}",
+            path.display(),
+            record.format
+        );
+        tell(&record, folder, args.json)?;
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    if !(Nanos::from_ms(50)..=Nanos::from_secs(300)).contains(&args.duration) {
+        return Err(Refused(format!("--duration {}: from 50ms to 5min", args.duration)).into());
+    }
+    let wall_clock = wall_clock();
+    let folder =
+        args.out.clone().unwrap_or_else(|| record::fresh_folder("throughput", &wall_clock));
+    if folder.join(RECORD).exists() {
+        let text = format!("{} holds a record already: name another --out", folder.display());
+        return Err(Refused(text).into());
+    }
+    let fifo = Scheduling::from_str("fifo:80").map_err(Refused)?;
+    let order = Order {
+        over: over(args)?,
+        protocols: match args.protocol.as_str() {
+            "udp" => vec![Protocol::Udp],
+            "both" => vec![Protocol::Tcp, Protocol::Udp],
+            _ => vec![Protocol::Tcp],
+        },
+        windows: args.windows.iter().map(|kib| kib << 10).collect(),
+        duration: args.duration,
+        sampler: match args.no_sampler {
+            true => None,
+            false => Some(args.policy.unwrap_or(fifo).on(one_cpu(args.cpu)?)),
+        },
+        tree: Tree::default(),
+        interrupt: Interrupt::install()?,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_clock,
+    };
+    let record = measured(order)?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let path = folder.join(RECORD);
+    write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))?;
+    tell(&record, &folder, args.json)?;
+    let differs = |one: &rtscope_model::throughput::Transfer| {
+        one.protocol == Protocol::Tcp && one.sent_bytes != one.received.bytes
+    };
+    let sound = !record.interrupted && !record.transfers.iter().any(differs);
+    Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
+}
+
+fn over(args: &Args) -> anyhow::Result<Over> {
+    let Some(host) = &args.to else {
+        return Ok(if args.over == "veth" { Over::Veth } else { Over::Loopback });
+    };
+    // With a port, or a name or an address without one.
+    let found = match host.to_socket_addrs() {
+        Ok(all) => Ok(all),
+        Err(_) => (host.as_str(), PORT).to_socket_addrs(),
+    };
+    let advice = || {
+        format!(
+            "--to {host}: no such host; write a name or an address, with :PORT if it is not {PORT}"
+        )
+    };
+    let address = found.with_context(advice)?.next().with_context(advice)?;
+    Ok(Over::Peer(host.clone(), address))
+}
+
+fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
+    let listener = TcpListener::bind(address).with_context(|| {
+        format!("can't listen at {address}: name another address and port behind --serve")
+    })?;
+    print(&format!("Listening at {}. Ctrl-C ends it.\n", listener.local_addr()?))?;
+    let interrupt = Interrupt::install()?;
+    throughput::serve(&listener, &Tree::default(), &interrupt, |line| eprintln!("{line}"))?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// Measures; falls back to an ordinary sampler where a real-time one is not permitted.
+fn measured(mut order: Order) -> anyhow::Result<ThroughputRecord> {
+    match throughput::run(&order) {
+        Err(error) if error.is_permission() => {
+            let permission = environment::collect(&order.tree).permission;
+            let ways = environment::permission_advice(&permission).join("; or ");
+            eprintln!(
+                "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
+            );
+            let other = Scheduling::from_str("other").map_err(Refused)?;
+            order.sampler = order.sampler.map(|place| other.on(place.cpus));
+            Ok(throughput::run(&order)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Writes the page and prints the figures.
+fn tell(record: &ThroughputRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+    let page = folder.join("report.html");
+    write_whole(&page, report::page(record).as_bytes())
+        .with_context(|| format!("can't write {}", page.display()))?;
+    if json {
+        eprintln!("Report: {}", page.display());
+        print(&(serde_json::to_string_pretty(&report::document(record))? + "\n"))
+    } else {
+        print(&format!("{}Report: {}\n", report::table(record), page.display()))
+    }
+}

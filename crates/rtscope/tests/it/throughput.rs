@@ -1,0 +1,121 @@
+//! `rtscope throughput`: that both sides count the same bytes, that what is lost is counted, that nothing
+//! stays behind, and that a missing peer is said. How fast it goes is nobody's business here.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use serde_json::Value;
+
+use crate::support::{folder, json, kill, output, processes_of_ours, root_or_skip, rtscope, text};
+
+fn count(transfer: &Value, key: &str) -> u64 {
+    transfer[key].as_u64().unwrap_or_else(|| panic!("{key} of {transfer}"))
+}
+
+/// Asserts that the books of all transfers balance; how many there are.
+fn balance(document: &Value) -> usize {
+    let transfers = document["transfers"].as_array().expect("transfers");
+    for one in transfers {
+        assert!(count(one, "received_bytes") > 0, "{one}");
+        if one["protocol"] == "tcp" {
+            assert_eq!(one["sent_bytes"], one["received_bytes"], "{one}");
+        } else {
+            let (sent, lost) = (count(one, "sent_datagrams"), count(one, "lost_datagrams"));
+            assert_eq!(sent, count(one, "received_datagrams") + lost, "{one}");
+            let each = count(one, "sent_bytes") / sent;
+            let received = count(one, "received_datagrams") * each;
+            assert_eq!(received, count(one, "received_bytes"), "{one}");
+        }
+        let load = one["cpu_load"].as_f64().expect("a share");
+        assert!((0.0..=1.0).contains(&load), "{one}");
+    }
+    transfers.len()
+}
+
+#[test]
+fn both_sides_count_the_same_bytes() {
+    let folder = folder();
+    let arguments = "throughput --protocol both --windows 16,128 --duration 100ms --policy other \
+                     --out run --json";
+    let document = json(folder.path(), arguments);
+    // Two protocols, two windows, without and with the sampler.
+    assert_eq!(balance(&document), 8);
+    let sampled = |one: &&Value| one["sampler"]["samples"].as_u64() > Some(0);
+    assert_eq!(document["transfers"].as_array().expect("all").iter().filter(sampled).count(), 4);
+    assert!(document["rest"]["latency_ns_max"].as_u64() > Some(0), "{document}");
+    let page = fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
+    for part in ["<svg", "UDP with a sampler", "1082.8"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(json(folder.path(), "throughput --from run --json"), document, "judged again");
+}
+
+#[test]
+fn namespaces_and_their_cable_are_gone_afterwards() {
+    let test = "namespaces_and_their_cable_are_gone_afterwards";
+    if !root_or_skip(test) {
+        return;
+    }
+    let devices = || -> BTreeSet<String> {
+        let text = fs::read_to_string("/proc/net/dev").expect("devices");
+        text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
+    };
+    // Namespaces that outlive their processes have a name here.
+    let names = || -> BTreeSet<_> {
+        let all = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        all.map(|entry| entry.file_name()).collect()
+    };
+    let before = (names(), devices());
+    let folder = folder();
+    let arguments = "throughput --over veth --protocol both --windows 64 --duration 100ms \
+                     --no-sampler --out run --json";
+    let document = json(folder.path(), arguments);
+    assert_eq!((balance(&document), &document["over"]), (2, &Value::from("veth")));
+    assert!(document["rest"].is_null() && document["transfers"][0]["sampler"].is_null());
+    assert_eq!((names(), devices()), before);
+    // Others have none but while a process is in them.
+    assert!(processes_of_ours().is_empty());
+}
+
+#[test]
+fn a_peer_serves_and_a_missing_one_is_said() {
+    let folder = folder();
+    let mut serving = rtscope(folder.path())
+        .args(["throughput", "--serve", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    BufReader::new(serving.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let address = line.split_whitespace().nth(2).expect("an address").trim_end_matches('.');
+    let to = format!("throughput --to {address} --duration 60ms --windows 64 --no-sampler --json");
+    for run in ["a", "b"] {
+        let document = json(folder.path(), &format!("{to} --protocol both --out {run}"));
+        assert_eq!((balance(&document), document["over"].as_str()), (2, Some(address)));
+    }
+    kill(serving.id(), "INT");
+    assert!(serving.wait().expect("ends").success(), "Ctrl-C ends it well");
+    let gone = output(folder.path(), &format!("{to} --out c"));
+    let said = text(&gone.stderr);
+    assert_eq!(gone.status.code(), Some(1), "{said}");
+    for part in [address, "rtscope throughput --serve"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!folder.path().join("c").exists(), "no record of nothing");
+    for (arguments, code, part) in [
+        ("throughput --duration 1ms", 64, "50ms"),
+        ("throughput --windows 0", 64, "windows"),
+        ("throughput --serve 192.0.2.1:1", 1, "--serve"),
+        ("throughput --from nowhere", 1, "nowhere/throughput.json"),
+    ] {
+        let output = output(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
+        assert!(said.contains(part), "{arguments}: {said}");
+    }
+}
