@@ -29,7 +29,7 @@ macro_rules! shipped {
 /// Every shipped plan, the default first.
 pub(crate) const SHIPPED: &[Shipped] = shipped! {
     "quick" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "osadl" "load-matrix"
-    "lab-quick" "lab-matrix" "lab-course"
+    "cost" "lab-quick" "lab-matrix" "lab-course"
 };
 
 /// The plan that runs when none is named.

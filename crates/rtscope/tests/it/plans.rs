@@ -2,8 +2,18 @@
 
 use crate::support::{folder, json, output, root_or_skip, text};
 
-const PLANS: [&str; 9] =
-    ["quick", "goperf", "godd", "stress", "lab", "policies", "vendor-net", "osadl", "load-matrix"];
+const PLANS: [&str; 10] = [
+    "quick",
+    "goperf",
+    "godd",
+    "stress",
+    "lab",
+    "policies",
+    "vendor-net",
+    "osadl",
+    "load-matrix",
+    "cost",
+];
 
 /// Plans for kernels in an emulator, whose tests run them there.
 const LAB_PLANS: [&str; 3] = ["lab-quick", "lab-matrix", "lab-course"];
