@@ -62,6 +62,12 @@ fn words(subject: &Periodic, drift: &Drift) -> String {
             "Too little was seen to tell whether errors are carried on: look longer. ".to_owned()
         }
     };
+    // Its instants are sums of periods: they can't drift.
+    if drift.behaviour == Behaviour::Absolute
+        && (subject.sleep.is_some() || drift.meant == Meant::Grid)
+    {
+        text += "What is told as its drift is how its latency changed in this time. ";
+    }
     text += match drift.meant {
         Meant::Given => "",
         Meant::Slept => {

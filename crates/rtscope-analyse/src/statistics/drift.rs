@@ -33,7 +33,7 @@ const ACTIVATIONS_MIN: usize = 32;
 const GRID_NS: f64 = 2.0;
 
 /// Expiries further from the wake-up than this are on another clock.
-const OTHER_CLOCK_NS: u64 = 3_600_000_000_000;
+const OTHER_CLOCK_NS: u128 = 3_600_000_000_000;
 
 /// Nanoseconds in an hour.
 const HOUR_NS: f64 = 3.6e12;
@@ -108,7 +108,7 @@ pub fn judge(subject: &Periodic) -> Option<Drift> {
     let expiries = expiries(activations);
     let carry = carry(subject, expiries.as_deref());
     let numbers = &carry.numbers;
-    let (period_ns, meant) = period(subject, &carry, expiries.is_some());
+    let (period_ns, meant) = period(subject, &carry, is_same_clock(activations));
     let first = activations[0].woke_ns;
     let phase: Vec<(f64, f64)> = activations
         .iter()
@@ -144,10 +144,19 @@ pub fn judge(subject: &Periodic) -> Option<Drift> {
     })
 }
 
-/// The programmed expiries, where they are on the clock of the wake-ups.
+/// The programmed expiries, where all are on one clock. It may be another than that of the wake-ups:
+/// then the difference of the two hardly changes.
 fn expiries(activations: &[Activation]) -> Option<Vec<u64>> {
-    let is_ours = |one: &Activation| one.expiry_ns.abs_diff(one.woke_ns) < OTHER_CLOCK_NS;
-    activations.iter().all(is_ours).then(|| activations.iter().map(|one| one.expiry_ns).collect())
+    let ahead = |one: &Activation| i128::from(one.expiry_ns) - i128::from(one.woke_ns);
+    let first = ahead(activations.first()?);
+    let is_steady = |one: &Activation| (ahead(one) - first).unsigned_abs() < OTHER_CLOCK_NS;
+    let all = activations.iter().map(|one| one.expiry_ns);
+    activations.iter().all(is_steady).then(|| all.collect())
+}
+
+/// Whether the expiries are on the clock of the wake-ups.
+fn is_same_clock(activations: &[Activation]) -> bool {
+    activations.iter().all(|one| u128::from(one.expiry_ns.abs_diff(one.woke_ns)) < OTHER_CLOCK_NS)
 }
 
 /// What becomes of errors, and how that is known.
@@ -162,7 +171,7 @@ struct Carry {
 }
 
 /// How a loop of ours sleeps is known; a program shows it in the instants that it sleeps until, or, where
-/// those are on another clock, in those at which it wakes.
+/// those are on several clocks, in those at which it wakes.
 fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
     let woke: Vec<u64> = subject.activations.iter().map(|one| one.woke_ns).collect();
     let shown = expiries.unwrap_or(&woke);
@@ -415,14 +424,20 @@ mod tests {
                 let seen = judge(&subject(None, None, all.clone())).expect("judged");
                 assert_eq!(seen.behaviour, expected, "seed {seed}");
                 assert_eq!(seen.period_ns, 10e6, "what it sleeps, or its grid");
-                // On another clock only the wake-ups are left.
-                let other = |one: &Activation| Activation {
-                    expiry_ns: one.expiry_ns + 1_700_000_000_000_000_000,
-                    ..*one
-                };
-                let all = all.iter().map(other).collect();
-                let seen = judge(&subject(None, None, all)).expect("judged");
-                assert_eq!(seen.behaviour, expected, "seed {seed} {:?}", seen.variance_ratio);
+                // On another clock the instants tell the same; on two clocks in turn they tell
+                // nothing, and the wake-ups are left.
+                for on_two in [false, true] {
+                    let other = |(n, one): (usize, &Activation)| Activation {
+                        expiry_ns: match on_two && n % 2 == 0 {
+                            true => one.expiry_ns,
+                            false => one.expiry_ns + 1_700_000_000_000_000_000,
+                        },
+                        ..*one
+                    };
+                    let all = all.iter().enumerate().map(other).collect();
+                    let seen = judge(&subject(None, None, all)).expect("judged");
+                    assert_eq!(seen.behaviour, expected, "seed {seed} {:?}", seen.variance_ratio);
+                }
             }
         }
     }
