@@ -201,7 +201,8 @@ fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
         }
         // Who sleeps relatively leaves none out.
         _ if behaviour == Behaviour::Relative => next,
-        _ if skips || grid_ns.is_some() => skipping,
+        _ if grid_ns.is_some() => rounded(shown, grid_ns.unwrap_or(1.0)),
+        _ if skips => skipping,
         _ => next,
     };
     Carry {
@@ -213,15 +214,20 @@ fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
     }
 }
 
-/// The spacing of instants that are equally spaced, but for whole multiples.
+/// The spacing of instants that are equally spaced, but for whole multiples. On a starved machine most
+/// steps may be multiples: then the smallest is the spacing.
 fn grid(at: &[u64]) -> Option<f64> {
     let typical = typical(at)?;
-    let numbers = rounded(at, typical);
-    let count = *numbers.last()?;
-    let spacing = (at[at.len() - 1] - at[0]) as f64 / count as f64;
-    let fits =
-        |(at_ns, n): (&u64, &u64)| ((at_ns - at[0]) as f64 - *n as f64 * spacing).abs() <= GRID_NS;
-    at.iter().zip(&numbers).all(fits).then_some(spacing)
+    let steps = at.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) as f64);
+    let smallest = steps.filter(|step| *step > typical / 16.0).fold(typical, f64::min);
+    [typical, smallest].into_iter().find_map(|step| {
+        let numbers = rounded(at, step);
+        let spacing = (at[at.len() - 1] - at[0]) as f64 / *numbers.last()? as f64;
+        let fits = |(at_ns, n): (&u64, &u64)| {
+            ((at_ns - at[0]) as f64 - *n as f64 * spacing).abs() <= GRID_NS
+        };
+        at.iter().zip(&numbers).all(fits).then_some(spacing)
+    })
 }
 
 /// The median step.
@@ -254,7 +260,7 @@ fn variance_ratio(at: &[u64], numbers: &[u64]) -> Option<(f64, usize)> {
         .zip(numbers)
         .map(|(at_ns, n)| (*at_ns as f64 - at[0] as f64) - *n as f64 * mean)
         .collect();
-    let lag = (at.len() / 8).clamp(2, 64);
+    let lag = (at.len() / 16).clamp(2, 64);
     let variance = |lag: usize| {
         let terms = error.len() - lag;
         (0..terms).map(|i| (error[i + lag] - error[i]).powi(2)).sum::<f64>() / terms as f64
@@ -440,6 +446,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_grid_of_a_starved_program_is_found() {
+        // Most instants are two or three periods apart.
+        let mut at = 0;
+        let all: Vec<Activation> = (0..60)
+            .map(|n| {
+                at += [2, 3, 2, 1, 2][n % 5] * 10 * MS;
+                Activation { armed_ns: at - 5 * MS, expiry_ns: at, woke_ns: at + n as u64 * 1_000 }
+            })
+            .collect();
+        let drift = judge(&subject(None, None, all)).expect("judged");
+        assert_eq!(
+            (drift.behaviour, drift.meant, drift.period_ns),
+            (Behaviour::Absolute, Meant::Grid, 1e7)
+        );
+        // Twelve rounds of ten periods, from the second on: 118 steps, 59 of them made.
+        assert_eq!(drift.missed, 59);
     }
 
     #[test]

@@ -27,10 +27,14 @@ fn a_delay_drifts_by_its_work_and_a_delay_until_does_not() {
     let drift = number(delay, "drift_ns_per_hour");
     // A CPU's time and the clock may differ in speed by the 500 ppm that time is steered by.
     assert!(drift > LEAST * 0.999, "at least the work: {delay}");
-    assert!(number(until, "drift_ns_per_hour").abs() < drift / 2.0, "{until}");
-    let per_period = number(until, "period_ns_mean") / 2e6;
-    assert!((0.9..1.1).contains(&per_period), "the grid is kept: {until}");
     assert!(number(delay, "period_ns_mean") > 2.499e6, "{delay}");
+    // Its instants are on the grid, however late the machine wakes it.
+    let record = std::fs::read_to_string(folder.path().join("run/drift.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let all = record["subjects"][1]["activations"].as_array().expect("activations");
+    let expiry = |one: &Value| one[1].as_u64().expect("an instant");
+    assert!(all.len() >= 3 && all.iter().all(|one| expiry(one) % 2_000_000 == 0), "{all:?}");
+    assert_eq!(until["behaviour"], "absolute");
     let page = std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
     assert!(page.contains("<svg") && page.contains("delay until"));
     assert_eq!(json(folder.path(), "drift --from run --json"), document, "judged again");
@@ -39,11 +43,11 @@ fn a_delay_drifts_by_its_work_and_a_delay_until_does_not() {
 }
 
 /// What is seen from outside of a loop in another process; none where the kernel can't be traced.
-fn watched(folder: &Path, test: &str, sleep: &str, options: &str) -> Option<Value> {
+fn watched(folder: &Path, test: &str, sleep: &str) -> Option<Value> {
     let program = env!("CARGO_BIN_EXE_rtscope");
     let command = format!("drift {LOOP} --sleep {sleep} --out inner-{sleep}");
     let arguments =
-        format!("drift --duration 10s {options} --out outer-{sleep} --json -- {program} {command}");
+        format!("drift --duration 10s --out outer-{sleep} --json -- {program} {command}");
     let output = output(folder, &arguments);
     let said = text(&output.stderr);
     if said.contains("this kernel has no tracefs") {
@@ -64,16 +68,15 @@ fn a_relative_sleep_is_told_from_an_absolute_one_from_outside() {
         return;
     }
     let folder = folder();
-    let Some(relative) = watched(folder.path(), test, "relative", "") else { return };
+    let Some(relative) = watched(folder.path(), test, "relative") else { return };
     assert_eq!(relative["behaviour"], "relative", "{relative}");
     assert_eq!((relative["meant"].as_str(), number(&relative, "period_ns")), (Some("slept"), 2e6));
     assert!(number(&relative, "drift_ns_per_hour") > LEAST * 0.999, "{relative}");
     let program = &relative["program"];
     assert!(number(program, "relative_sleeps") > number(program, "absolute_sleeps"), "{program}");
-    let Some(absolute) = watched(folder.path(), test, "absolute", "--period 2ms") else { return };
+    let Some(absolute) = watched(folder.path(), test, "absolute") else { return };
     assert_eq!(absolute["behaviour"], "absolute", "{absolute}");
-    let drift = number(&absolute, "drift_ns_per_hour").abs();
-    assert!(drift < number(&relative, "drift_ns_per_hour") / 2.0, "{absolute}");
+    assert_eq!((absolute["meant"].as_str(), number(&absolute, "period_ns")), (Some("grid"), 2e6));
     assert_eq!(number(&absolute["program"], "lost"), 0.0, "{absolute}");
 }
 
