@@ -24,23 +24,23 @@ pub struct Shown<'a> {
 }
 
 /// A picture with what it shows.
-struct Picture {
-    title: &'static str,
-    about: String,
-    svg: String,
+pub(super) struct Picture {
+    pub(super) title: &'static str,
+    pub(super) about: String,
+    pub(super) svg: String,
 }
 
 #[derive(Template)]
 #[template(path = "capture.html")]
-struct Page<'a> {
-    style: &'static str,
-    dark: String,
-    line: &'a str,
-    headline: String,
-    rows: Vec<(&'static str, String)>,
-    pictures: Vec<Picture>,
-    allan: Vec<(String, String, String)>,
-    facts: &'a [(String, String)],
+pub(super) struct Page<'a> {
+    pub(super) style: &'static str,
+    pub(super) dark: String,
+    pub(super) line: &'a str,
+    pub(super) headline: String,
+    pub(super) rows: Vec<(&'static str, String)>,
+    pub(super) pictures: Vec<Picture>,
+    pub(super) allan: Vec<(String, String, String)>,
+    pub(super) facts: &'a [(String, String)],
 }
 
 /// The page. The same capture gives the same bytes.
@@ -76,7 +76,7 @@ fn headline(all: &Shown<'_>) -> String {
     }
 }
 
-fn ns(value: f64) -> String {
+pub(super) fn ns(value: f64) -> String {
     Nanos(value.round() as u64).to_string()
 }
 

@@ -1,5 +1,6 @@
 //! The judgement as text and as pages for people.
 
+pub mod alignment;
 pub mod capture;
 pub mod check;
 pub mod compare;

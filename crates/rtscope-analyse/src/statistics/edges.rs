@@ -166,6 +166,12 @@ pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
     }
 }
 
+/// The capture with its slow looks taken as looks, as it is judged.
+#[must_use]
+pub fn admitted(capture: &Capture) -> Capture {
+    slow::admit(capture)
+}
+
 /// The edges between gaps. Two edges in the same direction have lost one between them: they are cut
 /// apart too.
 fn stretches(capture: &Capture) -> Vec<Range<usize>> {

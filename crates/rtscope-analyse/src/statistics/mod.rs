@@ -1,6 +1,7 @@
 //! Statistics of latencies: exact where they can be, with intervals, and honest about what a run
 //! can't say.
 
+pub mod alignment;
 pub mod change_point;
 pub mod claim;
 pub mod counter;

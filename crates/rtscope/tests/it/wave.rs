@@ -142,6 +142,37 @@ fn an_instrument_s_capture_meets_the_same_judge_and_a_capture_is_kept() {
 }
 
 #[test]
+fn two_captures_of_a_wave_are_compared_edge_by_edge() {
+    let folder = folder();
+    // 1 kHz with edges late by a pattern; the second file's clock is 100 ppm fast, and it lacks three.
+    let vcd = |fast: f64, lacks: &[u64]| {
+        let mut text =
+            "$timescale 1 ns $end\n$var wire 1 ! w $end\n$enddefinitions $end\n".to_owned();
+        for n in (1..=500_u64).filter(|n| !lacks.contains(n)) {
+            let at = (n * 1_000_000 + n * n * 7 % 1_009 * 10) as f64 * fast;
+            text += &format!("#{at:.0} 1!\n#{:.0} 0!\n", at + 400_000.0);
+        }
+        text
+    };
+    fs::write(folder.path().join("a.vcd"), vcd(1.0, &[])).expect("written");
+    fs::write(folder.path().join("b.vcd"), vcd(1.000_1, &[100, 200, 300])).expect("written");
+    let both = json(folder.path(), "wave compare a.vcd b.vcd --page both.html --json");
+    let aligned = &both["alignment"];
+    // The first change of a file only tells the level.
+    assert_eq!((u64_of(aligned, "pairs"), u64_of(aligned, "missing_in_second")), (496, 3));
+    assert_eq!(
+        (u64_of(aligned, "missing_in_first"), &aligned["is_certain"]),
+        (0, &Value::from(true))
+    );
+    let drift = aligned["drift_ppm"].as_f64().expect("a drift");
+    assert!((drift - 100.0).abs() < 0.01, "{drift}");
+    let page = fs::read_to_string(folder.path().join("both.html")).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 2);
+    let said = output(folder.path(), "wave compare a.vcd b.vcd");
+    assert!(text(&said.stdout).contains("+100.0"), "{}", text(&said.stdout));
+}
+
+#[test]
 fn mistakes_are_usage_errors_and_say_what_to_write() {
     let folder = folder();
     for (arguments, says) in [

@@ -1,6 +1,7 @@
 //! `rtscope wave`: square waves on lines.
 
 mod capture;
+mod compare;
 mod generate;
 mod import;
 mod runner;
@@ -22,6 +23,7 @@ use super::Refused;
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     Capture(capture::Args),
+    Compare(compare::Args),
     Generate(generate::Args),
     Import(import::Args),
     Sweep(sweep::Args),
@@ -33,6 +35,7 @@ pub(super) enum Verb {
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Capture(args) => capture::main(args),
+        Verb::Compare(args) => compare::main(args),
         Verb::Generate(args) => generate::main(args),
         Verb::Import(args) => import::main(args),
         Verb::Sweep(args) => sweep::main(args),
