@@ -12,6 +12,7 @@ mod process;
 mod program;
 mod table;
 mod wakeup;
+mod wave;
 
 use std::{
     fs,
@@ -81,6 +82,7 @@ const SECTIONS: &[Section] = &[
     ("wake-ups", wakeup::lines),
     ("messages", messages::lines),
     ("imports", import::lines),
+    ("square waves", wave::lines),
 ];
 
 /// Measures everything, prints the table, answers whether everything could be measured.

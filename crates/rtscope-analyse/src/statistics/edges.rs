@@ -48,7 +48,9 @@ pub struct Wave {
     pub refusal: Option<Refusal>,
     /// Edges seen.
     pub edges: u64,
-    /// Edges made by the line's own count and not seen; none when the line doesn't count.
+    /// Edges made meanwhile by the line's own count; none when the line doesn't count.
+    pub made: Option<u64>,
+    /// Of those, the ones that were not seen.
     pub lost: Option<u64>,
     /// Edges that were made while the scope was blind. The other lost ones were in pulses too short for it.
     pub made_in_gaps: Option<u64>,
@@ -149,6 +151,7 @@ pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
         refused,
         refusal,
         edges: capture.edges.len() as u64,
+        made: capture.made,
         lost: capture.made.map(|made| made.saturating_sub(capture.edges.len() as u64)),
         made_in_gaps: capture.made_in_gaps,
         blind_ns,
