@@ -79,6 +79,9 @@ pub trait Events {
     ///
     /// Why there will be none any more, for people.
     fn next(&mut self, wait: Duration) -> Result<Option<Event>, String>;
+
+    /// The number of the last event that was taken; 0 before the first.
+    fn last(&self) -> u32;
 }
 
 /// A line that is looked at.
@@ -89,6 +92,7 @@ pub struct InputLine {
     /// Words of the buffer that were read, and where the next event begins.
     read: usize,
     next: usize,
+    last: u32,
 }
 
 impl InputLine {
@@ -109,7 +113,17 @@ impl InputLine {
             builder
         })?;
         let buffer = vec![0; request.edge_event_u64_size() * READ_EVENTS];
-        Ok(InputLine { request, buffer, read: 0, next: 0 })
+        Ok(InputLine { request, buffer, read: 0, next: 0, last: 0 })
+    }
+
+    /// Drops what came between two looks, so that it is neither seen nor lost in the next one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Events::next`].
+    pub fn forget(&mut self) -> Result<(), String> {
+        while self.next(Duration::ZERO)?.is_some() {}
+        Ok(())
     }
 }
 
@@ -129,12 +143,16 @@ impl Events for InputLine {
             return Ok(None);
         };
         let event = self.request.edge_event_from_slice(words).map_err(gone)?;
-        self.next = end;
+        (self.next, self.last) = (end, event.line_seqno);
         Ok(Some(Event {
             at_ns: event.timestamp_ns,
             rises: event.kind == EdgeKind::Rising,
             number: event.line_seqno,
         }))
+    }
+
+    fn last(&self) -> u32 {
+        self.last
     }
 }
 
@@ -158,7 +176,7 @@ pub fn collect(
         made_in_gaps: None,
         is_full: false,
     };
-    let (mut last_number, mut last_ns, mut lost) = (0_u32, start_ns, 0_u64);
+    let (mut last_number, mut last_ns, mut lost) = (events.last(), start_ns, 0_u64);
     let ended = loop {
         if capture.edges.len() == terms.edges_max || capture.gaps.len() == terms.gaps_max {
             capture.is_full = true;

@@ -47,17 +47,17 @@ pub(crate) struct Live {
 }
 
 /// Where keys come from: standard input, or the terminal of the session where that is something else.
-struct Keyboard(Option<File>);
+pub(super) struct Keyboard(Option<File>);
 
 impl Keyboard {
-    fn open() -> Keyboard {
+    pub(super) fn open() -> Keyboard {
         let terminal = || File::open("/dev/tty").ok();
         Keyboard(if io::stdin().is_terminal() { None } else { terminal() })
     }
 
     /// Whether the terminal is still there. A closed window or a broken connection hangs it up, and
     /// reading keys from it would then never return.
-    fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         let stdin = io::stdin();
         let file = self.0.as_ref().map_or(stdin.as_fd(), |file| file.as_fd());
         let mut asked = [PollFd::from_borrowed_fd(file, PollFlags::IN)];

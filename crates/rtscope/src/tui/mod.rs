@@ -9,6 +9,7 @@ mod block;
 mod inline;
 mod input;
 mod live;
+pub(crate) mod oscilloscope;
 #[cfg(test)]
 mod script;
 mod state;

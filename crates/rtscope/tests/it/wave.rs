@@ -173,6 +173,14 @@ fn two_captures_of_a_wave_are_compared_edge_by_edge() {
 }
 
 #[test]
+fn the_live_scope_needs_a_terminal_and_says_what_does_not() {
+    let (folder, line) = (folder(), Line::new("live"));
+    let output = output(folder.path(), &format!("wave live {}", line.0));
+    assert_eq!(output.status.code(), Some(64));
+    assert!(text(&output.stderr).contains("wave capture"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn mistakes_are_usage_errors_and_say_what_to_write() {
     let folder = folder();
     for (arguments, says) in [

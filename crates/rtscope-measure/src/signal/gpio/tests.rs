@@ -29,6 +29,10 @@ impl Events for Told {
         self.next += 1;
         self.events.get(self.next - 1).map_or_else(|| self.end.clone(), |event| Ok(Some(*event)))
     }
+
+    fn last(&self) -> u32 {
+        self.events[..self.next.min(self.events.len())].last().map_or(0, |event| event.number)
+    }
 }
 
 const TERMS: Terms =
@@ -65,6 +69,14 @@ fn numbers_that_are_left_out_are_lost_edges_in_a_gap() {
     assert_eq!(capture.gaps.iter().map(|gap| gap.moved).collect::<Vec<_>>(), [false, true, false]);
     let second = capture.gaps[1];
     assert_eq!((second.start_ns, second.end_ns), (2_000_000 + 20 * 500_000, 15_000_000));
+}
+
+#[test]
+fn what_came_between_two_looks_is_not_lost_in_the_second() {
+    let mut told = told(1..=10);
+    told.next = 5;
+    let (capture, _) = collect(&mut told, "gpio:x/1", &Ticking(Cell::new(0)), TERMS);
+    assert_eq!((capture.edges.len(), capture.made_in_gaps), (5, Some(0)));
 }
 
 #[test]

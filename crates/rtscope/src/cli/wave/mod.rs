@@ -4,6 +4,7 @@ mod capture;
 mod compare;
 mod generate;
 mod import;
+mod live;
 mod runner;
 mod show;
 mod sweep;
@@ -26,6 +27,7 @@ pub(super) enum Verb {
     Compare(compare::Args),
     Generate(generate::Args),
     Import(import::Args),
+    Live(live::Args),
     Sweep(sweep::Args),
     /// Becomes a subject; started by `sweep`
     #[command(hide = true)]
@@ -38,6 +40,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Compare(args) => compare::main(args),
         Verb::Generate(args) => generate::main(args),
         Verb::Import(args) => import::main(args),
+        Verb::Live(args) => live::main(args),
         Verb::Sweep(args) => sweep::main(args),
         Verb::Subject(args) => runner::main(args),
     }

@@ -1,0 +1,113 @@
+//! `rtscope wave live`: the scope as an oscilloscope in the terminal.
+
+use std::{process::ExitCode, time::Duration};
+
+use rtscope_analyse::statistics::edges;
+use rtscope_measure::{
+    interrupt::Interrupt,
+    signal::{
+        SignalError,
+        gpio::{self, InputLine},
+        line::{self, Address},
+        scope::{self, Terms},
+        seat::Seat,
+    },
+};
+use rtscope_model::{time::Nanos, wave::Capture};
+use rtscope_sys::{clock::SystemClock, process, tree::Tree};
+
+use super::{Hertz, capture::GAPS_MAX, one_cpu};
+use crate::{
+    cli::Refused,
+    exit,
+    tui::oscilloscope::{Oscilloscope, Scene},
+};
+
+/// Room for edges of one look.
+const EDGES_MAX: usize = 1_000_000;
+
+/// A look that takes longer than this has gone wrong: the kernel ends it.
+const LOOK_LIMIT: Duration = Duration::from_secs(30);
+
+/// Look at a line as with an oscilloscope
+///
+/// The waveform stands still at its trigger. Keys: left and right change the time base, t the trigger (rising,
+/// falling, free), f freezes, p keeps older traces, q ends. A shaded column is a time in which the scope could
+/// not look.
+///
+/// Examples:
+///   rtscope wave live memory:test
+///   rtscope wave live gpio:gpiochip0/17 --base 200us
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// The line, as memory:NAME or gpio:CHIP/LINE
+    line: String,
+    /// Time of a division [default: from the wave]
+    #[arg(short, long, value_name = "TIME")]
+    base: Option<Nanos>,
+    /// The frequency that the wave should have
+    #[arg(short, long, value_name = "FREQUENCY")]
+    freq: Option<Hertz>,
+    /// The CPU to look from [default: the last; make the wave on another]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+    /// End after so many looks
+    #[arg(long, value_name = "N")]
+    looks: Option<u64>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let base_ns = args.base.map(|base| base.0);
+    if base_ns.is_some_and(|ns| !(100..=10_000_000_000).contains(&ns)) {
+        return Err(Refused("--base: from 100ns to 10s".to_owned()).into());
+    }
+    let mut look = eyes(args)?;
+    let interrupt = Interrupt::install()?;
+    let mut screen = Oscilloscope::open(Scene::new(&args.line, base_ns)).map_err(|why| {
+        Refused(format!("the screen can't be drawn: {why}; wave capture prints the figures"))
+    })?;
+    for _ in 0..args.looks.unwrap_or(u64::MAX) {
+        process::end_after(LOOK_LIMIT);
+        let capture = look(screen.look_ns())?;
+        let wave = edges::judge(&capture, args.freq.map(|hz| hz.0));
+        if !screen.show(&capture, &wave)? || interrupt.is_stopped() {
+            break;
+        }
+    }
+    process::end_after(Duration::ZERO);
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// What looks at the line for a time.
+type Eyes = Box<dyn FnMut(u64) -> Result<Capture, SignalError>>;
+
+fn eyes(args: &Args) -> anyhow::Result<Eyes> {
+    let (tree, clock, name) = (Tree::default(), SystemClock::MONOTONIC, args.line.clone());
+    let terms = move |rest, duration_ns| Terms {
+        duration_ns,
+        edges_max: EDGES_MAX,
+        gaps_max: GAPS_MAX,
+        rest,
+    };
+    Ok(match args.line.parse()? {
+        Address::Memory(line) => {
+            let (line, seat) = (line::open_memory(&line)?, Seat::best(&one_cpu(args.cpu)?, &tree));
+            // Beside a wave that spins on the only other CPU the machine must stay usable.
+            let seat = seat.modest();
+            Box::new(move |ns| {
+                scope::capture(&line, &name, &seat.place, &clock, terms(seat.rest, ns))
+            })
+        }
+        Address::Gpio(chip, line) => {
+            let mut line = InputLine::open(&chip, &line, &tree)?;
+            Box::new(move |ns| {
+                let refused = |why| SignalError::Gpio { line: name.clone(), why };
+                line.forget().map_err(refused)?;
+                let (capture, ended) = gpio::collect(&mut line, &name, &clock, terms(None, ns));
+                ended.map_or(Ok(capture), |why| Err(refused(why)))
+            })
+        }
+        other => return Err(SignalError::NotReadable(other.to_string()).into()),
+    })
+}
