@@ -83,6 +83,7 @@ const SECTIONS: &[Section] = &[
     ("messages", messages::lines),
     ("imports", import::lines),
     ("square waves", wave::lines),
+    ("sweeps", wave::sweeps),
 ];
 
 /// Measures everything, prints the table, answers whether everything could be measured.

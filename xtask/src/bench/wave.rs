@@ -38,13 +38,12 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
         bail!("it needs two CPUs");
     }
     let look = if options.quick { QUICK_LOOK } else { LOOK };
-    let (mut fast, mut even, mut sweeps) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fast, mut even) = (Vec::new(), Vec::new());
     // The long looks need no more rounds than it takes to tell a limit.
     let rounds = options.rounds.min(5);
     for round in 0..rounds {
         fast.push(look_at(subject, "1MHz", Duration::from_millis(500), round).context("1 MHz")?);
         even.push(look_at(subject, "100kHz", look, round).context("100 kHz")?);
-        sweeps.push(sweep(subject).context("sweep")?);
     }
     let alone = |what: &str, unit, goal, ours: Vec<f64>| Line {
         what: what.to_owned(),
@@ -62,14 +61,20 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
         alone("100 kHz: scope against the generator", "ppm", error, of(&even, Seen::error_ppm)),
         alone("100 kHz: edges invented", "", Goal::AtMost(0.0), of(&even, |seen| seen.invented)),
         alone("100 kHz: blind", "%", Goal::None, of(&even, |seen| seen.blind * 100.0)),
-        Line {
-            what: "highest frequency, beside C nanosleep".to_owned(),
-            unit: "Hz",
-            ours: sweeps.iter().map(|both| both.0).collect(),
-            theirs: sweeps.iter().map(|both| both.1).collect(),
-            goal: Goal::AtLeast(1.0),
-        },
     ])
+}
+
+/// The line of the sweeps: a section of its own, which a busy machine may spoil alone.
+pub(super) fn sweeps(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+    let sweeps: Vec<(f64, f64)> =
+        (0..options.rounds.min(5)).map(|_| sweep(subject)).collect::<Result<_>>()?;
+    Ok(vec![Line {
+        what: "highest frequency, beside C nanosleep".to_owned(),
+        unit: "Hz",
+        ours: sweeps.iter().map(|both| both.0).collect(),
+        theirs: sweeps.iter().map(|both| both.1).collect(),
+        goal: Goal::AtLeast(1.0),
+    }])
 }
 
 /// What the scope saw beside what the generator says.
