@@ -93,6 +93,25 @@ pub const SHIPPED: &[Shipped] = &[
     },
 ];
 
+/// The words of all subjects whose tool is installed, and those that have none.
+#[must_use]
+pub fn all() -> (Vec<&'static str>, Vec<&'static Shipped>) {
+    let (there, missing): (Vec<&Shipped>, Vec<&Shipped>) =
+        SHIPPED.iter().partition(|shipped| find(shipped.tool).is_some());
+    (there.iter().map(|shipped| shipped.name).chain([OWN]).collect(), missing)
+}
+
+impl Shipped {
+    /// What has to be installed for it, for people.
+    #[must_use]
+    pub fn lack(&self) -> String {
+        format!(
+            "{} is left out: it needs {} (apt-get install {})",
+            self.name, self.tool, self.package
+        )
+    }
+}
+
 /// A program that makes a wave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
@@ -266,6 +285,14 @@ impl Drop for Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_is_ours_and_each_that_has_its_tool_or_says_what_it_lacks() {
+        let (there, missing) = all();
+        assert_eq!(there.len() + missing.len(), SHIPPED.len() + 1);
+        assert!(there.contains(&OWN));
+        assert!(SHIPPED[0].lack().contains("apt-get install gcc"));
+    }
 
     #[test]
     fn a_subject_is_a_word_or_a_path() {

@@ -25,7 +25,7 @@ use rtscope_measure::{
     signal::{
         SignalError, line, scope,
         seat::Seat,
-        subject::{Running, Subject},
+        subject::{self, Running, Subject},
     },
 };
 use rtscope_model::{load::LoadLine, time::Nanos};
@@ -56,12 +56,13 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// compiler that is found), or a program of yours by its path: it is run as PROGRAM LINE FREQUENCY.
 ///
 /// Examples:
-///   rtscope wave sweep --subject python --subject c --quick
+///   rtscope wave sweep --subject all --quick
+///   rtscope wave sweep --subject python --subject c --load cpu --policy other --policy fifo:49
 ///   rtscope wave sweep --subject ./mine --subject rust --load cpu --from 100Hz --to 100kHz
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A subject's name, or a program's path; repeatable
+    /// A subject's name, a program's path, or all; repeatable
     #[arg(short, long, value_name = "SUBJECT", required = true)]
     subject: Vec<String>,
     /// First frequency
@@ -128,8 +129,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let loads = loads(args)?;
     let scratch = Scratch::new()?;
     let program = std::env::current_exe().unwrap_or_else(|_| this_program());
-    let subjects: Vec<Subject> = args
-        .subject
+    let subjects: Vec<Subject> = words(&args.subject)
         .iter()
         .map(|word| Subject::prepare(word, &program, &scratch.0))
         .collect::<Result<_, _>>()?;
@@ -159,6 +159,21 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if bench.interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
 }
 
+/// The subjects' words, with `all` in full.
+fn words(asked: &[String]) -> Vec<String> {
+    let (there, missing) = subject::all();
+    let mut words: Vec<String> = Vec::new();
+    for word in asked {
+        if word == "all" {
+            missing.iter().for_each(|shipped| eprintln!("{}", shipped.lack()));
+            words.extend(there.iter().map(|word| (*word).to_owned()));
+        } else {
+            words.push(word.clone());
+        }
+    }
+    words
+}
+
 /// No load, and those that were asked for.
 fn loads(args: &Args) -> anyhow::Result<Vec<Option<LoadLine>>> {
     let mut loads = vec![None];
@@ -181,7 +196,7 @@ fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
     let throttling =
         Tree::default().read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
     let real_time = args.policy.iter().any(|policy| policy.policy.is_real_time());
-    if throttling == "-1" && (real_time || args.subject.iter().any(|word| word == "c-rt")) {
+    if throttling == "-1" && (real_time || words(&args.subject).iter().any(|word| word == "c-rt")) {
         let why = "real-time throttling is off, and a subject that never sleeps would keep its CPU from \
                    everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
         return Err(Refused(why.to_owned()).into());
