@@ -144,6 +144,9 @@ fn removed(chip: &str, folder: &str) -> Result<String, String> {
     toggle(folder, EDGES)?;
     put(&format!("{CHIP}/live"), "0")?;
     let (capture, ended) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, TERMS);
+    drop(input);
+    // It comes back for whoever is next.
+    put(&format!("{CHIP}/live"), "1")?;
     // What the kernel had kept may go with the chip: then no edge is seen, and none is invented.
     let seen = capture.edges.len();
     let why = ended.unwrap_or_else(|| "no word of it".to_owned());
