@@ -32,7 +32,24 @@ fn u64_of(document: &Value, field: &str) -> u64 {
 
 #[test]
 fn what_the_scope_saw_and_lost_is_what_the_generator_made() {
-    let (folder, line) = (folder(), Line::new("count"));
+    counts_agree("count");
+}
+
+#[test]
+fn under_load_the_counts_still_agree() {
+    let folder = folder();
+    // Threads that never sleep, on all CPUs.
+    let mut load = rtscope(folder.path());
+    load.args(words("load cpu --duration 20s")).stdout(Stdio::null());
+    let mut load = load.spawn().expect("starts");
+    counts_agree("loaded");
+    kill(load.id(), "TERM");
+    load.wait().expect("ended");
+}
+
+/// The scope beside a generator: whatever either misses, no edge is invented and none vanishes.
+fn counts_agree(name: &str) {
+    let (folder, line) = (folder(), Line::new(name));
     // The scope looks before the first edge and after the last.
     let mut scope = rtscope(folder.path());
     scope.args(words(&format!("wave capture {} --duration 3s --json", line.0)));
