@@ -28,7 +28,7 @@ pub mod throughput;
 pub mod trace;
 pub mod tune;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use rtscope_model::{
     cpu::CpuSet,
@@ -163,9 +163,12 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     stream.recorder.environment("environment.before.json", &before);
     permission_finding.into_iter().for_each(|finding| stream.found(finding));
 
+    // Settings of single phases change between sessions, when nothing is measured.
+    let by_phase = plan.phases.iter().any(|phase| !phase.settings.is_empty());
+    let of_run = if by_phase { BTreeMap::new() } else { plan.settings.clone() };
     let settings =
-        tune::apply(&order.tree, &order.journal, &plan.settings, &mut |event| stream.emit(event))?;
-    let outcome = sessions_in_turn(order, &plan, &sessions, &mut stream);
+        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event))?;
+    let outcome = sessions_in_turn(order, &plan, &sessions, by_phase, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 
     if order.interrupt.is_runaway() {
@@ -205,11 +208,13 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
     Ok(Some(Finding::new("no-real-time-permission", Weight::PreventsPass, text).advise(advice)))
 }
 
-/// Runs the sessions with memory locked and a limit on runaway threads.
+/// Runs the sessions with memory locked and a limit on runaway threads; `by_phase`, each under the
+/// settings of its phases.
 fn sessions_in_turn(
     order: &Order,
     plan: &Plan,
     sessions: &[machine::SessionPlan],
+    by_phase: bool,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
     let limit = process::limit(Resource::RtTime);
@@ -241,7 +246,13 @@ fn sessions_in_turn(
     };
     let mut why = EndReason::Finished;
     for (i, session) in sessions.iter().enumerate() {
-        if let Some(reason) = conductor.session(i as u32, session)? {
+        let phase = &plan.phases[session.cells.start];
+        let own = if by_phase { plan.settings_of(phase) } else { BTreeMap::new() };
+        let mut emit = |event| conductor.stream.emit(event);
+        let settings = tune::apply(&order.tree, &order.journal, &own, &mut emit)?;
+        let ended = conductor.session(i as u32, session);
+        settings.restore(&mut |event| conductor.stream.emit(event));
+        if let Some(reason) = ended? {
             why = reason;
             break;
         }

@@ -70,6 +70,8 @@ pub struct Phase {
     pub loads: Vec<LoadLine>,
     /// What this cell must satisfy, beside what the plan requires of all.
     pub require: Vec<Requirement>,
+    /// System settings of this phase alone, beside those of the plan.
+    pub settings: std::collections::BTreeMap<String, String>,
     /// The sampler, as it applies to this phase.
     pub sampler: Sampler,
 }
@@ -106,17 +108,27 @@ impl Phase {
 }
 
 impl Plan {
-    /// Cells grouped into sessions: ranges of `phases` whose samplers are equal.
+    /// Cells grouped into sessions: ranges of `phases` whose samplers and settings are equal.
     #[must_use]
     pub fn sessions(&self) -> Vec<std::ops::Range<usize>> {
         let mut sessions: Vec<std::ops::Range<usize>> = Vec::new();
         for (i, phase) in self.phases.iter().enumerate() {
+            let is_alike =
+                |first: &Phase| first.sampler == phase.sampler && first.settings == phase.settings;
             match sessions.last_mut() {
-                Some(last) if self.phases[last.start].sampler == phase.sampler => last.end = i + 1,
+                Some(last) if is_alike(&self.phases[last.start]) => last.end = i + 1,
                 _ => sessions.push(i..i + 1),
             }
         }
         sessions
+    }
+
+    /// The system settings of a phase: the plan's and its own, which go before.
+    #[must_use]
+    pub fn settings_of(&self, phase: &Phase) -> std::collections::BTreeMap<String, String> {
+        let mut settings = self.settings.clone();
+        settings.extend(phase.settings.clone());
+        settings
     }
 
     /// How long the whole plan takes, warm-ups included; an upper bound where a load ends a phase.

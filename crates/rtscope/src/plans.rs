@@ -76,7 +76,8 @@ pub(crate) fn check(name: &str, text: &str, plan: &Plan) -> Result<(), TextError
             add(&line.name, refused);
         }
     }
-    for (setting, value) in &plan.settings {
+    let of_phases = plan.phases.iter().flat_map(|phase| &phase.settings);
+    for (setting, value) in plan.settings.iter().chain(of_phases) {
         if let Err(refused) = rtscope_measure::tune::check(setting, value) {
             add(setting, refused);
         }

@@ -26,6 +26,7 @@ pub(crate) use self::{change::signed_us, limit::counted};
 pub use self::{
     change::{Change, Distance, Effect, Figures, Shift},
     limit::Exceedances,
+    pairing::is_cell,
     ratio::Ratio,
     setting::Difference,
 };

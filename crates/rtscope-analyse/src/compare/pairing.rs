@@ -1,4 +1,5 @@
-//! Which cells of two sides belong together: those of one name, or the only one of each.
+//! Which cells of two sides belong together: those of one name, or the only one of each. Repeats of a cell
+//! in one run (`rest`, `rest #2`) have one name.
 
 use crate::judgement::CellSummary;
 
@@ -9,6 +10,26 @@ use super::Run;
 pub(super) struct Member<'a> {
     pub(super) run: Run<'a>,
     pub(super) cell: &'a CellSummary,
+}
+
+impl<'a> Member<'a> {
+    fn name(&self) -> &'a str {
+        without_repeat(&self.cell.name)
+    }
+}
+
+/// The name of a cell without the number of its repeat.
+fn without_repeat(name: &str) -> &str {
+    match name.rsplit_once(" #") {
+        Some((first, number)) if number.parse::<u32>().is_ok() => first,
+        _ => name,
+    }
+}
+
+/// Whether a cell is the one that was asked for, or a repeat of it: `rest` also asks for `rest #2`.
+#[must_use]
+pub fn is_cell(asked: &str, name: &str) -> bool {
+    asked == name || asked == without_repeat(name)
 }
 
 /// Cells of both sides that are compared.
@@ -28,7 +49,7 @@ pub(super) fn pairs<'a>(a: &[Run<'a>], b: &[Run<'a>]) -> (Vec<Pair<'a>>, Vec<Str
         return (vec![Pair { name, a: of_a, b: of_b }], Vec::new());
     }
     let of = |members: &[Member<'a>], name: &str| -> Vec<Member<'a>> {
-        members.iter().filter(|member| member.cell.name == name).copied().collect()
+        members.iter().filter(|member| member.name() == name).copied().collect()
     };
     let shared = names_a.iter().filter(|name| names_b.contains(name));
     let pairs: Vec<Pair<'a>> = shared
@@ -49,7 +70,8 @@ fn members<'a>(runs: &[Run<'a>]) -> Vec<Member<'a>> {
     let of_run = |run: &Run<'a>| {
         let run = *run;
         let cells = run.judgement.cells.iter();
-        let wanted = cells.filter(move |cell| run.cell.is_none_or(|name| name == cell.name));
+        let wanted =
+            cells.filter(move |cell| run.cell.is_none_or(|name| is_cell(name, &cell.name)));
         wanted.filter(|cell| cell.all.recorded > 0).map(move |cell| Member { run, cell })
     };
     runs.iter().flat_map(of_run).collect()
@@ -59,9 +81,21 @@ fn members<'a>(runs: &[Run<'a>]) -> Vec<Member<'a>> {
 fn names<'a>(members: &[Member<'a>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for member in members {
-        if !names.contains(&member.cell.name.as_str()) {
-            names.push(&member.cell.name);
+        if !names.contains(&member.name()) {
+            names.push(member.name());
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeat_is_asked_by_its_own_name_or_with_the_others() {
+        assert!(is_cell("rest", "rest") && is_cell("rest", "rest #2") && is_cell("a #2", "a #2"));
+        assert!(!is_cell("rest #2", "rest #3") && !is_cell("rest", "rest #b"));
+        assert!(!is_cell("rest #2", "rest"));
+    }
 }

@@ -1,5 +1,7 @@
 //! Cells to the files of a record: a plan that describes them, events, one file of slices a thread.
 
+use std::collections::BTreeMap;
+
 use rtscope_model::{
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
@@ -221,6 +223,7 @@ fn plan(import: &Import, cells: &[Cell]) -> Plan {
             settle: Nanos::ZERO,
             loads: Vec::new(),
             require: Vec::new(),
+            settings: BTreeMap::new(),
             sampler,
         }
     };

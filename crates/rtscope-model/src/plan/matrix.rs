@@ -1,14 +1,23 @@
 //! A matrix: axes of settings, multiplied into phases.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::{CpuChoice, End, Phase, Sampler, SamplerPatch};
 use crate::{load::LoadLine, schedule::Policy, time::Nanos};
 
-/// The `[matrix]` table. Sampler axes vary slowest, so that cells with one sampler share a session.
+/// The `[matrix]` table. Repeats vary slowest, then settings and the sampler's axes, so that cells with
+/// one sampler share a session: A B A B, never A A B B, as a machine changes while it is measured.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Matrix {
+    /// How often the whole is run, in turn.
+    #[serde(default)]
+    repeat: Repeat,
+    /// System settings, as `throttling=off`.
+    #[serde(default)]
+    setting: Vec<Setting>,
     /// Policies of the sampler.
     #[serde(default)]
     policy: Vec<Policy>,
@@ -33,6 +42,48 @@ pub(super) struct Matrix {
     /// How long each cell's loads run before samples count.
     #[serde(default)]
     settle: Nanos,
+}
+
+/// A number of repeats.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u32")]
+struct Repeat(u32);
+
+impl Default for Repeat {
+    fn default() -> Repeat {
+        Repeat(1)
+    }
+}
+
+impl TryFrom<u32> for Repeat {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Repeat, String> {
+        match count {
+            0 => Err("a matrix runs at least once".to_owned()),
+            1..=1000 => Ok(Repeat(count)),
+            _ => Err("a matrix repeats at most 1000 times".to_owned()),
+        }
+    }
+}
+
+/// A system setting and its value.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Setting {
+    name: String,
+    value: String,
+}
+
+impl TryFrom<String> for Setting {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Setting, String> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("the setting {text:?} is not written NAME=VALUE"))?;
+        Ok(Setting { name: name.trim().to_owned(), value: value.trim().to_owned() })
+    }
 }
 
 /// Loads side by side; none is rest.
@@ -112,12 +163,27 @@ impl Matrix {
         }
         let rest = [LoadCombination::default()];
         let loads = if self.load.is_empty() { &rest[..] } else { &self.load[..] };
-        let mut phases: Vec<Phase> = samplers
-            .iter()
-            .flat_map(|(labels, sampler)| {
+        let once = || {
+            samplers.iter().flat_map(|(labels, sampler)| {
                 loads.iter().map(move |load| self.cell(labels, sampler, load))
             })
-            .collect();
+        };
+        let settings: Vec<Option<&Setting>> = match self.setting.as_slice() {
+            [] => vec![None],
+            all => all.iter().map(Some).collect(),
+        };
+        let under = |setting: Option<&Setting>| {
+            let mut phases: Vec<Phase> = once().collect();
+            if let Some(Setting { name, value }) = setting {
+                for phase in &mut phases {
+                    phase.name = format!("{name}={value} / {}", phase.name);
+                    phase.settings.insert(name.clone(), value.clone());
+                }
+            }
+            phases
+        };
+        let turns = (0..self.repeat.0).flat_map(|_| &settings);
+        let mut phases: Vec<Phase> = turns.flat_map(|setting| under(*setting)).collect();
         make_unique(&mut phases);
         phases
     }
@@ -130,6 +196,7 @@ impl Matrix {
             settle: self.settle,
             loads: load.0.clone(),
             require: Vec::new(),
+            settings: BTreeMap::new(),
             sampler: sampler.clone(),
         }
     }

@@ -52,6 +52,8 @@ struct PhaseText {
     load: Vec<LoadLine>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     require: Vec<Requirement>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    settings: BTreeMap<String, String>,
     #[serde(default)]
     sampler: SamplerPatch,
 }
@@ -133,6 +135,7 @@ impl PhaseText {
             settle: self.settle.unwrap_or_default(),
             loads: self.load.clone(),
             require: self.require.clone(),
+            settings: self.settings.clone(),
             sampler: self.sampler.applied_to(base),
         }
     }
@@ -216,6 +219,7 @@ pub(super) fn write(plan: &Plan) -> String {
         settle: (phase.settle != Nanos::ZERO).then_some(phase.settle),
         load: phase.loads.clone(),
         require: phase.require.clone(),
+        settings: phase.settings.clone(),
         sampler: SamplerPatch::between(base, &phase.sampler),
     });
     let mut sampler = SamplerPatch::between(&default, base);
@@ -301,6 +305,35 @@ load = ["none", "message", "message policy=fifo priority=49", "cpu + io"]
         );
         assert_eq!(plan.sessions(), [0..4, 4..8]);
         assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    }
+
+    #[test]
+    fn repeats_are_interleaved_and_settings_are_an_axis() {
+        let text = r#"
+name = "throttled"
+[matrix]
+duration = "1s"
+repeat = 2
+setting = ["throttling=on", "throttling=off"]
+load = ["none", "message"]
+"#;
+        let plan = parse("m", text).expect("a plan");
+        let names: Vec<&str> = plan.phases.iter().map(|p| p.name.as_str()).collect();
+        let [on, off] = ["throttling=on", "throttling=off"];
+        let once = [format!("{on} / rest"), format!("{on} / message")];
+        let once = once.into_iter().chain([format!("{off} / rest"), format!("{off} / message")]);
+        let once: Vec<String> = once.collect();
+        let twice = once.iter().cloned().chain(once.iter().map(|name| format!("{name} #2")));
+        assert_eq!(names, twice.collect::<Vec<_>>());
+        assert_eq!(plan.sessions(), [0..2, 2..4, 4..6, 6..8]);
+        assert_eq!(plan.phases[2].settings["throttling"], "off");
+        assert_eq!(plan.settings_of(&plan.phases[4])["throttling"], "on");
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+        let said = |from: &str, to: &str| {
+            parse("m", &text.replace(from, to)).expect_err("refused").to_string()
+        };
+        assert!(said("repeat = 2", "repeat = 0").contains("at least once"));
+        assert!(said("throttling=off", "throttling").contains("NAME=VALUE"));
     }
 
     #[test]

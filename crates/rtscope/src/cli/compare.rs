@@ -130,7 +130,7 @@ fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     let judged = record::open(&folder, &terms)?;
     let cells = &judged.judgement.cells;
     if let Some(cell) = &cell
-        && cells.iter().all(|known| known.name != *cell)
+        && !cells.iter().any(|known| compare::is_cell(cell, &known.name))
     {
         let names: Vec<&str> = cells.iter().map(|known| known.name.as_str()).collect();
         let text = format!("{} has no cell {cell:?}: {}", folder.display(), names.join(", "));

@@ -26,6 +26,42 @@ fn throttling_is_lifted_and_restored() {
 }
 
 #[test]
+fn a_setting_changes_in_turn_and_its_repeats_are_compared() {
+    if !root_or_skip("a_setting_changes_in_turn_and_its_repeats_are_compared") {
+        return;
+    }
+    let (folder, before) = (folder(), throttling());
+    let plan = "name = 'turns'\n[matrix]\nduration = '100ms'\nrepeat = 2\n\
+                setting = ['throttling=on', 'throttling=off']\n";
+    fs::write(folder.path().join("turns.toml"), plan).expect("written");
+    let document = json(folder.path(), "run turns.toml --out run --json");
+    assert_eq!(throttling(), before);
+    let cells = document["cells"].as_array().expect("cells");
+    let names: Vec<&str> = cells.iter().filter_map(|cell| cell["name"].as_str()).collect();
+    let [a, b] = ["throttling=on / rest", "throttling=off / rest"];
+    assert_eq!(names, [a, b, &format!("{a} #2"), &format!("{b} #2")]);
+    // What the kernel had while each session ran, from the record.
+    let events = fs::read_to_string(folder.path().join("run/events.jsonl")).expect("events");
+    let kinds = ["setting-changed", "setting-restored", "session-started"];
+    let order: Vec<&str> = events
+        .lines()
+        .filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))))
+        .collect();
+    // `on` is what most machines have: nothing is changed for it there.
+    let off = ["setting-changed", "session-started", "setting-restored"];
+    assert!(order.windows(3).filter(|three| *three == off).count() >= 2, "{order:?}");
+    let compared = rtscope(folder.path())
+        .args(["compare", "--json", &format!("run@{a}"), "--", &format!("run@{b}")])
+        .output()
+        .expect("starts");
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+    let compared: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+    for side in ["a", "b"] {
+        assert_eq!(compared["changes"][0][side]["runs"], 2, "{compared}");
+    }
+}
+
+#[test]
 fn a_killed_run_is_put_right_by_restore_and_by_the_next_start() {
     if !root_or_skip("a_killed_run_is_put_right_by_restore_and_by_the_next_start") {
         return;
