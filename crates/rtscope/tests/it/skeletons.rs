@@ -99,6 +99,7 @@ fn a_skeleton_does_what_it_says(test: &str, language: &str) {
     runs_its_cycles(&built);
     ends_in_order_on_a_signal(&built);
     refuses_clearly(&built);
+    keeps_its_grid(test, &built);
     crate::check::a_skeleton_has_no_findings(test, &built.path(), &built.words.join(" "));
 }
 
@@ -118,6 +119,26 @@ fn runs_its_cycles(built: &Built) {
     assert_eq!(all["recorded"], 200, "{record}");
     let max_ns = all["latency_ns"]["max"].as_u64().expect("a maximum");
     assert_eq!((max_ns / 1_000).to_string(), max_us, "{record}");
+}
+
+/// Watched from outside: it sleeps until instants of its grid, and doesn't drift off it.
+fn keeps_its_grid(test: &str, built: &Built) {
+    let options = "--cycles 400 --period-us 2000 --policy fifo --priority 40 --histogram grid.txt";
+    let command = format!("{} {options}", built.words.join(" "));
+    let seen = output(&built.path(), &format!("drift --duration 20s --json -- {command}"));
+    if text(&seen.stderr).contains("this kernel has no tracefs") {
+        skip(test, "needs a kernel with tracefs");
+        return;
+    }
+    let document: serde_json::Value = serde_json::from_slice(&seen.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&seen.stderr)));
+    let subject = &document["subjects"][0];
+    assert_eq!(
+        (&subject["behaviour"], &subject["meant"]),
+        (&"absolute".into(), &"grid".into()),
+        "{document}"
+    );
+    assert_eq!(subject["period_ns"].as_f64(), Some(2e6), "{subject}");
 }
 
 fn ends_in_order_on_a_signal(built: &Built) {
