@@ -14,6 +14,13 @@ use crate::support::{
     wait_for,
 };
 
+/// How often a program is looked at until its mistake has been seen.
+const LOOKS: usize = 8;
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Compiles the program with a mistake.
 fn program(folder: &Path, mistakes: &str) -> PathBuf {
     let program = folder.join("periodic");
@@ -54,17 +61,31 @@ fn is_named(test: &str, mistake: &str, code: &str) -> Option<Value> {
     }
     let folder = folder();
     let program = program(folder.path(), mistake);
-    let document = check(folder.path(), &format!("--expect fifo:70 -- {}", program.display()));
-    if !can_see_or_skip(test, &document) {
-        return None;
-    }
-    // A machine that takes the CPU away makes work look long and wake-ups late.
+    // A machine that takes the CPU away makes work look long and wake-ups late, and some kernels of
+    // virtual machines show no `sched_switch` of one CPU for a while: the looks go from CPU to CPU.
     let by_machine = ["missed-periods", "overrun"];
-    let found: Vec<&str> = codes(&document)
-        .into_iter()
-        .filter(|found| *found == code || !by_machine.contains(found))
-        .collect();
-    assert_eq!(found, [code], "{document:#}");
+    let mut last = None;
+    for look in 0..LOOKS {
+        let pinned = match look {
+            0 => String::new(),
+            look => format!("taskset -c {} ", look % 2 * (cpus() - 1)),
+        };
+        let command = format!("--expect fifo:70 -- {pinned}{}", program.display());
+        let document = check(folder.path(), &command);
+        if !can_see_or_skip(test, &document) {
+            return None;
+        }
+        let found = codes(&document);
+        let others = found.iter().filter(|found| **found != code && !by_machine.contains(found));
+        assert_eq!(others.count(), 0, "{document:#}");
+        let is_named = found.contains(&code);
+        last = Some(document);
+        if is_named {
+            break;
+        }
+    }
+    let document = last?;
+    assert!(codes(&document).contains(&code), "{document:#}");
     let advice = document["findings"].as_array().expect("findings");
     assert!(advice.iter().all(|finding| finding["advice"].as_str().is_some_and(|a| a.len() > 20)));
     Some(document)
