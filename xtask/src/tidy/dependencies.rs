@@ -71,7 +71,11 @@ pub(super) fn check(dependencies: &[Dependency]) -> Vec<Problem> {
 fn foreign(dependency: &Dependency) -> Option<Problem> {
     let Origin::Other(origin) = &dependency.origin else { return None };
     let name = &dependency.name;
-    Some(Problem::new("Cargo.lock", 1, format!("{name} comes from {origin}, not from crates.io")))
+    Some(Problem::new(
+        "Cargo.lock",
+        1,
+        format!("{name} comes from {origin}, not from the Rust registry"),
+    ))
 }
 
 fn unlicensed(dependency: &Dependency) -> Option<Problem> {
@@ -140,7 +144,10 @@ mod tests {
         let bad = [dependency("c", "1.0.0", None, git), good];
         let messages: Vec<String> = check(&bad).into_iter().map(|p| p.message).collect();
         assert_eq!(messages.len(), 2, "{messages:?}");
-        assert!(messages[0].contains("not from crates.io") && messages[1].contains("no licence"));
+        assert!(
+            messages[0].contains("not from the Rust registry")
+                && messages[1].contains("no licence")
+        );
     }
 
     #[test]
