@@ -9,7 +9,6 @@ use anyhow::Context;
 use rtscope_analyse::report::drift as report;
 use rtscope_measure::{
     drift::{self, DriftError, Order, Subject},
-    environment,
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -21,7 +20,7 @@ use rtscope_model::{
 use rtscope_sys::tree::Tree;
 
 use super::{
-    Refused, print, wall_clock,
+    Refused, wall_clock,
     wave::{Scheduling, one_cpu},
 };
 use crate::{exit, record};
@@ -165,8 +164,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
 fn measured(mut order: Order) -> anyhow::Result<DriftRecord> {
     match drift::run(&order) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
-            let permission = environment::collect(&order.tree).permission;
-            let ways = environment::permission_advice(&permission).join("; or ");
+            let ways = super::ways_to_permission(&order.tree);
             eprintln!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
@@ -182,13 +180,9 @@ fn measured(mut order: Order) -> anyhow::Result<DriftRecord> {
 
 /// Writes the page and prints the figures.
 fn tell(record: &DriftRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
-    let page = folder.join("report.html");
-    write_whole(&page, report::page(record).as_bytes())
-        .with_context(|| format!("can't write {}", page.display()))?;
-    if json {
-        eprintln!("Report: {}", page.display());
-        print(&(serde_json::to_string_pretty(&report::document(record))? + "\n"))
-    } else {
-        print(&format!("{}Report: {}\n", report::table(record), page.display()))
+    let page = report::page(record);
+    match json {
+        true => super::tell_json(folder, &page, &report::document(record)),
+        false => super::tell_text(folder, &page, &report::table(record)),
     }
 }

@@ -29,12 +29,13 @@ mod wave;
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
-use rtscope_measure::{RunError, signal::SignalError, tune};
+use rtscope_measure::{RunError, recorder::write_whole, signal::SignalError, tune};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -204,6 +205,30 @@ pub(crate) fn wall_clock() -> String {
 /// This program, to be run again as a load's process.
 fn this_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
+}
+
+/// Writes a record's page into its folder, and prints one document.
+fn tell_json(folder: &Path, page: &str, document: &serde_json::Value) -> anyhow::Result<()> {
+    eprintln!("Report: {}", write_page(folder, page)?.display());
+    print(&(serde_json::to_string_pretty(document)? + "\n"))
+}
+
+/// Writes a record's page into its folder, and prints the figures as a table.
+fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
+    print(&format!("{table}Report: {}\n", write_page(folder, page)?.display()))
+}
+
+fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
+    let path = folder.join("report.html");
+    write_whole(&path, page.as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))?;
+    Ok(path)
+}
+
+/// How this user gets real-time permission, in one sentence.
+fn ways_to_permission(tree: &Tree) -> String {
+    let permission = rtscope_measure::environment::collect(tree).permission;
+    rtscope_measure::environment::permission_advice(&permission).join("; or ")
 }
 
 /// Writes to standard output. A reader that has gone away is no error.

@@ -1,10 +1,13 @@
 //! `rtscope sched`: applications of different policies, started together.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use rtscope_analyse::report::experiment as report;
-use rtscope_measure::{environment, interrupt::Interrupt, recorder::write_whole, task, tune};
+use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, task, tune};
 use rtscope_model::{
     experiment::{Experiment, ExperimentRecord, Observed},
     text::{Problem, TextError, suggest},
@@ -168,8 +171,7 @@ fn explained(error: task::TaskError, order: &task::Order) -> anyhow::Error {
     match &error {
         task::TaskError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {
-            let permission = environment::collect(&order.tree).permission;
-            let ways = environment::permission_advice(&permission).join("; or ");
+            let ways = super::ways_to_permission(&order.tree);
             anyhow::anyhow!("{error}. To get real-time permission: {ways}")
         }
         _ => error.into(),
@@ -177,14 +179,10 @@ fn explained(error: task::TaskError, order: &task::Order) -> anyhow::Error {
 }
 
 /// Writes the page and prints the figures.
-fn tell(record: &ExperimentRecord, folder: &std::path::Path, json: bool) -> anyhow::Result<()> {
-    let page = folder.join("report.html");
-    write_whole(&page, report::page(record).as_bytes())
-        .with_context(|| format!("can't write {}", page.display()))?;
-    if json {
-        eprintln!("Report: {}", page.display());
-        print(&(serde_json::to_string_pretty(&report::document(record))? + "\n"))
-    } else {
-        print(&format!("{}Report: {}\n", report::table(record), page.display()))
+fn tell(record: &ExperimentRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+    let page = report::page(record);
+    match json {
+        true => super::tell_json(folder, &page, &report::document(record)),
+        false => super::tell_text(folder, &page, &report::table(record)),
     }
 }

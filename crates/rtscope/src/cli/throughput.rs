@@ -10,7 +10,6 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::report::throughput as report;
 use rtscope_measure::{
-    environment,
     interrupt::Interrupt,
     recorder::write_whole,
     throughput::{self, Order, Over},
@@ -179,8 +178,7 @@ fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
 fn measured(mut order: Order) -> anyhow::Result<ThroughputRecord> {
     match throughput::run(&order) {
         Err(error) if error.is_permission() => {
-            let permission = environment::collect(&order.tree).permission;
-            let ways = environment::permission_advice(&permission).join("; or ");
+            let ways = super::ways_to_permission(&order.tree);
             eprintln!(
                 "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
             );
@@ -194,13 +192,9 @@ fn measured(mut order: Order) -> anyhow::Result<ThroughputRecord> {
 
 /// Writes the page and prints the figures.
 fn tell(record: &ThroughputRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
-    let page = folder.join("report.html");
-    write_whole(&page, report::page(record).as_bytes())
-        .with_context(|| format!("can't write {}", page.display()))?;
-    if json {
-        eprintln!("Report: {}", page.display());
-        print(&(serde_json::to_string_pretty(&report::document(record))? + "\n"))
-    } else {
-        print(&format!("{}Report: {}\n", report::table(record), page.display()))
+    let page = report::page(record);
+    match json {
+        true => super::tell_json(folder, &page, &report::document(record)),
+        false => super::tell_text(folder, &page, &report::table(record)),
     }
 }
