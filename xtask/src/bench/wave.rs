@@ -2,9 +2,9 @@
 //! program with `nanosleep`.
 //!
 //! The scope looks from the last CPU, what it looks at runs on the first. What it saw is compared with the
-//! line's own count of edges between its first and its last look: the same edges by the same clock, so what
-//! they differ by is the scope's. That holds while the generator isn't preempted: a busy machine stops it, and
-//! a pause in which the scope had a gap counts for the one and not for the other.
+//! line's own count of edges outside the scope's gaps: the same edges by the same clock, so what they differ by is
+//! the scope's. Its instants are compared with the grid that the generator's edges are planned on: the ideal clock
+//! through all edges that it saw, across gaps, has the period that was asked for.
 
 use std::{
     fs::{self, File},
@@ -43,8 +43,8 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
     // The long looks need no more rounds than it takes to tell a limit.
     let rounds = options.rounds.min(5);
     for round in 0..rounds {
-        fast.push(look_at(subject, "1MHz", Duration::from_millis(500), round).context("1 MHz")?);
-        even.push(look_at(subject, "100kHz", look, round).context("100 kHz")?);
+        fast.push(look_at(subject, 1e6, Duration::from_millis(500), round).context("1 MHz")?);
+        even.push(look_at(subject, 1e5, look, round).context("100 kHz")?);
     }
     let alone = |what: &str, unit, goal, ours: Vec<f64>| Line {
         what: what.to_owned(),
@@ -64,7 +64,8 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
         ),
         alone("1 MHz: edges invented", "", Goal::AtMost(0.0), of(&fast, |seen| seen.invented)),
         alone("1 MHz: blind", "%", Goal::None, of(&fast, |seen| seen.blind * 100.0)),
-        alone("100 kHz: scope against the generator", "ppm", error, of(&even, Seen::error_ppm)),
+        alone("100 kHz: scope against the generator's count", "ppm", error, of(&even, Seen::error_ppm)),
+        alone("100 kHz: scope against the generator's grid", "ppm", error, of(&even, |seen| seen.grid_ppm)),
         alone("100 kHz: edges invented", "", Goal::AtMost(0.0), of(&even, |seen| seen.invented)),
         alone("100 kHz: blind", "%", Goal::None, of(&even, |seen| seen.blind * 100.0)),
     ])
@@ -87,6 +88,8 @@ pub(super) fn sweeps(subject: &Subject, options: &Options) -> Result<Vec<Line>> 
 struct Seen {
     scope_hz: f64,
     own_hz: f64,
+    /// The ideal clock through the edges against the wanted frequency.
+    grid_ppm: f64,
     /// Edges seen beyond those that the program counted.
     invented: f64,
     blind: f64,
@@ -98,12 +101,14 @@ impl Seen {
     }
 
     /// From the scope's document. A refused frequency is no agreement at all.
-    fn of(scope: &Value) -> Result<Seen> {
+    fn of(scope: &Value, wanted_hz: f64) -> Result<Seen> {
         let figure = |name: &str| scope[name].as_f64().with_context(|| format!("no {name}"));
         let (edges, made) = (figure("edges")?, figure("made")?);
+        let grid_hz = scope["phase"]["period_ns"].as_f64().map_or(0.0, |ns| 1e9 / ns);
         Ok(Seen {
             scope_hz: figure("frequency_hz").unwrap_or(0.0),
-            own_hz: made / 2.0 / (figure("span_ns")? / 1e9),
+            own_hz: figure("counted_hz").unwrap_or(f64::INFINITY),
+            grid_ppm: ((grid_hz / wanted_hz - 1.0) * 1e6).abs(),
             invented: (edges - made).max(0.0),
             blind: figure("blind_share")?,
         })
@@ -111,12 +116,13 @@ impl Seen {
 }
 
 /// A spin generator on the first CPU beside the scope on the last.
-fn look_at(subject: &Subject, frequency: &str, look: Duration, round: usize) -> Result<Seen> {
+fn look_at(subject: &Subject, wanted_hz: f64, look: Duration, round: usize) -> Result<Seen> {
     let line = format!("memory:bench-{}-{round}", std::process::id());
     let cpus = process::cpus();
     let first = cpus.first().context("there is no CPU")?.to_string();
     let length = format!("{}ms", (look + MARGIN * 2).as_millis());
-    let words = ["generate", &line, "--freq", frequency, "--method", "spin", "--cpu", &first];
+    let frequency = format!("{wanted_hz}Hz");
+    let words = ["generate", &line, "--freq", &frequency, "--method", "spin", "--cpu", &first];
     let words = [&words[..], &["--duration", &length, "--json"]].concat();
     let generator = Started::new(subject, "generator", &words)?;
     thread::sleep(MARGIN);
@@ -125,7 +131,7 @@ fn look_at(subject: &Subject, frequency: &str, look: Duration, round: usize) -> 
     let scope = scope.document(look).context("the scope");
     generator.document(look).context("the generator")?;
     let _ = fs::remove_file(format!("/dev/shm/rtscope-line-{}", &line["memory:".len()..]));
-    Seen::of(&scope?)
+    Seen::of(&scope?, wanted_hz)
 }
 
 /// The highest frequencies of our generator and of C with nanosleep, in one sweep.
@@ -173,18 +179,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_are_those_of_the_scope_and_the_line_s_count() {
+    fn the_figures_are_those_of_the_scope_the_line_s_count_and_the_grid() {
         let scope = |edges: u64, hz: Option<f64>| {
             json!({
-                "edges": edges, "made": 2_000, "span_ns": 10_000_000, "frequency_hz": hz,
-                "blind_share": 0.01,
+                "edges": edges, "made": 2_000, "frequency_hz": hz, "blind_share": 0.01,
+                "counted_hz": hz.map(|_| 100_000.0), "phase": { "period_ns": 9_999.98 },
             })
         };
-        let seen = Seen::of(&scope(1_990, Some(100_000.5))).expect("figures");
+        let seen = Seen::of(&scope(1_990, Some(100_000.5)), 1e5).expect("figures");
         assert!((seen.error_ppm() - 5.0).abs() < 1e-6);
+        assert!((seen.grid_ppm - 2.0).abs() < 1e-3);
         assert_eq!((seen.invented, seen.blind), (0.0, 0.01));
-        let refused = Seen::of(&scope(2_003, None)).expect("figures");
+        let refused = Seen::of(&scope(2_003, None), 1e5).expect("figures");
         assert_eq!((refused.error_ppm(), refused.invented), (1e6, 3.0));
-        assert!(Seen::of(&json!({})).is_err());
+        assert!(Seen::of(&json!({}), 1e5).is_err());
     }
 }

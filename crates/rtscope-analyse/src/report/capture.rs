@@ -84,6 +84,8 @@ fn rows(wave: &Wave) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     let mut row = |name: &'static str, value: Option<String>| rows.extend(value.map(|v| (name, v)));
     row("frequency", wave.frequency_hz.map(|hz| format!("{hz:.6} Hz")));
+    let by_count = |hz: f64| format!("{hz:.6} Hz, outside the scope's gaps");
+    row("by the line's own count", wave.counted_hz.map(by_count));
     row("error", wave.error_ppm.map(|ppm| format!("{ppm:+.1} ppm of the wanted frequency")));
     row("duty cycle", wave.duty.map(|duty| format!("{:.3} %", duty * 100.0)));
     if let Some(period) = &wave.period {

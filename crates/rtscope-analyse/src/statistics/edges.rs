@@ -40,6 +40,10 @@ pub struct Wave {
     pub frequency_hz: Option<f64>,
     /// Expanded uncertainty of the frequency (k = 2) from the resolution alone.
     pub uncertainty_ppm: Option<f64>,
+    /// The frequency of the same time by the line's own count: what `frequency_hz` would be, had the scope
+    /// seen as many edges outside its gaps as the line's program says it made there. None when the line
+    /// doesn't count, or the scope can't tell what was counted in its gaps.
+    pub counted_hz: Option<f64>,
     /// Deviation of the frequency from the wanted one.
     pub error_ppm: Option<f64>,
     /// Why there is no frequency.
@@ -119,10 +123,11 @@ pub struct Period {
 /// against it.
 #[must_use]
 pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
-    let unseen_outside = capture
-        .made
-        .zip(capture.made_in_gaps)
-        .map(|(made, hidden)| made.saturating_sub(hidden + capture.edges.len() as u64));
+    // Counted before slow looks are taken as looks: their edges were counted as the gaps'.
+    let seen_outside = capture.edges.len() as u64;
+    let made_outside =
+        capture.made.zip(capture.made_in_gaps).map(|(made, hidden)| made.saturating_sub(hidden));
+    let unseen_outside = made_outside.map(|made| made.saturating_sub(seen_outside));
     let capture = &slow::admit(capture);
     let span_ns = capture.end_ns.saturating_sub(capture.start_ns);
     let blind_ns: u64 = capture.gaps.iter().map(|gap| gap.end_ns - gap.start_ns).sum();
@@ -147,6 +152,10 @@ pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
     Wave {
         frequency_hz,
         uncertainty_ppm: trusted.then(|| uncertainty_ppm(capture, &cycles, total_ns)),
+        counted_hz: frequency_hz
+            .zip(made_outside)
+            .filter(|_| seen_outside > 0)
+            .map(|(hz, made)| hz * made as f64 / seen_outside as f64),
         error_ppm: frequency_hz.zip(wanted_hz).map(|(is, wanted)| (is / wanted - 1.0) * 1e6),
         refused,
         refusal,

@@ -134,6 +134,25 @@ fn a_wave_at_half_the_wanted_frequency_lacks_half_of_its_edges() {
 }
 
 #[test]
+fn the_line_s_count_is_compared_outside_the_gaps() {
+    // 6 edges more in a gap: outside it the count agrees, whatever the gap hid.
+    let mut seen = capture(&steady(1_001, 10_000), 5_000);
+    let edges = seen.edges.len() as u64;
+    assert_eq!(judge(&seen, None).counted_hz, None, "what was made in gaps isn't known");
+    (seen.made, seen.made_in_gaps) = (Some(edges + 6), Some(6));
+    seen.gaps = vec![Gap { start_ns: 500_100, end_ns: 501_100, moved: false }];
+    let wave = judge(&seen, None);
+    assert_eq!(wave.counted_hz.expect("counted"), wave.frequency_hz.expect("resolved"));
+    // One edge that was made outside and not seen is seen in the figure.
+    seen.made = Some(edges + 7);
+    let wave = judge(&seen, None);
+    let ratio = wave.counted_hz.expect("counted") / wave.frequency_hz.expect("resolved");
+    close(ratio, (edges + 1) as f64 / edges as f64);
+    seen.made = None;
+    assert_eq!(judge(&seen, None).counted_hz, None, "the line doesn't count");
+}
+
+#[test]
 fn glitches_are_counted_and_left_out_of_the_periods() {
     let mut whole = capture(&steady(1_001, 10_000), 5_000);
     // A short high pulse in a low phase, and a short low pulse in a high phase.
