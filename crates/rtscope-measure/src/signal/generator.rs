@@ -2,8 +2,10 @@
 //!
 //! The latency of an edge is the first reading of the clock after the wait, minus the instant that the
 //! edge was planned for. With the relative method every wait begins when the last one ended, so that each
-//! latency is added to all edges to come; with the others the grid of planned instants stays, and whole
-//! periods that have passed while the generator was late are left out and counted.
+//! latency is added to all edges to come; with the others the grid of planned instants stays, and what has
+//! passed while the generator was late is left out and counted. A late edge is made at once, and the pulse that
+//! it begins lasts until the first planned edge that leaves it a quarter of its length: a late generator makes
+//! fewer pulses, and no runt that an instrument can't see.
 //!
 //! What it can't show: when the level reaches a pin. The scope is another program.
 
@@ -18,6 +20,9 @@ use super::{SignalError, line::Line};
 
 /// How many violating samples are kept one by one; the others are counted.
 const LATE_KEPT: usize = 10_000;
+
+/// The shortest pulse that is made on purpose, as a share of the planned one.
+const RUNT: f64 = 0.25;
 
 /// How a generator waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +119,12 @@ impl Wanted {
         let high_ns = if edge % 2 == 1 { self.high_ns } else { self.period_ns - self.high_ns };
         high_ns.round() as u64
     }
+
+    /// How many periods are left out after an edge that was so late.
+    fn swallowed(&self, edge: u64, latency_ns: u64) -> u64 {
+        let spare_ns = (1.0 - RUNT) * self.pulse_ns(edge + 1) as f64;
+        ((latency_ns as f64 - spare_ns) / self.period_ns).ceil() as u64
+    }
 }
 
 /// An edge that came later than the limit.
@@ -132,7 +143,7 @@ pub struct Late {
 pub struct Made {
     /// Edges made.
     pub edges: u64,
-    /// Edges left out because their periods had passed.
+    /// Edges left out because their periods, or nearly, had passed.
     pub missed: u64,
     /// Rising edges made.
     pub rises: u64,
@@ -282,7 +293,7 @@ pub fn make(
         // No more than are left: one that is late beyond the end swallows only what was planned.
         let left = edges.saturating_sub(edge + 1) / 2;
         let swallowed = match has_grid {
-            true => ((latency_ns as f64 / wanted.period_ns) as u64).min(left),
+            true => wanted.swallowed(edge, latency_ns).min(left),
             false => 0,
         };
         made.missed += 2 * swallowed;
@@ -375,14 +386,27 @@ mod tests {
 
     #[test]
     fn a_late_edge_swallows_whole_periods_and_raises_the_alarm() {
-        // The edge that is planned for 3 ms is 2.4 ms late: two periods have passed.
+        // The edge that is planned for 3 ms is 2.2 ms late: two periods have passed.
         let (made, edges, alarms) =
-            made(Method::Absolute, Some((3_001_000, 2_400_000)), Some(1_000_000));
+            made(Method::Absolute, Some((3_001_000, 2_200_000)), Some(1_000_000));
         assert_eq!((made.edges, made.missed), (16, 4));
-        assert_eq!(made.late, [Late { edge: 4, planned_ns: 3_000_000, latency_ns: 2_400_000 }]);
-        assert_eq!((made.violations, made.latency_ns_max, alarms), (1, 2_400_000, 2));
+        assert_eq!(made.late, [Late { edge: 4, planned_ns: 3_000_000, latency_ns: 2_200_000 }]);
+        assert_eq!((made.violations, made.latency_ns_max, alarms), (1, 2_200_000, 2));
         // The grid stays: the next rising edge is that of 6 ms.
         assert!(edges.contains(&(6_001_000, true)) && !edges.contains(&(4_001_000, true)));
+    }
+
+    #[test]
+    fn a_late_edge_leaves_no_runt() {
+        // Rising 0.28 ms late of a pulse of 0.3 ms, falling 0.6 ms late of one of 0.7 ms: the pulses that they
+        // begin end a period later.
+        for (late_at_ns, latency_ns, at, pulse_ns) in
+            [(3_001_000, 280_000, 4, 1_020_000), (3_301_000, 600_000, 5, 1_100_000)]
+        {
+            let (made, edges, _) = made(Method::Absolute, Some((late_at_ns, latency_ns)), None);
+            assert_eq!((made.edges, made.missed), (18, 2));
+            assert_eq!(edges[at + 1].0 - edges[at].0, pulse_ns);
+        }
     }
 
     #[test]

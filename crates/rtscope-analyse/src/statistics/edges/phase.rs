@@ -1,8 +1,9 @@
 //! The time-interval error of a wave, and its Allan deviation.
 //!
 //! Rising edges are numbered as an ideal clock would: across a gap or a missing edge the number goes on
-//! by as many periods as fit, as long as that is beyond doubt (within a quarter of a period); where it
-//! isn't, a new run of numbers begins. No edge is invented by that: the numbers in between stay empty.
+//! by as many periods as fit, as long as that is beyond doubt (within a quarter of a period). An edge that is
+//! in doubt is left out; when too many in a row are, a new run of numbers begins. No edge is invented by that:
+//! the numbers in between stay empty.
 //! The time-interval error is the distance of each edge from the least-squares line through all of the
 //! longest run.
 
@@ -10,6 +11,9 @@ use serde::Serialize;
 
 /// How far from a whole number of periods an edge after a hole may lie, in periods.
 const DOUBT: f64 = 0.25;
+
+/// So many edges in doubt in a row end a run.
+const DOUBTFUL: usize = 16;
 
 /// The fewest terms that an Allan deviation is made of.
 const TERMS_MIN: u64 = 3;
@@ -82,38 +86,43 @@ fn base_ns(cycles: &[Vec<u64>]) -> Option<f64> {
 
 fn longest_run(cycles: &[Vec<u64>]) -> Option<(u64, Vec<Numbered>)> {
     let base_ns = base_ns(cycles)?;
-    let mut longest: Vec<Numbered> = Vec::new();
+    let mut longest = (0, Vec::new());
     let mut run: Vec<Numbered> = Vec::new();
-    let (mut first_ns, mut longest_ns) = (0, 0);
-    let mut last_ns = 0;
+    let (mut first_ns, mut last_ns, mut doubtful) = (0, 0, 0);
     for stretch in cycles {
         for (i, &at_ns) in stretch.iter().enumerate() {
             let steps = (at_ns - last_ns) as f64 / base_ns;
             let beyond_doubt = (steps - steps.round()).abs() < DOUBT;
+            // Within a stretch every edge was seen: an early or late one is still the next.
+            let is_next = i > 0 && doubtful == 0 && steps.round() <= 1.0;
             match run.last() {
-                // Within a stretch every edge was seen: an early or late one is still the next.
-                Some(&(number, _)) if i > 0 || beyond_doubt => {
+                Some(&(number, _)) if is_next || beyond_doubt => {
                     let next = number + steps.round().max(1.0) as u64;
                     run.push((next, (at_ns - first_ns) as f64));
                 }
+                Some(_) if doubtful < DOUBTFUL => {
+                    doubtful += 1;
+                    continue;
+                }
                 _ => {
-                    if run.len() > longest.len() {
-                        longest = std::mem::take(&mut run);
-                        longest_ns = first_ns;
-                    }
-                    run.clear();
+                    keep_longest(&mut longest, first_ns, &mut run);
                     first_ns = at_ns;
                     run.push((0, 0.0));
                 }
             }
-            last_ns = at_ns;
+            (last_ns, doubtful) = (at_ns, 0);
         }
     }
-    if run.len() > longest.len() {
-        longest = run;
-        longest_ns = first_ns;
+    keep_longest(&mut longest, first_ns, &mut run);
+    (longest.1.len() >= 3).then_some(longest)
+}
+
+/// Takes the run over when it is longer, and empties it.
+fn keep_longest(longest: &mut (u64, Vec<Numbered>), first_ns: u64, run: &mut Vec<Numbered>) {
+    let run = std::mem::take(run);
+    if run.len() > longest.1.len() {
+        *longest = (first_ns, run);
     }
-    (longest.len() >= 3).then_some((longest_ns, longest))
 }
 
 /// Instant of number 0 and period of the least-squares line, in centred sums.

@@ -241,6 +241,19 @@ fn a_hole_that_leaves_doubt_begins_a_new_run() {
 }
 
 #[test]
+fn a_late_edge_that_leaves_doubt_is_left_out_of_the_numbers() {
+    // Two edges are missing, and the one after them is 4,500 ns late: whose it is can't be told. The clock is
+    // that of all others.
+    let mut rises = steady(1_001, 10_000);
+    rises.drain(500..502);
+    rises[500] += 4_500;
+    let phase = judge(&capture(&rises, 1_000), None).phase.expect("edges");
+    assert_eq!(phase.edges, 998);
+    close(phase.period_ns, 10_000.0);
+    close(phase.tie_ns_peak_to_peak, 0.0);
+}
+
+#[test]
 fn a_slow_look_beside_long_pulses_keeps_its_edge_and_costs_resolution() {
     let mut whole = capture(&steady(1_001, 10_000), 5_000);
     // The looks at two edges took 300 ns, another of 400 ns saw nothing, and one of 2,000 ns is a gap.
