@@ -64,8 +64,18 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
         ),
         alone("1 MHz: edges invented", "", Goal::AtMost(0.0), of(&fast, |seen| seen.invented)),
         alone("1 MHz: blind", "%", Goal::None, of(&fast, |seen| seen.blind * 100.0)),
-        alone("100 kHz: scope against the generator's count", "ppm", error, of(&even, Seen::error_ppm)),
-        alone("100 kHz: scope against the generator's grid", "ppm", error, of(&even, |seen| seen.grid_ppm)),
+        alone(
+            "100 kHz: scope against the generator's count",
+            "ppm",
+            error,
+            of(&even, Seen::error_ppm),
+        ),
+        alone(
+            "100 kHz: scope against the generator's grid",
+            "ppm",
+            error,
+            of(&even, |seen| seen.grid_ppm),
+        ),
         alone("100 kHz: edges invented", "", Goal::AtMost(0.0), of(&even, |seen| seen.invented)),
         alone("100 kHz: blind", "%", Goal::None, of(&even, |seen| seen.blind * 100.0)),
     ])

@@ -157,13 +157,18 @@ pub fn watch(
     let mut rest_at_ns = start_ns.saturating_add(rest.after_ns);
     // The reading before the look that saw a change, until the reading after that look confirms it.
     let mut pending: Option<u64> = None;
+    // What was counted between the last two looks, and whether the first of the two distances that they span
+    // was a gap.
+    let (mut counted, mut was_gap) = (0, false);
     let (is_full, ends_blind) = loop {
         let now_ns = clock.now_ns();
         let is_gap = now_ns - last_ns > resolution_ns;
+        if is_gap || was_gap {
+            made_in_gaps += counted;
+        }
+        was_gap = is_gap;
         if is_gap {
             gaps.push(Gap { start_ns: last_ns, end_ns: now_ns, moved: pending.is_some() });
-            // A change that was counted at the look before it is now the gap's.
-            made_in_gaps += u64::from(pending.is_some());
         } else if let Some(at_ns) = pending {
             edges.push(Edge::new(at_ns, level));
         }
@@ -176,12 +181,11 @@ pub fn watch(
         if now_ns >= rest_at_ns {
             clock.sleep_for_ns(rest.for_ns);
             rest_at_ns = clock.now_ns().saturating_add(rest.after_ns);
+            counted = 0;
             continue;
         }
         let (high, now_changes) = look(line);
-        if is_gap {
-            made_in_gaps += now_changes.wrapping_sub(changes);
-        }
+        counted = now_changes.wrapping_sub(changes);
         changes = now_changes;
         if high != level {
             level = high;
@@ -243,6 +247,8 @@ mod tests {
         read_ns: u64,
         /// After this instant, one pause of this length, before the clock is read.
         pauses: Vec<(u64, u64)>,
+        /// Pauses come before the line is read instead.
+        pauses_at_look: bool,
         taken: Cell<usize>,
         half_ns: u64,
     }
@@ -250,7 +256,14 @@ mod tests {
     impl Machine {
         fn new(half_ns: u64, pauses: &[(u64, u64)]) -> Machine {
             let (now_ns, taken) = (Cell::new(0), Cell::new(0));
-            Machine { now_ns, read_ns: 40, pauses: pauses.to_vec(), taken, half_ns }
+            Machine {
+                now_ns,
+                read_ns: 40,
+                pauses: pauses.to_vec(),
+                pauses_at_look: false,
+                taken,
+                half_ns,
+            }
         }
 
         fn pause(&self) {
@@ -265,7 +278,9 @@ mod tests {
 
     impl Clock for Machine {
         fn now_ns(&self) -> u64 {
-            self.pause();
+            if !self.pauses_at_look {
+                self.pause();
+            }
             self.now_ns.set(self.now_ns.get() + self.read_ns);
             self.now_ns.get()
         }
@@ -280,9 +295,12 @@ mod tests {
 
     impl Probe for Machine {
         fn is_high(&self) -> bool {
-            self.changes() % 2 == 1
+            self.now_ns.get() / self.half_ns % 2 == 1
         }
         fn changes(&self) -> u64 {
+            if self.pauses_at_look {
+                self.pause();
+            }
             self.now_ns.get() / self.half_ns
         }
     }
@@ -326,6 +344,19 @@ mod tests {
         let lost = capture.made.expect("counted") - capture.edges.len() as u64;
         // A change between the gap's last look and its first reading belongs to the gap too.
         assert!((hidden..=hidden + 2 * 39).contains(&lost), "{lost} of {hidden}");
+        assert_eq!(capture.made_in_gaps, Some(lost));
+    }
+
+    #[test]
+    fn what_was_made_in_a_gap_is_the_gap_s_wherever_in_a_look_it_begins() {
+        let pauses: Vec<(u64, u64)> =
+            (1..40).map(|n| (n * 20_000 + n * 37, 300 + n * 173)).collect();
+        let mut machine = Machine::new(1_000, &pauses);
+        machine.pauses_at_look = true;
+        let capture = watch(&machine, "memory:x", &machine, 240, TERMS);
+        assert_eq!(capture.gaps.len(), 39);
+        let lost = capture.made.expect("counted") - capture.edges.len() as u64;
+        assert!(lost > 100, "{lost}");
         assert_eq!(capture.made_in_gaps, Some(lost));
     }
 

@@ -101,7 +101,10 @@ fn figures(wave: &Wave, row: &mut impl FnMut(&str, String)) {
     }
     if let Some((counted_hz, hz)) = wave.counted_hz.zip(wave.frequency_hz) {
         let ppm = (hz / counted_hz - 1.0) * 1e6;
-        row("by its count", format!("{} outside gaps: the scope is {ppm:+.1} ppm off", hertz(counted_hz)));
+        row(
+            "by its count",
+            format!("{} outside gaps: the scope is {ppm:+.1} ppm off", hertz(counted_hz)),
+        );
     }
     if let Some(error_ppm) = wave.error_ppm {
         row("error", format!("{error_ppm:+.1} ppm of the wanted frequency"));
