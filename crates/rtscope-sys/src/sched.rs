@@ -173,7 +173,11 @@ pub fn may_be_real_time() -> bool {
         let fifo = Placement { policy: Policy::Fifo, priority: 1, nice: 0, budget: None, cpus };
         set_policy(SELF, &fifo).is_ok()
     };
-    std::thread::scope(|scope| scope.spawn(attempt).join().unwrap_or(false))
+    // The C library keeps the stack of a thread that has ended, and locking all memory makes all of it real.
+    let thread = std::thread::Builder::new().stack_size(64 * 1024);
+    std::thread::scope(|scope| {
+        thread.spawn_scoped(scope, attempt).is_ok_and(|it| it.join().unwrap_or(false))
+    })
 }
 
 #[cfg(test)]
