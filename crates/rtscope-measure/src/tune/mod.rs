@@ -102,10 +102,11 @@ impl Asked {
     fn changes(&self, tree: &Tree) -> Result<Vec<Change>, TuneError> {
         let mut changes = Vec::new();
         for path in self.files.iter().filter(|_| !self.is_held()) {
+            let Some(new) = self.setting.wanted(path, &self.text) else { continue };
             let old = present(tree, path)?;
-            if old != self.text {
+            if old != new {
                 let (setting, path) = (self.setting.name.to_owned(), path.clone());
-                changes.push(Change { setting, path, old, new: self.text.clone() });
+                changes.push(Change { setting, path, old, new });
             }
         }
         Ok(changes)
@@ -152,7 +153,7 @@ impl Applied {
         let some_refuse = match asked.setting.target {
             Target::Held(path) => return self.hold(asked, path, on_event),
             Target::Each { some_refuse, .. } => some_refuse,
-            Target::File(_) => false,
+            Target::File(_) | Target::IdleStates => false,
         };
         let mut kept = asked.files.len() - changes.len();
         let mut refused = Vec::new();

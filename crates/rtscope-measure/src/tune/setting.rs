@@ -38,9 +38,14 @@ pub(super) enum Target {
         /// The kernel refuses some of them by nature: those are left, and noted.
         some_refuse: bool,
     },
+    /// The switches of the idle states of every CPU that are deeper than one.
+    IdleStates,
     /// A device that keeps a value while it is held open.
     Held(&'static str),
 }
+
+/// Folder of the CPUs, each with a folder of its idle states.
+const CPUS: &str = "sys/devices/system/cpu";
 
 /// Every setting, by name.
 pub const SETTINGS: &[Descriptor] = &[
@@ -88,6 +93,14 @@ pub const SETTINGS: &[Descriptor] = &[
             file: "cpufreq/scaling_governor",
             some_refuse: false,
         },
+    },
+    Descriptor {
+        name: "idle-state",
+        about: "deepest idle state that CPUs may enter, by number (cpuidle/stateN/disable)",
+        values: "a number from 0, or -1 for none at all; for some CPUs only as 0@2-3",
+        words: &[],
+        text: |value| Depth::read(value).map(|_| value.to_owned()),
+        target: Target::IdleStates,
     },
     Descriptor {
         name: "irq-affinity",
@@ -161,6 +174,48 @@ fn number(value: &str, least: u32, most: u32) -> Option<String> {
     (least..=most).contains(&number).then(|| number.to_string())
 }
 
+/// The deepest idle state that is left, and on which CPUs; on all when none are named.
+struct Depth {
+    deepest: i32,
+    cpus: Option<CpuSet>,
+}
+
+impl Depth {
+    fn read(value: &str) -> Option<Depth> {
+        let (deepest, cpus) = match value.split_once('@') {
+            None => (value, None),
+            Some((deepest, cpus)) => (deepest, Some(cpus.parse::<CpuSet>().ok()?)),
+        };
+        let deepest = deepest.parse().ok().filter(|number| (-1..100).contains(number))?;
+        (!cpus.as_ref().is_some_and(CpuSet::is_empty)).then_some(Depth { deepest, cpus })
+    }
+
+    fn forbids(&self, cpu: u32, state: u32) -> bool {
+        i64::from(state) > i64::from(self.deepest)
+            && self.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu))
+    }
+}
+
+/// The CPU and the state of the file that switches an idle state off.
+fn idle_state(path: &str) -> Option<(u32, u32)> {
+    let rest = path.strip_prefix(CPUS)?.strip_prefix("/cpu")?.strip_suffix("/disable")?;
+    let (cpu, state) = rest.split_once("/cpuidle/state")?;
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    Some((number(cpu)?, number(state)?))
+}
+
+/// The switches of all idle states of all CPUs.
+fn idle_states(tree: &Tree) -> Vec<String> {
+    let cpus = numbered(tree.list(CPUS), "cpu").into_iter();
+    let of_cpu = |(_, cpu): (u32, String)| {
+        let folder = format!("{CPUS}/{cpu}/cpuidle");
+        let states = numbered(tree.list(&folder), "state").into_iter();
+        states.map(move |(_, state)| format!("{folder}/{state}/disable"))
+    };
+    cpus.flat_map(of_cpu).collect()
+}
+
 /// Checks a setting's name and value. Touches nothing, so that it says nothing about this machine.
 ///
 /// # Errors
@@ -189,6 +244,17 @@ impl Descriptor {
         })
     }
 
+    /// What is to stand in one of its files for a text; none for a file that stays as it is.
+    pub(super) fn wanted(&self, path: &str, text: &str) -> Option<String> {
+        match self.target {
+            Target::IdleStates => {
+                let (cpu, state) = idle_state(path)?;
+                Depth::read(text)?.forbids(cpu, state).then(|| "1".to_owned())
+            }
+            _ => Some(text.to_owned()),
+        }
+    }
+
     /// Its files on this machine, in order; none when this kernel has no such setting.
     pub(super) fn files(&self, tree: &Tree) -> Vec<String> {
         let files: Vec<String> = match self.target {
@@ -197,6 +263,7 @@ impl Descriptor {
                 .into_iter()
                 .map(|(_, name)| format!("{folder}/{name}/{file}"))
                 .collect(),
+            Target::IdleStates => idle_states(tree),
         };
         files.into_iter().filter(|path| tree.path(path).exists()).collect()
     }
@@ -206,6 +273,7 @@ impl Descriptor {
         match self.target {
             Target::File(path) | Target::Held(path) => path.to_owned(),
             Target::Each { folder, prefix, file, .. } => format!("{folder}/{prefix}*/{file}"),
+            Target::IdleStates => format!("{CPUS}/cpu*/cpuidle/state*/disable"),
         }
     }
 
@@ -219,6 +287,7 @@ impl Descriptor {
                 let number = name.and_then(|name| name.strip_prefix(prefix));
                 number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
             }
+            Target::IdleStates => idle_state(path).is_some(),
             Target::Held(_) => false,
         }
     }
@@ -251,6 +320,8 @@ mod tests {
             ("dma-latency", "0", "0"),
             ("timer-migration", "off", "0"),
             ("nmi-watchdog", "on", "1"),
+            ("idle-state", "-1", "-1"),
+            ("idle-state", "0@2-3", "0@2-3"),
             ("irq-affinity", "3,0-1", "0-1,3"),
             ("thp", "never", "never"),
         ] {
@@ -275,6 +346,9 @@ mod tests {
             ("irq-affinity", "a", None),
             ("dma-latency", "3000000000", None),
             ("timer-migration", "1", None),
+            ("idle-state", "-2", None),
+            ("idle-state", "0@", None),
+            ("idle-state", "0@x", None),
         ] {
             let problem = check(name, value).expect_err("refused");
             assert_eq!(
@@ -292,6 +366,11 @@ mod tests {
         assert!(owns("throttling", "proc/sys/kernel/sched_rt_runtime_us"));
         assert!(owns("governor", "sys/devices/system/cpu/cpu12/cpufreq/scaling_governor"));
         assert!(owns("irq-affinity", "proc/irq/26/smp_affinity_list"));
+        assert!(owns("idle-state", "sys/devices/system/cpu/cpu3/cpuidle/state1/disable"));
+        for path in ["cpu3/cpuidle/state1/latency", "cpu3/../cpuidle/state1/disable", "cpu/disable"]
+        {
+            assert!(!owns("idle-state", &format!("{CPUS}/{path}")), "{path}");
+        }
         for path in [
             "etc/passwd",
             "proc/irq/../irq/26/smp_affinity_list",

@@ -199,6 +199,32 @@ fn every_cpu_gets_its_governor() {
 }
 
 #[test]
+fn idle_states_deeper_than_one_are_forbidden_on_the_cpus_asked_for() {
+    let bench = Bench::new();
+    let path = |cpu: u32, state: u32| {
+        format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/disable")
+    };
+    let all = [(0, 0), (0, 1), (0, 2), (3, 0), (3, 1)];
+    for (cpu, state) in all {
+        bench.fake.file(&path(cpu, state), if (cpu, state) == (0, 2) { "1\n" } else { "0\n" });
+    }
+    let states = || all.map(|(cpu, state)| bench.fake.read(&path(cpu, state))).join(" ");
+    for (value, during) in [
+        ("0", "0 1 1 0 1"),
+        ("-1", "1 1 1 1 1"),
+        ("-1@3", "0 0 1 1 1"),
+        ("1", "0 0 1 0 0"),
+        ("0@7", "0 0 1 0 0"),
+    ] {
+        let applied = bench.applied(&[("idle-state", value)]);
+        assert_eq!(states(), during, "{value}");
+        drop(applied);
+        // What was forbidden before still is.
+        assert_eq!(states(), "0 0 1 0 0", "{value}");
+    }
+}
+
+#[test]
 fn interrupts_that_cannot_be_steered_are_left_and_noted() {
     let bench = Bench::new();
     let path = |irq: u32| format!("proc/irq/{irq}/smp_affinity_list");

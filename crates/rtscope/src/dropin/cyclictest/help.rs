@@ -12,6 +12,7 @@ const LINES: &[(&str, &str)] = &[
     ("-b USEC  --breaktrace=USEC", "end when a latency is above USEC (ns with -N)"),
     ("-c CLOCK --clock=CLOCK", "0 or monotonic (default), 1 or realtime"),
     ("--default-system", "leave /dev/cpu_dma_latency alone"),
+    ("--deepest-idle-state=N", "measured CPUs enter no idle state deeper than N; -1: none at all"),
     ("-d DIST  --distance=DIST", "thread n has interval INTV + n * DIST us (default 500)"),
     ("-D TIME  --duration=TIME", "how long: seconds, or with m, h, d at the end"),
     ("-F PATH  --fifo=PATH", "a named pipe that shows the state to whoever reads it"),

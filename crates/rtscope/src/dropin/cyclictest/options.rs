@@ -92,6 +92,8 @@ pub(super) struct Options {
     pub(super) clock: ClockName,
     /// What `/dev/cpu_dma_latency` is to hold; none leaves it alone.
     pub(super) latency_us: Option<i64>,
+    /// The deepest idle state that the measured CPUs may enter, -1 for none at all; no value leaves them.
+    pub(super) idle_state: Option<i64>,
     pub(super) distance_us: i64,
     pub(super) duration_s: u64,
     pub(super) fifo: Option<String>,
@@ -134,6 +136,7 @@ impl Default for Options {
             tracemark: false,
             clock: ClockName::Monotonic,
             latency_us: Some(0),
+            idle_state: None,
             distance_us: 500,
             duration_s: 0,
             fifo: None,
@@ -325,8 +328,8 @@ impl Reader<'_> {
             }
             "clock" => self.clock(&found)?,
             "deepest-idle-state" => {
-                self.stderr.push("--deepest-idle-state is not supported".to_owned());
-                return Err(Stop::Refused(255));
+                let state = self.number(&found);
+                self.options.idle_state = (state >= -1).then_some(state);
             }
             "distance" => {
                 self.distance_given = true;

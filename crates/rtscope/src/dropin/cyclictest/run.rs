@@ -108,7 +108,10 @@ impl Order<'_> {
             memory::lock_all().map_err(|e| Stop { text: e.to_string(), code: 255 })?;
         }
         self.check_smi()?;
-        let held = self.hold_latency();
+        let held = match options.idle_state {
+            Some(state) => Some(self.forbid_idle_states(state)?),
+            None => self.hold_latency(),
+        };
         let json_file = self.open_json()?;
         let outcome = self.measure();
         drop(held);
@@ -177,16 +180,29 @@ impl Order<'_> {
         }
     }
 
-    /// Asks for short idle states as long as the value lives.
-    fn hold_latency(&self) -> Option<tune::Applied> {
-        let latency_us = self.options.latency_us.filter(|us| *us >= 0)?;
-        let settings = [("dma-latency".to_owned(), latency_us.to_string())].into();
-        let applied = tune::apply(self.tree, &tune::journal_dir(), &settings, &mut |event| {
+    /// Forbids idle states deeper than one on the measured CPUs as long as the value lives.
+    fn forbid_idle_states(&self, deepest: i64) -> Result<tune::Applied, Stop> {
+        let value = match &self.options.affinity {
+            Affinity::Set(cpus) => format!("{deepest}@{cpus}"),
+            Affinity::Free | Affinity::Each => deepest.to_string(),
+        };
+        self.tune("idle-state", value)
+            .map_err(|e| Stop { text: format!("--deepest-idle-state: {e}"), code: 255 })
+    }
+
+    fn tune(&self, setting: &str, value: String) -> Result<tune::Applied, tune::TuneError> {
+        let settings = [(setting.to_owned(), value)].into();
+        tune::apply(self.tree, &tune::journal_dir(), &settings, &mut |event| {
             if let Event::Found(finding) = event {
                 say(&format!("WARN: {}", finding.text));
             }
-        });
-        match applied {
+        })
+    }
+
+    /// Asks for short idle states as long as the value lives.
+    fn hold_latency(&self) -> Option<tune::Applied> {
+        let latency_us = self.options.latency_us.filter(|us| *us >= 0)?;
+        match self.tune("dma-latency", latency_us.to_string()) {
             Ok(applied) => {
                 print(&format!("# /dev/cpu_dma_latency set to {latency_us}us\n"));
                 Some(applied)

@@ -98,8 +98,15 @@ fn mistakes_end_as_cyclictest_ends_them() {
     assert_eq!((help("--bogus"), help("--help"), help("-l")), (0, 0, 0));
     assert_eq!(help("--bogus|--strict-exit"), 64);
     assert_eq!(read("--bogus").stderr[0], "cyclictest: unrecognized option '--bogus'");
-    assert!(matches!(read("--deepest-idle-state|1").outcome, Outcome::Refused(255)));
     assert!(matches!(read("-c|aux0").outcome, Outcome::Refused(1)));
+}
+
+#[test]
+fn idle_states_are_forbidden_from_a_number_on() {
+    let state = |line| run(line).0.idle_state;
+    let lines =
+        ["-q", "--deepest-idle-state=2", "--deepest-idle-state|-1", "--deepest-idle-state=-2"];
+    assert_eq!(lines.map(state), [None, Some(2), Some(-1), None]);
 }
 
 #[test]
