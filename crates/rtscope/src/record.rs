@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rtscope_analyse::{Judgement, export, judge, report};
 use rtscope_measure::recorder;
 use rtscope_model::{
     record::{Files, Record},
     verdict::Requirement,
 };
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cli::Refused;
 
 /// What the user adds to a record when it is judged.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +66,33 @@ impl Judged {
         write(&page, &report::html::page(&self.record, &self.judgement))?;
         Ok(page)
     }
+}
+
+/// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.
+pub(crate) fn read_document<T: DeserializeOwned>(path: &Path, format: u32) -> anyhow::Result<T> {
+    let read = || format!("can't read {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(read)?;
+    let document: Value = serde_json::from_str(&text).with_context(read)?;
+    if document["format"] != format {
+        let path = path.display();
+        bail!("{path} has format {}; this version reads format {format}", document["format"]);
+    }
+    serde_json::from_value(document).with_context(read)
+}
+
+/// The folder of a new record, which must not be in it yet: the one that was asked for, or a fresh one.
+pub(crate) fn new_folder(
+    asked: Option<&Path>,
+    name: &str,
+    wall_clock: &str,
+    record: &str,
+) -> anyhow::Result<PathBuf> {
+    let folder = asked.map_or_else(|| fresh_folder(name, wall_clock), Path::to_owned);
+    if folder.join(record).exists() {
+        let text = format!("{} holds a record already: name another --out", folder.display());
+        return Err(Refused(text).into());
+    }
+    Ok(folder)
 }
 
 /// A new folder's name for a run: the plan and the wall clock, under `rtscope-runs`.

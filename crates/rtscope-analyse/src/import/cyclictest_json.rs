@@ -7,9 +7,9 @@ use rtscope_model::{finding::Weight, origin::Origin};
 use serde_json::Value;
 
 use super::{
-    Importer, Options, Reader, Reading,
+    Importer, Options, Reading,
     cell::{Cell, Rows, Said, Thread},
-    json::{Document, number, numbered, text},
+    json::{self, number, numbered, text},
     number::whole,
 };
 
@@ -21,27 +21,8 @@ pub(super) const IMPORTER: Importer = Importer {
             && !beginning.has_key("version")
             || beginning.has_key("resolution_in_ns") && beginning.has_key("thread")
     },
-    open: |options| Box::new(Json { document: Document::default(), options: options.clone() }),
+    open: |options| json::reader(cell, options),
 };
-
-struct Json {
-    document: Document,
-    options: Options,
-}
-
-impl Reader for Json {
-    fn feed(&mut self, bytes: &[u8]) {
-        self.document.feed(bytes);
-    }
-
-    fn finish(self: Box<Self>) -> Reading {
-        let mut reading = Reading::default();
-        let value = self.document.finish(&mut reading);
-        let cell = cell(&value, &self.options, &mut reading);
-        reading.cells.push(cell);
-        reading
-    }
-}
 
 fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let is_ns = number(&value["resolution_in_ns"]) == Some(1);

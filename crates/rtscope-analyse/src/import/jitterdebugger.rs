@@ -7,44 +7,25 @@ use rtscope_model::{finding::Weight, origin::Origin};
 use serde_json::Value;
 
 use super::{
-    Importer, Options, Reader, Reading,
+    Importer, Options, Reading,
     cell::{Cell, Rows, Said, Thread},
-    json::{Document, number, numbered, text},
+    json::{self, number, numbered, text},
 };
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "jitterdebugger",
     reads: "jitterdebugger's results.json",
     is: |beginning| beginning.has_key("cpu") && beginning.has_key("histogram"),
-    open: |options| Box::new(Json { document: Document::default(), options: options.clone() }),
+    open: |options| json::reader(cell, options),
 };
 
 /// Where its histogram ends.
 const LIMIT_NS: u64 = 1_000_000;
 
-struct Json {
-    document: Document,
-    options: Options,
-}
-
-impl Reader for Json {
-    fn feed(&mut self, bytes: &[u8]) {
-        self.document.feed(bytes);
-    }
-
-    fn finish(self: Box<Self>) -> Reading {
-        let mut reading = Reading::default();
-        let value = self.document.finish(&mut reading);
-        let cell = cell(&value, &self.options, &mut reading);
-        reading.cells.push(cell);
-        let text = "jitterdebugger replays swallowed activations, each with its latency: compare \
-                    its latencies with corrected ones";
-        reading.note("import-replayed", Weight::Note, text);
-        reading
-    }
-}
-
 fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
+    let replayed = "jitterdebugger replays swallowed activations, each with its latency: compare \
+                its latencies with corrected ones";
+    reading.note("import-replayed", Weight::Note, replayed);
     let system = &value["sysinfo"];
     let told_ns = number(&system["resolution_in_ns"]).filter(|ns| matches!(ns, 1 | 1_000));
     let unit_ns = options.unit_ns.or(told_ns).unwrap_or(1_000);

@@ -4,7 +4,7 @@
 use rtscope_model::finding::Weight;
 use serde_json::Value;
 
-use super::Reading;
+use super::{Cell, Options, Reader, Reading};
 
 /// The largest document that is read.
 const DOCUMENT_MAX: usize = 32 << 20;
@@ -12,15 +12,43 @@ const DOCUMENT_MAX: usize = 32 << 20;
 /// The most brackets that are open at once.
 const DEPTH_MAX: usize = 64;
 
+/// What a format's document says, as one cell.
+type ToCell = fn(&Value, &Options, &mut Reading) -> Cell;
+
+/// The reader of a format that is one document with one cell.
+pub(super) fn reader(to_cell: ToCell, options: &Options) -> Box<dyn Reader> {
+    Box::new(OneDocument { document: Document::default(), options: options.clone(), to_cell })
+}
+
+struct OneDocument {
+    document: Document,
+    options: Options,
+    to_cell: ToCell,
+}
+
+impl Reader for OneDocument {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.document.feed(bytes);
+    }
+
+    fn finish(self: Box<Self>) -> Reading {
+        let mut reading = Reading::default();
+        let value = self.document.finish(&mut reading);
+        let cell = (self.to_cell)(&value, &self.options, &mut reading);
+        reading.cells.push(cell);
+        reading
+    }
+}
+
 /// A document on its way in.
 #[derive(Debug, Default)]
-pub(super) struct Document {
+struct Document {
     text: Vec<u8>,
     beyond: u64,
 }
 
 impl Document {
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    fn feed(&mut self, bytes: &[u8]) {
         let room = DOCUMENT_MAX - self.text.len();
         let kept = bytes.len().min(room);
         self.text.extend_from_slice(&bytes[..kept]);
@@ -28,7 +56,7 @@ impl Document {
     }
 
     /// The document, mended where it must be: what was mended is told.
-    pub(super) fn finish(self, reading: &mut Reading) -> Value {
+    fn finish(self, reading: &mut Reading) -> Value {
         if self.beyond > 0 {
             let text = format!("{} bytes beyond {DOCUMENT_MAX} were not read", self.beyond);
             reading.note("import-truncated", Weight::PreventsPass, text);

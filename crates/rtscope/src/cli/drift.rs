@@ -89,25 +89,12 @@ const RECORD: &str = "drift.json";
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.from {
-        let path = folder.join(RECORD);
-        let read = || format!("can't read {}", path.display());
-        let text = std::fs::read_to_string(&path).with_context(read)?;
-        let record: DriftRecord = serde_json::from_str(&text).with_context(read)?;
-        anyhow::ensure!(
-            record.format == FORMAT,
-            "{} has format {}; this version reads format {FORMAT}",
-            path.display(),
-            record.format
-        );
+        let record: DriftRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
         tell(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
     let wall_clock = wall_clock();
-    let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("drift", &wall_clock));
-    if folder.join(RECORD).exists() {
-        let text = format!("{} holds a record already: name another --out", folder.display());
-        return Err(Refused(text).into());
-    }
+    let folder = record::new_folder(args.out.as_deref(), "drift", &wall_clock, RECORD)?;
     if !(Nanos::from_ms(10)..=Nanos(86_400_000_000_000)).contains(&args.duration) {
         return Err(Refused(format!("--duration {}: from 10ms to 1d", args.duration)).into());
     }

@@ -91,16 +91,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return serve(address);
     }
     if let Some(folder) = &args.from {
-        let path = folder.join(RECORD);
-        let read = || format!("can't read {}", path.display());
-        let text = std::fs::read_to_string(&path).with_context(read)?;
-        let record: ThroughputRecord = serde_json::from_str(&text).with_context(read)?;
-        anyhow::ensure!(
-            record.format == FORMAT,
-            "{} has format {}; this version reads format {FORMAT}",
-            path.display(),
-            record.format
-        );
+        let record: ThroughputRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
         tell(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
@@ -108,12 +99,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Refused(format!("--duration {}: from 50ms to 5min", args.duration)).into());
     }
     let wall_clock = wall_clock();
-    let folder =
-        args.out.clone().unwrap_or_else(|| record::fresh_folder("throughput", &wall_clock));
-    if folder.join(RECORD).exists() {
-        let text = format!("{} holds a record already: name another --out", folder.display());
-        return Err(Refused(text).into());
-    }
+    let folder = record::new_folder(args.out.as_deref(), "throughput", &wall_clock, RECORD)?;
     let fifo = Scheduling::from_str("fifo:80").map_err(Refused)?;
     let order = Order {
         over: over(args)?,
