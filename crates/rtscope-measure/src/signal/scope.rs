@@ -139,6 +139,32 @@ fn look(line: &impl Probe) -> (bool, u64) {
     (high, counted + u64::from((counted % 2 == 1) != high))
 }
 
+/// What the line's program has counted, and how much of it while the scope was blind. A look lies between two
+/// distances of readings: what was counted since the look before belongs to a gap when either is one.
+struct Tally {
+    changes: u64,
+    since_last_look: u64,
+    was_gap: bool,
+    in_gaps: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn read(&mut self, is_gap: bool) {
+        if is_gap || self.was_gap {
+            self.in_gaps = self.in_gaps.wrapping_add(self.since_last_look);
+        }
+        self.was_gap = is_gap;
+        self.since_last_look = 0;
+    }
+
+    #[inline]
+    fn look(&mut self, changes: u64) {
+        self.since_last_look = changes.wrapping_sub(self.changes);
+        self.changes = changes;
+    }
+}
+
 /// The scope's loop. After the first look it doesn't allocate, lock or print.
 pub fn watch(
     line: &impl Probe,
@@ -149,7 +175,8 @@ pub fn watch(
 ) -> Capture {
     let (mut edges, mut gaps) = (touched(terms.edges_max), Vec::with_capacity(terms.gaps_max));
     let (mut level, changes_before) = level_and_changes(line);
-    let (mut changes, mut made_in_gaps) = (changes_before, 0);
+    let mut tally =
+        Tally { changes: changes_before, since_last_look: 0, was_gap: false, in_gaps: 0 };
     let start_ns = clock.now_ns();
     let until_ns = start_ns + terms.duration_ns;
     let mut last_ns = start_ns;
@@ -157,16 +184,10 @@ pub fn watch(
     let mut rest_at_ns = start_ns.saturating_add(rest.after_ns);
     // The reading before the look that saw a change, until the reading after that look confirms it.
     let mut pending: Option<u64> = None;
-    // What was counted between the last two looks, and whether the first of the two distances that they span
-    // was a gap.
-    let (mut counted, mut was_gap) = (0, false);
-    let (is_full, ends_blind) = loop {
+    let is_full = loop {
         let now_ns = clock.now_ns();
         let is_gap = now_ns - last_ns > resolution_ns;
-        if is_gap || was_gap {
-            made_in_gaps += counted;
-        }
-        was_gap = is_gap;
+        tally.read(is_gap);
         if is_gap {
             gaps.push(Gap { start_ns: last_ns, end_ns: now_ns, moved: pending.is_some() });
         } else if let Some(at_ns) = pending {
@@ -176,17 +197,15 @@ pub fn watch(
         last_ns = now_ns;
         let is_full = edges.len() == terms.edges_max || gaps.len() == terms.gaps_max;
         if now_ns >= until_ns || is_full {
-            break (is_full, is_gap);
+            break is_full;
         }
         if now_ns >= rest_at_ns {
             clock.sleep_for_ns(rest.for_ns);
             rest_at_ns = clock.now_ns().saturating_add(rest.after_ns);
-            counted = 0;
             continue;
         }
         let (high, now_changes) = look(line);
-        counted = now_changes.wrapping_sub(changes);
-        changes = now_changes;
+        tally.look(now_changes);
         if high != level {
             level = high;
             match gaps.last_mut() {
@@ -196,9 +215,8 @@ pub fn watch(
         }
     };
     let (_, changes_after) = level_and_changes(line);
-    if ends_blind {
-        made_in_gaps += changes_after.wrapping_sub(changes);
-    }
+    tally.look(changes_after);
+    tally.read(false);
     merge(&mut gaps);
     // A program that doesn't count leaves the count as it is; one that began anew made it smaller.
     let made = changes_after.checked_sub(changes_before).filter(|made| *made > 0);
@@ -210,7 +228,7 @@ pub fn watch(
         edges,
         gaps,
         made,
-        made_in_gaps: made.map(|made| made_in_gaps.min(made)),
+        made_in_gaps: made.map(|made| tally.in_gaps.min(made)),
         is_full,
     }
 }
