@@ -4,6 +4,7 @@
 
 mod beside;
 mod failures;
+mod preemption;
 
 use std::{
     collections::BTreeMap,

@@ -1,0 +1,50 @@
+//! Kernels of our own under every load: what real-time preemption is worth, in virtual time.
+
+use crate::{document, ready_or_skip, room, rtscope, skip, text, worst_ns};
+
+/// Made once for a machine before these tests run.
+const REAL_TIME: &str = "tiny-6.12-rt";
+
+/// Made by hand only: it takes as long again.
+const STOCK: &str = "tiny-6.12-dynamic";
+
+/// No wake-up of the real-time kernel may be later, under any load. By hand the worst are 17 to 25 us.
+const REAL_TIME_NS_MAX: u64 = 50_000;
+
+/// Loads that give back many pages at once keep a kernel without preemption busy for longer than this: by hand
+/// 440 us and more.
+const STOCK_NS_MIN: u64 = 300_000;
+const STOCK_LOADS: [&str; 3] = ["disk", "memory", "fork"];
+
+#[test]
+fn real_time_preemption_keeps_every_load_short_and_no_preemption_does_not() {
+    let test = "real_time_preemption_keeps_every_load_short_and_no_preemption_does_not";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let listed = rtscope(room.path(), &["lab", "cache", "list"]).output().expect("starts");
+    let is_there = |kernel: &str| text(&listed).contains(kernel);
+    if !is_there(REAL_TIME) {
+        return skip(test, "needs the small real-time kernel (rtscope kernel build tiny-6.12-rt)");
+    }
+    let mut words = vec!["lab", "run", "lab-matrix", "--memory", "1024", "--out", "out"];
+    words.extend(["--kernel", REAL_TIME]);
+    let stock = format!("{STOCK}:preempt=none");
+    if is_there(STOCK) {
+        words.extend(["--kernel", &stock]);
+    }
+    let ran = rtscope(room.path(), &words).output().expect("starts");
+    assert!(ran.status.success(), "{}", text(&ran));
+    let worst = worst_ns(&document(&room.path().join("out")));
+    let real_time: Vec<_> = worst.iter().filter(|((kernel, _), _)| kernel == REAL_TIME).collect();
+    assert_eq!(real_time.len(), 8, "rest and seven loads: {worst:?}");
+    assert!(real_time.iter().all(|(_, ns)| **ns < REAL_TIME_NS_MAX), "{worst:?}");
+    if !is_there(STOCK) {
+        return;
+    }
+    for load in STOCK_LOADS {
+        let ns = worst[&(stock.clone(), load.to_owned())];
+        assert!(ns > STOCK_NS_MIN, "{load}: {worst:?}");
+    }
+}
