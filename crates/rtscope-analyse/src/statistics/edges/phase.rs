@@ -15,6 +15,9 @@ const DOUBT: f64 = 0.25;
 /// So many edges in doubt in a row end a run.
 const DOUBTFUL: usize = 16;
 
+/// From so many periods on, a run's own mean period is better than the middle of all.
+const SETTLED: u64 = 256;
+
 /// The fewest terms that an Allan deviation is made of.
 const TERMS_MIN: u64 = 3;
 
@@ -74,14 +77,15 @@ pub(super) fn judge(cycles: &[Vec<u64>]) -> Option<Phase> {
     })
 }
 
-/// Mean of the periods that are near the median: what edges are numbered by.
+/// Mean of the periods that are nearest to the median, half of all: what the first edges of a run are numbered by.
 fn base_ns(cycles: &[Vec<u64>]) -> Option<f64> {
     let mut periods: Vec<u64> =
         cycles.iter().flat_map(|at| at.windows(2).map(|pair| pair[1] - pair[0])).collect();
-    let median = super::median(&mut periods) as f64;
-    let near = periods.iter().map(|&ns| ns as f64).filter(|ns| (ns / median - 1.0).abs() < 0.5);
-    let (sum, count) = near.fold((0.0, 0.0), |(sum, count), ns| (sum + ns, count + 1.0));
-    (count > 0.0).then(|| sum / count)
+    periods.sort_unstable();
+    let quarter = periods.len() / 4;
+    let middle = &periods[quarter..periods.len() - quarter];
+    let sum: u64 = middle.iter().sum();
+    (!middle.is_empty()).then(|| sum as f64 / middle.len() as f64)
 }
 
 fn longest_run(cycles: &[Vec<u64>]) -> Option<(u64, Vec<Numbered>)> {
@@ -91,8 +95,14 @@ fn longest_run(cycles: &[Vec<u64>]) -> Option<(u64, Vec<Numbered>)> {
     let (mut first_ns, mut last_ns, mut doubtful) = (0, 0, 0);
     for stretch in cycles {
         for (i, &at_ns) in stretch.iter().enumerate() {
-            let steps = (at_ns - last_ns) as f64 / base_ns;
-            let beyond_doubt = (steps - steps.round()).abs() < DOUBT;
+            // The longer the run, the better it knows its own period, and the longer a hole may be.
+            let period_ns = match run.last() {
+                Some(&(number, at)) if number >= SETTLED => at / number as f64,
+                _ => base_ns,
+            };
+            let steps = (at_ns - last_ns) as f64 / period_ns;
+            // No period at all: the edge before or this one is not where it should be.
+            let beyond_doubt = steps.round() >= 1.0 && (steps - steps.round()).abs() < DOUBT;
             // Within a stretch every edge was seen: an early or late one is still the next.
             let is_next = i > 0 && doubtful == 0 && steps.round() <= 1.0;
             match run.last() {

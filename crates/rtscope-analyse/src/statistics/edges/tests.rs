@@ -254,6 +254,18 @@ fn a_late_edge_that_leaves_doubt_is_left_out_of_the_numbers() {
 }
 
 #[test]
+fn a_late_edge_after_a_gap_does_not_shift_the_numbers_after_it() {
+    // The first edge that is seen after the gap is so late that it could be an early next one.
+    let mut rises = steady(1_001, 10_000);
+    rises[600] += 7_700;
+    let phase = judge(&blind(capture(&rises, 1_000), 5_500_000, 6_012_000), None).phase;
+    let phase = phase.expect("edges");
+    assert!((phase.period_ns - 10_000.0).abs() < 0.1, "{}", phase.period_ns);
+    // It is taken for the next one, and the next one left out.
+    assert!((phase.tie_ns_peak_to_peak - 2_300.0).abs() < 2.0, "{}", phase.tie_ns_peak_to_peak);
+}
+
+#[test]
 fn a_slow_look_beside_long_pulses_keeps_its_edge_and_costs_resolution() {
     let mut whole = capture(&steady(1_001, 10_000), 5_000);
     // The looks at two edges took 300 ns, another of 400 ns saw nothing, and one of 2,000 ns is a gap.
