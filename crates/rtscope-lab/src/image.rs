@@ -15,7 +15,7 @@ const FOLDERS: [&str; 8] = ["boot", "dev", "proc", "run", "sys", "tmp", "var", "
 pub struct Contents {
     /// The static program: the guest's first process, and all its loads.
     pub program: Vec<u8>,
-    /// The plan's text.
+    /// The plan's text; empty for a guest without a plan.
     pub plan: String,
     /// The kernel's release and its configuration, for kernels that don't show it themselves.
     pub config: Option<(String, Vec<u8>)>,
@@ -59,7 +59,9 @@ pub fn write(contents: &Contents) -> io::Result<Vec<u8>> {
         ..Entry::file("dev/console", &[], false)
     });
     entries.push(Entry::file("init", &contents.program, true));
-    entries.push(Entry::file("plan.toml", contents.plan.as_bytes(), false));
+    if !contents.plan.is_empty() {
+        entries.push(Entry::file("plan.toml", contents.plan.as_bytes(), false));
+    }
     if let Some((release, config)) = &contents.config {
         entries.push(Entry::file(format!("boot/config-{release}"), config, false));
     }

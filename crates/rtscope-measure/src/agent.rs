@@ -1,7 +1,8 @@
-//! The first process of an emulated guest: runs the plan that lies beside it and sends the record out.
+//! The first process of an emulated guest: runs the plan or the experiments that lie beside it and sends
+//! the record out.
 //!
 //! ```text
-//! mount -> read /plan.toml and the kernel command line -> run -> frames on a serial line -> power off
+//! mount -> read /plan.toml or /guest.toml, and the kernel command line -> run -> frames on a serial line -> power off
 //! ```
 //!
 //! The guest holds nothing but this program, and what `guest.toml` names: modules of the kernel, Debian's
@@ -17,6 +18,7 @@
 //! the emulator doesn't give.
 
 mod beside;
+mod experiments;
 mod gpio;
 
 use std::{
@@ -47,7 +49,7 @@ use rtscope_sys::{
 use self::beside::Starts;
 use crate::{Order, interrupt::Interrupt, run};
 
-/// The plan of a guest; where it lies, this program is the guest's agent.
+/// The plan of a guest.
 const PLAN: &str = "/plan.toml";
 
 /// Where the record is made: in memory.
@@ -81,10 +83,12 @@ const MOUNTS: [(&str, &str); 8] = [
 /// The most that a seed shifts a run.
 const SHIFT_NS_MAX: u64 = 10_000_000;
 
-/// Whether this process is the first one of an emulated guest of ours.
+/// Whether this process is the first one of an emulated guest of ours: a plan lies there, or what to do
+/// without one.
 #[must_use]
 pub fn is_guest() -> bool {
-    std::process::id() == 1 && Path::new(PLAN).exists()
+    let told = || Path::new("/").join(guest::PATH).exists();
+    std::process::id() == 1 && (Path::new(PLAN).exists() || told())
 }
 
 /// Runs the guest from its first instruction in user space to its end. `wall_clock` is called when
@@ -149,10 +153,13 @@ fn say(text: &str) {
 }
 
 fn measure(version: &str, wall_clock: String) -> Result<(), String> {
-    let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
-    let plan = plan::parse(PLAN, &text).map_err(|e| e.to_string())?;
     let beside = beside::read()?;
     let gpio = beside::before(&beside)?;
+    if !beside.experiments.is_empty() {
+        return experiments::run(&beside.experiments, version, &wall_clock);
+    }
+    let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
+    let plan = plan::parse(PLAN, &text).map_err(|e| e.to_string())?;
     let order = Order {
         plan,
         folder: PathBuf::from(RECORD),

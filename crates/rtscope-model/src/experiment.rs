@@ -212,6 +212,23 @@ impl Experiment {
         if problems.is_empty() { Ok(read) } else { Err(fail(problems)) }
     }
 
+    /// The text that [`Experiment::parse`] reads back.
+    ///
+    /// # Panics
+    ///
+    /// Never: every field can be written as TOML.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("plain fields")
+    }
+
+    /// Computing of all its jobs.
+    #[must_use]
+    pub fn total_work(&self) -> Nanos {
+        let work = |app: &Application| app.work.unwrap_or(self.work).0 * u64::from(app.jobs);
+        Nanos(self.applications.iter().map(work).sum())
+    }
+
     /// Whether it takes away what guards ordinary threads.
     fn is_unguarded(&self) -> bool {
         let is_off = |name: &str| self.settings.get(name).is_some_and(|value| value == "off");
@@ -290,6 +307,12 @@ pub struct JobRun {
     pub start_ns: u64,
     /// It had done its work.
     pub finish_ns: u64,
+    /// CPU time that it took; none in a record of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
+    /// Times it was preempted; none in a record of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preemptions: Option<u64>,
 }
 
 impl JobRun {
@@ -323,6 +346,10 @@ pub struct Observed {
     pub preemptions: u64,
     /// When it ran where.
     pub runs: Vec<Run>,
+    /// When it was held up by throttling, the fair server or its own budget: it was ready, and its CPU ran
+    /// an ordinary thread or none. None where that is not known, or for an ordinary application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<Vec<Run>>,
     /// Its jobs, where it has a period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobRun>,
@@ -345,8 +372,50 @@ impl Observed {
     /// Changes of the CPU from one run to the next.
     #[must_use]
     pub fn migrations(&self) -> u64 {
-        self.runs.windows(2).filter(|pair| pair[0].cpu != pair[1].cpu).count() as u64
+        changes(&self.runs)
     }
+
+    /// Its runs for a job, which may begin and end within one of them.
+    #[must_use]
+    pub fn runs_of(&self, job: &JobRun) -> Vec<Run> {
+        within(&self.runs, job)
+    }
+
+    /// Changes of the CPU from one run for a job to the next.
+    #[must_use]
+    pub fn migrations_of(&self, job: &JobRun) -> u64 {
+        changes(&self.runs_of(job))
+    }
+
+    /// For how long it was held up; none where that is not known.
+    #[must_use]
+    pub fn throttled_ns(&self) -> Option<u64> {
+        self.throttled.as_deref().map(length_ns)
+    }
+
+    /// For how long it was held up in a job; none where that is not known.
+    #[must_use]
+    pub fn throttled_ns_of(&self, job: &JobRun) -> Option<u64> {
+        self.throttled.as_deref().map(|spans| length_ns(&within(spans, job)))
+    }
+}
+
+/// The parts that lie between release and finish of a job.
+fn within(runs: &[Run], job: &JobRun) -> Vec<Run> {
+    let cut = |run: &Run| Run {
+        start_ns: run.start_ns.max(job.release_ns),
+        end_ns: run.end_ns.min(job.finish_ns),
+        ..*run
+    };
+    runs.iter().map(cut).filter(|run| run.start_ns < run.end_ns).collect()
+}
+
+fn changes(runs: &[Run]) -> u64 {
+    runs.windows(2).filter(|pair| pair[0].cpu != pair[1].cpu).count() as u64
+}
+
+fn length_ns(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.end_ns.saturating_sub(run.start_ns)).sum()
 }
 
 /// Where the runs come from.
@@ -417,6 +486,53 @@ mod tests {
         assert_eq!(read.applications[0].budget(), None);
         assert_eq!((read.applications[0].jobs, read.mutex), (1, Protocol::Plain));
     }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let read = Experiment::parse("x", TEXT).expect("sound");
+        assert_eq!(Experiment::parse("x", &read.to_toml()), Ok(read));
+    }
+
+    #[test]
+    fn a_job_has_its_part_of_the_runs_and_of_what_held_it_up() {
+        let run = |cpu, start_ns, end_ns| Run { cpu, start_ns, end_ns };
+        let place: Placement = serde_json::from_str(PLACE).expect("a placement");
+        let app = Observed {
+            name: "a".to_owned(),
+            asked: place.clone(),
+            found: place,
+            work_ns: 30,
+            release_ns: 0,
+            start_ns: 0,
+            finish_ns: 190,
+            cpu_ns: 60,
+            preemptions: 2,
+            runs: vec![run(0, 0, 10), run(1, 20, 40), run(1, 100, 120), run(0, 150, 160)],
+            throttled: Some(vec![run(0, 10, 20), run(1, 120, 150)]),
+            jobs: Vec::new(),
+            is_refused: false,
+            slice_ns: None,
+        };
+        let job = |release_ns, finish_ns| JobRun {
+            release_ns,
+            start_ns: release_ns,
+            finish_ns,
+            cpu_ns: None,
+            preemptions: None,
+        };
+        // From 0 to 1 in the first job, from 1 to 0 in the second, none between the two.
+        let (first, second) = (job(0, 35), job(100, 155));
+        assert_eq!((app.migrations_of(&first), app.migrations_of(&second)), (1, 1));
+        assert_eq!(app.migrations(), 2);
+        assert_eq!(app.runs_of(&first), [run(0, 0, 10), run(1, 20, 35)]);
+        assert_eq!(app.runs_of(&second), [run(1, 100, 120), run(0, 150, 155)]);
+        assert_eq!(app.throttled_ns_of(&first), Some(10));
+        assert_eq!((app.throttled_ns_of(&second), app.throttled_ns()), (Some(30), Some(40)));
+        let unknown = Observed { throttled: None, ..app };
+        assert_eq!(unknown.throttled_ns_of(&first), None);
+    }
+
+    const PLACE: &str = r#"{"policy":"fifo","priority":5,"nice":0,"cpus":"0-1"}"#;
 
     #[test]
     fn without_throttling_real_time_work_is_short_and_on_one_cpu() {

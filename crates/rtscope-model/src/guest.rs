@@ -1,4 +1,5 @@
-//! What an emulated guest does beside its plan: told by the lab, done by the guest's agent.
+//! What an emulated guest does beside its plan, or in its place: told by the lab, done by the guest's
+//! agent.
 //!
 //! The text form is TOML, so that a guest's image can be read by eye. A guest without such a file does
 //! nothing but its plan.
@@ -12,6 +13,9 @@ pub const PATH: &str = "guest.toml";
 
 /// File of a record that says what could not be done beside the plan, a line each.
 pub const FAILURES: &str = "beside.txt";
+
+/// File of an experiment's record in the folder that is named after it.
+pub const EXPERIMENT: &str = "experiment.json";
 
 /// File of a record that says what a simulated GPIO chip showed.
 pub const GPIO: &str = "gpio.txt";
@@ -33,6 +37,10 @@ pub struct Beside {
     /// Lines of a simulated GPIO chip that is made and tried before the plan runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpio_lines: Option<u32>,
+    /// Scheduling experiments by name, in the order in which they are run: such a guest has no plan. Their
+    /// texts are files ([`experiment_file`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub experiments: Vec<String>,
 }
 
 /// A tracer of the kernel that measures by itself.
@@ -100,6 +108,12 @@ impl Beside {
     }
 }
 
+/// Where the text of an experiment lies in a guest.
+#[must_use]
+pub fn experiment_file(name: &str) -> String {
+    format!("experiments/{name}.toml")
+}
+
 /// The name of a phase's file: what cyclictest or a tracer said under its loads.
 #[must_use]
 pub fn phase_file(kind: &str, cell: usize) -> String {
@@ -117,6 +131,7 @@ mod tests {
             cyclictest: true,
             tracer: Some(Tracer::Timerlat),
             gpio_lines: Some(8),
+            experiments: vec!["one-fifo-pinned".to_owned()],
         };
         for beside in [all, Beside::default()] {
             assert_eq!(Beside::parse(&beside.to_toml()), Ok(beside));

@@ -1,4 +1,4 @@
-//! Who ran on which CPU when, as bars on one line a CPU.
+//! Who ran on which CPU when, as bars on one line a CPU; below it, thinner, who was held up by throttling.
 
 use rtscope_model::experiment::ExperimentRecord;
 
@@ -11,6 +11,7 @@ use super::{
 const LEFT: f64 = 64.0;
 const ROW: f64 = 46.0;
 const BAR: f64 = 30.0;
+const THIN: f64 = 4.0;
 
 /// The chart of an experiment. Each application has a colour; a vertical mark shows when it ended.
 #[must_use]
@@ -55,6 +56,12 @@ pub fn draw(record: &ExperimentRecord, width: u32, standalone: bool) -> String {
             for run in app.runs.iter().filter(|run| run.cpu == *cpu) {
                 let (from, to) = (scale.place(run.start_ns as f64), scale.place(run.end_ns as f64));
                 bars.rect(from, y, (to - from).max(0.2), BAR);
+            }
+            // What it was held up for, below.
+            for span in app.throttled.iter().flatten().filter(|span| span.cpu == *cpu) {
+                let at = |ns: u64| scale.place(ns as f64);
+                let (from, to) = (at(span.start_ns), at(span.end_ns));
+                bars.rect(from, y + BAR + 2.0, (to - from).max(0.2), THIN);
             }
             svg.path(&format!("C{}", n % COLOURS), &bars);
         }

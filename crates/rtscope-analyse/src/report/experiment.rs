@@ -1,16 +1,20 @@
 //! A scheduling experiment judged: what was predicted beside what was measured, as a page, a table
 //! and JSON. The same record gives the same bytes.
 
+pub mod guests;
 mod judge;
+mod rows;
 
 use askama::Template;
 use rtscope_model::{
-    experiment::{Application, ExperimentRecord, JobRun, Observed, RunSource},
+    cpu::CpuSet,
+    experiment::{Application, ExperimentRecord, JobRun, Observed, Run, RunSource},
     time::Nanos,
 };
 use serde_json::{Value, json};
 
 pub use self::judge::{Judged, judge};
+use self::rows::{Row, rows};
 use crate::{
     plot::{self, gantt},
     statistics::response::real_time_share,
@@ -45,11 +49,14 @@ pub fn document(record: &ExperimentRecord) -> Value {
                 "jobs": jobs(judged, asked),
                 "cpu_ns": app.cpu_ns,
                 "predicted_ns": judged.predicted_ns,
+                "predicted_ns_range": judged.range_ns.map(|(low, high)| [low, high]),
                 "deviation": judged.deviation,
                 "deviates": judged.remark.is_some(),
                 "remark": judged.remark,
                 "preemptions": app.preemptions,
                 "migrations": app.migrations(),
+                "throttled_ns": app.throttled_ns(),
+                "throttled": app.throttled,
                 "runs": app.runs,
             })
         })
@@ -85,6 +92,11 @@ fn median_ns(app: &Observed) -> u64 {
     responses.get(responses.len() / 2).copied().unwrap_or_default()
 }
 
+/// The CPUs of runs.
+fn cpus(runs: &[Run]) -> CpuSet {
+    runs.iter().map(|run| run.cpu).collect()
+}
+
 fn jobs(judged: &Judged<'_>, asked: &Application) -> Vec<Value> {
     let predicted = judged.jobs_ns.iter().map(Some).chain(std::iter::repeat(None));
     let one = |(job, predicted_ns): (&JobRun, Option<&u64>)| {
@@ -94,6 +106,11 @@ fn jobs(judged: &Judged<'_>, asked: &Application) -> Vec<Value> {
             "finish_ns": job.finish_ns,
             "response_ns": job.response_ns(),
             "predicted_ns": predicted_ns,
+            "cpu_ns": job.cpu_ns,
+            "cpus": cpus(&judged.observed.runs_of(job)),
+            "preemptions": job.preemptions,
+            "migrations": judged.observed.migrations_of(job),
+            "throttled_ns": judged.observed.throttled_ns_of(job),
             "in_time": deadline_ns(asked).is_none_or(|ns| job.response_ns() <= ns),
         })
     };
@@ -106,13 +123,14 @@ pub fn table(record: &ExperimentRecord) -> String {
     let mut text = format!("{}: {}\n\n", record.experiment.name, record.experiment.title);
     let rows = rows(record);
     let widest = rows.iter().map(|row| row.policy.chars().count()).max().unwrap_or(0).max(11);
+    let long = rows.iter().map(|row| row.predicted.len()).max().unwrap_or(0).max(10);
     text += &format!(
-        "application          {:widest$} CPUs  response   ratio  predicted  ratio   CPU time  off  jobs\n",
-        "policy"
+        "application          {:widest$} CPUs  response   ratio {:>long$}  ratio   CPU time  off  jobs\n",
+        "policy", "predicted"
     );
     for row in &rows {
         let line = format!(
-            "{:20} {:widest$} {:5} {:>8} {:>7} {:>10} {:>6} {:>10} {:>4}  {}",
+            "{:20} {:widest$} {:5} {:>8} {:>7} {:>long$} {:>6} {:>10} {:>4}  {}",
             row.name,
             row.policy,
             row.cpus,
@@ -130,6 +148,10 @@ pub fn table(record: &ExperimentRecord) -> String {
     for row in rows.iter().filter(|row| !row.remark.is_empty()) {
         text += &format!("! {}: {}\n", row.name, row.remark);
     }
+    for row in rows.iter().filter(|row| row.is_held_up) {
+        text +=
+            &format!("{} was ready and held up by throttling for {}\n", row.name, row.throttled);
+    }
     for line in &record.changed {
         text += &format!("set for the experiment: {line}\n");
     }
@@ -137,90 +159,6 @@ pub fn table(record: &ExperimentRecord) -> String {
         text += &format!("! not set: {line}\n");
     }
     text
-}
-
-/// A row of the comparison.
-#[derive(Debug)]
-struct Row {
-    name: String,
-    policy: String,
-    cpus: String,
-    response: String,
-    ratio: String,
-    predicted: String,
-    predicted_ratio: String,
-    published: String,
-    published_ratio: String,
-    cpu_time: String,
-    preemptions: u64,
-    migrations: u64,
-    jobs: String,
-    off: String,
-    remark: String,
-}
-
-/// Policy with what belongs to it.
-fn policy(app: &Observed) -> String {
-    let place = &app.found;
-    let slice = app.slice_ns.map_or(String::new(), |ns| format!(" slice {}", Nanos(ns)));
-    match (place.budget.or(app.asked.budget), place.nice) {
-        (Some(budget), _) => {
-            let (runtime, period) = (Nanos(budget.runtime_ns), Nanos(budget.period_ns));
-            format!("deadline {runtime} / {period}")
-        }
-        _ if place.policy.has_priority() => format!("{} {}", place.policy, place.priority),
-        (None, 0) => format!("{}{slice}", place.policy),
-        (None, nice) => format!("{} nice {nice}{slice}", place.policy),
-    }
-}
-
-fn rows(record: &ExperimentRecord) -> Vec<Row> {
-    let judged = judge(record);
-    let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
-    let over =
-        |value: f64, first: f64| format!("{:.2}", value / if first > 0.0 { first } else { 1.0 });
-    let first = judged
-        .first()
-        .map_or((1, 1), |one| (one.observed.response_ns(), one.predicted_ns.unwrap_or_default()));
-    let published = &record.experiment.published_s;
-    judged
-        .iter()
-        .enumerate()
-        .map(|(n, one)| {
-            let app = one.observed;
-            let place = &app.found;
-            let theirs = published.get(n).copied();
-            let asked = &record.experiment.applications[n];
-            let measured = |text: String| if app.is_refused { "refused".to_owned() } else { text };
-            let told = |text: &dyn Fn(u64) -> String| match one.predicted_ns {
-                Some(ns) => text(ns),
-                None => "refused".to_owned(),
-            };
-            Row {
-                name: app.name.clone(),
-                policy: policy(app),
-                cpus: place.cpus.to_string(),
-                response: measured(seconds(app.response_ns())),
-                ratio: measured(over(app.response_ns() as f64, first.0 as f64)),
-                predicted: told(&seconds),
-                predicted_ratio: told(&|ns| over(ns as f64, first.1 as f64)),
-                published: theirs.map_or(String::new(), |s| format!("{s:.2} s")),
-                published_ratio: theirs.map_or(String::new(), |s| over(s, published[0])),
-                cpu_time: seconds(app.cpu_ns),
-                preemptions: app.preemptions,
-                migrations: app.migrations(),
-                jobs: match app.jobs.len() {
-                    0 => String::new(),
-                    count => {
-                        let missed = deadline_ns(asked).map_or(0, |ns| late(app, ns));
-                        format!("{count}, {missed} late, median {}", Nanos(median_ns(app)))
-                    }
-                },
-                off: format!("{:+.0}%", one.deviation * 100.0),
-                remark: one.remark.clone().unwrap_or_default(),
-            }
-        })
-        .collect()
 }
 
 #[derive(Template)]
@@ -268,8 +206,12 @@ pub fn page(record: &ExperimentRecord) -> String {
             }
         },
         limit: real_time_share(&record.rules).map_or_else(
-            || "no limit".to_owned(),
-            |ns| format!("{} in {}", Nanos(ns), Nanos(record.rules.rt_period_ns)),
+            || "all the time of a CPU".to_owned(),
+            |ns| {
+                let when =
+                    if record.rules.fair_server.is_some() { " while others wait" } else { "" };
+                format!("{} of each {} on a CPU{when}", Nanos(ns), Nanos(record.rules.rt_period_ns))
+            },
         ),
         quantum: Nanos(record.rules.rr_quantum_ns).to_string(),
         // Inside a script element only "</" would end it.
@@ -281,159 +223,4 @@ pub fn page(record: &ExperimentRecord) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use rtscope_model::{
-        cpu::CpuSet,
-        experiment::{Experiment, FORMAT, Run, SchedulingRules},
-        schedule::{Placement, Policy},
-    };
-
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    fn app(name: &str, policy: Policy, runs: &[(u64, u64)]) -> Observed {
-        let cpus: CpuSet = [1].into_iter().collect();
-        let priority = u8::from(policy.has_priority()) * 80;
-        let asked = Placement { policy, priority, nice: 0, budget: None, cpus };
-        let run =
-            |(start, end): &(u64, u64)| Run { cpu: 1, start_ns: start * MS, end_ns: end * MS };
-        let runs: Vec<Run> = runs.iter().map(run).collect();
-        Observed {
-            name: name.to_owned(),
-            found: asked.clone(),
-            asked,
-            work_ns: 100 * MS,
-            release_ns: 0,
-            start_ns: runs[0].start_ns,
-            finish_ns: runs[runs.len() - 1].end_ns,
-            cpu_ns: 100 * MS,
-            preemptions: 0,
-            runs,
-            jobs: Vec::new(),
-            is_refused: false,
-            slice_ns: None,
-        }
-    }
-
-    fn record(applications: Vec<Observed>) -> ExperimentRecord {
-        let head = "name = 'x<y'\ntitle = 't'\npublished_s = [2.0, 4.0]\n";
-        let one = "[[application]]\nname = 'a'\npolicy = 'other'\n";
-        let text = head.to_owned() + &one.repeat(applications.len());
-        ExperimentRecord {
-            format: FORMAT,
-            version: "0".to_owned(),
-            wall_clock: "2020-01-01T00:00:00Z".to_owned(),
-            kernel: "6.1".to_owned(),
-            experiment: Experiment::parse("x", &text).expect("sound"),
-            rules: SchedulingRules {
-                cpus: [0, 1].into_iter().collect(),
-                one: 1,
-                rr_quantum_ns: 100 * MS,
-                rt_runtime_ns: None,
-                rt_period_ns: 1000 * MS,
-                fair_server: None,
-            },
-            applications,
-            source: RunSource::SchedSwitch,
-            lost: 0,
-            changed: Vec::new(),
-            not_changed: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_goes_as_predicted_is_not_flagged() {
-        let record = record(vec![
-            app("rt", Policy::Fifo, &[(0, 100)]),
-            app("fair", Policy::Other, &[(100, 200)]),
-        ]);
-        let document = document(&record);
-        let apps = document["apps"].as_array().expect("apps");
-        let figures: Vec<_> = apps
-            .iter()
-            .map(|app| {
-                [&app["response_ns"], &app["predicted_ns"]].map(|ns| ns.as_u64().unwrap_or(0) / MS)
-            })
-            .collect();
-        assert_eq!(figures, [[100, 100], [200, 200]]);
-        assert!(apps.iter().all(|app| app["deviates"] == false));
-        let page = page(&record);
-        assert!(
-            page.contains("1.00 : 2.00") && page.contains("x&#60;y"),
-            "ratios and escaped name"
-        );
-        assert!(table(&record).contains("fifo 80"));
-    }
-
-    #[test]
-    fn a_deviation_is_flagged_with_what_is_known_of_it() {
-        // From 40 to 160 ms none of ours ran on CPU 1.
-        let held = record(vec![app("rt", Policy::Fifo, &[(0, 40), (160, 220)])]);
-        let judged = judge(&held);
-        assert!((judged[0].deviation - 1.2).abs() < 1e-9);
-        let remark = judged[0].remark.clone().expect("flagged");
-        assert!(remark.contains("120 ms") && remark.contains("no application"), "{remark}");
-
-        let mut slow = record(vec![app("rt", Policy::Fifo, &[(0, 150)])]);
-        slow.applications[0].cpu_ns = 150 * MS;
-        let remark = judge(&slow)[0].remark.clone().expect("flagged");
-        assert!(remark.contains("scheduled as predicted") && remark.contains("150 ms"), "{remark}");
-        slow.applications[0].finish_ns = 200 * MS;
-        slow.applications[0].runs[0].end_ns = 200 * MS;
-        let remark = judge(&slow)[0].remark.clone().expect("flagged");
-        assert!(remark.contains("50 % more CPU time"), "{remark}");
-    }
-
-    #[test]
-    fn jobs_have_their_own_predictions_and_deadlines() {
-        let mut own = record(vec![app("loop", Policy::Fifo, &[(0, 10), (50, 70)])]);
-        own.experiment.applications[0].period = Some(Nanos::from_ms(50));
-        own.experiment.applications[0].deadline = Some(Nanos::from_ms(15));
-        own.experiment.applications[0].jobs = 2;
-        let app = &mut own.applications[0];
-        app.work_ns = 10 * MS;
-        let job = |release: u64, finish: u64| JobRun {
-            release_ns: release * MS,
-            start_ns: release * MS,
-            finish_ns: finish * MS,
-        };
-        app.jobs = vec![job(0, 10), job(50, 70)];
-        let document = document(&own);
-        let shown = &document["apps"][0];
-        assert_eq!(
-            (shown["response_ns"].as_u64(), shown["predicted_ns"].as_u64()),
-            (Some(20 * MS), Some(10 * MS))
-        );
-        assert_eq!(shown["deadlines_missed"], 1);
-        let in_time: Vec<_> =
-            shown["jobs"].as_array().expect("jobs").iter().map(|job| &job["in_time"]).collect();
-        assert_eq!(in_time, [true, false]);
-        assert!(table(&own).contains("2, 1 late") && page(&own).contains("2, 1 late"));
-    }
-
-    #[test]
-    fn what_the_kernel_refuses_is_set_beside_what_it_should_refuse() {
-        let budget = |runtime: u64| rtscope_model::schedule::Budget {
-            runtime_ns: runtime * MS,
-            deadline_ns: 100 * MS,
-            period_ns: 100 * MS,
-        };
-        let mut own = record(vec![
-            app("first", Policy::Deadline, &[(0, 100)]),
-            app("second", Policy::Deadline, &[(0, 100)]),
-        ]);
-        own.rules.cpus = [0].into_iter().collect();
-        own.rules.rt_runtime_ns = Some(950 * MS);
-        for app in &mut own.applications {
-            app.asked.budget = Some(budget(80));
-        }
-        own.applications[1].is_refused = true;
-        let judged = judge(&own);
-        assert_eq!((judged[1].predicted_ns, &judged[1].remark), (None, &None));
-        assert_eq!(document(&own)["apps"][1]["response_ns"], Value::Null);
-        assert!(table(&own).contains("refused"));
-        own.applications[1].is_refused = false;
-        assert!(judge(&own)[1].remark.as_ref().is_some_and(|text| text.contains("should not fit")));
-    }
-}
+mod tests;

@@ -15,7 +15,10 @@ use rtscope_model::{
     schedule::{Budget, Policy},
 };
 
-use self::machine::Machine;
+use self::machine::{Limit, Machine};
+
+/// Instants at which the period of throttling may begin that are looked at.
+const PHASES: u32 = 20;
 
 /// A job of an application to predict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,10 +127,48 @@ pub fn fixed_priority(
     None
 }
 
-/// Response time of each job.
+/// Response time of each job. Where throttling limits real-time threads, as if one of its periods began at
+/// 0, when the experiment is released.
 #[must_use]
 pub fn predict(jobs: &[Job], rules: &SchedulingRules, mutex: Protocol) -> Vec<u64> {
-    let mut machine = Machine::new(jobs, rules, mutex);
+    play(jobs, rules, mutex, limit(rules, 1.0))
+}
+
+/// The shortest and the longest response time of each job over the instants at which a period of throttling
+/// may begin: nobody knows when. None where no throttling acts, or there is too little to throttle.
+#[must_use]
+pub fn predict_range(
+    jobs: &[Job],
+    rules: &SchedulingRules,
+    mutex: Protocol,
+) -> Option<Vec<(u64, u64)>> {
+    let Limit::Throttling { runtime_ns, .. } = limit(rules, 1.0) else { return None };
+    let real_time = jobs.iter().filter(|job| job.policy.is_real_time());
+    if real_time.map(|job| job.work_ns).sum::<u64>() < runtime_ns {
+        return None;
+    }
+    let phases = (1..=PHASES).map(|n| f64::from(n) / f64::from(PHASES));
+    let all: Vec<Vec<u64>> =
+        phases.map(|phase| play(jobs, rules, mutex, limit(rules, phase))).collect();
+    let range = |job: usize| {
+        let of_job = || all.iter().map(|responses| responses[job]);
+        (of_job().min().unwrap_or_default(), of_job().max().unwrap_or_default())
+    };
+    Some((0..jobs.len()).map(range).collect())
+}
+
+/// What limits real-time threads; the first period of throttling ends at a share of it.
+fn limit(rules: &SchedulingRules, phase: f64) -> Limit {
+    match (rules.fair_server, rules.rt_runtime_ns) {
+        (None, Some(runtime_ns)) if runtime_ns < rules.rt_period_ns => {
+            Limit::Throttling { runtime_ns, period_end_ns: rules.rt_period_ns as f64 * phase }
+        }
+        _ => Limit::Server { share_ns: real_time_share(rules) },
+    }
+}
+
+fn play(jobs: &[Job], rules: &SchedulingRules, mutex: Protocol, limit: Limit) -> Vec<u64> {
+    let mut machine = Machine::new(jobs, rules, mutex, limit);
     // Each step ends a job, a turn, a period or a wait; the bound only guards against a mistake.
     for _ in 0..1_000_000 {
         if !machine.step() {
@@ -229,22 +270,47 @@ mod tests {
         // 950 of FIFO, 50 of fair, 950 of FIFO, 50 of fair, the last 100 of FIFO; then the fair rest.
         let jobs = [job(Policy::Fifo, 1, "0", 2000), job(Policy::Other, 0, "0", 150)];
         assert_eq!(in_ms(&jobs, &limited), [2100, 2150]);
-        // Nobody waits: nobody is held up.
-        assert_eq!(in_ms(&jobs[..1], &limited), [2000]);
+        // Throttling leaves the CPU idle when nobody waits; the fair server does not.
+        assert_eq!(in_ms(&jobs[..1], &limited), [2100]);
+        assert_eq!(in_ms(&jobs, &served(&limited, 50)), [2100, 2150]);
+        assert_eq!(in_ms(&jobs[..1], &served(&limited, 50)), [2000]);
         assert_eq!(in_ms(&jobs, &rules("0")), [2000, 2150]);
+    }
+
+    /// The same with a fair server in place of throttling.
+    fn served(rules: &SchedulingRules, runtime_ms: u64) -> SchedulingRules {
+        let server = FairServer { runtime_ns: runtime_ms * MS, period_ns: rules.rt_period_ns };
+        SchedulingRules { fair_server: Some(server), ..rules.clone() }
+    }
+
+    #[test]
+    fn nobody_knows_when_a_period_of_throttling_begins() {
+        let limited = SchedulingRules { rt_runtime_ns: Some(950 * MS), ..rules("0") };
+        let jobs = [job(Policy::Fifo, 1, "0", 1900), job(Policy::Other, 0, "0", 30)];
+        let range = predict_range(&jobs, &limited, Protocol::Plain).expect("throttled");
+        let in_ms: Vec<_> = range.iter().map(|(low, high)| (low / MS, high / MS)).collect();
+        // A period from 0 on: throttled 950-1000, so 30 ms later than that the ordinary one is done, and
+        // again 1950-2000, but by then all is done. One that ends at 950 ms has seen no more than its share:
+        // throttled then from 1900 on, when FIFO is done. 50 ms of standstill or none for FIFO.
+        assert_eq!(in_ms, [(1900, 1950), (980, 1930)]);
+        assert_eq!(predict_range(&jobs, &served(&limited, 50), Protocol::Plain), None);
+        assert_eq!(predict_range(&jobs[1..], &limited, Protocol::Plain), None);
+        assert_eq!(predict_range(&jobs, &rules("0"), Protocol::Plain), None);
     }
 
     #[test]
     fn what_the_fair_class_does_not_need_goes_back() {
         let rules =
             SchedulingRules { rt_runtime_ns: Some(95 * MS), rt_period_ns: 100 * MS, ..rules("0") };
-        // 95 of FIFO, 1 of fair, which needs no more, the last 1 of FIFO.
+        // 95 of FIFO, 1 of fair, which needs no more, the last 1 of FIFO: from the fair server. Throttling
+        // holds up to the end of its period.
         let jobs = [
             job(Policy::Fifo, 10, "0", 78),
             job(Policy::Other, 0, "0", 1),
             job(Policy::Fifo, 10, "0", 18),
         ];
-        assert_eq!(in_ms(&jobs, &rules), [78, 96, 97]);
+        assert_eq!(in_ms(&jobs, &served(&rules, 5)), [78, 96, 97]);
+        assert_eq!(in_ms(&jobs, &rules), [78, 96, 101]);
     }
 
     #[test]
@@ -427,6 +493,7 @@ mod tests {
             let total: u64 = works.iter().map(|(work, _)| work).sum();
             for limit in [None, Some(95 * MS)] {
                 let rules = SchedulingRules { rt_runtime_ns: limit, rt_period_ns: 100 * MS, ..rules("0") };
+                let rules = if limit.is_some() { served(&rules, 5) } else { rules };
                 let responses = in_ms(&jobs, &rules);
                 prop_assert_eq!(responses.iter().max(), Some(&total));
                 for (response, (work, _)) in responses.iter().zip(&works) {

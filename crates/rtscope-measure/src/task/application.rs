@@ -97,6 +97,7 @@ impl Task {
         let mut jobs = Vec::with_capacity(self.jobs as usize);
         let count = if placed.is_refused { 0 } else { self.jobs };
         let before = own::usage();
+        let mut until_now = before;
         for n in 0..count {
             let period_ns = self.period_ns.unwrap_or_default();
             let release_ns = release_ns + self.offset_ns + u64::from(n) * period_ns;
@@ -111,9 +112,14 @@ impl Task {
             if rest > Nanos::ZERO {
                 self.calibration.compute(rest, &clock, &mut pieces);
             }
-            jobs.push(JobRun { release_ns, start_ns, finish_ns: clock.now_ns() });
+            let finish_ns = clock.now_ns();
+            let now = own::usage();
+            let used = now - until_now;
+            until_now = now;
+            let (cpu_ns, preemptions) = (Some(used.cpu_ns), Some(used.involuntary_switches));
+            jobs.push(JobRun { release_ns, start_ns, finish_ns, cpu_ns, preemptions });
         }
-        let used = own::usage() - before;
+        let used = until_now - before;
         Finished {
             placed,
             jobs,

@@ -123,7 +123,7 @@ pub fn run(order: &Order) -> Result<ExperimentRecord, TaskError> {
     };
     let total: u64 = experiment.applications.iter().map(span).sum();
     process::end_after(LIMIT + Duration::from_nanos(total) * 10);
-    let calibration = work::calibrate();
+    let calibration = work::calibrate(&SystemClock::MONOTONIC);
     let numbered = experiment.applications.iter().zip(0u64..);
     let tasks: Vec<Task> =
         numbered.map(|(app, n)| task(app, n, experiment, &rules, calibration)).collect();
@@ -274,6 +274,7 @@ fn observed(
         release_ns: since(job.release_ns),
         start_ns: since(job.start_ns),
         finish_ns: since(job.finish_ns),
+        ..*job
     };
     let mut lost = traced.as_ref().map_or(0, |traced| traced.lost);
     let mut applications = Vec::new();
@@ -283,6 +284,15 @@ fn observed(
         lost += if traced.is_none() { end.pieces.lost } else { 0 };
         let runs = traced.as_ref().map_or(&own_runs, |traced| &traced.runs[n]);
         let from = release_ns + task.offset_ns;
+        let clipped = |runs: &[Run]| -> Vec<Run> {
+            let clip = |run: &Run| Run {
+                cpu: run.cpu,
+                start_ns: since(run.start_ns.max(from)),
+                end_ns: since(run.end_ns.min(finish_ns)),
+            };
+            inside(runs, from, finish_ns).map(clip).collect()
+        };
+        let throttled = traced.as_ref().filter(|_| task.asked.policy.is_real_time());
         applications.push(Observed {
             name: task.name.clone(),
             asked: task.asked.clone(),
@@ -293,13 +303,8 @@ fn observed(
             finish_ns: since(finish_ns),
             cpu_ns: end.cpu_ns,
             preemptions: end.preemptions,
-            runs: inside(runs, from, finish_ns)
-                .map(|run| Run {
-                    cpu: run.cpu,
-                    start_ns: since(run.start_ns.max(from)),
-                    end_ns: since(run.end_ns.min(finish_ns)),
-                })
-                .collect(),
+            runs: clipped(runs),
+            throttled: throttled.map(|traced| clipped(&traced.held_up[n])),
             jobs: match task.period_ns {
                 None => Vec::new(),
                 Some(_) => end.jobs.iter().map(shifted).collect(),

@@ -5,8 +5,14 @@ use std::hint::black_box;
 use rtscope_model::{experiment::Run, time::Nanos};
 use rtscope_sys::{clock::Clock, thread};
 
-/// Rounds of a piece of work: some tens of microseconds.
-const PIECE_ROUNDS: u64 = 20_000;
+/// CPU time of a piece of work: long beside a reading of the clock, short beside every turn of a scheduler.
+const PIECE_NS: u64 = 50_000;
+
+/// Rounds of the pieces by which it is found how many rounds one takes.
+const PROBE_ROUNDS: u64 = 2_000;
+
+/// Pieces that are timed at once, so that asking for the CPU time counts little.
+const BATCH: u64 = 32;
 
 /// Room for runs; what doesn't fit is counted.
 const ROOM: usize = 16_384;
@@ -14,14 +20,16 @@ const ROOM: usize = 16_384;
 /// How long computing takes here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calibration {
-    /// CPU time of a piece.
+    /// Rounds of a piece.
+    rounds: u64,
+    /// CPU time of a piece, with the time stamp after it.
     piece_ns: u64,
 }
 
 /// One piece: each round needs the result of the one before, so that the CPU can't overlap them.
-fn piece(seed: u64) -> u64 {
+fn piece(seed: u64, rounds: u64) -> u64 {
     let mut state = seed | 1;
-    for _ in 0..PIECE_ROUNDS {
+    for _ in 0..rounds {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -29,29 +37,41 @@ fn piece(seed: u64) -> u64 {
     black_box(state)
 }
 
-/// Times pieces on the CPU clock of the calling thread. The median of many: the first are slow, and
-/// a busy neighbour or a hypervisor makes some slow later.
-pub(super) fn calibrate() -> Calibration {
-    let mut times: Vec<u64> = (0..401)
-        .map(|n| {
-            let before = thread::usage();
-            piece(n);
-            (thread::usage() - before).cpu_ns
-        })
-        .collect();
+/// Finds how many rounds a piece takes on this machine, be it a board or an emulated one, and then times
+/// pieces with their time stamps on the CPU clock of the calling thread.
+pub(super) fn calibrate(clock: &impl Clock) -> Calibration {
+    let probe_ns = timed(PROBE_ROUNDS, 11, clock);
+    let rounds = (PIECE_NS * PROBE_ROUNDS / probe_ns).clamp(100, 10_000_000);
+    Calibration { rounds, piece_ns: timed(rounds, 25, clock) }
+}
+
+/// CPU time of a piece. The median of many: the first are slow, and a busy neighbour or a hypervisor
+/// makes some slow later.
+fn timed(rounds: u64, batches: usize, clock: &impl Clock) -> u64 {
+    let mut pieces = Pieces::new();
+    pieces.begin(clock.now_ns(), clock.cpu());
+    let mut batch = || {
+        let before = thread::usage();
+        for n in 0..BATCH {
+            piece(n, rounds);
+            pieces.note(clock.now_ns(), clock.cpu(), PIECE_NS, u64::MAX);
+        }
+        (thread::usage() - before).cpu_ns / BATCH
+    };
+    let mut times: Vec<u64> = (0..batches).map(|_| batch()).collect();
     times.sort_unstable();
-    Calibration { piece_ns: times[times.len() / 2].max(1) }
+    times[times.len() / 2].max(1)
 }
 
 impl Calibration {
     /// Computes for an amount of CPU time, noting when it was interrupted.
     pub(super) fn compute(&self, work: Nanos, clock: &impl Clock, pieces: &mut Pieces) {
-        let count = (work.0 / self.piece_ns).max(1);
+        let count = ((work.0 + self.piece_ns / 2) / self.piece_ns).max(1);
         // A piece that takes twice its time was interrupted.
         let gap_ns = self.piece_ns * 2 + 20_000;
         pieces.begin(clock.now_ns(), clock.cpu());
         for n in 0..count {
-            piece(n);
+            piece(n, self.rounds);
             pieces.note(clock.now_ns(), clock.cpu(), self.piece_ns, gap_ns);
         }
     }
@@ -143,7 +163,7 @@ mod tests {
     fn an_interrupted_thread_has_two_runs() {
         let clock = Steps(Cell::new(0), vec![40_000]);
         let mut pieces = Pieces::new();
-        Calibration { piece_ns: 10_000 }.compute(Nanos(80_000), &clock, &mut pieces);
+        Calibration { rounds: 10, piece_ns: 10_000 }.compute(Nanos(80_000), &clock, &mut pieces);
         // Readings at 10, 20, 30 us, then held 5 ms, then six more.
         let runs: Vec<(u64, u64)> =
             pieces.runs().iter().map(|run| (run.start_ns, run.end_ns)).collect();
@@ -156,7 +176,7 @@ mod tests {
     fn another_cpu_begins_another_run() {
         let clock = Steps(Cell::new(19_980_000), vec![]);
         let mut pieces = Pieces::new();
-        Calibration { piece_ns: 10_000 }.compute(Nanos(40_000), &clock, &mut pieces);
+        Calibration { rounds: 10, piece_ns: 10_000 }.compute(Nanos(40_000), &clock, &mut pieces);
         assert_eq!(pieces.runs().iter().map(|run| run.cpu).collect::<Vec<_>>(), [0, 1]);
     }
 }

@@ -8,6 +8,7 @@ mod matrix;
 mod order;
 mod replay;
 mod run;
+mod sched;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ use crate::exit;
 pub(super) enum Verb {
     Run(Box<run::Args>),
     Matrix(Box<matrix::Args>),
+    Sched(Box<sched::Args>),
     Bisect(Box<bisect::Args>),
     Demo(demo::Args),
     Replay(replay::Args),
@@ -35,6 +37,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     let outcome = match verb {
         Verb::Run(args) => run::main(args),
         Verb::Matrix(args) => matrix::main(args),
+        Verb::Sched(args) => sched::main(args),
         Verb::Bisect(args) => bisect::main(args),
         Verb::Demo(args) => demo::main(args),
         Verb::Replay(args) => replay::main(args),

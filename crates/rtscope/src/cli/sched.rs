@@ -10,6 +10,7 @@ use rtscope_analyse::report::experiment as report;
 use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, task, tune};
 use rtscope_model::{
     experiment::{Experiment, ExperimentRecord, Observed},
+    guest,
     text::{Problem, TextError, suggest},
     time::Nanos,
 };
@@ -82,8 +83,12 @@ const SHIPPED: &[(&str, &str)] = shipped! {
     "fair-slice"
 };
 
+/// Those of the project report.
+pub(super) const REPORT: [&str; 5] =
+    ["one-fifo-pinned", "one-fifo-free", "two-fifo-pinned", "two-rr-pinned", "two-fifo-free"];
+
 /// The record's file in its folder.
-const RECORD: &str = "experiment.json";
+const RECORD: &str = guest::EXPERIMENT;
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
@@ -97,11 +102,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Show { name } => print(&source(name)?)?,
         Verb::Run(args) => return run(args),
         Verb::Report { folder, json } => {
-            let path = folder.join(RECORD);
-            let read = || format!("can't read {}", path.display());
-            let text = std::fs::read_to_string(&path).with_context(read)?;
-            let record: ExperimentRecord = serde_json::from_str(&text).with_context(read)?;
-            tell(&record, folder, *json)?;
+            tell(&read(folder)?, folder, *json)?;
         }
     }
     Ok(ExitCode::from(exit::PASS))
@@ -121,10 +122,10 @@ fn source(name: &str) -> anyhow::Result<String> {
     Err(TextError { name: name.to_owned(), problems }.into())
 }
 
-fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    let name = &args.experiment;
+/// An experiment by its name or file, with another amount of work where one is named.
+pub(super) fn load(name: &str, work: Option<Nanos>) -> anyhow::Result<Experiment> {
     let mut experiment = Experiment::parse(name, &source(name)?)?;
-    if let Some(work) = args.work {
+    if let Some(work) = work {
         if !(Nanos::from_ms(1)..=Nanos::from_secs(5)).contains(&work) {
             return Err(Refused(format!("--work {work}: from 1ms to 5s")).into());
         }
@@ -132,9 +133,28 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     for (setting, value) in &experiment.settings {
         if let Err(problem) = tune::check(setting, value) {
-            return Err(TextError { name: name.clone(), problems: vec![problem] }.into());
+            return Err(TextError { name: name.to_owned(), problems: vec![problem] }.into());
         }
     }
+    Ok(experiment)
+}
+
+/// The record in a folder.
+pub(super) fn read(folder: &Path) -> anyhow::Result<ExperimentRecord> {
+    let path = folder.join(RECORD);
+    let fails = || format!("can't read {}", path.display());
+    let text = std::fs::read_to_string(&path).with_context(fails)?;
+    serde_json::from_str(&text).with_context(fails)
+}
+
+/// Whether every application was placed as asked.
+pub(super) fn is_as_asked(record: &ExperimentRecord) -> bool {
+    let is_sound = |app: &Observed| app.is_refused || app.asked == app.found;
+    record.applications.iter().all(is_sound)
+}
+
+fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let experiment = load(&args.experiment, args.work)?;
     let wall_clock = wall_clock();
     let folder =
         args.out.clone().unwrap_or_else(|| record::fresh_folder(&experiment.name, &wall_clock));
@@ -159,11 +179,9 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let text = serde_json::to_string_pretty(&record)? + "\n";
     write_whole(&path, text.as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
-    let is_sound = |app: &Observed| app.is_refused || app.asked == app.found;
-    let sound = record.applications.iter().all(is_sound);
     tell(&record, &folder, args.json)?;
     // What doesn't read back as asked answers another question.
-    Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
+    Ok(ExitCode::from(if is_as_asked(&record) { exit::PASS } else { exit::INCONCLUSIVE }))
 }
 
 /// An error with what to do about it.

@@ -3,6 +3,7 @@
 //! Figures may be asserted here: in virtual time they are a function of the inputs, not of this machine.
 
 mod beside;
+mod experiments;
 mod failures;
 mod preemption;
 

@@ -5,7 +5,7 @@ use rtscope_model::{
     time::Nanos,
 };
 
-use crate::statistics::response::{Job, admitted, predict};
+use crate::statistics::response::{Job, admitted, predict, predict_range};
 
 /// A response that differs from its prediction by more than this share of it is flagged.
 const TOLERATED: f64 = 0.1;
@@ -19,7 +19,10 @@ pub struct Judged<'a> {
     pub predicted_ns: Option<u64>,
     /// Predicted response of each job.
     pub jobs_ns: Vec<u64>,
-    /// Measured over predicted response, less 1; 0 where there is nothing to compare.
+    /// The shortest and the longest that the rules allow, where they don't say when a period of throttling
+    /// begins.
+    pub range_ns: Option<(u64, u64)>,
+    /// Measured over predicted response, less 1; 0 where there is nothing to compare, or within the range.
     pub deviation: f64,
     /// Why it deviates, where that can be told; none within the tolerated share.
     pub remark: Option<String>,
@@ -41,13 +44,34 @@ pub fn judge(record: &ExperimentRecord) -> Vec<Judged<'_>> {
     all.map(|((app, asked), found)| one(record, app, asked, &found)).collect()
 }
 
+/// Predicted responses of an application's jobs.
+#[derive(Clone, Debug, Default)]
+struct Predicted {
+    jobs_ns: Vec<u64>,
+    range_ns: Option<(u64, u64)>,
+}
+
+impl Predicted {
+    fn longest_ns(&self) -> Option<u64> {
+        self.jobs_ns.iter().copied().max()
+    }
+
+    /// How far a response is off, as a share of the nearest that is predicted.
+    fn deviation(&self, response_ns: u64) -> f64 {
+        let longest = self.longest_ns().unwrap_or_default();
+        let (low, high) = self.range_ns.unwrap_or((longest, longest));
+        let nearest = response_ns.clamp(low.min(high), high);
+        response_ns as f64 / nearest.max(1) as f64 - 1.0
+    }
+}
+
 /// Predicted responses of the jobs of each application, its work times a factor; none for one that
 /// is not admitted.
 fn responses(
     record: &ExperimentRecord,
     admitted: &[bool],
     factor: impl Fn(&Observed) -> f64,
-) -> Vec<Vec<u64>> {
+) -> Vec<Predicted> {
     let mut jobs = Vec::new();
     // Those of each application, by their place in the list.
     let mut places: Vec<std::ops::Range<usize>> = Vec::new();
@@ -69,20 +93,31 @@ fn responses(
         places.push(from..jobs.len());
     }
     let predicted = predict(&jobs, &record.rules, record.experiment.mutex);
-    places.into_iter().map(|place| predicted[place].to_vec()).collect()
+    let ranges = predict_range(&jobs, &record.rules, record.experiment.mutex);
+    let range = |place: &std::ops::Range<usize>| {
+        let of_jobs = ranges.as_ref()?.get(place.clone())?;
+        let low = of_jobs.iter().map(|(low, _)| *low).max()?;
+        let high = of_jobs.iter().map(|(_, high)| *high).max()?;
+        (low < high).then_some((low, high))
+    };
+    let of_app = |place: std::ops::Range<usize>| {
+        let range_ns = range(&place);
+        Predicted { jobs_ns: predicted[place].to_vec(), range_ns }
+    };
+    places.into_iter().map(of_app).collect()
 }
 
 fn one<'a>(
     record: &'a ExperimentRecord,
     app: &'a Observed,
-    jobs_ns: Vec<u64>,
-    found_ns: &[u64],
+    asked: Predicted,
+    found: &Predicted,
 ) -> Judged<'a> {
-    let predicted_ns = jobs_ns.iter().copied().max();
+    let predicted_ns = asked.longest_ns();
     let (deviation, remark) = match (predicted_ns, app.is_refused) {
-        (Some(ns), false) => {
-            let deviation = app.response_ns() as f64 / ns.max(1) as f64 - 1.0;
-            (deviation, (deviation.abs() > TOLERATED).then(|| remark(record, app, found_ns)))
+        (Some(_), false) => {
+            let deviation = asked.deviation(app.response_ns());
+            (deviation, (deviation.abs() > TOLERATED).then(|| remark(record, app, found)))
         }
         (None, true) => (0.0, None),
         (Some(_), true) => {
@@ -90,13 +125,14 @@ fn one<'a>(
         }
         (None, false) => (0.0, Some("the kernel admitted it, though its bandwidth should not fit".to_owned())),
     };
-    Judged { observed: app, predicted_ns, jobs_ns, deviation, remark }
+    let Predicted { jobs_ns, range_ns } = asked;
+    Judged { observed: app, predicted_ns, range_ns, jobs_ns, deviation, remark }
 }
 
 /// What the record says about a deviation.
-fn remark(record: &ExperimentRecord, app: &Observed, found_ns: &[u64]) -> String {
-    let found = found_ns.iter().copied().max().unwrap_or_default();
-    if (app.response_ns() as f64 / found.max(1) as f64 - 1.0).abs() <= TOLERATED {
+fn remark(record: &ExperimentRecord, app: &Observed, found: &Predicted) -> String {
+    if found.deviation(app.response_ns()).abs() <= TOLERATED {
+        let found = found.longest_ns().unwrap_or_default();
         return format!(
             "it was scheduled as predicted, but computing took another time than when it was calibrated: with what it took, {} were to be expected",
             Nanos(found)

@@ -5,15 +5,45 @@ use rtscope_model::{
     schedule::Policy,
 };
 
-use super::{Job, real_time_share, weight};
+use super::{Job, weight};
 
 /// Below this a remainder is rounding.
 const NOTHING_NS: f64 = 1e-3;
 
+/// What limits the real-time threads of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// The fair server: real-time threads are held up for somebody, after that much of waiting.
+    Server {
+        /// Left to real-time threads in a period; none is no limit.
+        share_ns: Option<u64>,
+    },
+    /// Throttling: they are held up until the period ends, whether somebody waits or not.
+    Throttling {
+        /// Granted in a period.
+        runtime_ns: u64,
+        /// When the first period ends. It began whenever it did.
+        period_end_ns: f64,
+    },
+}
+
+impl Limit {
+    fn share_ns(self) -> Option<u64> {
+        match self {
+            Limit::Server { share_ns } => share_ns,
+            Limit::Throttling { runtime_ns, .. } => Some(runtime_ns),
+        }
+    }
+
+    fn is_for_somebody(self) -> bool {
+        matches!(self, Limit::Server { .. })
+    }
+}
+
 /// The real-time bandwidth of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bandwidth {
-    /// Real-time threads have run for so long in this period while others waited.
+    /// Real-time threads have run for so long in this period; before a server, while others waited.
     used_ns: f64,
     /// When the fair class has got its share; none while real-time threads may run.
     throttled_until_ns: Option<f64>,
@@ -32,7 +62,7 @@ struct Reservation {
 pub(super) struct Machine<'a> {
     jobs: &'a [Job],
     rules: &'a SchedulingRules,
-    share_ns: Option<u64>,
+    limit: Limit,
     inherits: bool,
     cpus: Vec<u32>,
     now_ns: f64,
@@ -53,7 +83,12 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(jobs: &'a [Job], rules: &'a SchedulingRules, mutex: Protocol) -> Machine<'a> {
+    pub(super) fn new(
+        jobs: &'a [Job],
+        rules: &'a SchedulingRules,
+        mutex: Protocol,
+        limit: Limit,
+    ) -> Machine<'a> {
         let cpus: Vec<u32> = rules.cpus.iter().collect();
         let reservation = |job: &Job| {
             job.budget.map_or(Reservation::default(), |budget| Reservation {
@@ -65,7 +100,7 @@ impl<'a> Machine<'a> {
         Machine {
             jobs,
             rules,
-            share_ns: real_time_share(rules),
+            limit,
             inherits: mutex == Protocol::Inherit,
             reservations: jobs.iter().map(reservation).collect(),
             owner: None,
@@ -151,9 +186,8 @@ impl<'a> Machine<'a> {
     /// Goes to the next event; false when everything is done or nothing can run.
     pub(super) fn step(&mut self) -> bool {
         self.admit();
-        // Real-time threads are only held up for somebody.
         for cpu in 0..self.cpus.len() {
-            if !self.fair_waits(cpu) {
+            if self.limit.is_for_somebody() && !self.fair_waits(cpu) {
                 self.bandwidth[cpu] = Bandwidth::default();
             }
         }
@@ -170,7 +204,8 @@ impl<'a> Machine<'a> {
             if self.jobs[job].policy == Policy::Deadline {
                 self.reservations[job].left_ns -= span_ns;
             } else {
-                self.bandwidth[cpu].used_ns += if waits[cpu] { span_ns } else { 0.0 };
+                let counts = waits[cpu] || !self.limit.is_for_somebody();
+                self.bandwidth[cpu].used_ns += if counts { span_ns } else { 0.0 };
             }
         }
         for (job, rate) in rates.iter().enumerate() {
@@ -318,8 +353,13 @@ impl<'a> Machine<'a> {
             if self.jobs[job].policy == Policy::Rr {
                 spans.push(self.turn_ns[job]);
             }
-            if let (true, Some(runtime)) = (waits[cpu], self.share_ns) {
+            if let (true, Some(runtime)) =
+                (waits[cpu] || !self.limit.is_for_somebody(), self.limit.share_ns())
+            {
                 spans.push(runtime as f64 - bandwidth.used_ns);
+            }
+            if let Limit::Throttling { period_end_ns, .. } = self.limit {
+                spans.push(period_end_ns - self.now_ns);
             }
         }
         let fair = rates.iter().enumerate().filter(|(_, rate)| **rate > 0.0);
@@ -376,7 +416,27 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        let period_ns = self.rules.rt_period_ns as f64;
+        self.settle_bandwidth(running, waits);
+    }
+
+    /// Ends periods of the real-time bandwidth, and holds up who has used it.
+    fn settle_bandwidth(&mut self, running: &[Option<usize>], waits: &[bool]) {
+        let period_ns = self.rules.rt_period_ns.max(1) as f64;
+        if let Limit::Throttling { runtime_ns, period_end_ns } = &mut self.limit {
+            while *period_end_ns <= self.now_ns + NOTHING_NS {
+                *period_end_ns += period_ns;
+                for bandwidth in &mut self.bandwidth {
+                    bandwidth.used_ns = (bandwidth.used_ns - *runtime_ns as f64).max(0.0);
+                    bandwidth.throttled_until_ns = None;
+                }
+            }
+            for bandwidth in &mut self.bandwidth {
+                if bandwidth.used_ns >= *runtime_ns as f64 - NOTHING_NS {
+                    bandwidth.throttled_until_ns = Some(*period_end_ns);
+                }
+            }
+            return;
+        }
         for (cpu, bandwidth) in self.bandwidth.iter_mut().enumerate() {
             if bandwidth.throttled_until_ns.is_some_and(|until| until <= self.now_ns + NOTHING_NS) {
                 *bandwidth = Bandwidth::default();
@@ -385,7 +445,7 @@ impl<'a> Machine<'a> {
             if !waits[cpu] || running[cpu].is_none() && bandwidth.throttled_until_ns.is_none() {
                 *bandwidth = Bandwidth::default();
             }
-            let Some(runtime) = self.share_ns else { continue };
+            let Some(runtime) = self.limit.share_ns() else { continue };
             let is_full = bandwidth.used_ns >= runtime as f64 - NOTHING_NS;
             if is_full && bandwidth.throttled_until_ns.is_none() {
                 let rest = (period_ns - runtime as f64).max(0.0);

@@ -443,7 +443,7 @@ fn worst(a: Verdict, b: Verdict) -> Verdict {
 }
 
 /// What the page says of the kernels, and of what all guests share.
-fn facts(items: &[Item]) -> Vec<(String, String)> {
+pub(super) fn facts(items: &[Item]) -> Vec<(String, String)> {
     let mut facts: Vec<(String, String)> = Vec::new();
     for item in items {
         let subject = &item.cell.subject;

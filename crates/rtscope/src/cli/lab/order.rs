@@ -22,8 +22,8 @@ use rtscope_lab::{
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
-    guest::{Beside, Tracer},
-    plan::Plan,
+    guest::{self, Beside, Tracer},
+    plan::{Phase, Plan},
     time::Nanos,
     verdict::Requirement,
 };
@@ -225,6 +225,45 @@ impl Lab {
         plan: &Plan,
         seed: u64,
     ) -> anyhow::Result<Cell> {
+        let extra = self.extra(subject, &plan.phases)?;
+        // What is only said of a plan is no part of what runs: a word more would be another image, and
+        // so another run.
+        let runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
+        let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
+        let longest = Duration::from_nanos(longest);
+        self.guest(subject, (&plan.name, &runs.to_toml()), extra, seed, longest)
+    }
+
+    /// The cell of experiments, each with its name and text, in place of a plan. `longest` is how long one
+    /// of them computes.
+    pub(super) fn experiments_cell(
+        &mut self,
+        subject: &Subject,
+        experiments: &[(String, String)],
+        longest: Duration,
+    ) -> anyhow::Result<Cell> {
+        let options = &self.options;
+        if options.with_cyclictest || options.tracer.is_some() || options.gpio_sim.is_some() {
+            let text = "--with-cyclictest, --tracer and --gpio-sim go with a plan: take lab run";
+            return Err(Refused(text.to_owned()).into());
+        }
+        let mut extra = self.extra(subject, &[])?;
+        for (name, text) in experiments {
+            extra.beside.experiments.push(name.clone());
+            extra.files.push((guest::experiment_file(name), text.clone().into_bytes(), false));
+        }
+        self.guest(subject, ("experiments", ""), extra, 1, longest)
+    }
+
+    /// A cell of a plan (or of nothing) with its name, which is silent for `longest` of the guest's time.
+    fn guest(
+        &mut self,
+        subject: &Subject,
+        (name, plan): (&str, &str),
+        extra: Extra,
+        seed: u64,
+        longest: Duration,
+    ) -> anyhow::Result<Cell> {
         let mut subject = subject.clone();
         let machine = subject.machine(self.options.machine.as_deref())?;
         if !self.emulators.contains_key(&machine.program) {
@@ -232,12 +271,7 @@ impl Lab {
             self.emulators.insert(machine.program.clone(), version);
         }
         runs_there(&self.program, &subject)?;
-        let extra = self.extra(&subject, plan)?;
-        // What is only said of a plan is no part of what runs: a word more would be another image, and
-        // so another run.
-        let runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
-        let (image, image_sha256) =
-            cell::pack(&subject, &self.program, &runs.to_toml(), extra, &self.cache)?;
+        let (image, image_sha256) = cell::pack(&subject, &self.program, plan, extra, &self.cache)?;
         Ok(Cell {
             subject,
             machine,
@@ -247,22 +281,22 @@ impl Lab {
             memory_mib: self.options.memory,
             image,
             image_sha256,
-            plan: plan.name.clone(),
-            silence: self.silence(plan),
+            plan: name.to_owned(),
+            silence: self.silence(longest),
         })
     }
 
-    /// What the guest has and does beside the plan.
-    fn extra(&self, subject: &Subject, plan: &Plan) -> anyhow::Result<Extra> {
+    /// What the guest has and does beside the phases of a plan.
+    fn extra(&self, subject: &Subject, phases: &[Phase]) -> anyhow::Result<Extra> {
         let options = &self.options;
         let mut names = options.module.clone();
-        names.extend(wanted_modules(subject, plan, options.gpio_sim.is_some()));
+        names.extend(wanted_modules(subject, phases, options.gpio_sim.is_some()));
         let mut extra = Extra {
             beside: Beside {
                 cyclictest: options.with_cyclictest,
                 tracer: options.tracer,
                 gpio_lines: options.gpio_sim,
-                modules: Vec::new(),
+                ..Beside::default()
             },
             files: Vec::new(),
         };
@@ -295,9 +329,7 @@ impl Lab {
 
     /// How long a guest may be silent: it speaks when a phase begins, and on a busy host a second of
     /// virtual time under load may take a minute. Under KVM it boots in seconds or not at all.
-    fn silence(&self, plan: &Plan) -> Duration {
-        let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
-        let longest = Duration::from_nanos(longest);
+    fn silence(&self, longest: Duration) -> Duration {
         match (self.options.silence, self.timing()) {
             (Some(time), _) => Duration::from_nanos(time.0),
             (None, Timing::Kvm) => KVM_BOOTS_IN + longest.saturating_mul(2),
@@ -340,8 +372,8 @@ const LOAD_MODULES: [(&str, &str, &str, &str, &str); 1] =
 const GPIO_MODULES: [(&str, &str); 2] = [("CONFIGFS_FS", "configfs"), ("GPIO_SIM", "gpio-sim")];
 
 /// The modules that a plan needs in a kernel that has them as modules.
-fn wanted_modules(subject: &Subject, plan: &Plan, gpio: bool) -> Vec<String> {
-    let loads = || plan.phases.iter().flat_map(|phase| &phase.loads);
+fn wanted_modules(subject: &Subject, phases: &[Phase], gpio: bool) -> Vec<String> {
+    let loads = || phases.iter().flat_map(|phase| &phase.loads);
     let asked = LOAD_MODULES.iter().filter(|(load, option, value, ..)| {
         loads().any(|line| {
             line.name == *load && line.options.get(*option).is_some_and(|found| found == value)

@@ -1,0 +1,208 @@
+//! `rtscope lab sched`: scheduling experiments in guests, all of them in one boot of each kernel.
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use rtscope_analyse::report::{
+    experiment::{
+        self as report,
+        guests::{self, FromGuest, Guests},
+    },
+    lab::Time,
+};
+use rtscope_lab::{
+    boot::{CONSOLE, Ending},
+    cell::Outcome,
+    error::LabError,
+    qemu::Timing,
+    queue::Item,
+    verify,
+};
+use rtscope_measure::{agent::SHOWN, recorder::write_whole};
+use rtscope_model::{guest, time::Nanos};
+use serde_json::{Value, json};
+
+use super::{
+    compare,
+    order::{self, Lab},
+};
+use crate::{
+    cli::{Refused, print, sched},
+    exit,
+};
+
+/// Run scheduling experiments in kernels: who runs when, with nothing else on the machine
+///
+/// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual time
+/// (the default) no other program, no hypervisor and no cache disturbs them, and the same command gives the
+/// same records to the bit. Two CPUs (--smp 2) need a kernel that boots with two in virtual time.
+///
+/// Examples:
+///   rtscope lab sched --kernel debian-rt
+///   rtscope lab sched inversion-plain inversion-inherit --kernel debian-stock --kernel debian-rt
+///   rtscope lab sched two-fifo-free --kernel tiny-6.12-rt --smp 2 --json
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// Shipped experiments' names, or files; `rtscope sched list` shows them
+    #[arg(value_name = "EXPERIMENT", default_values = sched::REPORT)]
+    experiments: Vec<String>,
+    /// A kernel, as for `lab run`; repeatable
+    #[arg(short, long, value_name = "KERNEL", required = true)]
+    kernel: Vec<String>,
+    /// Work of each application that has no figure of its own: CPU time, 1ms to 5s
+    #[arg(long, value_name = "TIME")]
+    work: Option<Nanos>,
+    /// Folder for the records and the pages
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: order::Options,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut texts: Vec<(String, String)> = Vec::new();
+    let mut longest = Duration::ZERO;
+    for name in &args.experiments {
+        let experiment = sched::load(name, args.work)?;
+        let name = order::safe(&experiment.name);
+        if name.is_empty() || texts.iter().any(|(known, _)| *known == name) {
+            return Err(Refused(format!("experiment {:?}: named twice", experiment.name)).into());
+        }
+        longest = longest.max(Duration::from_nanos(experiment.total_work().0));
+        texts.push((name, experiment.to_toml()));
+    }
+    let mut lab = Lab::open(&args.options)?;
+    let out = order::folder(args.out.as_ref(), "sched")?;
+    let mut items: Vec<Item> = Vec::new();
+    for subject in lab.subjects(&args.kernel)? {
+        let folder = out.join(order::safe(&subject.label));
+        if items.iter().any(|item| item.folder == folder) {
+            return Err(Refused(format!("--kernel {}: it is named twice", subject.label)).into());
+        }
+        items.push(Item { cell: lab.experiments_cell(&subject, &texts, longest)?, folder });
+    }
+    let outcomes = lab.run(&items)?;
+    let mut all = Collected::new(lab.timing(), &items);
+    for (kernel, (item, outcome)) in items.iter().zip(outcomes).enumerate() {
+        all.add(kernel, item, outcome, &texts)?;
+    }
+    all.publish(&out, args.json)
+}
+
+/// What has come from the guests.
+struct Collected {
+    timing: Timing,
+    page: Guests,
+    documents: Vec<Value>,
+    is_as_asked: bool,
+}
+
+impl Collected {
+    fn new(timing: Timing, items: &[Item]) -> Collected {
+        let label = |item: &Item| item.cell.subject.label.clone();
+        let page = Guests {
+            time: match timing {
+                Timing::Virtual { shift } => Time::Virtual { shift },
+                Timing::Wall | Timing::Kvm => Time::Wall,
+            },
+            kernels: items.iter().map(label).collect(),
+            facts: compare::facts(items),
+            records: Vec::new(),
+            failures: Vec::new(),
+        };
+        Collected { timing, page, documents: Vec::new(), is_as_asked: true }
+    }
+
+    /// Takes what a guest brought: each record gets its page.
+    fn add(
+        &mut self,
+        kernel: usize,
+        item: &Item,
+        outcome: Result<Outcome, LabError>,
+        texts: &[(String, String)],
+    ) -> anyhow::Result<()> {
+        let subject = &item.cell.subject;
+        let label = &subject.label;
+        let folder = item.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut document = json!({"kernel": label, "record": folder, "experiments": []});
+        let failed = match &outcome {
+            Ok(outcome) if outcome.ending == Ending::Sent => None,
+            Ok(outcome) => {
+                let console = outcome.folder.join(CONSOLE);
+                let sentence = outcome.ending.sentence();
+                Some(format!("{sentence} (its console: {})", console.display()))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let asked = |identity| verify::verify_against(&item.folder.join(SHOWN), Some(identity));
+        // A guest without /proc shows nothing of its kernel.
+        let verified = subject.identity.clone().and_then(|identity| asked(identity).ok());
+        let another = verified.as_ref().filter(|verified| verified.failed());
+        let another =
+            another.map(|wrong| format!("another kernel ran than was asked for: {wrong}"));
+        if let Some(why) = failed.or(another) {
+            document["failed"] = why.clone().into();
+            self.documents.push(document);
+            self.page.failures.push((label.clone(), why));
+            return Ok(());
+        }
+        let failures = fs::read_to_string(item.folder.join(guest::FAILURES)).unwrap_or_default();
+        let failures = failures.lines().map(|line| (label.clone(), line.to_owned()));
+        self.page.failures.extend(failures);
+        let mut judged: Vec<Value> = Vec::new();
+        for (name, _) in texts {
+            let own = item.folder.join(name);
+            if !own.join(guest::EXPERIMENT).is_file() {
+                continue;
+            }
+            let record = sched::read(&own)?;
+            self.is_as_asked &= sched::is_as_asked(&record);
+            let path = own.join("report.html");
+            write_whole(&path, report::page(&record).as_bytes())
+                .with_context(|| format!("can't write {}", path.display()))?;
+            judged.push(report::document(&record));
+            let page = format!("{folder}/{name}/report.html");
+            self.page.records.push(FromGuest { kernel, record, page });
+        }
+        document["experiments"] = judged.into();
+        document["verification"] = json!(verified);
+        document["inputs"] = json!(outcome.ok().map(|outcome| outcome.inputs));
+        self.documents.push(document);
+        Ok(())
+    }
+
+    /// Writes the page and the document, and tells the figures.
+    fn publish(&self, out: &std::path::Path, as_json: bool) -> anyhow::Result<ExitCode> {
+        let failures = self.page.failures.iter();
+        let failures: Vec<Value> =
+            failures.map(|(kernel, why)| json!({"kernel": kernel, "why": why})).collect();
+        let document = json!({
+            "format": 1,
+            "timing": self.timing,
+            "guests": self.documents,
+            "failures": failures,
+        });
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        let page = out.join("index.html");
+        let document = out.join("experiments.json");
+        for (path, text) in [(&page, &guests::page(&self.page)), (&document, &text)] {
+            write_whole(path, text.as_bytes())
+                .with_context(|| format!("can't write {}", path.display()))?;
+        }
+        if as_json {
+            print(&text)?;
+            eprintln!("Report: {}", page.display());
+        } else {
+            print(&format!("{}Report: {}\n", guests::table(&self.page), page.display()))?;
+        }
+        Ok(ExitCode::from(match (self.page.failures.is_empty(), self.is_as_asked) {
+            (false, _) => exit::ERROR,
+            (true, false) => exit::INCONCLUSIVE,
+            (true, true) => exit::PASS,
+        }))
+    }
+}
