@@ -57,9 +57,9 @@ pub fn document(checked: &Checked<'_>) -> Value {
 fn of_thread(seen: &Seen<'_>) -> Value {
     let thread = seen.thread;
     let rhythm = seen.rhythm.as_ref().map(|own| {
-        let runs = own.activations.iter().map(|one| one.run_ns).collect();
         json!({
             "activations": own.activations.len(),
+            "activations_without_switches": own.without_switches(),
             "period_ns": own.period_ns,
             "mean_period_ns": own.mean_period_ns,
             "sleep": match own.sleep { Sleep::Until => "until", Sleep::For => "for" },
@@ -67,7 +67,7 @@ fn of_thread(seen: &Seen<'_>) -> Value {
             "drift_ns_per_period": own.drift_ns,
             "latency_ns": Range::of(own.latencies_ns()).map(Range::json),
             "jitter_ns": Range::of(jitter(own)).map(Range::json),
-            "run_ns": Range::of(runs).map(Range::json),
+            "run_ns": Range::of(own.runs_ns()).map(Range::json),
             "missed": own.missed,
             "overrun": own.overrun,
             "page_faults": own.faults,
@@ -119,11 +119,10 @@ pub fn table(checked: &Checked<'_>) -> String {
     for one in checked.threads.iter().filter(|one| one.judged) {
         let Some(own) = &one.rhythm else { continue };
         text += &format!("\n{}, {} activations, us\n", one.thread.name, own.activations.len());
-        let runs = own.activations.iter().map(|one| one.run_ns).collect();
         for (what, values) in [
             ("latency  min / median / max", own.latencies_ns()),
             ("jitter   min / median / max", jitter(own)),
-            ("CPU time min / median / max", runs),
+            ("CPU time min / median / max", own.runs_ns()),
         ] {
             let shown = Range::of(values).map_or("not known".to_owned(), Range::shown);
             text += &format!("  {what}  {shown}\n");

@@ -37,8 +37,10 @@ pub struct Activation {
     pub programmed_ns: u64,
     /// It got its CPU.
     pub start_ns: u64,
-    /// CPU time until it slept again.
+    /// CPU time until it slept again; 0 when no switch of it was seen.
     pub run_ns: u64,
+    /// Whether a switch to the thread or from it was seen.
+    pub has_switches: bool,
     /// From the start of the timer to its programmed expiry.
     slept_ns: i64,
     relative: bool,
@@ -147,6 +149,25 @@ impl Rhythm {
         known.map(|one| one.start_ns.saturating_sub(one.programmed_ns)).collect()
     }
 
+    /// CPU time of each activation whose switches were seen.
+    #[must_use]
+    pub fn runs_ns(&self) -> Vec<u64> {
+        let seen = self.activations.iter().filter(|one| one.has_switches);
+        seen.map(|one| one.run_ns).collect()
+    }
+
+    /// Activations without a switch: the thread did not sleep before, or the kernel did not show it.
+    #[must_use]
+    pub fn without_switches(&self) -> usize {
+        self.activations.iter().filter(|one| !one.has_switches).count()
+    }
+
+    /// Whether late wake-ups can be told from long work: most activations have their switches.
+    #[must_use]
+    pub fn tells_work(&self) -> bool {
+        self.without_switches() * 2 < self.activations.len()
+    }
+
     /// Distances of the starts.
     #[must_use]
     pub fn distances_ns(&self) -> Vec<u64> {
@@ -233,7 +254,7 @@ impl Reader {
             What::Timer { expires_ns, relative } => {
                 // The one before expired while the thread was still on its way to sleep.
                 if let Some(timer) = self.timer.take().filter(|timer| timer.has_expired(at_ns)) {
-                    self.activate(timer, timer.started_ns.max(timer.expires_ns.min(at_ns)));
+                    self.activate(timer, timer.started_ns.max(timer.expires_ns.min(at_ns)), false);
                 }
                 self.timer = Some(Timer { started_ns: at_ns, expires_ns, relative });
             }
@@ -242,9 +263,10 @@ impl Reader {
                 self.futex = waits.then_some(value == 2);
             }
             What::Out { ready } => {
-                let ran_ns = self.running_ns.take().map_or(0, |since| at_ns.saturating_sub(since));
-                if let Some(one) = self.activations.last_mut() {
-                    one.run_ns += ran_ns;
+                let since_ns = self.running_ns.take();
+                if let (Some(one), Some(since_ns)) = (self.activations.last_mut(), since_ns) {
+                    one.run_ns += at_ns.saturating_sub(since_ns);
+                    one.has_switches = true;
                 }
                 if !ready {
                     (self.asleep_ns, self.woken) = (Some(at_ns), None);
@@ -268,7 +290,7 @@ impl Reader {
         let futex = self.futex.take();
         if let Some(timer) = self.timer.take() {
             if timer.has_expired(woken_ns) {
-                self.activate(timer, at_ns);
+                self.activate(timer, at_ns, true);
             }
         } else if let Some(is_mutex) = futex {
             let wait = Wait { waited_ns: at_ns.saturating_sub(since_ns), by, is_mutex };
@@ -276,12 +298,13 @@ impl Reader {
         }
     }
 
-    fn activate(&mut self, timer: Timer, start_ns: u64) {
+    fn activate(&mut self, timer: Timer, start_ns: u64, has_switches: bool) {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         self.activations.push(Activation {
             programmed_ns: timer.expires_ns,
             start_ns,
             run_ns: 0,
+            has_switches,
             slept_ns: signed(timer.expires_ns) - signed(timer.started_ns),
             relative: timer.relative,
             wall_clock: timer.is_wall_clock(),
@@ -362,6 +385,25 @@ mod tests {
         assert_eq!(rhythm.latencies_ns(), expected);
         assert!(rhythm.distances_ns().iter().all(|ns| *ns == 2 * MS + 1_000));
         assert!(rhythm.activations[..9].iter().all(|one| one.run_ns == 300_000));
+    }
+
+    #[test]
+    fn without_switches_no_work_is_known() {
+        let mut thread = Thread::new();
+        for n in 0..10 {
+            thread.sleep((1_010 + 3 * n) * MS, false, 9_000);
+            thread.work(2_500_000);
+        }
+        let all = rhythm(&thread.events).expect("a rhythm");
+        // The last one has not slept yet: its switch was seen.
+        assert!(all.tells_work() && all.without_switches() == 0);
+        let is_switch = |event: &Event| matches!(event.what, What::In | What::Out { .. });
+        let hidden: Vec<Event> =
+            thread.events.iter().copied().filter(|event| !is_switch(event)).collect();
+        let hidden = rhythm(&hidden).expect("timers are enough for a rhythm");
+        assert_eq!((hidden.period_ns, hidden.tells_work()), (3 * MS, false));
+        assert_eq!((hidden.runs_ns(), hidden.latencies_ns()), (vec![], vec![]));
+        assert_eq!(hidden.without_switches(), hidden.activations.len());
     }
 
     #[test]

@@ -196,8 +196,12 @@ fn overrun(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding>
 
 fn missed(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.missed > rhythm.overrun)?;
+    let why = match rhythm.tells_work() {
+        true => "because it got its CPU too late or was held up: its own work was short",
+        false => "by its own work or because it got its CPU too late: which of them can't be told",
+    };
     let text = format!(
-        "{} missed {} periods of {} because it got its CPU too late or was held up: its own work was short",
+        "{} missed {} periods of {} {why}",
         named(seen.thread),
         rhythm.missed - rhythm.overrun,
         Nanos(rhythm.period_ns),
@@ -258,6 +262,19 @@ fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
         untold.push("period, jitter, drift and missed periods: the kernel's trace could not be used (it needs root and a kernel with tracing)".to_owned());
     } else if threads.iter().all(|seen| seen.rhythm.is_none()) {
         untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times; look longer (--duration), or it is not periodic, or sleeps on a timerfd or a POSIX timer".to_owned());
+    }
+    let blind = |seen: &&Seen<'_>| {
+        seen.judged && seen.rhythm.as_ref().is_some_and(|rhythm| !rhythm.tells_work())
+    };
+    for seen in threads.iter().filter(blind) {
+        let (hidden, all) = seen
+            .rhythm
+            .as_ref()
+            .map_or((0, 0), |own| (own.without_switches(), own.activations.len()));
+        untold.push(format!(
+            "latency and work of {}, and so whether it misses periods by work that is too long or by late wake-ups: {hidden} of its {all} activations had no sched_switch. It never slept in them, or the kernel did not show it, as some virtual machines do for a CPU: look again, or on another CPU",
+            named(seen.thread)
+        ));
     }
     if !sources.futexes {
         untold.push("blocking without priority inheritance: the kernel has no events of system calls, or they could not be used".to_owned());
@@ -339,6 +356,25 @@ mod tests {
             checked.threads.iter().map(|seen| seen.judged).collect::<Vec<_>>(),
             [false, true]
         );
+    }
+
+    #[test]
+    fn hidden_switches_are_said_and_no_work_is_called_short() {
+        let is_switch = |event: &Event| matches!(event.what, What::In | What::Out { .. });
+        let mut events = periodic(&[]);
+        events.retain(|event| !is_switch(event));
+        let hidden = seen(vec![thread(2, Policy::Fifo, events.clone())]);
+        let checked = check(&hidden, &fifo_80());
+        assert_eq!(checked.findings, []);
+        let said = &checked.untold[0];
+        assert!(said.contains("thread 2 (t2)") && said.contains("had no sched_switch"), "{said}");
+        // Two periods are left out: by what, nobody knows.
+        let gap = |event: &Event| !(1_035 * MS..1_055 * MS).contains(&event.at_ns);
+        events.retain(gap);
+        let missed = seen(vec![thread(2, Policy::Fifo, events)]);
+        let checked = check(&missed, &fifo_80());
+        assert_eq!(checked.findings[0].code, "missed-periods");
+        assert!(checked.findings[0].text.contains("can't be told"), "{}", checked.findings[0].text);
     }
 
     #[test]
