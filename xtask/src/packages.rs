@@ -53,6 +53,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "gnuplot",
         reason: "plots our output by other people's recipes",
     },
+    Package { name: "iperf3", sign: "iperf3", reason: "receives what rtscope throughput sends" },
     Package {
         name: "iproute2",
         sign: "ip",

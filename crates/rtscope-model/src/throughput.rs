@@ -54,10 +54,11 @@ pub struct Received {
     pub reordered: u64,
     /// From the first to the last of them.
     pub span_ns: u64,
-    /// CPU load of its machine, 0 to 1 of all CPUs.
-    pub cpu_load: f64,
-    /// Its socket buffer, as read back: the kernel makes it twice what was asked.
-    pub buffer_bytes: u64,
+    /// CPU load of its machine, 0 to 1 of all CPUs; none when it doesn't tell.
+    pub cpu_load: Option<f64>,
+    /// Its socket buffer, as read back: the kernel makes it twice what was asked. None when it doesn't
+    /// tell.
+    pub buffer_bytes: Option<u64>,
 }
 
 /// One transfer.

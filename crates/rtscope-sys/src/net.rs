@@ -192,6 +192,20 @@ fn socket(domain: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Error> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Bytes of a connection that were written and that the other side's system has not acknowledged.
+///
+/// # Errors
+///
+/// It is no socket.
+pub fn unacknowledged(stream: &std::net::TcpStream) -> std::io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call fills one integer, and the pointer is valid for it; the socket is open.
+    let done = unsafe {
+        libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(stream), libc::TIOCOUTQ, &raw mut bytes)
+    };
+    if done < 0 { Err(std::io::Error::last_os_error()) } else { Ok(bytes.max(0) as u64) }
+}
+
 /// The error number of a packet that a full queue has no room for.
 pub const NO_BUFFERS: i32 = libc::ENOBUFS;
 

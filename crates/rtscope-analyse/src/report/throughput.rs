@@ -215,8 +215,9 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
         ));
     }
     // The kernel makes a buffer twice what is asked.
-    let small =
-        |one: &&Transfer| one.buffer_bytes.min(one.received.buffer_bytes) < 2 * one.window_bytes;
+    let small = |one: &&Transfer| {
+        one.received.buffer_bytes.unwrap_or(u64::MAX).min(one.buffer_bytes) < 2 * one.window_bytes
+    };
     if let Some(one) = record.transfers.iter().find(small) {
         found.push(format!(
             "The window of {} KiB was not granted on both sides: raise net.core.rmem_max and net.core.wmem_max, or run as root.",
@@ -410,7 +411,7 @@ mod tests {
             span_ns: 1_000_000_000,
             cpu_load: 0.5,
             received: Received {
-                buffer_bytes: 131_072,
+                buffer_bytes: Some(131_072),
                 bytes,
                 datagrams,
                 span_ns: 1_000_000_000,
@@ -489,7 +490,7 @@ mod tests {
         record.transfers[0].received.bytes -= 1;
         assert!(table(&record).contains("different bytes"));
         assert!(!table(&record).contains("was not granted"));
-        record.transfers[1].received.buffer_bytes = 100_000;
+        record.transfers[1].received.buffer_bytes = Some(100_000);
         assert!(table(&record).contains("64 KiB was not granted"));
     }
 }

@@ -4,6 +4,7 @@
 //! From when to when: the receiver's span, from its first look for bytes to the last that came. What
 //! it can't show over loopback and veth: a network card and its interrupts.
 
+mod iperf3;
 mod receive;
 mod send;
 mod sequence;
@@ -24,7 +25,7 @@ use std::{
 use rtscope_model::{
     plan::Sleep,
     schedule::Placement,
-    throughput::{FORMAT, Protocol, Sampled, ThroughputRecord, Transfer},
+    throughput::{FORMAT, Protocol, Received, Sampled, ThroughputRecord, Transfer},
     time::Nanos,
 };
 use rtscope_sys::{
@@ -58,6 +59,33 @@ pub enum Over {
     Veth,
     /// A peer that serves, by the words with which it was named.
     Peer(String, SocketAddr),
+    /// `iperf3 -s`, by the words with which it was named: streams only.
+    Iperf3(String, SocketAddr),
+}
+
+/// The receiving side.
+enum Far {
+    /// Ours, by its control connection.
+    Ours(TcpStream),
+    /// An iperf3 server; each transfer has a control connection of its own.
+    Iperf3(SocketAddr),
+}
+
+impl Far {
+    fn transfer(
+        &mut self,
+        protocol: Protocol,
+        window_bytes: u64,
+        duration: Duration,
+        interrupt: &Interrupt,
+    ) -> io::Result<(send::Sent, Received)> {
+        match self {
+            Far::Ours(control) => {
+                send::transfer(control, protocol, window_bytes, duration, interrupt)
+            }
+            Far::Iperf3(address) => iperf3::transfer(*address, window_bytes, duration, interrupt),
+        }
+    }
 }
 
 /// What is to be measured.
@@ -91,6 +119,16 @@ pub enum ThroughputError {
         "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and see that its port is open"
     )]
     NoPeer {
+        /// As it was named.
+        address: String,
+        /// What the kernel answered.
+        cause: io::Error,
+    },
+    /// No iperf3 answers.
+    #[error(
+        "no iperf3 answers at {address} ({cause}): start `iperf3 -s` there, and see that its port is open"
+    )]
+    NoIperf3 {
         /// As it was named.
         address: String,
         /// What the kernel answered.
@@ -136,7 +174,15 @@ pub fn run(order: &Order) -> Result<ThroughputRecord, ThroughputError> {
         let measuring = scope.spawn(|| match &order.over {
             Over::Peer(name, address) => {
                 let control = connected(name, *address)?;
-                measured(order, control)
+                measured(order, Far::Ours(control))
+            }
+            Over::Iperf3(name, address) => {
+                measured(order, Far::Iperf3(*address)).map_err(|error| match error {
+                    ThroughputError::Broken(cause) if is_absence(&cause) => {
+                        ThroughputError::NoIperf3 { address: name.clone(), cause }
+                    }
+                    other => other,
+                })
             }
             Over::Loopback => local(order, &Sides::loopback()),
             Over::Veth => {
@@ -146,6 +192,12 @@ pub fn run(order: &Order) -> Result<ThroughputRecord, ThroughputError> {
         });
         measuring.join().map_err(|_| ThroughputError::Thread)?
     })
+}
+
+/// Whether nobody is there, of all that may go wrong.
+fn is_absence(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
 fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputError> {
@@ -181,7 +233,7 @@ fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputErr
         });
         let record = told.recv().map_err(|_| ThroughputError::Thread).and_then(|address| {
             enter(false)?;
-            measured(order, connected("the far side", address)?)
+            measured(order, Far::Ours(connected("the far side", address)?))
         });
         let received = receiving.join().map_err(|_| ThroughputError::Thread)?;
         // The receiving side knows better why a transfer broke.
@@ -190,11 +242,13 @@ fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputErr
 }
 
 /// All transfers, each without and with the sampler.
-fn measured(order: &Order, mut control: TcpStream) -> Result<ThroughputRecord, ThroughputError> {
+fn measured(order: &Order, mut far: Far) -> Result<ThroughputRecord, ThroughputError> {
     let duration = Duration::from_nanos(order.duration.0);
     // The receiving side answers when the transfer is over, and a moment later.
-    control.set_read_timeout(Some(duration + PATIENCE * 2)).map_err(ThroughputError::Broken)?;
-    control.set_write_timeout(Some(PATIENCE)).map_err(ThroughputError::Broken)?;
+    if let Far::Ours(control) = &far {
+        control.set_read_timeout(Some(duration + PATIENCE * 2)).map_err(ThroughputError::Broken)?;
+        control.set_write_timeout(Some(PATIENCE)).map_err(ThroughputError::Broken)?;
+    }
     let rest = match &order.sampler {
         Some(place) => {
             let sampler = Sampler::start(place, order.duration)?;
@@ -214,14 +268,9 @@ fn measured(order: &Order, mut control: TcpStream) -> Result<ThroughputRecord, T
                 let sampler =
                     place.map(|place| Sampler::start(place, order.duration)).transpose()?;
                 let before = SystemCounters::read(&order.tree);
-                let (sent, received) = send::transfer(
-                    &mut control,
-                    *protocol,
-                    *window_bytes,
-                    duration,
-                    &order.interrupt,
-                )
-                .map_err(ThroughputError::Broken)?;
+                let (sent, received) = far
+                    .transfer(*protocol, *window_bytes, duration, &order.interrupt)
+                    .map_err(ThroughputError::Broken)?;
                 transfers.push(Transfer {
                     protocol: *protocol,
                     window_bytes: *window_bytes,
@@ -245,6 +294,7 @@ fn measured(order: &Order, mut control: TcpStream) -> Result<ThroughputRecord, T
             Over::Loopback => "loopback".to_owned(),
             Over::Veth => "veth".to_owned(),
             Over::Peer(name, _) => name.clone(),
+            Over::Iperf3(name, _) => format!("iperf3 at {name}"),
         },
         cpus: SystemCounters::read(&order.tree)
             .span_since(&SystemCounters::read(&order.tree), 1)
@@ -340,8 +390,6 @@ impl Sampler {
 mod tests {
     use std::net::UdpSocket;
 
-    use rtscope_model::throughput::Received;
-
     use super::{
         wire::{Answer, Request, VERSION},
         *,
@@ -368,7 +416,7 @@ mod tests {
         for one in &record.transfers {
             assert!(one.sent_bytes > 0 && one.sent_bytes == one.received.bytes, "{one:?}");
             // The kernel takes twice what is asked, for its own book-keeping.
-            assert_eq!(one.received.buffer_bytes, 2 * one.window_bytes, "{one:?}");
+            assert_eq!(one.received.buffer_bytes, Some(2 * one.window_bytes), "{one:?}");
             assert!((0.0..=1.0).contains(&one.cpu_load));
         }
     }

@@ -136,6 +136,7 @@ fn stream(
     }
     let span_ns = start.elapsed().as_nanos() as u64;
     let cpu_load = load_of(&before, tree, span_ns);
+    let (cpu_load, buffer_bytes) = (Some(cpu_load), Some(buffer_bytes));
     Ok(Received { bytes, span_ns, cpu_load, buffer_bytes, ..Received::default() })
 }
 
@@ -193,8 +194,8 @@ fn datagrams(
         duplicates: sequence.duplicates,
         reordered: sequence.reordered,
         span_ns,
-        cpu_load,
-        buffer_bytes,
+        cpu_load: Some(cpu_load),
+        buffer_bytes: Some(buffer_bytes),
     })
 }
 

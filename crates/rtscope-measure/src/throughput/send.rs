@@ -16,7 +16,7 @@ use super::{
 use crate::interrupt::Interrupt;
 
 /// Bytes in a write to a stream.
-const WRITE: usize = 64 << 10;
+pub(super) const WRITE: usize = 64 << 10;
 
 /// Bytes in a datagram: fits into an Ethernet frame, so that nothing is cut into pieces.
 pub(super) const DATAGRAM: usize = 1_400;
@@ -82,7 +82,19 @@ fn stream(
     interrupt: &Interrupt,
 ) -> io::Result<Sent> {
     let mut data = TcpStream::connect_timeout(&to, PATIENCE)?;
-    let buffer_bytes = set_send_buffer(&data, window)?;
+    let sent = into_stream(&mut data, window, duration, interrupt)?;
+    data.shutdown(Shutdown::Write)?;
+    Ok(sent)
+}
+
+/// Writes for a time; the stream stays open.
+pub(super) fn into_stream(
+    data: &mut TcpStream,
+    window: usize,
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> io::Result<Sent> {
+    let buffer_bytes = set_send_buffer(&*data, window)?;
     data.set_write_timeout(Some(PATIENCE))?;
     let bytes_of_a_write = vec![0x5a; WRITE];
     let start = Instant::now();
@@ -90,7 +102,6 @@ fn stream(
     while start.elapsed() < duration && !interrupt.is_stopped() {
         bytes += data.write(&bytes_of_a_write)? as u64;
     }
-    data.shutdown(Shutdown::Write)?;
     Ok(Sent { bytes, datagrams: 0, span_ns: start.elapsed().as_nanos() as u64, buffer_bytes })
 }
 

@@ -29,18 +29,22 @@ use crate::{exit, record};
 /// The port of a peer when none is named.
 const PORT: u16 = 15_201;
 
+/// The port of an iperf3 server when none is named.
+const IPERF3_PORT: u16 = 5_201;
+
 /// Throughput by window size, with and without a latency sampler beside it
 ///
 /// Sends as fast as it can through a TCP connection, or numbered datagrams through UDP, for each window
 /// (socket buffer) once alone and once with a real-time thread beside it that wakes each millisecond and
 /// notes how late. Over loopback both sides are here; over veth they are two network namespaces with a
-/// virtual cable (needs root); a peer runs rtscope throughput --serve.
+/// virtual cable (needs root); a peer runs rtscope throughput --serve, or iperf3 -s.
 ///
 /// Examples:
 ///   rtscope throughput
 ///   rtscope throughput --protocol both --over veth --duration 5s
 ///   rtscope throughput --serve
 ///   rtscope throughput --to board.local --windows 16,64,256 --json
+///   rtscope throughput --iperf3 board.local
 ///   rtscope throughput --from rtscope-runs/throughput-20200101T000000
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -60,8 +64,11 @@ pub(super) struct Args {
     /// A peer that runs rtscope throughput --serve: HOST or HOST:PORT
     #[arg(long, value_name = "HOST")]
     to: Option<String>,
+    /// A peer that runs iperf3 -s: HOST or HOST:PORT; TCP only
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["to", "over"])]
+    iperf3: Option<String>,
     /// Serve senders until Ctrl-C; whoever can reach the address may use it [default address: every, port 15201]
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15201", conflicts_with_all = ["to", "from", "json", "out"])]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15201", conflicts_with_all = ["to", "iperf3", "from", "json", "out"])]
     serve: Option<SocketAddr>,
     /// Without the sampler
     #[arg(long)]
@@ -133,21 +140,32 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn over(args: &Args) -> anyhow::Result<Over> {
-    let Some(host) = &args.to else {
-        return Ok(if args.over == "veth" { Over::Veth } else { Over::Loopback });
-    };
+    if let Some(host) = &args.iperf3 {
+        if args.protocol != "tcp" {
+            return Err(Refused("--iperf3 takes TCP only: leave --protocol out".to_owned()).into());
+        }
+        return Ok(Over::Iperf3(host.clone(), address_of("--iperf3", host, IPERF3_PORT)?));
+    }
+    match &args.to {
+        Some(host) => Ok(Over::Peer(host.clone(), address_of("--to", host, PORT)?)),
+        None if args.over == "veth" => Ok(Over::Veth),
+        None => Ok(Over::Loopback),
+    }
+}
+
+/// The address of a peer that an option names.
+fn address_of(option: &str, host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     // With a port, or a name or an address without one.
     let found = match host.to_socket_addrs() {
         Ok(all) => Ok(all),
-        Err(_) => (host.as_str(), PORT).to_socket_addrs(),
+        Err(_) => (host, port).to_socket_addrs(),
     };
     let advice = || {
         format!(
-            "--to {host}: no such host; write a name or an address, with :PORT if it is not {PORT}"
+            "{option} {host}: no such host; write a name or an address, with :PORT if it is not {port}"
         )
     };
-    let address = found.with_context(advice)?.next().with_context(advice)?;
-    Ok(Over::Peer(host.clone(), address))
+    found.with_context(advice)?.next().with_context(advice)
 }
 
 fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {

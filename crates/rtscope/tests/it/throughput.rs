@@ -5,12 +5,16 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
-    process::Stdio,
+    net::{TcpListener, TcpStream},
+    process::{Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
 
-use crate::support::{folder, json, kill, output, processes_of_ours, root_or_skip, rtscope, text};
+use crate::support::{
+    folder, json, kill, output, processes_of_ours, root_or_skip, rtscope, skip, text, wait_for,
+};
 
 fn count(transfer: &Value, key: &str) -> u64 {
     transfer[key].as_u64().unwrap_or_else(|| panic!("{key} of {transfer}"))
@@ -118,4 +122,47 @@ fn a_peer_serves_and_a_missing_one_is_said() {
         assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
         assert!(said.contains(part), "{arguments}: {said}");
     }
+}
+
+#[test]
+fn an_iperf3_server_counts_what_was_sent() {
+    let test = "an_iperf3_server_counts_what_was_sent";
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
+    let port = port.expect("a free port").port().to_string();
+    let mut serving = Command::new("timeout");
+    serving.args(["60", "iperf3", "-s", "-B", "127.0.0.1", "-p", &port]);
+    let is_there = Command::new("iperf3").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !is_there {
+        skip(test, "without iperf3");
+        return;
+    }
+    let mut serving = serving.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let folder = folder();
+    // To look for it is a client that says nothing: it bears that.
+    wait_for("iperf3", Duration::from_secs(20), || {
+        TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()
+    });
+    let arguments = format!(
+        "throughput --iperf3 127.0.0.1:{port} --windows 16,64 --duration 100ms --policy other --json \
+         --out run"
+    );
+    let ran = output(folder.path(), &arguments);
+    kill(serving.id(), "TERM");
+    let _ = serving.wait();
+    // 3: on a machine that is very busy it has not read the last bytes when the test ends.
+    assert!(matches!(ran.status.code(), Some(0 | 3)), "{}", text(&ran.stderr));
+    let document: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let transfers = document["transfers"].as_array().expect("transfers");
+    assert_eq!(transfers.len(), 4, "{document:#}");
+    for one in transfers {
+        let (sent, received) = (count(one, "sent_bytes"), count(one, "received_bytes"));
+        let room = 4 * count(one, "window_bytes");
+        assert!(received > 0 && (sent - room..=sent).contains(&received), "{one}");
+        assert!(one["receive_buffer_bytes"].is_null() && one["receiver_cpu_load"].is_null());
+    }
+    let gone = output(folder.path(), &arguments.replace("run", "gone"));
+    assert_eq!(gone.status.code(), Some(1), "{}", text(&gone.stderr));
+    assert!(text(&gone.stderr).contains("iperf3 -s"), "{}", text(&gone.stderr));
+    let udp = output(folder.path(), &format!("{arguments} --protocol udp"));
+    assert_eq!(udp.status.code(), Some(64), "{}", text(&udp.stderr));
 }
