@@ -129,7 +129,9 @@ pub fn table(all: &Guests) -> String {
             text.push('\n');
         }
     }
-    text += "\nratio of the response to the first one's : as predicted, response\n";
+    if !all.records.is_empty() {
+        text += "\nratio of the response to the first one's : as predicted, response\n";
+    }
     for (name, why) in &all.failures {
         let _ = writeln!(text, "{name}: {why}");
     }

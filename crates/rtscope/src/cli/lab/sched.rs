@@ -33,9 +33,9 @@ use crate::{
 
 /// Run scheduling experiments in kernels: who runs when, with nothing else on the machine
 ///
-/// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual time
-/// (the default) no other program, no hypervisor and no cache disturbs them, and the same command gives the
-/// same records to the bit. Two CPUs (--smp 2) need a kernel that boots with two in virtual time.
+/// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual
+/// time (the default) no other program, no hypervisor and no cache disturbs them, and the same command
+/// gives the same records to the bit. With two CPUs (--smp 2) the order is shown, and no ratios.
 ///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt
