@@ -1,6 +1,6 @@
 //! What of the machine decides who runs, and the settings that an experiment changes.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use rtscope_model::{
     event::Event,
@@ -60,7 +60,7 @@ fn fair_server(tree: &Tree, cpu: u32) -> Option<FairServer> {
 /// Settings of an experiment, as far as the machine has them. Dropping it puts them back.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    applied: Vec<Applied>,
+    applied: Option<Applied>,
     /// What was changed.
     pub(super) made: Vec<String>,
     /// What could not be.
@@ -72,28 +72,48 @@ impl Changed {
     /// read afterwards.
     pub(super) fn by(experiment: &Experiment, tree: &Tree, journal: &Path) -> Changed {
         let mut changed = Changed::default();
-        for (name, value) in &experiment.settings {
-            let only = [(name.clone(), value.clone())].into();
-            let mut made = Vec::new();
-            let applied = tune::apply(tree, journal, &only, &mut |event| {
-                if let Event::SettingChanged { setting, path, from, to } = event {
-                    made.push(format!("{setting}: {path}: {from} -> {to}"));
+        let mut wanted = experiment.settings.clone();
+        if !changed.apply(&wanted, tree, journal) {
+            // All or none: those that can't be are left out.
+            wanted.retain(|name, value| {
+                let only = [(name.clone(), value.clone())].into();
+                let tried = tune::apply(tree, journal, &only, &mut |_| {});
+                match tried {
+                    Ok(applied) => applied.restore(&mut |_| {}),
+                    Err(error) => {
+                        changed.missing.push(format!("{name} = {value}: {error}"));
+                        return false;
+                    }
                 }
+                true
             });
-            match applied {
-                Ok(applied) => {
-                    changed.applied.push(applied);
-                    changed.made.extend(made);
-                }
-                Err(error) => changed.missing.push(format!("{name} = {value}: {error}")),
+            if !changed.apply(&wanted, tree, journal) {
+                changed.missing.push("the rest, which can't be changed together".to_owned());
             }
         }
         changed
     }
 
+    /// Whether all could be changed.
+    fn apply(&mut self, wanted: &BTreeMap<String, String>, tree: &Tree, journal: &Path) -> bool {
+        if wanted.is_empty() {
+            return true;
+        }
+        let mut made = Vec::new();
+        let applied = tune::apply(tree, journal, wanted, &mut |event| {
+            if let Event::SettingChanged { setting, path, from, to } = event {
+                made.push(format!("{setting}: {path}: {from} -> {to}"));
+            }
+        });
+        let Ok(applied) = applied else { return false };
+        self.applied = Some(applied);
+        self.made = made;
+        true
+    }
+
     /// Puts everything back; what could not be is a line of `missing`.
     pub(super) fn restore(&mut self) {
-        for applied in self.applied.drain(..).rev() {
+        if let Some(applied) = self.applied.take() {
             applied.restore(&mut |event| {
                 if let Event::Found(finding) = event {
                     self.missing.push(format!("{}; {}", finding.text, finding.advice));
@@ -144,5 +164,26 @@ mod tests {
         assert_eq!(fake.read(file), "950000");
         drop(Changed::by(&experiment, &fake.tree, journal.path()));
         assert_eq!(fake.read(file), "950000");
+    }
+
+    #[test]
+    fn throttling_goes_before_the_fair_server() {
+        let fake = FakeTree::new();
+        let server = format!("{SERVERS}/cpu0/runtime");
+        fake.file("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+        fake.file(&server, "50000000\n");
+        let text = "name = 'x'\ntitle = 't'\nsettings = { fair-server = 'off', throttling = 'off' }\n\
+                    [[application]]\nname = 'a'\npolicy = 'other'\n";
+        let experiment = Experiment::parse("x", text).expect("sound");
+        let journal = tempfile::tempdir().expect("a folder");
+        let changed = Changed::by(&experiment, &fake.tree, journal.path());
+        let made = &changed.made;
+        assert!(
+            made[0].starts_with("throttling") && made[1].starts_with("fair-server"),
+            "{made:?}"
+        );
+        assert_eq!(fake.read(&server), "0");
+        drop(changed);
+        assert_eq!(fake.read(&server), "50000000");
     }
 }

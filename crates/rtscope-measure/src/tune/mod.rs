@@ -63,10 +63,13 @@ pub fn apply(
     settings: &BTreeMap<String, String>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Applied, TuneError> {
-    let asked = settings
+    let mut asked = settings
         .iter()
         .map(|(name, value)| Asked::new(tree, name, value))
         .collect::<Result<Vec<Asked>, TuneError>>()?;
+    // Without throttling the kernel does not check whether the fair server's bandwidth fits: some releases
+    // count it wrongly, and refuse to change it. What is changed last is put back first.
+    asked.sort_by_key(|one| one.setting.name != "throttling");
     let (journal, changes) = journal_all(tree, journal_dir, &asked)?;
     let mut applied =
         Applied { tree: tree.clone(), journal, changes: Vec::new(), held: Vec::new() };
