@@ -156,12 +156,7 @@ pub(super) fn is_as_asked(record: &ExperimentRecord) -> bool {
 fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let experiment = load(&args.experiment, args.work)?;
     let wall_clock = wall_clock();
-    let folder =
-        args.out.clone().unwrap_or_else(|| record::fresh_folder(&experiment.name, &wall_clock));
-    if folder.join(RECORD).exists() {
-        let text = format!("{} holds an experiment already: name another --out", folder.display());
-        return Err(Refused(text).into());
-    }
+    let folder = record::new_folder(args.out.as_deref(), &experiment.name, &wall_clock, RECORD)?;
     let order = task::Order {
         experiment,
         one: args.cpu,
