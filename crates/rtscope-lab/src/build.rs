@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use self::target::Target;
 use crate::{
-    cache::{BuildFigures, Cache, Kernel, Manifest, key_of},
+    cache::{BuildFigures, Cache, Kernel, Lock, Manifest, key_of},
     config::{
         self, Configured,
         merge::{self, Options},
@@ -136,6 +136,8 @@ pub struct Prepared {
     pub target: Target,
     /// The configuration.
     pub configured: Configured,
+    /// Nobody else works on the objects meanwhile.
+    _lock: Lock,
 }
 
 /// The kernel of these inputs that the cache has already; without unpacking or configuring anything. A
@@ -184,6 +186,7 @@ pub fn prepare(
 ) -> Result<Prepared, LabError> {
     let tree = crate::source::tree(fetched, cache, report)?;
     let target = Target::new(spec, &tree.identity, cache)?;
+    let lock = cache.lock(&target.inputs_key, report)?;
     let configured = if target.is_configured() && !again && !menuconfig {
         config::verify(spec, &tree, &target.objects.join(".config"))?
     } else {
@@ -191,7 +194,7 @@ pub fn prepare(
         target.note_configured()?;
         configured
     };
-    Ok(Prepared { tree, target, configured })
+    Ok(Prepared { tree, target, configured, _lock: lock })
 }
 
 /// Builds a prepared kernel and keeps it in the cache. What an earlier, broken build made is used.
@@ -431,7 +434,7 @@ fn collect(
     cache: &Cache,
     report: &mut Report<'_>,
 ) -> Result<Kernel, LabError> {
-    let Prepared { tree, target, configured } = prepared;
+    let Prepared { tree, target, configured, .. } = prepared;
     step(report, format!("keeping {}", spec.name));
     let stage = cache.root().join("kernels").join(format!("{key}.part"));
     if stage.exists() {

@@ -7,7 +7,10 @@
 //! ROOT/trees/           unpacked and patched sources
 //! ROOT/build/KEY/       objects, kept so that a build can be resumed
 //! ROOT/kernels/KEY/     manifest.json, vmlinuz, config, System.map, modules/, dtbs/
+//! ROOT/locks/           what somebody works on
 //! ```
+
+mod lock;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +21,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub use self::lock::Lock;
 use crate::config::merge;
 
 /// Name of the file that makes a folder a kernel.
@@ -175,7 +179,9 @@ impl Cache {
     /// A cache in a folder, which need not exist.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Cache {
-        Cache { root: root.into() }
+        let root = root.into();
+        // Programs that work in other folders are told of it.
+        Cache { root: std::path::absolute(&root).unwrap_or(root) }
     }
 
     /// The folder.

@@ -1,5 +1,7 @@
 //! Other programs: found before they are needed, run with their words kept.
 
+mod group;
+
 use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Seek, SeekFrom},
@@ -8,6 +10,9 @@ use std::{
     time::Duration,
 };
 
+use self::group::Group;
+pub use self::group::end_all;
+pub(crate) use self::group::in_terminal;
 use crate::{
     error::LabError,
     progress::{Progress, Report},
@@ -83,20 +88,25 @@ pub fn require(needs: &[Need]) -> Result<(), LabError> {
 ///
 /// It can't be started, or it fails: with what it said.
 pub fn output(command: &mut Command) -> Result<String, LabError> {
-    let shown = shown(command);
-    let output = command
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(LabError::file("run", command.get_program()))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    let program = PathBuf::from(command.get_program());
+    let failed = |source| LabError::File { operation: "run", path: program.clone(), source };
+    let mut said = tempfile().map_err(failed)?;
+    let copy = said.try_clone().map_err(failed)?;
+    let (mut reader, writer) = std::io::pipe().map_err(failed)?;
+    let group = Group::start(command, writer.into(), copy.into()).map_err(failed)?;
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).map_err(failed)?;
+    let status = group.wait().map_err(failed)?;
+    let output = String::from_utf8_lossy(&bytes).into_owned();
+    if status.success() {
+        return Ok(output);
     }
-    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if said.trim().is_empty() {
-        said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut complaint = all_of(&mut said);
+    if complaint.trim().is_empty() {
+        complaint = output;
     }
-    Err(LabError::Program { program: shown, status: output.status.to_string(), said })
+    let program = shown(command);
+    Err(LabError::Program { program, status: status.to_string(), said: complaint })
 }
 
 /// Runs a program that fetches something, and says how much is there while it does. `bytes` is asked
@@ -110,20 +120,13 @@ pub fn fetching(
     bytes: impl Fn() -> u64,
     report: &mut Report<'_>,
 ) -> Result<(), LabError> {
-    let shown = shown(command);
     let program = PathBuf::from(command.get_program());
     let failed = |source| LabError::File { operation: "run", path: program.clone(), source };
-    let said = tempfile().map_err(failed)?;
+    let mut said = tempfile().map_err(failed)?;
     let copy = said.try_clone().map_err(failed)?;
-    let mut child = command
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(copy)
-        .spawn()
-        .map_err(failed)?;
+    let mut group = Group::start(command, Stdio::null(), copy.into()).map_err(failed)?;
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
+        if let Some(status) = group.ended().map_err(failed)? {
             break status;
         }
         std::thread::sleep(Duration::from_millis(500));
@@ -138,10 +141,14 @@ pub fn fetching(
     if status.success() {
         return Ok(());
     }
-    let mut text = String::new();
-    let mut said = said;
-    let _ = said.seek(SeekFrom::Start(0)).and_then(|_| said.read_to_string(&mut text));
-    Err(LabError::Program { program: shown, status: status.to_string(), said: text })
+    let program = shown(command);
+    Err(LabError::Program { program, status: status.to_string(), said: all_of(&mut said) })
+}
+
+fn all_of(said: &mut File) -> String {
+    let mut bytes = Vec::new();
+    let _ = said.seek(SeekFrom::Start(0)).and_then(|_| said.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A file without a name, for what a program says.
@@ -164,39 +171,14 @@ pub fn each_line(
     let program = PathBuf::from(command.get_program());
     let (reader, writer) = std::io::pipe().map_err(LabError::file("make a pipe to", &program))?;
     let second = writer.try_clone().map_err(LabError::file("make a pipe to", &program))?;
-    let mut child = command
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(writer)
-        .stderr(second)
-        .spawn()
+    let group = Group::start(command, writer.into(), second.into())
         .map_err(LabError::file("run", &program))?;
-    // The command holds the writing ends; as long as it does, reading never ends.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut outcome = Ok(());
     for piece in BufReader::new(reader).split(b'\n') {
         let Ok(piece) = piece else { break };
-        outcome = line(&String::from_utf8_lossy(&piece));
-        if outcome.is_err() {
-            let _ = child.kill();
-            break;
-        }
+        // An error drops the group, which ends.
+        line(&String::from_utf8_lossy(&piece))?;
     }
-    let status = child.wait().map_err(LabError::file("wait for", &program))?;
-    outcome.map(|()| status)
-}
-
-/// A command that ends when this process does, whatever ends it.
-#[must_use]
-pub fn bound_to_us(program: &str) -> Command {
-    match find("setpriv") {
-        Some(path) => {
-            let mut command = Command::new(path);
-            command.args(["--pdeathsig", "TERM", program]);
-            command
-        }
-        None => Command::new(program),
-    }
+    group.wait().map_err(LabError::file("wait for", &program))
 }
 
 fn shown(command: &Command) -> String {

@@ -76,7 +76,7 @@ impl Target {
     /// A `make` of the kernel for this target.
     #[must_use]
     pub fn make(&self, tree: &Tree) -> Command {
-        let mut make = tool::bound_to_us("nice");
+        let mut make = Command::new("nice");
         make.args(["-n", "19", "make"]).arg("-C").arg(&tree.path);
         make.arg(format!("O={}", self.objects.display())).arg(format!("ARCH={}", self.arch));
         let prefix = self.cross.as_deref().unwrap_or("");

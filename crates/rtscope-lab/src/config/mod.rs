@@ -10,7 +10,7 @@ pub mod verify;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use serde::Serialize;
@@ -139,12 +139,7 @@ fn check_target(tree: &Tree, spec: &Spec, name: &str) -> Result<(), LabError> {
 /// Runs a program in this terminal.
 fn hand_over(command: &mut Command) -> Result<(), LabError> {
     let program = command.get_program().to_owned();
-    let status = command
-        .stdin(Stdio::inherit())
-        .stdout(Stdio::inherit())
-        .stderr(Stdio::inherit())
-        .status()
-        .map_err(LabError::file("run", program))?;
+    let status = tool::in_terminal(command).map_err(LabError::file("run", program))?;
     if status.success() {
         return Ok(());
     }

@@ -349,7 +349,9 @@ pub fn tree(fetched: &Fetched, cache: &Cache, report: &mut Report<'_>) -> Result
     }
     let pairs: Vec<(&str, &[u8])> =
         identity.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    let path = cache.tree(&key_of(&pairs));
+    let key = key_of(&pairs);
+    let path = cache.tree(&key);
+    let _lock = cache.lock(&key, report)?;
     if path.is_dir() {
         let version = Version::of_tree(&path)?;
         return Ok(Tree { path, version, identity, report: None });
@@ -365,7 +367,7 @@ pub fn tree(fetched: &Fetched, cache: &Cache, report: &mut Report<'_>) -> Result
     let applied = match fetched.patches.as_slice() {
         [] => None,
         patches => {
-            let outcome = patch::apply(&part, patches, &cache.root().join("rehearsal"), report);
+            let outcome = patch::apply(&part, patches, &path.with_extension("rehearsal"), report);
             if outcome.is_err() {
                 let _ = fs::remove_dir_all(&part);
             }

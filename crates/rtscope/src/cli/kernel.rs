@@ -21,7 +21,7 @@ use rtscope_lab::{
 };
 
 use self::screen::{Screen, time};
-use super::{Refused, print};
+use super::{Refused, ending, print};
 use crate::exit;
 
 /// Which kernel, and where things are kept.
@@ -160,6 +160,13 @@ pub(super) struct Install {
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    let ending = ending::of_all(match verb {
+        Verb::Install(_) | Verb::Rollback { .. } => {
+            "the kernel that booted before still boots; the same command, or `kernel rollback`, clears \
+             away what is half-done"
+        }
+        _ => "what is done is kept, and the same command goes on from there",
+    })?;
     let outcome = match verb {
         Verb::List { kept } => list(kept),
         Verb::Show(asked) => show(asked),
@@ -173,6 +180,9 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Rollback { kernel, root, json } => rollback(kernel.as_deref(), root, *json),
         Verb::Diff { before, after, all, kept } => diff([before, after], *all, kept),
     };
+    if let (Err(_), Some(code)) = (&outcome, ending.code()) {
+        return Ok(ExitCode::from(code));
+    }
     outcome.map_err(|error| match error.downcast::<LabError>() {
         // What was asked wrongly has its own exit code.
         Ok(error) if error.is_usage() => Refused(error.to_string()).into(),

@@ -5,6 +5,7 @@ mod claim;
 mod compare;
 mod completions;
 mod drift;
+mod ending;
 mod environment;
 mod export;
 mod guard;

@@ -13,6 +13,7 @@ mod export;
 mod history;
 mod import;
 mod inspection;
+mod kernels;
 mod killed;
 mod loads;
 mod observer;

@@ -28,7 +28,7 @@ use rtscope_model::{
     verdict::Requirement,
 };
 
-use crate::cli::Refused;
+use crate::cli::{Refused, ending};
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
 const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
@@ -174,6 +174,8 @@ impl Lab {
                 Refused(format!("--kvm: /dev/kvm: {e}; use --wall, or leave it out"))
             })?;
         }
+        let interrupt = Interrupt::install()?;
+        ending::of_programs(&interrupt);
         let pid = std::process::id().to_string();
         let guard = ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned).to_vec();
         Ok(Lab {
@@ -181,7 +183,7 @@ impl Lab {
             cache: cache_of(options.cache.as_ref()),
             program,
             guard,
-            interrupt: Interrupt::install()?,
+            interrupt,
             emulators: BTreeMap::new(),
         })
     }

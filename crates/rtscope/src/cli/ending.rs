@@ -1,0 +1,67 @@
+//! Ctrl-C and SIGTERM while other programs work for us.
+
+use std::{
+    io::{self, Write},
+    thread,
+    time::Duration,
+};
+
+use rtscope_lab::tool;
+use rtscope_measure::interrupt::Interrupt;
+
+/// How often is looked whether the user asked for the end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the step at hand may take to come back when its program has ended.
+const COMES_BACK_IN: Duration = Duration::from_secs(1);
+
+/// As a shell says it of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// An interruption ends the programs that run for us; the step at hand fails then.
+pub(super) fn of_programs(interrupt: &Interrupt) {
+    let interrupt = interrupt.clone();
+    thread::spawn(move || wait_and_end(&interrupt));
+}
+
+fn wait_and_end(interrupt: &Interrupt) {
+    while !interrupt.is_stopped() {
+        thread::sleep(LOOK);
+    }
+    tool::end_all();
+}
+
+/// An interruption ends the programs that run for us and then us, with a word on what is left.
+pub(super) fn of_all(left: &'static str) -> io::Result<Ending> {
+    let interrupt = Interrupt::install_patient()?;
+    let seen = interrupt.clone();
+    thread::spawn(move || {
+        wait_and_end(&seen);
+        thread::sleep(COMES_BACK_IN);
+        // A step without a program of its own, as a copy of many files.
+        tell(left);
+        signal_hook::low_level::exit(i32::from(INTERRUPTED));
+    });
+    Ok(Ending { interrupt, left })
+}
+
+fn tell(left: &str) {
+    let _ = writeln!(io::stderr(), "rtscope: interrupted; {left}");
+}
+
+/// What [`of_all`] looks after.
+#[derive(Debug)]
+pub(super) struct Ending {
+    interrupt: Interrupt,
+    left: &'static str,
+}
+
+impl Ending {
+    /// The exit code of an interrupted verb, in place of the failure that the interruption made of it.
+    pub(super) fn code(&self) -> Option<u8> {
+        self.interrupt.is_stopped().then(|| {
+            tell(self.left);
+            INTERRUPTED
+        })
+    }
+}

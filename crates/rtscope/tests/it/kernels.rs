@@ -1,0 +1,126 @@
+//! `rtscope kernel` on a small tree that is made as a kernel is: interrupted, without space, without tools.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Output, Stdio},
+    time::Duration,
+};
+
+use crate::support::{
+    folder, kill, output_of, processes_with, program, rtscope, skip, text, wait_for,
+};
+
+/// A make below make below a shell, as in a kernel: each step waits for as long as its file `slow` says.
+/// A compiler that is stopped leaves half an object, as real ones do.
+const MAKEFILE: &str = "VERSION = 9\nPATCHLEVEL = 1\nSUBLEVEL = 2\n\
+    .PHONY: tinyconfig olddefconfig bzImage inner kernelrelease\n\
+    SLOW = sh -c 'sleep $$(cat ../slow-$@ 2>/dev/null || echo 0); true'\n\
+    tinyconfig:\n\t@$(SLOW)\n\t@echo CONFIG_64BIT=y > $(O)/.config\n\
+    olddefconfig:\n\t@true\n\
+    kernelrelease:\n\t@echo 9.1.2-small\n\
+    bzImage:\n\t@set -e; $(MAKE) O=$(O) inner\n\
+    inner: $(O)/a.o $(O)/b.o\n\t@mkdir -p $(O)/arch/x86/boot $(O)/include/generated\n\
+    \t@$(SLOW)\n\
+    \t@cat $^ > $(O)/arch/x86/boot/bzImage\n\t@touch $(O)/System.map $(O)/vmlinux\n\
+    $(O)/%.o: %.c\n\t@echo '  CC      $*.o'\n\t@cp $< $@\n";
+
+const SPEC: &str = "name = 'small'\ntitle = 'Small'\narch = 'x86_64'\nbase = 'tinyconfig'\n\
+    modules = false\n[source]\nkind = 'folder'\npath = 'tree'\n";
+
+struct Small(tempfile::TempDir);
+
+impl Small {
+    /// None where the tools that every kernel needs are missing.
+    fn new(test: &str) -> Option<Small> {
+        let needed = ["make", "gcc", "bc", "readelf", "flex", "bison"];
+        if needed.iter().any(|name| program(name).is_none()) {
+            skip(test, "needs the tools that build kernels");
+            return None;
+        }
+        let small = Small(folder());
+        fs::create_dir(small.path("tree")).expect("a folder");
+        for (name, text) in [
+            ("small.toml", SPEC),
+            ("tree/Makefile", MAKEFILE),
+            ("tree/Kbuild", ""),
+            ("tree/Kconfig", ""),
+            ("tree/a.c", "a"),
+            ("tree/b.c", "b"),
+        ] {
+            fs::write(small.path(name), text).expect("written");
+        }
+        Some(small)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn start(&self) -> Child {
+        rtscope(self.0.path())
+            .args(["kernel", "build", "small.toml", "--cache", "cache"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts")
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        output_of(rtscope(self.0.path()).args(words).args(["--cache", "cache"]))
+    }
+
+    fn kernels(&self) -> usize {
+        fs::read_dir(self.path("cache/kernels")).map_or(0, Iterator::count)
+    }
+}
+
+fn said(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
+    let Some(small) = Small::new("no_make_outlives_an_interrupted_build_and_the_next_one_goes_on")
+    else {
+        return;
+    };
+    let limit = Duration::from_secs(60);
+    for (number, (stage, signal)) in ["tinyconfig", "inner"]
+        .iter()
+        .flat_map(|s| ["INT", "TERM", "KILL"].map(|k| (s, k)))
+        .enumerate()
+    {
+        // A name that only this try's processes carry.
+        let marker = format!("8640{number}.125");
+        let slow = small.path(&format!("slow-{stage}"));
+        fs::write(&slow, &marker).expect("written");
+        let child = small.start();
+        let sleeps = format!("sleep {marker}");
+        wait_for("the step", limit, || !processes_with(&sleeps).is_empty());
+        // The source's folder is on the command lines of make and all below it.
+        let tree = fs::canonicalize(small.path("tree")).expect("there").display().to_string();
+        let below = || processes_with(&sleeps).len() + processes_with(&tree).len();
+        assert!(below() > 1, "make runs");
+        kill(child.id(), signal);
+        let output = child.wait_with_output().expect("ends");
+        if signal == "KILL" {
+            wait_for("make to end", limit, || below() == 0);
+        } else {
+            assert_eq!(below(), 0, "{stage} {signal}: nothing is left when rtscope has ended");
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(130), "{stage} {signal}: {said}");
+            assert!(said.contains("interrupted; what is done is kept"), "{said}");
+        }
+        assert_eq!(small.kernels(), 0, "nothing half-built is kept");
+        fs::remove_file(&slow).expect("removed");
+    }
+    let built = small.run(&["kernel", "build", "small.toml"]);
+    assert!(built.status.success(), "{}", said(&built));
+    assert_eq!(small.kernels(), 1);
+    // The objects were made by the first build that came so far.
+    let objects = fs::read_dir(small.path("cache/build")).expect("there").flatten().next();
+    let log = objects.expect("objects").path().join("rtscope-build.log");
+    let log = fs::read_to_string(log).expect("a log");
+    assert!(!log.contains("  CC "), "they are there already: {log}");
+}
