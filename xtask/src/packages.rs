@@ -62,6 +62,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "kmod", sign: "depmod", reason: KERNEL },
     Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: KERNEL },
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
+    Package { name: "lz4", sign: "lz4", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
     Package { name: "patch", sign: "patch", reason: "applies real-time patches" },
     Package { name: "perl", sign: "prove", reason: "reads our KTAP as TAP" },

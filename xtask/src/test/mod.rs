@@ -4,6 +4,7 @@
 //! as they count themselves, and each other step as one. A step's whole output is in
 //! `target/xtask/STEP.log`; of a failed one the end is printed.
 
+mod kernel;
 mod libtest;
 mod skips;
 
@@ -77,6 +78,9 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// The step before which the kernel of our own is made.
+const BOOTS_KERNELS: &str = "integration-tests";
+
 /// Runs all steps, however many fail, and prints the counts.
 pub(crate) fn run() -> Result<bool> {
     let began = Instant::now();
@@ -91,7 +95,13 @@ pub(crate) fn run() -> Result<bool> {
         true => Ok("the rules hold".to_owned()),
         false => Err(anyhow!("rules are broken")),
     });
-    STEPS.iter().for_each(|step| run.cargo(step));
+    for step in STEPS {
+        if step.name == BOOTS_KERNELS {
+            let log = scratch.join("kernel.log");
+            run.inside("kernel", || kernel::make(&log));
+        }
+        run.cargo(step);
+    }
     run.instructions();
     run.skips();
 

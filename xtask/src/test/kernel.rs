@@ -1,0 +1,80 @@
+//! The small real-time kernel of our own that some tests of the lab boot: fetched, built and kept by the
+//! program itself, once for all checkouts on this machine.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use anyhow::{Result, bail};
+
+use crate::shell;
+
+/// Its name; Debian's prebuilt kernels lack its simulated GPIO lines.
+const NAME: &str = "tiny-6.12-rt";
+
+/// How long the source may take to come: 150 MB.
+const FETCH_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// How long the build may take: 8 minutes on two idle cores.
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// Makes the kernel where it isn't kept. Without a package source there is none, which is no failure:
+/// the tests that need it skip themselves, and their skips are expected. A build that fails is one.
+pub(super) fn make(log: &Path) -> Result<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok("none: it is for x86-64".to_owned());
+    }
+    let program = shell::built(&["--package=rtscope", "--bin=rtscope"])?;
+    steps(&program, log)
+}
+
+fn steps(program: &Path, log: &Path) -> Result<String> {
+    let run = |verb: &str, limit| {
+        let mut command = Command::new(program);
+        command.args(["kernel", verb, NAME]);
+        shell::logged(&mut command, log, limit)
+    };
+    let said = |log: &str| shell::last_lines(log, 1).trim_start_matches("rtscope: ").to_owned();
+    let fetched = run("fetch", FETCH_LIMIT)?;
+    if !fetched.is_ok() {
+        return Ok(format!("none: {}", said(&fetched.log)));
+    }
+    let built = run("build", BUILD_LIMIT)?;
+    if built.is_ok() {
+        let first = built.log.lines().find(|line| line.starts_with(NAME)).unwrap_or(NAME);
+        return Ok(first.to_owned());
+    }
+    if built.log.contains("this machine lacks ") {
+        return Ok(format!("none: {}", said(&built.log)));
+    }
+    let how = if built.status.is_none() { "took too long" } else { "failed" };
+    bail!("{NAME} {how}: {}\nthe whole output is in {}", said(&built.log), log.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    /// An rtscope that answers to `kernel fetch` and `kernel build`.
+    fn outcome(fetch: &str, build: &str) -> Result<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("rtscope");
+        let script = format!("#!/bin/sh\ncase $2 in\nfetch) {fetch};;\nbuild) {build};;\nesac\n");
+        fs::write(&program, script).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        steps(&program, &folder.path().join("log"))
+    }
+
+    #[test]
+    fn without_a_source_or_a_tool_there_is_no_kernel_and_a_build_that_fails_is_a_failure() {
+        let fails = |text: &str| format!("echo 'rtscope: {text}' >&2; exit 1");
+        let built = "echo building; echo 'tiny-6.12-rt 6.12.9-rt #1'; echo 9 objects";
+        assert_eq!(outcome("true", built).expect("there"), "tiny-6.12-rt 6.12.9-rt #1");
+        let none = outcome(&fails("no archive"), "exit 9").expect("no failure");
+        assert_eq!(none, "none: no archive");
+        let lacks = fails("this machine lacks bc: run `apt-get install bc`");
+        assert!(outcome("true", &lacks).expect("no failure").starts_with("none: this machine"));
+        let said = outcome("true", &fails("the build failed in a.o")).expect_err("fails");
+        assert!(said.to_string().contains("failed: the build failed in a.o\nthe whole"), "{said}");
+    }
+}
