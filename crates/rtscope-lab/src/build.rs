@@ -299,7 +299,10 @@ impl Reader {
 
     fn failure(self, log: PathBuf) -> LabError {
         let file = self.failed.unwrap_or_else(|| "an unknown file".to_owned());
-        let lines = if self.errors.is_empty() { self.last } else { self.errors };
+        let mut lines = if self.errors.is_empty() { self.last } else { self.errors };
+        if lines.iter().any(|line| line.contains("No space left")) {
+            lines.push("the disk is full: make space and run it again".to_owned());
+        }
         LabError::Build { file, lines, log }
     }
 }
@@ -340,17 +343,17 @@ fn compile(
             make.arg(goal);
         }
     }
-    make.env("KBUILD_BUILD_HOST", key).env("KBUILD_BUILD_VERSION", "1");
-    make.env("KBUILD_BUILD_TIMESTAMP", timestamp(&tree.path));
+    mark(&mut make, key, &tree.path);
     let mut reader = Reader::default();
     let earlier = Earlier::read(&target.objects);
     let began = Instant::now();
     let status = tool::each_line(&mut make, |line| {
-        writeln!(log, "{line}").map_err(LabError::file("write", &log_path))?;
+        // On a full disk make tells which file it was, and removes what is half-written.
+        let _ = writeln!(log, "{line}");
         if reader.line(line) {
             let done = earlier.objects + reader.objects;
             if reader.objects.is_multiple_of(NOTE_EVERY) {
-                earlier.and(reader.objects, began).write(&target.objects)?;
+                earlier.and(reader.objects, began).write(&target.objects);
             }
             // The estimate is corrected when it proves too low, so that it never says 120 %.
             let total = estimate.objects.max(done + 1);
@@ -365,15 +368,14 @@ fn compile(
         }
         Ok(())
     })?;
-    log.flush().map_err(LabError::file("write", &log_path))?;
-    let warnings = reader.warnings.join("\n");
-    let path = target.objects.join("rtscope-warnings.txt");
-    fs::write(&path, warnings).map_err(LabError::file("write", &path))?;
+    let _ = log.flush();
     let all = earlier.and(reader.objects, began);
-    all.write(&target.objects)?;
+    all.write(&target.objects);
     if !status.success() {
         return Err(reader.failure(log_path));
     }
+    let path = target.objects.join("rtscope-warnings.txt");
+    fs::write(&path, reader.warnings.join("\n")).map_err(LabError::file("write", &path))?;
     let disk_bytes = disk::size_bytes(&target.objects);
     let Earlier { objects, seconds } = all;
     let warnings = reader.warnings.len() as u64;
@@ -409,11 +411,17 @@ impl Earlier {
         }
     }
 
-    fn write(self, objects: &Path) -> Result<(), LabError> {
-        let path = Earlier::path(objects);
+    /// Figures for people: without them a build is still a build.
+    fn write(self, objects: &Path) {
         let text = format!("{} {:.1}\n", self.objects, self.seconds);
-        fs::write(&path, text).map_err(LabError::file("write", &path))
+        let _ = fs::write(Earlier::path(objects), text);
     }
+}
+
+/// What the kernel says of itself in `/proc/version`: its key, and nothing of this machine or day.
+pub(crate) fn mark(make: &mut Command, key: &str, tree: &Path) {
+    make.env("KBUILD_BUILD_HOST", key).env("KBUILD_BUILD_VERSION", "1");
+    make.env("KBUILD_BUILD_TIMESTAMP", timestamp(tree));
 }
 
 /// The time that the kernel says it was built at: the source's own, so that the same inputs give the
@@ -434,13 +442,30 @@ fn collect(
     cache: &Cache,
     report: &mut Report<'_>,
 ) -> Result<Kernel, LabError> {
-    let Prepared { tree, target, configured, .. } = prepared;
     step(report, format!("keeping {}", spec.name));
     let stage = cache.root().join("kernels").join(format!("{key}.part"));
     if stage.exists() {
         fs::remove_dir_all(&stage).map_err(LabError::file("empty", &stage))?;
     }
-    fs::create_dir_all(&stage).map_err(LabError::file("make", &stage))?;
+    let kept = fill(spec, prepared, key, figures, &stage)
+        .and_then(|manifest| cache.keep(&stage, &manifest).map_err(LabError::file("keep", &stage)));
+    if kept.is_err() {
+        // A full disk is full enough.
+        let _ = fs::remove_dir_all(&stage);
+    }
+    kept
+}
+
+/// Fills a folder with what a kernel consists of.
+fn fill(
+    spec: &Spec,
+    prepared: &Prepared,
+    key: &str,
+    figures: BuildFigures,
+    stage: &Path,
+) -> Result<Manifest, LabError> {
+    let Prepared { tree, target, configured, .. } = prepared;
+    fs::create_dir_all(stage).map_err(LabError::file("make", stage))?;
     let put = |from: PathBuf, name: &str| {
         fs::copy(&from, stage.join(name)).map_err(LabError::file("copy", &from)).map(drop)
     };
@@ -474,7 +499,7 @@ fn collect(
     }
     let mut inputs = target.inputs.clone();
     inputs.insert("inputs".to_owned(), target.inputs_key.clone());
-    let manifest = Manifest {
+    Ok(Manifest {
         name: spec.name.clone(),
         key: key.to_owned(),
         version: version_of(&target.objects),
@@ -488,8 +513,7 @@ fn collect(
         build_id: build_id(&target.objects.join("vmlinux")),
         inputs,
         build: Some(figures),
-    };
-    cache.keep(&stage, &manifest).map_err(LabError::file("keep", &stage))
+    })
 }
 
 /// `uname -v` as the build wrote it into the kernel.

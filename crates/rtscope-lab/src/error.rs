@@ -16,14 +16,14 @@ pub enum LabError {
     #[error("{0}")]
     Refused(String),
     /// A file or folder.
-    #[error("{operation} {path}: {source}{}", full(source), path = path.display())]
+    #[error("{operation} {path}: {cause}{}", full(cause), path = path.display())]
     File {
         /// As `read` or `write`.
         operation: &'static str,
         /// Which.
         path: PathBuf,
         /// What the system answered.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Programs or headers that this machine lacks.
     #[error("this machine lacks {}: {command}", lacking.join(", "))]
@@ -120,7 +120,7 @@ impl LabError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> LabError {
         let path = path.into();
-        move |source| LabError::File { operation, path, source }
+        move |cause| LabError::File { operation, path, cause }
     }
 
     /// Whether it was asked wrongly, rather than that the surroundings fail.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    build::Prepared,
+    build::{self, Prepared},
     cache::{Cache, Kernel, MANIFEST},
     error::LabError,
     progress::{Progress, Report, step},
@@ -84,14 +84,15 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
     kernel
 }
 
-/// Makes Debian packages with the kernel's own rules: image with modules, headers, C library headers.
-/// What is built is used.
+/// Makes Debian packages of a built kernel with the kernel's own rules: image with modules, headers, C
+/// library headers. The objects are used, and the packaged kernel has the key of the built one.
 ///
 /// # Errors
 ///
 /// A tool is missing, or the kernel's rules fail.
 pub fn debian(
     prepared: &Prepared,
+    kernel: &Kernel,
     folder: &Path,
     jobs: u32,
     report: &mut Report<'_>,
@@ -109,6 +110,9 @@ pub fn debian(
     let before = packages(around);
     step(report, "making Debian packages");
     let mut make = prepared.target.make(&prepared.tree);
+    build::mark(&mut make, &kernel.manifest.key, &prepared.tree.path);
+    // The rules count their calls, and write the count into the kernel.
+    make.env("KDEB_PKGVERSION", format!("{}-1", prepared.tree.version));
     // The rules ask for packages that only a full build needs; what is really missing is checked above.
     make.arg(format!("-j{}", jobs.max(1))).args(["bindeb-pkg", "DPKG_FLAGS=-d"]);
     let mut last = Vec::new();

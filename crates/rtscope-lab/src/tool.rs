@@ -89,7 +89,7 @@ pub fn require(needs: &[Need]) -> Result<(), LabError> {
 /// It can't be started, or it fails: with what it said.
 pub fn output(command: &mut Command) -> Result<String, LabError> {
     let program = PathBuf::from(command.get_program());
-    let failed = |source| LabError::File { operation: "run", path: program.clone(), source };
+    let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
     let mut said = tempfile().map_err(failed)?;
     let copy = said.try_clone().map_err(failed)?;
     let (mut reader, writer) = std::io::pipe().map_err(failed)?;
@@ -121,7 +121,7 @@ pub fn fetching(
     report: &mut Report<'_>,
 ) -> Result<(), LabError> {
     let program = PathBuf::from(command.get_program());
-    let failed = |source| LabError::File { operation: "run", path: program.clone(), source };
+    let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
     let mut said = tempfile().map_err(failed)?;
     let copy = said.try_clone().map_err(failed)?;
     let mut group = Group::start(command, Stdio::null(), copy.into()).map_err(failed)?;
@@ -171,12 +171,14 @@ pub fn each_line(
     let program = PathBuf::from(command.get_program());
     let (reader, writer) = std::io::pipe().map_err(LabError::file("make a pipe to", &program))?;
     let second = writer.try_clone().map_err(LabError::file("make a pipe to", &program))?;
-    let group = Group::start(command, writer.into(), second.into())
+    let mut group = Group::start(command, writer.into(), second.into())
         .map_err(LabError::file("run", &program))?;
     for piece in BufReader::new(reader).split(b'\n') {
         let Ok(piece) = piece else { break };
-        // An error drops the group, which ends.
-        line(&String::from_utf8_lossy(&piece))?;
+        if let Err(error) = line(&String::from_utf8_lossy(&piece)) {
+            group.end();
+            return Err(error);
+        }
     }
     group.wait().map_err(LabError::file("wait for", &program))
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     cache::{Cache, key_of},
+    config::{self, merge::Options},
     error::LabError,
     source::Tree,
     spec::{Base, Spec},
@@ -26,6 +27,9 @@ pub struct Target {
     pub cross: Option<String>,
     /// Whether ccache is put before the compiler.
     pub ccache: bool,
+    /// Whether the kernel may see a Rust compiler: its version gets into the configuration, which would
+    /// be another one with each toolchain that somebody installs.
+    pub rust: bool,
     /// Hash of all inputs.
     pub inputs_key: String,
     /// The inputs in words.
@@ -57,7 +61,10 @@ impl Target {
         let pairs: Vec<(&str, &[u8])> =
             inputs.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let inputs_key = key_of(&pairs);
+        let texts = spec.fragments.iter().map(|fragment| fragment.text.as_str()).chain([&*base]);
+        let asks_rust = |text: &str| text.lines().any(|line| line.trim() == "CONFIG_RUST=y");
         Ok(Target {
+            rust: { texts }.any(asks_rust),
             objects: cache.build_dir(&inputs_key),
             arch: spec.arch.clone(),
             cross,
@@ -82,6 +89,9 @@ impl Target {
         let prefix = self.cross.as_deref().unwrap_or("");
         if !prefix.is_empty() {
             make.arg(format!("CROSS_COMPILE={prefix}"));
+        }
+        if !self.rust {
+            make.arg("RUSTC=no-rustc");
         }
         if self.ccache {
             make.arg(format!("CC=ccache {prefix}gcc"));
@@ -119,7 +129,11 @@ fn compiler_need(cross: Option<&str>) -> Option<Need> {
 
 fn compiler_version(cross: Option<&str>) -> Result<String, LabError> {
     let need = compiler_need(cross).unwrap_or_else(|| Need::of("gcc", "gcc"));
-    tool::require(std::slice::from_ref(&need))?;
+    // All that any kernel needs is told at once.
+    let mut all = super::needs(&Options::new());
+    all.extend(config::needs().into_iter().filter(|need| !all.contains(need)).collect::<Vec<_>>());
+    all.push(need.clone());
+    tool::require(&all)?;
     let said = tool::output(Command::new(&need.name).arg("--version"))?;
     Ok(said.lines().next().unwrap_or_default().to_owned())
 }

@@ -36,7 +36,7 @@ pub struct Configured {
 }
 
 /// What the kernel's own configuration tools need.
-fn needs() -> Vec<Need> {
+pub(crate) fn needs() -> Vec<Need> {
     [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison")]
         .iter()
         .map(|(name, package)| Need::of(name, package))

@@ -22,6 +22,7 @@ mod u_boot;
 
 use std::{
     collections::BTreeMap,
+    fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -37,7 +38,8 @@ pub use self::{
     steps::Steps,
 };
 use crate::{
-    cache::Kernel,
+    cache::{Kernel, Manifest},
+    config::merge,
     disk,
     error::LabError,
     progress::{Progress, Report, step},
@@ -115,6 +117,7 @@ pub fn install(
     report: &mut Report<'_>,
 ) -> Result<Installed, LabError> {
     undo_unfinished(wish.root, steps, report)?;
+    has_its_modules(wish.kernel)?;
     let before = wish.layout.chosen(wish.root)?;
     if let Some(missing) = before.missing() {
         report(Progress::Warning(format!(
@@ -171,6 +174,23 @@ fn apply(
     }
     journal.add(&Line::Done, steps)?;
     Ok(journal.dir().to_owned())
+}
+
+/// Refuses a kernel whose drivers are modules that weren't kept with it, as those that the lab only boots.
+fn has_its_modules(kernel: &Kernel) -> Result<(), LabError> {
+    let text = kernel.config().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let makes_some = merge::read(&text).values().any(|value| value.word() == "m");
+    if !makes_some || kernel.modules().is_some() {
+        return Ok(());
+    }
+    let Manifest { name, inputs, .. } = &kernel.manifest;
+    let way = match inputs.get("package") {
+        Some(package) => format!("install it with `apt-get install {package}`"),
+        None => "build it with `modules = true` in its spec".to_owned(),
+    };
+    Err(LabError::Refused(format!(
+        "{name} is kept without its modules, and a system would start without their drivers: {way}"
+    )))
 }
 
 /// The modules' folder, where the kernel has modules.

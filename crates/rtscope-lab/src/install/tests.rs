@@ -89,6 +89,27 @@ fn new_kernel(dir: &Path) -> Kernel {
     Kernel { dir: dir.to_owned(), manifest }
 }
 
+#[test]
+fn a_kernel_without_the_modules_that_it_needs_is_refused() {
+    let room = tempfile::tempdir().expect("a folder");
+    let (root, dir) = (room.path().join("root"), room.path().join("kernel"));
+    old_system(&root, Layout::Grub);
+    let mut kernel = new_kernel(&dir);
+    kernel.manifest.modules = None;
+    let said = |kernel: &Kernel| {
+        let wish = wish(kernel, &root, Layout::Grub);
+        install(&wish, &mut Steps::default(), &mut |_| {}).map(drop).map_err(|e| e.to_string())
+    };
+    write(&dir, "config", "CONFIG_MODULES=y\nCONFIG_EXT4_FS=m\n");
+    let own = said(&kernel).expect_err("refused");
+    assert!(own.contains("without its modules") && own.contains("modules = true"), "{own}");
+    kernel.manifest.inputs.insert("package".into(), "linux-image-6.1".into());
+    let debian = said(&kernel).expect_err("refused");
+    assert!(debian.ends_with("`apt-get install linux-image-6.1`"), "{debian}");
+    write(&dir, "config", "CONFIG_MODULES=y\nCONFIG_EXT4_FS=y\n");
+    assert_eq!(said(&kernel), Ok(()), "all is built in");
+}
+
 type Snapshot = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 /// Every file, link and folder with mode and content; not our own journals.

@@ -23,6 +23,9 @@ const WATCHED: &str = "exec 3<&0 0</dev/null; \
 /// How long a group may take to end when it is asked to.
 const ENDS_IN: Duration = Duration::from_secs(5);
 
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// The groups that run.
 #[derive(Debug)]
 struct Running {
@@ -95,6 +98,15 @@ impl Group {
         self.child.try_wait()
     }
 
+    /// Asks the group to end, and waits for the program's end for a while.
+    pub(super) fn end(&mut self) {
+        let _ = kill_process_group(self.leader, Signal::TERM);
+        let until = Instant::now() + ENDS_IN;
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Waits for the program's end.
     pub(super) fn wait(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
@@ -125,7 +137,7 @@ pub fn end_all() {
     signal(Signal::TERM);
     let until = Instant::now() + ENDS_IN;
     while Instant::now() < until && !running().leaders.is_empty() {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(LOOK);
     }
     signal(Signal::KILL);
 }

@@ -405,9 +405,12 @@ fn built(name: &str, cache: &Cache) -> anyhow::Result<Kernel> {
     cache.find(name).ok_or_else(|| {
         let names: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let way = match spec::find(name) {
+            Ok(_) => format!("`rtscope kernel build {name}` makes it"),
+            Err(_) => "`rtscope kernel list` names those that can be made".to_owned(),
+        };
         Refused(format!(
-            "no kernel {name:?} is built (there: {there}); `rtscope kernel build {name}` makes one, and a \
-             tarball or a folder of one will do"
+            "no kernel {name:?} is built (there: {there}): {way}; a tarball or a folder of one will do too"
         ))
         .into()
     })
@@ -417,8 +420,11 @@ fn package(asked: &Asked, deb: bool, out: &Path) -> anyhow::Result<ExitCode> {
     let mut screen = Screen::new();
     let cache = asked.kept.cache();
     let paths = if deb {
-        let (_, prepared) = prepared(asked, false, false, &mut screen)?;
-        rtscope_lab::package::debian(&prepared, out, cpus(), &mut |p| screen.show(&p))?
+        let (spec, prepared) = prepared(asked, false, false, &mut screen)?;
+        let choice = Choice { jobs: cpus(), lost_too: false };
+        let mut report = |progress| screen.show(&progress);
+        let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
+        rtscope_lab::package::debian(&prepared, &kernel, out, cpus(), &mut report)?
     } else {
         let kernel = built(&asked.name, &cache)?;
         vec![rtscope_lab::package::tarball(&kernel, out, &mut |p| screen.show(&p))?]

@@ -2,13 +2,14 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::PathBuf,
-    process::{Child, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::Duration,
 };
 
 use crate::support::{
-    folder, kill, output_of, processes_with, program, rtscope, skip, text, wait_for,
+    folder, kill, output_of, processes_with, program, root_or_skip, rtscope, skip, text, wait_for,
 };
 
 /// A make below make below a shell, as in a kernel: each step waits for as long as its file `slow` says.
@@ -123,4 +124,75 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
     let log = objects.expect("objects").path().join("rtscope-build.log");
     let log = fs::read_to_string(log).expect("a log");
     assert!(!log.contains("  CC "), "they are there already: {log}");
+}
+
+/// A file system in memory, of a few MiB.
+struct InMemory(PathBuf);
+
+impl InMemory {
+    fn mount(place: PathBuf, mib: u32) -> InMemory {
+        fs::create_dir(&place).expect("a folder");
+        let size = format!("size={mib}m");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&place);
+        assert!(mount.status().expect("mount").success());
+        InMemory(place)
+    }
+}
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_fills_in_the_middle_is_named_and_nothing_half_built_is_kept() {
+    let test = "a_disk_that_fills_in_the_middle_is_named_and_nothing_half_built_is_kept";
+    if !root_or_skip(test) {
+        return;
+    }
+    let Some(small) = Small::new(test) else { return };
+    // As a kernel's own makefiles ask, and as a compiler writes.
+    let makefile =
+        MAKEFILE.replace("cp $< $@", "head -c 400000000 /dev/zero > $@") + ".DELETE_ON_ERROR:\n";
+    fs::write(small.path("tree/Makefile"), makefile).expect("written");
+    let build = || small.run(&["kernel", "build", "small.toml"]);
+    // Less than what the first build on a machine is guessed to take, then just enough for the guess.
+    let disk = InMemory::mount(small.path("cache"), 100);
+    let refused = build();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("MiB free and this needs about"), "{}", said(&refused));
+    let mut grow = Command::new("mount");
+    grow.args(["-o", "remount,size=240m"]).arg(&disk.0);
+    assert!(grow.status().expect("mount").success());
+    let failed = build();
+    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
+    let told = said(&failed);
+    assert!(told.contains("the build failed in ") && told.contains("/a.o:"), "{told}");
+    assert!(told.contains("the disk is full: make space and run it again"), "{told}");
+    assert_eq!(small.kernels(), 0, "nothing half-built is kept");
+}
+
+#[test]
+fn all_that_any_kernel_needs_is_named_in_one_command() {
+    let Some(small) = Small::new("all_that_any_kernel_needs_is_named_in_one_command") else {
+        return;
+    };
+    let path = small.path("bin");
+    fs::create_dir(&path).expect("a folder");
+    for name in ["sh", "apt-get", "make"] {
+        if let Some(there) = program(name) {
+            symlink(there, path.join(name)).expect("a link");
+        }
+    }
+    let mut build = rtscope(small.0.path());
+    build.args(["kernel", "build", "small.toml", "--cache", "cache"]).env("PATH", &path);
+    let lacking = output_of(&mut build);
+    let told = said(&lacking);
+    assert_eq!(lacking.status.code(), Some(1), "{told}");
+    assert!(told.contains("this machine lacks ") && told.contains("gcc"), "{told}");
+    if program("apt-get").is_some() {
+        assert!(told.contains("apt-get install bc binutils bison flex gcc`"), "{told}");
+    }
 }

@@ -119,7 +119,7 @@ pub(super) fn option_changes(good: &Spec, bad: &Spec) -> Result<Vec<OptionChange
 fn asked(spec: &Spec) -> Result<merge::Options, LabError> {
     let base = match &spec.base {
         Base::File(path) => {
-            let failed = |source| LabError::File { operation: "read", path: path.clone(), source };
+            let failed = |cause| LabError::File { operation: "read", path: path.clone(), cause };
             std::fs::read_to_string(path).map_err(failed)?
         }
         Base::Target(_) => String::new(),
