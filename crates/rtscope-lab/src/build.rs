@@ -190,6 +190,8 @@ pub fn prepare(
     let configured = if target.is_configured() && !again && !menuconfig {
         config::verify(spec, &tree, &target.objects.join(".config"))?
     } else {
+        // One that is broken off in the middle is made anew.
+        target.forget_configured()?;
         let configured = config::configure(spec, &tree, &target, menuconfig, report)?;
         target.note_configured()?;
         configured

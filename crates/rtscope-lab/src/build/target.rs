@@ -1,6 +1,6 @@
 //! What is built, where, and with which compiler: a `make` of the kernel for it.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{collections::BTreeMap, fs, io, path::PathBuf, process::Command};
 
 use serde::Serialize;
 
@@ -108,6 +108,21 @@ impl Target {
         self.objects.join(".config").is_file()
             && fs::read_to_string(self.objects.join(STAMP))
                 .is_ok_and(|said| said == self.inputs_key)
+    }
+
+    /// Forgets that it was.
+    ///
+    /// # Errors
+    ///
+    /// The note can't be removed.
+    pub fn forget_configured(&self) -> Result<(), LabError> {
+        let path = self.objects.join(STAMP);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(LabError::file("remove", &path)(e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes that it was.

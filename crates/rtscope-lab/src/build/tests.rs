@@ -66,7 +66,7 @@ fn needs_follow_the_options() {
 const MAKEFILE: &str = "VERSION = 9\nPATCHLEVEL = 1\nSUBLEVEL = 2\n\
     .PHONY: tinyconfig olddefconfig bzImage kernelrelease\n\
     tinyconfig:\n\t@echo CONFIG_64BIT=y > $(O)/.config\n\
-    olddefconfig:\n\t@sed -i '/CONFIG_NEVER=/d' $(O)/.config\n\
+    olddefconfig:\n\t@test ! -e ../stopped && sed -i '/CONFIG_NEVER=/d' $(O)/.config\n\
     kernelrelease:\n\t@echo 9.1.2-small\n\
     bzImage: $(O)/a.o $(O)/b.o\n\t@mkdir -p $(O)/arch/x86/boot $(O)/include/generated\n\
     \t@cat $^ > $(O)/arch/x86/boot/bzImage\n\t@touch $(O)/System.map $(O)/vmlinux\n\
@@ -187,6 +187,27 @@ fn a_build_that_failed_goes_on_where_it_stopped() {
     assert!(!log.contains("a.o") && log.contains("  CC      b.o"), "a.o was there already: {log}");
     assert_eq!(kernel.manifest.build.expect("figures").objects, 3, "b.o was tried twice");
     assert_eq!(fs::read_to_string(kernel.vmlinuz()).expect("an image"), "arepair");
+}
+
+#[test]
+fn a_configuration_that_was_broken_off_is_made_anew() {
+    if !can_build() {
+        return;
+    }
+    let small = Small::new("CONFIG_PREEMPT_RT=y\n");
+    let fetched =
+        crate::source::fetch(&small.spec, &small.cache, None, &mut |_| {}).expect("there");
+    let configure = |again| {
+        prepare(&small.spec, &fetched, &small.cache, again, false, &mut |_| {}).map(|it| it.target)
+    };
+    assert!(configure(true).expect("configured").is_configured());
+    let stopped = small.folder.path().join("stopped");
+    fs::write(&stopped, "").expect("written");
+    assert!(configure(true).is_err());
+    let config = configure(false).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(config.contains("olddefconfig"), "half a configuration isn't built: {config}");
+    fs::remove_file(&stopped).expect("removed");
+    small.build(false).expect("built");
 }
 
 #[test]

@@ -56,9 +56,15 @@ pub(super) const TOPICS: &[Topic] = &[
     },
     Topic {
         name: "CPU isolation and callbacks off the CPU",
-        options: &["CPU_ISOLATION", "RCU_NOCB_CPU*", "RCU_BOOST*", "RCU_NOCB*", "RCU_EXPERT"],
+        options: &["CPU_ISOLATION", "RCU_NOCB*", "RCU_EXPERT"],
         why: "Keeps housekeeping of the kernel (isolcpus=, rcu_nocbs=) away from CPUs that must answer in \
               time.",
+    },
+    Topic {
+        name: "RCU priority boosting",
+        options: &["RCU_BOOST*"],
+        why: "A reader that was preempted and holds up callbacks is raised in priority until it is through: \
+              memory comes back although real-time threads keep the CPU.",
     },
     Topic {
         name: "CPU frequency and performance governors",
