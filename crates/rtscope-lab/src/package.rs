@@ -93,6 +93,7 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
 pub fn debian(
     prepared: &Prepared,
     kernel: &Kernel,
+    cache: &Cache,
     folder: &Path,
     jobs: u32,
     report: &mut Report<'_>,
@@ -107,7 +108,11 @@ pub fn debian(
     fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
     let objects = &prepared.target.objects;
     let around = objects.parent().unwrap_or(objects);
-    let before = packages(around);
+    // The rules write beside the objects of every kernel.
+    let _lock = cache.lock("packages", report)?;
+    for left in files(around) {
+        fs::remove_file(&left).map_err(LabError::file("remove", &left))?;
+    }
     step(report, "making Debian packages");
     let mut make = prepared.target.make(&prepared.tree);
     build::mark(&mut make, &kernel.manifest.key, &prepared.tree.path);
@@ -137,19 +142,27 @@ pub fn debian(
         return Err(LabError::Program { program, status, said: last.join("\n") });
     }
     let mut moved = Vec::new();
-    for path in packages(around).into_iter().filter(|path| !before.contains(path)) {
-        let to = folder.join(path.file_name().unwrap_or_default());
-        fs::copy(&path, &to).map_err(LabError::file("copy", &path))?;
+    for path in files(around) {
+        if path.extension().is_some_and(|ending| ending == "deb") {
+            let to = folder.join(path.file_name().unwrap_or_default());
+            fs::copy(&path, &to).map_err(LabError::file("copy", &path))?;
+            moved.push(to);
+        }
         let _ = fs::remove_file(&path);
-        moved.push(to);
     }
     Ok(moved)
 }
 
-fn packages(folder: &Path) -> Vec<PathBuf> {
+/// What the rules leave beside the objects: the packages, and lists of them for archives.
+const OF_RULES: [&str; 3] = ["deb", "buildinfo", "changes"];
+
+fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    let is_one = |path: &PathBuf| {
+        path.extension().is_some_and(|ending| OF_RULES.iter().any(|one| ending == *one))
+    };
+    paths.retain(is_one);
     paths.sort();
     paths
 }

@@ -130,9 +130,7 @@ fn fetch_source(
             let (path, version) = match there {
                 Some(there) => there,
                 None => {
-                    let (apt, version) =
-                        find_package(cache, package, suite.as_deref(), version.as_deref(), report)?;
-                    (apt.download(package, &version, &cache.downloads(), report)?, version)
+                    bring_package(cache, package, suite.as_deref(), version.as_deref(), report)?
                 }
             };
             let number = Version::find(&version);
@@ -202,6 +200,30 @@ fn fingerprint(folder: &Path) -> Result<String, LabError> {
     }
     lines.sort_unstable();
     Ok(key_of(&[("folder", lines.concat().as_bytes())]))
+}
+
+/// Downloads a package. Lists of the machine's that are old may name a version that is no more in the
+/// archive; fresh lists of our own know the next.
+fn bring_package(
+    cache: &Cache,
+    package: &str,
+    suite: Option<&str>,
+    asked: Option<&str>,
+    report: &mut Report<'_>,
+) -> Result<(PathBuf, String), LabError> {
+    let (apt, version) = find_package(cache, package, suite, asked, report)?;
+    let first = match apt.download(package, &version, &cache.downloads(), report) {
+        Ok(path) => return Ok((path, version)),
+        Err(error) => error,
+    };
+    let fresh = debian::Apt::private(cache, suite, None, report);
+    let newer = fresh.and_then(|apt| Ok((apt.version(package, asked)?, apt)));
+    match newer {
+        Ok((Some(newer), apt)) if newer != version => {
+            Ok((apt.download(package, &newer, &cache.downloads(), report)?, newer))
+        }
+        _ => Err(first),
+    }
 }
 
 /// A package and the apt that knows it: the machine's own, else one with the further suite.

@@ -424,7 +424,7 @@ fn package(asked: &Asked, deb: bool, out: &Path) -> anyhow::Result<ExitCode> {
         let choice = Choice { jobs: cpus(), lost_too: false };
         let mut report = |progress| screen.show(&progress);
         let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
-        rtscope_lab::package::debian(&prepared, &kernel, out, cpus(), &mut report)?
+        rtscope_lab::package::debian(&prepared, &kernel, &cache, out, cpus(), &mut report)?
     } else {
         let kernel = built(&asked.name, &cache)?;
         vec![rtscope_lab::package::tarball(&kernel, out, &mut |p| screen.show(&p))?]
