@@ -16,6 +16,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub const MANIFEST: &str = "manifest.json";
 
 /// Hexadecimal digits of a key that name folders and identify a running kernel.
 pub const KEY_DIGITS: usize = 16;
+
+/// A half-done folder that nothing was added to for so long is nobody's.
+const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// What is known of a kept kernel. Paths are relative to its folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -214,6 +218,24 @@ impl Cache {
         self.root.join("kernels").join(key)
     }
 
+    /// Removes what killed ones of us left half-done: named by a process that is gone, and a day old, for
+    /// that process may be in another container.
+    pub fn sweep(&self) {
+        let rooms = [self.root.clone(), self.downloads(), self.root.join("kernels")];
+        let entries = rooms.iter().filter_map(|room| fs::read_dir(room).ok()).flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let begun = ["part-", "unpacking-", "probe-"].iter().any(|word| name.starts_with(word));
+            let process = name.rsplit('-').next().and_then(|id| id.parse::<u32>().ok());
+            let gone = process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists());
+            let modified = entry.metadata().and_then(|there| there.modified()).ok();
+            let old = modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER);
+            if begun && gone && old {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
     /// Every finished kernel, by name; those of one name by age, the newest first.
     #[must_use]
     pub fn kernels(&self) -> Vec<Kernel> {
@@ -333,6 +355,26 @@ mod tests {
         assert!(!again.exists());
         fs::remove_file(cache.kernel_dir("bbbbbbbb").join("vmlinuz")).expect("removed");
         assert_eq!(cache.kernels().len(), 1, "a kernel without its image is none");
+    }
+
+    #[test]
+    fn what_killed_ones_left_goes_and_what_is_at_work_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
+        let old = std::time::SystemTime::now() - 2 * LEFT_AFTER;
+        let own = std::process::id();
+        // No process has so high a number.
+        let names = ["part-4194305", "part-4194306", "trees-4194305", &format!("part-{own}")];
+        for name in names {
+            let path = cache.downloads().join(name);
+            fs::create_dir_all(&path).expect("made");
+            if name != "part-4194306" {
+                fs::File::open(&path).and_then(|it| it.set_modified(old)).expect("set");
+            }
+        }
+        cache.sweep();
+        let left = names.map(|name| cache.downloads().join(name).exists());
+        assert_eq!(left, [false, true, true, true]);
     }
 
     #[test]

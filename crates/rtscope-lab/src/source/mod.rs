@@ -91,6 +91,7 @@ pub fn fetch(
 ) -> Result<Fetched, LabError> {
     let downloads = cache.downloads();
     fs::create_dir_all(&downloads).map_err(LabError::file("make", &downloads))?;
+    cache.sweep();
     let mut fetched = fetch_source(spec, cache, from, report)?;
     for wanted in &spec.patches {
         fetched.patches.extend(fetch_patch(wanted, cache, report)?);
