@@ -212,6 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn a_program_whose_reader_fails_is_asked_to_end_with_all_below_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = "trap 'touch asked; exit' TERM; echo one; sleep 1000 & wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(folder.path());
+        let refuse = |_: &str| Err(LabError::Refused("no more".to_owned()));
+        let said = each_line(&mut command, refuse).expect_err("refused").to_string();
+        assert_eq!(said, "no more");
+        assert!(folder.path().join("asked").exists(), "it could put things in order");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_no_shell_s_matter() {
+        let said = output(&mut Command::new("no-such-program")).expect_err("none").to_string();
+        assert!(said.starts_with("run no-such-program: ") && !said.contains("sh:"), "{said}");
+    }
+
+    #[test]
     fn a_failing_program_says_why() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo wrong thing >&2; exit 3"]);

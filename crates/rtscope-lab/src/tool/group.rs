@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::find;
 
 /// A watcher in the group reads from a pipe that only rtscope holds open. At its end the group is asked
-/// to end, as half-written objects are removed then, and killed when it doesn't. Then the program takes
-/// the shell's place.
+/// to end, as half-written objects are removed then, and killed when it doesn't. The program takes the
+/// shell's place; the watcher is no child of it, for a make that ends waits for all of its children.
 const WATCHED: &str = "exec 3<&0 0</dev/null; \
-    (trap '' TERM; read -r end <&3; kill -TERM 0; sleep 2; kill -KILL 0) >/dev/null 2>&1 & \
+    ( (trap '' TERM; read -r end <&3; kill -TERM 0; sleep 2; kill -KILL 0) >/dev/null 2>&1 &); \
     exec \"$@\" 3<&-";
 
 /// How long a group may take to end when it is asked to.
