@@ -20,7 +20,8 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    fn is_missing(&self) -> bool {
+    /// Whether its sign isn't here.
+    pub(crate) fn is_missing(&self) -> bool {
         match self.sign.starts_with('/') {
             true => !Path::new(self.sign).exists(),
             false => shell::find(self.sign).is_none(),

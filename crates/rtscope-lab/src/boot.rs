@@ -212,6 +212,10 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
     };
     drop(emulator);
     let _ = fs::remove_file(channel);
+    if watch.channel.is_none() && matches!(ending, Ending::Sent | Ending::Failed(_)) {
+        // The record went through the console, and is no part of what the console said.
+        fs::write(console, &watch.said).map_err(LabError::file("write", console))?;
+    }
     // The emulator says nothing of what it could not write.
     let lost = !matches!(ending, Ending::Sent | Ending::Failed(_) | Ending::Interrupted);
     let ending = match console.parent() {
@@ -335,27 +339,32 @@ impl Watch {
     /// Reads what is new. Whether there was something.
     fn look(&mut self, on_line: &mut dyn FnMut(&str)) -> bool {
         let said = self.console.more();
-        let frames = match &mut self.channel {
+        let more = match &mut self.channel {
             Some(channel) => {
                 self.said.push_str(&String::from_utf8_lossy(&said));
-                channel.more()
+                let frames = channel.more();
+                self.read(&frames);
+                !said.is_empty() || !frames.is_empty()
             }
             None => {
-                // The record's bytes on the console are no words.
-                self.said
-                    .push_str(&String::from_utf8_lossy(&said).replace(|c: char| !is_word(c), ""));
-                said.clone()
+                self.read(&said);
+                let text = self.reader.take_text();
+                // A damaged frame's bytes are no words.
+                self.said.extend(String::from_utf8_lossy(&text).chars().filter(|c| is_word(*c)));
+                !said.is_empty()
             }
         };
-        let more = !said.is_empty() || !frames.is_empty();
-        for frame in self.reader.feed(&frames) {
-            self.take(frame);
-        }
         let whole = self.said.rfind('\n').map_or("", |end| &self.said[..end]);
         let lines: Vec<&str> = console::agent_lines(whole).collect();
         lines.iter().skip(self.lines).for_each(|line| on_line(line));
         self.lines = lines.len();
         more
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        for frame in self.reader.feed(bytes) {
+            self.take(frame);
+        }
     }
 
     fn take(&mut self, frame: Frame) {

@@ -79,6 +79,8 @@ fn checksum(lengths: &[u8], parts: &[&[u8]]) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     waiting: Vec<u8>,
+    /// What was passed over.
+    text: Vec<u8>,
 }
 
 impl Reader {
@@ -90,11 +92,13 @@ impl Reader {
         loop {
             let rest = &self.waiting[at..];
             match step(rest) {
-                Step::Skip(noise) if noise == rest.len() => {
+                Step::Skip(noise) => {
+                    self.text.extend_from_slice(&rest[..noise]);
                     at += noise;
-                    break;
+                    if at == self.waiting.len() {
+                        break;
+                    }
                 }
-                Step::Skip(noise) => at += noise,
                 Step::Frame(frame, length) => {
                     frames.push(frame);
                     at += length;
@@ -104,6 +108,11 @@ impl Reader {
         }
         self.waiting.drain(..at);
         frames
+    }
+
+    /// What came beside the frames since the last call: a kernel's messages, where the line carries them.
+    pub fn take_text(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.text)
     }
 
     /// Whether a frame has begun that is not complete.
@@ -187,11 +196,14 @@ mod tests {
             &end(2),
             b"reboot: Power down",
         ];
-        let frames = Reader::default().feed(&line.concat());
+        let mut reader = Reader::default();
         assert_eq!(
-            frames,
+            reader.feed(&line.concat()),
             [of("plan.toml", b"name = 'x'"), of("empty", b""), Frame::End { files: 2 }]
         );
+        let text = String::from_utf8(reader.take_text()).expect("text");
+        assert_eq!(text, "[    0.1] Booting RTSCOPEa message\r\nreboot: Power down");
+        assert!(reader.take_text().is_empty());
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl SystemClock {
 /// which the wall clock ends in 2038; the wide ones are exported since glibc 2.34.
 #[cfg(all(target_env = "gnu", target_arch = "arm"))]
 mod c {
-    use libc::{c_int, clockid_t};
+    use libc::{c_int, clockid_t, timer_t};
 
     /// `struct __timespec64`.
     #[repr(C)]
@@ -52,6 +52,13 @@ mod c {
         pub(super) tv_sec: i64,
         pub(super) tv_nsec: i32,
         pub(super) padding: i32,
+    }
+
+    /// `struct __itimerspec64`.
+    #[repr(C)]
+    pub(super) struct Itimerspec {
+        pub(super) it_interval: Timespec,
+        pub(super) it_value: Timespec,
     }
 
     unsafe extern "C" {
@@ -66,6 +73,15 @@ mod c {
             time: *const Timespec,
             left: *mut Timespec,
         ) -> c_int;
+        #[link_name = "__nanosleep64"]
+        pub(super) fn nanosleep(time: *const Timespec, left: *mut Timespec) -> c_int;
+        #[link_name = "__timer_settime64"]
+        pub(super) fn timer_settime(
+            timer: timer_t,
+            flags: c_int,
+            time: *const Itimerspec,
+            old: *mut Itimerspec,
+        ) -> c_int;
     }
 
     pub(super) const fn timespec(seconds: u64, nanoseconds: u32) -> Timespec {
@@ -75,7 +91,10 @@ mod c {
 
 #[cfg(not(all(target_env = "gnu", target_arch = "arm")))]
 mod c {
-    pub(super) use libc::{clock_getres, clock_gettime, clock_nanosleep, timespec as Timespec};
+    pub(super) use libc::{
+        clock_getres, clock_gettime, clock_nanosleep, itimerspec as Itimerspec, nanosleep,
+        timer_settime, timespec as Timespec,
+    };
 
     pub(super) const fn timespec(seconds: u64, nanoseconds: u32) -> Timespec {
         Timespec { tv_sec: seconds as libc::time_t, tv_nsec: nanoseconds as libc::c_long }
@@ -149,7 +168,7 @@ impl Clock for NanosleepClock {
     fn sleep_for_ns(&self, duration_ns: u64) {
         let time = to_timespec(duration_ns);
         // SAFETY: the pointer is valid for the call; a null remainder is allowed.
-        unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };
+        unsafe { c::nanosleep(&raw const time, ptr::null_mut()) };
     }
 
     #[inline]
@@ -194,7 +213,7 @@ impl TimerClock {
     }
 
     fn wait(&self, flags: libc::c_int, ns: u64) {
-        let time = libc::itimerspec {
+        let time = c::Itimerspec {
             it_interval: to_timespec(0),
             // An expiry of 0 would switch the timer off.
             it_value: to_timespec(ns.max(1)),
@@ -203,7 +222,7 @@ impl TimerClock {
         // SAFETY: the timer is ours, and the pointers are valid for the calls. The signal is blocked
         // in this thread, so that it stays pending until it is taken here.
         unsafe {
-            if libc::timer_settime(self.timer, flags, &raw const time, ptr::null_mut()) == 0 {
+            if c::timer_settime(self.timer, flags, &raw const time, ptr::null_mut()) == 0 {
                 libc::sigwait(&raw const self.signal, &raw mut number);
             }
         }

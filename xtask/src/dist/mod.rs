@@ -18,7 +18,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::{notices, shell};
+use crate::{
+    notices,
+    packages::{self, Package},
+    shell,
+};
 use debian::Contents;
 use target::{TARGETS, Target};
 
@@ -70,11 +74,28 @@ impl Order {
         }
         Ok(order)
     }
+
+    /// The packages that all of it takes and that aren't there.
+    fn needed(&self) -> Vec<Package> {
+        let mut needed =
+            vec![Package { name: "dpkg", sign: "dpkg-deb", reason: "makes Debian packages" }];
+        for target in &self.targets {
+            needed.extend(toolchain::missing(target));
+            needed.extend(trial::needed(target, self.guests));
+        }
+        // Two targets may need two programs of one package.
+        needed.retain(Package::is_missing);
+        needed.sort_by_key(|package| package.name);
+        needed.dedup_by_key(|package| package.name);
+        needed
+    }
 }
 
 /// Builds, packs and tries; answers whether every target came through.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let order = Order::read(words)?;
+    // Before anything is built: a build takes minutes, and what is missing has to be known now.
+    println!("{}", packages::set_up(&order.needed()));
     let metadata = crate::metadata()?;
     let out = metadata.target_directory.as_std_path().join("dist");
     let room = crate::scratch()?.join("dist");

@@ -9,10 +9,12 @@ pub(super) struct Target {
     pub(super) triple: &'static str,
     /// Debian's name.
     pub(super) debian: &'static str,
-    /// What the names of the C compiler's programs begin with.
-    pub(super) prefix: &'static str,
+    /// The C compiler, which links.
+    pub(super) gcc: &'static str,
     /// The Debian package of the C compiler, and the one of the C library for it.
     pub(super) compiler: [&'static str; 2],
+    /// The file of the C library in its Debian package.
+    pub(super) c_library: &'static str,
     /// The program that runs one of this machine's programs on another machine.
     pub(super) emulator: &'static str,
     /// Number of the machine in an ELF header.
@@ -36,8 +38,9 @@ pub(super) const TARGETS: &[Target] = &[
         name: "x86-64",
         triple: "x86_64-unknown-linux-gnu",
         debian: "amd64",
-        prefix: "x86_64-linux-gnu-",
+        gcc: "x86_64-linux-gnu-gcc",
         compiler: ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"],
+        c_library: "/usr/x86_64-linux-gnu/lib/libc.a",
         emulator: "qemu-x86_64-static",
         elf: 62,
         guest: Some(Guest {
@@ -50,8 +53,9 @@ pub(super) const TARGETS: &[Target] = &[
         name: "arm64",
         triple: "aarch64-unknown-linux-gnu",
         debian: "arm64",
-        prefix: "aarch64-linux-gnu-",
+        gcc: "aarch64-linux-gnu-gcc",
         compiler: ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
+        c_library: "/usr/aarch64-linux-gnu/lib/libc.a",
         emulator: "qemu-aarch64-static",
         elf: 183,
         guest: Some(Guest {
@@ -64,8 +68,9 @@ pub(super) const TARGETS: &[Target] = &[
         name: "armhf",
         triple: "armv7-unknown-linux-gnueabihf",
         debian: "armhf",
-        prefix: "arm-linux-gnueabihf-",
+        gcc: "arm-linux-gnueabihf-gcc",
         compiler: ["gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross"],
+        c_library: "/usr/arm-linux-gnueabihf/lib/libc.a",
         emulator: "qemu-arm-static",
         elf: 40,
         guest: Some(Guest {
@@ -78,8 +83,9 @@ pub(super) const TARGETS: &[Target] = &[
         name: "riscv64",
         triple: "riscv64gc-unknown-linux-gnu",
         debian: "riscv64",
-        prefix: "riscv64-linux-gnu-",
+        gcc: "riscv64-linux-gnu-gcc",
         compiler: ["gcc-riscv64-linux-gnu", "libc6-dev-riscv64-cross"],
+        c_library: "/usr/riscv64-linux-gnu/lib/libc.a",
         emulator: "qemu-riscv64-static",
         elf: 243,
         guest: None,

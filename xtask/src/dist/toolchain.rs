@@ -3,7 +3,7 @@
 //! When the user's own toolchain has the target's standard library (`rustup target add`), it is used.
 //! Else Debian's `rustc-web` and the standard library's source are fetched with the machine's own apt,
 //! unpacked into the target folder and nowhere else, and the standard library is built along. The
-//! C compiler, for its linker, is the one of Debian.
+//! C compiler builds SQLite and links; it is the one of Debian.
 
 use std::{
     ffi::OsString,
@@ -17,10 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::target::Target;
-use crate::{
-    packages::{self, Package},
-    shell,
-};
+use crate::{packages::Package, shell};
 
 /// How long apt or dpkg may take for a step.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -42,15 +39,45 @@ pub(super) fn of(target: &Target) -> Result<Toolchain> {
         true => {
             Toolchain { name: "the toolchain of this machine".to_owned(), ..Default::default() }
         }
-        false => debian()?,
+        false => debian(target)?,
     };
-    let upper = target.triple.to_uppercase().replace('-', "_");
-    let linker = format!("CARGO_TARGET_{upper}_LINKER");
-    if !target.is_own() && std::env::var_os(&linker).is_none() {
-        let gcc = compiler(target)?;
-        toolchain.variables.push((linker, gcc.into()));
+    if let Some(linker) = linker_to_set(target) {
+        if !missing(target).is_empty() {
+            let packages = target.compiler.join(" ");
+            bail!("{} or its C library is missing: apt-get install {packages}", target.gcc);
+        }
+        toolchain.variables.push((linker, target.gcc.into()));
     }
     Ok(toolchain)
+}
+
+/// The packages that lack for linking programs for a target.
+pub(super) fn missing(target: &Target) -> Vec<Package> {
+    let [compiler, library] = target.compiler;
+    let package = |name, sign| Package { name, sign, reason: "links programs for another machine" };
+    let (compiler, library) = (package(compiler, target.gcc), package(library, target.c_library));
+    if linker_to_set(target).is_none() {
+        return Vec::new();
+    }
+    match shell::find(target.gcc) {
+        // The library comes with the compiler's recommendations only: it is asked for by name.
+        None => vec![compiler, library],
+        Some(gcc) if !has_c_library(&gcc) => vec![library],
+        Some(_) => Vec::new(),
+    }
+}
+
+/// The variable that tells cargo the linker for a target; none where cargo knows one.
+fn linker_to_set(target: &Target) -> Option<String> {
+    let upper = target.triple.to_uppercase().replace('-', "_");
+    let name = format!("CARGO_TARGET_{upper}_LINKER");
+    (!target.is_own() && std::env::var_os(&name).is_none()).then_some(name)
+}
+
+/// Whether a C compiler has the static C library: it answers with its path, or with the bare name.
+fn has_c_library(gcc: &Path) -> bool {
+    let said = shell::output(Command::new(gcc).arg("-print-file-name=libc.a"), LIMIT);
+    said.is_ok_and(|said| Path::new(said.trim()).is_absolute())
 }
 
 /// Whether the toolchain that runs us has the standard library for a target.
@@ -67,39 +94,24 @@ fn has_library(folder: &Path) -> bool {
     entries.map(|e| e.file_name()).any(|name| name.to_string_lossy().starts_with("libstd-"))
 }
 
-/// The C compiler for a target, installed when we may.
-fn compiler(target: &Target) -> Result<String> {
-    let gcc = format!("{}gcc", target.prefix);
-    if shell::find(&gcc).is_none() {
-        let reason = "links programs for another machine";
-        let [compiler, library] = target.compiler;
-        // The library comes with the compiler's recommendations only: it is asked for by name.
-        let missing = [compiler, library].map(|name| Package {
-            name,
-            sign: "/no/sign: it is missing",
-            reason,
-        });
-        println!("{}", packages::set_up(&missing));
-    }
-    match shell::find(&gcc) {
-        Some(_) => Ok(gcc),
-        None => bail!("{gcc} is missing: apt-get install {}", target.compiler.join(" ")),
-    }
-}
-
 /// Debian's newest `rustc-web`, unpacked.
-fn debian() -> Result<Toolchain> {
+fn debian(target: &Target) -> Result<Toolchain> {
     let needed = ["apt-get", "apt-cache", "dpkg-deb"];
+    let by_rustup = format!("`rustup target add {}`", target.triple);
     if let Some(missing) = needed.iter().find(|program| shell::find(program).is_none()) {
         bail!(
-            "no toolchain for this target: `rustup target add` one, or on a Debian install {missing}"
+            "Rust's standard library for {} is missing: {by_rustup}; without rustup, Debian's Rust would \
+             do, but this machine has no {missing}",
+            target.triple
         );
     }
     let apt_cache = |words: &[&str]| shell::output(Command::new("apt-cache").args(words), LIMIT);
-    let version = newest(&apt_cache(&["madison", "rustc-web"])?).context(
-        "no archive of Debian that is configured here has rustc-web: run `apt-get update`, or get the \
-         target's standard library with `rustup target add`",
-    )?;
+    let version = newest(&apt_cache(&["madison", "rustc-web"])?).with_context(|| {
+        format!(
+            "no archive of Debian that is configured here has rustc-web: run `apt-get update`, or \
+             {by_rustup}"
+        )
+    })?;
     let folder = crate::scratch()?.join(format!("rust-{version}"));
     if !folder.exists() {
         let show = |package: &str| apt_cache(&["show", &format!("{package}={version}")]);
@@ -211,9 +223,23 @@ mod tests {
     }
 
     #[test]
+    fn a_compiler_without_a_c_library_does_not_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let gcc = |said: &str| {
+            let path = folder.path().join("gcc");
+            fs::write(&path, format!("#!/bin/sh\necho {said}\n")).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+            has_c_library(&path)
+        };
+        assert!(gcc("/usr/lib/gcc-cross/x/12/../../../../x/lib/libc.a"));
+        assert!(!gcc("libc.a") && !has_c_library(&folder.path().join("none")));
+    }
+
+    #[test]
     fn this_machine_builds_for_itself_with_its_own_toolchain() {
         let own = super::super::target::TARGETS.iter().find(|t| t.is_own()).expect("a target");
         assert!(own_library(own).expect("rustc answers"));
+        assert!(missing(own).is_empty() && linker_to_set(own).is_none());
     }
 
     #[test]

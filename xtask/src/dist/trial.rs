@@ -11,13 +11,25 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::target::{Guest, Target};
-use crate::shell;
+use crate::{packages::Package, shell};
 
 /// How long a call outside of a guest may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// How long the guest may take; its kernel may have to be fetched first.
 const GUEST_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// The packages that running a target's program takes.
+pub(super) fn needed(target: &Target, guests: bool) -> Vec<Package> {
+    let package = |name, sign, reason| Package { name, sign, reason };
+    let user = "runs programs of another machine";
+    let user = (!target.is_own()).then(|| package("qemu-user-static", target.emulator, user));
+    let guest = target.guest.filter(|_| guests).map(|guest| {
+        let (program, name) = guest.emulator;
+        package(name, program, "boots a guest of this kind of machine")
+    });
+    user.into_iter().chain(guest).collect()
+}
 
 /// Calls a program, on another machine under user emulation, and checks what it says. Answers in words.
 pub(super) fn here(target: &Target, program: &Path, version: &str) -> Result<String> {
@@ -105,6 +117,18 @@ pub(super) fn unpacked(package: &Path, room: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_a_program_is_known_before_it_is_built() {
+        let names = |name: &str, guests| {
+            let target = Target::find(name).expect("known");
+            needed(&target, guests).iter().map(|package| package.name).collect::<Vec<_>>()
+        };
+        let own = if cfg!(target_arch = "riscv64") { "x86-64" } else { "riscv64" };
+        assert_eq!(names(own, false), ["qemu-user-static"]);
+        assert!(names("armhf", true).contains(&"qemu-system-arm"));
+        assert!(!names("armhf", false).contains(&"qemu-system-arm"));
+    }
 
     #[test]
     fn a_guest_that_lost_cycles_is_no_success() {

@@ -29,7 +29,17 @@ impl Room {
     }
 
     fn boot(&self, script: &str, silence_ms: u64, stop: &(dyn Fn() -> bool + Sync)) -> Guest {
-        let machine = Machine::find("x86-64").expect("shipped");
+        self.boot_on("x86-64", script, silence_ms, stop)
+    }
+
+    fn boot_on(
+        &self,
+        machine: &str,
+        script: &str,
+        silence_ms: u64,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Guest {
+        let machine = Machine::find(machine).expect("shipped");
         let (console, channel) = (self.path("console.txt"), self.path("channel"));
         let guard = self.guard(script);
         let mut order = Boot {
@@ -138,6 +148,27 @@ fn a_record_is_whole_or_damaged_or_a_reason() {
     assert_eq!(send(&[broken, wire::end(1)]).ending, Ending::Damaged);
     let guest = send(&[file(wire::FAILURE, b"no CPU 7"), wire::end(1)]);
     assert_eq!(guest.ending, Ending::Failed("no CPU 7".to_owned()));
+}
+
+#[test]
+fn a_record_that_comes_by_the_console_is_no_part_of_what_the_console_said() {
+    let room = Room::new();
+    // A body of letters: as text it would look like the kernel's.
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    std::io::Write::write_all(&mut packer, b"\nOops: a file's own words\n").expect("packed");
+    let body = packer.finish().expect("packed");
+    let frames = [wire::file("a", &body).expect("a frame"), wire::end(1)].concat();
+    fs::write(room.path("frames"), frames).expect("written");
+    let script = format!(
+        "echo 'rtscope: phase 1/1 rest' >> $CONSOLE; cat {} >> $CONSOLE; echo 'rtscope: sent' >> $CONSOLE",
+        room.path("frames").display()
+    );
+    let guest = room.boot_on("arm64", &script, 30_000, &|| false);
+    assert_eq!(guest.ending, Ending::Sent);
+    assert_eq!(guest.files["a"], b"\nOops: a file's own words\n");
+    let kept = fs::read_to_string(room.path("console.txt")).expect("text");
+    assert!(kept.starts_with("rtscope: phase 1/1 rest\n"), "{kept:?}");
+    assert!(!kept.contains("Oops"), "{kept:?}");
 }
 
 #[test]

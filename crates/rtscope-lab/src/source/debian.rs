@@ -91,9 +91,13 @@ impl Apt {
             step(report, "fetching lists of packages");
             match tool::output(apt.command("apt-get").args(["-q", "update"])) {
                 Ok(_) => fs::write(&stamp, "").map_err(LabError::file("write", &stamp))?,
-                // Without a network, lists that were fetched before will do.
-                Err(error) if age.is_some() && !stale => {
-                    report(Progress::Warning(format!("old lists of packages are used: {error}")));
+                // Without a network, lists that were fetched before will do; and where the archive lacks
+                // one list, as in the middle of a mirror's update, the others. The stamp stays as it was,
+                // so the next call asks again.
+                Err(error) if has_packages(&apt.dir.join("lists")) => {
+                    report(Progress::Warning(format!(
+                        "some lists of packages are missing or old: {error}"
+                    )));
                 }
                 Err(error) => return Err(error),
             }
@@ -234,6 +238,12 @@ impl Apt {
     }
 }
 
+/// Whether a folder of apt's holds a list of packages.
+fn has_packages(lists: &Path) -> bool {
+    let entries = fs::read_dir(lists).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("_Packages"))
+}
+
 /// Archives of Debian itself in the answer of `apt-get indextargets`.
 fn archives(targets: &str) -> BTreeSet<Archive> {
     let archive = |line: &str| {
@@ -301,6 +311,21 @@ mod tests {
         assert!(!lines.contains("updates-backports"), "{lines}");
         assert_eq!(lines.lines().count(), 8);
         assert!(archives("").is_empty());
+    }
+
+    #[test]
+    fn one_list_of_packages_is_enough_to_go_on_with() {
+        let lists = tempfile::tempdir().expect("a folder");
+        assert!(!has_packages(lists.path()) && !has_packages(&lists.path().join("none")));
+        for (name, enough) in [
+            ("lock", false),
+            ("mirror_debian_dists_bookworm_InRelease", false),
+            ("mirror_debian_dists_bookworm_main_source_Sources.lz4", false),
+            ("mirror_debian_dists_bookworm_main_binary-armhf_Packages.lz4", true),
+        ] {
+            fs::write(lists.path().join(name), "").expect("written");
+            assert_eq!(has_packages(lists.path()), enough, "{name}");
+        }
     }
 
     #[test]
