@@ -110,6 +110,8 @@ fn control_text(target: &Target, version: &str, kib: u64) -> String {
 const OVERRIDES: &str = "\
 # One file that is copied to a board must need nothing there.
 rtscope: statically-linked-binary
+# A static program that may lie anywhere in memory looks like a library that needs none.
+rtscope: shared-library-lacks-prerequisites
 ";
 
 /// Debian Policy 4.4: the versions, in a form of its own. What changed is told by ours, which lies beside it.
