@@ -80,6 +80,7 @@ type Section = (&'static str, fn(&Subject, &Options) -> Result<Vec<Line>>);
 const SECTIONS: &[Section] = &[
     ("program", program::lines),
     ("wake-ups", wakeup::lines),
+    ("wake-ups, CPUs kept awake", wakeup::lines_awake),
     ("messages", messages::lines),
     ("imports", import::lines),
     ("square waves", wave::lines),

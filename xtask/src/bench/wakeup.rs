@@ -5,7 +5,10 @@
 //! Latencies are from both tools' own histograms; a histogram says nothing of the clock reading
 //! itself, which both do alike.
 //!
-//! Both tools leave power management as they find it, lock their memory and keep a histogram.
+//! Both tools lock their memory and keep a histogram. They are compared twice: with idle states as they are
+//! found, and with CPUs kept awake (`/dev/cpu_dma_latency` held at 0), as cyclictest does unless told
+//! otherwise. What a wake-up from a virtual machine's idle state costs depends on what its host does meanwhile,
+//! and on the moods of the kernel's idle governor.
 
 use std::{
     fs::{self, File},
@@ -48,16 +51,32 @@ struct Seen {
     histogram: Histogram,
 }
 
-/// The lines of this section.
+/// The lines of this section: of idle states as they are found.
 pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+    compare(subject, options, Idle::AsFound)
+}
+
+/// The lines of the section of CPUs kept awake.
+pub(super) fn lines_awake(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+    compare(subject, options, Idle::Awake)
+}
+
+/// What CPUs may do between two wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Idle {
+    AsFound,
+    Awake,
+}
+
+fn compare(subject: &Subject, options: &Options, idle: Idle) -> Result<Vec<Line>> {
     let cpu = *process::cpus().last().context("there is no CPU")?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
-        theirs.push(cyclictest(subject, options.wakeups, cpu).context("cyclictest")?);
-        ours.push(rtscope(subject, options.wakeups, cpu).context("rtscope")?);
+        theirs.push(cyclictest(subject, options.wakeups, cpu, idle).context("cyclictest")?);
+        ours.push(rtscope(subject, options.wakeups, cpu, idle).context("rtscope")?);
     }
     let line = |what: &str, unit, goal, figure: fn(&Seen) -> f64| Line {
-        what: what.to_owned(),
+        what: if idle == Idle::Awake { format!("{what}, awake") } else { what.to_owned() },
         unit,
         ours: ours.iter().map(figure).collect(),
         theirs: theirs.iter().map(figure).collect(),
@@ -76,9 +95,12 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
     ])
 }
 
-fn cyclictest(subject: &Subject, duration: Duration, cpu: u32) -> Result<Seen> {
+fn cyclictest(subject: &Subject, duration: Duration, cpu: u32, idle: Idle) -> Result<Seen> {
     let mut command = Command::new("cyclictest");
-    command.args(["--quiet", "--mlockall", "--threads=1", "--default-system"]);
+    command.args(["--quiet", "--mlockall", "--threads=1"]);
+    if idle == Idle::AsFound {
+        command.arg("--default-system");
+    }
     command.arg(format!("--priority={PRIORITY}")).arg(format!("--interval={INTERVAL_US}"));
     command.arg(format!("--affinity={cpu}")).arg(format!("--histogram={BUCKETS}"));
     command.arg(format!("--duration={}", duration.as_secs()));
@@ -88,12 +110,15 @@ fn cyclictest(subject: &Subject, duration: Duration, cpu: u32) -> Result<Seen> {
     checked(Seen { cost, whole_ms, histogram }, duration)
 }
 
-fn rtscope(subject: &Subject, duration: Duration, cpu: u32) -> Result<Seen> {
+fn rtscope(subject: &Subject, duration: Duration, cpu: u32, idle: Idle) -> Result<Seen> {
     let (plan, record) = (subject.folder.join("wake-ups.toml"), subject.folder.join("wake-ups"));
     fs::write(&plan, plan_text(duration, cpu))?;
     let _ = fs::remove_dir_all(&record);
     let mut command = Command::new(&subject.rtscope);
     command.arg("run").arg(&plan).arg("--out").arg(&record).arg("--quiet");
+    if idle == Idle::Awake {
+        command.args(["--set", "dma-latency=0"]);
+    }
     let (cost, whole_ms) = observe(&mut command, &subject.folder.join("rtscope.txt"), duration)?;
     let histogram = Histogram::of_record(&read_json(&record.join("histograms.json"))?)?;
     checked(Seen { cost, whole_ms, histogram }, duration)

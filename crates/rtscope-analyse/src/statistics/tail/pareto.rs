@@ -9,7 +9,7 @@
 use super::{
     Interval, SHAPE_SEARCHED,
     goodness::Classes,
-    optimise::{maximise, profile_interval},
+    optimise::{largest, maximise, profile_interval},
 };
 
 /// A fitted tail. Lengths are in nanoseconds above the threshold.
@@ -75,7 +75,7 @@ impl Pareto {
             // A negative shape ends the support at scale / -shape: the largest bucket must be in it.
             let reach = excess.last().map_or(0.0, |bucket| bucket.low);
             let scale = self.scale.max(-shape * reach * 1.001);
-            maximise([scale.ln()], [0.1], |p| log_likelihood(excess, p[0].exp(), shape)).1
+            largest(scale.ln(), 0.1, |ln_scale| log_likelihood(excess, ln_scale.exp(), shape))
         };
         profile_interval(self.shape, self.log_likelihood, 0.1, SHAPE_SEARCHED, profile)
     }
@@ -97,12 +97,11 @@ impl Pareto {
             false => level * shape / (shape * m.ln()).exp_m1(),
         };
         let profile = |level: f64| {
-            let by = |p: &[f64; 1]| log_likelihood(excess, scale(level, p[0]), p[0]);
-            // From both sides: where a short tail meets its end, one start may lie outside.
-            [self.shape, 0.1]
-                .map(|from| maximise([from], [0.05], by).1)
-                .into_iter()
-                .fold(f64::NEG_INFINITY, f64::max)
+            let by = |shape: f64| log_likelihood(excess, scale(level, shape), shape);
+            let from = |shape: f64| largest(shape, 0.05, by);
+            // A short tail ends somewhere, and one start may lie beyond that.
+            let other = if self.shape < 0.0 { from(0.1) } else { f64::NEG_INFINITY };
+            from(self.shape).max(other)
         };
         let within = (0.01 * level, 100.0 * level);
         profile_interval(level, self.log_likelihood, 0.1 * level, within, profile)
