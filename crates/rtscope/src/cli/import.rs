@@ -5,6 +5,8 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::mpsc,
+    thread,
 };
 
 use anyhow::{Context, bail};
@@ -107,19 +109,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<Reading> {
     let mut stream = Stream::open(format, options).map_err(Refused)?;
     let failed = || format!("can't read {}", path.display());
-    let mut source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
+    let source: Box<dyn Read + Send> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
         false => Box::new(File::open(path).with_context(failed)?),
     };
-    let mut piece = vec![0; PIECE];
-    loop {
-        match source.read(&mut piece) {
-            Ok(0) => break,
-            Ok(length) => stream.feed(&piece[..length]),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e).with_context(failed),
-        }
-    }
+    pieces(source, |piece| stream.feed(piece)).with_context(failed)?;
     let reading = stream.finish();
     if reading.cells.is_empty() && format.is_none() {
         let formats: Vec<String> =
@@ -128,6 +122,38 @@ fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<R
         bail!("{}\nformats that are read:\n{}", told.join("; "), formats.join("\n"));
     }
     Ok(reading)
+}
+
+/// Hands a source over piece by piece. The next piece is read while the last one is made use of: two pieces go
+/// around between the threads.
+fn pieces(mut source: impl Read + Send, mut feed: impl FnMut(&[u8])) -> io::Result<()> {
+    let (give, take) = mpsc::sync_channel::<(Vec<u8>, usize)>(1);
+    let (give_back, used) = mpsc::channel::<Vec<u8>>();
+    for _ in 0..2 {
+        give_back.send(vec![0; PIECE]).expect("the other end is here");
+    }
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || -> io::Result<()> {
+            for mut piece in used {
+                let length = loop {
+                    match source.read(&mut piece) {
+                        Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                        other => break other?,
+                    }
+                };
+                if length == 0 || give.send((piece, length)).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        for (piece, length) in take {
+            feed(&piece[..length]);
+            // The reader may have come to the end.
+            let _ = give_back.send(piece);
+        }
+        reading.join().expect("reading does not panic")
+    })
 }
 
 fn name_of(path: &Path) -> String {
@@ -145,5 +171,42 @@ fn stem_of(path: &Path) -> String {
         (Some("results"), Some(folder)) => folder.to_string_lossy().into_owned(),
         (Some(stem), _) => stem.to_owned(),
         (None, _) => "import".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands bytes over a few at a time, and fails at its end where it is told to.
+    struct Slow {
+        left: u32,
+        fails: bool,
+    }
+
+    impl Read for Slow {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.left {
+                0 if self.fails => Err(io::Error::other("the disk is gone")),
+                0 => Ok(0),
+                left => {
+                    self.left -= 1;
+                    buffer[..3].fill((left % 251) as u8);
+                    Ok(3)
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_piece_comes_once_and_in_order_and_an_error_after_the_last() {
+        for fails in [false, true] {
+            let mut seen = Vec::new();
+            let ended = pieces(Slow { left: 1_000, fails }, |piece| seen.extend_from_slice(piece));
+            assert_eq!(ended.is_err(), fails);
+            let wanted: Vec<u8> =
+                (1..=1_000u32).rev().flat_map(|left| [(left % 251) as u8; 3]).collect();
+            assert_eq!(seen, wanted);
+        }
     }
 }
