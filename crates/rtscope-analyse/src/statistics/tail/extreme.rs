@@ -109,10 +109,9 @@ impl Extreme {
             // As the level moves, the scale that keeps the location moves with it.
             let stretched =
                 ((level - self.location) / (self.level(m) - self.location)).max(0.05).ln();
-            [[0.0, self.shape], [stretched, self.shape]]
-                .map(|from| maximise(from, [0.1, 0.05], by).1)
-                .into_iter()
-                .fold(f64::NEG_INFINITY, f64::max)
+            let (kept, moved) = ([0.0, self.shape], [stretched, self.shape]);
+            let start = if by(&kept) > by(&moved) { kept } else { moved };
+            maximise(start, [0.1, 0.05], by).1
         };
         let within = (0.0, 100.0 * level);
         profile_interval(level, self.log_likelihood, 0.5 * self.scale, within, profile)
