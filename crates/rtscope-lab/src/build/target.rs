@@ -61,10 +61,11 @@ impl Target {
         let pairs: Vec<(&str, &[u8])> =
             inputs.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let inputs_key = key_of(&pairs);
-        let texts = spec.fragments.iter().map(|fragment| fragment.text.as_str()).chain([&*base]);
+        let mut texts =
+            spec.fragments.iter().map(|fragment| fragment.text.as_str()).chain([&*base]);
         let asks_rust = |text: &str| text.lines().any(|line| line.trim() == "CONFIG_RUST=y");
         Ok(Target {
-            rust: { texts }.any(asks_rust),
+            rust: texts.any(asks_rust),
             objects: cache.build_dir(&inputs_key),
             arch: spec.arch.clone(),
             cross,

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{document, ready_or_skip, room, rtscope, skip, text};
+use crate::{document, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// The one real-time kernel of our own, when it was built on this machine: nothing is built here.
 const OWN: &str = "tiny-6.12-rt";
@@ -96,12 +96,11 @@ fn a_gpio_chip_is_made_and_each_line_is_read_back() {
     if !ready_or_skip(test) {
         return;
     }
-    let room = room();
-    let listed = rtscope(room.path(), &["lab", "cache", "list"]).output().expect("starts");
-    if !text(&listed).contains(OWN) {
+    if !is_kept(OWN) {
         skip(test, "needs a kernel with gpio-sim (rtscope kernel build tiny-6.12-rt)");
         return;
     }
+    let room = room();
     run(room.path(), REST, &["--kernel", OWN, "--gpio-sim", "8"]);
     let said = fs::read_to_string(room.path().join(format!("out/{OWN}-seed1/gpio.txt")));
     let said = said.expect("what the chip showed");

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{ready_or_skip, room, rtscope, skip, text};
+use crate::{is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// A kernel of our own that boots with two CPUs in virtual time, when it was built on this machine.
 const OWN: &str = "tiny-6.12-rt";
@@ -160,12 +160,11 @@ fn free_applications_run_at_once_in_a_guest_with_two_cpus() {
     if !ready_or_skip(test) {
         return;
     }
-    let room = room();
-    let listed = rtscope(room.path(), &["lab", "cache", "list"]).output().expect("starts");
-    if !text(&listed).contains(OWN) {
+    if !is_kept(OWN) {
         skip(test, "needs a kernel that boots with two CPUs (rtscope kernel build tiny-6.12-rt)");
         return;
     }
+    let room = room();
     let names = ["one-fifo-pinned", "two-fifo-free", "one-fifo-free"];
     let document = run(room.path(), &names, &["--kernel", OWN, "--smp", "2"]);
     let guest = &document["guests"][0];

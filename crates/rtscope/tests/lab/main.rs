@@ -82,6 +82,12 @@ fn ready_or_skip(test: &str) -> bool {
     true
 }
 
+/// Whether a kernel is kept on this machine.
+fn is_kept(kernel: &str) -> bool {
+    let listed = rtscope(Path::new("."), &["lab", "cache", "list"]).output().expect("starts");
+    text(&listed).contains(kernel)
+}
+
 /// A folder with the plan.
 fn room() -> tempfile::TempDir {
     let room = tempfile::tempdir().expect("a folder");

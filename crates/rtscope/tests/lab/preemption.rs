@@ -1,6 +1,6 @@
 //! Kernels of our own under every load: what real-time preemption is worth, in virtual time.
 
-use crate::{document, ready_or_skip, room, rtscope, skip, text, worst_ns};
+use crate::{document, is_kept, ready_or_skip, room, rtscope, skip, text, worst_ns};
 
 /// Made once for a machine before these tests run.
 const REAL_TIME: &str = "tiny-6.12-rt";
@@ -22,16 +22,14 @@ fn real_time_preemption_keeps_every_load_short_and_no_preemption_does_not() {
     if !ready_or_skip(test) {
         return;
     }
-    let room = room();
-    let listed = rtscope(room.path(), &["lab", "cache", "list"]).output().expect("starts");
-    let is_there = |kernel: &str| text(&listed).contains(kernel);
-    if !is_there(REAL_TIME) {
+    if !is_kept(REAL_TIME) {
         return skip(test, "needs the small real-time kernel (rtscope kernel build tiny-6.12-rt)");
     }
+    let (has_stock, room) = (is_kept(STOCK), room());
     let mut words = vec!["lab", "run", "lab-matrix", "--memory", "1024", "--out", "out"];
     words.extend(["--kernel", REAL_TIME]);
     let stock = format!("{STOCK}:preempt=none");
-    if is_there(STOCK) {
+    if has_stock {
         words.extend(["--kernel", &stock]);
     }
     let ran = rtscope(room.path(), &words).output().expect("starts");
@@ -40,7 +38,7 @@ fn real_time_preemption_keeps_every_load_short_and_no_preemption_does_not() {
     let real_time: Vec<_> = worst.iter().filter(|((kernel, _), _)| kernel == REAL_TIME).collect();
     assert_eq!(real_time.len(), 8, "rest and seven loads: {worst:?}");
     assert!(real_time.iter().all(|(_, ns)| **ns < REAL_TIME_NS_MAX), "{worst:?}");
-    if !is_there(STOCK) {
+    if !has_stock {
         return;
     }
     for load in STOCK_LOADS {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use askama::Template;
 use rtscope_model::experiment::ExperimentRecord;
 
-use super::{judge, rows::rows};
+use super::rows::rows;
 use crate::report::lab::Time;
 
 /// An experiment's record from a guest.
@@ -71,16 +71,11 @@ struct Page<'a> {
 }
 
 /// What the whole says in a sentence.
-#[must_use]
-pub fn headline(all: &Guests) -> String {
-    let judged: Vec<bool> = all
-        .records
-        .iter()
-        .flat_map(|one| judge(&one.record))
-        .map(|judged| judged.remark.is_some())
-        .collect();
-    let off = judged.iter().filter(|deviates| **deviates).count();
-    match (judged.len(), off) {
+fn headline(tables: &[Table]) -> String {
+    let places =
+        || tables.iter().flat_map(|table| &table.rows).flat_map(|row| row.places.iter().flatten());
+    let off = places().filter(|place| place.deviates).count();
+    match (places().count(), off) {
         (0, _) => "No guest brought a record".to_owned(),
         (count, 0) => format!("All {count} responses are within a tenth of their predictions"),
         (count, off) => {
@@ -96,11 +91,12 @@ pub fn headline(all: &Guests) -> String {
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
 pub fn page(all: &Guests) -> String {
+    let tables = tables(all);
     let page = Page {
         style: include_str!("../template/style.css"),
         all,
-        headline: headline(all),
-        tables: tables(all),
+        headline: headline(&tables),
+        tables,
         is_virtual: matches!(all.time, Time::Virtual { .. }),
     };
     page.render().expect("a string takes every text")
@@ -109,9 +105,10 @@ pub fn page(all: &Guests) -> String {
 /// The figures for a terminal.
 #[must_use]
 pub fn table(all: &Guests) -> String {
-    let mut text = format!("{}\n", headline(all));
+    let tables = tables(all);
+    let mut text = format!("{}\n", headline(&tables));
     let width = all.kernels.iter().map(String::len).max().unwrap_or(0).max(30);
-    for table in tables(all) {
+    for table in &tables {
         let _ = write!(text, "\n{:22} {:13} {:5}", table.name, "policy", "CPUs");
         for kernel in &all.kernels {
             let _ = write!(text, "  {kernel:>width$}");
@@ -149,8 +146,7 @@ fn tables(all: &Guests) -> Vec<Table> {
             tables.push(Table { name, title, rows: Vec::new() });
             tables.len() - 1
         });
-        let judged = judge(&one.record);
-        for (n, (row, judged)) in rows(&one.record).into_iter().zip(judged).enumerate() {
+        for (n, row) in rows(&one.record).into_iter().enumerate() {
             let rows = &mut tables[at].rows;
             if rows.len() <= n {
                 let places = all.kernels.iter().map(|_| None).collect();
@@ -163,7 +159,7 @@ fn tables(all: &Guests) -> Vec<Table> {
                 predicted: row.predicted,
                 predicted_ratio: row.predicted_ratio,
                 off: row.off,
-                deviates: judged.remark.is_some(),
+                deviates: !row.remark.is_empty(),
             });
         }
     }
@@ -191,13 +187,14 @@ mod tests {
             records: vec![of(0, [100, 200]), of(1, [100, 300])],
             failures: vec![("x in old".to_owned(), "the kernel gave up".to_owned())],
         };
-        assert!(headline(&all).starts_with("1 of 4"), "{}", headline(&all));
+        let said = headline(&tables(&all));
+        assert!(said.starts_with("1 of 4"), "{said}");
         let (shown, page) = (table(&all), page(&all));
         assert!(shown.contains("2.00 : 2.00") && shown.contains("!3.00 : 2.00"), "{shown}");
         for part in ["0/x/report.html", "x&#60;y", "the kernel gave up", "counts instructions"] {
             assert!(page.contains(part), "{part} is missing");
         }
         all.records.pop();
-        assert!(headline(&all).starts_with("All 2") && table(&all).contains("no record"));
+        assert!(headline(&tables(&all)).starts_with("All 2") && table(&all).contains("no record"));
     }
 }
