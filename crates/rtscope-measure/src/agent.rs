@@ -46,7 +46,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use self::beside::Starts;
+use self::beside::Watch;
 use crate::{Order, interrupt::Interrupt, run};
 
 /// The plan of a guest.
@@ -173,10 +173,10 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         unattended: crate::UNATTENDED,
     };
     let plan = order.plan.clone();
-    let mut starts = Starts::default();
+    let mut watch = Watch::new(&beside, &plan);
     let mut listener = |stamped: &Stamped| {
         tell(&plan, stamped);
-        starts.see(stamped);
+        watch.see(stamped);
     };
     let finished = run(&order, &mut listener).map_err(|e| e.to_string())?;
     if let Some(why) = finished.not_written {
@@ -185,7 +185,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
     if let Some(said) = gpio {
         beside::write(guest::GPIO, &said, &mut String::new());
     }
-    beside::after(&beside, &plan, &starts);
+    beside::after(watch);
     Ok(())
 }
 

@@ -108,6 +108,55 @@ impl Beside {
     }
 }
 
+/// Whose cost a line is of: our sampling threads'.
+pub const OURS: &str = "rtscope";
+
+/// Whose cost a line is of: cyclictest's sampling threads'.
+pub const THEIRS: &str = "cyclictest";
+
+/// What sampling threads cost over a number of their wake-ups. Its text form is a line of
+/// [`phase_file`]: `# CPU time of cyclictest: 5200000 ns in 1000 wake-ups`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// CPU time, user and system.
+    pub cpu_ns: u64,
+    /// Wake-ups, all threads together.
+    pub wakeups: u64,
+}
+
+impl Cost {
+    /// CPU time for each wake-up in nanoseconds; none without a wake-up.
+    #[must_use]
+    pub fn each_ns(self) -> Option<f64> {
+        (self.wakeups > 0).then(|| self.cpu_ns as f64 / self.wakeups as f64)
+    }
+
+    /// The line.
+    #[must_use]
+    pub fn line(self, whose: &str) -> String {
+        format!("# CPU time of {whose}: {} ns in {} wake-ups\n", self.cpu_ns, self.wakeups)
+    }
+
+    /// The cost in a text that holds its line.
+    #[must_use]
+    pub fn find(text: &str, whose: &str) -> Option<Cost> {
+        let begin = format!("# CPU time of {whose}: ");
+        let said = text.lines().find_map(|line| line.strip_prefix(&begin))?;
+        let (cpu_ns, rest) = said.split_once(" ns in ")?;
+        let wakeups = rest.strip_suffix(" wake-ups")?;
+        Some(Cost { cpu_ns: cpu_ns.parse().ok()?, wakeups: wakeups.parse().ok()? })
+    }
+}
+
+impl std::iter::Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(all: I) -> Cost {
+        all.fold(Cost::default(), |sum, one| Cost {
+            cpu_ns: sum.cpu_ns + one.cpu_ns,
+            wakeups: sum.wakeups + one.wakeups,
+        })
+    }
+}
+
 /// Where the text of an experiment lies in a guest.
 #[must_use]
 pub fn experiment_file(name: &str) -> String {
@@ -137,6 +186,11 @@ mod tests {
             assert_eq!(Beside::parse(&beside.to_toml()), Ok(beside));
         }
         assert_eq!(Beside::default().to_toml(), "");
+        let cost = Cost { cpu_ns: 5_200_000, wakeups: 1000 };
+        let text = format!("{}# cyclictest --quiet\n000001 1000\n", cost.line(THEIRS));
+        assert_eq!((Cost::find(&text, THEIRS), Cost::find(&text, OURS)), (Some(cost), None));
+        assert_eq!((cost.each_ns(), Cost::default().each_ns()), (Some(5200.0), None));
+        assert_eq!(Cost::find("# CPU time of rtscope: much", OURS), None);
         assert!(Beside::parse("modulse = []").expect_err("a typing error").contains("modulse"));
         assert_eq!("timerlat".parse(), Ok(Tracer::Timerlat));
         assert!("timer".parse::<Tracer>().expect_err("unknown").contains("osnoise"));

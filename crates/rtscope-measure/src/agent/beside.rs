@@ -11,23 +11,24 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use rtscope_model::{
     cpu::CpuSet,
     event::{Event, Stamped},
-    guest::{self, Beside, Tracer},
+    guest::{self, Beside, Cost, OURS, THEIRS, Tracer},
     plan::{CpuChoice, Phase, Plan, Sleep},
     schedule::{Placement, Policy},
     slice::{Scope, Slice},
+    thread::Thread,
     time::Nanos,
 };
-use rtscope_sys::{module, sched};
+use rtscope_sys::{module, sched, tree::Tree};
 
 use super::{RECORD, gpio, say};
-use crate::{load::Launcher, machine::real_time_load_priority};
+use crate::{inspect, load::Launcher, machine::real_time_load_priority};
 
 /// Where the lab puts Debian's cyclictest.
 const CYCLICTEST: &str = "/usr/bin/cyclictest";
@@ -35,26 +36,52 @@ const CYCLICTEST: &str = "/usr/bin/cyclictest";
 /// Buckets of cyclictest's histogram, in microseconds.
 const BUCKETS: u32 = 5000;
 
+/// How often it is looked whether a process samples, and how often at most: cyclictest begins at a full
+/// second.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOKS: usize = 80;
+
+/// Wake-ups after which its threads sample: they sleep a few times before.
+const BEGUN: u64 = 20;
+
+/// Stack of the thread that looks at our own: the process's memory is locked.
+const LOOKER_BYTES: usize = 256 * 1024;
+
 /// How much longer than its phase a load may run.
 const LOAD_GRACE_NS: u64 = 60_000_000_000;
 
 /// The places of the kernel's tracing files: its own file system, or within the debug one.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Where in a second of `CLOCK_MONOTONIC` the wake-ups of each cell began, read from a run's events.
-#[derive(Debug, Default)]
-pub(super) struct Starts {
+/// What cyclictest's run beside the plan needs of the plan's own, seen in its events.
+#[derive(Debug)]
+pub(super) struct Watch<'a> {
+    beside: &'a Beside,
+    plan: &'a Plan,
     run_ns: u64,
-    cells: BTreeMap<u32, u64>,
+    /// Where in a second of `CLOCK_MONOTONIC` the wake-ups of each cell began.
+    starts: BTreeMap<u32, u64>,
+    /// Who looks at what our sampling threads cost in each cell.
+    costs: BTreeMap<u32, JoinHandle<Option<Cost>>>,
 }
 
-impl Starts {
+impl<'a> Watch<'a> {
+    pub(super) fn new(beside: &'a Beside, plan: &'a Plan) -> Watch<'a> {
+        Watch { beside, plan, run_ns: 0, starts: BTreeMap::new(), costs: BTreeMap::new() }
+    }
+
     /// Takes note of an event.
     pub(super) fn see(&mut self, stamped: &Stamped) {
         match &stamped.event {
             Event::RunStarted { monotonic_ns, .. } => self.run_ns = *monotonic_ns,
+            Event::PhaseStarted { cell, .. } if self.beside.cyclictest => {
+                let Some(phase) = self.plan.phases.get(*cell as usize).cloned() else { return };
+                let looker = thread::Builder::new().stack_size(LOOKER_BYTES);
+                let looks = looker.spawn(move || cost(std::process::id(), &phase));
+                self.costs.extend(looks.ok().map(|looks| (*cell, looks)));
+            }
             Event::Slice(Slice { scope: Scope::Cell(cell), start_ns, .. }) => {
-                self.cells.entry(*cell).or_insert(self.run_ns + start_ns);
+                self.starts.entry(*cell).or_insert(self.run_ns + start_ns);
             }
             _ => {}
         }
@@ -62,7 +89,12 @@ impl Starts {
 
     /// Microseconds after the full second; 0 for a cell that had no slice.
     fn after_second_us(&self, cell: usize) -> u64 {
-        self.cells.get(&(cell as u32)).map_or(0, |ns| ns % 1_000_000_000 / 1000)
+        self.starts.get(&(cell as u32)).map_or(0, |ns| ns % 1_000_000_000 / 1000)
+    }
+
+    /// What our sampling threads cost in a cell.
+    fn cost(&mut self, cell: usize) -> Option<Cost> {
+        self.costs.remove(&(cell as u32))?.join().ok()?
     }
 }
 
@@ -84,13 +116,18 @@ pub(super) fn before(beside: &Beside) -> Result<Option<String>, String> {
 
 /// Measures each phase once more by cyclictest, and traces it. A file of the record says what could
 /// not be done; the record of the plan itself is whole whatever happens here.
-pub(super) fn after(beside: &Beside, plan: &Plan, starts: &Starts) {
+pub(super) fn after(mut watch: Watch<'_>) {
+    let (beside, plan) = (watch.beside, watch.plan);
     let mut failures = String::new();
     for (cell, phase) in plan.phases.iter().enumerate() {
         if beside.cyclictest {
             say(&format!("cyclictest {}/{} {}", cell + 1, plan.phases.len(), phase.name));
-            let start_us = starts.after_second_us(cell);
-            let said = under_loads(phase, |cpus| cyclictest(phase, cpus, start_us));
+            let start_us = watch.after_second_us(cell);
+            let settings = plan.settings_of(phase);
+            let latency_us = settings.get("dma-latency").map(String::as_str);
+            let said = under_loads(phase, |cpus| cyclictest(phase, cpus, start_us, latency_us));
+            let ours = watch.cost(cell).map(|cost| cost.line(OURS)).unwrap_or_default();
+            let said = said.map(|said| ours + &said);
             keep("cyclictest", cell, phase, said, &mut failures);
         }
         if let Some(tracer) = beside.tracer {
@@ -165,23 +202,68 @@ fn under_loads(
     said
 }
 
-/// What cyclictest says of a phase.
-fn cyclictest(phase: &Phase, cpus: &CpuSet, start_us: u64) -> Result<String, String> {
-    let words = words(phase, cpus, start_us)?;
-    let output = Command::new(CYCLICTEST)
+/// What cyclictest says of a phase, and what its sampling threads cost.
+fn cyclictest(
+    phase: &Phase,
+    cpus: &CpuSet,
+    start_us: u64,
+    latency_us: Option<&str>,
+) -> Result<String, String> {
+    let words = words(phase, cpus, start_us, latency_us)?;
+    let child = Command::new(CYCLICTEST)
         .args(&words)
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .map_err(|e| format!("{CYCLICTEST}: {e}"))?;
+    let cost = cost(child.id(), phase);
+    let output = child.wait_with_output().map_err(|e| format!("{CYCLICTEST}: {e}"))?;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !output.status.success() {
         return Err(format!("{}: {}", output.status, said(&output.stderr).trim()));
     }
-    Ok(format!("# cyclictest {}\n{}", words.join(" "), said(&output.stdout)))
+    let cost = cost.map(|cost| cost.line(THEIRS)).unwrap_or_default();
+    Ok(format!("{cost}# cyclictest {}\n{}", words.join(" "), said(&output.stdout)))
+}
+
+/// What the sampling threads of a process cost between two looks, half a phase apart, so that neither
+/// start nor end is in it. None when they did not sample in time, or were gone too soon. Both tools are
+/// looked at in this one way. Two looks are all: each takes CPU time from the threads that are looked at.
+fn cost(pid: u32, phase: &Phase) -> Option<Cost> {
+    let tree = Tree::default();
+    let sampler = &phase.sampler;
+    let look = || -> Option<Cost> {
+        let threads = inspect::threads_of(&tree, pid);
+        let samples = |thread: &&Thread| {
+            let placement = &thread.placement;
+            (placement.policy, placement.priority) == (sampler.policy, sampler.priority)
+        };
+        let used = |thread: &Thread| {
+            Some(Cost { cpu_ns: thread.cpu_ns?, wakeups: thread.voluntary_switches? })
+        };
+        threads.iter().filter(samples).map(used).sum()
+    };
+    let begun = (0..LOOKS).find_map(|_| {
+        thread::sleep(LOOK_EVERY);
+        look().filter(|cost| cost.wakeups >= BEGUN)
+    })?;
+    thread::sleep(Duration::from_nanos(phase.expected().0 / 2));
+    let now = look()?;
+    Some(Cost {
+        cpu_ns: now.cpu_ns.checked_sub(begun.cpu_ns)?,
+        wakeups: now.wakeups.checked_sub(begun.wakeups).filter(|wakeups| *wakeups > 0)?,
+    })
 }
 
 /// cyclictest's words for what our sampler does in a phase, begun at the same place of a second.
-fn words(phase: &Phase, cpus: &CpuSet, start_us: u64) -> Result<Vec<String>, String> {
+/// `latency_us` is what the plan asks of the CPUs' idle states, if anything.
+fn words(
+    phase: &Phase,
+    cpus: &CpuSet,
+    start_us: u64,
+    latency_us: Option<&str>,
+) -> Result<Vec<String>, String> {
     let sampler = &phase.sampler;
     let policy = match sampler.policy {
         Policy::Fifo => "fifo",
@@ -210,6 +292,8 @@ fn words(phase: &Phase, cpus: &CpuSet, start_us: u64) -> Result<Vec<String>, Str
         format!("--affinity={cpus}"),
         format!("--histogram={BUCKETS}"),
         format!("--secaligned={start_us}"),
+        // By itself it would keep the CPUs awake, which makes their wake-ups cheaper.
+        latency_us.map_or("--default-system".to_owned(), |us| format!("--latency={us}")),
     ];
     Ok(words.into())
 }
@@ -251,7 +335,7 @@ mod tests {
         let text = "name = 'x'\n[sampler]\npolicy = 'fifo'\npriority = 80\ninterval = '500us'\n\
                     [[phase]]\nname = 'rest'\ncycles = 2000\n";
         let cpus: CpuSet = "0-1".parse().expect("CPUs");
-        let asked = words(&phase(text), &cpus, 250).expect("asked").join(" ");
+        let asked = words(&phase(text), &cpus, 250, None).expect("asked").join(" ");
         for word in [
             "--priority=80",
             "--interval=500",
@@ -260,16 +344,20 @@ mod tests {
             "--affinity=0-1",
             "--policy=fifo",
             "--secaligned=250",
+            "--default-system",
         ] {
             assert!(asked.split(' ').any(|found| found == word), "{word}: {asked}");
         }
         let timed = text.replace("cycles = 2000", "duration = '2s'");
-        let asked = words(&phase(&timed), &cpus, 0).expect("asked").join(" ");
-        assert!(asked.contains("--loops=4000"), "{asked}");
+        let asked = words(&phase(&timed), &cpus, 0, Some("0")).expect("asked").join(" ");
+        assert!(asked.contains("--loops=4000") && asked.contains("--latency=0"), "{asked}");
+        assert!(!asked.contains("--default-system"), "{asked}");
         let ordinary = text.replace("'fifo'\npriority = 80", "'other'");
-        assert!(words(&phase(&ordinary), &cpus, 0).expect_err("no counterpart").contains("other"));
+        assert!(
+            words(&phase(&ordinary), &cpus, 0, None).expect_err("no counterpart").contains("other")
+        );
         let relative = text.replace("priority = 80", "sleep = 'relative'");
-        assert!(words(&phase(&relative), &cpus, 0).is_err());
+        assert!(words(&phase(&relative), &cpus, 0, None).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use rtscope_model::histogram::Histogram;
+use rtscope_model::{guest::Cost, histogram::Histogram};
 
 use crate::statistics::quantile;
 
@@ -101,6 +101,10 @@ pub struct Pair {
     pub ours: Buckets,
     /// cyclictest's.
     pub theirs: Buckets,
+    /// What our sampling threads cost.
+    pub our_cost: Option<Cost>,
+    /// What cyclictest's sampling threads cost.
+    pub their_cost: Option<Cost>,
 }
 
 impl Pair {
@@ -126,6 +130,20 @@ impl Pair {
         }
         let _ = write!(text, "max {}", of.max_us);
         text
+    }
+
+    /// CPU time for each wake-up in nanoseconds: ours and cyclictest's, where both are known.
+    #[must_use]
+    pub fn costs_ns(&self) -> Option<(f64, f64)> {
+        Some((self.our_cost?.each_ns()?, self.their_cost?.each_ns()?))
+    }
+
+    /// CPU time for each wake-up in microseconds, in words.
+    pub(super) fn cost(&self) -> String {
+        let us = |ns: f64| format!("{:.2}", ns / 1e3);
+        self.costs_ns().map_or("not known".to_owned(), |(ours, theirs)| {
+            format!("{} and {}", us(ours), us(theirs))
+        })
     }
 
     pub(super) fn our_figures(&self) -> String {
@@ -207,9 +225,13 @@ mod tests {
             seed: 1,
             ours: ours.clone(),
             theirs: Buckets { counts: [(theirs, 4)].into(), overflow: 0, max_us: theirs },
+            our_cost: Some(Cost { cpu_ns: 20_000, wakeups: 4 }),
+            their_cost: (theirs > 0).then_some(Cost { cpu_ns: 21_000, wakeups: 4 }),
         };
         assert!(pair(4).meets() && pair(5).meets());
         assert!(!pair(6).meets() && !pair(2).meets(), "the median of ours is in bucket 4");
         assert_eq!(pair(4).rows()[1], (4, 2, 4, 50, 100));
+        assert_eq!(pair(4).costs_ns(), Some((5000.0, 5250.0)));
+        assert_eq!((pair(4).cost(), pair(0).cost()), ("5.00 and 5.25".into(), "not known".into()));
     }
 }

@@ -30,7 +30,7 @@ use rtscope_lab::{
 use rtscope_measure::agent::SHOWN;
 use rtscope_model::{
     environment::Preemption,
-    guest::{self, Tracer},
+    guest::{self, Cost, Tracer},
     plan::{Plan, Published},
     verdict::Verdict,
 };
@@ -260,6 +260,8 @@ impl Comparison {
                             seed: cell.seed,
                             ours: Buckets::of_histogram(&summary.all.histogram),
                             theirs,
+                            our_cost: Cost::find(&text, guest::OURS),
+                            their_cost: Cost::find(&text, guest::THEIRS),
                         };
                         pairs.push(pair_document(&pair));
                         self.page.beside.push(pair);
@@ -376,6 +378,15 @@ impl Comparison {
                 of(&pair.ours).join("/"),
                 if pair.meets() { "within one bucket" } else { "more than one bucket apart" }
             );
+            if let Some((ours, theirs)) = pair.costs_ns() {
+                let _ = writeln!(
+                    text,
+                    "  CPU time a wake-up: {:.2} and {:.2} us, ours is {:.3} times cyclictest's",
+                    theirs / 1e3,
+                    ours / 1e3,
+                    ours / theirs
+                );
+            }
         }
         for (what, said, _) in &self.page.traces {
             let _ = writeln!(text, "{what}: {said}");
@@ -406,6 +417,7 @@ fn pair_document(pair: &Pair) -> Value {
             "histogram_us": of.counts,
         })
     };
+    let costs = pair.costs_ns().map(|(ours, theirs)| json!({"ours": ours, "cyclictest": theirs}));
     let apart = QUANTILES.map(|(name, parts)| (name, pair.apart_us(parts)));
     json!({
         "cell": pair.load,
@@ -413,6 +425,7 @@ fn pair_document(pair: &Pair) -> Value {
         "cyclictest": side(&pair.theirs),
         "apart_us": BTreeMap::from(apart),
         "meets": pair.meets(),
+        "cpu_ns_per_wakeup": costs,
     })
 }
 
