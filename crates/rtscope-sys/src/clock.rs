@@ -91,10 +91,33 @@ mod c {
 
 #[cfg(not(all(target_env = "gnu", target_arch = "arm")))]
 mod c {
+    use libc::{c_int, clockid_t};
+
     pub(super) use libc::{
-        clock_getres, clock_gettime, clock_nanosleep, itimerspec as Itimerspec, nanosleep,
-        timer_settime, timespec as Timespec,
+        clock_getres, clock_gettime, itimerspec as Itimerspec, nanosleep, timer_settime,
+        timespec as Timespec,
     };
+
+    /// The kernel's call itself: the C library's is a place where a thread can be cancelled, which costs a
+    /// wake-up more instructions than all our own arithmetic. Answers 0 or the error, as the library's does.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(super) unsafe fn clock_nanosleep(
+        clock: clockid_t,
+        flags: c_int,
+        time: *const Timespec,
+        left: *mut Timespec,
+    ) -> c_int {
+        // SAFETY: as the caller promises of the pointers.
+        match unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, time, left) } {
+            0 => 0,
+            // SAFETY: the thread's own errno.
+            _ => unsafe { *libc::__errno_location() },
+        }
+    }
+
+    #[cfg(not(target_pointer_width = "64"))]
+    pub(super) use libc::clock_nanosleep;
 
     pub(super) const fn timespec(seconds: u64, nanoseconds: u32) -> Timespec {
         Timespec { tv_sec: seconds as libc::time_t, tv_nsec: nanoseconds as libc::c_long }

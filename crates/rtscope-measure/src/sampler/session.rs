@@ -351,13 +351,14 @@ impl Session {
         }
     }
 
-    /// What the threads show right now.
+    /// What the threads show since they were asked last, and asks them again: figures are as old as the
+    /// look before this one.
     #[must_use]
     pub fn live(&self) -> Vec<Live> {
         let of = |running: &Running| {
             let figures = &running.live;
             let recorded = figures.recorded.load(Relaxed);
-            Live {
+            let live = Live {
                 thread: running.plan.thread,
                 cpu: figures.cpu.load(Relaxed),
                 now_ns: figures.now_ns.load(Relaxed),
@@ -366,7 +367,9 @@ impl Session {
                 max_ns: figures.max_ns.load(Relaxed),
                 recorded,
                 missed: figures.missed.load(Relaxed),
-            }
+            };
+            figures.asked.store(true, Relaxed);
+            live
         };
         self.threads.iter().map(of).collect()
     }

@@ -10,7 +10,7 @@ use rtscope_model::{
     slice::{Extent, Scope, Slice},
 };
 
-use super::wakeup::{DISCARD, expanded};
+use super::wakeup::{DISCARD, STOP, expanded};
 
 /// One measured activation, for the raw file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +47,19 @@ pub struct Slot {
 struct Counts {
     counts: Box<[u32]>,
     count: u64,
+    /// The smallest is `u64::MAX` before the first.
     extent: Extent,
 }
+
+/// Of nothing: whatever comes is smaller and larger.
+const NOTHING: Extent = Extent { min_ns: u64::MAX, max_ns: 0, sum_ns: 0 };
 
 impl Counts {
     fn new(layout: Layout) -> Counts {
         // Written, not merely zeroed: zeroed memory may still be one shared page of zeroes.
         let mut counts = vec![1u32; layout.buckets() as usize].into_boxed_slice();
         counts.fill(0);
-        Counts { counts, count: 0, extent: Extent::default() }
+        Counts { counts, count: 0, extent: NOTHING }
     }
 
     #[inline]
@@ -63,12 +67,11 @@ impl Counts {
         if let Some(counter) = self.counts.get_mut(index as usize) {
             *counter += 1;
         }
-        let first = self.count == 0;
         self.count += 1;
         // Saturates only after 584 years of latency: a clock that stepped, not a measurement.
         self.extent.sum_ns = self.extent.sum_ns.saturating_add(latency_ns);
         self.extent.max_ns = self.extent.max_ns.max(latency_ns);
-        self.extent.min_ns = if first { latency_ns } else { self.extent.min_ns.min(latency_ns) };
+        self.extent.min_ns = self.extent.min_ns.min(latency_ns);
     }
 
     /// The non-empty counters in ascending order; they are 0 afterwards.
@@ -80,9 +83,40 @@ impl Counts {
         bins
     }
 
+    fn extent(&self) -> Extent {
+        if self.count == 0 { Extent::default() } else { self.extent }
+    }
+
     fn reset(&mut self) {
         self.count = 0;
-        self.extent = Extent::default();
+        self.extent = NOTHING;
+    }
+}
+
+/// What a cell has recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) recorded: u64,
+    pub(super) missed: u64,
+    pub(super) min_ns: u64,
+    pub(super) max_ns: u64,
+    pub(super) sum_ns: u64,
+}
+
+impl Figures {
+    fn and(self, slot: &Slot) -> Figures {
+        let (count, extent) = (slot.measured.count, slot.measured.extent);
+        if count == 0 {
+            return self;
+        }
+        let first = self.recorded == 0;
+        Figures {
+            recorded: self.recorded + count,
+            missed: self.missed + slot.missed,
+            min_ns: if first { extent.min_ns } else { self.min_ns.min(extent.min_ns) },
+            max_ns: self.max_ns.max(extent.max_ns),
+            sum_ns: self.sum_ns.saturating_add(extent.sum_ns),
+        }
     }
 }
 
@@ -132,7 +166,7 @@ impl Slot {
     /// activations are counted from the instants; a relative one plans what it records.
     fn take(&mut self, thread: u32, origin_ns: u64, grid_ns: Option<u64>) -> Option<Slice> {
         let recorded = self.measured.count;
-        let extent = self.measured.extent;
+        let extent = self.measured.extent();
         let slice = (recorded > 0).then(|| Slice {
             thread,
             scope: if self.scope == DISCARD { Scope::Discarded } else { Scope::Cell(self.scope) },
@@ -151,7 +185,7 @@ impl Slot {
             bins: self.measured.take(),
             unplaced: Unplaced::default(),
             omitted: self.omitted.take(),
-            omitted_extent: self.omitted.extent,
+            omitted_extent: self.omitted.extent(),
         });
         self.measured.reset();
         self.omitted.reset();
@@ -165,13 +199,17 @@ impl Slot {
 pub struct Exchange {
     slot: Box<Slot>,
     in_use: bool,
-    /// An activation found no slot after the last one in the slot in use.
-    hole: bool,
+    /// The scope whose activations go into the slot in use; [`STOP`], which none has, when that slot takes no
+    /// more: an activation found no slot after its last one.
+    takes: u32,
     empty: rtrb::Consumer<Box<Slot>>,
     full: rtrb::Producer<Box<Slot>>,
     slice_ns: u64,
     slice_end_ns: u64,
-    in_cell: u64,
+    /// Of the finished slices of the running cell.
+    so_far: Figures,
+    /// Of the cell before this one.
+    last: Figures,
 }
 
 /// The control thread's end.
@@ -193,12 +231,13 @@ pub fn exchange(layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
     let exchange = Exchange {
         slot: Box::new(Slot::new(layout)),
         in_use: false,
-        hole: false,
+        takes: STOP,
         empty: take,
         full: fill,
         slice_ns,
         slice_end_ns: 0,
-        in_cell: 0,
+        so_far: Figures::default(),
+        last: Figures::default(),
     };
     (exchange, Slots { empty: give, full: drain })
 }
@@ -214,24 +253,24 @@ impl Exchange {
     /// is over. None when the scope changes and no slot is free.
     #[inline]
     pub(super) fn slot(&mut self, scope: u32, expiry_ns: u64) -> Option<&mut Slot> {
-        let fits = self.in_use && !self.hole && scope == self.slot.scope;
-        if !fits || expiry_ns >= self.slice_end_ns {
+        if scope != self.takes || expiry_ns >= self.slice_end_ns {
             self.turn_over(scope, expiry_ns)?;
         }
         Some(&mut self.slot)
     }
 
+    /// Figures of the running cell; between two cells those of the one that ended.
+    pub(super) fn figures(&self) -> Figures {
+        match self.in_use && self.slot.scope != DISCARD {
+            true => self.so_far.and(&self.slot),
+            false => self.last,
+        }
+    }
+
     /// Activations of the running cell so far.
     #[inline]
     pub(super) fn counted(&self) -> u64 {
-        self.in_cell
-    }
-
-    /// Counts an activation of the running cell: 1 for the first.
-    #[inline]
-    pub(super) fn count(&mut self) -> u64 {
-        self.in_cell += 1;
-        self.in_cell
+        self.so_far.recorded + self.slot.measured.count
     }
 
     #[inline(never)]
@@ -240,24 +279,25 @@ impl Exchange {
         if self.in_use {
             match self.empty.pop() {
                 Ok(empty) => {
+                    match same_scope {
+                        true => self.so_far = self.so_far.and(&self.slot),
+                        false => (self.last, self.so_far) = (self.figures(), Figures::default()),
+                    }
                     let full = std::mem::replace(&mut self.slot, empty);
                     // There is room for every slot, so this can't fail.
                     let _ = self.full.push(full);
                 }
                 // Held up: a longer slice of the same cell loses nothing, two cells in one would,
                 // and so would one with a hole.
-                Err(_) if same_scope && !self.hole => {
+                Err(_) if scope == self.takes => {
                     self.slice_end_ns += self.slice_ns;
                     return Some(());
                 }
                 Err(_) => {
-                    self.hole = true;
+                    self.takes = STOP;
                     return None;
                 }
             }
-        }
-        if !same_scope {
-            self.in_cell = 0;
         }
         self.slot.scope = scope;
         self.slot.start_ns = expiry_ns;
@@ -267,7 +307,7 @@ impl Exchange {
         }
         let behind = expiry_ns.saturating_sub(self.slice_end_ns);
         self.slice_end_ns += (behind / self.slice_ns + 1) * self.slice_ns;
-        (self.in_use, self.hole) = (true, false);
+        (self.in_use, self.takes) = (true, scope);
         Some(())
     }
 
@@ -276,8 +316,9 @@ impl Exchange {
         if self.in_use
             && let Ok(empty) = self.empty.pop()
         {
+            self.last = self.figures();
             let _ = self.full.push(std::mem::replace(&mut self.slot, empty));
-            self.in_use = false;
+            (self.in_use, self.takes) = (false, STOP);
         }
     }
 

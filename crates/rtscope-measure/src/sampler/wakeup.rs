@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use rtscope_model::plan::{Overrun, Sleep};
 use rtscope_sys::{clock::Clock, tracefs::Marker};
 
-use super::slot::{Exchange, RawSample};
+use super::slot::{Exchange, Figures, RawSample};
 
 /// Scope of activations that are counted but not judged.
 pub const DISCARD: u32 = u32::MAX - 1;
@@ -56,11 +56,14 @@ impl Default for Shared {
     }
 }
 
-/// What a thread shows of its running cell to whoever looks. Own cache lines: a look from another
-/// CPU must not slow a neighbour down.
+/// What a thread shows of its cell to whoever asks: at its next wake-up, and once more at its end. Looks
+/// are rare and wake-ups are many: showing each would cost a quarter of the loop. Own cache lines: a look
+/// from another CPU must not slow a neighbour down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LiveFigures {
+    /// Somebody asks.
+    pub asked: AtomicBool,
     /// CPU of the last wake-up.
     pub cpu: AtomicU32,
     /// Latency of the last wake-up.
@@ -122,7 +125,7 @@ pub fn run<C: Clock>(
 ) -> LoopTally {
     let mut tally = LoopTally::default();
     let mut expiry_ns = beat.first_ns;
-    let mut last_cpu = clock.cpu();
+    let (mut last_cpu, mut last_ns) = (clock.cpu(), 0);
     loop {
         match beat.sleep {
             Sleep::Absolute => clock.sleep_until_ns(expiry_ns),
@@ -144,21 +147,23 @@ pub fn run<C: Clock>(
             scope = DISCARD;
         }
         let latency_ns = now_ns.saturating_sub(expiry_ns);
-        let missed = missed(beat, latency_ns);
+        let missed = if latency_ns > beat.interval_ns { missed(beat, latency_ns) } else { 0 };
+        let next_ns = expiry_ns + (missed + 1) * beat.interval_ns;
+        let moved = cpu != last_cpu;
         tally.wakeups += 1;
-        tally.migrations += u64::from(cpu != last_cpu);
+        tally.migrations += u64::from(moved);
 
         if let Some(slot) = exchange.slot(scope, expiry_ns) {
             slot.record(latency_ns, expiry_ns, cpu);
-            slot.early += u64::from(now_ns < expiry_ns);
-            slot.migrations += u64::from(cpu != last_cpu);
+            slot.end_ns = next_ns;
+            if moved || now_ns < expiry_ns {
+                slot.migrations += u64::from(moved);
+                slot.early += u64::from(now_ns < expiry_ns);
+            }
             if missed > 0 {
                 tally.omitted_unexpanded += slot.omit(latency_ns, missed, beat.interval_ns);
             }
-            slot.end_ns = expiry_ns + (missed + 1) * beat.interval_ns;
-            let nth = exchange.count();
-            show(live, nth == 1, latency_ns, missed, cpu);
-            if nth >= shared.limit.load(Relaxed) && scope != DISCARD {
+            if exchange.counted() >= shared.limit.load(Relaxed) && scope != DISCARD {
                 shared.full.store(scope, Relaxed);
             }
         } else {
@@ -175,10 +180,14 @@ pub fn run<C: Clock>(
             tally.broke_at = tally.broke_at.or(Some((latency_ns, expiry_ns)));
             stop(shared, scope, latency_ns, beat.break_above_ns);
         }
-        last_cpu = cpu;
-        expiry_ns += (missed + 1) * beat.interval_ns;
+        if live.asked.load(Relaxed) {
+            live.show(exchange.figures(), latency_ns, cpu);
+        }
+        (last_cpu, last_ns) = (cpu, latency_ns);
+        expiry_ns = next_ns;
     }
     exchange.close();
+    live.show(exchange.figures(), last_ns, last_cpu);
     tally
 }
 
@@ -194,14 +203,13 @@ fn stop(shared: &Shared, scope: u32, latency_ns: u64, limit_ns: u64) {
     shared.broken.store(true, Release);
 }
 
-/// How many activations a wake-up this late swallowed: expiries that lie strictly before it.
-#[inline]
+/// How many activations a wake-up more than an interval late swallowed: expiries that lie strictly before
+/// it.
+#[cold]
+#[inline(never)]
 fn missed(beat: &Beat, latency_ns: u64) -> u64 {
     let skips = matches!((beat.sleep, beat.overrun), (Sleep::Absolute, Overrun::Skip));
-    if latency_ns <= beat.interval_ns || !skips {
-        return 0;
-    }
-    (latency_ns - 1) / beat.interval_ns
+    if skips { (latency_ns - 1) / beat.interval_ns } else { 0 }
 }
 
 /// The most omitted activations to expand for one stall.
@@ -209,16 +217,18 @@ pub(super) const fn expanded(missed: u64) -> u64 {
     if missed < OMITTED_MAX { missed } else { OMITTED_MAX }
 }
 
-/// Publishes the live figures: this thread is their only writer.
-#[inline]
-fn show(live: &LiveFigures, first_in_cell: bool, latency_ns: u64, missed: u64, cpu: u32) {
-    let figure =
-        |figure: &AtomicU64, first| if first_in_cell { first } else { figure.load(Relaxed) };
-    live.cpu.store(cpu, Relaxed);
-    live.now_ns.store(latency_ns, Relaxed);
-    live.min_ns.store(figure(&live.min_ns, u64::MAX).min(latency_ns), Relaxed);
-    live.max_ns.store(figure(&live.max_ns, 0).max(latency_ns), Relaxed);
-    live.sum_ns.store(figure(&live.sum_ns, 0).wrapping_add(latency_ns), Relaxed);
-    live.missed.store(figure(&live.missed, 0) + missed, Relaxed);
-    live.recorded.store(figure(&live.recorded, 0) + 1, Relaxed);
+impl LiveFigures {
+    /// Publishes the figures: this thread is their only writer.
+    #[cold]
+    #[inline(never)]
+    fn show(&self, figures: Figures, latency_ns: u64, cpu: u32) {
+        self.asked.store(false, Relaxed);
+        self.cpu.store(cpu, Relaxed);
+        self.now_ns.store(latency_ns, Relaxed);
+        self.min_ns.store(figures.min_ns, Relaxed);
+        self.max_ns.store(figures.max_ns, Relaxed);
+        self.sum_ns.store(figures.sum_ns, Relaxed);
+        self.missed.store(figures.missed, Relaxed);
+        self.recorded.store(figures.recorded, Relaxed);
+    }
 }
