@@ -3,6 +3,8 @@
 
 use std::{mem::MaybeUninit, ptr};
 
+use rustix::time::ClockId;
+
 use crate::error::{Error, check};
 
 /// A clock with an epoch of its own, in nanoseconds.
@@ -19,13 +21,18 @@ pub trait Clock {
 
 /// One of the kernel's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SystemClock(libc::clockid_t);
+pub struct SystemClock(ClockId);
 
 impl SystemClock {
     /// `CLOCK_MONOTONIC`.
-    pub const MONOTONIC: SystemClock = SystemClock(libc::CLOCK_MONOTONIC);
+    pub const MONOTONIC: SystemClock = SystemClock(ClockId::Monotonic);
     /// `CLOCK_REALTIME`.
-    pub const REALTIME: SystemClock = SystemClock(libc::CLOCK_REALTIME);
+    pub const REALTIME: SystemClock = SystemClock(ClockId::Realtime);
+
+    /// The kernel's number of it.
+    const fn number(self) -> libc::clockid_t {
+        self.0 as libc::clockid_t
+    }
 
     /// The resolution that the kernel declares: 1 ns with high-resolution timers, a tick without.
     #[must_use]
@@ -34,7 +41,7 @@ impl SystemClock {
         // SAFETY: the pointer is valid for one timespec, which the call fills; the clock exists, so
         // the call can't fail.
         unsafe {
-            c::clock_getres(self.0, time.as_mut_ptr());
+            c::clock_getres(self.number(), time.as_mut_ptr());
             to_ns(time.assume_init())
         }
     }
@@ -91,33 +98,10 @@ mod c {
 
 #[cfg(not(all(target_env = "gnu", target_arch = "arm")))]
 mod c {
-    use libc::{c_int, clockid_t};
-
     pub(super) use libc::{
-        clock_getres, clock_gettime, itimerspec as Itimerspec, nanosleep, timer_settime,
-        timespec as Timespec,
+        clock_getres, clock_gettime, clock_nanosleep, itimerspec as Itimerspec, nanosleep,
+        timer_settime, timespec as Timespec,
     };
-
-    /// The kernel's call itself: the C library's is a place where a thread can be cancelled, which costs a
-    /// wake-up more instructions than all our own arithmetic. Answers 0 or the error, as the library's does.
-    #[cfg(target_pointer_width = "64")]
-    #[inline]
-    pub(super) unsafe fn clock_nanosleep(
-        clock: clockid_t,
-        flags: c_int,
-        time: *const Timespec,
-        left: *mut Timespec,
-    ) -> c_int {
-        // SAFETY: as the caller promises of the pointers.
-        match unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, time, left) } {
-            0 => 0,
-            // SAFETY: the thread's own errno.
-            _ => unsafe { *libc::__errno_location() },
-        }
-    }
-
-    #[cfg(not(target_pointer_width = "64"))]
-    pub(super) use libc::clock_nanosleep;
 
     pub(super) const fn timespec(seconds: u64, nanoseconds: u32) -> Timespec {
         Timespec { tv_sec: seconds as libc::time_t, tv_nsec: nanoseconds as libc::c_long }
@@ -132,17 +116,32 @@ const fn to_timespec(ns: u64) -> c::Timespec {
     c::timespec(ns / 1_000_000_000, (ns % 1_000_000_000) as u32)
 }
 
-fn sleep(clock: libc::clockid_t, flags: libc::c_int, ns: u64) {
+/// Whether a signal ended a sleep before its time. A sampling thread blocks all signals, so it was a stopped
+/// and continued process.
+type Interrupted = bool;
+
+/// The kernel's call itself: the C library's is a place where a thread can be cancelled, which costs a wake-up
+/// half as many instructions as all our own arithmetic.
+#[cfg(target_pointer_width = "64")]
+#[inline]
+fn sleep_until(clock: SystemClock, ns: u64) -> Interrupted {
+    let c::Timespec { tv_sec, tv_nsec, .. } = to_timespec(ns);
+    let time = rustix::thread::Timespec { tv_sec, tv_nsec };
+    rustix::thread::clock_nanosleep_absolute(clock.0, &time) == Err(rustix::io::Errno::INTR)
+}
+
+/// Kernels before 5.1 lack the call with 64 bits of seconds; the C library knows what to do then.
+#[cfg(not(target_pointer_width = "64"))]
+fn sleep_until(clock: SystemClock, ns: u64) -> Interrupted {
+    sleep(clock, libc::TIMER_ABSTIME, ns)
+}
+
+fn sleep(clock: SystemClock, flags: libc::c_int, ns: u64) -> Interrupted {
     let time = to_timespec(ns);
-    loop {
-        // SAFETY: both pointers are valid for the call; a null remainder is allowed.
-        let answer = unsafe { c::clock_nanosleep(clock, flags, &raw const time, ptr::null_mut()) };
-        // A sampling thread blocks all signals, so EINTR is a stopped and continued process: sleep
-        // on. A relative sleep would start over, which is what "relative" means.
-        if answer != libc::EINTR {
-            return;
-        }
-    }
+    // SAFETY: both pointers are valid for the call; a null remainder is allowed.
+    let answer =
+        unsafe { c::clock_nanosleep(clock.number(), flags, &raw const time, ptr::null_mut()) };
+    answer == libc::EINTR
 }
 
 impl Clock for SystemClock {
@@ -151,19 +150,20 @@ impl Clock for SystemClock {
         let mut time = MaybeUninit::uninit();
         // SAFETY: as in `resolution_ns`.
         unsafe {
-            c::clock_gettime(self.0, time.as_mut_ptr());
+            c::clock_gettime(self.number(), time.as_mut_ptr());
             to_ns(time.assume_init())
         }
     }
 
     #[inline]
     fn sleep_until_ns(&self, instant_ns: u64) {
-        sleep(self.0, libc::TIMER_ABSTIME, instant_ns);
+        while sleep_until(*self, instant_ns) {}
     }
 
     #[inline]
     fn sleep_for_ns(&self, duration_ns: u64) {
-        sleep(self.0, 0, duration_ns);
+        // It would start over, which is what "relative" means.
+        while sleep(*self, 0, duration_ns) {}
     }
 
     #[inline]
@@ -230,7 +230,7 @@ impl TimerClock {
         event.sigev_notify_thread_id = crate::thread::id();
         let mut timer = ptr::null_mut();
         // SAFETY: both pointers are valid for the call.
-        let answer = unsafe { libc::timer_create(clock.0, &raw mut event, &raw mut timer) };
+        let answer = unsafe { libc::timer_create(clock.number(), &raw mut event, &raw mut timer) };
         check(i64::from(answer), || "timer_create".to_owned())?;
         Ok(TimerClock { clock, timer, signal })
     }

@@ -147,8 +147,12 @@ pub fn run<C: Clock>(
             scope = DISCARD;
         }
         let latency_ns = now_ns.saturating_sub(expiry_ns);
-        let missed = if latency_ns > beat.interval_ns { missed(beat, latency_ns) } else { 0 };
-        let next_ns = expiry_ns + (missed + 1) * beat.interval_ns;
+        let mut next_ns = expiry_ns + beat.interval_ns;
+        let mut missed = 0;
+        if latency_ns > beat.interval_ns {
+            missed = swallowed(beat, latency_ns);
+            next_ns += missed * beat.interval_ns;
+        }
         let moved = cpu != last_cpu;
         tally.wakeups += 1;
         tally.migrations += u64::from(moved);
@@ -160,11 +164,11 @@ pub fn run<C: Clock>(
                 slot.migrations += u64::from(moved);
                 slot.early += u64::from(now_ns < expiry_ns);
             }
-            if missed > 0 {
+            if latency_ns > beat.interval_ns {
                 tally.omitted_unexpanded += slot.omit(latency_ns, missed, beat.interval_ns);
             }
-            if exchange.counted() >= shared.limit.load(Relaxed) && scope != DISCARD {
-                shared.full.store(scope, Relaxed);
+            if exchange.counted() >= shared.limit.load(Relaxed) {
+                fill(shared, scope);
             }
         } else {
             tally.without_slot += u64::from(scope != DISCARD);
@@ -176,9 +180,9 @@ pub fn run<C: Clock>(
             let kept = ring.push(RawSample { expiry_ns, latency_ns, cycle }).is_ok();
             tally.raw_lost += u64::from(!kept);
         }
-        if latency_ns > beat.break_above_ns && scope != DISCARD {
+        if latency_ns > beat.break_above_ns && stop(shared, scope, latency_ns, beat.break_above_ns)
+        {
             tally.broke_at = tally.broke_at.or(Some((latency_ns, expiry_ns)));
-            stop(shared, scope, latency_ns, beat.break_above_ns);
         }
         if live.asked.load(Relaxed) {
             live.show(exchange.figures(), latency_ns, cpu);
@@ -191,23 +195,36 @@ pub fn run<C: Clock>(
     tally
 }
 
-/// Ends the cell: a latency was above the threshold. Marks and stops the kernel's trace first, if that
-/// was asked, before anything else goes into it.
+/// The running cell has as many activations as it was to have.
 #[cold]
 #[inline(never)]
-fn stop(shared: &Shared, scope: u32, latency_ns: u64, limit_ns: u64) {
+fn fill(shared: &Shared, scope: u32) {
+    if scope != DISCARD {
+        shared.full.store(scope, Relaxed);
+    }
+}
+
+/// Ends the cell, if there is one: a latency was above the threshold. Marks and stops the kernel's trace
+/// first, if that was asked, before anything else goes into it. Answers whether there was a cell.
+#[cold]
+#[inline(never)]
+fn stop(shared: &Shared, scope: u32, latency_ns: u64, limit_ns: u64) -> bool {
+    if scope == DISCARD {
+        return false;
+    }
     if let Some(marker) = shared.marker.as_ref().filter(|_| !shared.broken.load(Relaxed)) {
         marker.hit(latency_ns, limit_ns);
     }
     shared.full.store(scope, Relaxed);
     shared.broken.store(true, Release);
+    true
 }
 
 /// How many activations a wake-up more than an interval late swallowed: expiries that lie strictly before
 /// it.
 #[cold]
 #[inline(never)]
-fn missed(beat: &Beat, latency_ns: u64) -> u64 {
+fn swallowed(beat: &Beat, latency_ns: u64) -> u64 {
     let skips = matches!((beat.sleep, beat.overrun), (Sleep::Absolute, Overrun::Skip));
     if skips { (latency_ns - 1) / beat.interval_ns } else { 0 }
 }
