@@ -18,6 +18,7 @@
 //! the emulator doesn't give.
 
 mod beside;
+mod cyclictest;
 mod experiments;
 mod gpio;
 
@@ -46,7 +47,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use self::beside::Watch;
+use self::cyclictest::Watch;
 use crate::{Order, interrupt::Interrupt, run};
 
 /// The plan of a guest.
