@@ -160,7 +160,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         return experiments::run(&beside.experiments, version, &wall_clock);
     }
     let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
-    let plan = plan::parse(PLAN, &text).map_err(|e| e.to_string())?;
+    let plan = plan::parse_kept(PLAN, &text).map_err(|e| e.to_string())?;
     let order = Order {
         plan,
         folder: PathBuf::from(RECORD),

@@ -102,6 +102,9 @@ pub enum RunError {
         /// There.
         online: CpuSet,
     },
+    /// More intervals than threads.
+    #[error("{0}")]
+    Intervals(String),
     /// Histograms too large.
     #[error("the histograms need {} MiB, but only {} MiB of memory are available and half of it is the limit: set fewer buckets or threads", needed_bytes >> 20, available_bytes >> 20)]
     Memory {

@@ -3,7 +3,7 @@
 use rtscope_model::{
     cpu::CpuSet,
     environment::Environment,
-    plan::{CpuChoice, Phase, Pinning, Plan, Sampler},
+    plan::{CpuChoice, Phase, Pinning, Plan, Sampler, too_many_intervals},
     schedule::{Budget, Placement, Policy},
 };
 
@@ -32,7 +32,8 @@ const RAW_SECONDS: u64 = 3;
 ///
 /// # Errors
 ///
-/// A CPU that doesn't exist or is offline, or histograms that don't fit the memory.
+/// A CPU that doesn't exist or is offline, histograms that don't fit the memory, or intervals that no
+/// thread would take.
 pub(crate) fn lay_out(plan: &Plan, machine: &Environment) -> Result<Vec<SessionPlan>, RunError> {
     let mut first_thread = 0;
     let mut sessions = Vec::new();
@@ -40,6 +41,10 @@ pub(crate) fn lay_out(plan: &Plan, machine: &Environment) -> Result<Vec<SessionP
         let sampler = &plan.phases[cells.start].sampler;
         let measured = measured_cpus(&sampler.cpus, machine)?;
         let spec = session_spec(sampler, &measured, first_thread);
+        if sampler.intervals.len() > spec.threads.len() {
+            let (intervals, threads) = (sampler.intervals.len(), spec.threads.len() as u32);
+            return Err(RunError::Intervals(too_many_intervals(intervals, threads)));
+        }
         first_thread += spec.threads.len() as u32;
         fits_memory(&spec, machine)?;
         let others = machine.cpus.allowed.common(&machine.cpus.online).without(&measured);
@@ -196,5 +201,7 @@ mod tests {
             |sampler| lay_out(&plan(sampler), &machine()).expect_err("refused").to_string();
         assert!(refused("cpus = '2-5'").contains("CPUs 4-5"), "{}", refused("cpus = '2-5'"));
         assert!(refused("buckets = 9000000").contains("memory"));
+        let four = refused("intervals = ['1ms', '2ms', '3ms', '4ms']");
+        assert!(four.contains("4 values for 3 threads"), "{four}");
     }
 }

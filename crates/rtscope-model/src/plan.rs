@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     sampler::{
-        ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Start,
+        ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,
+        Start, too_many_intervals,
     },
-    text::{parse, parse_sampler},
+    text::{parse, parse_kept, parse_sampler},
 };
 use crate::{load::LoadLine, time::Nanos, verdict::Requirement};
 
@@ -113,8 +114,10 @@ impl Plan {
     pub fn sessions(&self) -> Vec<std::ops::Range<usize>> {
         let mut sessions: Vec<std::ops::Range<usize>> = Vec::new();
         for (i, phase) in self.phases.iter().enumerate() {
-            let is_alike =
-                |first: &Phase| first.sampler == phase.sampler && first.settings == phase.settings;
+            let is_alike = |first: &Phase| {
+                first.sampler.in_effect() == phase.sampler.in_effect()
+                    && first.settings == phase.settings
+            };
             match sessions.last_mut() {
                 Some(last) if is_alike(&self.phases[last.start]) => last.end = i + 1,
                 _ => sessions.push(i..i + 1),
@@ -160,6 +163,17 @@ impl Plan {
         if now > 0 {
             self.scale(duration.0 as f64 / now as f64);
         }
+    }
+
+    /// What the command line asks of the sampler and can't be, with the plan's phases: what doesn't
+    /// fit together, and what no phase's policy takes. To be asked when the patch is laid over it.
+    #[must_use]
+    pub fn refusals(&self, patch: &SamplerPatch) -> Vec<String> {
+        let policies: Vec<_> = self.phases.iter().map(|phase| phase.sampler.policy).collect();
+        let useless = patch.without_meaning(&policies, Spelling::CommandLine).into_iter();
+        let phases = self.phases.iter();
+        let contradictions = phases.flat_map(|p| p.sampler.contradictions(Spelling::CommandLine));
+        useless.map(|(_, sentence)| sentence).chain(contradictions).collect()
     }
 
     /// Lays a patch over every phase's sampler: what the command line asks.

@@ -208,7 +208,8 @@ impl Record {
         if files.plan.is_empty() && files.events.is_empty() {
             return Err(NotARecord("it has neither plan.toml nor events.jsonl".to_owned()));
         }
-        let plan = plan::parse("plan.toml", &files.plan).map_err(|e| NotARecord(e.to_string()))?;
+        let plan =
+            plan::parse_kept("plan.toml", &files.plan).map_err(|e| NotARecord(e.to_string()))?;
         let mut findings = Vec::new();
         let events: Vec<Stamped> = lines("events.jsonl", &files.events, &mut findings);
         match events.first().map(|first| &first.event) {

@@ -141,6 +141,11 @@ impl Matrix {
         !self.policy.is_empty() || !self.priority.is_empty()
     }
 
+    /// The axes that have a meaning for some policies only.
+    pub(super) fn axes(&self) -> SamplerPatch {
+        SamplerPatch { priority: self.priority.first().copied(), ..SamplerPatch::default() }
+    }
+
     /// The cells, each with a unique name.
     pub(super) fn phases(&self, base: &Sampler) -> Vec<Phase> {
         let axes = [

@@ -168,7 +168,7 @@ macro_rules! sampler {
 
 sampler! {
     /// Number of threads; 0 is one for each measured CPU.
-    threads: u32 = 0, "some";
+    threads: u32 = 0, "threads";
     /// The CPUs to measure.
     cpus: CpuChoice = CpuChoice::All, "some";
     /// Whether each thread has a CPU of its own.
@@ -217,6 +217,75 @@ impl SamplerPatch {
     pub fn asks_policy(&self) -> bool {
         self.policy.is_some() || self.priority.is_some()
     }
+
+    /// What is set here and has no meaning for any of these policies: its key, and a sentence.
+    pub(super) fn without_meaning(
+        &self,
+        policies: &[Policy],
+        spelling: Spelling,
+    ) -> Vec<(&'static str, String)> {
+        let set = [
+            ("priority", self.priority.is_some()),
+            ("nice", self.nice.is_some()),
+            ("runtime", self.runtime.is_some()),
+        ];
+        let useless = set.into_iter().filter(|(key, set)| {
+            *set && !policies.is_empty() && !policies.iter().any(|policy| takes(*policy, key))
+        });
+        let sentence = |key| {
+            let mut found: Vec<&str> = policies.iter().map(|policy| policy.word()).collect();
+            found.sort_unstable();
+            found.dedup();
+            let fit = Policy::ALL.into_iter().filter(|policy| takes(*policy, key));
+            let fit: Vec<String> = fit.map(|p| spelling.with("policy", p.word())).collect();
+            let (name, found) = (spelling.key(key), found.join(" and "));
+            let fit = fit.join(" or ");
+            format!("{name} has no meaning for policy {found}: leave it out, or write {fit}")
+        };
+        useless.map(|(key, _)| (key, sentence(key))).collect()
+    }
+
+    /// Without what has no meaning for a policy.
+    pub(super) fn only_for(mut self, policy: Policy) -> SamplerPatch {
+        self.priority = self.priority.filter(|_| takes(policy, "priority"));
+        self.nice = self.nice.filter(|_| takes(policy, "nice"));
+        self.runtime = self.runtime.filter(|_| takes(policy, "runtime"));
+        self
+    }
+}
+
+/// Whether a policy takes a priority, a nice value or a runtime.
+fn takes(policy: Policy, key: &str) -> bool {
+    match key {
+        "priority" => policy.has_priority(),
+        "nice" => matches!(policy, Policy::Other | Policy::Batch),
+        _ => policy == Policy::Deadline,
+    }
+}
+
+/// How a sentence spells a sampler's field: as the one who wrote it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// As in a plan's `[sampler]` table: `placement = "free"`.
+    Plan,
+    /// As on the command line: `--placement free`.
+    CommandLine,
+}
+
+impl Spelling {
+    fn key(self, key: &str) -> String {
+        match self {
+            Spelling::Plan => key.to_owned(),
+            Spelling::CommandLine => format!("--{key}"),
+        }
+    }
+
+    fn with(self, key: &str, value: &str) -> String {
+        match self {
+            Spelling::Plan => format!("{key} = {value:?}"),
+            Spelling::CommandLine => format!("--{key} {value}"),
+        }
+    }
 }
 
 impl Sampler {
@@ -240,15 +309,26 @@ impl Sampler {
         }
     }
 
+    /// This sampler with a default wherever the policy takes no such value: two samplers that do the
+    /// same are equal so.
+    #[must_use]
+    pub fn in_effect(&self) -> Sampler {
+        let default = Sampler::default();
+        SamplerPatch::between(&default, self).only_for(self.policy).applied_to(&default)
+    }
+
     /// What doesn't fit together, as sentences.
     #[must_use]
-    pub fn contradictions(&self) -> Vec<String> {
+    pub fn contradictions(&self, spelling: Spelling) -> Vec<String> {
         let mut found = Vec::new();
         if self.policy == Policy::Deadline && self.placement == Pinning::Pinned {
-            found.push(
-                "the kernel refuses to pin SCHED_DEADLINE threads: set placement = \"free\""
-                    .to_owned(),
-            );
+            found.push(format!(
+                "the kernel refuses to pin SCHED_DEADLINE threads: set {}",
+                spelling.with("placement", "free")
+            ));
+        }
+        if self.threads > 0 && self.intervals.len() > self.threads as usize {
+            found.push(too_many_intervals(self.intervals.len(), self.threads));
         }
         let shortest = (0..self.intervals.len().max(1)).map(|n| self.interval_of(n as u32)).min();
         if self.policy == Policy::Deadline && shortest.is_some_and(|i| self.runtime > i) {
@@ -259,6 +339,16 @@ impl Sampler {
         }
         found
     }
+}
+
+/// The sentence about intervals that no thread would take.
+#[must_use]
+pub fn too_many_intervals(intervals: usize, threads: u32) -> String {
+    let plural = if threads == 1 { "" } else { "s" };
+    format!(
+        "intervals has {intervals} values for {threads} thread{plural}: give at most one for each \
+         thread, or more threads"
+    )
 }
 
 fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
@@ -274,12 +364,31 @@ fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if ok(&value) { Ok(Some(value)) } else { Err(serde::de::Error::custom(otherwise)) }
 }
 
+/// A whole number in a range: read as a wide one, so that -1 is out of range too.
+fn whole<'de, D: Deserializer<'de>, T: TryFrom<i64>>(
+    d: D,
+    range: std::ops::RangeInclusive<i64>,
+    otherwise: &str,
+) -> Result<Option<T>, D::Error> {
+    let value = i64::deserialize(d)?;
+    let value = range.contains(&value).then(|| T::try_from(value).ok()).flatten();
+    value.map(Some).ok_or_else(|| serde::de::Error::custom(otherwise))
+}
+
+fn threads<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    whole(
+        d,
+        0..=i64::from(u32::MAX),
+        "threads is out of range: at least 1; leave it out for one on each measured CPU",
+    )
+}
+
 fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
-    checked(d, |p: &u8| (1..=99).contains(p), "priority is out of range: 1 to 99, 99 the highest")
+    whole(d, 1..=99, "priority is out of range: 1 to 99, 99 the highest")
 }
 
 fn nice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i8>, D::Error> {
-    checked(d, |n: &i8| (-20..=19).contains(n), "nice is out of range: -20 to 19")
+    whole(d, -20..=19, "nice is out of range: -20 to 19")
 }
 
 /// The shortest interval that a thread may be given: below it the loop would never sleep.
@@ -300,11 +409,7 @@ fn intervals<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Nanos>>, D::E
 }
 
 fn buckets<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    checked(
-        d,
-        |n: &u32| (EXACT_MIN..=EXACT_MAX).contains(n),
-        "buckets is out of range: 64 to 10000000",
-    )
+    whole(d, i64::from(EXACT_MIN)..=i64::from(EXACT_MAX), "buckets is out of range: 64 to 10000000")
 }
 
 fn slice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {

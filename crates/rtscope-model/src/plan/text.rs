@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{End, Phase, Plan, Published, Sampler, SamplerPatch, matrix::Matrix};
+use super::{End, Phase, Plan, Published, Sampler, SamplerPatch, Spelling, matrix::Matrix};
 use crate::{
     load::LoadLine,
     text::{Problem, TextError, line_of, problem_of, suggest},
@@ -26,8 +26,7 @@ struct PlanText {
     require: Vec<Requirement>,
     #[serde(default)]
     settings: BTreeMap<String, String>,
-    #[serde(default)]
-    sampler: SamplerPatch,
+    sampler: Option<Spanned<SamplerPatch>>,
     #[serde(default)]
     phase: Vec<Spanned<PhaseText>>,
     matrix: Option<Spanned<Matrix>>,
@@ -64,18 +63,36 @@ struct PhaseText {
 ///
 /// What is wrong, with line and, for a misspelt key, what was perhaps meant.
 pub fn parse(name: &str, text: &str) -> Result<Plan, TextError> {
+    read(name, text, true)
+}
+
+/// Reads a plan that rtscope has kept or imported, as in a record: what has no meaning beside its
+/// policy is no mistake there, for an earlier rtscope took it.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_kept(name: &str, text: &str) -> Result<Plan, TextError> {
+    read(name, text, false)
+}
+
+fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
     let fail = |problems| TextError { name: name.to_owned(), problems };
     let typed: PlanText = toml::from_str(text).map_err(|e| fail(vec![problem_of(text, &e)]))?;
-    let base = typed.sampler.applied_to(&Sampler::default());
+    let sampler = typed.sampler.as_ref().map(|sampler| sampler.as_ref().clone());
+    let base = sampler.clone().unwrap_or_default().applied_to(&Sampler::default());
     let phases: Vec<Phase> = match &typed.matrix {
         Some(matrix) => matrix.as_ref().phases(&base),
         None => typed.phase.iter().map(|phase| phase.as_ref().resolved(&base)).collect(),
     };
-    let problems = check(text, &typed, &phases);
+    let mut problems = check(text, &typed, &phases);
+    if typed_now {
+        problems.extend(without_effect(text, &typed, &phases));
+    }
     if !problems.is_empty() {
         return Err(fail(problems));
     }
-    let policy_asked = typed.sampler.asks_policy()
+    let policy_asked = sampler.is_some_and(|sampler| sampler.asks_policy())
         || typed.phase.iter().any(|phase| phase.as_ref().sampler.asks_policy())
         || typed.matrix.as_ref().is_some_and(|matrix| matrix.as_ref().asks_policy());
     Ok(Plan {
@@ -99,6 +116,15 @@ pub fn parse(name: &str, text: &str) -> Result<Plan, TextError> {
 pub fn parse_sampler<'a>(
     given: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<SamplerPatch, TextError> {
+    let given: Vec<(&str, &str)> = given.into_iter().collect();
+    for (key, advice) in NOT_NOTHING {
+        if let Some((_, text)) =
+            given.iter().find(|(k, v)| k == key && v.parse() == Ok(Nanos::ZERO))
+        {
+            let name = format!("--{} {text}", key.replace('_', "-"));
+            return Err(TextError { name, problems: vec![Problem::new(*advice)] });
+        }
+    }
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let line = |(key, text): (&str, &str)| {
         let value = match text {
@@ -118,9 +144,21 @@ pub fn parse_sampler<'a>(
         let key = text[..at].lines().count().max(1);
         let line = text.lines().nth(key - 1).unwrap_or_default();
         let problem = Problem { line: None, ..problem_of(&text, &e) };
-        TextError { name: format!("--{}", line.replacen(" = ", " ", 1)), problems: vec![problem] }
+        let (key, value) = line.split_once(" = ").unwrap_or((line, ""));
+        let name = format!("--{} {value}", key.replace('_', "-"));
+        TextError { name, problems: vec![problem] }
     })
 }
+
+/// Options whose 0 would be the default in a plan: on a command line it is a mistake.
+const NOT_NOTHING: &[(&str, &str)] = &[
+    ("threads", "at least one thread measures: leave it out for one on each measured CPU"),
+    ("runtime", "a deadline thread needs some: leave it out for a tenth of the interval"),
+    (
+        "break_above",
+        "every latency is above 0: write a limit, as 200us, or leave it out and the run never breaks",
+    ),
+];
 
 /// Whether a sampler field that is written as a number is a text all the same: a time or CPUs.
 fn takes_text(key: &str) -> bool {
@@ -170,7 +208,7 @@ fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
         if phases[..i].iter().any(|other| other.name == phase.name) {
             report(at, format!("two phases are named {:?}", phase.name));
         }
-        for contradiction in phase.sampler.contradictions() {
+        for contradiction in phase.sampler.contradictions(Spelling::Plan) {
             if !refused.contains(&contradiction) {
                 report(at, contradiction.clone());
                 refused.push(contradiction);
@@ -189,6 +227,36 @@ fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// What is typed and has no effect: no phase that it is for has a policy that it has a meaning for.
+fn without_effect(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
+    let all: Vec<_> = phases.iter().map(|phase| phase.sampler.policy).collect();
+    let of_plan = typed.sampler.iter().map(|s| (s.span().start, s.as_ref().clone(), &all[..]));
+    let axes = typed.matrix.iter().map(|m| (m.span().start, m.as_ref().axes(), &all[..]));
+    let each = typed.phase.iter().enumerate();
+    let each = each.filter_map(|(i, phase)| {
+        Some((phase.span().start, phase.as_ref().sampler.clone(), all.get(i..=i)?))
+    });
+    let mut problems = Vec::new();
+    for (start, patch, policies) in of_plan.chain(axes).chain(each) {
+        for (key, message) in patch.without_meaning(policies, Spelling::Plan) {
+            let line = Some(line_of(text, offset_of(text, start, key)));
+            problems.push(Problem { line, message, suggestion: None });
+        }
+    }
+    problems
+}
+
+/// Where a key of the table at `start` is set; where that can't be seen, the table.
+fn offset_of(text: &str, start: usize, key: &str) -> usize {
+    let is_set = |at: &usize| {
+        let before = text[..*at].trim_end_matches([' ', '\t']).chars().next_back();
+        before.is_none_or(|c| "\n.{,".contains(c))
+            && text[at + key.len()..].trim_start().starts_with('=')
+    };
+    let mut named = text[start..].match_indices(key).map(|(at, _)| start + at);
+    named.find(is_set).unwrap_or(start)
 }
 
 /// The plan as TOML: one `[sampler]` table, and in each phase only what differs from it.
@@ -210,7 +278,8 @@ pub(super) fn write(plan: &Plan) -> String {
         published: &'a [Published],
     }
     let default = Sampler::default();
-    let base = plan.phases.first().map_or(&default, |phase| &phase.sampler);
+    // What has no meaning for a phase's policy is left out: as typed it would be refused.
+    let base = plan.phases.first().map_or_else(|| default.clone(), |p| p.sampler.in_effect());
     let phase = plan.phases.iter().map(|phase| PhaseText {
         name: phase.name.clone(),
         duration: phase.end.duration,
@@ -220,9 +289,9 @@ pub(super) fn write(plan: &Plan) -> String {
         load: phase.loads.clone(),
         require: phase.require.clone(),
         settings: phase.settings.clone(),
-        sampler: SamplerPatch::between(base, &phase.sampler),
+        sampler: SamplerPatch::between(&base, &phase.sampler).only_for(phase.sampler.policy),
     });
-    let mut sampler = SamplerPatch::between(&default, base);
+    let mut sampler = SamplerPatch::between(&default, &base);
     if plan.policy_asked {
         sampler.policy = Some(base.policy);
     }
@@ -357,6 +426,107 @@ load = ["none", "message"]
         assert!(wrong("groups=1", "groups").contains("key=value"));
         assert!(wrong("max < 200us", "max").contains("p.toml:3:"));
         assert!(parse("p", "name = \"x\"").expect_err("refused").to_string().contains("no phase"));
+    }
+
+    #[test]
+    fn what_has_no_meaning_for_a_policy_is_refused_where_it_is_typed() {
+        let said = |from: &str, to: &str| match parse("p.toml", &PHASES.replace(from, to)) {
+            Ok(_) => String::new(),
+            Err(refused) => refused.to_string(),
+        };
+        let other = "policy = \"other\"\npriority = 80";
+        // Phase "load" is RR: the plan's priority is for it.
+        assert_eq!(said("priority = 80", other), "");
+        assert_eq!(said("\"rr\"", "\"other\""), "", "phase \"rest\" is still FIFO");
+        let dotted = "sampler.policy = \"other\"\nload = [\"cpu policy=fifo priority=3\"]\nsampler.priority = 5";
+        let both = "p.toml:19: priority has no meaning for policy other: leave it out, or write \
+                    policy = \"fifo\" or policy = \"rr\"";
+        let loads =
+            "load = [\"message groups=1\", \"external -- make all\"]\nsampler.policy = \"rr\"";
+        assert_eq!(said(loads, dotted), both);
+        let inline = "sampler = { policy = \"fifo\", nice = 5 }";
+        assert!(said("sampler.policy = \"rr\"", inline).starts_with("p.toml:18: nice has no"));
+        assert!(
+            said("priority = 80", "runtime = \"1ms\"")
+                .starts_with("p.toml:7: runtime has no meaning for policy fifo and rr")
+        );
+        let too_many = said("priority = 80", "threads = 1\nintervals = [\"1ms\", \"2ms\"]");
+        assert!(too_many.contains("2 values for 1 thread:"), "{too_many}");
+        let at_root = "name = \"x\"\nsampler.policy = \"idle\"\nsampler.nice = 5\n[[phase]]\nname = \"p\"\ncycles = 10";
+        let refused = parse("p.toml", at_root).expect_err("refused").to_string();
+        assert!(refused.starts_with("p.toml:3: nice has no meaning for policy idle"), "{refused}");
+        parse_kept("plan.toml", at_root).expect("an earlier rtscope took it");
+    }
+
+    #[test]
+    fn an_axis_of_priorities_needs_one_policy_that_takes_them() {
+        let matrix = |policies: &str| {
+            let text = format!(
+                "name = 'm'\n[matrix]\ncycles = 10\npolicy = [{policies}]\npriority = [10, 50]\n"
+            );
+            parse("m.toml", &text).map_err(|e| e.to_string())
+        };
+        let refused = matrix("'other', 'batch'").expect_err("refused");
+        assert!(
+            refused.starts_with("m.toml:5: priority has no meaning for policy batch and other")
+        );
+        let plan = matrix("'fifo', 'other'").expect("FIFO takes them");
+        assert_eq!(plan.phases.len(), 4);
+        // What is kept of it can be run again, with the same sessions.
+        let again = parse("plan.toml", &plan.to_toml()).expect("sound");
+        assert_eq!(again.sessions(), plan.sessions());
+    }
+
+    #[test]
+    fn a_command_line_is_refused_what_no_phase_takes() {
+        let refused = |pairs: &[(&'static str, &'static str)]| {
+            let patch = parse_sampler(pairs.iter().copied()).expect("each is sound");
+            let mut plan = parse("two.toml", PHASES).expect("a plan");
+            plan.patch_sampler(&patch);
+            // What the plan's own priority was is kept out of the record: it can be run again.
+            parse("plan.toml", &plan.to_toml()).expect("sound");
+            plan.refusals(&patch).into_iter().next().unwrap_or_default()
+        };
+        assert_eq!(refused(&[("policy", "other")]), "");
+        assert_eq!(refused(&[("priority", "5")]), "");
+        assert_eq!(
+            refused(&[("policy", "other"), ("priority", "5")]),
+            "--priority has no meaning for policy other: leave it out, or write --policy fifo or \
+             --policy rr"
+        );
+        assert!(refused(&[("nice", "5")]).starts_with("--nice has no meaning for policy fifo and"));
+        assert!(refused(&[("runtime", "5ms")]).ends_with("or write --policy deadline"));
+    }
+
+    #[test]
+    fn deadline_names_the_option_or_the_key_that_lets_it_run() {
+        let patch = parse_sampler([("policy", "deadline")]).expect("sound");
+        let mut plan = parse("two.toml", PHASES).expect("a plan");
+        plan.patch_sampler(&patch);
+        assert!(plan.refusals(&patch)[0].ends_with("set --placement free"));
+        let in_file = PHASES.replace("\"rr\"", "\"deadline\"");
+        let refused = parse("p", &in_file).expect_err("refused").to_string();
+        assert!(refused.ends_with("set placement = \"free\""), "{refused}");
+    }
+
+    #[test]
+    fn a_zero_on_the_command_line_is_no_wish_for_the_default() {
+        for (key, said) in [
+            ("threads", "--threads 0: at least one thread"),
+            ("break_above", "--break-above 0: every latency is above 0"),
+            ("runtime", "--runtime 0: a deadline thread"),
+        ] {
+            let refused = parse_sampler([(key, "0")]).expect_err(key).to_string();
+            assert!(refused.starts_with(said), "{refused}");
+        }
+        for (key, value, said) in [
+            ("priority", "-1", "--priority -1: priority is out of range"),
+            ("threads", "-1", "--threads -1: threads is out of range"),
+            ("interval", "-5us", "is not a duration"),
+        ] {
+            let refused = parse_sampler([(key, value)]).expect_err(key).to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
     }
 
     #[test]

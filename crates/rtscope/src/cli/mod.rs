@@ -177,7 +177,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         || error.is::<Refused>()
         || matches!(
             error.downcast_ref(),
-            Some(RunError::NoSuchCpu { .. } | RunError::Memory { .. })
+            Some(RunError::NoSuchCpu { .. } | RunError::Memory { .. } | RunError::Intervals(_))
         )
         || matches!(
             error.downcast_ref(),

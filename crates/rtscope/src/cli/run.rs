@@ -1,6 +1,7 @@
 //! `rtscope run`: the main job.
 
 use std::{
+    collections::BTreeSet,
     io::{self, IsTerminal},
     path::PathBuf,
     process::ExitCode,
@@ -147,10 +148,10 @@ fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
 /// The plan with what the command line changes.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let mut plan = plans::load(&args.plan)?;
-    plan.patch_sampler(&args.sampler.patch()?);
-    if let Some(contradiction) = plan.phases.iter().flat_map(|p| p.sampler.contradictions()).next()
-    {
-        return Err(Refused(contradiction).into());
+    let patch = args.sampler.patch()?;
+    plan.patch_sampler(&patch);
+    if let Some(refusal) = plan.refusals(&patch).into_iter().next() {
+        return Err(Refused(refusal).into());
     }
     match (args.scale, args.duration) {
         (Some(factor), _) if !(factor.is_finite() && factor > 0.0) => {
@@ -164,12 +165,17 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         (None, None) => {}
     }
     plan.require.extend(&args.require);
+    let mut given = BTreeSet::new();
     for setting in &args.set {
         let (name, value) = setting
             .split_once('=')
             .ok_or_else(|| Refused(format!("--set {setting}: write it as throttling=off")))?;
         tune::check(name, value)
             .map_err(|problem| Refused(format!("--set {setting}: {problem}")))?;
+        if !given.insert(name) {
+            let text = format!("--set {setting}: {name} is set twice; leave one out");
+            return Err(Refused(text).into());
+        }
         plan.settings.insert(name.to_owned(), value.to_owned());
     }
     Ok(plan)

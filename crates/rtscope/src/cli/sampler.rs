@@ -2,12 +2,13 @@
 
 use rtscope_model::plan::{SamplerPatch, parse_sampler};
 
+// Numbers and times take a minus sign, so that the range is named and no other spelling is advised.
 /// Changes to the plan's sampler. Without them the plan decides.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Sampler")]
 pub(crate) struct Options {
     /// Number of threads [default: one for each measured CPU]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
     /// CPUs to measure: all, last, or a set as 0-3,6; isolated CPUs only when named
     #[arg(short, long, value_name = "SET")]
@@ -19,22 +20,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
     /// Real-time priority, 1 to 99
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     priority: Option<String>,
     /// Nice value of the fair policies, -20 to 19
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     nice: Option<String>,
     /// Runtime of the deadline policy in each interval
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     runtime: Option<String>,
     /// Time between two wake-ups of a thread, as 200us or 1ms
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     interval: Option<String>,
     /// Thread n's interval is longer by n times this
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     distance: Option<String>,
     /// Each thread's interval, separated by commas
-    #[arg(long, value_name = "TIMES")]
+    #[arg(long, value_name = "TIMES", allow_hyphen_values = true)]
     intervals: Option<String>,
     /// monotonic or realtime
     #[arg(long, value_name = "CLOCK")]
@@ -49,22 +50,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WHEN")]
     start: Option<String>,
     /// Thread n starts later by n times this
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     stagger: Option<String>,
     /// Time before samples count
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     warmup: Option<String>,
     /// Width of a histogram bucket: 1us or 1ns
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     resolution: Option<String>,
     /// Number of exact histogram buckets; beyond, latencies are kept to 3 %
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     buckets: Option<String>,
     /// Length of a slice of the record
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     slice: Option<String>,
     /// End the run when a latency is above this
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     break_above: Option<String>,
     /// Keep every sample in DIR/raw
     #[arg(long)]

@@ -31,7 +31,14 @@ fn a_wrong_command_line_is_a_usage_error() {
     refused(at, "run --interval 1", 64, &["is not a duration", "200us"]);
     refused(at, "run --cpus 4095", 64, &["4095", "not online"]);
     refused(at, "run --cpus x", 64, &["is not a set of CPUs"]);
-    refused(at, "run --policy deadline", 64, &["pin", "free"]);
+    refused(at, "run --policy deadline", 64, &["pin", "--placement free"]);
+    refused(at, "run --policy other --priority 5", 64, &["--priority has no meaning", "fifo"]);
+    refused(at, "run --threads 1 --intervals 1ms,2ms", 64, &["2 values for 1 thread"]);
+    refused(at, "run --break-above 0", 64, &["--break-above 0", "leave it out"]);
+    refused(at, "run --priority -1", 64, &["--priority -1", "1 to 99"]);
+    refused(at, "run --interval -5us", 64, &["--interval", "\"-5us\" is not a duration"]);
+    let twice = "run --set throttling=off --set throttling=on";
+    refused(at, twice, 64, &["throttling is set twice"]);
     refused(at, "run --resolution 1ns --buckets 10000000 --threads 2000", 64, &["memory"]);
     refused(at, "run --require 'max'", 64, &["max < 200us"]);
     refused(at, "run --scale 0", 64, &["factor above 0"]);
