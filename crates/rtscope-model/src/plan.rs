@@ -19,6 +19,10 @@ pub use self::{
 };
 use crate::{load::LoadLine, time::Nanos, verdict::Requirement};
 
+/// The longest that a plan may take, about a hundred years: the clock's 64 bits hold no more than three
+/// times as much.
+pub const LONGEST: Nanos = Nanos::from_secs(36_500 * 86_400);
+
 /// A plan with every default filled in and every matrix multiplied out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -137,10 +141,17 @@ impl Plan {
     /// How long the whole plan takes, warm-ups included; an upper bound where a load ends a phase.
     #[must_use]
     pub fn expected(&self) -> Nanos {
-        let phases: u64 = self.phases.iter().map(|p| p.expected().0).sum();
-        let warmups: u64 =
-            self.sessions().iter().map(|s| self.phases[s.start].sampler.warmup.0).sum();
-        Nanos(phases + warmups)
+        let phases = self.phases.iter().map(|p| p.expected().0);
+        let sessions = self.sessions();
+        let warmups = sessions.iter().map(|s| self.phases[s.start].sampler.warmup.0);
+        Nanos(phases.chain(warmups).fold(0, u64::saturating_add))
+    }
+
+    /// A sentence when the plan takes longer than [`LONGEST`].
+    #[must_use]
+    pub fn too_long(&self) -> Option<String> {
+        let long = self.expected() > LONGEST;
+        long.then(|| format!("the plan would take longer than {LONGEST}: ask for less"))
     }
 
     /// All durations and cycle counts times a factor, so that a long plan can be tried in seconds.
@@ -159,7 +170,7 @@ impl Plan {
 
     /// Scales the plan so that its phases take about this long together.
     pub fn scale_to(&mut self, duration: Nanos) {
-        let now: u64 = self.phases.iter().map(|p| p.expected().0).sum();
+        let now = self.phases.iter().map(|p| p.expected().0).fold(0, u64::saturating_add);
         if now > 0 {
             self.scale(duration.0 as f64 / now as f64);
         }

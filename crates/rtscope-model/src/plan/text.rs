@@ -77,7 +77,7 @@ pub fn parse_kept(name: &str, text: &str) -> Result<Plan, TextError> {
 }
 
 fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
-    let fail = |problems| TextError { name: name.to_owned(), problems };
+    let fail = |problems: Vec<Problem>| TextError { name: name.to_owned(), problems };
     let typed: PlanText = toml::from_str(text).map_err(|e| fail(vec![problem_of(text, &e)]))?;
     let sampler = typed.sampler.as_ref().map(|sampler| sampler.as_ref().clone());
     let base = sampler.clone().unwrap_or_default().applied_to(&Sampler::default());
@@ -95,7 +95,7 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
     let policy_asked = sampler.is_some_and(|sampler| sampler.asks_policy())
         || typed.phase.iter().any(|phase| phase.as_ref().sampler.asks_policy())
         || typed.matrix.as_ref().is_some_and(|matrix| matrix.as_ref().asks_policy());
-    Ok(Plan {
+    let plan = Plan {
         policy_asked,
         name: typed.name,
         title: typed.title,
@@ -104,7 +104,11 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
         settings: typed.settings,
         phases,
         published: typed.published.into_iter().map(Spanned::into_inner).collect(),
-    })
+    };
+    match plan.too_long() {
+        Some(why) if typed_now => Err(fail(vec![Problem::new(why)])),
+        _ => Ok(plan),
+    }
 }
 
 /// Reads sampler fields that were given as texts on a command line, by the same rules as a plan's
@@ -548,6 +552,17 @@ load = ["none", "message"]
         );
         assert!(wrong(&[("interval", "0")]).contains("out of range"));
         assert!(wrong(&[("policy", "fito")]).contains("did you mean \"fifo\""));
+    }
+
+    #[test]
+    fn a_plan_that_no_clock_would_see_end_is_refused() {
+        let mut plan = parse("two.toml", PHASES).expect("a plan");
+        assert_eq!(plan.too_long(), None);
+        plan.scale(1e30);
+        assert!(plan.too_long().is_some_and(|why| why.contains("longer than 36500 d")));
+        let refused = |from, to| parse("p", &PHASES.replace(from, to)).expect_err(to).to_string();
+        assert!(refused("\"5s\"", "\"200000d\"").contains("longer than"));
+        assert!(refused("cycles = 1000", "cycles = 9223372036854775807").contains("longer than"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
     /// All durations and cycle counts times this
-    #[arg(long, value_name = "FACTOR", conflicts_with = "duration")]
+    #[arg(long, value_name = "FACTOR", conflicts_with = "duration", allow_hyphen_values = true)]
     scale: Option<f64>,
     /// Scale the whole plan to about this long
     #[arg(short, long, value_name = "TIME")]
@@ -163,6 +163,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         }
         (None, Some(duration)) => plan.scale_to(duration),
         (None, None) => {}
+    }
+    if let Some(why) = plan.too_long() {
+        return Err(Refused(why).into());
     }
     plan.require.extend(&args.require);
     let mut given = BTreeSet::new();
