@@ -187,6 +187,14 @@ impl Plan {
         useless.map(|(_, sentence)| sentence).chain(contradictions).collect()
     }
 
+    /// Ends every phase when a thread has recorded so many activations, in place of its own time and
+    /// count.
+    pub fn end_by_cycles(&mut self, cycles: u64) {
+        for phase in &mut self.phases {
+            phase.end = End { duration: None, cycles: Some(cycles), ..phase.end };
+        }
+    }
+
     /// Lays a patch over every phase's sampler: what the command line asks.
     pub fn patch_sampler(&mut self, patch: &SamplerPatch) {
         self.policy_asked |= patch.asks_policy();

@@ -566,6 +566,15 @@ load = ["none", "message"]
     }
 
     #[test]
+    fn every_phase_may_end_by_a_count_instead() {
+        let mut plan = parse("two.toml", PHASES).expect("a plan");
+        plan.end_by_cycles(20);
+        let ends: Vec<_> = plan.phases.iter().map(|p| (p.end.duration, p.end.cycles)).collect();
+        assert_eq!(ends, [(None, Some(20)), (None, Some(20))]);
+        assert_eq!(plan.phases[0].expected(), Nanos::from_ms(10));
+    }
+
+    #[test]
     fn scaling_keeps_a_plan_runnable() {
         let mut plan = parse("two.toml", PHASES).expect("a plan");
         plan.scale(0.001);

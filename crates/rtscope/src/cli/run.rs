@@ -31,6 +31,7 @@ use crate::{
 ///   rtscope run
 ///   rtscope run --require 'max < 200us' --require 'missed = 0'
 ///   rtscope run policies --scale 0.1 --out try
+///   rtscope run osadl --cycles 100000
 ///   rtscope run my-plan.toml --cpus 3 --priority 80 --interval 200us
 ///   rtscope run --compare-with before --out after
 #[derive(Debug, clap::Args)]
@@ -57,6 +58,9 @@ pub(super) struct Args {
     /// Scale the whole plan to about this long
     #[arg(short, long, value_name = "TIME")]
     duration: Option<Nanos>,
+    /// End every phase when a thread has recorded this many activations, however long that takes
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "scale"])]
+    cycles: Option<u64>,
     /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
     /// compare.html beside the report
     #[arg(long, value_name = "RUN")]
@@ -163,6 +167,11 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         }
         (None, Some(duration)) => plan.scale_to(duration),
         (None, None) => {}
+    }
+    match args.cycles {
+        Some(0) => return Err(Refused("--cycles 0: nothing to measure".to_owned()).into()),
+        Some(cycles) => plan.end_by_cycles(cycles),
+        None => {}
     }
     if let Some(why) = plan.too_long() {
         return Err(Refused(why).into());

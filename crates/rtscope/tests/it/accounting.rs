@@ -84,6 +84,8 @@ fn cycles_end_a_phase_exactly() {
     let document = json(folder.path(), "run p.toml --out run --json");
     assert_eq!(document["cells"][0]["all"]["recorded"], 123);
     assert_eq!(document["cells"][0]["ended"], "cycles");
+    let document = json(folder.path(), "run p.toml --cycles 45 --out fewer --json");
+    assert_eq!(document["cells"][0]["all"]["recorded"], 45);
 }
 
 #[test]

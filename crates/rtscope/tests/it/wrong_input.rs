@@ -42,6 +42,8 @@ fn a_wrong_command_line_is_a_usage_error() {
     refused(at, "run --resolution 1ns --buckets 10000000 --threads 2000", 64, &["memory"]);
     refused(at, "run --require 'max'", 64, &["max < 200us"]);
     refused(at, "run --scale 0", 64, &["factor above 0"]);
+    refused(at, "run --cycles 0", 64, &["nothing to measure"]);
+    refused(at, "run --cycles 10 --duration 1s", 64, &["--cycles", "--duration"]);
     refused(at, "run --scale -1", 64, &["factor above 0"]);
     refused(at, "run osadl --scale 1e30", 64, &["longer than 36500 d"]);
     refused(at, "run --duration 200000d", 64, &["longer than 36500 d"]);
