@@ -41,6 +41,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&list())?;
         return Ok(ExitCode::from(exit::PASS));
     }
+    if args.duration == Nanos::ZERO {
+        return Err(Refused("--duration 0: no time for any work".to_owned()).into());
+    }
     let line = line(args)?;
     check(&line).map_err(|problem| Refused(problem.to_string()))?;
     let all = sched::affinity(sched::SELF)?;

@@ -48,6 +48,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     refused(at, "run osadl --scale 1e30", 64, &["longer than 36500 d"]);
     refused(at, "run --duration 200000d", 64, &["longer than 36500 d"]);
     refused(at, "run --duration 0", 64, &["nothing to measure"]);
+    refused(at, "load cpu --duration 0", 64, &["--duration 0"]);
     refused(at, "plot nowhere --kind histogram --out x.gif", 64, &[".svg or .png"]);
     refused(at, "plot nowhere --kind histo --out x.svg", 64, &["histogram"]);
     refused(at, "report nowhere", 1, &["nowhere"]);
