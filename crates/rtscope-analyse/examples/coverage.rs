@@ -155,7 +155,7 @@ fn main() {
             let mut random = Random::new(1_000 + u64::from(seed));
             let (slices, all) = run(system, &mut random);
             let slices: Vec<&Slice> = slices.iter().collect();
-            let tail = tail::of(&slices, &all, SECONDS * 1_000_000_000, &modes::of(&all));
+            let tail = tail::of(&slices, &all, SECONDS * 1_000_000_000, &modes::of(&all), false);
             maxima.add(&tail.maxima, hour_ns, truth_ns);
             peaks.add(&tail.peaks, hour_ns, truth_ns);
             let quantile = quantile::of(&all, 999_900_000).expect("latencies");

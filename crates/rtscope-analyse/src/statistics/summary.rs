@@ -50,7 +50,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let end_ns = slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
     let duration_ns = end_ns.saturating_sub(start_ns);
     let modes = modes::of(&all.measured);
-    let tail = tail::of(slices, &all.measured, duration_ns, &modes);
+    let tail = tail::of(slices, &all.measured, duration_ns, &modes, !missed_is_known);
     CellSummary {
         cell,
         name: phase.name.clone(),

@@ -141,9 +141,15 @@ pub struct ReturnLevel {
 }
 
 /// Looks at the tail of a cell: the slices of all its threads, the sum of their histograms, its time
-/// on the wall, and the humps of the histogram.
+/// on the wall, and the humps of the histogram. An imported cell may be one histogram alone.
 #[must_use]
-pub fn of(slices: &[&Slice], histogram: &Histogram, duration_ns: u64, modes: &[Mode]) -> Tail {
+pub fn of(
+    slices: &[&Slice],
+    histogram: &Histogram,
+    duration_ns: u64,
+    modes: &[Mode],
+    imported: bool,
+) -> Tail {
     let blocks = Blocks::new(slices);
     let mut tail = Tail {
         blocks: blocks.maxima_ns.len(),
@@ -152,7 +158,7 @@ pub fn of(slices: &[&Slice], histogram: &Histogram, duration_ns: u64, modes: &[M
         maxima: Estimate::default(),
         peaks: Estimate::default(),
     };
-    if let Some(why) = too_little(&blocks, histogram) {
+    if let Some(why) = too_little(&blocks, histogram, imported) {
         tail.maxima.refused.push(why.clone());
         tail.peaks.refused.push(why);
         return tail;
@@ -170,16 +176,18 @@ pub fn of(slices: &[&Slice], histogram: &Histogram, duration_ns: u64, modes: &[M
 }
 
 /// Why nothing of the order can be checked.
-fn too_little(blocks: &Blocks, histogram: &Histogram) -> Option<String> {
+fn too_little(blocks: &Blocks, histogram: &Histogram, imported: bool) -> Option<String> {
     match blocks.slots_ns.len() {
         _ if histogram.count() == 0 => Some("no latency was recorded".to_owned()),
-        1 => Some(
+        1 if imported => Some(
             "one histogram has lost the order of the latencies: whether the run was steady and \
              late wake-ups come one by one can't be checked"
                 .to_owned(),
         ),
         n if n < BLOCKS_MIN => Some(format!(
-            "the cell has {n} slices: a tail needs {BLOCKS_MIN} to see whether the run was steady"
+            "the cell has {n} slice{plural}: a tail needs {BLOCKS_MIN} to see whether the run was \
+             steady",
+            plural = if n == 1 { "" } else { "s" }
         )),
         _ => None,
     }
