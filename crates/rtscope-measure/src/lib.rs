@@ -114,8 +114,11 @@ pub enum RunError {
         available_bytes: u64,
     },
     /// A real-time policy was asked by name, and is not permitted.
-    #[error("no permission for the policy that was asked by name; do one of these:\n  - {}", .0.join("\n  - "))]
+    #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
+    /// A sampling thread is not permitted what it was asked.
+    #[error("{0}; {ways}", ways = environment::do_one_of(.1))]
+    Place(Box<SampleError>, [String; 3]),
     /// The sampling threads.
     #[error(transparent)]
     Sample(SampleError),
@@ -129,7 +132,13 @@ pub enum RunError {
 
 impl From<SampleError> for RunError {
     fn from(error: SampleError) -> RunError {
-        RunError::Sample(error)
+        match &error {
+            SampleError::Place { asked, .. } if error.is_permission() => {
+                let ways = environment::placement_advice(asked);
+                RunError::Place(Box::new(error), ways)
+            }
+            _ => RunError::Sample(error),
+        }
     }
 }
 

@@ -187,7 +187,10 @@ fn acknowledged(answer: &[u8]) -> i32 {
 fn socket(domain: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Error> {
     // SAFETY: plain integers.
     let fd = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
-    check(i64::from(fd), || format!("socket {domain} {kind} {protocol}"))?;
+    check(i64::from(fd), || match domain {
+        libc::AF_NETLINK => "open a netlink socket".to_owned(),
+        _ => "open a socket for ICMP".to_owned(),
+    })?;
     // SAFETY: the descriptor is new and ours.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

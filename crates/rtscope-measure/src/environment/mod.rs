@@ -28,7 +28,12 @@ use procfs_core::{FromRead, LoadAverage};
 use rtscope_model::environment::{ClockSource, Environment};
 use rtscope_sys::{clock::SystemClock, tree::Tree};
 
-pub use self::{counters::SystemCounters, permission::permission_advice, sysctl::throttling};
+pub(crate) use self::permission::do_one_of;
+pub use self::{
+    counters::SystemCounters,
+    permission::{permission_advice, placement_advice},
+    sysctl::throttling,
+};
 pub(crate) use self::{
     irq::collect as irqs,
     text::{bracketed, numbered, value},

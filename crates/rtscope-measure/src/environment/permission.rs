@@ -1,6 +1,6 @@
 //! What this process may do, and how to be allowed more.
 
-use rtscope_model::environment::Permission;
+use rtscope_model::{environment::Permission, schedule::Placement};
 use rtscope_sys::{
     process::{self, Resource},
     sched,
@@ -43,9 +43,44 @@ pub fn permission_advice(permission: &Permission) -> [String; 3] {
     ]
 }
 
+/// The three ways for what a thread was refused: a real-time policy, or a nice value below its own.
+#[must_use]
+pub fn placement_advice(asked: &Placement) -> [String; 3] {
+    let [limits, capabilities, root] = permission_advice(&collect());
+    let nice = || {
+        "Let yourself lower nice values: put this line into /etc/security/limits.d/rtscope.conf, \
+         with your own user name, and log in again: \"USER - nice -20\"."
+            .to_owned()
+    };
+    [if asked.policy.is_real_time() { limits } else { nice() }, capabilities, root]
+}
+
+/// The three ways, one on a line.
+pub(crate) fn do_one_of(ways: &[String; 3]) -> String {
+    format!("do one of these:\n  - {}", ways.join("\n  - "))
+}
+
 #[cfg(test)]
 mod tests {
+    use rtscope_model::schedule::Policy;
+
     use super::*;
+
+    #[test]
+    fn a_refused_nice_value_has_a_limit_of_its_own() {
+        let asked = |policy| Placement {
+            policy,
+            priority: 0,
+            nice: -5,
+            budget: None,
+            cpus: rtscope_model::cpu::CpuSet::default(),
+        };
+        let ways = do_one_of(&placement_advice(&asked(Policy::Other)));
+        for way in ["\"USER - nice -20\"", "setcap", "sudo"] {
+            assert!(ways.contains(way), "{way}: {ways}");
+        }
+        assert!(placement_advice(&asked(Policy::Fifo))[0].contains("rtprio"));
+    }
 
     #[test]
     fn the_limits_in_force_are_shown() {

@@ -4,6 +4,8 @@ use std::{io, path::PathBuf};
 
 use rtscope_model::{schedule::Placement, text::Problem, time::Nanos};
 
+use crate::environment::do_one_of;
+
 /// What went wrong with a load, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -13,6 +15,27 @@ pub enum LoadError {
     /// The system refused something.
     #[error("{0}{advice}", advice = advice(.0))]
     System(#[from] rtscope_sys::Error),
+    /// A real-time policy was asked by name, and is not permitted.
+    #[error("no permission for the policy that was asked by name; {}", do_one_of(.0))]
+    Permission([String; 3]),
+    /// The kernel refused a worker its place.
+    #[error(
+        "a worker can't be {asked}: {source}: run as root, or give this user the permission, as with \
+         \"USER - {limit}\" in /etc/security/limits.d/rtscope.conf",
+        limit = if asked.policy.is_real_time() { "rtprio 99" } else { "nice -20" }
+    )]
+    Place {
+        /// As asked.
+        asked: Box<Placement>,
+        /// What the kernel answered.
+        source: rtscope_sys::Error,
+    },
+    /// No socket for echo requests.
+    #[error(
+        "{0}: echo requests are root's, unless this program has CAP_NET_RAW (sudo setcap \
+         cap_net_raw+ep PROGRAM) or your group is in net.ipv4.ping_group_range"
+    )]
+    Icmp(rtscope_sys::Error),
     /// A file, a pipe or a socket failed.
     #[error("{what}: {source}")]
     Io {

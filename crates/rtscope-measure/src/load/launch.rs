@@ -15,8 +15,10 @@ use rtscope_model::{cpu::CpuSet, load::LoadLine, time::Nanos};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     fork::{Children, Waited, signal, wait},
-    process,
+    process, sched,
 };
+
+use crate::environment::{permission, permission_advice};
 
 use super::{
     Descriptor, LoadError, Options, Remains,
@@ -333,7 +335,7 @@ pub fn run_to_end(launcher: &Launcher, line: &LoadLine, limit: Nanos) -> Result<
 ///
 /// # Errors
 ///
-/// As [`Launcher::start`].
+/// As [`Launcher::start`]; and, at once, when this user may not have the real-time policy of the line.
 pub fn run_alone(
     launcher: &Launcher,
     line: &LoadLine,
@@ -343,6 +345,10 @@ pub fn run_alone(
     const SECOND_NS: u64 = 1_000_000_000;
     let clock = SystemClock::MONOTONIC;
     let limit = Nanos(duration.0.saturating_add(ALONE_GRACE.0));
+    let (_, options) = resolve(line).map_err(LoadError::Line)?;
+    if matches!(options.word("policy"), "fifo" | "rr") && !sched::may_be_real_time() {
+        return Err(LoadError::Permission(permission_advice(&permission::collect())));
+    }
     let mut running = launcher.start(line, limit)?;
     let unit = running.unit();
     let began_ns = clock.now_ns();

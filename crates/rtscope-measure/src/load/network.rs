@@ -167,6 +167,11 @@ fn add_udp(
     crew.add(&order.placement, |_| flood(&sender, &vec![0; size]))
 }
 
+/// Why there is no socket for echo requests.
+fn refused(error: rtscope_sys::Error) -> LoadError {
+    if error.is_permission() { LoadError::Icmp(error) } else { LoadError::System(error) }
+}
+
 fn add_icmp(
     crew: &mut Processes<'_>,
     order: &Order,
@@ -175,7 +180,7 @@ fn add_icmp(
     worker: usize,
 ) -> Result<(), LoadError> {
     sides.near(|_| Ok(()))?;
-    let (socket, is_raw) = match icmp_socket()? {
+    let (socket, is_raw) = match icmp_socket().map_err(refused)? {
         IcmpSocket::Raw(socket) => (socket, true),
         IcmpSocket::Ping(socket) => (socket, false),
     };

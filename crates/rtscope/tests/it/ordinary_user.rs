@@ -53,3 +53,23 @@ fn a_policy_that_was_asked_by_name_is_refused_with_the_same_words() {
     }
     assert!(!folder.path().join("run").exists(), "nothing is left of a refused run");
 }
+
+#[test]
+fn a_load_and_a_nice_value_are_refused_with_what_to_do() {
+    if !root_or_skip("a_load_and_a_nice_value_are_refused_with_what_to_do") {
+        return;
+    }
+    let folder = folder();
+    let ways = ["/etc/security/limits.d", "setcap", "sudo"];
+    for (arguments, own) in [
+        ("load cpu policy=fifo --duration 100ms", "rtprio"),
+        ("run --policy other --nice -5 --duration 1s --out run", "USER - nice -20"),
+    ] {
+        let output = as_nobody(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        for way in ways.into_iter().chain([own]) {
+            assert!(said.contains(way), "{way}: {said}");
+        }
+    }
+}
