@@ -208,6 +208,9 @@ impl Record {
         if files.plan.is_empty() && files.events.is_empty() {
             return Err(NotARecord("it has neither plan.toml nor events.jsonl".to_owned()));
         }
+        if files.plan.trim().is_empty() {
+            return Err(NotARecord("its plan.toml is missing or empty".to_owned()));
+        }
         let plan =
             plan::parse_kept("plan.toml", &files.plan).map_err(|e| NotARecord(e.to_string()))?;
         let mut findings = Vec::new();
@@ -344,7 +347,10 @@ fn lines<T: for<'de> Deserialize<'de>>(
         findings.push(Finding::new(
             "record-damaged",
             Weight::PreventsPass,
-            format!("{name}: {} lines can't be read, the first is line {first}", damaged.len()),
+            match damaged.len() {
+                1 => format!("{name}: line {first} can't be read"),
+                n => format!("{name}: {n} lines can't be read, the first is line {first}"),
+            },
         ));
     }
     read
@@ -410,4 +416,27 @@ fn threads(events: &[Stamped]) -> Vec<ThreadRecord> {
         }
     }
     threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_without_a_plan_says_so() {
+        let files = Files { events: "{}\n".to_owned(), plan: "\n".to_owned(), ..Files::default() };
+        let said = Record::read(&files).expect_err("refused").to_string();
+        assert_eq!(said, "its plan.toml is missing or empty");
+    }
+
+    #[test]
+    fn one_damaged_line_is_one() {
+        let said = |text| {
+            let mut findings = Vec::new();
+            lines::<u64>("x.jsonl", text, &mut findings);
+            findings[0].text.clone()
+        };
+        assert_eq!(said("1\n{\n3\n"), "x.jsonl: line 2 can't be read");
+        assert_eq!(said("1\n{\n?\n"), "x.jsonl: 2 lines can't be read, the first is line 2");
+    }
 }
