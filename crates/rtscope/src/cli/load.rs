@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// Its options as key=value; after -- a command (external)
     words: Vec<String>,
     /// How long
-    #[arg(short, long, value_name = "TIME", default_value = "10s")]
+    #[arg(short, long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     duration: Nanos,
     /// Print one JSON document at the end
     #[arg(long)]

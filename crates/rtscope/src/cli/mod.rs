@@ -166,7 +166,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
     };
     outcome.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "rtscope: {error:#}");
+        let _ = writeln!(io::stderr(), "rtscope: {}", said(&error));
         ExitCode::from(code_of(&error))
     })
 }
@@ -184,6 +184,16 @@ fn code_of(error: &anyhow::Error) -> u8 {
             Some(SignalError::Address(_) | SignalError::NotReadable(_) | SignalError::Wave(_))
         );
     if asked_wrongly { exit::USAGE } else { exit::ERROR }
+}
+
+/// An error and its causes in one line. A cause that the text before it tells already, as that of a
+/// system call, is not told again.
+pub(crate) fn said(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.contains(&cause) => text,
+        cause if text.is_empty() => cause,
+        cause => format!("{text}: {cause}"),
+    })
 }
 
 /// A command line that can be read but makes no sense.
@@ -240,7 +250,9 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// Writes what may be no text to standard output.
 fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(e).context("can't write to standard output"))
+        }
         _ => Ok(()),
     }
 }
@@ -254,4 +266,23 @@ fn restore_leftovers() -> bool {
         let _ = writeln!(io::stderr(), "rtscope: {one}");
     }
     sound
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rtscope_measure::recorder::RecordError;
+
+    use super::said;
+
+    #[test]
+    fn what_the_system_answered_is_told_once() {
+        let source = io::Error::from_raw_os_error(2);
+        let error = anyhow::Error::new(RecordError::Read { path: "nosuch".into(), source });
+        assert_eq!(
+            said(&error.context("no report")),
+            "no report: can't read a record from nosuch: No such file or directory (os error 2)"
+        );
+    }
 }

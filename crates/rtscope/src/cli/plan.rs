@@ -39,9 +39,12 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
             let plan = plans::load(plan)?;
             let (sessions, phases) = (plan.sessions().len(), plan.phases.len());
             let expected = plan.expected();
+            let s = |n: usize| if n == 1 { "" } else { "s" };
             print(&format!(
-                "{}: sound; {phases} phases in {sessions} sessions, {expected}\n",
-                plan.name
+                "{}: sound; {phases} phase{} in {sessions} session{}, {expected}\n",
+                plan.name,
+                s(phases),
+                s(sessions)
             ))?;
         }
     }

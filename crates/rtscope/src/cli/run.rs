@@ -15,7 +15,7 @@ use rtscope_measure::{Order, interrupt::Interrupt, tune};
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, compare, print, restore_leftovers, sampler, this_program};
+use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program};
 use crate::{
     exit, plans,
     record::{self, Judged, Terms},
@@ -56,10 +56,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "FACTOR", conflicts_with = "duration", allow_hyphen_values = true)]
     scale: Option<f64>,
     /// Scale the whole plan to about this long
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Nanos>,
     /// End every phase when a thread has recorded this many activations, however long that takes
-    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "scale"])]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["duration", "scale"])]
     cycles: Option<u64>,
     /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
     /// compare.html beside the report
@@ -109,12 +109,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match page {
         Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
         Ok(page) => eprintln!("Report: {}", page.display()),
-        Err(e) => eprintln!("rtscope: no page was written: {e:#}"),
+        Err(e) => eprintln!("rtscope: no page was written: {}", said(&e)),
     }
     if let Some(earlier) = &args.compare_with
         && let Err(e) = compared(args, earlier, &order)
     {
-        eprintln!("rtscope: the runs can't be compared: {e:#}");
+        eprintln!("rtscope: the runs can't be compared: {}", said(&e));
     }
     Ok(exit::of_verdict(judged.judgement.verdict))
 }

@@ -130,7 +130,7 @@ pub(super) fn main(words: &[String]) -> u8 {
             0
         }
         Err(e) => {
-            say(&format!("hackbench: {e:#}"));
+            say(&format!("hackbench: {}", crate::cli::said(&e)));
             1
         }
     }

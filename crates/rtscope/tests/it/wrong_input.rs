@@ -47,12 +47,26 @@ fn a_wrong_command_line_is_a_usage_error() {
     refused(at, "run --scale -1", 64, &["factor above 0"]);
     refused(at, "run osadl --scale 1e30", 64, &["longer than 36500 d"]);
     refused(at, "run --duration 200000d", 64, &["longer than 36500 d"]);
+    refused(at, "run --duration -5s", 64, &["\"-5s\" is not a duration"]);
     refused(at, "run --duration 0", 64, &["nothing to measure"]);
     refused(at, "load cpu --duration 0", 64, &["--duration 0"]);
     refused(at, "plot nowhere --kind histogram --out x.gif", 64, &[".svg or .png"]);
     refused(at, "plot nowhere --kind histo --out x.svg", 64, &["histogram"]);
     refused(at, "report nowhere", 1, &["nowhere"]);
     assert_eq!(fs::read_dir(at).expect("a folder").count(), 0, "a refused command leaves nothing");
+}
+
+#[test]
+fn a_full_standard_output_is_named_and_each_cause_told_once() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
+    let output = command.args(["plan", "list"]).stdout(full).output().expect("runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("can't write to standard output: No space left"), "{said}");
+    let folder = folder();
+    let said = text(&self::output(folder.path(), "run --out /proc/no").stderr);
+    assert_eq!(said.matches("os error").count(), 1, "{said}");
 }
 
 #[test]

@@ -208,7 +208,7 @@ impl Search {
             let title = bisect::in_words(tree, commit)?;
             bisect::check_out(tree, commit, &place)?;
             self.built(&spec, &[], &title).map_err(|e| {
-                let text = format!("{e:#}");
+                let text = crate::cli::said(&e);
                 broken = Some(e);
                 LabError::Refused(text)
             })
