@@ -10,7 +10,10 @@ use rtscope_model::{
     time::Nanos,
 };
 
-use crate::tui::{self, Screen};
+use crate::tui::{
+    self, Screen,
+    state::{State, Summary},
+};
 
 /// How much a run shows while it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,32 +60,49 @@ impl Screen for Silence {
     fn event(&mut self, _: &Stamped) {}
 }
 
-/// A line when a phase starts and one when it ends, for pipes and logs.
+/// A line when a phase starts and one when it has ended, for pipes and logs. The second is made from
+/// the phase's slices, as the table is: live figures are only a look at a moment.
 struct Lines {
-    expected: Vec<Nanos>,
-    last: Vec<rtscope_model::event::Live>,
+    state: State,
+    /// Lines that wait for the one of the phase before, whose last slices are on their way.
+    held: Vec<String>,
 }
 
 impl Lines {
     fn new(plan: &Plan) -> Lines {
-        let expected = plan.phases.iter().map(rtscope_model::plan::Phase::expected).collect();
-        Lines { expected, last: Vec::new() }
+        Lines { state: State::new(plan), held: Vec::new() }
     }
 
-    fn text(&mut self, event: &Event) -> Option<String> {
+    /// The lines that can be printed after this event.
+    fn lines(&mut self, stamped: &Stamped) -> Vec<String> {
+        self.state.apply(stamped);
+        let mut lines = Vec::new();
+        // Slices come in a batch, before the event of a look: only then are all of them in.
+        if matches!(
+            stamped.event,
+            Event::Progress(_)
+                | Event::PhaseEnded { .. }
+                | Event::SessionStarted { .. }
+                | Event::RunEnded { .. }
+        ) {
+            while let Some(summary) = self.state.take_summary() {
+                lines.extend(figures(&summary));
+                lines.append(&mut self.held);
+            }
+        }
+        self.held.extend(self.text(&stamped.event));
+        if !self.state.is_closing() {
+            lines.append(&mut self.held);
+        }
+        lines
+    }
+
+    fn text(&self, event: &Event) -> Option<String> {
         match event {
             Event::PhaseStarted { cell, name } => {
-                let expected = self.expected.get(*cell as usize)?;
-                Some(format!("[{}/{}] {name}: {expected}", cell + 1, self.expected.len()))
-            }
-            Event::Progress(progress) if progress.cell.is_some() => {
-                self.last.clone_from(&progress.threads);
-                None
-            }
-            Event::PhaseEnded { .. } => {
-                let worst = self.last.iter().map(|live| live.max_ns).max()?;
-                let missed: u64 = self.last.iter().map(|live| live.missed).sum();
-                Some(format!("      max {}, missed {missed}", Nanos(worst)))
+                let (cells, nth) = (&self.state.cells, *cell as usize);
+                let expected = cells.get(nth)?.expected;
+                Some(format!("[{}/{}] {name}: {expected}", nth + 1, cells.len()))
             }
             Event::SettingChanged { setting, from, to, .. } => {
                 Some(format!("setting {setting}: {from} -> {to}, until the run ends"))
@@ -95,11 +115,66 @@ impl Lines {
     }
 }
 
+/// The figures of a phase; none when nothing was measured.
+fn figures(summary: &Summary) -> Option<String> {
+    let sums = || summary.lanes.iter().map(|(_, sum)| sum).filter(|sum| sum.recorded > 0);
+    let worst_ns = sums().map(|sum| sum.max_ns).max()?;
+    let missed: u64 = sums().map(|sum| sum.missed).sum();
+    Some(format!("      max {}, missed {missed}", Nanos(worst_ns)))
+}
+
 impl Screen for Lines {
     fn event(&mut self, stamped: &Stamped) {
-        if let Some(text) = self.text(&stamped.event) {
+        for text in self.lines(stamped) {
             // A closed pipe must not end a measurement.
             let _ = writeln!(io::stderr(), "{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::{event::EndReason, histogram::Layout};
+
+    use super::*;
+    use crate::tui::script::{Script, plan, session_started, slice, thread_placed};
+
+    #[test]
+    fn the_line_of_a_phase_is_made_from_its_own_slices() {
+        let mut lines = Lines::new(&plan());
+        let mut said = Vec::new();
+        let mut at = |ms: u64, event| {
+            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
+        };
+        let seen = |cell, ns: &[u64]| Event::Slice(slice(0, cell, Layout::default(), ns));
+        let begins = |cell: u32, name: &str| Event::PhaseStarted { cell, name: name.to_owned() };
+        let ends = |cell, why| Event::PhaseEnded { cell, why };
+        at(0, session_started(0, 1));
+        at(0, thread_placed(0, 0));
+        at(0, begins(0, "rest"));
+        at(1_000, seen(0, &[4_000, 79_000]));
+        // What is shown live has begun anew: the cell was full.
+        at(1_010, Script::live(Some(0), 1, 3_000, 1_010 * 1_000_000));
+        at(1_020, ends(0, EndReason::Cycles));
+        at(1_021, begins(1, "message load"));
+        // The last slice, with the largest, comes when the next phase runs.
+        at(1_140, seen(0, &[81_000]));
+        at(1_140, Script::live(Some(1), 1, 5_000, 1_140 * 1_000_000));
+        // This one fails before anything is measured.
+        at(1_150, ends(1, EndReason::Failed));
+        at(1_151, begins(2, "rest again"));
+        at(5_000, ends(2, EndReason::Duration));
+        at(5_010, seen(2, &[7_000]));
+        at(5_020, Event::RunEnded { why: EndReason::Finished });
+        assert_eq!(
+            said,
+            [
+                "[1/3] rest: 5 s",
+                "      max 81 us, missed 0",
+                "[2/3] message load: 10 s",
+                "[3/3] rest again: 5 s",
+                "      max 7 us, missed 0",
+            ]
+        );
     }
 }

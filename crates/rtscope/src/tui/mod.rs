@@ -11,8 +11,8 @@ mod input;
 mod live;
 pub(crate) mod oscilloscope;
 #[cfg(test)]
-mod script;
-mod state;
+pub(crate) mod script;
+pub(crate) mod state;
 mod terminal;
 mod view;
 

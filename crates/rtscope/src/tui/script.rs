@@ -14,7 +14,7 @@ use super::state::State;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Rest, a message load with a limit on the maximum, rest; no warm-up.
-pub(super) fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     let text = r#"
         name = "quick"
         title = "Rest, message load, rest: 20 seconds"
@@ -38,7 +38,7 @@ pub(super) fn plan() -> Plan {
 }
 
 /// A slice of these latencies.
-pub(super) fn slice(thread: u32, cell: u32, layout: Layout, latencies_ns: &[u64]) -> Slice {
+pub(crate) fn slice(thread: u32, cell: u32, layout: Layout, latencies_ns: &[u64]) -> Slice {
     let mut histogram = Histogram::new(layout);
     latencies_ns.iter().for_each(|&ns| histogram.record(ns));
     Slice {
@@ -64,7 +64,7 @@ pub(super) fn slice(thread: u32, cell: u32, layout: Layout, latencies_ns: &[u64]
 }
 
 /// A state and the time of its run.
-pub(super) struct Script {
+pub(crate) struct Script {
     pub(super) state: State,
     pub(super) at_ns: u64,
     threads: u32,
@@ -112,23 +112,27 @@ impl Script {
 
     /// Live figures of all threads: the last has this maximum, each before it 1 us less.
     pub(super) fn shows(&mut self, cell: Option<u32>, max_ns: u64) {
-        let threads = (0..self.threads).map(|n| Live {
+        self.happens(Script::live(cell, self.threads, max_ns, self.at_ns));
+    }
+
+    /// A look at live figures.
+    pub(crate) fn live(cell: Option<u32>, threads: u32, max_ns: u64, at_ns: u64) -> Event {
+        let live = (0..threads).map(|n| Live {
             thread: n,
             cpu: n,
             now_ns: 3_400,
             min_ns: 1_200,
             mean_ns: 4_500,
-            max_ns: max_ns.saturating_sub(u64::from(self.threads - 1 - n) * 1_000),
+            max_ns: max_ns.saturating_sub(u64::from(threads - 1 - n) * 1_000),
             recorded: 5_000,
             missed: 0,
         });
-        let progress = Progress {
+        Event::Progress(Progress {
             cell,
-            done: self.at_ns as f64 / (20.0 * SECOND_NS as f64),
-            left_ns: (20 * SECOND_NS).saturating_sub(self.at_ns),
-            threads: threads.collect(),
-        };
-        self.happens(Event::Progress(progress));
+            done: at_ns as f64 / (20.0 * SECOND_NS as f64),
+            left_ns: (20 * SECOND_NS).saturating_sub(at_ns),
+            threads: live.collect(),
+        })
     }
 
     /// A run in the middle of its second phase: the first was quiet, the second is above its limit
@@ -164,7 +168,7 @@ fn placement(n: u32) -> Placement {
     Placement { policy: Policy::Fifo, priority: 90, nice: 0, budget: None, cpus }
 }
 
-pub(super) fn session_started(first_thread: u32, threads: u32) -> Event {
+pub(crate) fn session_started(first_thread: u32, threads: u32) -> Event {
     Event::SessionStarted {
         session: 0,
         first_cell: 0,
@@ -177,7 +181,7 @@ pub(super) fn session_started(first_thread: u32, threads: u32) -> Event {
     }
 }
 
-pub(super) fn thread_placed(thread: u32, cpu: u32) -> Event {
+pub(crate) fn thread_placed(thread: u32, cpu: u32) -> Event {
     Event::ThreadPlaced {
         thread,
         session: 0,

@@ -15,6 +15,7 @@ use rtscope_model::{
     histogram::Layout,
     plan::{Phase, Plan},
     slice::{Scope, Slice},
+    time::Nanos,
     verdict::Statistic,
 };
 
@@ -50,6 +51,8 @@ pub(crate) struct Cell {
     pub(crate) name: String,
     pub(crate) status: Status,
     pub(crate) limits: Limits,
+    /// How long it is expected to take.
+    pub(crate) expected: Nanos,
     /// When it began and ended, since the start of the run; 0 before.
     pub(crate) started_ns: u64,
     pub(crate) ended_ns: u64,
@@ -214,6 +217,11 @@ impl State {
         self.summaries.pop_front()
     }
 
+    /// Whether the last slices of a finished phase are still awaited.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
     /// No more events will come: what is still awaited is closed as it is.
     pub(crate) fn close(&mut self) {
         self.summaries.extend(self.closing.take().map(|closing| closing.summary));
@@ -326,6 +334,7 @@ fn cell_of(plan: &Plan, phase: &Phase) -> Cell {
             mean_ns: limit(Statistic::Mean),
             missed: limit(Statistic::Missed),
         },
+        expected: phase.expected(),
         started_ns: 0,
         ended_ns: 0,
     }
