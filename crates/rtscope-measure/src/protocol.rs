@@ -87,7 +87,6 @@ impl Conductor<'_, '_> {
                 break;
             }
             let why = self.phase(&mut session, cell as u32);
-            self.stream.emit(Event::PhaseEnded { cell: cell as u32, why });
             if matches!(why, EndReason::Break | EndReason::Interrupted) {
                 end = Some(why);
             }
@@ -147,8 +146,8 @@ impl Conductor<'_, '_> {
         }
     }
 
-    /// One phase: its loads, its end. Samples count from the start of the first load to the end of
-    /// the last, unless the phase settles first: a load's own beginning and end are part of it.
+    /// One phase: its loads, its end. Samples count from the start of the first load, unless the phase
+    /// settles first, until the phase is over: what the loads' end takes is nobody's phase.
     fn phase(&mut self, session: &mut Session, cell: u32) -> EndReason {
         let phase = &self.plan.phases[cell as usize];
         let settles = phase.settle > Nanos::ZERO;
@@ -157,34 +156,42 @@ impl Conductor<'_, '_> {
             self.hand_on(session);
             session.enter(cell, phase.end.cycles);
         }
-        let mut loads = match self.start_loads(session, cell, phase) {
-            Ok(loads) => loads,
-            Err(finding) => {
-                session.leave();
+        let (mut loads, failure) = self.start_loads(cell, phase);
+        let why = match failure {
+            Some(finding) => {
                 self.stream.found(finding);
-                return EndReason::Failed;
+                EndReason::Failed
             }
+            None => self.measure(session, cell, phase, &mut loads),
         };
-        if settles {
-            if let Some(why) = self.wait(session, phase.settle) {
-                self.stop_loads(session, cell, loads);
-                return why;
-            }
-            session.enter(cell, phase.end.cycles);
-        }
-        let why = self.watch(session, cell, phase, &mut loads);
-        self.stop_loads(session, cell, loads);
         self.hand_on(session);
         session.leave();
+        self.read_rates(cell, &mut loads);
+        self.read_system();
+        self.stream.emit(Event::PhaseEnded { cell, why });
+        self.stop_loads(session, cell, loads);
         why
     }
 
-    fn start_loads(
+    /// From the loads' start to the end of the phase.
+    fn measure(
         &mut self,
         session: &mut Session,
         cell: u32,
         phase: &Phase,
-    ) -> Result<Vec<Load>, Finding> {
+        loads: &mut [Load],
+    ) -> EndReason {
+        if phase.settle > Nanos::ZERO {
+            if let Some(why) = self.wait(session, phase.settle) {
+                return why;
+            }
+            session.enter(cell, phase.end.cycles);
+        }
+        self.watch(session, cell, phase, loads)
+    }
+
+    /// Starts a phase's loads: those that run, and why the next one does not.
+    fn start_loads(&mut self, cell: u32, phase: &Phase) -> (Vec<Load>, Option<Finding>) {
         let limit = Nanos(phase.expected().0.saturating_mul(2).saturating_add(LOAD_GRACE.0));
         let mut loads: Vec<Load> = Vec::new();
         for (i, line) in phase.loads.iter().enumerate() {
@@ -204,16 +211,16 @@ impl Conductor<'_, '_> {
                     });
                 }
                 Err(e) => {
-                    self.stop_loads(session, cell, loads);
                     let text = format!(
                         "load {:?} of phase {:?} did not start: {e}",
                         line.name, phase.name
                     );
-                    return Err(Finding::new("load-did-not-start", Weight::Invalidates, text));
+                    let finding = Finding::new("load-did-not-start", Weight::Invalidates, text);
+                    return (loads, Some(finding));
                 }
             }
         }
-        Ok(loads)
+        (loads, None)
     }
 
     /// Ticks until the phase is over.
@@ -234,15 +241,15 @@ impl Conductor<'_, '_> {
                 self.read_system();
                 span_ns = now_ns;
             }
-            let load_done = self.poll_loads(cell, loads);
+            let load_ended = self.poll_loads(cell, loads);
             if session.is_broken() {
                 return EndReason::Break;
             } else if self.interrupt.is_stopped() {
                 return EndReason::Interrupted;
             } else if session.is_full() {
                 return EndReason::Cycles;
-            } else if phase.end.load_ends && load_done {
-                return EndReason::LoadEnded;
+            } else if let Some(ok) = load_ended.filter(|_| phase.end.load_ends) {
+                return if ok { EndReason::LoadEnded } else { EndReason::Failed };
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
                 return EndReason::Duration;
             }
@@ -304,13 +311,18 @@ impl Conductor<'_, '_> {
         self.stream.emit(Event::System(span));
     }
 
-    /// Notes loads that ended by themselves. True when one of them ended because its work was done.
-    fn poll_loads(&mut self, cell: u32, loads: &mut [Load]) -> bool {
-        let mut done = false;
+    /// Notes loads that have ended: none, or whether all that have, ended as they should. The work of
+    /// one that was stopped was read before.
+    fn poll_loads(&mut self, cell: u32, loads: &mut [Load]) -> Option<bool> {
+        let mut all_ok = None;
         for (i, load) in loads.iter_mut().enumerate() {
-            let Some(ended) = load.running.as_mut().and_then(Running::poll) else { continue };
-            done |= ended.ok;
-            load.report(cell, i as u32, self.stream);
+            let Some(running) = &mut load.running else { continue };
+            let was_asked = running.is_asked();
+            let Some(ended) = running.poll() else { continue };
+            all_ok = Some(all_ok.unwrap_or(true) && ended.ok);
+            if !was_asked {
+                load.report(cell, i as u32, self.stream);
+            }
             let work = load.work;
             load.running = None;
             self.stream.emit(Event::LoadEnded {
@@ -321,7 +333,7 @@ impl Conductor<'_, '_> {
                 how: ended.how,
             });
         }
-        done
+        all_ok
     }
 
     /// Ends the loads. One that waits in the kernel, for a disk that is written out, may take seconds:

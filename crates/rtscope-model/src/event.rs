@@ -142,7 +142,7 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// A phase ended.
+    /// A phase ended: samples count no longer. Its loads are ended after it.
     PhaseEnded {
         /// Index of the cell.
         cell: u32,
@@ -179,7 +179,7 @@ pub enum Event {
         cell: u32,
         /// Index in the cell's list of loads.
         load: u32,
-        /// Units of work done in all.
+        /// Units of work done in its phase.
         work: u64,
         /// Whether it ended as it should: by our stop, or because its work was done.
         ok: bool,

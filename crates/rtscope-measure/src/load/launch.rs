@@ -23,7 +23,7 @@ use crate::environment::{permission, permission_advice};
 use super::{
     Descriptor, LoadError, Options, Remains,
     board::{Board, State},
-    resolve,
+    processes, resolve,
     worker::{TERMS, Terms},
 };
 
@@ -36,6 +36,9 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long killed processes may take to die: one that waits in the kernel, for a disk that is
 /// written out, dies when that is done.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A load that was asked to end so long ago is looked at: what does it wait for?
+const STUCK_AFTER: Duration = Duration::from_millis(250);
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
@@ -119,6 +122,8 @@ impl Launcher {
             mark,
             limit,
             asked: None,
+            waiting: 0,
+            looked: false,
             gone: None,
             ended: None,
         };
@@ -152,6 +157,10 @@ pub struct Running {
     limit: Nanos,
     /// When it was asked to end.
     asked: Option<Instant>,
+    /// How many of its processes waited in the kernel then, or later.
+    waiting: usize,
+    /// Somebody has looked what a load that did not end waits for.
+    looked: bool,
     /// When its process was gone, and how that ended.
     gone: Option<(Instant, Ended)>,
     /// When nothing was left of it.
@@ -181,15 +190,29 @@ impl Running {
     /// and is silent as long as any of its processes is left.
     pub fn poll(&mut self) -> Option<Ended> {
         if self.ended.is_none() {
+            if !self.looked && self.asked.is_some_and(|at| at.elapsed() > STUCK_AFTER) {
+                self.looked = true;
+                self.waiting = self.waiting.max(processes::waiting(self.pid()));
+            }
             self.ended = self.end_of_process().and_then(|ended| self.end_of_workers(ended));
         }
         self.ended.clone()
+    }
+
+    /// Whether it was asked to end before it had ended.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asked.is_some()
     }
 
     /// Asks a load that has not ended to end. Does not wait: [`Running::poll`] tells when it has.
     pub fn ask_to_end(&mut self) {
         if self.asked.is_none() && self.poll().is_none() {
             self.asked = Some(Instant::now());
+            // One that has done nothing may have waited all the time, and end at once now.
+            if self.work() == 0 {
+                self.waiting = processes::waiting(self.pid());
+            }
             self.signal(signal::TERMINATE);
         }
     }
@@ -265,6 +288,11 @@ impl Running {
         (self.descriptor.clean)(&Remains { options, pid, mark });
         match given_up {
             true => Some(Ended::badly(format!("{}, but workers of it don't die", ended.how))),
+            false if self.waiting > 0 => {
+                let (how, n) = (ended.how, self.waiting);
+                let how = format!("{how}, while {n} of its processes waited in the kernel");
+                Some(Ended { how, ..ended })
+            }
             false => Some(ended),
         }
     }

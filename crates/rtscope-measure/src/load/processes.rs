@@ -16,6 +16,20 @@ fn parent_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Whether a process of this group waits in the kernel and can't be ended, as for a disk; from the
+/// text of its `stat` file.
+fn waits_in(group: u32, stat: &str) -> bool {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = after_name.split_whitespace().take(3).collect();
+    matches!(fields[..], ["D", _, of] if of.parse() == Ok(group))
+}
+
+/// How many processes of a group wait in the kernel.
+pub(super) fn waiting(group: u32) -> usize {
+    let stat = |pid| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    all().filter(|&pid| waits_in(group, &stat(pid))).count()
+}
+
 /// Every process below a process, children before their own children.
 pub(super) fn descendants(ancestor: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -54,6 +68,14 @@ mod tests {
     fn a_name_with_brackets_does_not_hide_the_parent() {
         assert_eq!(parent_of("12 (a) b (c)) S 7 12 12 0"), Some(7));
         assert_eq!(parent_of("12 (cut"), None);
+    }
+
+    #[test]
+    fn only_a_process_of_the_group_that_waits_in_the_kernel_counts() {
+        assert!(waits_in(12, "40 (load: io) D 12 12 12 0 -1"));
+        assert!(!waits_in(12, "40 (load: io) S 12 12 12 0 -1"));
+        assert!(!waits_in(12, "40 (load: io) D 12 7 12 0 -1"));
+        assert!(!waits_in(12, "40 (cut) D"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Loads by themselves and in plans: their work is proven.
 
+use serde_json::Value;
+
 use crate::support::{folder, json, output, processes_of_ours, root_or_skip, text};
 
 #[test]
@@ -63,6 +65,39 @@ fn a_load_that_can_not_run_is_said_and_the_run_goes_on() {
     assert_ne!(document["verdict"], "pass");
     assert!(document["findings"].to_string().contains("load-did-not"), "{}", document["findings"]);
     assert!(document["cells"][1]["all"]["recorded"].as_u64() > Some(0), "the rest is measured");
+}
+
+/// The load of the first phase fails at once. That of the second can't be asked to end: it is killed
+/// half a second later, which is no time of the phase.
+#[test]
+fn a_phase_ends_with_its_failed_load_and_before_its_loads_are_ended() {
+    let folder = folder();
+    let plan = "name = 'ends'\n[[phase]]\nname = 'fails'\nduration = '40s'\nload_ends = true\n\
+                load = [\"external restart=false -- sh -c 'exit 4'\"]\n\
+                [[phase]]\nname = 'stuck'\nduration = '500ms'\n\
+                load = [\"external -- trap '' TERM; sleep 60\"]\n";
+    std::fs::write(folder.path().join("ends.toml"), plan).expect("a plan");
+    let document = json(folder.path(), "run ends.toml --out run --json");
+    assert_eq!(document["cells"][0]["ended"], "failed");
+    assert!(document["findings"].to_string().contains("exit code 4"), "{}", document["findings"]);
+    assert_eq!(document["cells"][1]["ended"], "duration");
+    assert_eq!(document["cells"][1]["loads"][0]["unloaded_ns"], 0);
+    let run = folder.path().join("run");
+    let events = std::fs::read_to_string(run.join("events.jsonl")).expect("events");
+    let events: Vec<Value> =
+        events.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    let at_ns = |name: &str| {
+        let found = events.iter().find(|event| event["event"] == name && event["cell"] == 1);
+        found.and_then(|event| event["at_ns"].as_u64()).expect(name)
+    };
+    assert!(at_ns("load-ended") > at_ns("phase-ended") + 400_000_000);
+    let slices = std::fs::read_to_string(run.join("slices/t0.jsonl")).expect("slices");
+    let slices = slices.lines().map(|line| serde_json::from_str::<Value>(line).expect("a slice"));
+    let of_phase = slices.filter(|slice| slice["scope"]["cell"] == 1);
+    let end_ns = of_phase.filter_map(|slice| slice["end_ns"].as_u64()).max().expect("a slice");
+    let interval_ns = 1_000_000;
+    assert!(end_ns <= at_ns("phase-ended") + interval_ns, "{end_ns}: {}", at_ns("phase-ended"));
+    assert!(processes_of_ours().is_empty());
 }
 
 #[test]

@@ -19,7 +19,10 @@ pub(super) fn did_not_run(scene: &Scene) -> Option<Finding> {
     let complete = scene.record.is_complete();
     let wrong = |load: &LoadSummary| match &load.ended {
         Some(how) if !load.ok => Some(how.clone()),
-        Some(_) if load.work == 0 => Some("it did no work".to_owned()),
+        // What it did instead, where that was seen, follows the word.
+        Some(how) if load.work == 0 => {
+            Some(format!("it did no work{}", how.strip_prefix("stopped").unwrap_or("")))
+        }
         Some(_) => None,
         None if complete => Some("it never ran to its end".to_owned()),
         None if load.work == 0 => Some("it did no work".to_owned()),
@@ -101,6 +104,14 @@ mod tests {
         assert!(text.ends_with("(it did no work)"), "{text}");
         let text = only(&with_work(&[0, 0]), "load-did-not-run", Weight::PreventsPass);
         assert!(text.ends_with("(it did no work)"), "{text}");
+        let stuck = with_work(&[0, 0]).edit(|event| {
+            if let Event::LoadEnded { how, .. } = event {
+                how.push_str(", while 20 of its processes waited in the kernel");
+            }
+        });
+        let text = only(&stuck, "load-did-not-run", Weight::PreventsPass);
+        let expected = "(it did no work, while 20 of its processes waited in the kernel)";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

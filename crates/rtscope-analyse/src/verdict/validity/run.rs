@@ -87,7 +87,11 @@ pub(super) fn interrupted(scene: &Scene) -> Option<Finding> {
 
 /// The run, or a phase of it, failed.
 pub(super) fn failed(scene: &Scene) -> Option<Finding> {
-    let text = "the run failed before its plan was done";
+    let phases = scene.cells.iter().filter(|cell| cell.ended == Some(EndReason::Failed));
+    let text = match listed(phases.map(|cell| cell.name.clone())) {
+        Some(names) => format!("phases ended by a failure: {names}"),
+        None => "the run failed before its plan was done".to_owned(),
+    };
     ended(scene, EndReason::Failed).then(|| Finding::new("run-failed", Weight::PreventsPass, text))
 }
 
@@ -192,7 +196,8 @@ mod tests {
                 *why = EndReason::Failed;
             }
         });
-        only(&phase, "run-failed", Weight::PreventsPass);
+        let text = only(&phase, "run-failed", Weight::PreventsPass);
+        assert_eq!(text, "phases ended by a failure: busy");
     }
 
     #[test]
