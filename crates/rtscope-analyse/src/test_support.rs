@@ -175,7 +175,7 @@ impl Run {
         let placed = self.events.iter().filter(|e| matches!(e.event, Event::ThreadPlaced { .. }));
         for thread in 0..placed.count() as u32 {
             let tally = Tally { wall_ns: self.at_ns, cpu_ns: 1_000, ..Tally::default() };
-            self.event(Event::ThreadEnded { thread, tally });
+            self.event(Event::ThreadEnded { thread, tally, found: None });
         }
         self.event(Event::RunEnded { why: EndReason::Finished });
         self

@@ -397,7 +397,8 @@ impl Conductor<'_, '_> {
                     text,
                 ));
             }
-            self.stream.emit(Event::ThreadEnded { thread: thread.thread, tally });
+            let found = thread.found.clone();
+            self.stream.emit(Event::ThreadEnded { thread: thread.thread, tally, found });
         }
     }
 }

@@ -207,6 +207,9 @@ pub enum Event {
         thread: u32,
         /// What it cost and suffered inside the loop.
         tally: Tally,
+        /// Its place, read back when it had left the loop.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        found: Option<Placement>,
     },
     /// Something its reader must know.
     Found(Finding),

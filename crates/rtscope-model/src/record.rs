@@ -76,6 +76,8 @@ pub struct ThreadRecord {
     pub asked: Placement,
     /// What was read back.
     pub found: Placement,
+    /// What was read back when it had left its loop; none when the record doesn't say.
+    pub found_at_end: Option<Placement>,
     /// What it cost and suffered; none when the record was cut short.
     pub tally: Option<Tally>,
     /// Name of an imported thread. Of such a one nothing was read back: its placement holds no more
@@ -385,6 +387,7 @@ fn threads(events: &[Stamped]) -> Vec<ThreadRecord> {
                     interval_ns: *interval_ns,
                     asked: asked.clone(),
                     found: found.clone(),
+                    found_at_end: None,
                     tally: None,
                     imported: None,
                 });
@@ -403,12 +406,14 @@ fn threads(events: &[Stamped]) -> Vec<ThreadRecord> {
                     interval_ns: interval_ns.unwrap_or(0),
                     asked: place.clone(),
                     found: place,
+                    found_at_end: None,
                     tally: None,
                     imported: Some(label.clone()),
                 });
             }
-            Event::ThreadEnded { thread, tally } => {
+            Event::ThreadEnded { thread, tally, found } => {
                 if let Some(ended) = threads.iter_mut().find(|t| t.thread == *thread) {
+                    ended.found_at_end.clone_from(found);
                     ended.tally = Some(*tally);
                 }
             }

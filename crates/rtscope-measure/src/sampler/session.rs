@@ -117,12 +117,15 @@ pub enum Wake {
 }
 
 /// What became of a thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ended {
     /// Index over all sessions.
     pub thread: u32,
     /// What it cost and suffered inside the loop.
     pub tally: Tally,
+    /// Its place, read back after the loop: somebody may have changed it meanwhile. None when the
+    /// kernel did not tell.
+    pub found: Option<Placement>,
     /// Activations that found no free slot.
     pub without_slot: u64,
     /// The latency that broke the run, and its expiry since the start of the run.
@@ -180,8 +183,11 @@ struct Running {
     live: Arc<LiveFigures>,
     slots: Slots,
     raw: Option<rtrb::Consumer<RawSample>>,
-    handle: Option<JoinHandle<Option<(Tally, LoopTally, Exchange)>>>,
+    handle: Option<JoinHandle<Option<Left>>>,
 }
+
+/// What a thread leaves behind.
+type Left = (Tally, Option<Placement>, LoopTally, Exchange);
 
 type Report = (usize, Result<(i32, Placement), (Placement, rtscope_sys::Error)>);
 
@@ -267,7 +273,8 @@ impl Session {
             };
             let used = thread::usage() - before;
             let wall_ns = clock.now_ns().saturating_sub(began_ns);
-            Some((whole_tally(&tally, used, wall_ns), tally, exchange))
+            let found = sched::placement(sched::SELF).ok();
+            Some((whole_tally(&tally, used, wall_ns), found, tally, exchange))
         };
         let name = format!("sample-{}", plan.thread);
         let handle = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body)?;
@@ -384,12 +391,13 @@ impl Session {
             let joined = running.handle.take().map(JoinHandle::join);
             let thread = running.plan.thread;
             running.slots.drain(thread, origin_ns, running.grid_ns, &mut sink);
-            let Some(Ok(Some((tally, counted, exchange)))) = joined else { continue };
+            let Some(Ok(Some((tally, found, counted, exchange)))) = joined else { continue };
             if let Some(slice) = exchange.rest(thread, origin_ns, running.grid_ns) {
                 sink(slice);
             }
             let broke_at = counted.broke_at.map(|(l, at)| (l, at.saturating_sub(origin_ns)));
-            ended.push(Ended { thread, tally, without_slot: counted.without_slot, broke_at });
+            let without_slot = counted.without_slot;
+            ended.push(Ended { thread, tally, found, without_slot, broke_at });
         }
         ended
     }

@@ -4,15 +4,17 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
 };
 
 use proptest::prelude::*;
 use rtscope_model::{
     histogram::Layout,
-    plan::{Overrun, Sleep},
+    plan::{ClockName, Overrun, Sleep},
+    schedule::{Placement, Policy},
     slice::{Scope, Slice},
 };
-use rtscope_sys::clock::Clock;
+use rtscope_sys::{clock::Clock, sched};
 
 use super::*;
 
@@ -276,6 +278,38 @@ fn a_clock_that_steps_by_years_does_not_keep_the_loop_busy() {
     assert_eq!(missed, (year_ns as u64 - 1) / INTERVAL_NS);
     let kept = ran.total(|s| s.omitted.iter().map(|b| b.1).sum());
     assert_eq!(kept + ran.tally.omitted_unexpanded, missed);
+}
+
+/// The nice value is what every user may change, to a higher one.
+#[test]
+fn a_thread_s_place_is_read_back_at_its_end() {
+    let cpus = sched::affinity(sched::SELF).expect("own CPUs");
+    let asked = sched::placement(sched::SELF).expect("own place");
+    let asked = Placement { policy: Policy::Other, priority: 0, budget: None, cpus, ..asked };
+    let spec = SessionSpec {
+        threads: vec![ThreadPlan { thread: 0, asked: asked.clone(), interval_ns: INTERVAL_NS }],
+        layout: LAYOUT,
+        slice_ns: 1_000 * INTERVAL_NS,
+        clock: ClockName::Monotonic,
+        beat: Beat { first_ns: 0, ..beat() },
+        raw_capacity: 0,
+        wake: Wake::ClockNanosleep,
+        marker: None,
+        one_cell: false,
+    };
+    let session = Session::park(&spec, 0).expect("threads");
+    let (tid, found) = session.placed[0].clone();
+    assert_eq!(found, asked);
+    session.enter(0, None);
+    session.release(session.now_ns());
+    let until = Instant::now() + Duration::from_secs(60);
+    while session.live()[0].recorded == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let changed = Placement { nice: 19, ..asked };
+    sched::set_policy(tid, &changed).expect("a higher nice value");
+    let ended = session.stop(|_| ());
+    assert_eq!(ended[0].found, Some(changed));
 }
 
 fn scripts() -> impl Strategy<Value = Vec<Step>> {

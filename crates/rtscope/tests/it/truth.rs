@@ -136,7 +136,7 @@ fn record() -> Record {
     let tally = Tally { wakeups: tally.wakeups, ..Tally::default() };
     let ends = [
         Event::PhaseEnded { cell: 0, why: EndReason::Duration },
-        Event::ThreadEnded { thread: 0, tally },
+        Event::ThreadEnded { thread: 0, tally, found: None },
         Event::RunEnded { why: EndReason::Finished },
     ];
     for (n, event) in events.into_iter().chain(slices).chain(ends).enumerate() {

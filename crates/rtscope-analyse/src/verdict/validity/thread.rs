@@ -15,16 +15,27 @@ const PERMISSION: &str = "run as root; or give the binary the capabilities with 
     'setcap cap_sys_nice,cap_ipc_lock+ep'; or raise rtprio and memlock for your user in \
     /etc/security/limits.conf";
 
-/// Policy, priority, nice, budget or CPUs did not read back as asked.
+/// Policy, priority, nice, budget or CPUs did not read back as asked, before the loop or after it.
 pub(super) fn placement(scene: &Scene) -> Option<Finding> {
-    let elsewhere = scene.record.threads.iter().filter(|t| differs(&t.asked, &t.found));
-    let places = listed(
-        elsewhere.map(|t| format!("thread {}: asked {}, found {}", t.thread, t.asked, t.found)),
-    )?;
+    let threads = &scene.record.threads;
+    let elsewhere = |t: &ThreadRecord| {
+        let end = t.found_at_end.as_ref().filter(|end| differs(&t.found, end));
+        let name = format!("thread {}: asked {}", t.thread, t.asked);
+        match (differs(&t.asked, &t.found), end) {
+            (false, None) => None,
+            (true, None) => Some(format!("{name}, found {}", t.found)),
+            (false, Some(end)) => Some(format!("{name}, found so, but at its end {end}")),
+            (true, Some(end)) => Some(format!("{name}, found {}, at its end {end}", t.found)),
+        }
+    };
+    let places = listed(threads.iter().filter_map(elsewhere))?;
     let permitted = scene.before().is_none_or(|machine| machine.permission.real_time);
-    let advice = match permitted {
-        true => "look at cpusets, taskset and container limits that this process runs under",
-        false => PERMISSION,
+    let advice = match threads.iter().any(|t| differs(&t.asked, &t.found)) {
+        false => "something else changed them while they ran: look for chrt, taskset, a cpuset",
+        true if permitted => {
+            "look at cpusets, taskset and container limits that this process runs under"
+        }
+        true => PERMISSION,
     };
     let text = format!("threads did not run as asked: {places}");
     Some(Finding::new("placement", Weight::Invalidates, text).advise(advice))
@@ -188,6 +199,33 @@ mod tests {
         only(&nice(5), "placement", Weight::Invalidates);
         assert_eq!(all(&nice(0)), []);
         assert_eq!(all(&placed(|asked, _| asked.nice = 5)), [], "fifo has no nice value");
+    }
+
+    #[test]
+    fn a_thread_that_was_changed_while_it_ran_is_named() {
+        let ends = |edit: fn(&mut Placement)| {
+            good().edit(|event| {
+                if let Event::ThreadEnded { thread, found, .. } = event {
+                    let mut end = fifo(*thread);
+                    if *thread == 1 {
+                        edit(&mut end);
+                    }
+                    *found = Some(end);
+                }
+            })
+        };
+        let demoted = ends(|found| {
+            *found = Placement { policy: Policy::Other, priority: 0, ..fifo(1) };
+        });
+        assert_eq!(
+            only(&demoted, "placement", Weight::Invalidates),
+            "threads did not run as asked: thread 1: asked fifo 90 on CPU 1, found so, but at its \
+             end other on CPU 1"
+        );
+        assert!(all(&demoted)[0].advice.contains("chrt"));
+        only(&ends(|found| found.priority = 89), "placement", Weight::Invalidates);
+        only(&ends(|found| found.cpus.insert(0)), "placement", Weight::Invalidates);
+        assert_eq!(all(&ends(|_| ())), []);
     }
 
     #[test]
