@@ -35,12 +35,15 @@ struct Heading {
     boot: String,
 }
 
-/// Where journals are kept: `/run/rtscope` for root, which is gone after a reboot, as the settings
+/// Where root's journals are kept.
+pub const JOURNALS_OF_ROOT: &str = "/run/rtscope";
+
+/// Where journals are kept: [`JOURNALS_OF_ROOT`] for root, which is gone after a reboot, as the settings
 /// are; else a folder of the user's own.
 #[must_use]
 pub fn journal_dir() -> PathBuf {
     if rtscope_sys::process::is_root() {
-        return PathBuf::from("/run/rtscope");
+        return PathBuf::from(JOURNALS_OF_ROOT);
     }
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
     own.map_or_else(std::env::temp_dir, PathBuf::from).join("rtscope")
@@ -98,10 +101,11 @@ impl Lock {
             let path = path.to_owned();
             move |source| TuneError::Journal { operation, path, source }
         };
-        // Nobody else may write what root will write into the kernel.
+        // Nobody else may write what root will write into the kernel; that something is left to
+        // restore, everybody may see.
         let make = || {
             fs::create_dir_all(dir.parent().unwrap_or(dir))?;
-            DirBuilder::new().recursive(true).mode(0o700).create(dir)
+            DirBuilder::new().recursive(true).mode(0o755).create(dir)
         };
         make().map_err(failed("make", dir))?;
         let path = dir.join("lock");
@@ -172,6 +176,18 @@ impl Found {
     pub(super) fn is_alive(&self) -> bool {
         !self.of_earlier_boot && self.owner.is_alive()
     }
+}
+
+/// The journal of a process that is no more, when a folder has one. Its name says so: it need not be
+/// read.
+pub(super) fn find_left(dir: &Path) -> io::Result<Option<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    Ok(paths.find(|path| Owner::of_file(path).is_some_and(|owner| !owner.is_alive())))
 }
 
 /// Every journal in a folder, by name. None when there is no folder.

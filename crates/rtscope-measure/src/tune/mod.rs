@@ -26,8 +26,8 @@ use rtscope_sys::tree::Tree;
 
 pub use self::{
     error::TuneError,
-    journal::journal_dir,
-    restore::{Restored, restore_leftovers},
+    journal::{JOURNALS_OF_ROOT, journal_dir},
+    restore::{Restored, left_by_root, restore_leftovers},
     setting::{Descriptor, SETTINGS, check},
 };
 use self::{

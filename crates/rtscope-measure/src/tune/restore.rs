@@ -5,7 +5,7 @@ use std::{fmt, io::ErrorKind, path::Path};
 use rtscope_sys::{Error, tree::Tree};
 
 use super::{
-    journal::{Change, Found, Lock, find_all},
+    journal::{Change, Found, Lock, find_all, find_left},
     setting::present,
 };
 
@@ -122,6 +122,23 @@ pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
         restored.extend(left.err().map(|error| trouble(&journal.path, error.to_string())));
     }
     restored
+}
+
+/// Why an ordinary user can't say that every setting is as it was: a run of root has left a journal in
+/// this folder, or it can't be seen whether one has. None when there is none.
+#[must_use]
+pub fn left_by_root(journal_dir: &Path) -> Option<String> {
+    let found = match find_left(journal_dir) {
+        Ok(None) => return None,
+        Ok(Some(path)) => {
+            format!("a run of root was killed and has left settings changed ({})", path.display())
+        }
+        Err(error) => format!(
+            "only root can see whether a killed run of root has left settings changed ({}: {error})",
+            journal_dir.display()
+        ),
+    };
+    Some(format!("{found}: run `sudo rtscope restore`"))
 }
 
 /// True when nothing is left to do.

@@ -280,6 +280,23 @@ fn a_setting_that_another_run_holds_is_refused() {
 }
 
 #[test]
+fn an_ordinary_user_is_told_what_only_root_can_restore() {
+    let bench = Bench::new();
+    let left = || left_by_root(bench.journals.path());
+    let (applied, _) = bench.apply(&[("throttling", "off")]);
+    assert_eq!(left(), None, "the run that changed it lives");
+    drop(applied);
+    assert_eq!((bench.journals(), left()), (Vec::new(), None));
+    bench.left("not for everybody to read");
+    let text = left().expect("a journal");
+    assert!(text.contains("has left settings changed") && text.contains("sudo"), "{text}");
+    assert_eq!(left_by_root(&bench.journals.path().join("none")), None);
+    // What can't be listed, whoever asks.
+    let text = left_by_root(&bench.journals.path().join(NOBODY)).expect("no folder");
+    assert!(text.contains("only root can see") && text.contains("sudo"), "{text}");
+}
+
+#[test]
 fn what_a_dead_run_left_is_restored_last_first() {
     let bench = Bench::new();
     bench.fake.file(THROTTLING, "-1\n");
