@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use rtscope_model::{
     cpu::CpuSet,
-    environment::Permission,
+    environment::{Environment, Permission},
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     plan::Plan,
@@ -48,7 +48,7 @@ use rtscope_sys::{
 use crate::{
     environment::{SystemCounters, kernel_log::KernelLog},
     interrupt::Interrupt,
-    load::Launcher,
+    load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
     recorder::{RecordError, Recorder},
     sampler::SampleError,
@@ -95,7 +95,7 @@ pub enum RunError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A CPU of the plan is absent.
-    #[error("CPU{plural} {absent} {be} not online: this machine has CPUs {online}", plural = if absent.len() == 1 { "" } else { "s" }, be = if absent.len() == 1 { "is" } else { "are" })]
+    #[error("{}", machine::not_online(absent, online))]
     NoSuchCpu {
         /// Asked and absent.
         absent: CpuSet,
@@ -105,6 +105,16 @@ pub enum RunError {
     /// More intervals than threads.
     #[error("{0}")]
     Intervals(String),
+    /// A load could not start.
+    #[error("load {line:?} of phase {phase:?} can't start on this machine: {why}")]
+    Load {
+        /// Its line in the plan.
+        line: String,
+        /// The phase.
+        phase: String,
+        /// Why, and what to do.
+        why: LoadError,
+    },
     /// Histograms too large.
     #[error("the histograms need {} MiB, but only {} MiB of memory are available and half of it is the limit: set fewer buckets or threads", needed_bytes >> 20, available_bytes >> 20)]
     Memory {
@@ -161,7 +171,7 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
-    let sessions = machine::lay_out(&plan, &before)?;
+    let (sessions, launcher) = lay_out(&plan, &before)?;
     let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
 
     let mut stream = Stream::new(recorder, listener);
@@ -180,7 +190,7 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     let of_run = if by_phase { BTreeMap::new() } else { plan.settings.clone() };
     let settings =
         tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event))?;
-    let outcome = sessions_in_turn(order, &plan, &sessions, by_phase, &mut stream);
+    let outcome = sessions_in_turn(order, &plan, &sessions, launcher, by_phase, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 
     if order.interrupt.is_runaway() {
@@ -196,6 +206,29 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     stream.emit(Event::RunEnded { why });
     let (files, not_written) = stream.into_recorder().finish();
     outcome.map(|_| Finished { files, not_written })
+}
+
+/// Whether a plan can be run on this machine, as far as that is known before it is: its CPUs, its
+/// memory, and what its loads need.
+///
+/// # Errors
+///
+/// The first thing that is wrong or missing.
+pub fn check(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
+    lay_out(plan, &environment::collect(tree)).map(drop)
+}
+
+/// The sessions of a plan on this machine, and what will start their loads.
+fn lay_out(
+    plan: &Plan,
+    found: &Environment,
+) -> Result<(Vec<machine::SessionPlan>, Launcher), RunError> {
+    let sessions = machine::lay_out(plan, found)?;
+    let all = sched::affinity(sched::SELF).unwrap_or_default();
+    let online = found.cpus.online.clone();
+    let mut launcher = Launcher { online, ..Launcher::new(CpuSet::default(), all) };
+    machine::loads_can_start(plan, &sessions, &mut launcher)?;
+    Ok((sessions, launcher))
 }
 
 /// Lets an ordinary user measure as an ordinary thread where no policy was asked by name, and says so.
@@ -226,6 +259,7 @@ fn sessions_in_turn(
     order: &Order,
     plan: &Plan,
     sessions: &[machine::SessionPlan],
+    launcher: Launcher,
     by_phase: bool,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
@@ -241,13 +275,9 @@ fn sessions_in_turn(
                 .advise("raise the memlock limit (ulimit -l), or run with CAP_IPC_LOCK"),
         );
     }
-    let all = sched::affinity(sched::SELF).unwrap_or_default();
     let mut conductor = Conductor {
         plan,
-        launcher: Launcher {
-            program: order.program.clone(),
-            ..Launcher::new(CpuSet::default(), all)
-        },
+        launcher: Launcher { program: order.program.clone(), ..launcher },
         interrupt: &order.interrupt,
         unattended: order.unattended,
         tree: &order.tree,

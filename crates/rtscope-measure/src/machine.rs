@@ -9,6 +9,7 @@ use rtscope_model::{
 
 use crate::{
     RunError,
+    load::Launcher,
     sampler::{Beat, Exchange, RawSample, SessionSpec, ThreadPlan, Wake},
 };
 
@@ -141,6 +142,38 @@ fn fits_memory(spec: &SessionSpec, machine: &Environment) -> Result<(), RunError
     Ok(())
 }
 
+/// Whether the loads of all phases could start, as far as that is known before they do: a mistake in
+/// the last phase is not to show after hours.
+///
+/// # Errors
+///
+/// The first load that could not.
+pub(crate) fn loads_can_start(
+    plan: &Plan,
+    sessions: &[SessionPlan],
+    launcher: &mut Launcher,
+) -> Result<(), RunError> {
+    for session in sessions {
+        launcher.measured = session.measured.clone();
+        for phase in &plan.phases[session.cells.clone()] {
+            for line in &phase.loads {
+                launcher.can_start(line).map_err(|why| RunError::Load {
+                    line: line.to_string(),
+                    phase: phase.name.clone(),
+                    why,
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says of CPUs that they are absent.
+pub(crate) fn not_online(absent: &CpuSet, online: &CpuSet) -> String {
+    let (plural, be) = if absent.len() == 1 { ("", "is") } else { ("s", "are") };
+    format!("CPU{plural} {absent} {be} not online: this machine has CPUs {online}")
+}
+
 /// Whether a phase's loads may hold every CPU against an ordinary thread: then the control thread
 /// must run above them, or it could not end them.
 pub(crate) fn real_time_load_priority(phases: &[Phase]) -> Option<u8> {
@@ -203,5 +236,38 @@ mod tests {
         assert!(refused("buckets = 9000000").contains("memory"));
         let four = refused("intervals = ['1ms', '2ms', '3ms', '4ms']");
         assert!(four.contains("4 values for 3 threads"), "{four}");
+    }
+
+    #[test]
+    fn a_load_that_could_not_start_is_named_before_anything_is_measured() {
+        let refused = |load: &str| {
+            let mut plan = plan("cpus = '0-1'");
+            plan.phases[0].loads = vec![load.parse().expect("a line")];
+            let sessions = lay_out(&plan, &machine()).expect("fits");
+            let all: CpuSet = "0-2".parse().expect("a set");
+            let mut launcher =
+                Launcher { online: machine().cpus.online, ..Launcher::new(CpuSet::default(), all) };
+            match loads_can_start(&plan, &sessions, &mut launcher) {
+                Ok(()) => String::new(),
+                Err(e) => e.to_string(),
+            }
+        };
+        for sound in ["cpu cpus=2-3", "fork cpus=others", "external log=x -- true", "disk dir=/tmp"]
+        {
+            assert_eq!(refused(sound), "");
+        }
+        assert_eq!(
+            refused("cpu cpus=3-5"),
+            "load \"cpu cpus=3-5\" of phase \"p\" can't start on this machine: CPUs 4-5 are not online: \
+             this machine has CPUs 0-3; name others with cpus="
+        );
+        for (load, said) in [
+            ("external -- nosuchcommand -x", "command \"nosuchcommand\" was not found: install it"),
+            ("external log=/nonexistent/log -- true", "name another with log="),
+            ("disk dir=/nonexistent", "/nonexistent: No such file or directory"),
+            ("disk dir=/dev/null", "/dev/null: Not a directory"),
+        ] {
+            assert!(refused(load).contains(said), "{load}: {}", refused(load));
+        }
     }
 }

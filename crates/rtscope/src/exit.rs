@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use rtscope_model::verdict::Verdict;
+use rtscope_analyse::Judgement;
+use rtscope_model::{finding::Weight, verdict::Verdict};
 
 /// Every requirement is met, or none was asked.
 pub(crate) const PASS: u8 = 0;
@@ -18,6 +19,17 @@ pub(crate) const INCONCLUSIVE: u8 = 3;
 
 /// The command line or a plan is wrong (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
+
+/// The code of a record's verdict. Figures without a requirement are no success when a phase failed,
+/// as one whose load did not start.
+pub(crate) fn of_record(judgement: &Judgement) -> ExitCode {
+    let failed =
+        judgement.findings.iter().any(|f| f.code == "run-failed" && f.weight > Weight::Warning);
+    match judgement.verdict {
+        Verdict::Measured if failed => ExitCode::from(ERROR),
+        verdict => of_verdict(verdict),
+    }
+}
 
 /// The code of a verdict.
 pub(crate) fn of_verdict(verdict: Verdict) -> ExitCode {

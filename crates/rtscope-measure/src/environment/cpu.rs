@@ -16,10 +16,7 @@ const FOLDER: &str = "sys/devices/system/cpu";
 pub(super) fn collect(tree: &Tree, cpuinfo: &str, line: &str) -> Cpus {
     let listed = |path: &str| tree.read(path).ok().and_then(|text| text.parse::<CpuSet>().ok());
     let known = |name: &str| listed(&format!("{FOLDER}/{name}"));
-    let online = known("online").unwrap_or_else(|| {
-        let names = numbered(tree.list(FOLDER), "cpu");
-        names.into_iter().map(|(cpu, _)| cpu).collect()
-    });
+    let online = online(tree);
     // The command line is what old kernels show; partitions of cpuset are made while running.
     let isolated =
         known("isolated").or_else(|| cmdline::cpus(line, "isolcpus")).unwrap_or_default();
@@ -34,6 +31,15 @@ pub(super) fn collect(tree: &Tree, cpuinfo: &str, line: &str) -> Cpus {
             .unwrap_or_default(),
         online,
     }
+}
+
+/// The CPUs that run; empty when that is not shown.
+pub(crate) fn online(tree: &Tree) -> CpuSet {
+    let listed = tree.read(format!("{FOLDER}/online")).ok().and_then(|text| text.parse().ok());
+    listed.unwrap_or_else(|| {
+        let names = numbered(tree.list(FOLDER), "cpu");
+        names.into_iter().map(|(cpu, _)| cpu).collect()
+    })
 }
 
 /// The CPUs that this process may use.

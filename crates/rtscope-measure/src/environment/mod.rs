@@ -35,6 +35,7 @@ pub use self::{
     sysctl::throttling,
 };
 pub(crate) use self::{
+    cpu::online,
     irq::collect as irqs,
     text::{bracketed, numbered, value},
     thread::Stat,

@@ -24,6 +24,7 @@ use super::{
     board::Counter,
     options::{Kind, LoadOption},
     worker::{self, Order, Processes},
+    writable,
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -65,6 +66,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "bytes",
     options: OPTIONS,
     check: any_options,
+    is_here: |options| writable("dir", Path::new(options.word("dir"))),
     run,
     clean,
 };

@@ -2,7 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use rtscope_model::{schedule::Placement, text::Problem, time::Nanos};
+use rtscope_model::{cpu::CpuSet, schedule::Placement, text::Problem, time::Nanos};
+
+use crate::machine::not_online;
 
 use crate::environment::do_one_of;
 
@@ -62,6 +64,27 @@ pub enum LoadError {
         asked: Box<Placement>,
         /// As read back.
         found: Box<Placement>,
+    },
+    /// The option `cpus` names a CPU that is absent.
+    #[error("{}; name others with cpus=", not_online(absent, online))]
+    NotOnline {
+        /// Asked and absent.
+        absent: CpuSet,
+        /// There.
+        online: CpuSet,
+    },
+    /// A folder in which a load is to make files.
+    #[error(
+        "can't write to the folder {}: {why}: make it, or name another with {option}=",
+        folder.display()
+    )]
+    Folder {
+        /// The option that names it.
+        option: &'static str,
+        /// The folder.
+        folder: PathBuf,
+        /// What the kernel answered.
+        why: io::Error,
     },
     /// The option `cpus` leaves no CPU.
     #[error("cpus={asked}, but {why}: write cpus=all, or a set as cpus=0-3")]

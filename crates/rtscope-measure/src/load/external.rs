@@ -16,6 +16,7 @@ use std::{
     convert::Infallible,
     fs::File,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -36,6 +37,7 @@ use super::{
     options::{Kind, LoadOption, Options},
     processes::{descendants, marked},
     worker::{Order, place},
+    writable,
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -65,6 +67,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "runs",
     options: OPTIONS,
     check,
+    is_here,
     run,
     clean,
 };
@@ -90,6 +93,13 @@ fn check(options: &Options) -> Result<(), Problem> {
             Err(Problem::new(message))
         }
     }
+}
+
+fn is_here(options: &Options) -> Result<(), LoadError> {
+    find(options.word("command"))?;
+    let Some(log) = options.given("log") else { return Ok(()) };
+    // The folder of a bare name is empty, which means the one we are in.
+    writable("log", &Path::new(log).parent().unwrap_or(Path::new("/")).join("."))
 }
 
 fn run(order: &Order) -> Result<(), LoadError> {

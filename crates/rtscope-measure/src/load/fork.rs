@@ -9,7 +9,7 @@
 use rtscope_sys::{fork::fork_and_wait, mapping::Pages};
 
 use super::{
-    Descriptor, LoadError, any_options, leaves_nothing,
+    Descriptor, LoadError, any_options, leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
     worker::{Order, Processes},
 };
@@ -35,6 +35,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "forks",
     options: OPTIONS,
     check: any_options,
+    is_here: needs_nothing,
     run,
     clean: leaves_nothing,
 };

@@ -9,7 +9,7 @@
 use rtscope_sys::mapping::sync_all_files;
 
 use super::{
-    Descriptor, LoadError, any_options, leaves_nothing,
+    Descriptor, LoadError, any_options, leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
     worker::{Order, Processes},
 };
@@ -27,6 +27,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "syncs",
     options: OPTIONS,
     check: any_options,
+    is_here: needs_nothing,
     run,
     clean: leaves_nothing,
 };

@@ -16,6 +16,7 @@ use rtscope_sys::{
     clock::{Clock, SystemClock},
     fork::{Children, Waited, signal, wait},
     process, sched,
+    tree::Tree,
 };
 
 use crate::environment::{permission, permission_advice};
@@ -26,6 +27,7 @@ use super::{
     processes, resolve,
     worker::{TERMS, Terms},
 };
+use crate::environment;
 
 /// How long a load may take until it works.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -59,6 +61,8 @@ pub struct Launcher {
     pub measured: CpuSet,
     /// Every CPU that a load may use.
     pub all: CpuSet,
+    /// Every CPU that is there; empty when that is not known.
+    pub online: CpuSet,
 }
 
 /// How a load ended.
@@ -81,7 +85,20 @@ impl Launcher {
     #[must_use]
     pub fn new(measured: CpuSet, all: CpuSet) -> Launcher {
         let program = PathBuf::from("/proc/self/exe");
-        Launcher { program, arguments: vec!["load-worker".to_owned()], measured, all }
+        let online = environment::online(&Tree::default());
+        Launcher { program, arguments: vec!["load-worker".to_owned()], measured, all, online }
+    }
+
+    /// Whether a load could start on this machine, as far as that is known without starting it: its
+    /// line, its CPUs, its command, its folders.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong or missing.
+    pub fn can_start(&self, line: &LoadLine) -> Result<(), LoadError> {
+        let (descriptor, options) = resolve(line).map_err(LoadError::Line)?;
+        self.cpus(options.word("cpus"))?;
+        (descriptor.is_here)(&options)
     }
 
     /// Starts a load, and returns when it works. The kernel ends it after `limit`, if nobody does
@@ -139,9 +156,13 @@ impl Launcher {
             "others" => (self.all.without(&self.measured), "every CPU is measured"),
             set => (set.parse().unwrap_or_default(), "that is no CPU"),
         };
-        match cpus.is_empty() {
-            true => Err(LoadError::NoCpu { asked: text.to_owned(), why: none }),
-            false => Ok(cpus),
+        let absent = cpus.without(&self.online);
+        if cpus.is_empty() {
+            Err(LoadError::NoCpu { asked: text.to_owned(), why: none })
+        } else if absent.is_empty() || self.online.is_empty() {
+            Ok(cpus)
+        } else {
+            Err(LoadError::NotOnline { absent, online: self.online.clone() })
         }
     }
 }

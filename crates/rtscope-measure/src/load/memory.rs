@@ -14,7 +14,7 @@ use rtscope_sys::{
 use super::{
     Descriptor, LoadError, any_options,
     board::Counter,
-    leaves_nothing,
+    leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
     worker::{Order, Processes},
 };
@@ -40,6 +40,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "pages",
     options: OPTIONS,
     check: any_options,
+    is_here: needs_nothing,
     run,
     clean: leaves_nothing,
 };

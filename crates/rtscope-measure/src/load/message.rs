@@ -24,7 +24,7 @@ use rustix::{
 use super::{
     Descriptor, LoadError, any_options,
     board::Counter,
-    leaves_nothing,
+    leaves_nothing, needs_nothing,
     options::{Kind, LoadOption, Options},
     worker::{Order, Processes, Threads, allow_open_files},
 };
@@ -74,6 +74,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "messages",
     options: OPTIONS,
     check: any_options,
+    is_here: needs_nothing,
     run,
     clean: leaves_nothing,
 };

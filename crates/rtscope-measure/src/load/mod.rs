@@ -24,7 +24,10 @@ mod processes;
 mod timer;
 mod worker;
 
+use std::path::Path;
+
 use rtscope_model::{load::LoadLine, text::Problem};
+use rustix::fs::{Access, access};
 
 use self::worker::Order;
 pub use self::{
@@ -60,6 +63,8 @@ pub struct Descriptor {
     pub options: &'static [LoadOption],
     /// Whether options that are right one by one are right together.
     check: fn(&Options) -> Result<(), Problem>,
+    /// Whether this machine has what the load needs: its command, its folders.
+    is_here: fn(&Options) -> Result<(), LoadError>,
     /// The load: runs in its own process, until its work is done or it is killed.
     run: fn(&Order) -> Result<(), LoadError>,
     /// Removes what a load may have left: called by the starting process when no process of the
@@ -80,6 +85,21 @@ struct Remains<'a> {
 /// For loads whose options are right together when they are right one by one.
 const fn any_options(_: &Options) -> Result<(), Problem> {
     Ok(())
+}
+
+/// For loads that need nothing but the kernel.
+const fn needs_nothing(_: &Options) -> Result<(), LoadError> {
+    Ok(())
+}
+
+/// Whether files can be made in the folder that an option names.
+fn writable(option: &'static str, folder: &Path) -> Result<(), LoadError> {
+    // What is no folder has no "." in it.
+    access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK).map_err(|e| LoadError::Folder {
+        option,
+        folder: folder.to_owned(),
+        why: e.into(),
+    })
 }
 
 /// For loads that leave nothing.

@@ -26,7 +26,7 @@ use rtscope_sys::net::{
 use super::{
     Descriptor, LoadError,
     board::Counter,
-    leaves_nothing,
+    leaves_nothing, needs_nothing,
     options::{Kind, LoadOption, Options, size_text},
     worker::{Order, Processes},
 };
@@ -64,6 +64,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |options| if options.word("kind") == "tcp" { "bytes" } else { "packets" },
     options: OPTIONS,
     check,
+    is_here: needs_nothing,
     run,
     clean: leaves_nothing,
 };

@@ -15,7 +15,7 @@ use rtscope_sys::timer::{PeriodicTimer, TimerWait};
 use super::{
     Descriptor, LoadError, any_options,
     board::Counter,
-    leaves_nothing,
+    leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
     worker::{Order, Processes, allow_open_files},
 };
@@ -47,6 +47,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     unit: |_| "expiries",
     options: OPTIONS,
     check: any_options,
+    is_here: needs_nothing,
     run,
     clean: leaves_nothing,
 };

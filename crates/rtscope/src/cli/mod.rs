@@ -177,7 +177,12 @@ fn code_of(error: &anyhow::Error) -> u8 {
         || error.is::<Refused>()
         || matches!(
             error.downcast_ref(),
-            Some(RunError::NoSuchCpu { .. } | RunError::Memory { .. } | RunError::Intervals(_))
+            Some(
+                RunError::NoSuchCpu { .. }
+                    | RunError::Load { .. }
+                    | RunError::Memory { .. }
+                    | RunError::Intervals(_)
+            )
         )
         || matches!(
             error.downcast_ref(),

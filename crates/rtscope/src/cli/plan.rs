@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use rtscope_sys::tree::Tree;
 
 use super::print;
 use crate::{exit, plans};
@@ -23,7 +24,7 @@ pub(super) enum Verb {
         #[arg(long)]
         resolved: bool,
     },
-    /// Check a plan without running it
+    /// Check a plan without running it; what it lacks on this machine is a note
     Check {
         /// A shipped plan's name, or a file
         plan: String,
@@ -46,6 +47,10 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
                 s(phases),
                 s(sessions)
             ))?;
+            // It may be meant for another machine, or for a guest.
+            if let Err(refused) = rtscope_measure::check(&plan, &Tree::default()) {
+                print(&format!("note: here 'rtscope run' would refuse it: {refused}\n"))?;
+            }
         }
     }
     Ok(ExitCode::from(exit::PASS))

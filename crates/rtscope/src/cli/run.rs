@@ -116,7 +116,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     {
         eprintln!("rtscope: the runs can't be compared: {}", said(&e));
     }
-    Ok(exit::of_verdict(judged.judgement.verdict))
+    Ok(exit::of_record(&judged.judgement))
 }
 
 /// What changed from an earlier run to this one.

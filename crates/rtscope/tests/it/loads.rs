@@ -58,13 +58,24 @@ fn a_phase_ends_with_its_load() {
 #[test]
 fn a_load_that_can_not_run_is_said_and_the_run_goes_on() {
     let folder = folder();
-    let plan = "name = 'x'\n[[phase]]\nname = 'gone'\nduration = '1s'\n\
-                load = ['external -- /no/such/program']\n[[phase]]\nname = 'rest'\nduration = '1s'\n";
+    // More memory than any machine has: known only when the load has looked.
+    let plan = "name = 'x'\n[[phase]]\nname = 'big'\nduration = '500ms'\n\
+                load = ['memory workers=10000 size=1000GiB']\n\
+                [[phase]]\nname = 'rest'\nduration = '500ms'\n";
     std::fs::write(folder.path().join("x.toml"), plan).expect("a plan");
-    let document = json(folder.path(), "run x.toml --out run --json --require 'max < 1h'");
-    assert_ne!(document["verdict"], "pass");
-    assert!(document["findings"].to_string().contains("load-did-not"), "{}", document["findings"]);
+    let measured = output(folder.path(), "run x.toml --out run --json");
+    assert_eq!(measured.status.code(), Some(1), "{}", text(&measured.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("figures");
+    assert_eq!(document["verdict"], "measured");
+    let findings = document["findings"].to_string();
+    assert!(findings.contains("load-did-not-start"), "{findings}");
+    assert!(findings.contains("the run failed in: big\""), "{findings}");
     assert!(document["cells"][1]["all"]["recorded"].as_u64() > Some(0), "the rest is measured");
+    // With a requirement there is no answer.
+    let required = output(folder.path(), "report run --require 'max < 1h'");
+    assert_eq!(required.status.code(), Some(3));
+    let accepted = output(folder.path(), "report run --accept run-failed");
+    assert_eq!(accepted.status.code(), Some(0), "the user answers for it");
 }
 
 /// The load of the first phase fails at once. That of the second can't be asked to end: it is killed

@@ -93,6 +93,32 @@ fn a_wrong_plan_is_named_with_file_and_line() {
     refused(folder.path(), "plan check p.toml", 1, &["can't read plan p.toml"]);
 }
 
+/// A load that could not start was found out when its phase began, maybe after hours.
+#[test]
+fn a_load_that_could_not_start_is_said_at_once() {
+    let folder = folder();
+    for (load, said) in [
+        ("external -- nosuchcommand", "command \"nosuchcommand\" was not found: install it"),
+        ("disk dir=nowhere", "can't write to the folder nowhere"),
+        ("cpu cpus=4095", "CPU 4095 is not online: this machine has CPUs"),
+    ] {
+        let plan = format!(
+            "name = 'x'\n[[phase]]\nname = 'rest'\nduration = '1h'\n\
+             [[phase]]\nname = 'busy'\nduration = '1h'\nload = ['{load}']\n"
+        );
+        fs::write(folder.path().join("p.toml"), plan).expect("a plan");
+        let place = format!("load \"{load}\" of phase \"busy\"");
+        refused(folder.path(), "run p.toml --out run", 64, &[&place, said]);
+        assert!(!folder.path().join("run").exists(), "nothing was begun");
+        // The plan itself is right: on another machine it may run.
+        let check = output(folder.path(), "plan check p.toml");
+        let told = text(&check.stdout);
+        assert_eq!(check.status.code(), Some(0), "{told}");
+        assert!(told.contains("x: sound") && told.contains("note: here"), "{told}");
+        assert!(told.contains(said), "{told}");
+    }
+}
+
 #[test]
 fn a_folder_that_can_not_be_written_is_said_at_once() {
     let folder = folder();

@@ -85,14 +85,22 @@ pub(super) fn interrupted(scene: &Scene) -> Option<Finding> {
         .then(|| Finding::new("run-interrupted", Weight::PreventsPass, text))
 }
 
-/// The run, or a phase of it, failed.
+/// The run, or a phase of it, failed. The phases after a failed one are measured all the same.
 pub(super) fn failed(scene: &Scene) -> Option<Finding> {
-    let phases = scene.cells.iter().filter(|cell| cell.ended == Some(EndReason::Failed));
-    let text = match listed(phases.map(|cell| cell.name.clone())) {
-        Some(names) => format!("phases ended by a failure: {names}"),
-        None => "the run failed before its plan was done".to_owned(),
+    let events = scene.record.events.iter();
+    let all = events.clone().any(|e| e.event == Event::RunEnded { why: EndReason::Failed });
+    let cells = events.filter_map(|stamped| match stamped.event {
+        Event::PhaseEnded { cell, why: EndReason::Failed } => {
+            Some(scene.cells.get(cell as usize)?.name.clone())
+        }
+        _ => None,
+    });
+    let text = match listed(cells) {
+        _ if all => "the run failed before its plan was done".to_owned(),
+        Some(places) => format!("the run failed in: {places}"),
+        None => return None,
     };
-    ended(scene, EndReason::Failed).then(|| Finding::new("run-failed", Weight::PreventsPass, text))
+    Some(Finding::new("run-failed", Weight::PreventsPass, text))
 }
 
 /// Whether the run or a phase of it ended so.
@@ -197,7 +205,7 @@ mod tests {
             }
         });
         let text = only(&phase, "run-failed", Weight::PreventsPass);
-        assert_eq!(text, "phases ended by a failure: busy");
+        assert_eq!(text, "the run failed in: busy", "its other phases are measured");
     }
 
     #[test]
