@@ -381,6 +381,7 @@ impl Conductor<'_, '_> {
         let smi_after = self.smi(laid);
         for (i, thread) in ended.iter().enumerate() {
             let mut tally = thread.tally;
+            tally.raw_lost += self.stream.recorder.raw_lost(thread.thread);
             let pair = (smi_before.get(i).copied().flatten(), smi_after.get(i).copied().flatten());
             tally.smi = if let (Some(a), Some(b)) = pair { Some(b.wrapping_sub(a)) } else { None };
             if let Some((latency_ns, expiry_ns)) = thread.broke_at {

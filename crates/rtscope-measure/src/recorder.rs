@@ -3,11 +3,16 @@
 //! Every line is handed to the kernel when it is made, so that a SIGKILL loses nothing that was
 //! said. A disk that is full, or gone, loses nothing either: what can't be written waits in memory,
 //! is tried again with every later line and once more at the end, and the verdict is made of both.
+//!
+//! Raw samples are the exception: they are no part of the verdict, and too many to wait. They leave
+//! [`RESERVE_BYTES`] of the disk to the rest of the record, and are written no more once a write has
+//! failed. What is left out is counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -47,6 +52,9 @@ pub enum RecordError {
     },
 }
 
+/// What raw samples leave free on the disk: room for hours of slices, and for the page.
+const RESERVE_BYTES: u64 = 8 << 20;
+
 /// A file that grows by lines and keeps what the disk doesn't take.
 #[derive(Debug)]
 struct Appender {
@@ -71,7 +79,9 @@ impl Appender {
             return Ok(());
         }
         if self.file.is_none() {
-            self.file = Some(OpenOptions::new().create(true).append(true).open(&self.path)?);
+            // Read at the end, by this handle: the name may be gone by then.
+            let mut options = OpenOptions::new();
+            self.file = Some(options.create(true).append(true).read(true).open(&self.path)?);
         }
         let file = self.file.as_mut().expect("was opened above");
         let mut written = 0;
@@ -91,11 +101,58 @@ impl Appender {
         outcome
     }
 
+    /// Writes what waits, and all of it once more where the file was removed.
+    fn close(&mut self) -> io::Result<()> {
+        if self.is_removed() {
+            let written = self.written();
+            self.waiting.splice(..0, written);
+            self.file = None;
+        }
+        self.flush()
+    }
+
+    fn is_removed(&self) -> bool {
+        let found = self.file.as_ref().and_then(|file| file.metadata().ok());
+        found.is_some_and(|found| found.nlink() == 0)
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(mut file) = self.file.as_ref() {
+            let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+        }
+        bytes
+    }
+
     /// What is on disk, and what still waits.
     fn text(&self) -> String {
-        let mut bytes = fs::read(&self.path).unwrap_or_default();
+        let mut bytes = self.written();
         bytes.extend(&self.waiting);
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Bytes of a raw sample.
+const RAW_BYTES: u64 = 16;
+
+/// The raw samples of a thread.
+#[derive(Debug)]
+struct RawFile {
+    file: Appender,
+    /// Samples that are not in the file.
+    lost: u64,
+}
+
+impl RawFile {
+    /// Writes no more: what waits is counted as lost, with a sample that is half in the file.
+    fn end(&mut self) {
+        let mut left_bytes = std::mem::take(&mut self.file.waiting).len() as u64;
+        if let Some(file) = &self.file.file {
+            let len = file.metadata().map_or(0, |found| found.len());
+            let _ = file.set_len(len - len % RAW_BYTES);
+            left_bytes += len % RAW_BYTES;
+        }
+        self.lost += left_bytes / RAW_BYTES;
     }
 }
 
@@ -105,13 +162,17 @@ pub struct Recorder {
     folder: PathBuf,
     events: Appender,
     slices: BTreeMap<u32, Appender>,
-    raw: BTreeMap<u32, Appender>,
+    raw: BTreeMap<u32, RawFile>,
+    /// Why raw samples are no longer written.
+    raw_ended: Option<String>,
     sums: BTreeMap<(u32, u32), CellSum>,
     layout: Layout,
     whole: BTreeMap<&'static str, String>,
     /// Names in `whole` that the disk has not taken.
     unwritten: BTreeSet<&'static str>,
     trouble: Option<String>,
+    /// Codes of the findings that were told.
+    told: BTreeSet<&'static str>,
 }
 
 impl Recorder {
@@ -131,11 +192,13 @@ impl Recorder {
             events: Appender::new(folder.join("events.jsonl")),
             slices: BTreeMap::new(),
             raw: BTreeMap::new(),
+            raw_ended: None,
             sums: BTreeMap::new(),
             layout: Layout::default(),
             whole: BTreeMap::new(),
             unwritten: BTreeSet::new(),
             trouble: None,
+            told: BTreeSet::new(),
         };
         recorder.write("plan.toml", plan.to_owned());
         match recorder.trouble {
@@ -174,15 +237,44 @@ impl Recorder {
             let _ = fs::create_dir_all(self.folder.join("raw"));
             self.folder.join(format!("raw/t{thread}.bin"))
         };
-        let file = self.raw.entry(thread).or_insert_with(|| Appender::new(path()));
-        file.waiting.extend(sample.expiry_ns.to_le_bytes());
-        file.waiting.extend(sample.latency_ns.to_le_bytes());
+        let new = || RawFile { file: Appender::new(path()), lost: 0 };
+        let raw = self.raw.entry(thread).or_insert_with(new);
+        if self.raw_ended.is_some() {
+            raw.lost += 1;
+            return;
+        }
+        raw.file.waiting.extend(sample.expiry_ns.to_le_bytes());
+        raw.file.waiting.extend(sample.latency_ns.to_le_bytes());
     }
 
-    /// Hands waiting raw samples to the kernel.
+    /// Hands waiting raw samples to the kernel, unless the rest of the record needs the room.
     pub fn flush_raw(&mut self) {
-        let outcome = self.raw.values_mut().try_for_each(Appender::flush);
-        self.note(outcome);
+        let waiting: usize = self.raw.values().map(|raw| raw.file.waiting.len()).sum();
+        if waiting == 0 {
+            return;
+        }
+        // Where free space can't be told, the first write that fails is the sign.
+        let disk = rustix::fs::statvfs(&self.folder).ok().filter(|disk| disk.f_blocks > 0);
+        let free = disk.map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        let ended = if let Some(why) = &self.trouble {
+            Some(why.clone())
+        } else if free < RESERVE_BYTES + waiting as u64 {
+            let reserve = RESERVE_BYTES >> 20;
+            Some(format!("less than {reserve} MiB would be left for the rest of the record"))
+        } else {
+            let outcome = self.raw.values_mut().try_for_each(|raw| raw.file.flush());
+            outcome.err().map(|e| e.to_string())
+        };
+        if ended.is_some() {
+            self.raw_ended = ended;
+            self.raw.values_mut().for_each(RawFile::end);
+        }
+    }
+
+    /// Raw samples of a thread that are not in its file.
+    #[must_use]
+    pub fn raw_lost(&self, thread: u32) -> u64 {
+        self.raw.get(&thread).map_or(0, |raw| raw.lost)
     }
 
     /// Writes what was found on the machine.
@@ -211,22 +303,19 @@ impl Recorder {
         }
     }
 
-    /// What is wrong with the disk, if anything: said once, when it is first seen.
+    /// What is wrong with the disk, if anything: each thing is said once, when it is first seen.
     pub fn new_trouble(&mut self) -> Option<Finding> {
-        let why = self.trouble.take()?;
-        Some(
-            Finding::new(
-                "record-not-written",
-                Weight::Warning,
-                format!(
-                    "the record can't be written to {}: {why}; it is kept in memory",
-                    self.folder.display()
-                ),
-            )
-            .advise(
-                "make room on the disk while the run goes on, or choose another folder with --out",
-            ),
-        )
+        let all = |why| ("record-not-written", "record", why, "it is kept in memory");
+        let raw = |why| ("raw-not-written", "raw samples", why, "they are left out from now on");
+        let troubles = self.trouble.as_ref().map(all).into_iter();
+        let mut troubles = troubles.chain(self.raw_ended.as_ref().map(raw));
+        let (code, what, why, then) = troubles.find(|(code, ..)| !self.told.contains(code))?;
+        self.told.insert(code);
+        let folder = self.folder.display();
+        let text = format!("the {what} can't be written to {folder}: {why}; {then}");
+        let advice =
+            "make room on the disk while the run goes on, or choose another folder with --out";
+        Some(Finding::new(code, Weight::Warning, text).advise(advice))
     }
 
     /// Writes the sums and whatever still waits. The record as it is, on disk or not, and why a part
@@ -244,11 +333,13 @@ impl Recorder {
             Err(e) => self.trouble = Some(e.to_string()),
         }
         let mut outcome = Ok(());
-        for file in self.slices.values_mut().chain(self.raw.values_mut()).chain([&mut self.events])
-        {
-            outcome = outcome.and(file.flush());
+        for file in self.slices.values_mut().chain([&mut self.events]) {
+            outcome = outcome.and(file.close());
         }
         self.note(outcome);
+        if self.raw.values().any(|raw| raw.file.is_removed()) {
+            self.raw_ended = Some("the files were removed".to_owned());
+        }
         let text = |name: &str| self.whole.get(name).cloned().unwrap_or_default();
         let files = Files {
             plan: text("plan.toml"),
@@ -262,7 +353,8 @@ impl Recorder {
                 .collect(),
             histograms: text("histograms.json"),
         };
-        (files, self.trouble)
+        let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
+        (files, self.trouble.or(raw_ended))
     }
 }
 
@@ -372,16 +464,79 @@ mod tests {
         let out = folder.path().join("run");
         let mut recorder = Recorder::create(&out, "name = 'x'").expect("new");
         recorder.event(&ended());
-        // A disk that refuses: the file is one that always answers ENOSPC.
-        recorder.events.file =
-            Some(OpenOptions::new().append(true).open("/dev/full").expect("/dev/full"));
+        refuse(&mut recorder.events);
         recorder.event(&ended());
         let finding = recorder.new_trouble().expect("a finding");
-        assert!(finding.text.contains("No space left"), "{}", finding.text);
+        assert!(finding.text.contains("Bad file descriptor"), "{}", finding.text);
+        recorder.event(&Stamped { event: Event::Found(finding), at_ns: 2 });
+        assert_eq!(recorder.new_trouble(), None, "it is said once");
         let (files, trouble) = recorder.finish();
-        assert_eq!(files.events.lines().count(), 2, "{}", files.events);
+        assert_eq!(files.events.lines().count(), 3, "{}", files.events);
         assert!(trouble.is_some());
         // Once there is room again, what waited is written.
         assert_eq!(read(&out).expect("readable").events.lines().count(), 1);
+    }
+
+    /// From now on no write to the file succeeds.
+    fn refuse(file: &mut Appender) {
+        file.file = Some(File::open(&file.path).expect("for reading"));
+    }
+
+    #[test]
+    fn a_record_whose_folder_is_removed_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("run");
+        let mut recorder = Recorder::create(&out, "name = 'x'").expect("new");
+        recorder.event(&ended());
+        fs::remove_dir_all(&out).expect("removed");
+        recorder.event(&ended());
+        let (files, trouble) = recorder.finish();
+        assert_eq!(files.events.lines().count(), 2, "{}", files.events);
+        assert_eq!(files.plan, "name = 'x'");
+        assert!(trouble.expect("told").contains("No such file"));
+    }
+
+    #[test]
+    fn a_file_that_is_removed_is_written_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("run");
+        let mut recorder = Recorder::create(&out, "name = 'x'").expect("new");
+        recorder.event(&ended());
+        fs::remove_file(out.join("events.jsonl")).expect("removed");
+        recorder.event(&ended());
+        assert_eq!(recorder.finish().1, None);
+        assert_eq!(read(&out).expect("readable").events.lines().count(), 2);
+    }
+
+    #[test]
+    fn raw_samples_end_at_the_first_write_that_fails_and_are_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("run");
+        let mut recorder = Recorder::create(&out, "name = 'x'").expect("new");
+        let sample = RawSample { expiry_ns: 1, latency_ns: 2, cycle: 0 };
+        recorder.raw(0, sample);
+        recorder.flush_raw();
+        let raw = recorder.raw.get_mut(&0).expect("a file");
+        raw.file.file.as_mut().expect("open").write_all(&[0; 5]).expect("half a sample");
+        // 11 bytes of the sample wait.
+        raw.file.waiting.extend([0; 11]);
+        recorder.trouble = Some("full".to_owned());
+        for _ in 0..3 {
+            recorder.raw(0, sample);
+            recorder.flush_raw();
+        }
+        assert_eq!((recorder.raw_lost(0), recorder.raw[&0].file.waiting.len()), (4, 0));
+        assert_eq!(fs::metadata(out.join("raw/t0.bin")).expect("raw").len(), RAW_BYTES);
+        assert_eq!(
+            recorder.new_trouble().map(|told| told.code).as_deref(),
+            Some("record-not-written")
+        );
+        assert_eq!(
+            recorder.new_trouble().map(|told| told.code).as_deref(),
+            Some("raw-not-written")
+        );
+        assert_eq!(recorder.new_trouble(), None);
+        // Of the rest all can be written in the end; the record lacks samples all the same.
+        assert_eq!(recorder.finish().1.as_deref(), Some("raw samples: full"));
     }
 }

@@ -21,12 +21,14 @@ pub(crate) const INCONCLUSIVE: u8 = 3;
 pub(crate) const USAGE: u8 = 64;
 
 /// The code of a record's verdict. Figures without a requirement are no success when a phase failed,
-/// as one whose load did not start.
-pub(crate) fn of_record(judgement: &Judgement) -> ExitCode {
+/// as one whose load did not start; nor is anything when a part of it, or its page, could not be
+/// written: it is not `whole`.
+pub(crate) fn of_record(judgement: &Judgement, whole: bool) -> ExitCode {
     let failed =
         judgement.findings.iter().any(|f| f.code == "run-failed" && f.weight > Weight::Warning);
     match judgement.verdict {
         Verdict::Measured if failed => ExitCode::from(ERROR),
+        Verdict::Measured | Verdict::Pass if !whole => ExitCode::from(ERROR),
         verdict => of_verdict(verdict),
     }
 }

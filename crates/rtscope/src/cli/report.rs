@@ -39,5 +39,5 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&summary(&judged))?;
         print(&format!("Report: {}\n", page.display()))?;
     }
-    Ok(exit::of_record(&judged.judgement))
+    Ok(exit::of_record(&judged.judgement, true))
 }

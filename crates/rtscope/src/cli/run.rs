@@ -100,9 +100,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
     let judged = record::judged(&finished.files, &terms)?;
     let page = judged.publish(&order.folder);
+    let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
         eprintln!(
-            "rtscope: a part of the record is not on disk: {why}; the verdict below is made of all of it"
+            "rtscope: a part of the record is not on disk: {why}; the figures below are made of all that \
+             was measured"
         );
     }
     tell(args, &judged)?;
@@ -116,7 +118,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     {
         eprintln!("rtscope: the runs can't be compared: {}", said(&e));
     }
-    Ok(exit::of_record(&judged.judgement))
+    Ok(exit::of_record(&judged.judgement, whole))
 }
 
 /// What changed from an earlier run to this one.

@@ -1,9 +1,13 @@
 //! Mistakes: a clear error each, the right exit code, nothing lost, nothing left.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use crate::support::{
-    folder, output, output_of, program, root_or_skip, rtscope, skip, text, words,
+    folder, output, output_of, program, root_or_skip, rtscope, skip, text, wait_for, words,
 };
 
 /// Runs, and expects this exit code and each of these texts on standard error.
@@ -148,14 +152,22 @@ fn a_full_disk_in_mid_run_loses_nothing() {
     }
     let output = output_of(
         rtscope(folder.path())
-            .args(words("run quick --duration 3s --slice 100ms --out disk/run --json")),
+            .args(words("run quick --duration 3s --slice 100ms --raw --out disk/run --json")),
     );
+    // Raw samples would have taken the room of all else.
+    let raw = fs::metadata(disk.join("run/raw/t0.bin")).map_or(0, |found| found.len());
     let _ = Command::new("umount").arg(&disk).status();
     let stderr = text(&output.stderr);
     let document: serde_json::Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
     assert!(stderr.contains("not on disk"), "{stderr}");
-    assert!(document["findings"].to_string().contains("record-not-written"));
+    assert_eq!(output.status.code(), Some(1), "the record is not whole: {stderr}");
+    assert_eq!(stderr.matches("the record can't be written").count(), 1, "{stderr}");
+    let findings = document["findings"].to_string();
+    for code in ["record-not-written", "raw-not-written", "raw-samples-lost"] {
+        assert!(findings.contains(code), "{code}: {findings}");
+    }
+    assert_eq!(raw, 0);
     for row in document["cells"]
         .as_array()
         .expect("cells")
@@ -165,6 +177,32 @@ fn a_full_disk_in_mid_run_loses_nothing() {
         let count = |key: &str| row[key].as_u64().expect("a count");
         assert_eq!(count("planned"), count("recorded") + count("missed"));
         assert!(count("recorded") > 300, "all of it is judged: {row}");
+    }
+}
+
+#[test]
+fn a_run_whose_folder_is_removed_tells_its_figures() {
+    let folder = folder();
+    let child = rtscope(folder.path())
+        .args(words("run quick --duration 3s --cpus last --out run --json"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let slices = folder.path().join("run/slices/t0.jsonl");
+    wait_for("a slice", Duration::from_secs(20), || {
+        fs::metadata(&slices).is_ok_and(|found| found.len() > 0)
+    });
+    fs::remove_dir_all(folder.path().join("run")).expect("removed");
+    let output = child.wait_with_output().expect("ends");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("not on disk: No such file"), "{stderr}");
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+    assert_eq!(document["cells"].as_array().map(Vec::len), Some(3), "{document}");
+    for cell in document["cells"].as_array().expect("cells") {
+        assert!(cell["all"]["recorded"].as_u64() > Some(300), "{cell}");
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn raw_samples_lost(scene: &Scene) -> Option<Finding> {
     let places = scene.counts(|_, tally| tally.raw_lost)?;
     let text =
         format!("raw samples were lost on their way to the file, the figures have them: {places}");
-    let advice = "write to a faster disk, or measure at a longer interval";
+    let advice = "write to a faster disk with more room, or measure at a longer interval";
     Some(Finding::new("raw-samples-lost", Weight::Warning, text).advise(advice))
 }
 
