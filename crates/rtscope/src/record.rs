@@ -57,15 +57,21 @@ impl Judged {
 
     /// Writes `verdict.json` and `report.html`; the path of the page.
     pub(crate) fn publish(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        let page = folder.join("report.html");
-        let write = |path: &Path, text: &str| -> anyhow::Result<()> {
-            recorder::write_whole(path, text.as_bytes())
-                .with_context(|| format!("can't write {}", path.display()))
-        };
         write(&folder.join("verdict.json"), &self.json()?)?;
+        self.write_page(folder)
+    }
+
+    /// Writes the page to a file, or as `report.html` into a folder; its path.
+    pub(crate) fn write_page(&self, out: &Path) -> anyhow::Result<PathBuf> {
+        let page = if out.is_dir() { out.join("report.html") } else { out.to_owned() };
         write(&page, &report::html::page(&self.record, &self.judgement))?;
         Ok(page)
     }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    recorder::write_whole(path, text.as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))
 }
 
 /// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.

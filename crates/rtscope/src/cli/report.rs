@@ -13,8 +13,15 @@ use crate::{
 /// Judge a record again, and write its verdict and its page
 ///
 /// The record may come from a run that was killed: what it holds up to then is judged, and the
-/// verdict says that it is not complete.
+/// verdict says that it is not complete. Where the page can't be written, the figures are told all the
+/// same.
+///
+/// Examples:
+///   rtscope report run
+///   rtscope report run --require 'max < 200us' --json
+///   rtscope report /srv/records/run --out page.html
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
@@ -24,6 +31,10 @@ pub(super) struct Args {
     /// Take responsibility for a finding; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
+    /// Where the page goes, a file or a folder, when nothing is to be written into the record
+    /// [default: report.html in the record's folder, with verdict.json]
+    #[arg(short, long, value_name = "PATH")]
+    out: Option<PathBuf>,
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
@@ -32,12 +43,17 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let terms = Terms { require: args.require.clone(), accept: args.accept.clone() };
     let judged = record::open(&args.run, &terms)?;
-    let page = judged.publish(&args.run)?;
-    if args.json {
-        print(&judged.json()?)?;
-    } else {
-        print(&summary(&judged))?;
-        print(&format!("Report: {}\n", page.display()))?;
+    let page = match &args.out {
+        None => judged.publish(&args.run),
+        Some(out) => judged.write_page(out),
+    };
+    print(&if args.json { judged.json()? } else { summary(&judged) })?;
+    match &page {
+        Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
+        Ok(_) => {}
+        Err(e) => {
+            eprintln!("rtscope: no page was written: {e:#}; name another place for it with --out");
+        }
     }
-    Ok(exit::of_record(&judged.judgement, true))
+    Ok(exit::of_record(&judged.judgement, page.is_ok()))
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::support::{
-    folder, output, output_of, program, root_or_skip, rtscope, skip, text, wait_for, words,
+    folder, json, output, output_of, program, root_or_skip, rtscope, skip, text, wait_for, words,
 };
 
 /// Runs, and expects this exit code and each of these texts on standard error.
@@ -203,6 +203,37 @@ fn a_run_whose_folder_is_removed_tells_its_figures() {
     assert_eq!(document["cells"].as_array().map(Vec::len), Some(3), "{document}");
     for cell in document["cells"].as_array().expect("cells") {
         assert!(cell["all"]["recorded"].as_u64() > Some(300), "{cell}");
+    }
+}
+
+/// Who may read a record and not write it, or has no room, saw nothing of it.
+#[test]
+fn a_record_that_can_not_be_written_is_reported() {
+    let folder = folder();
+    let at = folder.path();
+    assert_eq!(output(at, "run --duration 500ms --out run --quiet").status.code(), Some(0));
+    for file in ["verdict.json", "report.html"] {
+        fs::remove_file(at.join("run").join(file)).expect("removed");
+        // Root may write everywhere, but not to a file of the name of a folder.
+        fs::create_dir(at.join(format!("run/{file}.part"))).expect("a folder");
+    }
+    let told = output(at, "report run");
+    let (stdout, stderr) = (text(&told.stdout), text(&told.stderr));
+    assert_eq!(told.status.code(), Some(1), "{stderr}");
+    assert!(stdout.contains("rest again") && stdout.contains("p99"), "{stdout}");
+    assert!(stderr.contains("no page was written: can't write run/verdict.json"), "{stderr}");
+    assert!(stderr.contains("--out"), "{stderr}");
+    let document = json(at, "report run --json");
+    assert_eq!(document["verdict"], "measured");
+    // A verdict is a verdict with a page and without.
+    let failed = output(at, "report run --require 'max < 1ns'");
+    assert_ne!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
+    fs::create_dir(at.join("pages")).expect("a folder");
+    for (out, page) in [("page.html", "page.html"), ("pages", "pages/report.html")] {
+        let elsewhere = output(at, &format!("report run --out {out}"));
+        assert_eq!(elsewhere.status.code(), Some(0), "{}", text(&elsewhere.stderr));
+        assert!(text(&elsewhere.stdout).ends_with(&format!("Report: {page}\n")));
+        assert!(fs::read_to_string(at.join(page)).expect("a page").contains("<svg"));
     }
 }
 
