@@ -8,14 +8,17 @@
 //! [`RESERVE_BYTES`] of the disk to the rest of the record, and are written no more once a write has
 //! failed. What is left out is counted.
 
+mod file;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Seek, Write},
-    os::unix::fs::MetadataExt,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
+use self::file::{Appender, RawFile};
+use crate::sampler::RawSample;
 use rtscope_model::{
     environment::Environment,
     event::{Event, FORMAT, Stamped},
@@ -24,9 +27,6 @@ use rtscope_model::{
     record::{CellSum, Files, Histograms},
     slice::{Scope, Slice},
 };
-use serde::Serialize;
-
-use crate::sampler::RawSample;
 
 /// What went wrong with a record's folder.
 #[derive(Debug, thiserror::Error)]
@@ -54,107 +54,6 @@ pub enum RecordError {
 
 /// What raw samples leave free on the disk: room for hours of slices, and for the page.
 const RESERVE_BYTES: u64 = 8 << 20;
-
-/// A file that grows by lines and keeps what the disk doesn't take.
-#[derive(Debug)]
-struct Appender {
-    path: PathBuf,
-    file: Option<File>,
-    waiting: Vec<u8>,
-}
-
-impl Appender {
-    fn new(path: PathBuf) -> Appender {
-        Appender { path, file: None, waiting: Vec::new() }
-    }
-
-    fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.waiting, value)?;
-        self.waiting.push(b'\n');
-        self.flush()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        if self.file.is_none() {
-            // Read at the end, by this handle: the name may be gone by then.
-            let mut options = OpenOptions::new();
-            self.file = Some(options.create(true).append(true).read(true).open(&self.path)?);
-        }
-        let file = self.file.as_mut().expect("was opened above");
-        let mut written = 0;
-        let outcome = loop {
-            match file.write(&self.waiting[written..]) {
-                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) if written + n == self.waiting.len() => {
-                    written += n;
-                    break Ok(());
-                }
-                Ok(n) => written += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => break Err(e),
-            }
-        };
-        self.waiting.drain(..written);
-        outcome
-    }
-
-    /// Writes what waits, and all of it once more where the file was removed.
-    fn close(&mut self) -> io::Result<()> {
-        if self.is_removed() {
-            let written = self.written();
-            self.waiting.splice(..0, written);
-            self.file = None;
-        }
-        self.flush()
-    }
-
-    fn is_removed(&self) -> bool {
-        let found = self.file.as_ref().and_then(|file| file.metadata().ok());
-        found.is_some_and(|found| found.nlink() == 0)
-    }
-
-    fn written(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if let Some(mut file) = self.file.as_ref() {
-            let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
-        }
-        bytes
-    }
-
-    /// What is on disk, and what still waits.
-    fn text(&self) -> String {
-        let mut bytes = self.written();
-        bytes.extend(&self.waiting);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-/// Bytes of a raw sample.
-const RAW_BYTES: u64 = 16;
-
-/// The raw samples of a thread.
-#[derive(Debug)]
-struct RawFile {
-    file: Appender,
-    /// Samples that are not in the file.
-    lost: u64,
-}
-
-impl RawFile {
-    /// Writes no more: what waits is counted as lost, with a sample that is half in the file.
-    fn end(&mut self) {
-        let mut left_bytes = std::mem::take(&mut self.file.waiting).len() as u64;
-        if let Some(file) = &self.file.file {
-            let len = file.metadata().map_or(0, |found| found.len());
-            let _ = file.set_len(len - len % RAW_BYTES);
-            left_bytes += len % RAW_BYTES;
-        }
-        self.lost += left_bytes / RAW_BYTES;
-    }
-}
 
 /// Writes one record.
 #[derive(Debug)]
@@ -442,9 +341,11 @@ pub fn read(folder: &Path) -> Result<Files, RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use rtscope_model::event::EndReason;
 
-    use super::*;
+    use super::{file::RAW_BYTES, *};
 
     fn ended() -> Stamped {
         Stamped { at_ns: 1, event: Event::RunEnded { why: EndReason::Finished } }

@@ -1,0 +1,111 @@
+//! The files of a record that grow while it runs.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+};
+
+use serde::Serialize;
+
+/// A file that grows by lines and keeps what the disk doesn't take.
+#[derive(Debug)]
+pub(super) struct Appender {
+    pub(super) path: PathBuf,
+    pub(super) file: Option<File>,
+    pub(super) waiting: Vec<u8>,
+}
+
+impl Appender {
+    pub(super) fn new(path: PathBuf) -> Appender {
+        Appender { path, file: None, waiting: Vec::new() }
+    }
+
+    pub(super) fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.waiting, value)?;
+        self.waiting.push(b'\n');
+        self.flush()
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            // Read at the end, by this handle: the name may be gone by then.
+            let mut options = OpenOptions::new();
+            self.file = Some(options.create(true).append(true).read(true).open(&self.path)?);
+        }
+        let file = self.file.as_mut().expect("was opened above");
+        let mut written = 0;
+        let outcome = loop {
+            match file.write(&self.waiting[written..]) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) if written + n == self.waiting.len() => {
+                    written += n;
+                    break Ok(());
+                }
+                Ok(n) => written += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        self.waiting.drain(..written);
+        outcome
+    }
+
+    /// Writes what waits, and all of it once more where the file was removed.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        if self.is_removed() {
+            let written = self.written();
+            self.waiting.splice(..0, written);
+            self.file = None;
+        }
+        self.flush()
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        let found = self.file.as_ref().and_then(|file| file.metadata().ok());
+        found.is_some_and(|found| found.nlink() == 0)
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(mut file) = self.file.as_ref() {
+            let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+        }
+        bytes
+    }
+
+    /// What is on disk, and what still waits.
+    pub(super) fn text(&self) -> String {
+        let mut bytes = self.written();
+        bytes.extend(&self.waiting);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Bytes of a raw sample.
+pub(super) const RAW_BYTES: u64 = 16;
+
+/// The raw samples of a thread.
+#[derive(Debug)]
+pub(super) struct RawFile {
+    pub(super) file: Appender,
+    /// Samples that are not in the file.
+    pub(super) lost: u64,
+}
+
+impl RawFile {
+    /// Writes no more: what waits is counted as lost, with a sample that is half in the file.
+    pub(super) fn end(&mut self) {
+        let mut left_bytes = std::mem::take(&mut self.file.waiting).len() as u64;
+        if let Some(file) = &self.file.file {
+            let len = file.metadata().map_or(0, |found| found.len());
+            let _ = file.set_len(len - len % RAW_BYTES);
+            left_bytes += len % RAW_BYTES;
+        }
+        self.lost += left_bytes / RAW_BYTES;
+    }
+}
