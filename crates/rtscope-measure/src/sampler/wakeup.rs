@@ -127,25 +127,15 @@ pub fn run<C: Clock>(
     let mut expiry_ns = beat.first_ns;
     let (mut last_cpu, mut last_ns) = (clock.cpu(), 0);
     loop {
-        match beat.sleep {
-            Sleep::Absolute => clock.sleep_until_ns(expiry_ns),
-            Sleep::Relative => {
-                expiry_ns = clock.now_ns() + beat.interval_ns;
-                clock.sleep_for_ns(beat.interval_ns);
-            }
+        if beat.sleep == Sleep::Absolute {
+            clock.sleep_until_ns(expiry_ns);
+        } else {
+            expiry_ns = clock.now_ns() + beat.interval_ns;
+            clock.sleep_for_ns(beat.interval_ns);
         }
         let now_ns = clock.now_ns();
         let cpu = clock.cpu();
-        let mut scope = shared.scope.load(Acquire);
-        if scope == STOP {
-            break;
-        }
-        if scope == shared.full.load(Relaxed) {
-            if shared.one_cell && scope != DISCARD {
-                break;
-            }
-            scope = DISCARD;
-        }
+        let Some(scope) = scope(shared) else { break };
         let latency_ns = now_ns.saturating_sub(expiry_ns);
         let mut next_ns = expiry_ns + beat.interval_ns;
         let mut missed = 0;
@@ -193,6 +183,17 @@ pub fn run<C: Clock>(
     exchange.close();
     live.show(exchange.figures(), last_ns, last_cpu);
     tally
+}
+
+/// What activations belong to from now on; none when the loop is to end.
+#[inline]
+fn scope(shared: &Shared) -> Option<u32> {
+    match shared.scope.load(Acquire) {
+        STOP => None,
+        scope if scope != shared.full.load(Relaxed) => Some(scope),
+        DISCARD => Some(DISCARD),
+        _ => (!shared.one_cell).then_some(DISCARD),
+    }
 }
 
 /// The running cell has as many activations as it was to have.
