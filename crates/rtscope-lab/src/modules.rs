@@ -196,19 +196,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, LabError> {
         _ => return Ok(bytes),
     };
     tool::require(std::slice::from_ref(&program))?;
-    let output = Command::new(&program.name)
-        .arg("-dcq")
-        .arg(path)
-        .output()
-        .map_err(LabError::file("run", &program.name))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(LabError::Program {
-        program: format!("{} -dcq {}", program.name, path.display()),
-        status: output.status.to_string(),
-        said: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
+    tool::bytes_of(Command::new(&program.name).arg("-dcq").arg(path))
 }
 
 /// A module's name as the kernel writes it: without folder and ending, dashes as underscores.

@@ -10,7 +10,7 @@ use std::{
     fs,
     io::Read,
     path::{Component, Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use flate2::read::MultiGzDecoder;
@@ -236,16 +236,7 @@ fn text_of(path: &Path) -> Result<Vec<u8>, LabError> {
         () => return Ok(bytes),
     };
     tool::require(&[Need::of(packer.0, packer.1)])?;
-    let output = Command::new(packer.0).arg("-dc").arg(path).output();
-    let output = output.map_err(LabError::file("unpack", path))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(LabError::Program {
-        program: format!("{} -dc {name}", packer.0),
-        status: output.status.to_string(),
-        said: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
+    tool::bytes_of(Command::new(packer.0).arg("-dc").arg(path))
 }
 
 /// The files a patch names, without their first folder. Names that lead out of the tree are no names.
@@ -294,32 +285,23 @@ fn rehearse(
         .map(|path| (path.clone(), fs::read(path).ok()))
         .collect();
     // --batch asks nothing; --forward leaves alone what is applied already.
-    let mut child = Command::new("patch")
-        .args(["-p1", "--batch", "--forward", "--no-backup-if-mismatch", "--reject-file=-"])
-        .current_dir(scratch)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(LabError::file("run", "patch"))?;
-    let mut input = child.stdin.take();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            if let Some(mut input) = input.take() {
-                // A patch that is refused early isn't read to its end.
-                let _ = std::io::Write::write_all(&mut input, text);
-            }
-        });
-        child.wait_with_output()
+    let input = scratch.join(".rtscope-patch");
+    fs::write(&input, text).map_err(LabError::file("write", &input))?;
+    let mut said = String::new();
+    let mut patch = Command::new("patch");
+    patch.args(["-p1", "--batch", "--forward", "--no-backup-if-mismatch", "--reject-file=-"]);
+    patch.arg("-i").arg(&input).current_dir(scratch);
+    let status = tool::each_line(&mut patch, |line| {
+        said += line;
+        said.push('\n');
+        Ok(())
     });
-    let output = output.map_err(LabError::file("run", "patch"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
+    let _ = fs::remove_file(&input);
+    let status = status?;
     let mut outcome = read_output(&said);
     outcome.name = name.to_owned();
     outcome.files = files.len();
-    outcome.applied = output.status.success();
+    outcome.applied = status.success();
     if !outcome.applied {
         let spoken = outcome.misfits.iter().any(|m| !m.rejects.is_empty() || m.reason.is_some());
         if !spoken && outcome.trouble.is_none() {

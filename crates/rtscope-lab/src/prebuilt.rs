@@ -6,7 +6,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use crate::{
@@ -233,25 +233,11 @@ pub(crate) fn debian_arch(arch: &str) -> Option<&'static str> {
 
 /// Unpacks what lies below a path of a package.
 pub(crate) fn extract(package: &Path, to: &Path, below: &str) -> Result<(), LabError> {
-    let mut archive = Command::new("dpkg-deb")
-        .arg("--fsys-tarfile")
-        .arg(package)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(LabError::file("run", "dpkg-deb"))?;
-    let stream = archive.stdout.take().map_or_else(Stdio::null, Stdio::from);
+    let mut archive = Command::new("dpkg-deb");
+    archive.arg("--fsys-tarfile").arg(package);
     let mut tar = Command::new("tar");
-    tar.args(["-x", "--no-same-owner", "-C"]).arg(to).arg(below).stdin(stream);
-    let unpacked = tar.output().map_err(LabError::file("run", "tar"))?;
-    let _ = archive.wait();
-    if unpacked.status.success() {
-        return Ok(());
-    }
-    Err(LabError::Program {
-        program: format!("tar -x {below} of {}", package.display()),
-        status: unpacked.status.to_string(),
-        said: String::from_utf8_lossy(&unpacked.stderr).into_owned(),
-    })
+    tar.args(["-x", "-f", "-", "--no-same-owner", "-C"]).arg(to).arg(below);
+    tool::pipeline(&[archive, tar])
 }
 
 #[cfg(test)]

@@ -88,6 +88,15 @@ pub fn require(needs: &[Need]) -> Result<(), LabError> {
 ///
 /// It can't be started, or it fails: with what it said.
 pub fn output(command: &mut Command) -> Result<String, LabError> {
+    bytes_of(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// As [`output`], for what is no text.
+///
+/// # Errors
+///
+/// As [`output`].
+pub fn bytes_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
     let program = PathBuf::from(command.get_program());
     let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
     let mut said = tempfile().map_err(failed)?;
@@ -97,16 +106,46 @@ pub fn output(command: &mut Command) -> Result<String, LabError> {
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).map_err(failed)?;
     let status = group.wait().map_err(failed)?;
-    let output = String::from_utf8_lossy(&bytes).into_owned();
     if status.success() {
-        return Ok(output);
+        return Ok(bytes);
     }
     let mut complaint = all_of(&mut said);
     if complaint.trim().is_empty() {
-        complaint = output;
+        complaint = String::from_utf8_lossy(&bytes).into_owned();
     }
     let program = shown(command);
     Err(LabError::Program { program, status: status.to_string(), said: complaint })
+}
+
+/// Runs programs each of which reads what the one before it writes; what the last one writes is lost.
+/// Of the commands only program and words count.
+///
+/// # Errors
+///
+/// One of them can't be started, or fails: with what all of them said.
+pub fn pipeline(commands: &[Command]) -> Result<(), LabError> {
+    // One shell has all of them in one group. A pipeline's status is that of its last program, so each
+    // tells its own when it fails.
+    let mut script = String::new();
+    let mut words = Vec::new();
+    for command in commands {
+        script += if script.is_empty() { "{ " } else { " | { " };
+        for word in std::iter::once(command.get_program()).chain(command.get_args()) {
+            words.push(word);
+            script += &format!("\"${{{}}}\" ", words.len());
+        }
+        script += "4>&- || echo $? >&4; }";
+    }
+    let script = format!("failed=$({{ {script}; }} 4>&1 >/dev/null); exit ${{failed%%[!0-9]*}}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, "rtscope"]).args(words);
+    output(&mut shell).map(drop).map_err(|error| match error {
+        LabError::Program { status, said, .. } => {
+            let program = commands.iter().map(shown).collect::<Vec<_>>().join(" | ");
+            LabError::Program { program, status, said }
+        }
+        other => other,
+    })
 }
 
 /// Runs a program that fetches something, and says how much is there while it does. `bytes` is asked
@@ -227,6 +266,30 @@ mod tests {
     fn a_program_that_is_not_there_is_no_shell_s_matter() {
         let said = output(&mut Command::new("no-such-program")).expect_err("none").to_string();
         assert!(said.starts_with("run no-such-program: ") && !said.contains("sh:"), "{said}");
+    }
+
+    #[test]
+    fn a_pipeline_is_done_when_each_of_its_programs_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |script: &str, word: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script, word]);
+            command
+        };
+        let place = folder.path().join("what it's $called");
+        let mut last = of("cat > \"$1\"", "sh");
+        last.arg(&place);
+        let all = [of("echo $0", "a  'b'"), of("cat; cat", "sh"), last];
+        pipeline(&all).expect("done");
+        assert_eq!(std::fs::read_to_string(&place).expect("written"), "a 'b'\n");
+        for failing in 0..3 {
+            let mut all = ["echo one", "cat", "cat"].map(|script| of(script, "sh"));
+            all[failing] = of("echo wrong thing >&2; cat; exit 3", "sh");
+            let said = pipeline(&all).expect_err("fails").to_string();
+            assert!(said.contains("exit status: 3") && said.contains("wrong thing"), "{said}");
+        }
+        let said = pipeline(&[Command::new("no-such-program")]).expect_err("none").to_string();
+        assert!(said.starts_with("no-such-program failed (exit status: 127)"), "{said}");
     }
 
     #[test]

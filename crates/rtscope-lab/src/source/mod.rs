@@ -5,9 +5,10 @@ mod download;
 pub mod version;
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use serde::Serialize;
@@ -303,7 +304,7 @@ fn fetch_patch(
             if !unpacked.is_dir() {
                 let apt = debian::Apt::private(cache, None, None, report)?;
                 let packed = apt.download_diff(package, version, &cache.downloads(), report)?;
-                unpack(Command::new("tar").arg("-xf").arg(&packed), &unpacked, 0)?;
+                unpack(vec![tar_of(&packed)], &unpacked, 0)?;
             }
             let found = series(&unpacked.join(folder), Version::find(version))?;
             if count.is_some_and(|count| count != found.len()) {
@@ -412,7 +413,7 @@ fn unpack_place(place: &Place, to: &Path, report: &mut Report<'_>) -> Result<(),
         Place::Archive(path) => {
             step(report, format!("unpacking {}", name(path)));
             tool::require(&[Need::of("tar", "tar"), Need::of("xz", "xz-utils")])?;
-            unpack(Command::new("tar").arg("-xf").arg(path), to, 1)
+            unpack(vec![tar_of(path)], to, 1)
         }
         Place::Package(path) => {
             step(report, format!("unpacking {}", name(path)));
@@ -422,13 +423,13 @@ fn unpack_place(place: &Place, to: &Path, report: &mut Report<'_>) -> Result<(),
             step(report, format!("unpacking commit {commit}"));
             let mut git = Command::new("git");
             git.arg("--git-dir").arg(repository).args(["archive", "--format=tar", commit]);
-            piped(&mut git, Command::new("tar").arg("-x"), to, 0)
+            unpack(vec![git, tar_of("-")], to, 0)
         }
         Place::Folder(path) => {
             step(report, format!("copying {}", path.display()));
             let mut tar = Command::new("tar");
-            tar.arg("-C").arg(path).args(["--exclude=./.git", "-c", "."]);
-            piped(&mut tar, Command::new("tar").arg("-x"), to, 0)
+            tar.arg("-C").arg(path).args(["--exclude=./.git", "-c", "-f", "-", "."]);
+            unpack(vec![tar, tar_of("-")], to, 0)
         }
     }
 }
@@ -447,59 +448,31 @@ fn unpack_package(package: &Path, to: &Path) -> Result<(), LabError> {
         .ok_or_else(|| LabError::Refused(format!("{} holds no source", package.display())))?;
     let mut outer = Command::new("dpkg-deb");
     outer.arg("--fsys-tarfile").arg(package);
-    let mut middle = Command::new("tar");
-    middle.args(["-x", "--to-stdout", inner]);
-    let mut first = spawn(outer.stdout(Stdio::piped()))?;
-    let mut second = spawn(middle.stdin(taken(&mut first)).stdout(Stdio::piped()))?;
-    let mut last = Command::new("tar");
-    let unpacked = unpack(last.args(["-x", "-J", "-f", "-"]).stdin(taken(&mut second)), to, 1);
-    let _ = (first.wait(), second.wait());
-    unpacked
+    let mut middle = tar_of("-");
+    middle.args(["--to-stdout", inner]);
+    let mut last = tar_of("-");
+    last.arg("-J");
+    unpack(vec![outer, middle, last], to, 1)
 }
 
-fn piped(
-    first: &mut Command,
-    second: &mut Command,
-    to: &Path,
-    strip: usize,
-) -> Result<(), LabError> {
-    let mut first = spawn(first.stdout(Stdio::piped()))?;
-    let unpacked = unpack(second.args(["-f", "-"]).stdin(taken(&mut first)), to, strip);
-    let status = first.wait().map_err(LabError::file("wait for", "a program"))?;
-    if unpacked.is_ok() && !status.success() {
-        return Err(LabError::Program {
-            program: "git archive or tar".to_owned(),
-            status: status.to_string(),
-            said: String::new(),
-        });
-    }
-    unpacked
+fn tar_of(archive: impl AsRef<OsStr>) -> Command {
+    let mut tar = Command::new("tar");
+    tar.arg("-x").arg("-f").arg(archive);
+    tar
 }
 
-fn spawn(command: &mut Command) -> Result<std::process::Child, LabError> {
-    command.spawn().map_err(LabError::file("run", command.get_program()))
-}
-
-fn taken(child: &mut std::process::Child) -> Stdio {
-    child.stdout.take().map_or_else(Stdio::null, Stdio::from)
-}
-
-/// Runs a tar that unpacks into a new folder, which is there only when all went well.
-fn unpack(tar: &mut Command, to: &Path, strip: usize) -> Result<(), LabError> {
+/// Runs a pipeline whose last program is a tar that unpacks into a new folder, which is there only when
+/// all went well.
+fn unpack(mut programs: Vec<Command>, to: &Path, strip: usize) -> Result<(), LabError> {
     fs::create_dir_all(to).map_err(LabError::file("make", to))?;
-    tar.arg("-C").arg(to).arg(format!("--strip-components={strip}")).arg("--no-same-owner");
-    let output = tar.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    let output = output.and_then(std::process::Child::wait_with_output);
-    let output = output.map_err(LabError::file("run", "tar"))?;
-    if output.status.success() {
-        return Ok(());
+    if let Some(tar) = programs.last_mut() {
+        tar.arg("-C").arg(to).arg(format!("--strip-components={strip}")).arg("--no-same-owner");
     }
-    let _ = fs::remove_dir_all(to);
-    Err(LabError::Program {
-        program: format!("tar into {}", to.display()),
-        status: output.status.to_string(),
-        said: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
+    let unpacked = tool::pipeline(&programs);
+    if unpacked.is_err() {
+        let _ = fs::remove_dir_all(to);
+    }
+    unpacked
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -122,6 +122,42 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
     let log = objects.expect("objects").path().join("rtscope-build.log");
     let log = fs::read_to_string(log).expect("a log");
     assert!(!log.contains("  CC "), "they are there already: {log}");
+}
+
+#[test]
+fn no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it() {
+    let test = "no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it";
+    let Some(small) = Small::new(test) else { return };
+    // A folder that is patched is copied by two programs in a pipeline, as packages are unpacked by three.
+    let patch = "--- a/a.c\n+++ b/a.c\n@@ -1 +1 @@\n-a\n+c\n";
+    fs::write(small.path("9.1.2.patch"), patch).expect("written");
+    fs::write(small.path("tree/a.c"), "a\n").expect("written");
+    let spec = format!("{SPEC}[[patch]]\nkind = 'file'\nfrom = '9.1.2.patch'\n");
+    fs::write(small.path("small.toml"), spec).expect("written");
+    let bin = small.path("bin");
+    fs::create_dir(&bin).expect("a folder");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let limit = Duration::from_secs(60);
+    for (number, signal) in ["INT", "TERM", "KILL"].iter().enumerate() {
+        let sleeps = format!("sleep 8650{number}.125");
+        let tar = bin.join("tar");
+        fs::write(&tar, format!("#!/bin/sh\n{sleeps}\n")).expect("written");
+        fs::set_permissions(&tar, fs::Permissions::from_mode(0o755)).expect("set");
+        let mut patch = rtscope(small.0.path());
+        patch.args(["kernel", "patch", "small.toml", "--cache", "cache"]).env("PATH", &path);
+        let mut child = patch.stderr(Stdio::null()).spawn().expect("starts");
+        wait_for("both programs", limit, || processes_with(&sleeps).len() == 2);
+        kill(child.id(), signal);
+        let status = child.wait().expect("ends");
+        wait_for("the programs to end", limit, || processes_with(&sleeps).is_empty());
+        assert_eq!(status.code(), (*signal != "KILL").then_some(130), "{signal}");
+    }
+    let patched = small.run(&["kernel", "patch", "small.toml"]);
+    assert!(patched.status.success(), "{}", said(&patched));
+    let trees = fs::read_dir(small.path("cache/trees")).expect("there").flatten();
+    let trees: Vec<PathBuf> = trees.map(|entry| entry.path()).collect();
+    let [tree] = trees.as_slice() else { panic!("one tree and nothing else: {trees:?}") };
+    assert_eq!(fs::read_to_string(tree.join("a.c")).expect("there"), "c\n");
 }
 
 /// A file system in memory, of a few MiB.
