@@ -16,6 +16,7 @@ pub mod layout;
 pub mod marked_block;
 mod raspberry_pi;
 mod steps;
+mod target;
 #[cfg(test)]
 mod tests;
 mod u_boot;
@@ -62,6 +63,8 @@ pub struct Wish<'a> {
     pub in_place: bool,
     /// The initial RAM disk.
     pub initrd: Initrd<'a>,
+    /// Install it also where it would hardly boot: it is for another architecture, or for emulators.
+    pub force: bool,
     /// Whether free space is checked before anything is written.
     pub check_space: bool,
 }
@@ -81,6 +84,14 @@ impl Wish<'_> {
     /// Name of files and entries of this kernel.
     fn mark(&self) -> String {
         format!("rtscope-{}", &self.kernel.manifest.key[..8.min(self.kernel.manifest.key.len())])
+    }
+
+    /// Refuses with a sentence, to which the way round it is added.
+    fn refuse_unless_forced(&self, why: &str) -> Result<(), LabError> {
+        match self.force {
+            true => Ok(()),
+            false => Err(LabError::Refused(format!("{why}; --force installs it all the same"))),
+        }
     }
 
     fn release(&self) -> &str {
@@ -109,7 +120,7 @@ pub struct Installed {
 ///
 /// # Errors
 ///
-/// The root isn't of the layout, the kernel lacks what the layout needs, its release is there already,
+/// The root isn't of the layout, the kernel is for other machines or lacks what the layout needs, its release is there already,
 /// there is no space, or a file can't be written. Nothing of it stays then.
 pub fn install(
     wish: &Wish<'_>,
@@ -125,6 +136,7 @@ pub fn install(
             missing.display()
         )));
     }
+    target::check(wish, &before)?;
     let mut changes = modules(wish);
     changes.extend(wish.layout.changes(wish)?);
     let is_new = |change: &&Change| !matches!(change, Change::Replace { .. });

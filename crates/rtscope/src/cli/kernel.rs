@@ -155,6 +155,9 @@ pub(super) struct Install {
     /// The new kernel needs no initial RAM disk
     #[arg(long)]
     no_initrd: bool,
+    /// Install it where it would hardly boot, as on another architecture
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     kept: Kept,
 }
@@ -454,6 +457,7 @@ fn install(asked: &Install) -> anyhow::Result<ExitCode> {
         once: asked.once,
         in_place: asked.in_place,
         initrd,
+        force: asked.force,
         check_space: true,
     };
     let mut screen = Screen::new();

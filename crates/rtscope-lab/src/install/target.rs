@@ -1,0 +1,122 @@
+//! Whether a kernel is one for the system that it is to go into: what that system runs is read from its
+//! programs, and from its old kernel.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use flate2::read::GzDecoder;
+
+use super::{Layout, Wish, layout::Chosen};
+use crate::error::LabError;
+
+/// Programs of which every system has some. A system's first program may be a link that leads out of a
+/// mounted one.
+const PROGRAMS: [&str; 9] = [
+    "usr/bin/dash",
+    "usr/bin/bash",
+    "bin/dash",
+    "bin/bash",
+    "bin/busybox",
+    "usr/bin/busybox",
+    "usr/lib/systemd/systemd",
+    "lib/systemd/systemd",
+    "sbin/init",
+];
+
+/// An ELF file's machine, its name, and the kernels that run its programs, as the kernel calls them.
+const MACHINES: [(u8, &str, &[&str]); 5] = [
+    (3, "32-bit x86", &["x86_64"]),
+    (62, "x86-64", &["x86_64"]),
+    (40, "32-bit ARM", &["arm", "arm64"]),
+    (183, "arm64", &["arm64"]),
+    (243, "RISC-V", &["riscv"]),
+];
+
+/// Where a kernel's image says what it is for.
+const IMAGES: [(usize, &[u8], &[&str]); 4] = [
+    (0x202, b"HdrS", &["x86_64"]),
+    (0x38, b"ARM\x64", &["arm64"]),
+    (0x24, &[0x18, 0x28, 0x6f, 0x01], &["arm"]),
+    (0x38, b"RSC\x05", &["riscv"]),
+];
+
+/// Bytes of a file that say what it is for.
+const HEAD: u64 = 0x210;
+
+/// Refuses a kernel that wouldn't boot there, as far as that can be known.
+pub(super) fn check(wish: &Wish<'_>, old: &Chosen) -> Result<(), LabError> {
+    let manifest = &wish.kernel.manifest;
+    let (name, arch) = (&manifest.name, manifest.arch.as_str());
+    if let Some((what, kernels)) = runs_there(wish, old)
+        && !kernels.contains(&arch)
+    {
+        wish.refuse_unless_forced(&format!(
+            "{name} is a kernel for {arch}, and {what}: take one for {}",
+            kernels.join(" or ")
+        ))?;
+    }
+    let is_labs = |input: &String| input.starts_with("fragment ") && input.ends_with(" lab");
+    if manifest.inputs.keys().any(is_labs) {
+        wish.refuse_unless_forced(&format!(
+            "{name} was made for the lab's emulators and has next to no drivers, so that no real machine \
+             would start with it (`rtscope kernel list` names others); if this is the disk of an emulated one"
+        ))?;
+    }
+    Ok(())
+}
+
+/// What the system is, in words, and the architectures of kernels that it takes; none if nothing says it.
+fn runs_there(wish: &Wish<'_>, old: &Chosen) -> Option<(String, &'static [&'static str])> {
+    let root = wish.root;
+    let (boards, what): (&[&str], &str) = match wish.layout {
+        Layout::RaspberryPi => (&["arm64", "arm"], "no Raspberry Pi runs that"),
+        Layout::UBoot => (&["arm64", "arm", "riscv"], "no board with a uEnv.txt runs that"),
+        Layout::Grub | Layout::Extlinux => (&[], ""),
+    };
+    if !boards.is_empty() && !boards.contains(&&*wish.kernel.manifest.arch) {
+        return Some((what.to_owned(), boards));
+    }
+    let program = PROGRAMS.iter().find_map(|name| {
+        let path = inside(root, &root.join(name))?;
+        let head = head_of(&path)?;
+        let little = head.get(..6)?.starts_with(b"\x7fELF") && head[5] == 1;
+        let (_, called, kernels) = MACHINES.iter().find(|(n, ..)| Some(n) == head.get(18))?;
+        little.then(|| {
+            (format!("the programs of {} are for {called} (/{name})", root.display()), *kernels)
+        })
+    });
+    program.or_else(|| {
+        let arch = of_image(&old.image)?;
+        let what = format!("the kernel that boots now ({}) is for", old.image.display());
+        Some((format!("{what} {}", arch.join("")), arch))
+    })
+}
+
+/// A file with its links followed, if they stay below the root.
+fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
+    let (root, path) = (root.canonicalize().ok()?, path.canonicalize().ok()?);
+    path.starts_with(root).then_some(path)
+}
+
+/// The architecture that a kernel's image is for, where its head says it.
+fn of_image(path: &Path) -> Option<&'static [&'static str]> {
+    let head = head_of(path)?;
+    let found = IMAGES.iter().find(|(at, mark, _)| head.get(*at..at + mark.len()) == Some(*mark));
+    found.map(|(.., arch)| *arch)
+}
+
+/// A file's first bytes, unpacked where gzip packed it.
+fn head_of(path: &Path) -> Option<Vec<u8>> {
+    let read = |reader: &mut dyn Read| {
+        let mut head = Vec::new();
+        reader.take(HEAD).read_to_end(&mut head).ok().map(|_| head)
+    };
+    let head = read(&mut File::open(path).ok()?)?;
+    match head.starts_with(&[0x1f, 0x8b]) {
+        true => read(&mut GzDecoder::new(File::open(path).ok()?)),
+        false => Some(head),
+    }
+}
