@@ -120,9 +120,9 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     }
     let old_initrd = label.value(&["INITRD"]).map(|name| located(wish.root, base, name));
     let name = format!("initrd.img-{release}");
-    if let Some(initrd) = initrd(wish, old_initrd.as_deref(), folder.join(&name))? {
+    if let Some(from) = initrd(wish, old_initrd.as_deref())? {
         body += &format!("\tINITRD {seen}{name}\n");
-        changes.push(initrd);
+        changes.push(Change::File { from, to: folder.join(&name) });
     }
     let words = [label.value(&["APPEND"]).unwrap_or_default(), wish.words].join(" ");
     body += &format!("\tAPPEND {}\nDEFAULT {}\n", words.trim(), wish.mark());

@@ -200,9 +200,10 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let old_initrd = entry
         .line(&INITRD)
         .and_then(|words| words.get(1).map(|name| located(wish.root, boot, name)));
-    let initrd = initrd(wish, old_initrd.as_deref(), boot.join(format!("initrd.img-{release}")))?;
+    let initrd = initrd(wish, old_initrd.as_deref())?;
     let has_initrd = initrd.is_some();
-    changes.extend(initrd);
+    let to = boot.join(format!("initrd.img-{release}"));
+    changes.extend(initrd.map(|from| Change::File { from, to }));
     let text = with_block(
         &without_block(&old_custom),
         &wish.title(),

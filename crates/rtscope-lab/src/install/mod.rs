@@ -31,7 +31,7 @@ use std::{
 use serde::Serialize;
 
 use self::{
-    change::Change,
+    change::{Change, Content},
     journal::{Found, Heading, Journal, Line},
 };
 pub use self::{
@@ -305,10 +305,9 @@ pub fn rollback(
     Ok(newest.heading.clone())
 }
 
-/// The change that brings an initial RAM disk, and its place, where the old kernel has one.
-fn initrd(wish: &Wish<'_>, old: Option<&Path>, place: PathBuf) -> Result<Option<Change>, LabError> {
-    use change::Content;
-    let from = match (wish.initrd, old) {
+/// The new kernel's initial RAM disk, where the old kernel has one or one is given.
+fn initrd(wish: &Wish<'_>, old: Option<&Path>) -> Result<Option<Content>, LabError> {
+    let content = match (wish.initrd, old) {
         (Initrd::File(path), _) => Content::Copy(path.to_owned()),
         (Initrd::Without, _) | (Initrd::Made, None) => return Ok(None),
         (Initrd::Made, Some(_)) if wish.root == Path::new("/") => {
@@ -325,5 +324,5 @@ fn initrd(wish: &Wish<'_>, old: Option<&Path>, place: PathBuf) -> Result<Option<
             )));
         }
     };
-    Ok(Some(Change::File { from, to: place }))
+    Ok(Some(content))
 }

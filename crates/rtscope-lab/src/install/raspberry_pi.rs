@@ -13,10 +13,13 @@ use std::{
 };
 
 use super::{
-    Initrd, Wish,
+    Wish,
     change::{Change, Content},
+    initrd,
     layout::{Chosen, folder_with},
-    marked_block::{Mark, is_marked, with_block, with_words, without_block, without_words},
+    marked_block::{
+        Mark, is_marked, silenced, with_block, with_words, without_block, without_words,
+    },
 };
 use crate::error::LabError;
 
@@ -65,11 +68,33 @@ fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
     let own = boot.join(format!("{prefix}{named}"));
     let cmdline = if own.is_file() { own } else { boot.join(&named) };
     Ok(Chosen {
+        initrd: initramfs_of(boot, config, &prefix, &image(&prefix)),
         image: image(&prefix),
-        initrd: None,
         device_tree: has_device_tree(&boot.join(&prefix)).then(|| boot.join(&prefix)),
         cmdline: read(&cmdline)?.trim_end().to_owned(),
     })
+}
+
+/// The initial RAM disk: as `initramfs NAME ADDRESS` says last, or, with `auto_initramfs`, the one that is
+/// called as the image is, if it is there.
+fn initramfs_of(boot: &Path, config: &str, prefix: &str, image: &Path) -> Option<PathBuf> {
+    let lines = || config.lines().map(str::trim).rev();
+    let named = lines().find_map(|line| line.strip_prefix("initramfs")?.strip_prefix([' ', '=']));
+    let named = named.and_then(|rest| rest.split_whitespace().next());
+    if let Some(name) = named {
+        // The firmware goes on without a file that isn't in the prefix's folder.
+        let path = boot.join(format!("{prefix}{name}"));
+        return (prefix.is_empty() || path.is_file()).then_some(path);
+    }
+    let auto = lines().find_map(|line| line.strip_prefix("auto_initramfs="))?.trim();
+    let path = image.with_file_name(auto_name(image));
+    (auto == "1" && path.is_file()).then_some(path)
+}
+
+/// `initramfs8` of `kernel8.img`.
+fn auto_name(image: &Path) -> String {
+    let stem = image.file_stem().unwrap_or_default().to_string_lossy();
+    stem.replacen("kernel", "initramfs", 1)
 }
 
 fn has_device_tree(folder: &Path) -> bool {
@@ -87,22 +112,24 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
                 .to_owned(),
         ));
     }
+    let plain = without_block(&config);
+    let old = of_config(&boot, &plain)?;
+    let initrd = initrd(wish, old.initrd.as_deref())?;
+    let initramfs = initramfs(wish, initrd.is_some());
     let mut changes = if wish.in_place {
-        in_place(wish, &boot, &cmdline)?
+        in_place(wish, &boot, &cmdline, initrd)?
     } else {
-        prefixed(wish, &boot, &cmdline)?
+        prefixed(wish, &boot, &cmdline, initrd)?
     };
     let mark = wish.mark();
     let wide = if wish.kernel.manifest.arch == "arm64" { 1 } else { 0 };
-    let (initramfs, image) = (
-        initramfs(wish),
-        if wish.in_place { format!("{mark}.img") } else { "kernel.img".to_owned() },
-    );
+    let image = if wish.in_place { format!("{mark}.img") } else { "kernel.img".to_owned() };
     let prefix = if wish.in_place { String::new() } else { format!("os_prefix={mark}/\n") };
     // [all] ends whatever section the file ends in.
     let body = format!("[all]\narm_64bit={wide}\n{prefix}kernel={image}\n{initramfs}");
     // A block of an earlier kernel of ours goes out of force, not out of the journal.
-    let text = with_block(&without_block(&config), &wish.title(), &body);
+    let quiet = silenced(&plain, |line| wish.in_place && line.starts_with("initramfs "));
+    let text = with_block(&quiet, &wish.title(), &body);
     let path = boot.join(CONFIG);
     changes.push(match wish.once {
         true => Change::File { from: Content::Text(text), to: boot.join(TRY) },
@@ -111,18 +138,21 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     Ok(changes)
 }
 
-fn initramfs(wish: &Wish<'_>) -> String {
-    match wish.initrd {
-        Initrd::File(_) if wish.in_place => {
-            format!("initramfs {}.initrd followkernel\n", wish.mark())
-        }
-        Initrd::File(_) => "initramfs initrd.img followkernel\n".to_owned(),
-        _ => "auto_initramfs=0\n".to_owned(),
+fn initramfs(wish: &Wish<'_>, has_one: bool) -> String {
+    match has_one {
+        true if wish.in_place => format!("initramfs {}.initrd followkernel\n", wish.mark()),
+        true => "initramfs initrd.img followkernel\n".to_owned(),
+        false => "auto_initramfs=0\n".to_owned(),
     }
 }
 
 /// A folder of its own.
-fn prefixed(wish: &Wish<'_>, boot: &Path, cmdline: &str) -> Result<Vec<Change>, LabError> {
+fn prefixed(
+    wish: &Wish<'_>,
+    boot: &Path,
+    cmdline: &str,
+    initrd: Option<Content>,
+) -> Result<Vec<Change>, LabError> {
     let trees = device_trees(wish);
     if trees.is_empty() {
         return Err(LabError::Refused(format!(
@@ -138,9 +168,7 @@ fn prefixed(wish: &Wish<'_>, boot: &Path, cmdline: &str) -> Result<Vec<Change>, 
             PathBuf::from("cmdline.txt"),
         ),
     ];
-    if let Initrd::File(path) = wish.initrd {
-        files.push((Content::Copy(path.to_owned()), PathBuf::from("initrd.img")));
-    }
+    files.extend(initrd.map(|content| (content, PathBuf::from("initrd.img"))));
     let has_overlays = trees.iter().any(|(_, to)| to.starts_with("overlays"));
     let has_readme = trees.iter().any(|(_, to)| to == Path::new("overlays/README"));
     files.extend(trees);
@@ -181,7 +209,12 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Beside the old files, under a new name.
-fn in_place(wish: &Wish<'_>, boot: &Path, cmdline: &str) -> Result<Vec<Change>, LabError> {
+fn in_place(
+    wish: &Wish<'_>,
+    boot: &Path,
+    cmdline: &str,
+    initrd: Option<Content>,
+) -> Result<Vec<Change>, LabError> {
     if wish.once && !wish.words.is_empty() {
         return Err(LabError::Refused(
             "--once with --in-place can't change the command line, which is the same for both kernels"
@@ -190,10 +223,8 @@ fn in_place(wish: &Wish<'_>, boot: &Path, cmdline: &str) -> Result<Vec<Change>, 
     }
     let image = boot.join(format!("{}.img", wish.mark()));
     let mut changes = vec![Change::File { from: Content::Copy(wish.kernel.vmlinuz()), to: image }];
-    if let Initrd::File(path) = wish.initrd {
-        let to = boot.join(format!("{}.initrd", wish.mark()));
-        changes.push(Change::File { from: Content::Copy(path.to_owned()), to });
-    }
+    let to = boot.join(format!("{}.initrd", wish.mark()));
+    changes.extend(initrd.map(|from| Change::File { from, to }));
     if !wish.words.is_empty() {
         // The old kernel ignores parameters of drivers that it doesn't know.
         let text = with_words(cmdline, wish.words);

@@ -466,6 +466,67 @@ fn links_of_the_system_stay_inside_it() {
     assert!(!root.join("usr/lib/modules/6.12.0-rt").exists());
 }
 
+/// What makes the old kernel of a layout start with an initial RAM disk: file, text put after it, disk.
+fn with_initrd(root: &Path, layout: Layout, which: usize) -> bool {
+    let all: &[(&str, &str, &str)] = match layout {
+        Layout::RaspberryPi => &[
+            ("boot/firmware/config.txt", "\n[all]\nauto_initramfs=1\n", "boot/firmware/initramfs8"),
+            ("boot/firmware/config.txt", "\ninitramfs i.img followkernel\n", "boot/firmware/i.img"),
+        ],
+        Layout::Grub => &[],
+        Layout::Extlinux => &[("boot/extlinux/extlinux.conf", "\tINITRD /boot/i\n", "boot/i")],
+        Layout::UBoot => &[
+            ("boot/uEnv.txt", "", "boot/initrd.img-6.1.0-old"),
+            ("boot/uEnv.txt", "uname_r=\nbootdir=/boot\nrdfile=/boot/rd.gz\n", "boot/rd.gz"),
+        ],
+    };
+    let Some((config, text, disk)) = all.get(which) else { return false };
+    let mut whole = fs::read_to_string(root.join(config)).expect("a file") + text;
+    if text.starts_with("uname_r=") {
+        whole = whole.replace("uname_r=6.1.0-old\n", "").replace("uname_r=\n", "");
+        write(root, "boot/Image", "old image");
+    }
+    fs::write(root.join(config), whole).expect("written");
+    write(root, disk, "old disk");
+    true
+}
+
+#[test]
+fn an_old_initrd_is_forgotten_by_no_layout() {
+    let case = Case::new();
+    let file = case.folder.path().join("initrd-new");
+    fs::write(&file, "new disk").expect("written");
+    for layout in LAYOUTS {
+        for (which, in_place) in [(0, false), (1, false), (0, true), (1, true)] {
+            let root = case.root(&format!("{layout}-{which}-{in_place}"), layout);
+            if !with_initrd(&root, layout, which) {
+                continue;
+            }
+            let (before, old) = (snapshot(&root), layout.chosen(&root).expect("sound"));
+            assert!(old.initrd.is_some() && old.missing().is_none(), "{old:?}");
+            let plain = Wish { in_place, ..wish(&case.kernel, &root, layout) };
+            let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused");
+            assert!(said.to_string().contains("--no-initrd"), "{said}");
+            assert!(snapshot(&root) == before, "{layout} is untouched");
+            let done = |initrd| {
+                let wish = Wish { initrd, in_place, ..wish(&case.kernel, &root, layout) };
+                let outcome = install(&wish, &mut Steps::default(), &mut quiet);
+                let Ok(done) = outcome else { return None };
+                let found = done.chosen.initrd.map(|path| fs::read_to_string(path).ok());
+                rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
+                assert!(snapshot(&root) == before, "{layout} is as it was");
+                Some(found)
+            };
+            let by_folder = layout == Layout::UBoot && which == 1;
+            let given = done(Initrd::File(&file));
+            assert_eq!(given, (!by_folder).then(|| Some(Some("new disk".to_owned()))), "{layout}");
+            let without = done(Initrd::Without).expect("installed");
+            // Scripts of boards that name a folder load what they loaded before.
+            assert_eq!(without.is_some(), by_folder, "{layout} {which}: {without:?}");
+        }
+    }
+}
+
 #[test]
 fn an_old_initrd_is_never_forgotten() {
     let case = Case::new();

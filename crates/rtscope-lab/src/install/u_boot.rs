@@ -11,7 +11,8 @@ use std::{
 use super::{
     Initrd, Wish,
     change::{Change, Content},
-    layout::{Chosen, folder_with},
+    initrd,
+    layout::{Chosen, folder_with, located},
     marked_block::{Mark, with_block, without_block},
 };
 use crate::error::LabError;
@@ -46,6 +47,21 @@ impl Environment {
     /// The folder that `bootdir` names; `/boot` when it isn't set.
     fn boot_folder(&self) -> PathBuf {
         self.root.join(self.value("bootdir").unwrap_or("/boot").trim_start_matches('/'))
+    }
+
+    /// The initial RAM disk of boards that name a folder: every board's script has a name of its own for it.
+    fn initrd_of_folder(&self) -> Option<PathBuf> {
+        let lines = self.text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let named = lines.filter_map(|line| line.split_once('=')).filter(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            !value.trim().is_empty()
+                && ["initrd", "ramdisk", "initramfs", "rdfile"]
+                    .iter()
+                    .any(|word| key.contains(word))
+        });
+        let folder = self.boot_folder();
+        let mut paths = named.map(|(_, name)| located(&self.root, &folder, name.trim()));
+        paths.find(|path| path.is_file())
     }
 
     fn image_name(&self) -> Option<String> {
@@ -83,7 +99,7 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
     })?;
     Ok(Chosen {
         image: folder.join(name),
-        initrd: None,
+        initrd: environment.initrd_of_folder(),
         device_tree: Some(folder),
         cmdline: words("optargs"),
     })
@@ -98,7 +114,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let mut environment = Environment::read(wish.root)?;
     environment.text = without_block(&environment.text);
     let (mut changes, body) = match environment.value("uname_r") {
-        Some(_) => by_release(wish, &environment),
+        Some(old) => by_release(wish, &environment, old)?,
         None => by_folder(wish, &environment)?,
     };
     let text = with_block(&environment.text, &wish.title(), &body);
@@ -115,7 +131,11 @@ fn words_line(wish: &Wish<'_>, environment: &Environment, name: &str) -> String 
     format!("{name}={}\n", [old, wish.words].join(" ").trim())
 }
 
-fn by_release(wish: &Wish<'_>, environment: &Environment) -> (Vec<Change>, String) {
+fn by_release(
+    wish: &Wish<'_>,
+    environment: &Environment,
+    old: &str,
+) -> Result<(Vec<Change>, String), LabError> {
     let release = wish.release();
     let boot = wish.root.join("boot");
     let image = boot.join(format!("vmlinuz-{release}"));
@@ -123,11 +143,11 @@ fn by_release(wish: &Wish<'_>, environment: &Environment) -> (Vec<Change>, Strin
     if let Some(from) = wish.kernel.dtbs() {
         changes.push(Change::Tree { from, to: boot.join("dtbs").join(release) });
     }
-    if let Initrd::File(path) = wish.initrd {
-        let to = boot.join(format!("initrd.img-{release}"));
-        changes.push(Change::File { from: Content::Copy(path.to_owned()), to });
+    let old_initrd = boot.join(format!("initrd.img-{old}"));
+    if let Some(from) = initrd(wish, old_initrd.is_file().then_some(&*old_initrd))? {
+        changes.push(Change::File { from, to: boot.join(format!("initrd.img-{release}")) });
     }
-    (changes, format!("uname_r={release}\n{}", words_line(wish, environment, "cmdline")))
+    Ok((changes, format!("uname_r={release}\n{}", words_line(wish, environment, "cmdline"))))
 }
 
 fn by_folder(
@@ -141,6 +161,18 @@ fn by_folder(
             wish.kernel.manifest.name
         )));
     };
+    let old_initrd = environment.initrd_of_folder();
+    if matches!(wish.initrd, Initrd::File(_))
+        || (wish.initrd == Initrd::Made && old_initrd.is_some())
+    {
+        let has = old_initrd.map_or(String::new(), |old| {
+            format!(" (the old kernel starts with {})", old.display())
+        });
+        return Err(LabError::Refused(format!(
+            "how this board would load an initial RAM disk from a folder of its own isn't known{has}: \
+             say --no-initrd if the new kernel has all drivers built in that its root needs"
+        )));
+    }
     let name = environment.image_name().unwrap_or_else(|| IMAGES[0].to_owned());
     let mut files = vec![(Content::Copy(wish.kernel.vmlinuz()), PathBuf::from(name))];
     let mut open = vec![dtbs.clone()];
