@@ -2,7 +2,9 @@
 //!
 //! The new kernel gets a folder of its own on the boot partition, with image, device trees, overlays and
 //! command line, and `os_prefix` in `config.txt` leads the firmware there. The firmware ignores the
-//! prefix when the folder has no kernel or no device tree. Nothing of the old kernel is touched.
+//! prefix when the folder has no kernel or no device tree of its board, and takes the same names without
+//! it: so the files in the folder have the names that the old configuration boots, and without the prefix
+//! that is the old kernel. Nothing of it is touched.
 //!
 //! Firmware that is older than `os_prefix` takes the in-place way: `kernel=` with a new name, and our
 //! words on the one line of `cmdline.txt`; the old device trees serve both kernels.
@@ -20,6 +22,7 @@ use super::{
     marked_block::{
         Mark, is_marked, silenced, with_block, with_words, without_block, without_words,
     },
+    target,
 };
 use crate::error::LabError;
 
@@ -44,13 +47,15 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
     of_config(&boot, &read(&boot.join(CONFIG))?)
 }
 
+/// The last value of a key.
+fn value(config: &str, key: &str) -> Option<String> {
+    let lines = config.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let mut values = lines.filter_map(|line| line.split_once('=').filter(|(name, _)| *name == key));
+    values.next_back().map(|(_, value)| value.trim().to_owned())
+}
+
 fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
-    let value = |key: &str| {
-        let lines = config.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-        let mut values =
-            lines.filter_map(|line| line.split_once('=').filter(|(name, _)| *name == key));
-        values.next_back().map(|(_, value)| value.trim().to_owned())
-    };
+    let value = |key: &str| value(config, key);
     let image = |prefix: &str| match value("kernel") {
         Some(name) => boot.join(format!("{prefix}{name}")),
         None => {
@@ -62,7 +67,7 @@ fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
     let prefix = value("os_prefix").unwrap_or_default();
     // The firmware takes a prefix only where it leads to a kernel and a device tree.
     let folder = boot.join(&prefix);
-    let viable = image(&prefix).is_file() && (prefix.is_empty() || has_device_tree(&folder));
+    let viable = prefix.is_empty() || (image(&prefix).is_file() && is_for(&folder, boot));
     let prefix = if viable { prefix } else { String::new() };
     let named = value("cmdline").unwrap_or_else(|| "cmdline.txt".to_owned());
     let own = boot.join(format!("{prefix}{named}"));
@@ -98,8 +103,67 @@ fn auto_name(image: &Path) -> String {
 }
 
 fn has_device_tree(folder: &Path) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| entry.path().extension().is_some_and(|e| e == "dtb"))
+    !trees_in(folder).is_empty()
+}
+
+/// Names of the device trees in a folder.
+fn trees_in(folder: &Path) -> Vec<String> {
+    let names = files_of(folder).into_iter().filter_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        name.ends_with(".dtb").then(|| name.to_owned())
+    });
+    names.collect()
+}
+
+/// Whether a folder has a device tree of a board that the boot partition is for: which of its boards it is
+/// in, the card doesn't say.
+fn is_for(folder: &Path, boot: &Path) -> bool {
+    let (new, old) = (trees_in(folder), trees_in(boot));
+    new.iter().any(|name| old.is_empty() || old.contains(name))
+}
+
+/// Whether an image is one of 64 bits, where its head or its name says it.
+fn is_wide(image: &Path) -> Option<bool> {
+    let of_name = || IMAGES.iter().position(|name| image.ends_with(name)).map(|at| at < 2);
+    target::of_image(image).map(|kernels| kernels == ["arm64"]).or_else(of_name)
+}
+
+/// The names that the firmware may take the old kernel by: the one that is said, or by board.
+fn old_names(boot: &Path, config: &str, old: &Path, wide: bool) -> Vec<PathBuf> {
+    if let Some(said) = value(config, "kernel") {
+        return vec![PathBuf::from(said)];
+    }
+    let mut names: Vec<PathBuf> = IMAGES.iter().map(PathBuf::from).collect();
+    names.retain(|name| boot.join(name).is_file() && is_wide(name) == Some(wide));
+    if names.is_empty() {
+        names.extend(old.file_name().map(PathBuf::from));
+    }
+    names
+}
+
+/// Refuses device trees among which are not all of the boot partition's.
+fn lacks_no_board(
+    wish: &Wish<'_>,
+    boot: &Path,
+    new: &[(Content, PathBuf)],
+) -> Result<(), LabError> {
+    // 64-bit kernels have none of the boards that can't run them.
+    let narrow = ["bcm2708", "bcm2709"];
+    let wide = wish.kernel.manifest.arch == "arm64";
+    let mut lacking = trees_in(boot);
+    lacking.retain(|name| {
+        let counts = !(wide && narrow.iter().any(|chip| name.starts_with(chip)));
+        counts && !new.iter().any(|(_, to)| to == Path::new(name))
+    });
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    wish.refuse_unless_forced(&format!(
+        "{} has no device tree {}, which the boot partition has: on such a board the firmware would boot \
+         the old kernel. If this board is none of them",
+        wish.kernel.manifest.name,
+        lacking.join(", ")
+    ))
 }
 
 pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
@@ -115,20 +179,47 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let plain = without_block(&config);
     let old = of_config(&boot, &plain)?;
     let initrd = initrd(wish, old.initrd.as_deref())?;
-    let initramfs = initramfs(wish, initrd.is_some());
+    let wide = wish.kernel.manifest.arch == "arm64";
+    // [all] ends whatever section the file ends in.
+    let mut body = format!("[all]\narm_64bit={}\n", u8::from(wide));
+    let mut quiet = plain.clone();
     let mut changes = if wish.in_place {
+        body += &format!("kernel={}.img\n", wish.mark());
+        body += &match initrd {
+            Some(_) => format!("initramfs {}.initrd followkernel\n", wish.mark()),
+            None => "auto_initramfs=0\n".to_owned(),
+        };
+        quiet = silenced(&plain, |line| line.starts_with("initramfs "));
         in_place(wish, &boot, &cmdline, initrd)?
     } else {
-        prefixed(wish, &boot, &cmdline, initrd)?
+        body += &format!("os_prefix={}/\n", wish.mark());
+        let mut names = old_names(&boot, &plain, &old.image, wide);
+        if is_wide(&old.image).is_some_and(|old| old != wide) {
+            wish.refuse_unless_forced(&format!(
+                "the old kernel ({}) and {} are not both of 32 or both of 64 bits, and the firmware \
+                 couldn't fall back to the old one",
+                old.image.display(),
+                wish.kernel.manifest.name
+            ))?;
+            names = vec![PathBuf::from("kernel.img")];
+            body += "kernel=kernel.img\n";
+        }
+        let base = value(&plain, "os_prefix").map_or(boot.clone(), |own| boot.join(own));
+        if old.image.starts_with(&base) && base != boot {
+            wish.refuse_unless_forced(&format!(
+                "the old kernel ({}) has an os_prefix of its own, and the firmware would fall back to the \
+                 one beside config.txt",
+                old.image.display()
+            ))?;
+        }
+        let old_initrd =
+            old.initrd.map(|old| old.strip_prefix(&base).map_or(old.clone(), Path::to_owned));
+        if initrd.is_some() && old_initrd.is_none() {
+            body += "initramfs initrd.img followkernel\n";
+        }
+        prefixed(wish, &boot, &cmdline, &names, initrd.map(|new| (new, old_initrd)))?
     };
-    let mark = wish.mark();
-    let wide = if wish.kernel.manifest.arch == "arm64" { 1 } else { 0 };
-    let image = if wish.in_place { format!("{mark}.img") } else { "kernel.img".to_owned() };
-    let prefix = if wish.in_place { String::new() } else { format!("os_prefix={mark}/\n") };
-    // [all] ends whatever section the file ends in.
-    let body = format!("[all]\narm_64bit={wide}\n{prefix}kernel={image}\n{initramfs}");
     // A block of an earlier kernel of ours goes out of force, not out of the journal.
-    let quiet = silenced(&plain, |line| wish.in_place && line.starts_with("initramfs "));
     let text = with_block(&quiet, &wish.title(), &body);
     let path = boot.join(CONFIG);
     changes.push(match wish.once {
@@ -138,20 +229,14 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     Ok(changes)
 }
 
-fn initramfs(wish: &Wish<'_>, has_one: bool) -> String {
-    match has_one {
-        true if wish.in_place => format!("initramfs {}.initrd followkernel\n", wish.mark()),
-        true => "initramfs initrd.img followkernel\n".to_owned(),
-        false => "auto_initramfs=0\n".to_owned(),
-    }
-}
-
-/// A folder of its own.
+/// A folder of its own, with the image under each of the names, and the initial RAM disk under the old
+/// one's. Names are below the folder that the old kernel is in.
 fn prefixed(
     wish: &Wish<'_>,
     boot: &Path,
     cmdline: &str,
-    initrd: Option<Content>,
+    names: &[PathBuf],
+    initrd: Option<(Content, Option<PathBuf>)>,
 ) -> Result<Vec<Change>, LabError> {
     let trees = device_trees(wish);
     if trees.is_empty() {
@@ -161,14 +246,20 @@ fn prefixed(
             wish.kernel.manifest.name
         )));
     }
-    let mut files = vec![
-        (Content::Copy(wish.kernel.vmlinuz()), PathBuf::from("kernel.img")),
-        (
-            Content::Text(with_words(&without_words(cmdline), wish.words)),
-            PathBuf::from("cmdline.txt"),
-        ),
-    ];
-    files.extend(initrd.map(|content| (content, PathBuf::from("initrd.img"))));
+    lacks_no_board(wish, boot, &trees)?;
+    let line = with_words(&without_words(cmdline), wish.words);
+    let mut files = vec![(Content::Text(line), PathBuf::from("cmdline.txt"))];
+    let image = |name: &PathBuf| (Content::Copy(wish.kernel.vmlinuz()), name.clone());
+    files.extend(names.iter().map(image));
+    if let Some((content, old)) = initrd {
+        let auto: Vec<PathBuf> = names.iter().map(|image| auto_name(image).into()).collect();
+        let names = match old {
+            Some(old) if auto.contains(&old) => auto,
+            Some(old) => vec![old],
+            None => vec![PathBuf::from("initrd.img")],
+        };
+        files.extend(names.into_iter().map(|name| (content.clone(), name)));
+    }
     let has_overlays = trees.iter().any(|(_, to)| to.starts_with("overlays"));
     let has_readme = trees.iter().any(|(_, to)| to == Path::new("overlays/README"));
     files.extend(trees);

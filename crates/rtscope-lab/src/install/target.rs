@@ -102,7 +102,7 @@ fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// The architecture that a kernel's image is for, where its head says it.
-fn of_image(path: &Path) -> Option<&'static [&'static str]> {
+pub(super) fn of_image(path: &Path) -> Option<&'static [&'static str]> {
     let head = head_of(path)?;
     let found = IMAGES.iter().find(|(at, mark, _)| head.get(*at..at + mark.len()) == Some(*mark));
     found.map(|(.., arch)| *arch)
