@@ -160,7 +160,7 @@ fn lacks_no_board(
     }
     wish.refuse_unless_forced(&format!(
         "{} has no device tree {}, which the boot partition has: on such a board the firmware would boot \
-         the old kernel. If this board is none of them",
+         the old kernel",
         wish.kernel.manifest.name,
         lacking.join(", ")
     ))

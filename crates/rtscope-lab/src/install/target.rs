@@ -61,8 +61,8 @@ pub(super) fn check(wish: &Wish<'_>, old: &Chosen) -> Result<(), LabError> {
     let is_labs = |input: &String| input.starts_with("fragment ") && input.ends_with(" lab");
     if manifest.inputs.keys().any(is_labs) {
         wish.refuse_unless_forced(&format!(
-            "{name} was made for the lab's emulators and has next to no drivers, so that no real machine \
-             would start with it (`rtscope kernel list` names others); if this is the disk of an emulated one"
+            "{name} was made for the lab's emulators and has next to no drivers: a real machine wouldn't \
+             start with it, only an emulated one (`rtscope kernel list` names others)"
         ))?;
     }
     Ok(())
