@@ -164,7 +164,13 @@ fn identity(running: &Running, expected: &Identity) -> Vec<Check> {
     let equal = |name, found: &str, asked: &str| Check {
         name,
         passed: (!found.is_empty() && !asked.is_empty()).then(|| found == asked),
-        text: if found == asked { found.to_owned() } else { format!("{found}, not {asked}") },
+        text: match (found, asked) {
+            ("", _) => "not shown by the running kernel".to_owned(),
+            // Kernels of others come without it.
+            (found, "") => format!("{found}; not known of the kernel that is expected"),
+            (found, asked) if found == asked => found.to_owned(),
+            (found, asked) => format!("{found}, not {asked}"),
+        },
     };
     let id = match (&running.build_id, &expected.build_id) {
         (Some(found), Some(asked)) => equal("build id", found, asked),
@@ -296,6 +302,17 @@ mod tests {
         assert!(!found.failed() && !found.passed(), "neither build id nor key: can't be told");
         let old = kernel(folder.path(), |manifest| manifest.release = "6.1.0".into());
         assert_eq!(failing(&verify(root.path(), Some(&old)).expect("read")), ["release"]);
+    }
+
+    #[test]
+    fn a_version_that_nobody_wrote_down_is_no_difference() {
+        let root = system("#1 SMP PREEMPT_RT Thu");
+        let folder = tempfile::tempdir().expect("a folder");
+        let debians = kernel(folder.path(), |manifest| manifest.version.clear());
+        let found = verify(root.path(), Some(&debians)).expect("read");
+        let check = found.checks.iter().find(|check| check.name == "version").expect("checked");
+        assert_eq!(check.passed, None);
+        assert_eq!(check.text, "#1 SMP PREEMPT_RT Thu; not known of the kernel that is expected");
     }
 
     #[test]
