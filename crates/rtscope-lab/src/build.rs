@@ -127,6 +127,18 @@ fn needs(options: &Options) -> Vec<Need> {
     needs
 }
 
+/// Checks that all is there that every step up to the build needs, before anything is fetched. What single
+/// options need besides is known when the kernel is configured.
+///
+/// # Errors
+///
+/// [`LabError::Lacking`].
+pub fn require_tools(spec: &Spec) -> Result<(), LabError> {
+    let mut needs = crate::source::needs(spec);
+    needs.extend(target::needs_of_any(spec.cross_here()));
+    tool::require(&needs)
+}
+
 /// A kernel of a spec, brought as far as its configuration.
 #[derive(Debug)]
 pub struct Prepared {

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -61,17 +62,18 @@ pub fn tarball(
 /// It isn't one, or it can't be unpacked.
 pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
     tool::require(&[Need::of("tar", "tar"), Need::of("gzip", "gzip")])?;
+    let mut head = [0; 2];
+    let mut file = fs::File::open(tarball).map_err(LabError::file("read", tarball))?;
+    if file.read_exact(&mut head).is_err() || head != [0x1f, 0x8b] {
+        return Err(none(tarball, "no tarball"));
+    }
     let part = cache.kernel_dir(&format!("unpacking-{}", std::process::id()));
     fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
     let mut tar = Command::new("tar");
     tar.args(["-x", "--no-same-owner", "-f"]).arg(tarball).arg("-C").arg(&part);
     let kernel = tool::output(&mut tar).and_then(|_| {
-        let kernel = Kernel::open(&part).map_err(|_| {
-            LabError::Refused(format!(
-                "{} is no kernel of `rtscope kernel package --tarball`: it has no {MANIFEST}",
-                tarball.display()
-            ))
-        })?;
+        let kernel = Kernel::open(&part)
+            .map_err(|_| none(tarball, &format!("a tarball without a {MANIFEST} in it")))?;
         let key = &kernel.manifest.key;
         let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_key || !kernel.vmlinuz().is_file() {
@@ -82,6 +84,14 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
     });
     let _ = fs::remove_dir_all(&part);
     kernel
+}
+
+fn none(path: &Path, what: &str) -> LabError {
+    LabError::Refused(format!(
+        "{} is {what}, and no kernel: name one that is built, a tarball of `rtscope kernel package`, or a \
+         folder with a {MANIFEST}",
+        path.display()
+    ))
 }
 
 /// Makes Debian packages of a built kernel with the kernel's own rules: image with modules, headers, C
@@ -207,8 +217,14 @@ mod tests {
         assert_eq!(fs::read_to_string(module).expect("a file"), "module");
         unpack(&path, &there).expect("a second time");
         assert_eq!(there.kernels().len(), 1);
-        fs::write(&path, "nothing").expect("damaged");
+        let bytes = fs::read(&path).expect("a file");
+        fs::write(&path, &bytes[..bytes.len() / 2]).expect("damaged");
         assert!(unpack(&path, &there).is_err());
+        for other in ["", "root:x:0:0\n"] {
+            fs::write(&path, other).expect("written");
+            let said = unpack(&path, &there).expect_err("no kernel").to_string();
+            assert!(said.contains("is no tarball, and no kernel: name one"), "{said}");
+        }
         let left = fs::read_dir(there.root().join("kernels")).expect("read").count();
         assert_eq!(left, 1, "nothing half-unpacked stays");
     }

@@ -63,7 +63,13 @@ pub fn find(program: &str) -> Option<PathBuf> {
 ///
 /// [`LabError::Lacking`], with the one command that gets all that is missing.
 pub fn require(needs: &[Need]) -> Result<(), LabError> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_met()).collect();
+    let mut missing: Vec<&Need> = Vec::new();
+    for need in needs.iter().filter(|need| !need.is_met()) {
+        // Several steps may need it.
+        if !missing.contains(&need) {
+            missing.push(need);
+        }
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -239,6 +245,7 @@ mod tests {
             Need::of("no-such-program", "zebra"),
             Need::of("no/such/header.h", "antelope"),
             Need::of("no-such-other", "zebra"),
+            Need::of("no-such-program", "zebra"),
         ];
         let said = require(&needs).expect_err("lacking").to_string();
         assert!(

@@ -143,13 +143,17 @@ fn compiler_need(cross: Option<&str>) -> Option<Need> {
     Some(Need::of(&format!("{prefix}gcc"), &package))
 }
 
+/// What every kernel needs for its configuration and build; all of it is told at once.
+pub(super) fn needs_of_any(cross: Option<&str>) -> Vec<Need> {
+    let mut all = super::needs(&Options::new());
+    all.extend(config::needs());
+    all.extend(compiler_need(cross));
+    all
+}
+
 fn compiler_version(cross: Option<&str>) -> Result<String, LabError> {
     let need = compiler_need(cross).unwrap_or_else(|| Need::of("gcc", "gcc"));
-    // All that any kernel needs is told at once.
-    let mut all = super::needs(&Options::new());
-    all.extend(config::needs().into_iter().filter(|need| !all.contains(need)).collect::<Vec<_>>());
-    all.push(need.clone());
-    tool::require(&all)?;
+    tool::require(&needs_of_any(cross))?;
     let said = tool::output(Command::new(&need.name).arg("--version"))?;
     Ok(said.lines().next().unwrap_or_default().to_owned())
 }

@@ -106,6 +106,22 @@ pub fn fetch(
     Ok(fetched)
 }
 
+/// What unpacking and patching a spec's source needs.
+#[must_use]
+pub fn needs(spec: &Spec) -> Vec<Need> {
+    let mut needs = vec![Need::of("tar", "tar")];
+    if matches!(spec.source, Source::Debian { .. } | Source::Archive { .. }) {
+        needs.push(Need::of("xz", "xz-utils"));
+    }
+    if matches!(spec.source, Source::Debian { .. }) {
+        needs.push(Need::of("dpkg-deb", "dpkg"));
+    }
+    if !spec.patches.is_empty() {
+        needs.push(Need::of("patch", "patch"));
+    }
+    needs
+}
+
 fn fetch_source(
     spec: &Spec,
     cache: &Cache,
@@ -260,6 +276,7 @@ fn git(
     report: &mut Report<'_>,
 ) -> Result<(PathBuf, String), LabError> {
     tool::require(&[Need::of("git", "git")])?;
+    is_repository(from)?;
     let name = format!("git-{}", key_of(&[("from", from.as_bytes())]));
     let repository = cache.downloads().join(name);
     let git = |words: &[&str]| {
@@ -282,6 +299,25 @@ fn git(
         ))),
         _ => Ok((repository, found)),
     }
+}
+
+/// Refuses a folder of this machine that is no repository: git would say it in words of its own.
+fn is_repository(from: &str) -> Result<(), LabError> {
+    let path = Path::new(from);
+    // An address has a colon, as in `https://` and `server:path`.
+    if (from.contains(':') && !path.exists()) || path.join(".git").exists() {
+        return Ok(());
+    }
+    let what = match () {
+        () if !path.exists() => "isn't there",
+        // A bundle, or a bare repository.
+        () if path.is_file() || path.join("HEAD").is_file() => return Ok(()),
+        () => "is neither an unpacked kernel source (it has no Kbuild) nor a git repository",
+    };
+    Err(LabError::Refused(format!(
+        "{from} {what}: give the address of a git repository, or a folder with one or with the unpacked \
+         source"
+    )))
 }
 
 fn fetch_patch(

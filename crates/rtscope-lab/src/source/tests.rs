@@ -94,6 +94,29 @@ fn another_branch_or_an_unreachable_tree_is_refused_in_words() {
 }
 
 #[test]
+fn a_place_that_holds_no_source_is_refused_in_our_words() {
+    if skipped() {
+        return;
+    }
+    let room = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(room.path().join("cache"));
+    let spec = spec::find("raspberry-pi-4-rt").expect("shipped");
+    let said = |place: &Path| {
+        let from = place.display().to_string();
+        let said = fetch(&spec, &cache, Some(&from), &mut |_| {}).expect_err("no source");
+        assert!(said.is_usage(), "{said}");
+        said.to_string()
+    };
+    assert!(said(&room.path().join("nowhere")).contains("nowhere isn't there: give"));
+    assert!(said(room.path()).contains("has no Kbuild) nor a git repository: give"));
+    let bare = Repository::new("rpi-6.12.y", 93);
+    let plain = bare.folder.path().display().to_string();
+    fetch(&spec, &cache, Some(&plain), &mut |_| {}).expect("a folder with a repository");
+    let bare = bare.folder.path().join(".git").display().to_string();
+    fetch(&spec, &cache, Some(&bare), &mut |_| {}).expect("a bare one");
+}
+
+#[test]
 fn a_spec_that_names_a_commit_gets_that_one_or_none() {
     if skipped() {
         return;

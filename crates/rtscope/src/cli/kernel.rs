@@ -18,6 +18,7 @@ use rtscope_lab::{
     install::{self, Initrd, Layout, Steps, Wish},
     source::{self, Fetched},
     spec::{self, Spec},
+    tool,
 };
 
 use self::screen::{Screen, time};
@@ -277,16 +278,21 @@ fn in_words(spec: &Spec) -> String {
     )
 }
 
-/// The steps up to fetching.
-fn fetched(asked: &Asked, screen: &mut Screen) -> anyhow::Result<(Spec, Fetched)> {
+/// The steps up to fetching. What the steps after it need is checked first: a download may take long.
+fn fetched(
+    asked: &Asked,
+    ready: impl FnOnce(&Spec) -> Result<(), LabError>,
+    screen: &mut Screen,
+) -> anyhow::Result<(Spec, Fetched)> {
     let spec = spec::find(&asked.name)?;
+    ready(&spec)?;
     let cache = asked.kept.cache();
     let fetched = source::fetch(&spec, &cache, asked.from.as_deref(), &mut |p| screen.show(&p))?;
     Ok((spec, fetched))
 }
 
 fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
-    let (_, fetched) = fetched(asked, &mut Screen::new())?;
+    let (_, fetched) = fetched(asked, |_| Ok(()), &mut Screen::new())?;
     if asked.kept.json {
         return print_json(&serde_json::to_value(&fetched)?);
     }
@@ -301,7 +307,8 @@ fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
 
 fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
     let mut screen = Screen::new();
-    let (_, fetched) = fetched(asked, &mut screen)?;
+    let ready = |spec: &Spec| tool::require(&source::needs(spec));
+    let (_, fetched) = fetched(asked, ready, &mut screen)?;
     let tree = source::tree(&fetched, &asked.kept.cache(), &mut |p| screen.show(&p))?;
     drop(screen);
     if asked.kept.json {
@@ -324,7 +331,7 @@ fn prepared(
     menuconfig: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<(Spec, Prepared)> {
-    let (spec, fetched) = fetched(asked, screen)?;
+    let (spec, fetched) = fetched(asked, build::require_tools, screen)?;
     let cache = asked.kept.cache();
     let prepared =
         build::prepare(&spec, &fetched, &cache, again, menuconfig, &mut |p| screen.show(&p))?;
@@ -351,7 +358,7 @@ fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
 fn build(asked: &Asked, jobs: Option<u32>, lost_too: bool) -> anyhow::Result<ExitCode> {
     let mut screen = Screen::new();
     let cache = asked.kept.cache();
-    let (spec, fetched) = fetched(asked, &mut screen)?;
+    let (spec, fetched) = fetched(asked, build::require_tools, &mut screen)?;
     let mut report = |progress| screen.show(&progress);
     let kernel = match build::built_already(&spec, &fetched, &cache)? {
         Some(kernel) => kernel,

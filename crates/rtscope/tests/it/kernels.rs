@@ -223,13 +223,18 @@ fn all_that_any_kernel_needs_is_named_in_one_command() {
             symlink(there, path.join(name)).expect("a link");
         }
     }
+    // Before anything is fetched: nothing can download this patch.
+    let patch = "[[patch]]\nkind = 'file'\nfrom = 'https://example.invalid/9.1.2.patch'\n";
+    let spec = format!("{SPEC}{patch}sha256 = '{}'\n", "0".repeat(64));
+    fs::write(small.path("small.toml"), spec).expect("written");
     let mut build = rtscope(small.0.path());
     build.args(["kernel", "build", "small.toml", "--cache", "cache"]).env("PATH", &path);
     let lacking = output_of(&mut build);
     let told = said(&lacking);
     assert_eq!(lacking.status.code(), Some(1), "{told}");
     assert!(told.contains("this machine lacks ") && told.contains("gcc"), "{told}");
+    assert_eq!(told.matches("gcc").count(), 2, "once by name and once by package: {told}");
     if program("apt-get").is_some() {
-        assert!(told.contains("apt-get install bc binutils bison flex gcc`"), "{told}");
+        assert!(told.contains("apt-get install bc binutils bison flex gcc patch tar`"), "{told}");
     }
 }
