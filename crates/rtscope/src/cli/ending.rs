@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    sync::OnceLock,
     thread,
     time::Duration,
 };
@@ -18,9 +19,13 @@ const COMES_BACK_IN: Duration = Duration::from_secs(1);
 /// As a shell says it of a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
-/// An interruption ends the programs that run for us; the step at hand fails then.
+/// What [`of_programs`] looks at.
+static WATCHED: OnceLock<Interrupt> = OnceLock::new();
+
+/// An interruption ends the programs that run for us; the step at hand fails then, and
+/// [`of_interrupted`] says how.
 pub(super) fn of_programs(interrupt: &Interrupt) {
-    let interrupt = interrupt.clone();
+    let interrupt = WATCHED.get_or_init(|| interrupt.clone()).clone();
     thread::spawn(move || wait_and_end(&interrupt));
 }
 
@@ -29,6 +34,11 @@ fn wait_and_end(interrupt: &Interrupt) {
         thread::sleep(LOOK);
     }
     tool::end_all();
+}
+
+/// The exit code of a verb that [`of_programs`] looks after and that didn't succeed, if it was interrupted.
+pub(super) fn of_interrupted() -> Option<u8> {
+    WATCHED.get().is_some_and(Interrupt::is_stopped).then_some(INTERRUPTED)
 }
 
 /// An interruption ends the programs that run for us and then us, with a word on what is left.

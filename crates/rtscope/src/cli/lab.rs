@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use rtscope_lab::{error::LabError, machine::Machine};
 
-use super::print;
+use super::{ending, print};
 use crate::exit;
 
 #[derive(Debug, Subcommand)]
@@ -44,6 +44,15 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Cache(verb) => cache::main(verb),
         Verb::Machines => machines(),
     };
+    // Guests that were ended leave a failure, or a verdict that is none.
+    if let Some(code) = ending::of_interrupted()
+        && !matches!(&outcome, Ok(code) if *code == ExitCode::from(exit::PASS))
+    {
+        if let Err(error) = outcome {
+            eprintln!("rtscope: {error:#}");
+        }
+        return Ok(ExitCode::from(code));
+    }
     // What was asked wrongly is a usage error.
     outcome.map_err(|error| match error.downcast::<LabError>() {
         Ok(lab) if lab.is_usage() => super::Refused(lab.to_string()).into(),
