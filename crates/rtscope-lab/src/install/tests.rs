@@ -2,6 +2,8 @@
 //! old kernel always still boots, and going back restores every byte.
 
 mod disk;
+mod fallback;
+mod target;
 
 use std::{
     collections::BTreeMap,
@@ -394,96 +396,6 @@ fn the_raspberry_pis_other_ways() {
     );
 }
 
-#[test]
-fn without_its_folder_the_firmware_boots_the_old_kernel() {
-    let case = Case::new();
-    let layout = Layout::RaspberryPi;
-    let file = case.folder.path().join("initrd-new");
-    fs::write(&file, "new disk").expect("written");
-    // What the old configuration says, and the files that it boots with.
-    let olds: [(&str, &[&str]); 4] = [
-        ("", &[]),
-        ("kernel=vmlinuz-own\n", &["vmlinuz-own"]),
-        ("auto_initramfs=1\n", &["kernel_2712.img", "initramfs_2712", "initramfs8"]),
-        ("initramfs initrd-old followkernel\n", &["initrd-old"]),
-    ];
-    for (number, (text, files)) in olds.into_iter().enumerate() {
-        let root = case.root(&format!("fallback-{number}"), layout);
-        let boot = root.join("boot/firmware");
-        for name in files {
-            write(&boot, name, "old");
-        }
-        let config = fs::read_to_string(boot.join("config.txt")).expect("a file");
-        fs::write(boot.join("config.txt"), format!("{config}\n[all]\n{text}")).expect("written");
-        let (before, old) = (snapshot(&root), layout.chosen(&root).expect("sound"));
-        for initrd in [Initrd::File(&file), Initrd::Without] {
-            let wish = Wish { initrd, ..wish(&case.kernel, &root, layout) };
-            let done = install(&wish, &mut Steps::default(), &mut quiet).expect("installed");
-            let folder = boot.join("rtscope-01234567");
-            assert!(done.chosen.image.starts_with(&folder), "{:?}", done.chosen);
-            assert_eq!(done.chosen.initrd.is_some(), initrd != Initrd::Without, "{text}");
-            // A board whose device tree isn't there: the prefix is ignored.
-            for name in ["bcm2711-rpi-4-b.dtb", "bcm2711-other.dtb"] {
-                let (tree, aside) = (folder.join("bcm2711-rpi-4-b.dtb"), folder.join(name));
-                fs::rename(&tree, &aside).expect("renamed");
-                let found = layout.chosen(&root).expect("sound");
-                if aside == tree {
-                    assert_eq!(found, done.chosen);
-                } else if initrd == Initrd::Without || old.initrd.is_some() {
-                    assert_eq!(found, old, "{text}");
-                } else {
-                    assert_eq!(found.image, old.image, "{text}");
-                }
-            }
-            rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
-            assert!(snapshot(&root) == before, "{text}");
-        }
-    }
-}
-
-#[test]
-fn a_board_that_the_new_kernel_does_not_know_is_named() {
-    let case = Case::new();
-    let layout = Layout::RaspberryPi;
-    let file = case.folder.path().join("initrd-new");
-    fs::write(&file, "new disk").expect("written");
-    let root = case.root("boards", layout);
-    let boot = root.join("boot/firmware");
-    write(&boot, "bcm2709-rpi-2-b.dtb", "no board of 64 bits");
-    let plain = wish(&case.kernel, &root, layout);
-    install(&plain, &mut Steps::default(), &mut quiet).expect("installed");
-    rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
-    write(&boot, "bcm2712-rpi-5-b.dtb", "old tree");
-    let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
-    assert!(said.contains("no device tree bcm2712-rpi-5-b.dtb, which") && !said.contains("2709"));
-    let forced = Wish { force: true, ..plain };
-    install(&forced, &mut Steps::default(), &mut quiet).expect("installed");
-    rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
-
-    for name in ["own/kernel8.img", "own/bcm2711-rpi-4-b.dtb", "own/initramfs8"] {
-        write(&boot, name, "old");
-    }
-    let config = fs::read_to_string(boot.join("config.txt")).expect("a file");
-    let config = config + "\n[all]\nauto_initramfs=1\nos_prefix=own/\n";
-    fs::write(boot.join("config.txt"), config).expect("written");
-    let own =
-        |force| Wish { force, initrd: Initrd::File(&file), ..wish(&case.kernel, &root, layout) };
-    let said = install(&own(false), &mut Steps::default(), &mut quiet).expect_err("refused");
-    assert!(said.to_string().contains("os_prefix of its own"), "{said}");
-    let done = install(&own(true), &mut Steps::default(), &mut quiet).expect("installed").chosen;
-    assert!(done.initrd.is_some_and(|path| path.ends_with("rtscope-01234567/initramfs8")));
-
-    let root = case.root("narrow", layout);
-    let boot = root.join("boot/firmware");
-    fs::rename(boot.join("kernel8.img"), boot.join("kernel7l.img")).expect("renamed");
-    let plain = wish(&case.kernel, &root, layout);
-    let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
-    assert!(said.contains("kernel7l.img") && said.contains("fall back"), "{said}");
-    let forced = Wish { force: true, ..wish(&case.kernel, &root, layout) };
-    let done = install(&forced, &mut Steps::default(), &mut quiet).expect("installed");
-    assert!(done.chosen.image.ends_with("rtscope-01234567/kernel.img"), "{:?}", done.chosen);
-}
-
 fn old_of(root: &Path) -> Chosen {
     let image = root.join("boot/firmware/kernel8.img");
     Chosen { image, device_tree: Some(root.join("boot/firmware")), ..Chosen::default() }
@@ -637,82 +549,6 @@ fn an_old_initrd_is_never_forgotten() {
         "{}",
         done.chosen.cmdline
     );
-}
-
-/// The head of an ELF file for a machine.
-fn program(machine: u8) -> Vec<u8> {
-    let mut head = b"\x7fELF\x02\x01\x01".to_vec();
-    head.resize(18, 0);
-    head.extend([machine, 0]);
-    head.resize(64, 0);
-    head
-}
-
-#[test]
-fn a_kernel_for_another_machine_is_refused_untouched() {
-    let case = Case::new();
-    let mut kernel = case.kernel.clone();
-    let mut tried = |root: &Path, layout: Layout, arch: &str| {
-        kernel.manifest.arch = arch.to_owned();
-        let before = snapshot(root);
-        let plain = wish(&kernel, root, layout);
-        let outcome = install(&plain, &mut Steps::default(), &mut quiet);
-        if let Err(error) = &outcome {
-            assert!(snapshot(root) == before && error.is_usage(), "{error}");
-            let said = error.to_string();
-            assert!(said.ends_with("; --force installs it all the same"), "{said}");
-            let forced = Wish { force: true, ..plain };
-            install(&forced, &mut Steps::default(), &mut quiet).expect("forced");
-        }
-        rollback(root, None, &mut Steps::default(), &mut quiet).expect("back");
-        outcome.map(drop).map_err(|error| error.to_string())
-    };
-    let pi = case.root("pi", Layout::RaspberryPi);
-    let said = tried(&pi, Layout::RaspberryPi, "x86_64").expect_err("refused");
-    assert!(
-        said.starts_with("small-rt is a kernel for x86_64, and no Raspberry Pi runs"),
-        "{said}"
-    );
-
-    // Its programs say what it runs; a 64-bit kernel runs those of 32 bits.
-    let kinds = [(62, "x86_64"), (3, "x86_64"), (183, "arm64"), (40, "arm arm64"), (243, "riscv")];
-    for (machine, takes) in kinds {
-        let root = case.root(&format!("machine-{machine}"), Layout::Extlinux);
-        fs::create_dir_all(root.join("usr/bin")).expect("made");
-        fs::write(root.join("usr/bin/bash"), program(machine)).expect("written");
-        for arch in ["x86_64", "arm64", "arm", "riscv"] {
-            let outcome = tried(&root, Layout::Extlinux, arch);
-            let takes = takes.split(' ').any(|taken| taken == arch);
-            assert_eq!(outcome.is_ok(), takes, "{machine} {arch}: {outcome:?}");
-        }
-    }
-
-    // Where there are no programs, the old kernel's image does.
-    for (at, mark, arch) in [(0x202, &b"HdrS"[..], "x86_64"), (0x38, b"ARM\x64", "arm64")] {
-        let root = case.root(&format!("image-{arch}"), Layout::Extlinux);
-        let mut image = vec![0; 0x1000];
-        image[at..at + mark.len()].copy_from_slice(mark);
-        fs::write(root.join("boot/Image-old"), image).expect("written");
-        assert_eq!(tried(&root, Layout::Extlinux, arch), Ok(()));
-        let said = tried(&root, Layout::Extlinux, "riscv").expect_err("refused");
-        assert!(said.contains("the kernel that boots now (") && said.contains(arch), "{said}");
-    }
-}
-
-#[test]
-fn a_kernel_for_emulators_is_installed_only_when_that_is_meant() {
-    let case = Case::new();
-    let mut kernel = case.kernel.clone();
-    kernel.manifest.inputs.insert("fragment 0 lab".into(), "0".into());
-    let root = case.root("machine", Layout::Grub);
-    let plain = wish(&kernel, &root, Layout::Grub);
-    let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
-    assert!(
-        said.contains("only an emulated one") && said.contains("; --force installs it"),
-        "{said}"
-    );
-    let forced = Wish { force: true, ..plain };
-    install(&forced, &mut Steps::default(), &mut quiet).expect("an emulated machine");
 }
 
 #[test]
