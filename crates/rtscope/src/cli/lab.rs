@@ -6,6 +6,7 @@ mod compare;
 mod demo;
 mod matrix;
 mod order;
+mod output;
 mod replay;
 mod run;
 mod sched;

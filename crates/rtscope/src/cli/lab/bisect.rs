@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::{
     compare::Comparison,
     order::{self, Lab, say},
+    output,
 };
 use crate::{
     cli::{Refused, print},
@@ -74,7 +75,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Refused(text.to_owned()).into());
     }
     let lab = Lab::open(&args.options)?;
-    let out = order::folder(args.judging.out.as_ref(), "bisect")?;
+    let out = output::empty(args.judging.out.as_ref(), "bisect")?;
     let mut search = Search {
         lab,
         plan,
@@ -277,7 +278,7 @@ impl Search {
         let mut items = Vec::new();
         for seed in 1..=self.seeds {
             let cell = self.lab.cell(&subject, &self.plan, seed)?;
-            let name = format!("{number:02}-{}-seed{seed}", order::safe(kernel));
+            let name = format!("{number:02}-{}-seed{seed}", output::safe(kernel));
             items.push(Item { cell, folder: self.out.join(name) });
         }
         let outcomes = self.lab.run(&items)?;

@@ -10,7 +10,8 @@ use rtscope_lab::queue::Item;
 
 use super::{
     compare::Comparison,
-    order::{self, Lab, Options},
+    order::{Lab, Options},
+    output,
 };
 use crate::plans;
 
@@ -45,13 +46,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options::usual(args.fresh, args.cache.clone());
     let plan = plans::load(PLAN)?;
     let mut lab = Lab::open(&options)?;
-    let out = order::folder(args.out.as_ref(), "demo")?;
+    let out = output::place(args.out.as_ref(), "demo")?;
     let mut items: Vec<Item> = Vec::new();
     for subject in lab.subjects(&KERNELS.map(str::to_owned))? {
-        let folder = out.join(order::safe(&subject.label));
+        let folder = out.join(output::safe(&subject.label));
         items.push(Item { cell: lab.cell(&subject, &plan, 1)?, folder });
     }
-    let outcomes = lab.run(&items)?;
+    let outcomes = lab.run_into(&out, &items)?;
     let code = Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)?;
     if !args.json && has_display(|name| std::env::var_os(name)) {
         open(&out.join("index.html"));

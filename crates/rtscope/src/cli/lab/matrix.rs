@@ -8,8 +8,9 @@ use rtscope_model::plan::Plan;
 use super::{
     compare::Comparison,
     order::{self, Lab},
+    output,
 };
-use crate::{cli::Refused, plans};
+use crate::plans;
 
 /// Run every phase of a plan in every kernel, each in a guest of its own
 ///
@@ -56,22 +57,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             _ => names.push(subject.label.clone()),
         }
     }
-    let out = order::folder(args.judging.out.as_ref(), &plan.name)?;
+    let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
-    for subject in lab.subjects(&names)? {
-        for phase in one_by_one(&plan) {
+    let subjects = lab.subjects(&names)?;
+    let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
+    let phases = one_by_one(&plan);
+    let loads: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+    let loads = output::names(&loads)?;
+    for (subject, kernel) in subjects.iter().zip(output::names(&labels)?) {
+        for (phase, load) in phases.iter().zip(&loads) {
             for seed in 1..=args.judging.seeds {
-                let cell = lab.cell(&subject, &phase, seed)?;
-                let name = format!("{}-{}", order::safe(&subject.label), order::safe(&cell.plan));
-                let folder = out.join(format!("{name}-seed{seed}"));
-                if items.iter().any(|item| item.folder == folder) {
-                    return Err(Refused(format!("{name}: it is named twice")).into());
-                }
+                let cell = lab.cell(subject, phase, seed)?;
+                let folder = out.join(format!("{kernel}-{load}-seed{seed}"));
                 items.push(Item { cell, folder });
             }
         }
     }
-    let outcomes = lab.run(&items)?;
+    let outcomes = lab.run_into(&out, &items)?;
     Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.judging.json)
 }
 

@@ -28,6 +28,7 @@ use rtscope_model::{
     verdict::Requirement,
 };
 
+use super::output;
 use crate::cli::{Refused, ending};
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
@@ -339,13 +340,41 @@ impl Lab {
         }
     }
 
-    /// Runs cells and tells on standard error how far it is.
+    /// Makes the folder of the records, or goes on in one that holds them, and runs the cells.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lab::run`], and a folder that holds others.
+    pub(super) fn run_into(
+        &self,
+        out: &Path,
+        items: &[Item],
+    ) -> anyhow::Result<Vec<Result<Outcome, LabError>>> {
+        self.probe_kvm(items)?;
+        let guest = |item: &Item| {
+            let name = item.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, item.cell.inputs(&self.emulator(&item.cell)).key)
+        };
+        output::claim(out, items.iter().map(guest).collect())?;
+        Ok(self.go(items))
+    }
+
+    fn emulator(&self, cell: &Cell) -> String {
+        self.emulators.get(&cell.machine.program).cloned().unwrap_or_default()
+    }
+
+    /// Runs cells into folders that don't exist yet.
     ///
     /// # Errors
     ///
     /// KVM was asked for and does not run a guest. What happens to a cell is its own outcome.
     pub(super) fn run(&self, items: &[Item]) -> anyhow::Result<Vec<Result<Outcome, LabError>>> {
         self.probe_kvm(items)?;
+        Ok(self.go(items))
+    }
+
+    /// Runs cells and tells on standard error how far it is.
+    fn go(&self, items: &[Item]) -> Vec<Result<Outcome, LabError>> {
         let stop = || self.interrupt.is_stopped();
         let around = Surroundings {
             cache: &self.cache,
@@ -359,9 +388,7 @@ impl Lab {
                 teller.tell(news);
             }
         };
-        let emulator =
-            |cell: &Cell| self.emulators.get(&cell.machine.program).cloned().unwrap_or_default();
-        Ok(queue::run_all(items, self.jobs(), emulator, &around, &news))
+        queue::run_all(items, self.jobs(), |cell| self.emulator(cell), &around, &news)
     }
 }
 
@@ -443,29 +470,4 @@ impl Teller {
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
-}
-
-/// The folder for the records, new or empty.
-pub(super) fn folder(asked: Option<&PathBuf>, plan: &str) -> anyhow::Result<PathBuf> {
-    let wall_clock = crate::cli::wall_clock();
-    let folder = asked
-        .cloned()
-        .unwrap_or_else(|| crate::record::fresh_folder(&format!("lab-{plan}"), &wall_clock));
-    let taken = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
-    if taken {
-        let shown = folder.display();
-        return Err(
-            Refused(format!("{shown} is not empty: choose another folder with --out")).into()
-        );
-    }
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    Ok(folder)
-}
-
-/// A name for a folder: letters, digits, dots and dashes.
-pub(super) fn safe(text: &str) -> String {
-    let name = Path::new(text).file_name().map_or_else(|| text.into(), |n| n.to_string_lossy());
-    name.chars()
-        .map(|c| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '-' })
-        .collect()
 }

@@ -7,8 +7,9 @@ use rtscope_lab::queue::Item;
 use super::{
     compare::Comparison,
     order::{self, Lab},
+    output,
 };
-use crate::{cli::Refused, plans};
+use crate::plans;
 
 /// Run a plan in several kernels and compare them
 ///
@@ -39,20 +40,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plan = plans::load(&args.plan)?;
     plan.require.extend(&args.judging.require);
     let mut lab = Lab::open(&args.options)?;
-    let out = order::folder(args.judging.out.as_ref(), &plan.name)?;
+    let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
-    for subject in lab.subjects(&args.kernel)? {
+    let subjects = lab.subjects(&args.kernel)?;
+    let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
+    for (subject, name) in subjects.iter().zip(output::names(&labels)?) {
         for seed in 1..=args.judging.seeds {
-            let cell = lab.cell(&subject, &plan, seed)?;
-            let folder = out.join(format!("{}-seed{seed}", order::safe(&subject.label)));
-            if items.iter().any(|item| item.folder == folder) {
-                return Err(
-                    Refused(format!("--kernel {}: it is named twice", subject.label)).into()
-                );
-            }
-            items.push(Item { cell, folder });
+            let cell = lab.cell(subject, &plan, seed)?;
+            items.push(Item { cell, folder: out.join(format!("{name}-seed{seed}")) });
         }
     }
-    let outcomes = lab.run(&items)?;
+    let outcomes = lab.run_into(&out, &items)?;
     Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.judging.json)
 }

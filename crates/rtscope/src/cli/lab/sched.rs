@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use super::{
     compare,
     order::{self, Lab},
+    output,
 };
 use crate::{
     cli::{Refused, print, sched},
@@ -68,7 +69,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut longest = Duration::ZERO;
     for name in &args.experiments {
         let experiment = sched::load(name, args.work)?;
-        let name = order::safe(&experiment.name);
+        let name = output::safe(&experiment.name);
         if name.is_empty() || texts.iter().any(|(known, _)| *known == name) {
             return Err(Refused(format!("experiment {:?}: named twice", experiment.name)).into());
         }
@@ -76,16 +77,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         texts.push((name, experiment.to_toml()));
     }
     let mut lab = Lab::open(&args.options)?;
-    let out = order::folder(args.out.as_ref(), "sched")?;
+    let out = output::place(args.out.as_ref(), "sched")?;
     let mut items: Vec<Item> = Vec::new();
-    for subject in lab.subjects(&args.kernel)? {
-        let folder = out.join(order::safe(&subject.label));
-        if items.iter().any(|item| item.folder == folder) {
-            return Err(Refused(format!("--kernel {}: it is named twice", subject.label)).into());
-        }
-        items.push(Item { cell: lab.experiments_cell(&subject, &texts, longest)?, folder });
+    let subjects = lab.subjects(&args.kernel)?;
+    let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
+    for (subject, name) in subjects.iter().zip(output::names(&labels)?) {
+        let cell = lab.experiments_cell(subject, &texts, longest)?;
+        items.push(Item { cell, folder: out.join(name) });
     }
-    let outcomes = lab.run(&items)?;
+    let outcomes = lab.run_into(&out, &items)?;
     let mut all = Collected::new(lab.timing(), &items);
     for (kernel, (item, outcome)) in items.iter().zip(outcomes).enumerate() {
         all.add(kernel, item, outcome, &texts)?;

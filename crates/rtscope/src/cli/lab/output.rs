@@ -1,0 +1,208 @@
+//! The folder of the records: what those of each kernel are called in it, and whether it can be gone on with.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use rtscope_lab::cell;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::Refused;
+
+/// File that says which guests the records of a folder are of.
+const ORDER: &str = "order.json";
+
+/// A folder's name may have 255 bytes, and more follows this part of it.
+const NAME_CHARS_MAX: usize = 100;
+
+/// A name for a folder: letters, digits, dots, dashes and underscores.
+pub(super) fn safe(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    let mut name: String =
+        text.chars().map(|c| if plain(c) { c } else { '-' }).take(NAME_CHARS_MAX).collect();
+    // Neither hidden, nor the folder above.
+    if name.starts_with('.') {
+        name.replace_range(..1, "-");
+    }
+    name
+}
+
+/// What the records of each kernel are called: a kernel's name and its words, and of a path no more of
+/// its end than tells it from the others.
+///
+/// # Errors
+///
+/// A kernel is named twice.
+pub(super) fn names(labels: &[&str]) -> Result<Vec<String>, Refused> {
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = labels.iter().find(|label| !seen.insert(**label)) {
+        return Err(Refused(format!("{twice}: it is named twice")));
+    }
+    let longest = labels.iter().map(|label| label.split('/').count()).max().unwrap_or(1);
+    let mut taken = BTreeSet::new();
+    let name = |label: &&str| {
+        let is_alone = |parts: &usize| {
+            let own = short(label, *parts);
+            labels.iter().filter(|other| short(other, *parts) == own).count() == 1
+        };
+        let name = short(label, (1..longest).find(is_alone).unwrap_or(longest));
+        let numbered = (2_u32..).map(|n| format!("{name}-{n}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|n| taken.insert(n.clone()));
+        free.unwrap_or(name)
+    };
+    Ok(labels.iter().map(name).collect())
+}
+
+/// A label whose path is cut to its last parts.
+fn short(label: &str, parts: usize) -> String {
+    let Some(rest) = label.strip_prefix("path=") else { return safe(label) };
+    let (path, words) = rest.split_at(rest.find(':').unwrap_or(rest.len()));
+    let all: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    safe(&format!("{}{words}", all[all.len().saturating_sub(parts)..].join("/")))
+}
+
+/// Where the records go. Nothing is made yet: what is refused later leaves nothing behind.
+///
+/// # Errors
+///
+/// The folder holds what is not the lab's.
+pub(super) fn place(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, Refused> {
+    let fresh = || crate::record::fresh_folder(&format!("lab-{plan}"), &crate::cli::wall_clock());
+    let out = asked.cloned().unwrap_or_else(fresh);
+    match is_taken(&out) && !out.join(ORDER).is_file() {
+        true => Err(not_empty(&out)),
+        false => Ok(out),
+    }
+}
+
+/// As [`place`], for what can't be gone on with.
+///
+/// # Errors
+///
+/// The folder holds anything.
+pub(super) fn empty(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, Refused> {
+    place(asked, plan).and_then(|out| if is_taken(&out) { Err(not_empty(&out)) } else { Ok(out) })
+}
+
+fn not_empty(out: &Path) -> Refused {
+    Refused(format!("{} is not empty: choose another folder with --out", out.display()))
+}
+
+fn is_taken(out: &Path) -> bool {
+    fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// What a folder holds: the hash of all inputs of each guest, by the folder of its record.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Order {
+    format: u32,
+    guests: BTreeMap<String, String>,
+}
+
+/// Makes the folder for the records of these guests, each with the hash of its inputs; or goes on in one
+/// that holds just these, where the records that are not whole are removed.
+///
+/// # Errors
+///
+/// It holds others, or can't be made; then none is left behind.
+pub(super) fn claim(out: &Path, guests: BTreeMap<String, String>) -> anyhow::Result<()> {
+    let order = Order { format: 1, guests };
+    let path = out.join(ORDER);
+    if is_taken(out) {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let before: Option<Order> = serde_json::from_str(&text).ok();
+        if before.as_ref() != Some(&order) {
+            return Err(another(out, before.as_ref(), &order).into());
+        }
+        for name in order.guests.keys() {
+            let record = out.join(name);
+            if record.exists() && !cell::is_whole(&record) {
+                fs::remove_dir_all(&record)
+                    .with_context(|| format!("can't remove {}", record.display()))?;
+            }
+        }
+        return Ok(());
+    }
+    let was_there = out.is_dir();
+    let text = serde_json::to_string_pretty(&order)? + "\n";
+    let made = fs::create_dir_all(out).and_then(|()| fs::write(&path, text));
+    made.map_err(|e| {
+        let _ = fs::remove_file(&path);
+        if !was_there {
+            let _ = fs::remove_dir(out);
+        }
+        let hint = match e.kind() {
+            io::ErrorKind::StorageFull => ": make space, or choose another folder with --out",
+            _ => "",
+        };
+        anyhow::anyhow!("can't make {}: {e}{hint}", out.display())
+    })
+}
+
+/// Why a folder can't be gone on with.
+fn another(out: &Path, before: Option<&Order>, now: &Order) -> Refused {
+    let known = before.map(|order| &order.guests);
+    let differs = known.and_then(|known| {
+        let of = |guests: &BTreeMap<String, String>, name: &String| guests.get(name).cloned();
+        let mut names = known.keys().chain(now.guests.keys());
+        names.find(|name| of(known, name) != of(&now.guests, name))
+    });
+    let which = differs.map_or(String::new(), |name| format!(" ({name} differs)"));
+    Refused(format!(
+        "{} holds the records of other guests{which}: the same command, with the same rtscope, kernels \
+         and emulator, would go on there; choose another folder with --out",
+        out.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_of_one_file_name_have_names_of_their_own() {
+        let of = |labels: &[&str]| names(labels).expect("distinct").join(" ");
+        assert_eq!(of(&["path=ka/vmlinuz", "path=kb/vmlinuz"]), "ka-vmlinuz kb-vmlinuz");
+        assert_eq!(of(&["path=/boot/vmlinuz-6.1", "debian-rt"]), "vmlinuz-6.1 debian-rt");
+        assert_eq!(
+            of(&["debian-stock:a.b=/x", "debian-rt:a.b=/x", "debian-stock:rdinit=/nope"]),
+            "debian-stock-a.b--x debian-rt-a.b--x debian-stock-rdinit--nope"
+        );
+        // Names that become equal only as those of folders.
+        assert_eq!(of(&["a:b", "a-b", "path=a-b", "path=/a-b"]), "a-b a-b-2 a-b-3 a-b-4");
+        let said = names(&["debian-rt", "debian-rt"]).expect_err("twice").to_string();
+        assert_eq!(said, "debian-rt: it is named twice");
+    }
+
+    #[test]
+    fn a_name_stays_in_its_folder() {
+        for text in ["..", "../up", "/", ".hidden", &"x".repeat(300)] {
+            let name = safe(text);
+            assert!(!name.starts_with('.') && !name.contains('/') && name.len() <= 100, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_gone_on_with_by_the_same_order_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out");
+        let of = |key: &str| BTreeMap::from([("rt-rest-seed1".to_owned(), key.to_owned())]);
+        assert!(place(Some(&out), "x").is_ok() && !out.exists());
+        claim(&out, of("k1")).expect("made");
+        let half = out.join("rt-rest-seed1");
+        fs::create_dir(&half).expect("a guest that was interrupted");
+        assert_eq!(place(Some(&out), "x").expect("the lab's own"), out);
+        let said = claim(&out, of("k2")).expect_err("another kernel").to_string();
+        assert!(said.contains("rt-rest-seed1 differs") && half.exists(), "{said}");
+        claim(&out, of("k1")).expect("the same");
+        assert!(!half.exists(), "a record that is not whole is made again");
+        let foreign = folder.path().join("foreign");
+        fs::create_dir(&foreign).expect("made");
+        fs::write(foreign.join("letter"), "x").expect("written");
+        assert!(place(Some(&foreign), "x").is_err() && claim(&foreign, of("k1")).is_err());
+        claim(&foreign.join("letter").join("below"), of("k1")).expect_err("no folder");
+    }
+}
