@@ -92,6 +92,9 @@ pub enum LabError {
         /// All that make said.
         log: PathBuf,
     },
+    /// The user ended everything before its turn came.
+    #[error("not reached: it was interrupted before")]
+    NotReached,
     /// A stop that a test asked for in the middle of an installation.
     #[error("stopped before step {0}")]
     Stopped(usize),

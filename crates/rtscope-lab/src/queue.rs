@@ -81,9 +81,8 @@ pub fn run_all(
             scope.spawn(work);
         }
     });
-    let interrupted = || Err(LabError::Refused("interrupted".to_owned()));
     let outcome = |slot: Mutex<Option<_>>| slot.into_inner().ok().flatten();
-    outcomes.into_iter().map(|slot| outcome(slot).unwrap_or_else(interrupted)).collect()
+    outcomes.into_iter().map(|slot| outcome(slot).unwrap_or(Err(LabError::NotReached))).collect()
 }
 
 /// A lock whose holder panicked still holds what was written.

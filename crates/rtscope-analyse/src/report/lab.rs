@@ -14,6 +14,9 @@ use crate::number::us;
 /// the better one's, in every pair of seeds.
 const APART: f64 = 1.5;
 
+/// A 99.9th percentile of so many times the best one has the full colour at the least.
+const HOT: f64 = 2.0;
+
 /// How time passed in the guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
@@ -73,6 +76,12 @@ pub struct Comparison {
     pub time: Time,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
+    /// The loads that were asked for, in their order.
+    pub loads: Vec<String>,
+    /// How many seeds were asked for.
+    pub seeds: usize,
+    /// Guests that an interruption left no time for: kernel and load.
+    pub unreached: Vec<(usize, String)>,
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
     /// The figures.
@@ -122,6 +131,8 @@ struct Place {
     max: String,
     max_spread: String,
     missed: String,
+    /// How many of the seeds, where some brought no record.
+    partial: String,
     /// The first seed's page.
     page: String,
     /// The other seeds' pages.
@@ -131,7 +142,8 @@ struct Place {
 /// A row of the table: a load in every kernel.
 struct Row {
     load: String,
-    places: Vec<Option<Place>>,
+    /// Or why there is none.
+    places: Vec<Result<Place, &'static str>>,
 }
 
 /// What a load tells of the kernels.
@@ -152,7 +164,7 @@ struct Page<'a> {
     seeds: usize,
     recorded: String,
     rows: Vec<Row>,
-    worst: Vec<Option<Place>>,
+    worst: Vec<Result<Place, &'static str>>,
     separations: Vec<Separation>,
 }
 
@@ -183,18 +195,17 @@ pub fn page(all: &Comparison) -> String {
     let heat = |ns: u64| heat(ns, coldest, hottest);
     let rows = loads.iter().map(|load| Row {
         load: (*load).to_owned(),
-        places: kernels(all).map(|kernel| place(&of(all, kernel, Some(load)), heat)).collect(),
+        places: kernels(all).map(|kernel| place(all, kernel, Some(load), heat)).collect(),
     });
-    let seeds: std::collections::BTreeSet<u64> = all.entries.iter().map(|e| e.seed).collect();
     let recorded = all.entries.iter().map(|e| e.recorded).min().unwrap_or(0);
     let page = Page {
         style: include_str!("template/style.css"),
         all,
         headline: headline(all),
-        seeds: seeds.len(),
+        seeds: all.seeds,
         recorded: crate::number::grouped(recorded),
         rows: rows.collect(),
-        worst: kernels(all).map(|kernel| place(&of(all, kernel, None), heat)).collect(),
+        worst: kernels(all).map(|kernel| place(all, kernel, None, heat)).collect(),
         separations: loads.iter().filter_map(|load| separation(all, load)).collect(),
     };
     page.render().expect("a string takes every text")
@@ -212,29 +223,60 @@ pub fn headline(all: &Comparison) -> String {
     match order.as_slice() {
         [] => "No guest brought a record".to_owned(),
         [(ns, kernel)] => {
+            let under = match extent(all, *kernel) {
+                None => "every load".to_owned(),
+                Some(extent) => format!("{extent}, no more were measured"),
+            };
             format!(
-                "{}: 99.9 % of wake-ups within {} us under every load",
+                "{}: 99.9 % of wake-ups within {} us under {under}",
                 all.kernels[*kernel],
                 us(*ns)
             )
         }
-        [(best_ns, best), .., (worst_ns, worst)] => format!(
-            "99.9 % of wake-ups within {} us in {}, within {} us in {}, under the worst load of each",
-            us(*best_ns),
-            all.kernels[*best],
-            us(*worst_ns),
-            all.kernels[*worst]
-        ),
+        [(best_ns, best), .., (worst_ns, worst)] => {
+            let extent = |kernel: usize| {
+                extent(all, kernel).map_or(String::new(), |extent| format!(" ({extent})"))
+            };
+            format!(
+                "99.9 % of wake-ups within {} us in {}{}, within {} us in {}{}, under the worst load of each",
+                us(*best_ns),
+                all.kernels[*best],
+                extent(*best),
+                us(*worst_ns),
+                all.kernels[*worst],
+                extent(*worst)
+            )
+        }
     }
+}
+
+/// How much of what was asked for a kernel's figures speak of; none when it is all.
+fn extent(all: &Comparison, kernel: usize) -> Option<String> {
+    let loads = loads(all);
+    let entries: Vec<usize> =
+        loads.iter().map(|load| of(all, kernel, Some(load)).len()).filter(|n| *n > 0).collect();
+    if entries.len() < loads.len() {
+        return Some(format!("{} of {} loads", entries.len(), loads.len()));
+    }
+    let fewest = entries.into_iter().min().unwrap_or(0);
+    (fewest < all.seeds).then(|| format!("{fewest} of {} seeds under some loads", all.seeds))
+}
+
+/// Why a kernel has no figure under a load.
+#[must_use]
+pub fn absence(all: &Comparison, kernel: usize, load: &str) -> &'static str {
+    let unreached = all.unreached.iter().any(|(of, under)| *of == kernel && under == load);
+    if unreached { "not reached" } else { "no record" }
 }
 
 fn kernels(all: &Comparison) -> std::ops::Range<usize> {
     0..all.kernels.len()
 }
 
-/// The loads in the order of their first entry.
-fn loads(all: &Comparison) -> Vec<&str> {
-    let mut loads: Vec<&str> = Vec::new();
+/// The loads that were asked for, in their order.
+#[must_use]
+pub fn loads(all: &Comparison) -> Vec<&str> {
+    let mut loads: Vec<&str> = all.loads.iter().map(String::as_str).collect();
     for entry in &all.entries {
         if !loads.contains(&entry.load.as_str()) {
             loads.push(&entry.load);
@@ -262,19 +304,33 @@ fn extremes(all: &Comparison) -> (u64, u64) {
     (values().min().unwrap_or(1), values().max().unwrap_or(1))
 }
 
-/// Percent of the hot colour, logarithmic from the coldest to the hottest.
+/// Percent of the hot colour, logarithmic from the coldest to the hottest, or to [`HOT`] times the coldest
+/// when that is more: what hardly differs looks so.
 fn heat(ns: u64, coldest: u64, hottest: u64) -> u32 {
-    let span = (hottest as f64 / coldest as f64).ln();
-    if span <= 0.0 {
-        return 0;
-    }
+    let span = (hottest as f64 / coldest as f64).max(HOT).ln();
     let share = (ns.max(1) as f64 / coldest as f64).ln() / span;
     (share * 62.0).round() as u32
 }
 
-/// A place of the table from the entries of all its seeds; for the row of the worst, of all its loads.
-fn place(entries: &[&Entry], heat: impl Fn(u64) -> u32) -> Option<Place> {
-    let one_load = entries.iter().all(|entry| entry.load == entries[0].load);
+/// A place of the table from the entries of all its seeds; for the row of the worst, of all its loads. Or
+/// why there is none.
+fn place(
+    all: &Comparison,
+    kernel: usize,
+    load: Option<&str>,
+    heat: impl Fn(u64) -> u32,
+) -> Result<Place, &'static str> {
+    let entries = of(all, kernel, load);
+    let missing = load.map_or("no record", |load| absence(all, kernel, load));
+    figures(&entries, load.is_some(), all.seeds, heat).ok_or(missing)
+}
+
+fn figures(
+    entries: &[&Entry],
+    one_load: bool,
+    seeds: usize,
+    heat: impl Fn(u64) -> u32,
+) -> Option<Place> {
     let p99_9 = spread(entries, |entry| entry.p99_9_ns)?;
     let max = spread(entries, |entry| entry.max_ns)?;
     let missed: u64 = entries.iter().map(|entry| entry.missed).sum();
@@ -294,6 +350,10 @@ fn place(entries: &[&Entry], heat: impl Fn(u64) -> u32) -> Option<Place> {
         max: if one_load { max.text() } else { us(max.high_ns) },
         max_spread: if one_load { max.extremes() } else { String::new() },
         missed,
+        partial: match entries.len() {
+            found if one_load && found < seeds => format!("{found} of {seeds} seeds"),
+            _ => String::new(),
+        },
         page: first.page.clone(),
         others: match one_load {
             true => entries.iter().skip(1).map(|e| (e.seed, e.page.clone())).collect(),
@@ -357,12 +417,17 @@ mod tests {
             title: "a <title>".to_owned(),
             time: Time::Virtual { shift: 1 },
             kernels: vec!["stock".to_owned(), "rt".to_owned()],
+            loads: ["rest", "disk"].map(str::to_owned).to_vec(),
+            seeds: 2,
+            unreached: Vec::new(),
             facts: vec![("stock".to_owned(), "6.1".to_owned())],
             entries: vec![
                 entry(0, "rest", 1, 9),
+                entry(0, "rest", 2, 9),
                 entry(0, "disk", 1, 60),
                 entry(0, "disk", 2, 70),
                 entry(1, "rest", 1, 8),
+                entry(1, "rest", 2, 8),
                 entry(1, "disk", 1, 9),
                 entry(1, "disk", 2, 11),
             ],
@@ -402,8 +467,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_measured_is_not_spoken_of() {
+        let mut all = comparison();
+        all.loads.push("fork".to_owned());
+        all.unreached.push((1, "fork".to_owned()));
+        all.entries.retain(|entry| entry.kernel == 0 || entry.seed == 1);
+        assert!(headline(&all).contains("in rt (2 of 3 loads), within 70.0 us in stock (2 of 3"));
+        let shown = page(&all);
+        for part in ["<th scope=\"row\">fork</th>", "not reached", "no record", "1 of 2 seeds"] {
+            assert!(shown.contains(part), "{part} is missing");
+        }
+        all.kernels.truncate(1);
+        all.entries.retain(|entry| entry.kernel == 0);
+        let said = headline(&all);
+        assert!(said.ends_with("70.0 us under 2 of 3 loads, no more were measured"), "{said}");
+        all.loads.pop();
+        assert!(headline(&all).ends_with("under every load"));
+        all.entries.retain(|entry| entry.seed == 1 || entry.load == "disk");
+        assert!(headline(&all).contains("1 of 2 seeds under some loads"));
+    }
+
+    #[test]
     fn heat_is_logarithmic_from_the_coldest_to_the_hottest() {
         assert_eq!((heat(10, 10, 1000), heat(100, 10, 1000), heat(1000, 10, 1000)), (0, 31, 62));
         assert_eq!(heat(10, 10, 10), 0);
+        // 9.7 and 10.0 us are no two colours.
+        assert!((1..5).contains(&heat(10_000, 9_700, 10_000)));
+        assert_eq!(heat(20, 10, 20), 62);
     }
 }

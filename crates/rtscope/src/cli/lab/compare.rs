@@ -86,6 +86,9 @@ impl Comparison {
                     Timing::Wall | Timing::Kvm => page::Time::Wall,
                 },
                 kernels: names,
+                loads: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
+                seeds: items.iter().map(|item| item.cell.seed).collect::<BTreeSet<_>>().len(),
+                unreached: Vec::new(),
                 facts: facts(items),
                 entries: Vec::new(),
                 failures: Vec::new(),
@@ -99,8 +102,31 @@ impl Comparison {
             undecided: String::new(),
             failed: false,
         };
+        let mut unreached = 0_u32;
         for (item, outcome) in items.iter().zip(outcomes) {
-            all.add(item, outcome)?;
+            let never = matches!(outcome, Err(LabError::NotReached));
+            let cut = matches!(&outcome, Ok(cut) if cut.ending == Ending::Interrupted);
+            if never || cut {
+                let kernel = all.kernel(item);
+                let loads = all.page.loads.iter();
+                let loads =
+                    loads.filter(|load| item.cell.plan == plan.name || **load == item.cell.plan);
+                let loads: Vec<_> = loads.map(|load| (kernel, load.clone())).collect();
+                all.page.unreached.extend(loads);
+            }
+            if never {
+                unreached += 1;
+                all.document_without(item, &LabError::NotReached.to_string());
+            } else {
+                all.add(item, outcome)?;
+            }
+        }
+        if unreached > 0 {
+            all.page.failures.push((
+                format!("{unreached} guests"),
+                "not reached: it was interrupted before. The same command with the same --out goes on"
+                    .to_owned(),
+            ));
         }
         all.page.published = plan.published.iter().map(|one| all.set_beside(one)).collect();
         Ok(all)
@@ -192,8 +218,7 @@ impl Comparison {
         verified: Option<&Verification>,
     ) {
         let cell = &item.cell;
-        let kernel = self.page.kernels.iter().position(|label| *label == cell.subject.label);
-        let kernel = kernel.unwrap_or_default();
+        let kernel = self.kernel(item);
         let found = judged.record.before.as_ref().map(|found| found.kernel.preemption);
         self.real_time[kernel] = found
             .filter(|found| *found != Preemption::Unknown)
@@ -293,14 +318,25 @@ impl Comparison {
     }
 
     fn fail(&mut self, item: &Item, name: String, why: String) {
+        self.document_without(item, &why);
+        self.page.failures.push((name, why));
+    }
+
+    /// Notes in the document that a guest brought no record.
+    fn document_without(&mut self, item: &Item, why: &str) {
         self.documents.push(json!({
             "kernel": item.cell.subject.label,
             "seed": item.cell.seed,
             "cells": [],
             "failed": why,
         }));
-        self.page.failures.push((name, why));
         self.failed = true;
+    }
+
+    /// Index of a guest's kernel.
+    fn kernel(&self, item: &Item) -> usize {
+        let kernel = self.page.kernels.iter().position(|label| *label == item.cell.subject.label);
+        kernel.unwrap_or_default()
     }
 
     /// The document that `--json` prints.
@@ -335,11 +371,7 @@ impl Comparison {
     /// The figures for a terminal: a line a load, a column a kernel.
     fn table(&self) -> String {
         let mut text = format!("{}\n\n", page::headline(&self.page));
-        let loads: Vec<&str> = {
-            let mut seen = BTreeSet::new();
-            let all = self.page.entries.iter().map(|entry| entry.load.as_str());
-            all.filter(|load| seen.insert(*load)).collect()
-        };
+        let loads = page::loads(&self.page);
         let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max(4);
         let widths: Vec<usize> =
             self.page.kernels.iter().map(|label| label.len().max(15)).collect();
@@ -356,7 +388,7 @@ impl Comparison {
                 let figure =
                     match (here().map(|e| e.p99_9_ns).max(), here().map(|e| e.max_ns).max()) {
                         (Some(p99_9), Some(max)) => format!("{} / {}", us(p99_9), us(max)),
-                        _ => "no record".to_owned(),
+                        _ => page::absence(&self.page, kernel, load).to_owned(),
                     };
                 let _ = write!(text, "  {figure:>width$}");
             }
