@@ -111,7 +111,13 @@ impl FromStr for Requirement {
     fn from_str(text: &str) -> Result<Requirement, NotARequirement> {
         let bad = |why: String| NotARequirement(why);
         let at = text.find(['<', '=']).ok_or_else(|| bad(format!("{text:?} has no '<'")))?;
-        let (name, rest) = (text[..at].trim(), text[at..].trim_start_matches(['<', '=']).trim());
+        let name = text[..at].trim();
+        let rest = text[at..].trim_start_matches(['<', '=']);
+        let sign = &text[at..text.len() - rest.len()];
+        if !["<", "<=", "="].contains(&sign) {
+            return Err(bad(format!("{sign:?} is no relation")));
+        }
+        let rest = rest.trim();
         let statistic = match name {
             "max" => Statistic::Max,
             "mean" | "avg" => Statistic::Mean,
@@ -183,6 +189,9 @@ mod tests {
             "mux<1us",
             "max<0",
             "missed=x",
+            "max << 500us",
+            "max =< 500us",
+            "missed == 0",
             "p9.12345678<1us",
         ] {
             assert!(wrong.parse::<Requirement>().is_err(), "{wrong:?} was accepted");
