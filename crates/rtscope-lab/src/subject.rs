@@ -74,6 +74,14 @@ impl Subject {
         self.has_line(&format!("CONFIG_{option}=m"))
     }
 
+    /// Whether the kernel is known to have an option neither built in nor as a module.
+    #[must_use]
+    pub fn lacks(&self, option: &str) -> bool {
+        self.config.as_ref().is_some_and(|path| path.is_file())
+            && !self.has_option(option)
+            && !self.has_as_module(option)
+    }
+
     fn has_line(&self, line: &str) -> bool {
         let text = self.config.as_ref().and_then(|path| fs::read_to_string(path).ok());
         text.is_some_and(|text| text.lines().any(|found| found == line))
@@ -295,6 +303,8 @@ mod tests {
             ("preempt=full", true)
         );
         assert_eq!(found.machine(None).expect("fits").name, "arm64");
+        assert!(found.lacks("GPIO_SIM"), "its configuration is known");
+        assert!(!Subject { config: None, ..found.clone() }.lacks("GPIO_SIM"), "nothing is known");
         let said = found.machine(Some("x86-64")).expect_err("another").to_string();
         assert!(said.contains("a kernel for arm64"), "{said}");
         let said = found.machine(Some("raspi3b")).expect_err("no device tree").to_string();

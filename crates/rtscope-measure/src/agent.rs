@@ -155,9 +155,12 @@ fn say(text: &str) {
 
 fn measure(version: &str, wall_clock: String) -> Result<(), String> {
     let beside = beside::read()?;
-    let gpio = beside::before(&beside)?;
+    let (gpio, failures) = beside::before(&beside);
+    let record = Path::new(RECORD);
     if !beside.experiments.is_empty() {
-        return experiments::run(&beside.experiments, version, &wall_clock);
+        experiments::run(&beside.experiments, version, &wall_clock)?;
+        beside::note(record, &failures);
+        return Ok(());
     }
     let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
     let plan = plan::parse_kept(PLAN, &text).map_err(|e| e.to_string())?;
@@ -187,6 +190,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         beside::write(guest::GPIO, &said, &mut String::new());
     }
     beside::after(watch);
+    beside::note(record, &failures);
     Ok(())
 }
 

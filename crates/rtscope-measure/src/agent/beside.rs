@@ -1,7 +1,7 @@
 //! What a guest does beside its plan: modules and a GPIO chip before it; after it, cyclictest and a
 //! tracer of the kernel, each under the same loads as the phase.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{fs, io::Write, path::Path, thread, time::Duration};
 
 use rtscope_model::{
     cpu::CpuSet,
@@ -32,12 +32,36 @@ pub(super) fn read() -> Result<Beside, String> {
     }
 }
 
-/// Loads modules, and makes and tries the GPIO chip: what that showed.
-pub(super) fn before(beside: &Beside) -> Result<Option<String>, String> {
+/// Loads modules, and makes and tries the GPIO chip: what that showed, and a line for each thing that
+/// could not be done. The plan runs whatever happens here.
+pub(super) fn before(beside: &Beside) -> (Option<String>, String) {
+    let mut failures = String::new();
+    let mut fail = |what: &str, why: String| {
+        say(&format!("{what}: {why}"));
+        failures.push_str(&format!("{what}: {why}\n"));
+    };
     for path in &beside.modules {
-        module::load(&Path::new("/").join(path)).map_err(|e| e.to_string())?;
+        if let Err(e) = module::load(&Path::new("/").join(path)) {
+            fail(path, e.to_string());
+        }
     }
-    beside.gpio_lines.map(gpio::make_and_try).transpose()
+    let tried = beside.gpio_lines.map(gpio::make_and_try).transpose();
+    (tried.map_err(|why| fail("gpio-sim", why)).ok().flatten(), failures)
+}
+
+/// Adds lines to the file of a record that says what could not be done beside its plan.
+pub(super) fn note(record: &Path, lines: &str) {
+    if lines.is_empty() {
+        return;
+    }
+    let path = record.join(guest::FAILURES);
+    let add = || {
+        fs::create_dir_all(record)?;
+        fs::OpenOptions::new().create(true).append(true).open(&path)?.write_all(lines.as_bytes())
+    };
+    if let Err(e) = add() {
+        say(&format!("{}: {e}", path.display()));
+    }
 }
 
 /// Measures each phase once more by cyclictest, and traces it. A file of the record says what could
@@ -162,6 +186,21 @@ mod tests {
 
     #[test]
     fn a_guest_without_further_wishes_does_nothing() {
-        assert_eq!(before(&Beside::default()), Ok(None));
+        assert_eq!(before(&Beside::default()), (None, String::new()));
+    }
+
+    #[test]
+    fn what_fails_before_the_plan_is_noted_beside_what_fails_after_it() {
+        let beside = Beside { modules: vec!["nowhere/a.ko".to_owned()], ..Beside::default() };
+        let (_, failures) = before(&beside);
+        assert!(failures.starts_with("nowhere/a.ko: "), "{failures}");
+        let record = tempfile::tempdir().expect("a folder");
+        let path = record.path().join(guest::FAILURES);
+        note(record.path(), "");
+        assert!(!path.exists());
+        fs::write(&path, "cyclictest of rest: no\n").expect("written");
+        note(record.path(), &failures);
+        let all = fs::read_to_string(path).expect("there");
+        assert_eq!(all, format!("cyclictest of rest: no\n{failures}"));
     }
 }

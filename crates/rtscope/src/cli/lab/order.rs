@@ -292,6 +292,14 @@ impl Lab {
     /// What the guest has and does beside the phases of a plan.
     fn extra(&self, subject: &Subject, phases: &[Phase]) -> anyhow::Result<Extra> {
         let options = &self.options;
+        if options.gpio_sim.is_some() && subject.lacks("GPIO_SIM") {
+            return Err(Refused(format!(
+                "--gpio-sim: {} was built without CONFIG_GPIO_SIM: leave it out, or take a kernel that has \
+                 it, as those that `rtscope kernel build` makes",
+                subject.label
+            ))
+            .into());
+        }
         let mut names = options.module.clone();
         names.extend(wanted_modules(subject, phases, options.gpio_sim.is_some()));
         let mut extra = Extra {
