@@ -23,6 +23,7 @@ use crate::{
     disk,
     error::LabError,
     image,
+    images::{self, Held},
     machine::Machine,
     qemu::{Timing, Words},
     subject::Subject,
@@ -59,6 +60,8 @@ pub struct Cell {
     pub image: PathBuf,
     /// SHA-256 of the image.
     pub image_sha256: String,
+    /// Keeps the image in the cache.
+    pub held: Held,
     /// What the plan is called.
     pub plan: String,
     /// How long the guest may be silent.
@@ -155,7 +158,7 @@ pub struct Extra {
 }
 
 /// Packs a guest's file system for a kernel into a file of the cache that is named by its hash: its
-/// path and its SHA-256.
+/// path, its SHA-256, and what holds it there. Images that were not used for long go.
 ///
 /// # Errors
 ///
@@ -166,7 +169,7 @@ pub fn pack(
     plan: &str,
     extra: Extra,
     cache: &Cache,
-) -> Result<(PathBuf, String), LabError> {
+) -> Result<(PathBuf, String, Held), LabError> {
     let Extra { beside, mut files } = extra;
     if !beside.is_nothing() {
         files.push((guest::PATH.to_owned(), beside.to_toml().into_bytes(), false));
@@ -182,19 +185,8 @@ pub fn pack(
         image::Contents { program: program.to_owned(), plan: plan.to_owned(), config, files };
     let bytes = image::write(&contents).map_err(LabError::file("pack", "the guest's files"))?;
     let hash = sha256(&bytes);
-    let folder = cache.root().join("images");
-    fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
-    let path = folder.join(format!("{hash}.cpio"));
-    if !path.is_file() {
-        disk::require(&folder, (bytes.len() as u64 >> 20) + 1, " with --cache DIR")?;
-        let part = path.with_extension(format!("part{}", std::process::id()));
-        let written = fs::write(&part, &bytes).and_then(|()| fs::rename(&part, &path));
-        written.map_err(|e| {
-            let _ = fs::remove_file(&part);
-            LabError::file("write", &path)(e)
-        })?;
-    }
-    Ok((path, hash))
+    let (path, held) = images::store(&cache.root().join("images"), &hash, &bytes)?;
+    Ok((path, hash, held))
 }
 
 impl Cell {

@@ -21,6 +21,7 @@ pub mod cyclictest;
 pub mod disk;
 pub mod error;
 pub mod image;
+pub mod images;
 pub mod install;
 pub mod machine;
 pub mod modules;

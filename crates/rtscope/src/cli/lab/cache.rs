@@ -12,7 +12,7 @@ use crate::{cli::print, exit};
 /// What the lab itself keeps; kernels and their sources are kept beside it.
 const ROOMS: [(&str, &str); 9] = [
     ("records", "records of guests in virtual time"),
-    ("images", "file systems of guests"),
+    ("images", "file systems of guests, at most 2 GiB, used in the last 14 days"),
     ("kernels", "kernels, fetched and built"),
     ("downloads", "packages and archives"),
     ("trees", "unpacked sources"),
@@ -25,6 +25,9 @@ const ROOMS: [(&str, &str); 9] = [
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Verb {
     /// What is kept, and how large it is
+    ///
+    /// When a guest's file system is made, those go that were not used for 14 days, and the longest unused
+    /// of more than 2 GiB; those in use stay. All else stays until `lab cache prune`.
     List {
         /// The cache
         #[arg(long, value_name = "DIR")]

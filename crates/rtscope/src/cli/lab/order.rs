@@ -274,7 +274,8 @@ impl Lab {
             self.emulators.insert(machine.program.clone(), version);
         }
         runs_there(&self.program, &subject)?;
-        let (image, image_sha256) = cell::pack(&subject, &self.program, plan, extra, &self.cache)?;
+        let (image, image_sha256, held) =
+            cell::pack(&subject, &self.program, plan, extra, &self.cache)?;
         Ok(Cell {
             subject,
             machine,
@@ -284,6 +285,7 @@ impl Lab {
             memory_mib: self.options.memory,
             image,
             image_sha256,
+            held,
             plan: name.to_owned(),
             silence: self.silence(longest),
         })

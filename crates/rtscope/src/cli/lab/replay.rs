@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use rtscope_lab::{
     boot::Ending,
     cell::{self, Cell, Inputs, Surroundings},
+    images::Held,
     machine::Machine,
     subject::Subject,
 };
@@ -86,10 +87,10 @@ fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result
     }
     let machine: Machine = subject.machine(Some(&inputs.machine))?;
     let image = cache.root().join("images").join(format!("{}.cpio", inputs.image_sha256));
-    if !image.is_file() {
+    let held = Held::image(&image).ok_or_else(|| {
         let text = "the image of the record is no longer in the cache: it can't be run again";
-        return Err(Refused(text.to_owned()).into());
-    }
+        Refused(text.to_owned())
+    })?;
     Ok(Cell {
         subject,
         machine,
@@ -98,6 +99,7 @@ fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result
         cpus: inputs.cpus,
         memory_mib: inputs.memory_mib,
         image,
+        held,
         image_sha256: inputs.image_sha256.clone(),
         plan: String::new(),
         silence: SILENCE,
