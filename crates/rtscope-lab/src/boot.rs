@@ -229,7 +229,8 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
 ///
 /// # Errors
 ///
-/// The emulator can't be started, or the files of the lines not be made.
+/// The emulator can't be started or ended by itself (with its own words), or the files of the lines can't
+/// be made.
 pub fn speaks(words: &Words<'_>, guard: &[String], limit: Duration) -> Result<bool, LabError> {
     for path in [words.console, words.channel] {
         File::create(path).map_err(LabError::file("create", path))?;
@@ -240,7 +241,15 @@ pub fn speaks(words: &Words<'_>, guard: &[String], limit: Duration) -> Result<bo
         if fs::metadata(words.console).is_ok_and(|file| file.len() > 0) {
             return Ok(true);
         }
-        if emulator.ended().is_some() || Instant::now() > until {
+        if let Some(status) = emulator.ended() {
+            // What was written between the look and the end.
+            if fs::metadata(words.console).is_ok_and(|file| file.len() > 0) {
+                return Ok(true);
+            }
+            let (program, said) = (words.machine.program.clone(), emulator.said());
+            return Err(LabError::Program { program, status, said });
+        }
+        if Instant::now() > until {
             return Ok(false);
         }
         thread::sleep(LOOK);

@@ -182,7 +182,9 @@ fn a_probe_says_whether_anything_was_said_within_its_limit() {
     };
     assert!(probe("echo Linux >> $CONSOLE; exec sleep 1000", 30_000));
     assert!(!probe("exec sleep 1000", 200));
-    assert!(!probe("exit 1", 30_000), "it ended without a word");
+    let script = "echo 'KVM: Permission denied' >&2; exit 1";
+    let said = speaks(&words, &room.guard(script), Duration::from_secs(30)).expect_err("it ended");
+    assert!(said.to_string().contains("KVM: Permission denied"), "{said}");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::{
     collections::BTreeMap,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
-    sync::Mutex,
-    time::Duration,
+    sync::{Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -30,6 +31,9 @@ use rtscope_model::{
 
 use super::output;
 use crate::cli::{Refused, ending};
+
+/// After so long without a word it is said that guests are at work.
+const SILENT: Duration = Duration::from_secs(20);
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
 const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
@@ -330,7 +334,10 @@ impl Lab {
     /// for its own.
     fn probe_kvm(&self, items: &[Item]) -> anyhow::Result<()> {
         let (true, Some(first)) = (self.options.kvm, items.first()) else { return Ok(()) };
-        match first.cell.speaks_under_kvm(&self.guard, &self.cache, KVM_SPEAKS_IN)? {
+        let spoke = first.cell.speaks_under_kvm(&self.guard, &self.cache, KVM_SPEAKS_IN);
+        let spoke =
+            spoke.map_err(|e| Refused(format!("--kvm: {e}; use --wall, or leave it out")))?;
+        match spoke {
             true => Ok(()),
             false => Err(Refused(format!(
                 "--kvm: KVM is there, but a guest said nothing within {} s: use --wall, or leave it out",
@@ -366,6 +373,14 @@ impl Lab {
             (name, item.cell.inputs(&self.emulator(&item.cell)).key)
         };
         output::claim(out, items.iter().map(guest).collect())?;
+        if self.timing().is_virtual() && self.options.smp > 1 {
+            eprintln!(
+                "{} CPUs in virtual time take turns on one of this machine's: slow, and real-time kernels \
+                 before 6.12 may hang (one that says nothing is ended after {} s; --silence changes that)",
+                self.options.smp,
+                items.iter().map(|item| item.cell.silence.as_secs()).max().unwrap_or(0)
+            );
+        }
         Ok(self.go(items))
     }
 
@@ -392,13 +407,30 @@ impl Lab {
             reuse: !self.options.fresh,
             stop: &stop,
         };
-        let teller = Mutex::new(Teller { terminal: io::stderr().is_terminal() });
+        let teller =
+            Mutex::new(Teller { terminal: io::stderr().is_terminal(), told: Instant::now() });
         let news = |news: &News<'_>| {
-            if let Ok(teller) = teller.lock() {
+            if let Ok(mut teller) = teller.lock() {
                 teller.tell(news);
             }
         };
-        queue::run_all(items, self.jobs(), |cell| self.emulator(cell), &around, &news)
+        let (ended, end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let teller = &teller;
+            // Ends when the other side is dropped.
+            scope.spawn(move || {
+                let began = Instant::now();
+                while end.recv_timeout(SILENT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    if let Ok(mut teller) = teller.lock() {
+                        teller.still_there(began.elapsed());
+                    }
+                }
+            });
+            let outcomes =
+                queue::run_all(items, self.jobs(), |cell| self.emulator(cell), &around, &news);
+            drop(ended);
+            outcomes
+        })
     }
 }
 
@@ -448,10 +480,23 @@ fn runs_there(program: &[u8], subject: &Subject) -> anyhow::Result<()> {
 /// Tells on standard error how far the cells are.
 struct Teller {
     terminal: bool,
+    /// When something was said last.
+    told: Instant,
 }
 
 impl Teller {
-    fn tell(&self, news: &News<'_>) {
+    /// Says that guests are at work when nothing else was said for long.
+    fn still_there(&mut self, elapsed: Duration) {
+        if self.told.elapsed() >= SILENT {
+            let (clear, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+            let _ =
+                write!(io::stderr(), "{clear}{} s: the guests are at work{end}", elapsed.as_secs());
+            let _ = io::stderr().flush();
+            self.told = Instant::now();
+        }
+    }
+
+    fn tell(&mut self, news: &News<'_>) {
         let name = |item: &Item| {
             let cell = &item.cell;
             format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan)
@@ -474,6 +519,7 @@ impl Teller {
         };
         let _ = write!(io::stderr(), "{text}");
         let _ = io::stderr().flush();
+        self.told = Instant::now();
     }
 }
 
