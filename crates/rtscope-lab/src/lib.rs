@@ -20,6 +20,7 @@ pub mod console;
 pub mod cyclictest;
 pub mod disk;
 pub mod error;
+pub mod explain;
 pub mod image;
 pub mod images;
 pub mod install;

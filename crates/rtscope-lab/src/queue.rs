@@ -34,8 +34,8 @@ pub enum News<'a> {
     Done {
         /// Which.
         item: &'a Item,
-        /// How it ended; none when it could not be started.
-        ending: Option<&'a Ending>,
+        /// How it ended, or why it could not be run.
+        ending: Result<&'a Ending, &'a LabError>,
         /// How long it took; none when its record was known.
         took: Option<Duration>,
         /// Cells that are done, this one among them.
@@ -70,7 +70,7 @@ pub fn run_all(
             let outcome = item.cell.run(&version, &item.folder, around, &mut on_line);
             let took = outcome.as_ref().ok().and_then(|outcome| outcome.took);
             let (done, left) = locked(&pace).count(took, items.len(), jobs);
-            let ending = outcome.as_ref().ok().map(|outcome| &outcome.ending);
+            let ending = outcome.as_ref().map(|outcome| &outcome.ending);
             news(&News::Done { item, ending, took, done, all: items.len(), left });
             *locked(slot) = Some(outcome);
         }

@@ -178,8 +178,11 @@ impl Comparison {
             }
             Ok(outcome) => {
                 let console = outcome.folder.join(CONSOLE);
-                let why =
-                    format!("{} (its console: {})", outcome.ending.sentence(), console.display());
+                let why = format!(
+                    "{} (its console: {})",
+                    cell.explain(&outcome.ending),
+                    console.display()
+                );
                 self.fail(item, name, why);
                 return Ok(());
             }

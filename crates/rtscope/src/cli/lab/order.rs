@@ -506,10 +506,10 @@ impl Teller {
             News::Line(..) => return,
             News::Done { item, ending, took, done, all, left } => {
                 let how = match (ending, took) {
-                    (Some(Ending::Sent), None) => "known".to_owned(),
-                    (Some(Ending::Sent), Some(took)) => format!("{:.1} s", took.as_secs_f64()),
-                    (Some(ending), _) => ending.sentence(),
-                    (None, _) => "failed".to_owned(),
+                    (Ok(Ending::Sent), None) => "known".to_owned(),
+                    (Ok(Ending::Sent), Some(took)) => format!("{:.1} s", took.as_secs_f64()),
+                    (Ok(ending), _) => item.cell.explain(ending),
+                    (Err(error), _) => error.to_string(),
                 };
                 let left = left.filter(|left| !left.is_zero());
                 let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left)));

@@ -58,7 +58,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let _ = std::fs::remove_dir_all(&folder);
     let outcome = outcome?;
     if outcome.ending != Ending::Sent {
-        anyhow::bail!("the guest brought no record: {}", outcome.ending.sentence());
+        anyhow::bail!("the guest brought no record: {}", cell.explain(&outcome.ending));
     }
     let differing = differing(&before, &outcome.inputs);
     if differing.is_empty() {

@@ -133,7 +133,7 @@ impl Collected {
             Ok(outcome) if outcome.ending == Ending::Sent => None,
             Ok(outcome) => {
                 let console = outcome.folder.join(CONSOLE);
-                let sentence = outcome.ending.sentence();
+                let sentence = item.cell.explain(&outcome.ending);
                 Some(format!("{sentence} (its console: {})", console.display()))
             }
             Err(error) => Some(error.to_string()),

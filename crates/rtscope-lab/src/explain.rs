@@ -1,0 +1,219 @@
+//! Why a guest brought no record, by what is known of its kernel and of what it was given.
+
+use std::{fs, path::Path, time::Duration};
+
+use crate::{boot::Ending, cell::Cell, console::Trouble};
+
+/// A boot takes longer than this, on any machine.
+const BOOT_MIN: Duration = Duration::from_secs(10);
+
+/// A packed kernel unpacks itself to about so many times its size.
+const UNPACKED: u64 = 5;
+
+/// What a kernel needs beside its own code and its image.
+const KERNEL_MIB: u64 = 32;
+
+/// Options that let a kernel speak on a serial line.
+const SERIAL: [&str; 2] = ["SERIAL_8250_CONSOLE", "SERIAL_AMBA_PL011_CONSOLE"];
+
+impl Cell {
+    /// What happened and what to do about it, as a sentence: the likeliest, where an ending alone leaves
+    /// several.
+    #[must_use]
+    pub fn explain(&self, ending: &Ending) -> String {
+        let why = match ending {
+            Ending::Mute => self.mute(),
+            Ending::Trouble(Trouble::NoImage) => self.nothing_to_run(),
+            Ending::Hung(_) if self.silence < BOOT_MIN => Some(self.impatient()),
+            _ => None,
+        };
+        why.unwrap_or_else(|| ending.sentence())
+    }
+
+    fn mute(&self) -> Option<String> {
+        let nothing = |why: String| Some(format!("nothing came from the guest: {why}"));
+        if let Some((there, whole)) =
+            fs::read(&self.subject.kernel).ok().and_then(|image| cut_short(&image))
+        {
+            return nothing(format!(
+                "{} is cut short: it has {there} of {whole} bytes; copy it again",
+                self.subject.kernel.display()
+            ));
+        }
+        if self.silence < BOOT_MIN {
+            return nothing(self.impatient());
+        }
+        if let Some(word) = self.word(&["8250.", "console=", "earlycon", "pl011"]) {
+            return nothing(format!(
+                "the word {word:?} of the kernel command line, which you gave, changes the serial line: \
+                 leave it out"
+            ));
+        }
+        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
+        if given < needed {
+            return nothing(self.too_little_memory(given, needed));
+        }
+        self.subject.config.as_ref().filter(|path| path.is_file())?;
+        if !SERIAL.iter().any(|option| self.subject.has_option(option)) {
+            return nothing(
+                "the kernel has no serial support: its configuration has neither \
+                 CONFIG_SERIAL_8250_CONSOLE nor CONFIG_SERIAL_AMBA_PL011_CONSOLE"
+                    .to_owned(),
+            );
+        }
+        nothing(format!(
+            "the kernel has serial support (its configuration says so) and {given} MiB of memory, so it \
+             hangs before its console, or does not boot on the machine {}: try another one with \
+             --machine, and longer than {} s with --silence",
+            self.machine.name,
+            self.silence.as_secs()
+        ))
+    }
+
+    fn nothing_to_run(&self) -> Option<String> {
+        let nothing = |why: String| Some(format!("the kernel found nothing to run: {why}"));
+        if let Some(word) =
+            self.word(&["rdinit=", "init=", "root=", "noinitrd", "initcall_blacklist="])
+        {
+            return nothing(format!(
+                "the word {word:?} of the kernel command line, which you gave, keeps it from the guest's \
+                 program: leave it out"
+            ));
+        }
+        if !self.subject.has_option("BLK_DEV_INITRD") {
+            return None;
+        }
+        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
+        nothing(match given < needed {
+            true => self.too_little_memory(given, needed),
+            false => format!(
+                "it has support for an initramfs (its configuration says so) and did not take this one: \
+                 more memory than {given} MiB (--memory) may help; the console says more"
+            ),
+        })
+    }
+
+    fn impatient(&self) -> String {
+        format!(
+            "it was given {} ms of silence, and a boot takes longer: give it more with --silence",
+            self.silence.as_millis()
+        )
+    }
+
+    fn too_little_memory(&self, given: u64, needed: u64) -> String {
+        format!(
+            "it has too little memory to boot: {given} MiB, and kernel and image need about {needed}; give \
+             it more with --memory"
+        )
+    }
+
+    /// A word of the kernel command line that was asked for and begins as one of these.
+    fn word(&self, beginnings: &[&str]) -> Option<&str> {
+        let begins = |word: &&String| beginnings.iter().any(|start| word.starts_with(start));
+        self.subject.append.iter().find(begins).map(String::as_str)
+    }
+
+    fn memory(&self) -> u32 {
+        self.memory_mib.unwrap_or(self.machine.memory_mib)
+    }
+
+    /// What the guest needs to unpack its kernel and its image, roughly: the image lies there twice.
+    fn needed_mib(&self) -> u64 {
+        let mib = |path: &Path| fs::metadata(path).map_or(0, |there| there.len() >> 20);
+        mib(&self.subject.kernel) * UNPACKED + mib(&self.image) * 2 + KERNEL_MIB
+    }
+}
+
+/// How many bytes a bzImage has, and how many its header says, when that is more: `setup_sects` and
+/// `syssize` of Linux's `Documentation/arch/x86/boot.rst`.
+fn cut_short(image: &[u8]) -> Option<(u64, u64)> {
+    if image.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    // For old boot loaders, none means four.
+    let sectors = match image[0x1f1] {
+        0 => 4,
+        sectors => u64::from(sectors),
+    };
+    let paragraphs = u32::from_le_bytes(image.get(0x1f4..0x1f8)?.try_into().ok()?);
+    let (there, whole) = (image.len() as u64, (sectors + 1) * 512 + u64::from(paragraphs) * 16);
+    (there < whole).then_some((there, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{images::Held, machine::Machine, qemu::Timing, subject::Subject};
+
+    /// A cell with a kernel of 1 MiB, with these words and this configuration.
+    fn cell(folder: &Path, words: &[&str], config: Option<&str>) -> Cell {
+        let (kernel, configured) = (folder.join("bzImage"), folder.join("config"));
+        fs::write(&kernel, image(0x1_0000, 1 << 20)).expect("written");
+        fs::write(&configured, config.unwrap_or_default()).expect("written");
+        Cell {
+            subject: Subject {
+                label: "mine".to_owned(),
+                kernel,
+                kernel_sha256: String::new(),
+                arch: "x86_64".to_owned(),
+                release: None,
+                config: config.map(|_| configured),
+                dtbs: None,
+                device_tree: None,
+                append: words.iter().map(|word| (*word).to_owned()).collect(),
+                identity: None,
+            },
+            machine: Machine::find("x86-64").expect("shipped"),
+            timing: Timing::Virtual { shift: 1 },
+            seed: 1,
+            cpus: 1,
+            memory_mib: None,
+            image: folder.join("none"),
+            image_sha256: String::new(),
+            held: Held::default(),
+            plan: String::new(),
+            silence: Duration::from_secs(240),
+        }
+    }
+
+    /// A bzImage whose header names so many paragraphs.
+    fn image(paragraphs: u32, bytes: usize) -> Vec<u8> {
+        let mut image = vec![0; bytes];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x1f4..0x1f8].copy_from_slice(&paragraphs.to_le_bytes());
+        image.resize(bytes.max(5 * 512 + paragraphs as usize * 16), 0);
+        image
+    }
+
+    #[test]
+    fn silence_is_explained_by_what_is_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let has = |cell: &Cell, part: &str| {
+            let said = cell.explain(&Ending::Mute);
+            assert!(said.contains(part), "{said}");
+        };
+        let serial = Some("CONFIG_SERIAL_8250_CONSOLE=y\n");
+        has(&cell(folder.path(), &[], Some("CONFIG_HZ=250\n")), "has no serial support");
+        has(&cell(folder.path(), &[], serial), "has serial support");
+        has(&cell(folder.path(), &["8250.nr_uarts=0"], serial), "\"8250.nr_uarts=0\"");
+        has(&Cell { memory_mib: Some(16), ..cell(folder.path(), &[], serial) }, "--memory");
+        let silence = Duration::from_millis(1);
+        has(&Cell { silence, ..cell(folder.path(), &[], serial) }, "1 ms of silence");
+        has(&cell(folder.path(), &[], None), "little memory to boot");
+        let cut = cell(folder.path(), &[], serial);
+        fs::write(&cut.subject.kernel, &image(0x1_0000, 1 << 20)[..4096]).expect("written");
+        has(&cut, "is cut short: it has 4096 of 1051136 bytes");
+    }
+
+    #[test]
+    fn nothing_to_run_is_no_lack_of_support_where_there_is_support() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let said = |words: &[&str], config| {
+            cell(folder.path(), words, config).explain(&Ending::Trouble(Trouble::NoImage))
+        };
+        let config = Some("CONFIG_BLK_DEV_INITRD=y\n");
+        assert!(said(&["rdinit=/nope"], config).contains("\"rdinit=/nope\""));
+        assert!(said(&[], config).contains("has support for an initramfs"));
+        assert!(said(&[], Some("")).contains("without support for an initramfs"));
+    }
+}
