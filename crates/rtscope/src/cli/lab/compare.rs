@@ -55,6 +55,10 @@ pub(super) struct Comparison {
     /// Whether each kernel is a real-time kernel, by what its guest found.
     real_time: Vec<Option<bool>>,
     documents: Vec<Value>,
+    /// Requirements that are not met: in which kernel and cell, and what was seen.
+    broken: Vec<String>,
+    /// What was asked for and is not so.
+    warnings: Vec<String>,
     worst: Verdict,
     /// Why the last inconclusive run was so.
     undecided: String,
@@ -98,6 +102,8 @@ impl Comparison {
             },
             real_time: vec![None; labels],
             documents: Vec::new(),
+            broken: Vec::new(),
+            warnings: Vec::new(),
             worst: Verdict::Measured,
             undecided: String::new(),
             failed: false,
@@ -223,6 +229,21 @@ impl Comparison {
         let cell = &item.cell;
         let kernel = self.kernel(item);
         let found = judged.record.before.as_ref().map(|found| found.kernel.preemption);
+        let label = &cell.subject.label;
+        if let Some(warning) =
+            found.and_then(|found| preemption_warning(&cell.subject.append, found))
+        {
+            let warning = format!("{label}: {warning}");
+            if !self.warnings.contains(&warning) {
+                self.page.facts.push((format!("{label}, warning"), warning.clone()));
+                self.warnings.push(warning);
+            }
+        }
+        let broken = judged.judgement.outcomes.iter().filter(|one| one.verdict == Verdict::Fail);
+        self.broken.extend(broken.map(|one| {
+            let (load, asked) = (&one.name, &one.requirement);
+            format!("{label} seed {}, {load}: {asked} is not met: {}", cell.seed, one.sentence)
+        }));
         self.real_time[kernel] = found
             .filter(|found| *found != Preemption::Unknown)
             .map(|found| found == Preemption::RealTime);
@@ -349,6 +370,8 @@ impl Comparison {
             "plan": self.page.plan,
             "timing": self.timing,
             "verdict": self.worst,
+            "broken": self.broken,
+            "warnings": self.warnings,
             "kernels": self.documents,
         })
     }
@@ -358,8 +381,12 @@ impl Comparison {
         let text = serde_json::to_string_pretty(&self.document())? + "\n";
         let (page, document) = (out.join("index.html"), out.join("comparison.json"));
         for (path, text) in [(&page, &page::page(&self.page)), (&document, &text)] {
-            rtscope_measure::recorder::write_whole(path, text.as_bytes())
-                .with_context(|| format!("can't write {}", path.display()))?;
+            let written = rtscope_measure::recorder::write_whole(path, text.as_bytes())
+                .with_context(|| format!("can't write {}", path.display()));
+            // What the guests have shown, or why they have not, is not lost with the page.
+            written.inspect_err(|_| {
+                let _ = print(&self.table());
+            })?;
         }
         if as_json {
             print(&text)?;
@@ -432,6 +459,11 @@ impl Comparison {
         for (name, why) in &self.page.failures {
             let _ = writeln!(text, "{name}: {why}");
         }
+        for line in
+            self.warnings.iter().map(|line| format!("warning: {line}")).chain(self.broken.clone())
+        {
+            let _ = writeln!(text, "{line}");
+        }
         if self.worst != Verdict::Measured {
             let _ = writeln!(text, "{}", self.worst);
         }
@@ -479,6 +511,33 @@ fn worst_timer_latencies(text: &str) -> BTreeMap<&str, u64> {
     worst
 }
 
+/// What a word `preempt=MODEL` asked for, when the kernel then ran as another one.
+fn preemption_warning(append: &[String], found: Preemption) -> Option<String> {
+    let asked = append.iter().rev().find_map(|word| word.strip_prefix("preempt="))?;
+    let model = match asked {
+        "none" => Some(Preemption::None),
+        "voluntary" => Some(Preemption::Voluntary),
+        "full" => Some(Preemption::Full),
+        "lazy" => Some(Preemption::Lazy),
+        _ => None,
+    };
+    match model {
+        None => Some(format!(
+            "preempt={asked} is no model that kernels know (none, voluntary, full, lazy); it ran as {}",
+            found.word()
+        )),
+        Some(model)
+            if model != found && !matches!(found, Preemption::Unknown | Preemption::Dynamic) =>
+        {
+            Some(format!(
+                "preempt={asked} had no effect: the kernel in the guest is {}",
+                found.word()
+            ))
+        }
+        Some(_) => None,
+    }
+}
+
 /// The weightier of two verdicts.
 fn worst(a: Verdict, b: Verdict) -> Verdict {
     let weight = |verdict: Verdict| match verdict {
@@ -522,6 +581,19 @@ mod tests {
 ";
         assert_eq!(worst_timer_latencies(text), [("irq", 1833), ("thread", 11700)].into());
         assert!(worst_timer_latencies("osnoise/0-81 [000] 99 90 1 2 3 4").is_empty());
+    }
+
+    #[test]
+    fn a_preemption_model_that_the_kernel_did_not_take_is_told() {
+        let of =
+            |word: &str, found| preemption_warning(&["quiet".to_owned(), word.to_owned()], found);
+        let said = of("preempt=none", Preemption::RealTime).expect("without effect");
+        assert!(said.contains("had no effect") && said.contains("PREEMPT_RT"), "{said}");
+        let said = of("preempt=bogus", Preemption::Voluntary).expect("unknown");
+        assert!(said.contains("preempt=bogus is no model"), "{said}");
+        assert_eq!(of("preempt=full", Preemption::Full), None);
+        assert_eq!(of("preempt=full", Preemption::Dynamic), None, "the kernel doesn't show it");
+        assert_eq!(of("nohz=off", Preemption::RealTime), None);
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub(in crate::cli) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
     /// Memory of a guest in MiB
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
     memory: Option<u32>,
     /// The static rtscope that runs in the guest, for kernels of another architecture
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,10 @@
 //! `rtscope lab replay`: a record made again, and compared byte by byte.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use rtscope_lab::{
     boot::Ending,
@@ -36,7 +40,12 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let cache = order::cache_of(args.cache.as_ref());
-    let before = cell::read_inputs(&args.record)?;
+    let before = match cell::read_inputs(&args.record) {
+        Err(_) if !args.record.join(cell::INPUTS).exists() => {
+            return Err(no_record(&args.record).into());
+        }
+        read => read?,
+    };
     if !before.timing.is_virtual() {
         let text = "this record was made by the host's clock: no second run can equal it";
         return Err(Refused(text.to_owned()).into());
@@ -67,6 +76,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     print(&format!("different: {}\n", differing.join(", ")))?;
     Ok(ExitCode::from(exit::FAIL))
+}
+
+/// What to name in place of a folder that is no record.
+fn no_record(folder: &Path) -> Refused {
+    let shown = folder.display();
+    let inside = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut records: Vec<PathBuf> =
+        inside.map(|entry| entry.path()).filter(|path| cell::is_whole(path)).collect();
+    records.sort();
+    Refused(match records.first() {
+        Some(first) => format!(
+            "{shown} holds {} records and is none itself: name one of its folders, as {}",
+            records.len(),
+            first.display()
+        ),
+        None => format!("{shown} is no record of the lab: it has no {}", cell::INPUTS),
+    })
 }
 
 /// Files whose bytes differ, or that only one of the two records has.
@@ -104,4 +130,25 @@ fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result
         plan: String::new(),
         silence: SILENCE,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_many_records_is_told_from_a_record() {
+        let out = tempfile::tempdir().expect("a folder");
+        let said = no_record(out.path()).to_string();
+        assert!(said.ends_with("is no record of the lab: it has no lab.json"), "{said}");
+        let inputs = r#"{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"",
+            "image_sha256":"","machine":"","time":"wall","seed":1,"cpus":1,"memory_mib":null,
+            "emulator":"","arguments":[],"files":{},"whole":true}"#;
+        for name in ["b-seed1", "a-seed1"] {
+            std::fs::create_dir(out.path().join(name)).expect("made");
+            std::fs::write(out.path().join(name).join(cell::INPUTS), inputs).expect("written");
+        }
+        let said = no_record(out.path()).to_string();
+        assert!(said.contains("holds 2 records") && said.ends_with("a-seed1"), "{said}");
+    }
 }
