@@ -1,5 +1,7 @@
 //! From the records of many guests to one page, one document, one table.
 
+mod preemption;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -231,7 +233,7 @@ impl Comparison {
         let found = judged.record.before.as_ref().map(|found| found.kernel.preemption);
         let label = &cell.subject.label;
         if let Some(warning) =
-            found.and_then(|found| preemption_warning(&cell.subject.append, found))
+            found.and_then(|found| preemption::warning(&cell.subject.append, found))
         {
             let warning = format!("{label}: {warning}");
             if !self.warnings.contains(&warning) {
@@ -459,11 +461,8 @@ impl Comparison {
         for (name, why) in &self.page.failures {
             let _ = writeln!(text, "{name}: {why}");
         }
-        for line in
-            self.warnings.iter().map(|line| format!("warning: {line}")).chain(self.broken.clone())
-        {
-            let _ = writeln!(text, "{line}");
-        }
+        text.extend(self.warnings.iter().map(|line| format!("warning: {line}\n")));
+        text.extend(self.broken.iter().map(|line| format!("{line}\n")));
         if self.worst != Verdict::Measured {
             let _ = writeln!(text, "{}", self.worst);
         }
@@ -511,33 +510,6 @@ fn worst_timer_latencies(text: &str) -> BTreeMap<&str, u64> {
     worst
 }
 
-/// What a word `preempt=MODEL` asked for, when the kernel then ran as another one.
-fn preemption_warning(append: &[String], found: Preemption) -> Option<String> {
-    let asked = append.iter().rev().find_map(|word| word.strip_prefix("preempt="))?;
-    let model = match asked {
-        "none" => Some(Preemption::None),
-        "voluntary" => Some(Preemption::Voluntary),
-        "full" => Some(Preemption::Full),
-        "lazy" => Some(Preemption::Lazy),
-        _ => None,
-    };
-    match model {
-        None => Some(format!(
-            "preempt={asked} is no model that kernels know (none, voluntary, full, lazy); it ran as {}",
-            found.word()
-        )),
-        Some(model)
-            if model != found && !matches!(found, Preemption::Unknown | Preemption::Dynamic) =>
-        {
-            Some(format!(
-                "preempt={asked} had no effect: the kernel in the guest is {}",
-                found.word()
-            ))
-        }
-        Some(_) => None,
-    }
-}
-
 /// The weightier of two verdicts.
 fn worst(a: Verdict, b: Verdict) -> Verdict {
     let weight = |verdict: Verdict| match verdict {
@@ -581,19 +553,6 @@ mod tests {
 ";
         assert_eq!(worst_timer_latencies(text), [("irq", 1833), ("thread", 11700)].into());
         assert!(worst_timer_latencies("osnoise/0-81 [000] 99 90 1 2 3 4").is_empty());
-    }
-
-    #[test]
-    fn a_preemption_model_that_the_kernel_did_not_take_is_told() {
-        let of =
-            |word: &str, found| preemption_warning(&["quiet".to_owned(), word.to_owned()], found);
-        let said = of("preempt=none", Preemption::RealTime).expect("without effect");
-        assert!(said.contains("had no effect") && said.contains("PREEMPT_RT"), "{said}");
-        let said = of("preempt=bogus", Preemption::Voluntary).expect("unknown");
-        assert!(said.contains("preempt=bogus is no model"), "{said}");
-        assert_eq!(of("preempt=full", Preemption::Full), None);
-        assert_eq!(of("preempt=full", Preemption::Dynamic), None, "the kernel doesn't show it");
-        assert_eq!(of("nohz=off", Preemption::RealTime), None);
     }
 
     #[test]
