@@ -4,8 +4,8 @@ use std::{fs, path::Path, time::Duration};
 
 use crate::{boot::Ending, cell::Cell, console::Trouble};
 
-/// A boot takes longer than this, on any machine.
-const BOOT_MIN: Duration = Duration::from_secs(10);
+/// On a busy machine a boot may be silent for longer than this.
+const BOOT_MIN: Duration = Duration::from_secs(30);
 
 /// A packed kernel unpacks itself to about so many times its size.
 const UNPACKED: u64 = 5;
@@ -95,7 +95,8 @@ impl Cell {
 
     fn impatient(&self) -> String {
         format!(
-            "it was given {} ms of silence, and a boot takes longer: give it more with --silence",
+            "it was given {} ms of silence, and on a busy machine a boot takes longer: give it more with \
+             --silence",
             self.silence.as_millis()
         )
     }

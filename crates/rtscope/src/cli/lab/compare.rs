@@ -131,7 +131,7 @@ impl Comparison {
         }
         if unreached > 0 {
             all.page.failures.push((
-                format!("{unreached} guests"),
+                format!("guests that were not begun: {unreached}"),
                 "not reached: it was interrupted before. The same command with the same --out goes on"
                     .to_owned(),
             ));
