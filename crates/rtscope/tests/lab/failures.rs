@@ -97,7 +97,7 @@ fn ctrl_c_ends_the_guests_and_keeps_their_consoles() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
     let ran = child.wait_with_output().expect("ends");
-    assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
+    assert_eq!(ran.status.code(), Some(130), "{}", text(&ran));
     assert!(text(&ran).contains("interrupted"), "{}", text(&ran));
     assert!(emulators(&mark).is_empty(), "an emulator is left");
     assert!(fs::read_to_string(console).expect("kept").contains("rtscope: phase"));
