@@ -142,7 +142,7 @@ impl Pair {
     pub(super) fn cost(&self) -> String {
         let us = |ns: f64| format!("{:.2}", ns / 1e3);
         self.costs_ns().map_or("not known".to_owned(), |(ours, theirs)| {
-            format!("{} and {}", us(ours), us(theirs))
+            format!("{} / {}", us(ours), us(theirs))
         })
     }
 
@@ -232,6 +232,6 @@ mod tests {
         assert!(!pair(6).meets() && !pair(2).meets(), "the median of ours is in bucket 4");
         assert_eq!(pair(4).rows()[1], (4, 2, 4, 50, 100));
         assert_eq!(pair(4).costs_ns(), Some((5000.0, 5250.0)));
-        assert_eq!((pair(4).cost(), pair(0).cost()), ("5.00 and 5.25".into(), "not known".into()));
+        assert_eq!((pair(4).cost(), pair(0).cost()), ("5.00 / 5.25".into(), "not known".into()));
     }
 }
