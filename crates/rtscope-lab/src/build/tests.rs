@@ -218,7 +218,7 @@ fn a_lost_option_stops_the_build_and_is_explained() {
     let small = Small::new("CONFIG_PREEMPT_RT=y\nCONFIG_NEVER=y\n");
     let said = small.build(false).expect_err("lost").to_string();
     assert!(
-        said.contains("CONFIG_NEVER=y is lost (absent): needs SOMETHING=n (Kconfig:1)"),
+        said.contains("CONFIG_NEVER=y is lost (absent): needs SOMETHING (now n) (Kconfig:1)"),
         "{said}"
     );
     assert!(small.build(true).is_ok(), "unless it is wanted so");

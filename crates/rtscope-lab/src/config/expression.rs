@@ -171,7 +171,7 @@ impl Expression {
                 }
                 other => vec![format!("not ({})", other.text())],
             },
-            Expression::Name(name) => vec![format!("{name}={}", value(name, options))],
+            Expression::Name(name) => vec![format!("{name} (now {})", value(name, options))],
             other => vec![other.text()],
         }
     }

@@ -319,7 +319,7 @@ fn reason(symbols: &Symbols, lost: &Lost, options: &Options) -> String {
 
 /// What decides an option that is off and can't be set by itself.
 fn decided(symbols: &Symbols, part: &str) -> Option<String> {
-    let name = part.strip_suffix("=n").filter(|name| !name.contains(' '))?;
+    let name = part.strip_suffix(" (now n)").filter(|name| !name.contains(' '))?;
     let symbol = symbols.get(name)?;
     if symbol.definitions.iter().any(|definition| definition.prompt.is_some()) {
         return None;
@@ -449,20 +449,20 @@ config DEPTH
     fn the_unmet_dependency_is_named() {
         let said = why("CONFIG_PREEMPT=y\n", "CONFIG_PREEMPT_NONE=y\nCONFIG_EXPERT=y\n");
         assert!(
-            said[0].starts_with("CONFIG_PREEMPT=y is lost (absent): needs ARCH_HAS_RT=n ("),
+            said[0].starts_with("CONFIG_PREEMPT=y is lost (absent): needs ARCH_HAS_RT (now n) ("),
             "{said:?}"
         );
         assert!(said[0].ends_with("; ARCH_HAS_RT is selected by X86"), "{said:?}");
         let said = why("CONFIG_PREEMPT=y\n", "");
-        assert!(said[0].contains("needs EXPERT=n and ARCH_HAS_RT=n"), "{said:?}");
+        assert!(said[0].contains("needs EXPERT (now n) and ARCH_HAS_RT (now n)"), "{said:?}");
         let gpio = "CONFIG_GPIO_SIM=y\n";
         let said = why(gpio, "CONFIG_NET=y\nCONFIG_SLIM=y\nCONFIG_EXPERT=y\nCONFIG_DEPTH=3\n");
         let expected =
-            "needs !SLIM, but SLIM=y and one of: GPIOLIB=n; PINCTRL = \"y\" and DEPTH > 4";
+            "needs !SLIM, but SLIM=y and one of: GPIOLIB (now n); PINCTRL = \"y\" and DEPTH > 4";
         assert!(said[0].contains(expected), "{said:?}");
         let met = "CONFIG_NET=y\nCONFIG_GPIOLIB=y\nCONFIG_DEPTH=5\n# CONFIG_SLIM is not set\n";
         assert!(
-            why(gpio, met)[0].contains("it can be set only with EXPERT=n"),
+            why(gpio, met)[0].contains("it can be set only with EXPERT (now n)"),
             "{:?}",
             why(gpio, met)
         );
