@@ -85,9 +85,7 @@ pub(super) fn after(mut watch: Watch<'_>) {
             keep(tracer.name(), cell, phase, said, &mut failures);
         }
     }
-    if !failures.is_empty() {
-        write(guest::FAILURES, &failures, &mut String::new());
-    }
+    note(Path::new(RECORD), &failures);
 }
 
 /// Writes what was said beside the record.

@@ -10,7 +10,7 @@ use std::{
 use rtscope_model::{experiment::Experiment, guest};
 use rtscope_sys::tree::Tree;
 
-use super::{beside, say};
+use super::{RECORD, beside, say};
 use crate::task;
 
 /// Between two experiments: some periods of the throttling, so that each begins with all its bandwidth.
@@ -30,9 +30,7 @@ pub(super) fn run(names: &[String], version: &str, wall_clock: &str) -> Result<(
             Err(why) => failures.push_str(&format!("{name}: {why}\n")),
         }
     }
-    if !failures.is_empty() {
-        beside::write(guest::FAILURES, &failures, &mut String::new());
-    }
+    beside::note(Path::new(RECORD), &failures);
     Ok(())
 }
 

@@ -155,7 +155,8 @@ impl Pair {
     }
 
     /// What the two say of each other.
-    pub(super) fn verdict(&self) -> &'static str {
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
         if self.meets() { "within one bucket" } else { "more than one bucket apart" }
     }
 

@@ -440,7 +440,7 @@ impl Comparison {
                 pair.seed,
                 of(&pair.theirs).join("/"),
                 of(&pair.ours).join("/"),
-                if pair.meets() { "within one bucket" } else { "more than one bucket apart" }
+                pair.verdict()
             );
             if let Some((ours, theirs)) = pair.costs_ns() {
                 let _ = writeln!(

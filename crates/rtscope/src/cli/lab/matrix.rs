@@ -60,11 +60,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
     let subjects = lab.subjects(&names)?;
-    let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
+    let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
     let phases = one_by_one(&plan);
-    let loads: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
-    let loads = output::names(&loads)?;
-    for (subject, kernel) in subjects.iter().zip(output::names(&labels)?) {
+    let loads = output::names(phases.iter().map(|phase| phase.name.as_str()))?;
+    for (subject, kernel) in subjects.iter().zip(names) {
         for (phase, load) in phases.iter().zip(&loads) {
             for seed in 1..=args.judging.seeds {
                 let cell = lab.cell(subject, phase, seed)?;

@@ -36,7 +36,8 @@ pub(super) fn safe(text: &str) -> String {
 /// # Errors
 ///
 /// A kernel is named twice.
-pub(super) fn names(labels: &[&str]) -> Result<Vec<String>, Refused> {
+pub(super) fn names<'a>(labels: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, Refused> {
+    let labels: Vec<&str> = labels.into_iter().collect();
     let mut seen = BTreeSet::new();
     if let Some(twice) = labels.iter().find(|label| !seen.insert(**label)) {
         return Err(Refused(format!("{twice}: it is named twice")));
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn kernels_of_one_file_name_have_names_of_their_own() {
-        let of = |labels: &[&str]| names(labels).expect("distinct").join(" ");
+        let of = |labels: &[&str]| names(labels.iter().copied()).expect("distinct").join(" ");
         assert_eq!(of(&["path=ka/vmlinuz", "path=kb/vmlinuz"]), "ka-vmlinuz kb-vmlinuz");
         assert_eq!(of(&["path=/boot/vmlinuz-6.1", "debian-rt"]), "vmlinuz-6.1 debian-rt");
         assert_eq!(
@@ -173,7 +174,7 @@ mod tests {
         );
         // Names that become equal only as those of folders.
         assert_eq!(of(&["a:b", "a-b", "path=a-b", "path=/a-b"]), "a-b a-b-2 a-b-3 a-b-4");
-        let said = names(&["debian-rt", "debian-rt"]).expect_err("twice").to_string();
+        let said = names(["debian-rt", "debian-rt"]).expect_err("twice").to_string();
         assert_eq!(said, "debian-rt: it is named twice");
     }
 

@@ -43,8 +43,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
     let subjects = lab.subjects(&args.kernel)?;
-    let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
-    for (subject, name) in subjects.iter().zip(output::names(&labels)?) {
+    let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
+    for (subject, name) in subjects.iter().zip(names) {
         for seed in 1..=args.judging.seeds {
             let cell = lab.cell(subject, &plan, seed)?;
             items.push(Item { cell, folder: out.join(format!("{name}-seed{seed}")) });

@@ -80,8 +80,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = output::place(args.out.as_ref(), "sched")?;
     let mut items: Vec<Item> = Vec::new();
     let subjects = lab.subjects(&args.kernel)?;
-    let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
-    for (subject, name) in subjects.iter().zip(output::names(&labels)?) {
+    let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
+    for (subject, name) in subjects.iter().zip(names) {
         let cell = lab.experiments_cell(subject, &texts, longest)?;
         items.push(Item { cell, folder: out.join(name) });
     }
