@@ -42,7 +42,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    process::{self, Resource},
+    process::{Deadline, Resource, SoftLimit},
     sched, thread,
     tree::Tree,
 };
@@ -269,8 +269,9 @@ fn sessions_in_turn(
     launcher: Launcher,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
-    let limit = process::limit(Resource::RtTime);
-    let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+    // Both are put back on every way out: the report is written without them.
+    let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
+    let _deadline = Deadline::after(order.unattended);
     thread::leave_cpu_limit_to_others();
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
@@ -309,7 +310,5 @@ fn sessions_in_turn(
         }
     }
     drop(locked);
-    process::end_after(Duration::ZERO);
-    let _ = process::set_limit(Resource::RtTime, limit);
     Ok(why)
 }

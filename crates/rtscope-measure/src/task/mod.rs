@@ -31,7 +31,9 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    mutex, process, thread as own,
+    mutex,
+    process::Deadline,
+    thread as own,
     tree::Tree,
 };
 
@@ -122,14 +124,14 @@ pub fn run(order: &Order) -> Result<ExperimentRecord, TaskError> {
         work + app.period.map_or(0, |period| period.0) * u64::from(app.jobs)
     };
     let total: u64 = experiment.applications.iter().map(span).sum();
-    process::end_after(LIMIT + Duration::from_nanos(total) * 10);
+    let deadline = Deadline::after(LIMIT + Duration::from_nanos(total) * 10);
     let calibration = work::calibrate(&SystemClock::MONOTONIC);
     let numbered = experiment.applications.iter().zip(0u64..);
     let tasks: Vec<Task> =
         numbered.map(|(app, n)| task(app, n, experiment, &rules, calibration)).collect();
     let mutex = mutex::Mutex::new(experiment.mutex == Protocol::Inherit)?;
     let released = release(&tasks, &mutex, &order.tree);
-    process::end_after(Duration::ZERO);
+    drop(deadline);
     changed.restore();
     let (applications, source, lost) = released?;
     Ok(ExperimentRecord {

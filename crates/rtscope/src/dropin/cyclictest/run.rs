@@ -24,7 +24,7 @@ use rtscope_model::{
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     memory,
-    process::{self, Resource},
+    process::{self, Deadline, Resource, SoftLimit},
     sched, thread,
     tracefs::Marker,
     tree::Tree,
@@ -230,8 +230,7 @@ impl Order<'_> {
     fn measure(&self) -> Result<Outcome, Stop> {
         let options = self.options;
         let interrupt = Interrupt::install_patient().map_err(Stop::fatal)?;
-        let limit = process::limit(Resource::RtTime);
-        let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+        let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
         thread::leave_cpu_limit_to_others();
         let spec = self.spec()?;
         self.place_control(&spec);
@@ -250,6 +249,7 @@ impl Order<'_> {
         };
         let shows = options.verbose || !options.quiet;
         let tick = if shows { TICK } else { QUIET_TICK };
+        let deadline = Deadline::after(UNATTENDED);
         loop {
             process::end_after(UNATTENDED);
             let left_ns = until_ns.saturating_sub(session.now_ns());
@@ -261,7 +261,7 @@ impl Order<'_> {
             }
         }
         let ended = watch.end(session);
-        process::end_after(Duration::ZERO);
+        drop(deadline);
         let times = [start, jiff::Timestamp::now()];
         if interrupt.is_runaway() {
             return Err(Stop::fatal(
