@@ -26,6 +26,7 @@ pub mod signal;
 mod stream;
 pub mod task;
 pub mod throughput;
+mod timekeeping;
 pub mod trace;
 pub mod tune;
 
@@ -55,6 +56,7 @@ use crate::{
     recorder::{RecordError, Recorder},
     sampler::SampleError,
     stream::Stream,
+    timekeeping::{ClockWatch, Reading},
 };
 
 /// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
@@ -294,6 +296,7 @@ fn sessions_in_turn(
         kernel_log: KernelLog::open(&order.tree),
         real_time_before: &before.real_time_threads,
         others: None,
+        clocks: ClockWatch::new(Reading::now()),
         stream,
     };
     let mut why = EndReason::Finished;

@@ -29,6 +29,7 @@ use crate::{
     other_work::{OtherWorkWatch, new_real_time_threads},
     sampler::{Ended, Session},
     stream::Stream,
+    timekeeping::{ClockWatch, Reading, STALL_MIN, stall},
 };
 
 /// Time between two looks: 8 a second.
@@ -63,6 +64,7 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) real_time_before: &'a [RealTimeThread],
     /// The watch over other processes, while a phase counts.
     pub(crate) others: Option<OtherWorkWatch>,
+    pub(crate) clocks: ClockWatch,
 }
 
 impl Conductor<'_, '_> {
@@ -184,6 +186,7 @@ impl Conductor<'_, '_> {
         self.read_rates(cell, &mut loads);
         self.read_system();
         self.read_other_work(cell);
+        self.look_at_clocks(phase);
         if !phase.end.load_ends {
             self.read_real_time_threads(cell, &loads);
         }
@@ -267,6 +270,7 @@ impl Conductor<'_, '_> {
                 self.read_rates(cell, loads);
                 self.read_system();
                 self.look_at_others();
+                self.look_at_clocks(phase);
                 span_ns = now_ns;
             }
             let load_ended = self.poll_loads(cell, loads);
@@ -300,8 +304,11 @@ impl Conductor<'_, '_> {
     fn tick(&mut self, session: &mut Session, cell: Option<u32>, until_ns: Option<u64>) {
         let now_ns = self.stream.elapsed_ns();
         let left_ns = until_ns.map_or(u64::MAX, |until_ns| until_ns.saturating_sub(now_ns));
-        std::thread::sleep(TICK.min(Duration::from_nanos(left_ns)));
+        let pause = TICK.min(Duration::from_nanos(left_ns));
+        std::thread::sleep(pause);
+        let slept_ns = self.stream.elapsed_ns() - now_ns;
         self.hand_on(session);
+        self.judge_sleep(slept_ns.saturating_sub(pause.as_nanos() as u64));
         let (elapsed_ns, all_ns) = (self.stream.elapsed_ns(), self.plan.expected().0.max(1));
         self.stream.emit(Event::Progress(Progress {
             cell,
@@ -340,6 +347,23 @@ impl Conductor<'_, '_> {
         (self.counters, self.counters_at_ns) = (counters, now_ns);
         self.own_cpu_ns = own_cpu_ns;
         self.stream.emit(Event::System(span));
+    }
+
+    /// Says what happened to the clocks since the last look.
+    fn look_at_clocks(&mut self, phase: &Phase) {
+        let (now, age_ns) = (Reading::now(), self.stream.elapsed_ns());
+        let found = self.clocks.look(now, phase.sampler.clock, &phase.name, age_ns);
+        found.into_iter().for_each(|finding| self.stream.found(finding));
+    }
+
+    /// Says why the control thread slept too long, if it did so by much.
+    fn judge_sleep(&mut self, overslept_ns: u64) {
+        if overslept_ns < STALL_MIN.0 {
+            return;
+        }
+        let meanwhile = SystemCounters::read(self.tree).span_since(&self.counters, overslept_ns);
+        let control = sched::affinity(sched::SELF).unwrap_or_default();
+        self.stream.found(stall(overslept_ns, &control, &meanwhile));
     }
 
     /// Looks at other processes inside a phase, where that takes no time of a measured CPU.
