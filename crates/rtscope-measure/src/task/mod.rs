@@ -215,7 +215,7 @@ fn release(tasks: &[Task], mutex: &mutex::Mutex, tree: &Tree) -> Result<Released
         for (n, task) in tasks.iter().enumerate() {
             let (tell, parked, started) = (tell.clone(), &parked, &started);
             let (instant, turns) = (&instant, &turns);
-            threads.push(scope.spawn(move || {
+            threads.push(scope.spawn(move || -> Result<Option<Finished>, TaskError> {
                 own::block_signals();
                 own::set_timer_slack_ns(1);
                 let placed = turns.take(n, || task.place());
@@ -223,7 +223,8 @@ fn release(tasks: &[Task], mutex: &mutex::Mutex, tree: &Tree) -> Result<Released
                 parked.wait();
                 started.wait();
                 let release_ns = instant.load(Ordering::Acquire);
-                placed.map(|placed| (release_ns > 0).then(|| task.run(placed, release_ns, mutex)))
+                let placed = placed?;
+                (release_ns > 0).then(|| task.run(placed, release_ns, mutex)).transpose()
             }));
         }
         parked.wait();
