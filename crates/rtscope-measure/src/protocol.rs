@@ -191,7 +191,7 @@ impl Conductor<'_, '_> {
             self.read_real_time_threads(cell, &loads);
         }
         self.stream.emit(Event::PhaseEnded { cell, why });
-        self.stop_loads(session, cell, loads);
+        self.stop_loads(session, cell, phase, loads);
         why
     }
 
@@ -273,15 +273,18 @@ impl Conductor<'_, '_> {
                 self.look_at_clocks(phase);
                 span_ns = now_ns;
             }
-            let load_ended = self.poll_loads(cell, loads);
+            let (load_ended, died) = self.poll_loads(cell, phase, loads);
             if session.is_broken() {
                 return EndReason::Break;
             } else if self.interrupt.is_stopped() {
                 return EndReason::Interrupted;
             } else if session.is_full() {
                 return EndReason::Cycles;
-            } else if let Some(ok) = load_ended.filter(|_| phase.end.load_ends) {
-                return if ok { EndReason::LoadEnded } else { EndReason::Failed };
+            } else if let Some(finding) = died {
+                self.stream.found(finding);
+                return EndReason::Failed;
+            } else if load_ended && phase.end.load_ends {
+                return EndReason::LoadEnded;
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
                 return EndReason::Duration;
             }
@@ -395,15 +398,25 @@ impl Conductor<'_, '_> {
         }
     }
 
-    /// Notes loads that have ended: none, or whether all that have, ended as they should. The work of
-    /// one that was stopped was read before.
-    fn poll_loads(&mut self, cell: u32, loads: &mut [Load]) -> Option<bool> {
-        let mut all_ok = None;
+    /// Notes loads that have ended. Answers whether any has, and why the first one ended that should not
+    /// have. The work of one that was stopped was read before.
+    fn poll_loads(
+        &mut self,
+        cell: u32,
+        phase: &Phase,
+        loads: &mut [Load],
+    ) -> (bool, Option<Finding>) {
+        let (mut any, mut died) = (false, None);
         for (i, load) in loads.iter_mut().enumerate() {
             let Some(running) = &mut load.running else { continue };
             let was_asked = running.is_asked();
             let Some(ended) = running.poll() else { continue };
-            all_ok = Some(all_ok.unwrap_or(true) && ended.ok);
+            any = true;
+            if !ended.ok {
+                let (line, name) = (&phase.loads[i].name, &phase.name);
+                let text = format!("load {line:?} of phase {name:?} died: {}", ended.how);
+                died = died.or(Some(Finding::new("load-died", Weight::Invalidates, text)));
+            }
             if !was_asked {
                 load.report(cell, i as u32, self.stream);
             }
@@ -417,16 +430,22 @@ impl Conductor<'_, '_> {
                 how: ended.how,
             });
         }
-        all_ok
+        (any, died)
     }
 
     /// Ends the loads. One that waits in the kernel, for a disk that is written out, may take seconds:
     /// what is sampled meanwhile is handed on.
-    fn stop_loads(&mut self, session: &mut Session, cell: u32, mut loads: Vec<Load>) {
+    fn stop_loads(
+        &mut self,
+        session: &mut Session,
+        cell: u32,
+        phase: &Phase,
+        mut loads: Vec<Load>,
+    ) {
         loads.iter_mut().filter_map(|load| load.running.as_mut()).for_each(Running::ask_to_end);
         let mut pause = Duration::from_millis(5);
         loop {
-            self.poll_loads(cell, &mut loads);
+            self.poll_loads(cell, phase, &mut loads);
             if loads.iter().all(|load| load.running.is_none()) {
                 break;
             }
