@@ -231,6 +231,8 @@ impl Conductor<'_, '_> {
         phase: &Phase,
         loads: &mut [Load],
     ) -> EndReason {
+        // What was decided of the phase before is not about this one.
+        self.interrupt.take_decided();
         let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + d.0);
         let mut span_ns = self.stream.elapsed_ns();
         loop {
@@ -248,6 +250,8 @@ impl Conductor<'_, '_> {
                 return EndReason::Interrupted;
             } else if session.is_full() {
                 return EndReason::Cycles;
+            } else if self.interrupt.take_decided() {
+                return EndReason::Decided;
             } else if let Some(ok) = load_ended.filter(|_| phase.end.load_ends) {
                 return if ok { EndReason::LoadEnded } else { EndReason::Failed };
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
