@@ -1,11 +1,15 @@
-//! How often the intervals of `docs/method/tail.md` and `docs/method/comparison.md` enclose the truth:
+//! How often the intervals of `docs/method/tail.md`, `comparison.md` and `drift.md` enclose the truth:
 //! simulated systems whose tail is known, each measured many times.
 //!
 //! ```sh
 //! cargo run --release -p rtscope-analyse --example coverage -- 200
+//! cargo run --release -p rtscope-analyse --example coverage -- 200 drift
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
+
+#[path = "coverage/drift.rs"]
+mod drift;
 
 use std::env::args;
 
@@ -146,6 +150,18 @@ impl Score {
 
 fn main() {
     let runs: u32 = args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100);
+    let only = args().nth(2);
+    let wants = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wants("tail") {
+        tails(runs);
+    }
+    if wants("drift") {
+        drift::rows(runs);
+    }
+}
+
+/// Prints how often the return levels of each system hold the truth.
+fn tails(runs: u32) {
     println!("{runs} runs of {SECONDS} s at {RATE} wake-ups a second");
     for system in &SYSTEMS {
         let hour_ns = 3_600_000_000_000;

@@ -13,6 +13,7 @@ pub mod quantile;
 pub mod random;
 pub mod response;
 pub mod rhythm;
+pub mod slope;
 pub mod summary;
 pub mod sweep;
 pub mod tail;
