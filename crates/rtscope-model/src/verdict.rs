@@ -83,6 +83,7 @@ impl fmt::Display for Statistic {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.statistic {
+            Statistic::Missed if self.limit == 0 => f.write_str("missed = 0"),
             Statistic::Missed => write!(f, "missed <= {}", self.limit),
             statistic => write!(f, "{statistic} < {}", Nanos(self.limit).exact()),
         }
@@ -178,7 +179,8 @@ mod tests {
         assert_eq!(show(" p99.99 < 50 us").as_deref(), Ok("p99.99 < 50us"));
         assert_eq!(show("p50<1ms").as_deref(), Ok("p50 < 1ms"));
         assert_eq!(show("avg < 20us").as_deref(), Ok("mean < 20us"));
-        assert_eq!(show("missed = 0").as_deref(), Ok("missed <= 0"));
+        assert_eq!(show("missed <= 3").as_deref(), Ok("missed <= 3"));
+        assert_eq!(show("missed = 0").as_deref(), Ok("missed = 0"));
         for wrong in [
             "max",
             "max<",
