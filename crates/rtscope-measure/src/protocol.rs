@@ -4,6 +4,8 @@
 //! whether the phase is over, and once a second reads what the loads and the machine did. Nothing
 //! it does is on behalf of a sampling thread.
 
+mod surroundings;
+
 use std::time::Duration;
 
 use rtscope_model::{
@@ -26,10 +28,10 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, Running},
     machine::{SessionPlan, real_time_load_priority},
-    other_work::{OtherWorkWatch, new_real_time_threads},
+    other_work::OtherWorkWatch,
     sampler::{Ended, Session},
     stream::Stream,
-    timekeeping::{ClockWatch, Reading, STALL_MIN, stall},
+    timekeeping::ClockWatch,
 };
 
 /// Time between two looks: 8 a second.
@@ -261,6 +263,8 @@ impl Conductor<'_, '_> {
         phase: &Phase,
         loads: &mut [Load],
     ) -> EndReason {
+        // What was decided of the phase before is not about this one.
+        self.interrupt.take_decided();
         let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + d.0);
         let mut span_ns = self.stream.elapsed_ns();
         loop {
@@ -283,6 +287,8 @@ impl Conductor<'_, '_> {
             } else if let Some(finding) = died {
                 self.stream.found(finding);
                 return EndReason::Failed;
+            } else if self.interrupt.take_decided() {
+                return EndReason::Decided;
             } else if load_ended && phase.end.load_ends {
                 return EndReason::LoadEnded;
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
@@ -350,52 +356,6 @@ impl Conductor<'_, '_> {
         (self.counters, self.counters_at_ns) = (counters, now_ns);
         self.own_cpu_ns = own_cpu_ns;
         self.stream.emit(Event::System(span));
-    }
-
-    /// Says what happened to the clocks since the last look.
-    fn look_at_clocks(&mut self, phase: &Phase) {
-        let (now, age_ns) = (Reading::now(), self.stream.elapsed_ns());
-        let found = self.clocks.look(now, phase.sampler.clock, &phase.name, age_ns);
-        found.into_iter().for_each(|finding| self.stream.found(finding));
-    }
-
-    /// Says why the control thread slept too long, if it did so by much.
-    fn judge_sleep(&mut self, overslept_ns: u64) {
-        if overslept_ns < STALL_MIN.0 {
-            return;
-        }
-        let meanwhile = SystemCounters::read(self.tree).span_since(&self.counters, overslept_ns);
-        let control = sched::affinity(sched::SELF).unwrap_or_default();
-        self.stream.found(stall(overslept_ns, &control, &meanwhile));
-    }
-
-    /// Looks at other processes inside a phase, where that takes no time of a measured CPU.
-    fn look_at_others(&mut self) {
-        let now_ns = self.stream.elapsed_ns();
-        let own_cpus = sched::affinity(sched::SELF).unwrap_or_default();
-        if let Some(watch) = &mut self.others
-            && own_cpus.common(&self.launcher.measured).is_empty()
-        {
-            watch.look_if_due(self.tree, std::process::id(), now_ns);
-        }
-    }
-
-    /// Says who used the CPUs in a phase that is over.
-    fn read_other_work(&mut self, cell: u32) {
-        let now_ns = self.stream.elapsed_ns();
-        let Some(watch) = self.others.take() else { return };
-        let work = watch.finish(self.tree, std::process::id(), now_ns, cell);
-        work.into_iter().for_each(|work| self.stream.emit(Event::OtherWork(work)));
-    }
-
-    /// Says which real-time threads came up since the run began: those of loads, and others.
-    fn read_real_time_threads(&mut self, cell: u32, loads: &[Load]) {
-        let pids: Vec<Option<u32>> =
-            loads.iter().map(|load| load.running.as_ref().map(Running::pid)).collect();
-        let (own_pid, before) = (std::process::id(), self.real_time_before);
-        for new in new_real_time_threads(self.tree, own_pid, cell, &pids, before) {
-            self.stream.emit(Event::NewRealTimeThreads(new));
-        }
     }
 
     /// Notes loads that have ended. Answers whether any has, and why the first one ended that should not

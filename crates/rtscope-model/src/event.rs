@@ -35,6 +35,8 @@ pub enum EndReason {
     Cycles,
     /// A load with an end of its own did its work.
     LoadEnded,
+    /// Every claim of the phase was backed or refuted (phases only): its own end, as a duration is.
+    Decided,
     /// A latency was above the break threshold.
     Break,
     /// SIGINT or SIGTERM.

@@ -115,6 +115,7 @@ pub(crate) fn reason(why: EndReason) -> &'static str {
         EndReason::Duration => "its time is over",
         EndReason::Cycles => "all cycles are recorded",
         EndReason::LoadEnded => "its load is done",
+        EndReason::Decided => "its claim is decided",
         EndReason::Break => "a latency was above the break threshold",
         EndReason::Interrupted => "interrupted",
         EndReason::Failed => "it failed",
