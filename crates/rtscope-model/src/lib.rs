@@ -22,6 +22,7 @@ pub mod load;
 pub mod observation;
 pub mod origin;
 pub mod plan;
+pub mod printable;
 pub mod record;
 pub mod schedule;
 pub mod slice;
