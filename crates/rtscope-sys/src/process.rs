@@ -123,9 +123,15 @@ pub fn set_limit(resource: Resource, (soft, hard): Limit) -> Result<(), Error> {
     check(i64::from(answer), || format!("setrlimit {resource:?}")).map(drop)
 }
 
+/// Number of the effective user.
+#[must_use]
+pub fn user() -> u32 {
+    // SAFETY: no argument.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether the effective user is root.
 #[must_use]
 pub fn is_root() -> bool {
-    // SAFETY: no argument.
-    unsafe { libc::geteuid() == 0 }
+    user() == 0
 }
