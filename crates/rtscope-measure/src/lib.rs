@@ -168,12 +168,14 @@ pub struct Finished {
 /// # Errors
 ///
 /// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
-/// then is in the record's folder, and every setting is as it was.
+/// then is in the record's folder, and every setting is as it was. A setting of the whole run that is
+/// refused leaves no record.
 pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
     let (sessions, launcher) = lay_out(&plan, &before, &order.tree)?;
+    let was_there = order.folder.exists();
     let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
 
     let mut stream = Stream::new(recorder, listener);
@@ -189,8 +191,9 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 
     // Settings of single phases change between sessions, when nothing is measured.
     let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
-    let settings =
-        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event))?;
+    let applied =
+        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event));
+    let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
     let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 

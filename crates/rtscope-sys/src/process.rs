@@ -169,11 +169,17 @@ impl Drop for SoftLimit {
     }
 }
 
+/// Number of the effective user.
+#[must_use]
+pub fn user() -> u32 {
+    // SAFETY: no argument.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether the effective user is root.
 #[must_use]
 pub fn is_root() -> bool {
-    // SAFETY: no argument.
-    unsafe { libc::geteuid() == 0 }
+    user() == 0
 }
 
 #[cfg(test)]

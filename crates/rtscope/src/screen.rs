@@ -1,6 +1,6 @@
 //! What a run shows while it goes: nothing, plain lines, or one of the terminal screens.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use rtscope_analyse::statistics::claim::Claim;
 use rtscope_measure::interrupt::Interrupt;
@@ -12,6 +12,7 @@ use rtscope_model::{
     verdict::Verdict,
 };
 
+use crate::output;
 use crate::tui::{
     self, Screen,
     state::{State, Summary, busy_others},
@@ -45,12 +46,10 @@ pub(crate) fn open(
             Ok(Box::new(tui::live(plan, move || interrupt.stop())?))
         }
         // A terminal that can't be drawn on (TERM=dumb) still takes lines.
-        Show::Usual if terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb") => {
-            match tui::inline(plan) {
-                Ok(screen) => Ok(Box::new(screen)),
-                Err(_) => Ok(Box::new(Lines::new(plan))),
-            }
-        }
+        Show::Usual if output::can_redraw(&io::stderr()) => match tui::inline(plan) {
+            Ok(screen) => Ok(Box::new(screen)),
+            Err(_) => Ok(Box::new(Lines::new(plan))),
+        },
         Show::Usual => Ok(Box::new(Lines::new(plan))),
     }
 }
@@ -147,13 +146,13 @@ impl Screen for Lines {
     fn event(&mut self, stamped: &Stamped) {
         for text in self.lines(stamped) {
             // A closed pipe must not end a measurement.
-            let _ = writeln!(io::stderr(), "{text}");
+            note!("{text}");
         }
     }
 
     fn claim(&mut self, claim: &Claim) {
         if let Some(text) = self.claim_line(claim) {
-            let _ = writeln!(io::stderr(), "{text}");
+            note!("{text}");
         }
     }
 }

@@ -6,6 +6,7 @@ use rtscope_model::{
     event::{EndReason, Event},
     histogram::{Histogram, Layout},
     plan::Phase,
+    printable::printable,
     record::{Record, ThreadRecord},
     slice::{Scope, Slice},
     time::Nanos,
@@ -201,7 +202,9 @@ const IDLE_FROM: Nanos = Nanos::from_ms(100);
 /// What each load of a cell achieved, in the order of the plan.
 fn loads_of(record: &Record, cell: u32) -> Vec<LoadSummary> {
     let lines = (0u32..).zip(&record.plan.phases[cell as usize].loads);
-    lines.map(|(load, line)| load_of(record, cell, load, line.to_string())).collect()
+    lines
+        .map(|(load, line)| load_of(record, cell, load, printable(&line.to_string()).into_owned()))
+        .collect()
 }
 
 fn load_of(record: &Record, in_cell: u32, wanted: u32, line: String) -> LoadSummary {

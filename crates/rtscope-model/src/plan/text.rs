@@ -121,7 +121,7 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
     };
     match plan.too_long() {
         Some(why) if typed_now => Err(fail(vec![Problem::new(why)])),
-        _ => Ok(plan),
+        _ => Ok(plan.with_printable_names()),
     }
 }
 

@@ -16,6 +16,7 @@ use rtscope_model::{time::Nanos, verdict::Requirement};
 use super::{Refused, print, run::style};
 use crate::{
     exit,
+    output::shown,
     record::{self, Judged, Terms},
 };
 
@@ -71,7 +72,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
     } else {
         print(&report::compare::text(&comparison, style()))?;
-        print(&format!("\nReport: {}\n", args.out.display()))?;
+        print(&format!("\nReport: {}\n", shown(&args.out)))?;
     }
     Ok(ExitCode::from(exit::PASS))
 }
@@ -136,7 +137,7 @@ fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
         let text = format!("{} has no cell {cell:?}: {}", folder.display(), names.join(", "));
         return Err(Refused(text).into());
     }
-    Ok(Opened { name: folder.display().to_string(), cell, judged })
+    Ok(Opened { name: shown(&folder), cell, judged })
 }
 
 fn runs(side: &[Opened]) -> Vec<Run<'_>> {

@@ -22,6 +22,7 @@ use super::{Refused, print};
 use crate::{
     exit,
     history::{self, Cell, Entry, Store, Wanted},
+    output::shown,
     png,
     record::{self, Terms},
 };
@@ -135,7 +136,7 @@ fn import(args: &Import) -> anyhow::Result<()> {
         let folder = folder.display().to_string();
         let added = store.add(&judged.record, &judged.judgement, &args.label, &folder, args.at)?;
         let told = added.map_or_else(|| "is there already".to_owned(), |id| format!("is run {id}"));
-        print(&format!("{} {told}\n", run.display()))?;
+        print(&format!("{} {told}\n", shown(run)))?;
     }
     Ok(())
 }
@@ -283,5 +284,5 @@ fn write(out: &Path, svg: String) -> anyhow::Result<()> {
         }
     };
     write_whole(out, &bytes).with_context(|| format!("can't write {}", out.display()))?;
-    print(&format!("{}\n", out.display()))
+    print(&format!("{}\n", shown(out)))
 }
