@@ -1,11 +1,23 @@
-//! How often the intervals of `docs/method/tail.md` and `docs/method/comparison.md` enclose the truth:
-//! simulated systems whose tail is known, each measured many times.
+//! How often the intervals of `docs/method/coverage.md` and `tail.md` enclose the truth: simulated systems
+//! whose truth is known, each measured many times.
 //!
 //! ```sh
-//! cargo run --release -p rtscope-analyse --example coverage -- 200
+//! cargo run --release -p rtscope-analyse --example coverage -- 400
+//! cargo run --release -p rtscope-analyse --example coverage -- 400 quantiles
 //! ```
+//!
+//! Each subject is a module of its own, with a function that prints its rows.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
+
+#[path = "coverage/quantiles.rs"]
+mod quantiles;
+#[path = "coverage/rates.rs"]
+mod rates;
+#[path = "coverage/score.rs"]
+mod score;
+#[path = "coverage/systems.rs"]
+mod systems;
 
 use std::env::args;
 
@@ -146,6 +158,21 @@ impl Score {
 
 fn main() {
     let runs: u32 = args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100);
+    let only = args().nth(2);
+    let wants = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wants("quantiles") {
+        quantiles::rows(runs);
+    }
+    if wants("rates") {
+        rates::rows(runs);
+    }
+    if wants("tail") {
+        tails(runs);
+    }
+}
+
+/// Prints how often the return levels of each system hold the truth.
+fn tails(runs: u32) {
     println!("{runs} runs of {SECONDS} s at {RATE} wake-ups a second");
     for system in &SYSTEMS {
         let hour_ns = 3_600_000_000_000;
