@@ -36,7 +36,9 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let missed_is_known = record.origin_of(cell).is_none();
     let mut sums: Vec<Sum> =
         threads_of(record, cell, slices).map(|thread| Sum::of(record, thread, layout)).collect();
+    let grain_ns = record.origin_of(cell).map_or(0, |origin| origin.grain_ns);
     sums.iter_mut().for_each(|sum| sum.missed_is_known = missed_is_known);
+    sums.iter_mut().for_each(|sum| sum.grain_ns = grain_ns);
     for slice in slices {
         if let Some(sum) = sums.iter_mut().find(|sum| sum.thread == Some(slice.thread)) {
             sum.add(slice);
@@ -44,6 +46,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     }
     let mut all = Sum::new("all".to_owned(), layout);
     all.missed_is_known = missed_is_known;
+    all.grain_ns = grain_ns;
     sums.iter().for_each(|sum| all.merge(sum));
     let limits_ns = limits_ns(record, phase, &all.measured);
     let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
@@ -113,6 +116,7 @@ struct Sum {
     recorded: u64,
     missed: u64,
     missed_is_known: bool,
+    grain_ns: u64,
     early: u64,
     exposure_ns: u64,
     measured: Histogram,
@@ -138,6 +142,7 @@ impl Sum {
             recorded: 0,
             missed: 0,
             missed_is_known: true,
+            grain_ns: 0,
             early: 0,
             exposure_ns: 0,
             measured: Histogram::new(layout),
@@ -180,6 +185,7 @@ impl Sum {
             recorded: self.recorded,
             missed: self.missed,
             missed_is_known: self.missed_is_known,
+            grain_ns: self.grain_ns,
             early: self.early,
             exposure_ns: self.exposure_ns,
             quantiles: quantile::ladder(&self.measured),

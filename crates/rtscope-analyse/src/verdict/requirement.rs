@@ -65,18 +65,35 @@ fn pass_if(met: bool) -> Verdict {
 
 fn max(row: &Row, limit_ns: u64, threads: usize) -> Option<Answer> {
     let max_ns = row.histogram.max_ns()?;
-    let mut sentence = format!("the maximum is {}", exact_us(max_ns));
+    let mut sentence = match row.max_below_ns() {
+        Some(below_ns) => format!("the maximum is {} to {}", exact_us(max_ns), exact_us(below_ns)),
+        None => format!("the maximum is {}", exact_us(max_ns)),
+    };
     // A record that doesn't say how long was observed backs no rate, but has its maximum.
     if let Some(exceedance) = exceedance::of(&row.histogram, limit_ns, row.exposure_ns) {
         sentence += &format!("; {}", exceedance.sentence(row.exposure_ns, threads));
     }
-    Some((pass_if(max_ns < limit_ns), sentence))
+    let below_ns = row.max_below_ns().map(|ns| ns as f64);
+    Some((is_below(max_ns as f64, below_ns, limit_ns as f64), sentence))
+}
+
+/// Whether a value is below a limit. Of one that another tool cut, only what it is below is known too.
+fn is_below(from: f64, below: Option<f64>, limit: f64) -> Verdict {
+    match below {
+        Some(below) if from < limit && below > limit => Verdict::Inconclusive,
+        _ => pass_if(from < limit),
+    }
 }
 
 fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
     let mean_ns = row.corrected.mean_ns()?;
-    let sentence = format!("the mean of {} is {}", latencies(row), Nanos(mean_ns.round() as u64));
-    Some((pass_if(mean_ns < limit_ns as f64), sentence))
+    let shown = |ns: f64| Nanos(ns.round() as u64);
+    let mut sentence = format!("the mean of {} is {}", latencies(row), shown(mean_ns));
+    let below_ns = row.mean_below_ns();
+    if let Some(below_ns) = below_ns {
+        sentence += &format!(" to {}: the file has whole units", shown(below_ns));
+    }
+    Some((is_below(mean_ns, below_ns, limit_ns as f64), sentence))
 }
 
 fn missed(row: &Row, limit: u64) -> Option<Answer> {
