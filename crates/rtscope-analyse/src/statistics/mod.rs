@@ -5,6 +5,7 @@ pub mod alignment;
 pub mod change_point;
 pub mod claim;
 pub mod counter;
+pub mod dependence;
 pub mod drift;
 pub mod edges;
 pub mod exceedance;
