@@ -14,6 +14,7 @@ pub mod quantile;
 pub mod random;
 pub mod response;
 pub mod rhythm;
+pub mod slope;
 pub mod summary;
 pub mod sweep;
 pub mod tail;
