@@ -135,16 +135,15 @@ fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
     sum
 }
 
-/// The blocks of a run; none where there are too few to see dependence.
+/// Blocks of a run from which its dependence is estimated.
+const BLOCKS_MIN: usize = 5;
+
+/// The blocks of a run; none where there are too few to show dependence.
 fn blocks(member: &Member<'_>) -> Option<Blocks> {
     let (record, cell) = (member.run.record, member.cell.cell);
     let mut blocks = Blocks::new(record.layout_of(cell));
     record.slices_of(cell).for_each(|slice| blocks.add(slice));
-    let is_too_short = matches!(
-        dependence::estimate(&blocks.shares(0, false), blocks.block_ns()),
-        Err(Refusal::TooShort { .. } | Refusal::Nothing)
-    );
-    (!is_too_short).then_some(blocks)
+    (blocks.shares(0, false).len() >= BLOCKS_MIN).then_some(blocks)
 }
 
 impl Buckets {
