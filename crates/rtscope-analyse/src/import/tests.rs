@@ -98,7 +98,9 @@ fn a_histogram_of_cyclictest_is_read_with_its_overflow() {
     let judgement = judge(&record, &[]);
     assert_eq!(judgement.verdict, Verdict::Inconclusive, "an import alone never passes");
     let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Inconclusive]);
+    // A histogram doesn't show whether late wake-ups came together.
+    assert_eq!(verdicts, [Verdict::Pass, Verdict::Inconclusive, Verdict::Inconclusive]);
+    assert!(judgement.outcomes[1].sentence.contains("does not say when each latency was"));
 }
 
 #[test]
