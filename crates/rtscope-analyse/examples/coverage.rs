@@ -6,7 +6,8 @@
 //! cargo run --release -p rtscope-analyse --example coverage -- 400 quantiles
 //! ```
 //!
-//! Each subject is a module of its own, with a function that prints its rows.
+//! Each subject is a module of its own, with a function that prints its rows: `quantiles` and `rates`
+//! (`docs/method/coverage.md`), `tail` (`tail.md`), `drift` (`drift.md`).
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
 
@@ -29,10 +30,8 @@ mod tail;
 
 use std::env::args;
 
-/// Prints the rows of a subject for so many runs of each system.
-type Rows = fn(u32);
-
-const SUBJECTS: [(&str, Rows); 6] = [
+/// The subjects by name.
+const SUBJECTS: [(&str, fn(u32)); 6] = [
     ("quantiles", quantiles::rows),
     ("rates", rates::rows),
     ("ratios", ratios::rows),

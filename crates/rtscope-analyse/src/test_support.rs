@@ -181,6 +181,13 @@ impl Run {
         self
     }
 
+    /// Adds an event to the end of a run that has ended.
+    pub(crate) fn happens(mut self, event: Event) -> Run {
+        let last = self.events.len() - 1;
+        self.events.insert(last, Stamped { at_ns: self.at_ns, event });
+        self
+    }
+
     /// Changes every event by hand.
     pub(crate) fn edit(mut self, mut edit: impl FnMut(&mut Event)) -> Run {
         self.events.iter_mut().for_each(|stamped| edit(&mut stamped.event));

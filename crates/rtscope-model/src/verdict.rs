@@ -92,6 +92,7 @@ impl fmt::Display for Statistic {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.statistic {
+            Statistic::Missed if self.limit == 0 => f.write_str("missed = 0")?,
             Statistic::Missed => write!(f, "missed <= {}", self.limit)?,
             statistic => write!(f, "{statistic} < {}", Nanos(self.limit).exact())?,
         }
@@ -208,7 +209,8 @@ mod tests {
         assert_eq!(show(" p99.99 < 50 us").as_deref(), Ok("p99.99 < 50us"));
         assert_eq!(show("p50<1ms").as_deref(), Ok("p50 < 1ms"));
         assert_eq!(show("avg < 20us").as_deref(), Ok("mean < 20us"));
-        assert_eq!(show("missed = 0").as_deref(), Ok("missed <= 0"));
+        assert_eq!(show("missed <= 3").as_deref(), Ok("missed <= 3"));
+        assert_eq!(show("missed = 0").as_deref(), Ok("missed = 0"));
         assert_eq!(show("max<200us once in 90 min").as_deref(), Ok("max < 200us once in 90min"));
         let claim = "max < 200us once in 1h".parse::<Requirement>().map(|r| r.claim());
         assert_eq!(claim, Ok(Some((Nanos::from_us(200), Nanos::from_secs(3_600)))));

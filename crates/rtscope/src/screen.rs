@@ -14,7 +14,7 @@ use rtscope_model::{
 
 use crate::tui::{
     self, Screen,
-    state::{State, Summary},
+    state::{State, Summary, busy_others},
 };
 
 /// How much a run shows while it goes.
@@ -131,6 +131,7 @@ impl Lines {
             Event::Found(finding) if finding.weight >= Weight::Warning => {
                 Some(format!("note: {}", finding.text))
             }
+            Event::OtherWork(work) => busy_others(work).map(|text| format!("note: {text}")),
             _ => None,
         }
     }

@@ -72,7 +72,7 @@ pub struct Figures {
 pub struct Effect {
     /// The requirement.
     pub requirement: Requirement,
-    /// A's verdict on it, before findings are considered.
+    /// A's verdict on it: the worst of its runs.
     pub a: Verdict,
     /// B's.
     pub b: Verdict,

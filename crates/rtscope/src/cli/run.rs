@@ -46,7 +46,8 @@ pub(super) struct Args {
     /// What must hold in every phase, as 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Take responsibility for a finding: it no longer touches the verdict; repeatable
+    /// Ignore this finding when computing the verdict. The report still lists it, and the record keeps
+    /// the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
     /// Change a system setting for the run, as throttling=off; restored afterwards; repeatable

@@ -8,7 +8,8 @@ use rtscope_model::{
 };
 
 use crate::{
-    judgement::{CellSummary, Judgement},
+    judgement::{CellSummary, Judgement, Outcome},
+    number::exact_us,
     statistics::{claim, dependence::Refusal, exceedance, quantile},
 };
 
@@ -75,27 +76,35 @@ fn longer(judgement: &Judgement, record: &Record) -> Option<String> {
     ))
 }
 
-/// Where to look for the cause of a fail.
+/// Where to look for the cause of a fail: at the latencies that broke a requirement.
 fn look(judgement: &Judgement) -> String {
-    let missed = |cell: &&CellSummary| {
-        judgement
-            .outcomes
-            .iter()
-            .any(|outcome| outcome.cell == cell.cell && outcome.verdict == Verdict::Fail)
-    };
-    let names: Vec<&str> =
-        judgement.cells.iter().filter(missed).map(|cell| cell.name.as_str()).collect();
-    let noted = judgement.findings.iter().find(|finding| !finding.advice.is_empty());
-    let hint = noted.map(|f| format!(" Try first: {} [{}].", f.advice, f.code)).unwrap_or_default();
+    let failed: Vec<&Outcome> =
+        judgement.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Fail).collect();
+    let has_failed = |cell: &&CellSummary| failed.iter().any(|outcome| outcome.cell == cell.cell);
+    let cells: Vec<&CellSummary> = judgement.cells.iter().filter(has_failed).collect();
+    let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+    let rows = cells.iter().flat_map(|cell| cell.threads.iter().map(move |row| (*cell, row)));
+    let worst = rows.filter_map(|(cell, row)| Some((row.histogram.max_ns()?, cell, row)));
+    let worst = worst.max_by_key(|(max_ns, ..)| *max_ns).map(|(max_ns, cell, row)| {
+        format!(" The worst was {} in {}, {}.", exact_us(max_ns), cell.name, row.label)
+    });
+    let limits = failed.iter().filter(|outcome| outcome.requirement.statistic == Statistic::Max);
+    let limit_ns = limits.map(|outcome| outcome.requirement.limit).min();
+    let stop = limit_ns.map(|limit_ns| {
+        let limit = Nanos(limit_ns).exact();
+        format!(" To end a run at the first such latency, add --break-above {limit}.")
+    });
     format!(
-        "in the report, see when and on which CPU the latencies of {} came.{hint}",
-        names.join(", ")
+        "in the report, see when and on which CPU the latencies of {} came.{}{}",
+        names.join(", "),
+        worst.unwrap_or_default(),
+        stop.unwrap_or_default()
     )
 }
 
 /// How much longer a run must be for a quantile to be bounded.
 fn more_samples(judgement: &Judgement, record: &Record) -> Option<String> {
-    let open = judgement.outcomes.iter().filter(|o| o.verdict == Verdict::Inconclusive);
+    let open = judgement.outcomes.iter().filter(|o| o.figures_verdict == Verdict::Inconclusive);
     let factors = open.filter_map(|outcome| {
         let Statistic::Quantile(parts) = outcome.requirement.statistic else { return None };
         let cell = judgement.cells.iter().find(|cell| cell.cell == outcome.cell)?;
