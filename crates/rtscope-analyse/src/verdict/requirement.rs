@@ -71,7 +71,11 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
         }
         Statistic::Missed => missed(row, requirement.limit),
     };
-    answer.unwrap_or_else(|| (Verdict::Inconclusive, "nothing was measured".to_owned()))
+    let why = match row.recorded {
+        0 => "nothing was measured",
+        _ => "latencies were recorded, but the record doesn't hold them: see the findings",
+    };
+    answer.unwrap_or_else(|| (Verdict::Inconclusive, why.to_owned()))
 }
 
 fn claimed(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) -> Answer {
@@ -341,6 +345,18 @@ mod tests {
         for require in ["max < 1s", "p50 < 1s", "mean < 1s", "missed = 0"] {
             check(require, &[], Verdict::Inconclusive, "nothing was measured");
         }
+    }
+
+    #[test]
+    fn nothing_was_measured_is_not_said_of_recorded_latencies() {
+        let plan =
+            "name = \"p\"\nrequire = [\"max < 1s\"]\n[[phase]]\nname = \"a\"\nduration = \"1s\"\n";
+        let mut run = Run::new(plan, 1).cell(0, &[&[1_000, 2_000]]).end();
+        run.slices[0].bins.clear();
+        let record = run.record();
+        let outcomes = outcomes(&record, &summary::cells(&record));
+        let sentence = &outcomes[0].sentence;
+        assert!(sentence.starts_with("latencies were recorded, but"), "{sentence}");
     }
 
     #[test]
