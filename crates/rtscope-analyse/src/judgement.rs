@@ -117,3 +117,12 @@ pub struct Row {
     /// Exceedance of each required limit, and of a ladder of round ones.
     pub exceedances: Vec<Exceedance>,
 }
+
+impl Row {
+    /// The largest latency. An activation that was never answered has none that was measured: the time
+    /// that it had waited at least counts, where it is larger.
+    #[must_use]
+    pub fn max_ns(&self) -> Option<u64> {
+        self.corrected.max_ns()
+    }
+}
