@@ -19,6 +19,8 @@ pub struct Judgement {
     pub reasons: Vec<String>,
     /// Everything its reader must know, the weightiest first.
     pub findings: Vec<Finding>,
+    /// Codes of the findings that would have changed the verdict if the user hadn't accepted them.
+    pub accepted: Vec<String>,
     /// Each requirement in each cell it applies to.
     pub outcomes: Vec<Outcome>,
     /// The cells in the order of the run.
@@ -34,10 +36,26 @@ pub struct Outcome {
     pub cell: u32,
     /// Name of the cell.
     pub name: String,
-    /// Pass, Fail or Inconclusive, before the validity of the run is considered.
+    /// Pass, Fail or Inconclusive: the answer, with the findings considered. Every output shows this
+    /// one.
     pub verdict: Verdict,
+    /// What the figures alone would say.
+    pub figures_verdict: Verdict,
     /// What was seen, as a sentence that statistics can back.
     pub sentence: String,
+    /// Where the verdict is not that of the figures: the finding that decided it, in words.
+    pub withheld_because: Option<String>,
+}
+
+impl Outcome {
+    /// What was seen, and why the verdict is another than the figures alone would give.
+    #[must_use]
+    pub fn explanation(&self) -> String {
+        match &self.withheld_because {
+            Some(why) => format!("{}; inconclusive because {why}", self.sentence),
+            None => self.sentence.clone(),
+        }
+    }
 }
 
 /// The figures of one cell.

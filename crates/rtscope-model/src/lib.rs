@@ -22,6 +22,7 @@ pub mod histogram;
 pub mod load;
 pub mod observation;
 pub mod origin;
+pub mod other_work;
 pub mod plan;
 pub mod record;
 pub mod schedule;

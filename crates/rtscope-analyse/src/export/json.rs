@@ -50,6 +50,7 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
         "findings": judgement.findings,
+        "accepted": judgement.accepted,
         "requirements": judgement.outcomes,
         "cells": judgement.cells.iter().map(|cell| of_cell(cell, record)).collect::<Vec<_>>(),
     })

@@ -97,7 +97,7 @@ fn a_histogram_of_cyclictest_is_read_with_its_overflow() {
     assert_eq!(all.histogram.max_ns(), max.iter().max().map(|us| us * 1_000));
     let judgement = judge(&record, &[]);
     assert_eq!(judgement.verdict, Verdict::Inconclusive, "an import alone never passes");
-    let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.verdict).collect();
+    let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.figures_verdict).collect();
     assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Inconclusive]);
 }
 
@@ -141,7 +141,7 @@ fn quiet_runs_and_screens_have_extremes_only() {
     assert_eq!(screen.cells[0].origin.facts[0].0, "policy");
     let record = record(vec![reading], &["max < 1s", "p99 < 1s", "missed = 0"]);
     let judgement = judge(&record, &[]);
-    let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.verdict).collect();
+    let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.figures_verdict).collect();
     assert_eq!(verdicts, [Verdict::Pass, Verdict::Inconclusive, Verdict::Inconclusive]);
     let all = &judgement.cells[0].all;
     let max_ns = all.histogram.max_ns().expect("a maximum");

@@ -20,6 +20,7 @@ mod slot;
 mod tests;
 mod wakeup;
 
+pub(crate) use self::session::memory_of_thread;
 pub use self::{
     reign::{STOP, Shared},
     session::{Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},

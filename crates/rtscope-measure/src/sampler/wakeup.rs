@@ -83,6 +83,16 @@ pub struct LoopTally {
     pub broke_at: Option<(u64, u64)>,
 }
 
+impl LoopTally {
+    /// The loop has ended: adds what found no slot.
+    fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
+        self.ended_ns = ended_ns;
+        self.wakeups += exchange.lost;
+        self.without_slot = exchange.lost;
+        self.cell_without_slot = exchange.lost_in_cells;
+    }
+}
+
 /// Wakes, measures and records until it is told to stop.
 pub fn run<C: Clock>(
     clock: &C,
@@ -97,8 +107,7 @@ pub fn run<C: Clock>(
     let (mut last_cpu, mut last_ns) = (clock.cpu(), 0);
     loop {
         expiry_ns = sleep(clock, beat, shared, expiry_ns);
-        let now_ns = clock.now_ns();
-        let cpu = clock.cpu();
+        let (now_ns, cpu) = (clock.now_ns(), clock.cpu());
         let reign = shared.reign();
         let latency_ns = now_ns.saturating_sub(expiry_ns);
         let mut next_ns = expiry_ns + beat.interval_ns;
@@ -131,7 +140,6 @@ pub fn run<C: Clock>(
                 let full = ring.push(RawSample { expiry_ns, latency_ns, cycle }).is_err();
                 tally.raw_lost += u64::from(full);
             }
-            // Of one that is late twice over, the next may be due before now.
             if exchange.counted() >= shared.limit() {
                 shared.end_cell(owner, now_ns.min(next_ns));
             }
@@ -151,11 +159,8 @@ pub fn run<C: Clock>(
         }
         expiry_ns = next_ns;
     }
-    tally.ended_ns = clock.now_ns();
+    tally.close(exchange, clock.now_ns());
     exchange.close();
-    tally.wakeups += exchange.lost;
-    tally.without_slot = exchange.lost;
-    tally.cell_without_slot = exchange.lost_in_cells;
     live.show(exchange.figures(), last_ns, last_cpu);
     tally
 }

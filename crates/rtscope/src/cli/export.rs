@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// What must hold besides the plan's requirements; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Take responsibility for a finding; repeatable
+    /// Ignore this finding when computing the verdict; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
 }

@@ -52,7 +52,7 @@ pub(super) struct Args {
     /// What must hold in every cell, as 'max < 200us'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Take responsibility for a finding; repeatable
+    /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
     /// Print the verdict as one JSON document

@@ -26,6 +26,7 @@ mod sampler;
 mod sched;
 mod stat;
 mod throughput;
+mod until;
 mod wave;
 
 use std::{
@@ -180,7 +181,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             Some(
                 RunError::NoSuchCpu { .. }
                     | RunError::Load { .. }
-                    | RunError::Memory { .. }
+                    | RunError::Limit(_)
                     | RunError::Intervals(_)
             )
         )

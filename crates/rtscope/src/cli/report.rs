@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// What must hold besides the plan's requirements; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Take responsibility for a finding; repeatable
+    /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
     /// Where the page goes, a file or a folder, when nothing is to be written into the record

@@ -28,6 +28,7 @@ mod speed;
 mod starved;
 mod stat;
 mod support;
+mod threads;
 mod throughput;
 mod truth;
 mod wave;

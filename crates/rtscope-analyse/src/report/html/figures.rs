@@ -95,9 +95,13 @@ fn cell_view(cell: &CellSummary) -> CellView {
         Some(EndReason::Break) => "stopped by a latency above the break threshold",
         Some(_) => "complete",
     };
+    let duration = match (cell.duration_ns, cell.all.recorded) {
+        (0, 1..) => "duration not known".to_owned(),
+        (ns, _) => time(ns),
+    };
     CellView {
         name: cell.name.clone(),
-        remark: format!("{}, {}, {ended}", cut(&loads, 60), time(cell.duration_ns)),
+        remark: format!("{}, {duration}, {ended}", cut(&loads, 60)),
         all: row_view("all", "all", &cell.all),
         corrected: corrected_view(&cell.all),
         threads: cell

@@ -214,9 +214,10 @@ fn fitting(lines: &[Line], room: usize) -> Vec<(Column, usize)> {
 
 fn heading(cell: &CellSummary, style: Style) -> String {
     let name = style.paint(Ink::Strong, &cell.name);
-    match cell.duration_ns {
-        0 => format!("{name}  nothing was measured\n"),
-        ns => format!("{name}  {}\n", Nanos(ns)),
+    match (cell.duration_ns, cell.all.recorded) {
+        (0, 0) => format!("{name}  nothing was measured\n"),
+        (0, _) => format!("{name}  for an unknown time\n"),
+        (ns, _) => format!("{name}  {}\n", Nanos(ns)),
     }
 }
 

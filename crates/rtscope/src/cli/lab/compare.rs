@@ -241,7 +241,8 @@ impl Comparison {
                 self.warnings.push(warning);
             }
         }
-        let broken = judged.judgement.outcomes.iter().filter(|one| one.verdict == Verdict::Fail);
+        let outcomes = judged.judgement.outcomes.iter();
+        let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
         self.broken.extend(broken.map(|one| {
             let (load, asked) = (&one.name, &one.requirement);
             format!("{label} seed {}, {load}: {asked} is not met: {}", cell.seed, one.sentence)

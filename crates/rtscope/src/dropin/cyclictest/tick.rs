@@ -180,7 +180,7 @@ impl<'a> Watch<'a> {
                 print(&format!("\u{1b}[{lines}A\u{1b}[{lines}B"));
             }
         }
-        ended
+        (ended, starved)
     }
 
     /// Says which threads had not woken when the run ended: no sample shows it.
