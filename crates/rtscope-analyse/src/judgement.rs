@@ -232,3 +232,12 @@ impl Row {
         self.grain_ns > 1
     }
 }
+
+impl Row {
+    /// The largest latency. An activation that was never answered has none that was measured: the time
+    /// that it had waited at least counts, where it is larger.
+    #[must_use]
+    pub fn max_ns(&self) -> Option<u64> {
+        self.corrected.max_ns()
+    }
+}

@@ -137,11 +137,13 @@ impl Run {
         let name = format!("cell {cell}");
         self.event(Event::PhaseStarted { cell, name });
         for (thread, latencies_ns) in (0u32..).zip(latencies_ns) {
-            for (i, part) in (0u64..).zip(latencies_ns.chunks((SECOND_NS / INTERVAL_NS) as usize)) {
-                let slice = slice_of(self.layout, cell, thread, start_ns + i * SECOND_NS, part);
-                self.at_ns = self.at_ns.max(slice.end_ns);
+            let mut slice_ns = start_ns;
+            for part in latencies_ns.chunks((SECOND_NS / INTERVAL_NS) as usize) {
+                let slice = slice_of(self.layout, cell, thread, slice_ns, part);
+                slice_ns = slice.end_ns;
                 self.slices.push(slice);
             }
+            self.at_ns = self.at_ns.max(slice_ns);
         }
         let cpus =
             (0u32..).zip(latencies_ns).map(|(cpu, _)| CpuSpan { cpu, busy_ns: 5, steal_ns: 0 });
@@ -153,7 +155,7 @@ impl Run {
             ..SystemSpan::default()
         };
         self.event(Event::System(system));
-        self.event(Event::PhaseEnded { cell, why: EndReason::Duration });
+        self.event(Event::PhaseEnded { cell, why: EndReason::Duration, bounds: None });
         self
     }
 
@@ -174,7 +176,9 @@ impl Run {
     pub(crate) fn end(mut self) -> Run {
         let placed = self.events.iter().filter(|e| matches!(e.event, Event::ThreadPlaced { .. }));
         for thread in 0..placed.count() as u32 {
-            let tally = Tally { wall_ns: self.at_ns, cpu_ns: 1_000, ..Tally::default() };
+            let ours = self.slices.iter().filter(|slice| slice.thread == thread);
+            let wakeups = ours.map(|slice| slice.recorded).sum();
+            let tally = Tally { wakeups, wall_ns: self.at_ns, cpu_ns: 1_000, ..Tally::default() };
             self.event(Event::ThreadEnded { thread, tally, found: None });
         }
         self.event(Event::RunEnded { why: EndReason::Finished });

@@ -3,9 +3,9 @@
 //! Latencies repeat a short list that never misses a period, so that each run takes the same way
 //! through the loop. One slice holds the whole run: handing over slices is not counted.
 
-use std::{cell::Cell, hint::black_box, sync::atomic::Ordering::Relaxed};
+use std::{cell::Cell, hint::black_box};
 
-use rtscope_measure::sampler::{Beat, LiveFigures, STOP, Shared, exchange, run};
+use rtscope_measure::sampler::{Beat, LiveFigures, Sampled, Shared, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
@@ -33,7 +33,7 @@ impl Clock for Simulated<'_> {
     fn sleep_until_ns(&self, instant_ns: u64) {
         let tick = self.ticks.get();
         if tick == self.last {
-            self.shared.scope.store(STOP, Relaxed);
+            self.shared.stop(self.now_ns.get());
         }
         self.ticks.set(tick + 1);
         self.now_ns.set(instant_ns + LATENCIES_NS[tick as usize % LATENCIES_NS.len()]);
@@ -62,15 +62,16 @@ fn main() {
         break_above_ns: black_box(u64::MAX),
         raw_from_ns: 0,
     };
-    let shared = Shared::default();
-    shared.scope.store(0, Relaxed);
+    let shared = Shared::new(1);
+    shared.enter(0, None);
     let clock =
         Simulated { now_ns: Cell::new(0), ticks: Cell::new(0), last: ticks, shared: &shared };
     let (mut exchange, mut slots) = exchange(Layout::default(), INTERVAL_NS * (ticks + 1));
     let live = LiveFigures::default();
     let tally = run(&clock, &beat, &shared, &live, &mut exchange, None);
     let mut recorded = 0;
-    slots.drain(0, 0, Some(INTERVAL_NS), |slice| recorded += slice.recorded);
+    let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &[0] };
+    slots.drain(&sampled, |taken| recorded += taken.slice.recorded);
     println!("{} wake-ups, {recorded} recorded", tally.wakeups);
     assert_eq!((tally.wakeups, recorded), (ticks, ticks));
 }

@@ -50,7 +50,7 @@ pub(crate) fn lay_out(
     for cells in plan.sessions() {
         let sampler = &plan.phases[cells.start].sampler;
         let measured = measured_cpus(&sampler.cpus, machine)?;
-        let spec = session_spec(sampler, &measured, first_thread);
+        let spec = session_spec(sampler, &measured, first_thread, cells.len() as u32);
         if sampler.intervals.len() > spec.threads.len() {
             let (intervals, threads) = (sampler.intervals.len(), spec.threads.len() as u32);
             return Err(RunError::Intervals(too_many_intervals(intervals, threads)));
@@ -82,7 +82,12 @@ fn measured_cpus(choice: &CpuChoice, machine: &Environment) -> Result<CpuSet, Ru
     }
 }
 
-fn session_spec(sampler: &Sampler, measured: &CpuSet, first_thread: u32) -> SessionSpec {
+fn session_spec(
+    sampler: &Sampler,
+    measured: &CpuSet,
+    first_thread: u32,
+    cells: u32,
+) -> SessionSpec {
     let cpus: Vec<u32> = measured.iter().collect();
     let count = if sampler.threads == 0 { cpus.len() as u32 } else { sampler.threads };
     let threads = (0..count).map(|n| {
@@ -117,6 +122,7 @@ fn session_spec(sampler: &Sampler, measured: &CpuSet, first_thread: u32) -> Sess
         raw_capacity: if sampler.raw { samples } else { 0 },
         wake: Wake::default(),
         marker: None,
+        cells,
         one_cell: false,
         threads,
     }

@@ -29,7 +29,7 @@ use crate::{
     load::{Launcher, Running},
     machine::{SessionPlan, real_time_load_priority},
     other_work::OtherWorkWatch,
-    sampler::{Ended, Session},
+    sampler::{Ended, Session, Starved},
     stream::Stream,
     timekeeping::ClockWatch,
 };
@@ -109,8 +109,12 @@ impl Conductor<'_, '_> {
         }
         self.hand_on(&mut session);
         let stream = &mut *self.stream;
-        let ended = session.stop(|slice| stream.emit(Event::Slice(slice)));
+        let (ended, starved) = session.stop(|slice| stream.emit(Event::Slice(slice)));
         self.account(laid, &ended, &smi_before);
+        if let Some(first) = starved.first() {
+            self.stream.found(starved_finding(first));
+            return Ok(Some(EndReason::Failed));
+        }
         Ok(end)
     }
 
@@ -192,7 +196,7 @@ impl Conductor<'_, '_> {
         if !phase.end.load_ends {
             self.read_real_time_threads(cell, &loads);
         }
-        self.stream.emit(Event::PhaseEnded { cell, why });
+        self.stream.emit(Event::PhaseEnded { cell, why, bounds: session.bounds(cell) });
         self.stop_loads(session, cell, phase, loads);
         why
     }
@@ -278,7 +282,10 @@ impl Conductor<'_, '_> {
                 span_ns = now_ns;
             }
             let (load_ended, died) = self.poll_loads(cell, phase, loads);
-            if session.is_broken() {
+            if let Some(starved) = session.starved(TICK) {
+                self.stream.found(starved_finding(&starved));
+                return EndReason::Failed;
+            } else if session.is_broken() {
                 return EndReason::Break;
             } else if self.interrupt.is_stopped() {
                 return EndReason::Interrupted;
@@ -305,6 +312,10 @@ impl Conductor<'_, '_> {
                 return Some(EndReason::Interrupted);
             }
             self.tick(session, None, Some(until_ns));
+            if let Some(starved) = session.starved(TICK) {
+                self.stream.found(starved_finding(&starved));
+                return Some(EndReason::Failed);
+            }
         }
         None
     }
@@ -442,11 +453,12 @@ impl Conductor<'_, '_> {
     fn account(&mut self, laid: &SessionPlan, ended: &[Ended], smi_before: &[Option<u64>]) {
         self.tell_warnings();
         let smi_after = self.smi(laid);
-        for (i, thread) in ended.iter().enumerate() {
+        for thread in ended {
+            let i = laid.spec.threads.iter().position(|plan| plan.thread == thread.thread);
+            let smi = |counts: &[Option<u64>]| counts.get(i?).copied().flatten();
             let mut tally = thread.tally;
             tally.raw_lost += self.stream.recorder.raw_lost(thread.thread);
-            let pair = (smi_before.get(i).copied().flatten(), smi_after.get(i).copied().flatten());
-            tally.smi = if let (Some(a), Some(b)) = pair { Some(b.wrapping_sub(a)) } else { None };
+            tally.smi = smi(smi_before).zip(smi(&smi_after)).map(|(a, b)| b.wrapping_sub(a));
             if let Some((latency_ns, expiry_ns)) = thread.broke_at {
                 self.stream.emit(Event::BreakHit { thread: thread.thread, latency_ns, expiry_ns });
             }
@@ -465,6 +477,14 @@ impl Conductor<'_, '_> {
             self.stream.emit(Event::ThreadEnded { thread: thread.thread, tally, found });
         }
     }
+}
+
+/// Says that a thread does not run, and who is in its way.
+fn starved_finding(starved: &Starved) -> Finding {
+    let Starved { thread, cpus, holder } = starved;
+    let text = format!("sampling thread {thread} did not run on CPU {cpus} for seconds: {holder}");
+    Finding::new("thread-starved", Weight::PreventsPass, text)
+        .advise("end what holds the CPU or give it a lower priority, or measure on another CPU")
 }
 
 /// A load of the running phase.

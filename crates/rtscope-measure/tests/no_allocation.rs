@@ -1,8 +1,6 @@
 //! The loop doesn't allocate: proven by an allocator that counts, on the real clock and rings.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use rtscope_measure::sampler::{Beat, LiveFigures, STOP, Shared, exchange, run};
+use rtscope_measure::sampler::{Beat, LiveFigures, Sampled, Shared, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
@@ -30,7 +28,7 @@ impl Clock for Bounded<'_> {
         let left = self.left.get() - 1;
         self.left.set(left);
         if left == 0 {
-            self.shared.scope.store(STOP, Relaxed);
+            self.shared.stop(self.now_ns());
         }
         let late_ns = if left.is_multiple_of(100) { 200_000 } else { 0 };
         SystemClock::MONOTONIC.sleep_until_ns(instant_ns + late_ns);
@@ -47,8 +45,8 @@ impl Clock for Bounded<'_> {
 
 #[test]
 fn the_loop_does_not_allocate() {
-    let shared = Shared::default();
-    shared.scope.store(0, Relaxed);
+    let shared = Shared::new(1);
+    shared.enter(0, None);
     let live = LiveFigures::default();
     let (mut ours, mut slots) = exchange(Layout::default(), 2_000_000);
     let (mut producer, _consumer) = rtrb::RingBuffer::new(500);
@@ -67,6 +65,7 @@ fn the_loop_does_not_allocate() {
     assert_eq!(tally.wakeups, 1_999);
     assert!(tally.raw_lost > 0, "the raw ring was too small, so samples were lost and counted");
     let mut recorded = 0;
-    slots.drain(0, 0, Some(20_000), |slice| recorded += slice.recorded);
+    let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: Some(20_000), cells: &[0] };
+    slots.drain(&sampled, |taken| recorded += taken.slice.recorded);
     assert!(recorded > 0);
 }

@@ -76,7 +76,7 @@ fn run_away() -> ! {
         break_above_ns: u64::MAX,
         raw_from_ns: 0,
     };
-    run(&Sleepless, &beat, &Shared::default(), &LiveFigures::default(), &mut ours, None);
+    run(&Sleepless, &beat, &Shared::new(1), &LiveFigures::default(), &mut ours, None);
     unreachable!("nobody stops the loop: {interrupt:?}");
 }
 
@@ -94,6 +94,30 @@ fn a_thread_that_never_sleeps_is_ended() {
     // By the handler of the second SIGXCPU, not by our own timer, which is a signal's death.
     assert_eq!(status.code(), Some(1), "{status}");
     assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn the_first_process_of_a_container_is_ended_too() {
+    let test = "the_first_process_of_a_container_is_ended_too";
+    if std::env::var_os(CHILD).is_some() {
+        process::end_after(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_secs(30));
+        unreachable!("process {} was to be ended", std::process::id());
+    }
+    let began = Instant::now();
+    // The test's own process starts threads, so that `unshare` must make the first one.
+    let status = Command::new("unshare")
+        .args(["--pid", "--fork", "/proc/self/exe", "--exact", test])
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match status {
+        // `unshare` ends as its child did: 128 and the number of SIGALRM.
+        Ok(status) if status.code() != Some(1) => assert_eq!(status.code(), Some(142)),
+        _ => return println!("SKIP {test}: needs root"),
+    }
+    assert!(began.elapsed() < Duration::from_secs(20));
 }
 
 /// A run of a plan with one phase of an hour; `more` is said of the phase.

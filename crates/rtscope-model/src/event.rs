@@ -155,6 +155,9 @@ pub enum Event {
         cell: u32,
         /// Why.
         why: EndReason,
+        /// Which activations belong to the cell; none in older records, and when it had not begun to count.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bounds: Option<Bounds>,
     },
     /// A load runs.
     LoadStarted {
@@ -231,6 +234,16 @@ pub enum Event {
     },
 }
 
+/// The activations of a cell: those that are due from `from_ns` on and before `to_ns`, whenever they are
+/// answered. In nanoseconds since the start of the run, on the sampler's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// The first instant.
+    pub from_ns: u64,
+    /// The first instant after it.
+    pub to_ns: u64,
+}
+
 /// The machine's own counters over a span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemSpan {
@@ -284,9 +297,17 @@ pub struct Tally {
     pub raw_lost: u64,
     /// Omitted activations that were counted as missed but not expanded into the corrected histogram.
     pub omitted_unexpanded: u64,
+    /// Wake-ups that are in no slice, because the control thread was held up so long that none was free.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub without_slot: u64,
     /// System management interrupts on its CPU, where readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smi: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// What a live screen shows.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counter;
+pub mod coverage;
 pub mod cpu;
 pub mod drift;
 pub mod environment;

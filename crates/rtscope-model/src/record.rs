@@ -17,6 +17,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    coverage::Coverage,
     environment::Environment,
     event::{Event, FORMAT, Stamped, Tally},
     finding::{Finding, Weight},
@@ -231,16 +232,21 @@ impl Record {
         for (name, text) in &files.slices {
             slices.extend(lines::<Slice>(name, text, &mut findings));
         }
+        let threads = threads(&events);
+        let mut coverage = Coverage::new(&plan, &events, &threads);
+        slices.iter().for_each(|slice| coverage.add(slice));
         slices.sort_by_key(|slice| (slice.thread, slice.start_ns));
         let mut record = Record {
             plan,
             before: json("environment.before.json", &files.before, &mut findings),
             after: json("environment.after.json", &files.after, &mut findings),
-            threads: threads(&events),
+            threads,
             events,
             slices,
             findings,
         };
+        let missing = coverage.finish(&record.threads, |thread| record.label(thread));
+        record.findings.extend(missing);
         record.check(&files.histograms);
         Ok(record)
     }
@@ -325,8 +331,9 @@ impl Record {
         if sums.histograms.iter().any(differs) {
             self.findings.push(Finding::new(
                 "histograms-differ",
-                Weight::Warning,
-                "histograms.json is not the sum of the slices: the slices are used",
+                Weight::PreventsPass,
+                "histograms.json is not the sum of the slices: a part of the record is missing or was changed. \
+                 The slices are used",
             ));
         }
     }

@@ -15,6 +15,19 @@ pub trait Clock {
     fn sleep_until_ns(&self, instant_ns: u64);
     /// Sleeps for a duration from now.
     fn sleep_for_ns(&self, duration_ns: u64);
+    /// As [`Clock::sleep_until_ns`], but a signal ends the sleep too; then the answer is true. A clock
+    /// that no signal can reach sleeps to the end.
+    #[inline]
+    fn doze_until_ns(&self, instant_ns: u64) -> Interrupted {
+        self.sleep_until_ns(instant_ns);
+        false
+    }
+    /// As [`Clock::sleep_for_ns`], but a signal ends the sleep too; then the answer is true.
+    #[inline]
+    fn doze_for_ns(&self, duration_ns: u64) -> Interrupted {
+        self.sleep_for_ns(duration_ns);
+        false
+    }
     /// The CPU that the caller runs on.
     fn cpu(&self) -> u32;
 }
@@ -120,9 +133,9 @@ const fn to_timespec(ns: u64) -> c::Timespec {
     c::timespec(ns / 1_000_000_000, (ns % 1_000_000_000) as u32)
 }
 
-/// Whether a signal ended a sleep before its time. A sampling thread blocks all signals, so it was a stopped
-/// and continued process.
-type Interrupted = bool;
+/// Whether a signal ended a sleep before its time: [`crate::thread::wake`], or that the process was stopped
+/// and continued.
+pub type Interrupted = bool;
 
 /// The kernel's call itself: the C library's is a place where a thread can be cancelled, which costs a wake-up
 /// half as many instructions as all our own arithmetic.
@@ -171,6 +184,16 @@ impl Clock for SystemClock {
     }
 
     #[inline]
+    fn doze_until_ns(&self, instant_ns: u64) -> Interrupted {
+        sleep_until(*self, instant_ns)
+    }
+
+    #[inline]
+    fn doze_for_ns(&self, duration_ns: u64) -> Interrupted {
+        sleep(*self, 0, duration_ns)
+    }
+
+    #[inline]
     fn cpu(&self) -> u32 {
         crate::sched::current_cpu()
     }
@@ -188,14 +211,25 @@ impl Clock for NanosleepClock {
 
     #[inline]
     fn sleep_until_ns(&self, instant_ns: u64) {
-        self.sleep_for_ns(instant_ns.saturating_sub(self.0.now_ns()));
+        while self.doze_until_ns(instant_ns) {}
     }
 
     #[inline]
     fn sleep_for_ns(&self, duration_ns: u64) {
+        while self.doze_for_ns(duration_ns) {}
+    }
+
+    #[inline]
+    fn doze_until_ns(&self, instant_ns: u64) -> Interrupted {
+        self.doze_for_ns(instant_ns.saturating_sub(self.0.now_ns()))
+    }
+
+    #[inline]
+    fn doze_for_ns(&self, duration_ns: u64) -> Interrupted {
         let time = to_timespec(duration_ns);
-        // SAFETY: the pointer is valid for the call; a null remainder is allowed.
-        unsafe { c::nanosleep(&raw const time, ptr::null_mut()) };
+        // SAFETY: the pointer is valid for the call; a null remainder is allowed. A duration is always
+        // valid, so that only a signal makes it fail.
+        unsafe { c::nanosleep(&raw const time, ptr::null_mut()) != 0 }
     }
 
     #[inline]
@@ -214,7 +248,8 @@ pub struct TimerClock {
 }
 
 impl TimerClock {
-    /// A timer of the calling thread, whose SIGALRM is blocked.
+    /// A timer of the calling thread, whose SIGALRM is blocked, and so is the signal of
+    /// [`crate::thread::wake`]: the thread takes both as it waits.
     ///
     /// # Errors
     ///
@@ -227,6 +262,7 @@ impl TimerClock {
         unsafe {
             libc::sigemptyset(&raw mut signal);
             libc::sigaddset(&raw mut signal, libc::SIGALRM);
+            libc::sigaddset(&raw mut signal, crate::thread::WAKE);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, ptr::null_mut());
         }
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -239,7 +275,7 @@ impl TimerClock {
         Ok(TimerClock { clock, timer, signal })
     }
 
-    fn wait(&self, flags: libc::c_int, ns: u64) {
+    fn wait(&self, flags: libc::c_int, ns: u64) -> Interrupted {
         let time = c::Itimerspec {
             it_interval: to_timespec(0),
             // An expiry of 0 would switch the timer off.
@@ -253,6 +289,7 @@ impl TimerClock {
                 libc::sigwait(&raw const self.signal, &raw mut number);
             }
         }
+        number == crate::thread::WAKE
     }
 }
 
@@ -271,12 +308,22 @@ impl Clock for TimerClock {
 
     #[inline]
     fn sleep_until_ns(&self, instant_ns: u64) {
-        self.wait(libc::TIMER_ABSTIME, instant_ns);
+        while self.doze_until_ns(instant_ns) {}
     }
 
     #[inline]
     fn sleep_for_ns(&self, duration_ns: u64) {
-        self.wait(0, duration_ns);
+        while self.doze_for_ns(duration_ns) {}
+    }
+
+    #[inline]
+    fn doze_until_ns(&self, instant_ns: u64) -> Interrupted {
+        self.wait(libc::TIMER_ABSTIME, instant_ns)
+    }
+
+    #[inline]
+    fn doze_for_ns(&self, duration_ns: u64) -> Interrupted {
+        self.wait(0, duration_ns)
     }
 
     #[inline]
@@ -288,6 +335,32 @@ impl Clock for TimerClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sleeper_can_be_woken() {
+        a_signal_wakes(|| Ok(SystemClock::REALTIME));
+        a_signal_wakes(|| Ok(NanosleepClock(SystemClock::MONOTONIC)));
+        a_signal_wakes(|| TimerClock::new(SystemClock::MONOTONIC));
+    }
+
+    /// An hour's sleep of each kind ends by a signal, and says so.
+    fn a_signal_wakes<C: Clock + 'static>(clock: fn() -> Result<C, Error>) {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        crate::thread::allow_wake();
+        let (tell, told) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            crate::thread::block_signals();
+            let clock = clock().expect("a clock");
+            tell.send(crate::thread::id()).expect("a listener");
+            clock.doze_until_ns(clock.now_ns() + HOUR_NS) && clock.doze_for_ns(HOUR_NS)
+        });
+        let tid = told.recv().expect("its number");
+        while !sleeper.is_finished() {
+            crate::thread::wake(tid);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(sleeper.join().expect("ends"));
+    }
 
     #[test]
     fn a_clock_never_wakes_a_sleeper_early() {

@@ -37,7 +37,13 @@ pub fn bind_to_us(command: &mut std::process::Command, in_own_group: bool) {
 /// Ends the process by SIGALRM after a time of wall clock, whatever it does: the timer is the kernel's,
 /// so that not even a FIFO thread that never yields can prevent it. 0 takes the timer back. Not
 /// inherited by a child.
+///
+/// The first process of a container is one that the kernel doesn't end by such a signal: there, a handler
+/// ends it. The handler runs in a thread that doesn't block the signal, so such a thread must get a CPU.
 pub fn end_after(limit: std::time::Duration) {
+    if std::process::id() == 1 {
+        end_on_alarm();
+    }
     let time = libc::itimerval {
         it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
         it_value: libc::timeval {
@@ -47,6 +53,19 @@ pub fn end_after(limit: std::time::Duration) {
     };
     // SAFETY: the pointer is valid; a null old value is allowed.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const time, std::ptr::null_mut()) };
+}
+
+/// Makes SIGALRM end the process by a handler, with the exit code that a shell shows for the signal.
+fn end_on_alarm() {
+    extern "C" fn end(signal: libc::c_int) {
+        // SAFETY: ends the process at once; allowed in a handler.
+        unsafe { libc::_exit(128 + signal) };
+    }
+    // SAFETY: sigaction is plain integers and a pointer; all zeroes is a value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = end as *const () as libc::sighandler_t;
+    // SAFETY: the handler makes one system call; a null old action is allowed.
+    unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) };
 }
 
 /// The timer of [`end_after`]; dropping it takes the timer back, whichever way its owner is left.

@@ -60,14 +60,36 @@ impl std::ops::Sub for Usage {
     }
 }
 
-/// Blocks every signal in the calling thread but SIGXCPU, so that signals go to the control thread
-/// and only a thread that runs too long hears of it itself.
+/// The signal of [`wake`]: one that nobody else sends, and whose default is to be ignored.
+pub(crate) const WAKE: i32 = libc::SIGURG;
+
+/// Makes [`wake`] end sleeps: a signal that is ignored would not. For the whole process, once.
+pub fn allow_wake() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: sigaction is plain integers and a pointer; all zeroes is a value of it, without
+    // SA_RESTART.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+    // SAFETY: the handler does nothing; a null old action is allowed.
+    unsafe { libc::sigaction(WAKE, &raw const action, std::ptr::null_mut()) };
+}
+
+/// Ends the sleep that a thread of this process is in, if it sleeps. One that is about to sleep is not
+/// reached: whoever must wake it tries again. False when the thread is gone.
+pub fn wake(tid: i32) -> bool {
+    // SAFETY: plain integers; the thread is looked for in this process alone.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, WAKE) == 0 }
+}
+
+/// Blocks every signal in the calling thread but SIGXCPU and that of [`wake`], so that signals go to the
+/// control thread and only a thread that runs too long hears of it itself.
 pub fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the set is filled before it is used; a null old set is allowed.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigdelset(all.as_mut_ptr(), libc::SIGXCPU);
+        libc::sigdelset(all.as_mut_ptr(), WAKE);
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
     }
 }

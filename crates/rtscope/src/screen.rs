@@ -193,7 +193,7 @@ mod tests {
         };
         let seen = |cell, ns: &[u64]| Event::Slice(slice(0, cell, Layout::default(), ns));
         let begins = |cell: u32, name: &str| Event::PhaseStarted { cell, name: name.to_owned() };
-        let ends = |cell, why| Event::PhaseEnded { cell, why };
+        let ends = |cell, why| Event::PhaseEnded { cell, why, bounds: None };
         at(0, session_started(0, 1));
         at(0, thread_placed(0, 0));
         at(0, begins(0, "rest"));

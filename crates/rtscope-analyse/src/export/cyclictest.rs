@@ -51,9 +51,9 @@ impl Unit {
 }
 
 /// What a thread has measured so far.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Measured activations, at least 1.
+    /// Measured activations; 0 when no more is known than how long a thread waited.
     pub cycles: u64,
     /// Smallest.
     pub min_ns: u64,
@@ -248,6 +248,16 @@ impl Run {
 }
 
 impl Thread {
+    /// Adds a wait that was never answered: it is no cycle, but the maximum is at least as large.
+    pub fn add_wait(&mut self, waited_ns: u64) {
+        if waited_ns > 0 {
+            let alone =
+                Figures { min_ns: waited_ns, mean_ns: waited_ns as f64, ..Figures::default() };
+            let figures = self.figures.get_or_insert(alone);
+            figures.max_ns = figures.max_ns.max(waited_ns);
+        }
+    }
+
     /// A thread as it was placed, with what it has measured.
     #[must_use]
     pub fn placed(tid: u32, interval_ns: u64, found: &Placement, histogram: Histogram) -> Thread {

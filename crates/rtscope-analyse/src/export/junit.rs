@@ -99,7 +99,7 @@ fn properties(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
             let rank = quantile::rank(row.histogram.count(), parts);
             figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
         }
-        figure("max", row.histogram.max_ns());
+        figure("max", row.max_ns());
     } else {
         let (version, _) = subject.started();
         pairs.push(("rtscope".to_owned(), version.to_owned()));

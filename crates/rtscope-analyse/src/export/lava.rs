@@ -50,7 +50,7 @@ fn lines(suite: &Suite<'_>) -> String {
             let rank = quantile::rank(row.histogram.count(), parts);
             figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
         }
-        figure("max", row.histogram.max_ns());
+        figure("max", row.max_ns());
         case("recorded", "pass", Some(("count", row.recorded.to_string())));
         if row.missed_is_known {
             case("missed", "pass", Some(("count", row.missed.to_string())));

@@ -69,7 +69,7 @@ fn document(subject: &Subject<'_>) -> String {
             format!("{family}_max_seconds"),
             "seconds",
             "Largest wake-up latency of the run.",
-            of_rows(&|row| latency(row.histogram.max_ns())),
+            of_rows(&|row| latency(row.max_ns())),
         ),
         (
             format!("{family}_quantile_seconds"),

@@ -136,14 +136,14 @@ impl<'a> Scene<'a> {
         self.cells
             .iter()
             .rev()
-            .max_by_key(|cell| cell.summary.all.histogram.max_ns())
-            .filter(|cell| cell.summary.all.histogram.count() > 0)
+            .max_by_key(|cell| cell.summary.all.max_ns())
+            .filter(|cell| cell.summary.all.max_ns().is_some())
     }
 
     /// The cells that are shown one by one: all, or those with the largest latencies, in order.
     pub(crate) fn shown(&self) -> Vec<&Cell<'a>> {
         let mut shown: Vec<&Cell<'a>> = self.cells.iter().collect();
-        shown.sort_by_key(|cell| std::cmp::Reverse(cell.summary.all.histogram.max_ns()));
+        shown.sort_by_key(|cell| std::cmp::Reverse(cell.summary.all.max_ns()));
         shown.truncate(CELLS_SHOWN);
         shown.sort_by_key(|cell| cell.summary.cell);
         shown

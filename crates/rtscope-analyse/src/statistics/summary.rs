@@ -124,7 +124,7 @@ fn limits_ns(record: &Record, phase: &Phase, latencies: &Histogram) -> Vec<u64> 
 /// When and why a phase ended.
 fn end_of(record: &Record, cell: u32) -> Option<(u64, EndReason)> {
     record.events.iter().rev().find_map(|stamped| match &stamped.event {
-        Event::PhaseEnded { cell: ended, why } if *ended == cell => Some((stamped.at_ns, *why)),
+        Event::PhaseEnded { cell: ended, why, .. } if *ended == cell => Some((stamped.at_ns, *why)),
         _ => None,
     })
 }

@@ -13,6 +13,8 @@
 //! or left out worse latencies (`Weight::PreventsPass`) takes away a pass but not a fail, since a
 //! latency that was seen was real.
 
+#[cfg(test)]
+mod coverage_tests;
 pub mod program;
 pub mod requirement;
 pub mod validity;

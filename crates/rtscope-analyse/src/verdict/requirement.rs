@@ -9,7 +9,8 @@
 //! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
 //! Quantiles and mean include what the missed activations would have seen, since a requirement is
-//! about every activation; the maximum is the same with and without.
+//! about every activation. The maximum is the same with and without, unless an activation was never
+//! answered: then it is the time that it had waited at least.
 
 use rtscope_model::{
     record::Record,
@@ -96,7 +97,16 @@ fn pass_if(met: bool) -> Verdict {
 
 fn max(cell: &CellSummary, limit_ns: u64) -> Option<Answer> {
     let (row, watch) = (&cell.all, cell.watch());
-    let max_ns = row.histogram.max_ns()?;
+    let max_ns = row.max_ns()?;
+    if row.histogram.max_ns() != Some(max_ns) {
+        // How long it would have waited in the end is not known: only a limit that it reached is decided.
+        let verdict = if max_ns < limit_ns { Verdict::Inconclusive } else { Verdict::Fail };
+        let sentence = format!(
+            "the maximum is at least {}: an activation that was never answered had waited so long",
+            exact_us(max_ns)
+        );
+        return Some((verdict, sentence));
+    }
     let mut sentence = match row.max_below_ns() {
         Some(below_ns) => format!("the maximum is {} to {}", exact_us(max_ns), exact_us(below_ns)),
         None => format!("the maximum is {}", exact_us(max_ns)),

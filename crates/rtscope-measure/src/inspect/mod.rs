@@ -5,6 +5,7 @@
 //! milliseconds of one CPU and is part of what it shows.
 
 mod change;
+mod holder;
 mod starve;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use rtscope_sys::{sched::policy_of, system::ticks_per_second, tree::Tree};
 
 pub use self::{
     change::{Asked, ChangeError, Changed, change},
+    holder::holder,
     starve::starvation,
 };
 use crate::environment::{Stat, irqs, numbered, value};

@@ -6,10 +6,14 @@
 //!
 //! ```text
 //! session   places threads, verifies them while parked, releases them
+//! cover     what the control thread adds for activations that no thread has answered
+//! reign     which cell an activation belongs to
 //! wakeup    the loop of one thread: the heart, free of allocation, locks and results
 //! slot      the buffers that a thread fills and the control thread empties
 //! ```
 
+mod cover;
+mod reign;
 mod session;
 mod slot;
 #[cfg(test)]
@@ -18,7 +22,8 @@ mod wakeup;
 
 pub(crate) use self::session::memory_of_thread;
 pub use self::{
-    session::{Ended, SampleError, Session, SessionSpec, ThreadPlan, Wake},
-    slot::{Exchange, RawSample, Slot, Slots, exchange},
-    wakeup::{Beat, DISCARD, LiveFigures, LoopTally, STOP, Shared, run},
+    reign::{STOP, Shared},
+    session::{Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
+    slot::{Exchange, RawSample, Sampled, Slot, Slots, Taken, exchange},
+    wakeup::{Beat, LiveFigures, LoopTally, run},
 };

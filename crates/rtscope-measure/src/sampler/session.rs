@@ -9,11 +9,12 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rtscope_model::{
-    event::{Live, Tally},
+    cpu::CpuSet,
+    event::{Bounds, Live, Tally},
     histogram::Layout,
     plan::{ClockName, Sleep},
     schedule::Placement,
@@ -23,11 +24,16 @@ use rtscope_sys::{
     clock::{Clock, NanosleepClock, SystemClock, TimerClock},
     memory, sched, thread,
     tracefs::Marker,
+    tree::Tree,
 };
 
+use crate::inspect::holder;
+
 use super::{
-    slot::{Exchange, RawSample, Slot, Slots, exchange_with, spare_slots},
-    wakeup::{Beat, DISCARD, LiveFigures, LoopTally, STOP, Shared, run},
+    cover::Cover,
+    reign::{Shared, is_cell},
+    slot::{Exchange, RawSample, Sampled, Slot, Slots, exchange_with, spare_slots},
+    wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
 /// Stack of a sampling thread: the part that is touched beforehand, and as much again.
@@ -40,7 +46,13 @@ pub(crate) fn memory_of_thread(layout: Layout, threads: usize) -> u64 {
 }
 
 /// How long a thread may take to place itself.
-const PLACING_LIMIT: Duration = Duration::from_secs(10);
+const PLACING_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long threads may take to end once they were told to.
+const ENDING_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a thread may leave looks unanswered, besides the time in which it is to sleep.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +75,16 @@ pub enum SampleError {
         /// What the kernel answered.
         source: rtscope_sys::Error,
     },
-    /// A thread said nothing.
-    #[error("a sampling thread did not place itself within {} s: is a CPU held by a real-time thread?", PLACING_LIMIT.as_secs())]
-    Silent,
+    /// A thread did not run.
+    #[error("sampling thread {thread} did not run on CPU {cpus} within {} s: {holder}; end it, or measure on other CPUs", PLACING_LIMIT.as_secs())]
+    Starved {
+        /// Index in the session.
+        thread: u32,
+        /// Where it was to run.
+        cpus: CpuSet,
+        /// Who held the CPUs, in words.
+        holder: String,
+    },
 }
 
 impl SampleError {
@@ -106,6 +125,8 @@ pub struct SessionSpec {
     pub wake: Wake,
     /// The kernel's trace, when a break shall mark and stop it.
     pub marker: Option<Marker>,
+    /// How many cells the session has.
+    pub cells: u32,
     /// The session has one cell, and the threads end with it.
     pub one_cell: bool,
 }
@@ -132,10 +153,21 @@ pub struct Ended {
     /// Its place, read back after the loop: somebody may have changed it meanwhile. None when the
     /// kernel did not tell.
     pub found: Option<Placement>,
-    /// Activations that found no free slot.
+    /// Activations of a cell that found no free slot.
     pub without_slot: u64,
     /// The latency that broke the run, and its expiry since the start of the run.
     pub broke_at: Option<(u64, u64)>,
+}
+
+/// A thread that did not end when it was told to: it never ran again.
+#[derive(Clone, Debug)]
+pub struct Starved {
+    /// Index over all sessions.
+    pub thread: u32,
+    /// Where it was to run.
+    pub cpus: CpuSet,
+    /// Who held its CPUs, in words.
+    pub holder: String,
 }
 
 /// A gate that parked threads wait at.
@@ -155,8 +187,12 @@ enum Word {
 }
 
 impl Gate {
+    /// The first word counts: a thread that was released and has not run yet must not miss it.
     fn say(&self, word: Word) {
-        *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
+        let mut said = self.word.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said == Word::Wait {
+            *said = word;
+        }
         self.changed.notify_all();
     }
 
@@ -176,6 +212,8 @@ pub struct Session {
     /// The session's clock at the start of the run: instants of slices are relative to it.
     origin_ns: u64,
     shared: Arc<Shared>,
+    /// The cells that were entered, in order.
+    cells: Vec<u32>,
     gate: Arc<Gate>,
     threads: Vec<Running>,
     /// What each thread was placed as, with its kernel number; in order of threads.
@@ -188,6 +226,9 @@ struct Running {
     grid_ns: Option<u64>,
     live: Arc<LiveFigures>,
     slots: Slots,
+    cover: Cover,
+    /// Looks in a row that it left unanswered.
+    unanswered: u64,
     raw: Option<rtrb::Consumer<RawSample>>,
     handle: Option<JoinHandle<Option<Left>>>,
 }
@@ -212,15 +253,13 @@ impl Session {
         let mut session = Session {
             clock,
             origin_ns: clock.now_ns().saturating_sub(elapsed_ns),
-            shared: Arc::new(Shared {
-                marker: spec.marker.clone(),
-                one_cell: spec.one_cell,
-                ..Shared::default()
-            }),
+            shared: Arc::new(Shared::of(spec.cells, spec.one_cell, spec.marker.clone())),
+            cells: Vec::new(),
             gate: Arc::new(Gate::default()),
             threads: Vec::new(),
             placed: Vec::new(),
         };
+        thread::allow_wake();
         let (report, reports) = mpsc::channel();
         for (i, plan) in spec.threads.iter().enumerate() {
             let running = session
@@ -290,6 +329,8 @@ impl Session {
             grid_ns: (spec.beat.sleep == Sleep::Absolute).then_some(plan.interval_ns),
             live,
             slots,
+            cover: Cover::new(spec.layout, offset_ns),
+            unanswered: 0,
             raw,
             handle: Some(handle),
         })
@@ -297,21 +338,33 @@ impl Session {
 
     fn collect(&self, reports: &Receiver<Report>) -> Result<Vec<(i32, Placement)>, SampleError> {
         let mut placed = vec![None; self.threads.len()];
+        let until = Instant::now() + PLACING_LIMIT;
         for _ in &self.threads {
-            match reports.recv_timeout(PLACING_LIMIT) {
+            match reports.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok((i, Ok(found))) => placed[i] = Some(found),
                 Ok((i, Err((asked, source)))) => {
                     let thread = self.threads[i].plan.thread;
                     return Err(SampleError::Place { thread, asked, source });
                 }
-                Err(_) => return Err(SampleError::Silent),
+                Err(_) => {
+                    let silent = placed.iter().position(Option::is_none).unwrap_or(0);
+                    let ThreadPlan { thread, asked, .. } = self.threads[silent].plan.clone();
+                    let holder = holder(&Tree::default(), &asked.cpus);
+                    return Err(SampleError::Starved { thread, cpus: asked.cpus, holder });
+                }
             }
         }
         Ok(placed.into_iter().flatten().collect())
     }
 
     /// Releases the threads: they start at `start_ns` on the session's clock.
-    pub fn release(&self, start_ns: u64) {
+    pub fn release(&mut self, start_ns: u64) {
+        for running in &mut self.threads {
+            // Without a grid the first interval begins when the thread does.
+            let interval_ns = if running.grid_ns.is_some() { 0 } else { running.plan.interval_ns };
+            let first_ns = start_ns.saturating_add(interval_ns);
+            running.cover.start(first_ns.saturating_sub(self.origin_ns));
+        }
         self.gate.say(Word::Go(start_ns));
     }
 
@@ -322,35 +375,63 @@ impl Session {
     }
 
     /// From now on activations belong to this cell, until a thread has recorded `limit` of them.
-    pub fn enter(&self, cell: u32, limit: Option<u64>) {
-        self.shared.limit.store(limit.unwrap_or(u64::MAX), Relaxed);
-        self.shared.full.store(DISCARD, Relaxed);
-        self.shared.scope.store(cell, Release);
+    pub fn enter(&mut self, cell: u32, limit: Option<u64>) {
+        self.cells.push(cell);
+        self.shared.enter(self.clock.now_ns(), limit);
     }
 
     /// From now on activations are counted but not judged.
     pub fn leave(&self) {
-        self.shared.scope.store(DISCARD, Release);
+        self.shared.end_cell(self.cell_reign(), self.clock.now_ns());
     }
 
-    /// Whether a thread reached the limit of the running cell.
+    /// Which activations belong to a cell, the last that was entered; none before it has ended.
+    #[must_use]
+    pub fn bounds(&self, cell: u32) -> Option<Bounds> {
+        let (from_ns, to_ns) = self.shared.span_ns(self.cell_reign());
+        let since_start = |at_ns: u64| at_ns.saturating_sub(self.origin_ns);
+        let ended = self.cells.last() == Some(&cell) && to_ns != u64::MAX;
+        ended.then(|| Bounds { from_ns: since_start(from_ns), to_ns: since_start(to_ns) })
+    }
+
+    /// The reign of the cell that was entered last.
+    fn cell_reign(&self) -> u32 {
+        (2 * self.cells.len() as u32).saturating_sub(1)
+    }
+
+    /// Whether the cell that was entered last has ended by itself: a thread reached its limit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.shared.full.load(Relaxed) != DISCARD
+        let cell = self.cell_reign();
+        is_cell(cell) && self.shared.reign() != cell
     }
 
     /// Whether a latency was above the break threshold.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.shared.broken.load(Acquire)
+        self.shared.is_broken()
     }
 
     /// Hands over the finished slices.
     pub fn drain(&mut self, mut sink: impl FnMut(Slice)) {
         for running in &mut self.threads {
-            let thread = running.plan.thread;
-            running.slots.drain(thread, self.origin_ns, running.grid_ns, &mut sink);
+            running.drain(self.origin_ns, &self.cells, &self.shared, &mut sink);
         }
+    }
+
+    /// A thread that never woke in so many looks that it should have, and who holds its CPUs. `look` is the
+    /// time between two of them: a count of looks, unlike a time, doesn't grow while the machine itself
+    /// stands still.
+    #[must_use]
+    pub fn starved(&self, look: Duration) -> Option<Starved> {
+        let is_starved = |running: &&Running| {
+            // Twice: the interval may have begun before the first look, and the grid ahead of it.
+            let asleep_ns =
+                running.plan.interval_ns.saturating_add(running.cover.offset_ns).saturating_mul(2);
+            let silence = SILENCE_LIMIT.saturating_add(Duration::from_nanos(asleep_ns));
+            u128::from(running.unanswered) > silence.as_nanos() / look.as_nanos().max(1)
+        };
+        self.threads.iter().find(is_starved).map(Running::starved)
     }
 
     /// Hands over raw samples: thread, expiry since the start of the run, latency.
@@ -368,8 +449,8 @@ impl Session {
     /// What the threads show since they were asked last, and asks them again: figures are as old as the
     /// look before this one.
     #[must_use]
-    pub fn live(&self) -> Vec<Live> {
-        let of = |running: &Running| {
+    pub fn live(&mut self) -> Vec<Live> {
+        let of = |running: &mut Running| {
             let figures = &running.live;
             let recorded = figures.recorded.load(Relaxed);
             let live = Live {
@@ -382,43 +463,104 @@ impl Session {
                 recorded,
                 missed: figures.missed.load(Relaxed),
             };
-            figures.asked.store(true, Relaxed);
+            let is_answered = !figures.asked.swap(true, Relaxed);
+            running.unanswered = if is_answered { 0 } else { running.unanswered + 1 };
             live
         };
-        self.threads.iter().map(of).collect()
+        self.threads.iter_mut().map(of).collect()
     }
 
-    /// Ends the threads at their next wake-up and hands over what is left.
-    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> Vec<Ended> {
-        self.shared.scope.store(STOP, Release);
-        self.gate.say(Word::Cancel);
-        let mut ended = Vec::new();
-        let origin_ns = self.origin_ns;
+    /// Ends the threads, wakes those that sleep and hands over what is left, and what was due in a cell and
+    /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again.
+    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> (Vec<Ended>, Vec<Starved>) {
+        self.end_threads(ENDING_LIMIT);
+        let (mut ended, mut starved) = (Vec::new(), Vec::new());
+        let (origin_ns, now_ns) = (self.origin_ns, self.clock.now_ns());
+        let since_start = |at_ns: u64| at_ns.saturating_sub(origin_ns);
         for running in &mut self.threads {
-            let joined = running.handle.take().map(JoinHandle::join);
-            let thread = running.plan.thread;
-            running.slots.drain(thread, origin_ns, running.grid_ns, &mut sink);
-            let Some(Ok(Some((tally, found, counted, exchange)))) = joined else { continue };
-            if let Some(slice) = exchange.rest(thread, origin_ns, running.grid_ns) {
-                sink(slice);
+            let (cells, shared) = (&self.cells, &self.shared);
+            running.drain(origin_ns, cells, shared, &mut sink);
+            let sampled = running.sampled(origin_ns, cells);
+            let Some(handle) = running.handle.take().filter(JoinHandle::is_finished) else {
+                running.cover.close(&sampled, shared, since_start(now_ns), &mut sink);
+                starved.push(running.starved());
+                continue;
+            };
+            let Ok(Some((mut tally, found, counted, exchange))) = handle.join() else { continue };
+            // The thread may have ended after the look above.
+            running.drain(origin_ns, cells, shared, &mut sink);
+            if let Some(taken) = exchange.rest(&sampled) {
+                running.cover.add(&sampled, shared, taken, &mut sink);
             }
-            let broke_at = counted.broke_at.map(|(l, at)| (l, at.saturating_sub(origin_ns)));
-            let without_slot = counted.without_slot;
-            ended.push(Ended { thread, tally, found, without_slot, broke_at });
+            running.cover.close(&sampled, shared, since_start(counted.ended_ns), &mut sink);
+            tally.omitted_unexpanded += running.cover.unexpanded;
+            ended.push(Ended {
+                thread: running.plan.thread,
+                tally,
+                found,
+                without_slot: counted.cell_without_slot,
+                broke_at: counted
+                    .broke_at
+                    .map(|(latency_ns, at_ns)| (latency_ns, since_start(at_ns))),
+            });
         }
-        ended
+        (ended, starved)
+    }
+
+    /// Tells the threads to end, and wakes those that sleep until they do, or until the time is over.
+    fn end_threads(&self, limit: Duration) {
+        self.shared.stop(self.clock.now_ns());
+        self.gate.say(Word::Cancel);
+        let until = Instant::now() + limit;
+        let mut pause = Duration::from_micros(200);
+        loop {
+            let is_left = |running: &Running| {
+                running.handle.as_ref().is_some_and(|handle| !handle.is_finished())
+            };
+            let left = (0..).zip(&self.threads).filter(|(_, running)| is_left(running));
+            let left: Vec<usize> = left.map(|(i, _)| i).collect();
+            if left.is_empty() || Instant::now() >= until {
+                break;
+            }
+            for (tid, _) in left.into_iter().filter_map(|i| self.placed.get(i)) {
+                thread::wake(*tid);
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Running {
+    fn sampled<'a>(&self, origin_ns: u64, cells: &'a [u32]) -> Sampled<'a> {
+        Sampled { thread: self.plan.thread, origin_ns, grid_ns: self.grid_ns, cells }
+    }
+
+    /// Hands over the finished slices, and what of the cells lies between them.
+    fn drain(
+        &mut self,
+        origin_ns: u64,
+        cells: &[u32],
+        shared: &Shared,
+        sink: &mut impl FnMut(Slice),
+    ) {
+        let sampled = self.sampled(origin_ns, cells);
+        let Running { slots, cover, .. } = self;
+        slots.drain(&sampled, |taken| cover.add(&sampled, shared, taken, &mut *sink));
+    }
+
+    fn starved(&self) -> Starved {
+        let cpus = self.plan.asked.cpus.clone();
+        let holder = holder(&Tree::default(), &cpus);
+        Starved { thread: self.plan.thread, cpus, holder }
     }
 }
 
 impl Drop for Session {
-    /// A session that is given up (an error on the way) must leave no thread behind.
+    /// A session that is given up (an error on the way) must leave no thread behind that runs.
     fn drop(&mut self) {
-        self.shared.scope.store(STOP, Release);
-        self.gate.say(Word::Cancel);
-        for running in &mut self.threads {
-            if let Some(handle) = running.handle.take() {
-                let _ = handle.join();
-            }
+        if self.threads.iter().any(|running| running.handle.is_some()) {
+            self.end_threads(ENDING_LIMIT);
         }
     }
 }
@@ -447,6 +589,7 @@ fn whole_tally(counted: &LoopTally, used: thread::Usage, wall_ns: u64) -> Tally 
         migrations: counted.migrations,
         raw_lost: counted.raw_lost,
         omitted_unexpanded: counted.omitted_unexpanded,
+        without_slot: counted.without_slot,
         smi: None,
     }
 }

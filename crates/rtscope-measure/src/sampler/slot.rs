@@ -10,7 +10,10 @@ use rtscope_model::{
     slice::{Extent, Scope, Slice},
 };
 
-use super::wakeup::{DISCARD, STOP, expanded};
+use super::{
+    reign::{STOP, Shared, is_cell},
+    wakeup::expanded,
+};
 
 /// One measured activation, for the raw file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +30,10 @@ pub struct RawSample {
 #[derive(Debug)]
 pub struct Slot {
     layout: Layout,
-    scope: u32,
+    /// Whose activations these are.
+    reign: u32,
+    /// Activations since the slot before this one that found no slot.
+    lost_before: u64,
     start_ns: u64,
     /// The programmed expiry that follows the last one.
     pub(super) end_ns: u64,
@@ -129,7 +135,8 @@ impl Slot {
     fn new(layout: Layout) -> Slot {
         Slot {
             layout,
-            scope: DISCARD,
+            reign: 0,
+            lost_before: 0,
             start_ns: 0,
             end_ns: 0,
             early: 0,
@@ -152,13 +159,17 @@ impl Slot {
         self.measured.add(self.layout.index(latency_ns), latency_ns);
     }
 
-    /// Adds what `missed` swallowed activations would have seen: the n-th was due n intervals
-    /// later, so it would have waited n intervals less. Returns how many were not expanded.
+    /// Adds what the swallowed activations after a late one would have seen: the n-th of them was due n
+    /// intervals later, so it would have waited n intervals less. Those that were due from `until_ns` on
+    /// belong to another slot. Returns how many were not expanded.
     #[inline(never)]
-    pub(super) fn omit(&mut self, latency_ns: u64, missed: u64, interval_ns: u64) -> u64 {
+    pub(super) fn omit(&mut self, late: Late, interval_ns: u64, until_ns: u64) -> u64 {
+        let left_ns = until_ns.saturating_sub(late.expiry_ns).saturating_sub(1);
+        let missed = late.missed.min(left_ns / interval_ns);
+        self.end_ns = late.expiry_ns + (missed + 1) * interval_ns;
         self.missed += missed;
         let expanded = expanded(missed);
-        let mut waited_ns = latency_ns;
+        let mut waited_ns = late.latency_ns;
         for _ in 0..expanded {
             waited_ns -= interval_ns;
             self.omitted.add(self.layout.index(waited_ns), waited_ns);
@@ -166,25 +177,24 @@ impl Slot {
         missed - expanded
     }
 
-    /// The slice as a value, with instants relative to `origin_ns`; the slot is empty afterwards.
-    /// None when nothing was put in. `grid_ns` is the interval of an absolute sampler, whose planned
-    /// activations are counted from the instants; a relative one plans what it records.
-    fn take(&mut self, thread: u32, origin_ns: u64, grid_ns: Option<u64>) -> Option<Slice> {
+    /// The slice as a value, with instants relative to the start of the run; the slot is empty
+    /// afterwards. None when nothing was put in.
+    fn take(&mut self, of: &Sampled) -> Option<Taken> {
         let recorded = self.measured.count;
         let extent = self.measured.extent();
         let slice = (recorded > 0).then(|| Slice {
-            thread,
-            scope: if self.scope == DISCARD { Scope::Discarded } else { Scope::Cell(self.scope) },
-            start_ns: self.start_ns.saturating_sub(origin_ns),
-            end_ns: self.end_ns.saturating_sub(origin_ns),
-            planned: grid_ns.map_or(recorded, |grid| (self.end_ns - self.start_ns) / grid),
+            thread: of.thread,
+            scope: of.scope(self.reign),
+            start_ns: self.start_ns.saturating_sub(of.origin_ns),
+            end_ns: self.end_ns.saturating_sub(of.origin_ns),
+            planned: of.grid_ns.map_or(recorded, |grid| (self.end_ns - self.start_ns) / grid),
             recorded,
             missed: self.missed,
             early: self.early,
             migrations: self.migrations,
             min_ns: extent.min_ns,
             max_ns: extent.max_ns,
-            max_at_ns: self.max_at_ns.saturating_sub(origin_ns),
+            max_at_ns: self.max_at_ns.saturating_sub(of.origin_ns),
             max_cpu: self.max_cpu,
             sum_ns: extent.sum_ns,
             bins: self.measured.take(),
@@ -195,8 +205,47 @@ impl Slot {
         self.measured.reset();
         self.omitted.reset();
         (self.missed, self.early, self.migrations) = (0, 0, 0);
-        slice
+        Some(Taken { slice: slice?, lost_before: self.lost_before })
     }
+}
+
+/// An activation that was answered more than an interval late, and how many it swallowed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Late {
+    pub(super) expiry_ns: u64,
+    pub(super) latency_ns: u64,
+    pub(super) missed: u64,
+}
+
+/// Whose slots are made into slices, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampled<'a> {
+    /// Index of the thread over all sessions.
+    pub thread: u32,
+    /// The session's clock at the start of the run.
+    pub origin_ns: u64,
+    /// The interval of an absolute sampler, whose planned activations are counted from the instants;
+    /// none for a relative one, which plans what it records.
+    pub grid_ns: Option<u64>,
+    /// The cells that the session has entered, in order.
+    pub cells: &'a [u32],
+}
+
+impl Sampled<'_> {
+    /// The cell of a reign, or none.
+    pub(super) fn scope(&self, reign: u32) -> Scope {
+        let cell = self.cells.get(reign as usize / 2).filter(|_| is_cell(reign));
+        cell.map_or(Scope::Discarded, |&cell| Scope::Cell(cell))
+    }
+}
+
+/// A slice, and what a slice doesn't say.
+#[derive(Debug)]
+pub struct Taken {
+    /// The slice.
+    pub slice: Slice,
+    /// Activations since the slice before this one that were answered and found no slot.
+    pub lost_before: u64,
 }
 
 /// The sampling thread's end: the slot in use and the rings.
@@ -204,9 +253,14 @@ impl Slot {
 pub struct Exchange {
     slot: Box<Slot>,
     in_use: bool,
-    /// The scope whose activations go into the slot in use; [`STOP`], which none has, when that slot takes no
-    /// more: an activation found no slot after its last one.
+    /// The reign whose activations go into the slot in use; [`NO_REIGN`] when that slot takes no more: an
+    /// activation found no slot after its last one.
     takes: u32,
+    /// Activations that found no slot, and how many of them were due in a cell.
+    pub(super) lost: u64,
+    pub(super) lost_in_cells: u64,
+    /// `lost` when the slot in use was begun.
+    lost_at_start: u64,
     empty: rtrb::Consumer<Box<Slot>>,
     full: rtrb::Producer<Box<Slot>>,
     slice_ns: u64,
@@ -223,6 +277,9 @@ pub struct Slots {
     empty: rtrb::Producer<Box<Slot>>,
     full: rtrb::Consumer<Box<Slot>>,
 }
+
+/// What no activation belongs to.
+const NO_REIGN: u32 = STOP - 1;
 
 /// Slots of a thread besides the one in use: the control thread may fall this many slices behind before they
 /// get longer. All of them are locked in memory, so that many threads have fewer each. Three are the least:
@@ -251,7 +308,10 @@ pub(crate) fn exchange_with(spare: usize, layout: Layout, slice_ns: u64) -> (Exc
     let exchange = Exchange {
         slot: Box::new(Slot::new(layout)),
         in_use: false,
-        takes: STOP,
+        takes: NO_REIGN,
+        lost: 0,
+        lost_in_cells: 0,
+        lost_at_start: 0,
         empty: take,
         full: fill,
         slice_ns,
@@ -263,19 +323,26 @@ pub(crate) fn exchange_with(spare: usize, layout: Layout, slice_ns: u64) -> (Exc
 }
 
 impl Exchange {
-    /// The slot for an activation: the one in use, or a new one when the scope changes or the slice
-    /// is over. None when the scope changes and no slot is free.
+    /// Makes the slot ready for an activation: the one in use, or a new one when the slice is over or the
+    /// activation belongs to another reign. The reign that it belongs to; none when no slot is free, or
+    /// when it is due after the end of all.
     #[inline]
-    pub(super) fn slot(&mut self, scope: u32, expiry_ns: u64) -> Option<&mut Slot> {
-        if scope != self.takes || expiry_ns >= self.slice_end_ns {
-            self.turn_over(scope, expiry_ns)?;
+    pub(super) fn owner(&mut self, reign: u32, expiry_ns: u64, shared: &Shared) -> Option<u32> {
+        if reign != self.takes || expiry_ns >= self.slice_end_ns {
+            return self.turn_over(expiry_ns, shared);
         }
-        Some(&mut self.slot)
+        Some(reign)
+    }
+
+    /// The slot in use.
+    #[inline]
+    pub(super) fn slot(&mut self) -> &mut Slot {
+        &mut self.slot
     }
 
     /// Figures of the running cell; between two cells those of the one that ended.
     pub(super) fn figures(&self) -> Figures {
-        match self.in_use && self.slot.scope != DISCARD {
+        match self.in_use && is_cell(self.slot.reign) {
             true => self.so_far.and(&self.slot),
             false => self.last,
         }
@@ -287,13 +354,19 @@ impl Exchange {
         self.so_far.recorded + self.slot.measured.count
     }
 
+    #[cold]
     #[inline(never)]
-    fn turn_over(&mut self, scope: u32, expiry_ns: u64) -> Option<()> {
-        let same_scope = self.in_use && scope == self.slot.scope;
+    fn turn_over(&mut self, expiry_ns: u64, shared: &Shared) -> Option<u32> {
+        let reign = shared.reign_at(self.slot.reign, expiry_ns)?;
+        let same = self.in_use && reign == self.slot.reign;
+        if same && reign == self.takes && expiry_ns < self.slice_end_ns {
+            // Another reign is in force already, but this was due before it.
+            return Some(reign);
+        }
         if self.in_use {
             match self.empty.pop() {
                 Ok(empty) => {
-                    match same_scope {
+                    match same {
                         true => self.so_far = self.so_far.and(&self.slot),
                         false => (self.last, self.so_far) = (self.figures(), Figures::default()),
                     }
@@ -303,26 +376,30 @@ impl Exchange {
                 }
                 // Held up: a longer slice of the same cell loses nothing, two cells in one would,
                 // and so would one with a hole.
-                Err(_) if scope == self.takes => {
+                Err(_) if reign == self.takes => {
                     self.slice_end_ns += self.slice_ns;
-                    return Some(());
+                    return Some(reign);
                 }
                 Err(_) => {
-                    self.takes = STOP;
+                    self.takes = NO_REIGN;
+                    self.lost += 1;
+                    self.lost_in_cells += u64::from(is_cell(reign));
                     return None;
                 }
             }
         }
-        self.slot.scope = scope;
+        self.slot.reign = reign;
         self.slot.start_ns = expiry_ns;
         self.slot.end_ns = expiry_ns;
+        self.slot.lost_before = self.lost - self.lost_at_start;
+        self.lost_at_start = self.lost;
         if self.slice_end_ns == 0 {
             self.slice_end_ns = expiry_ns;
         }
         let behind = expiry_ns.saturating_sub(self.slice_end_ns);
         self.slice_end_ns += (behind / self.slice_ns + 1) * self.slice_ns;
-        (self.in_use, self.takes) = (true, scope);
-        Some(())
+        (self.in_use, self.takes) = (true, reign);
+        Some(reign)
     }
 
     /// Hands over the slot in use: the loop has ended.
@@ -332,33 +409,22 @@ impl Exchange {
         {
             self.last = self.figures();
             let _ = self.full.push(std::mem::replace(&mut self.slot, empty));
-            (self.in_use, self.takes) = (false, STOP);
+            (self.in_use, self.takes) = (false, NO_REIGN);
         }
     }
 
     /// What is left in the slot that could not be handed over at the end.
-    pub(super) fn rest(
-        mut self,
-        thread: u32,
-        origin_ns: u64,
-        grid_ns: Option<u64>,
-    ) -> Option<Slice> {
-        if self.in_use { self.slot.take(thread, origin_ns, grid_ns) } else { None }
+    pub(super) fn rest(mut self, of: &Sampled) -> Option<Taken> {
+        if self.in_use { self.slot.take(of) } else { None }
     }
 }
 
 impl Slots {
     /// Empties the full slots and gives them back.
-    pub fn drain(
-        &mut self,
-        thread: u32,
-        origin_ns: u64,
-        grid_ns: Option<u64>,
-        mut sink: impl FnMut(Slice),
-    ) {
+    pub fn drain(&mut self, of: &Sampled, mut sink: impl FnMut(Taken)) {
         while let Ok(mut slot) = self.full.pop() {
-            if let Some(slice) = slot.take(thread, origin_ns, grid_ns) {
-                sink(slice);
+            if let Some(taken) = slot.take(of) {
+                sink(taken);
             }
             // As many slots as the ring has room for are on the way, so this can't fail.
             let _ = self.empty.push(slot);

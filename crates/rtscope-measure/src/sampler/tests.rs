@@ -16,16 +16,21 @@ use rtscope_model::{
 };
 use rtscope_sys::{clock::Clock, sched};
 
-use super::*;
+use super::{cover::Cover, reign::is_cell, *};
 
 const INTERVAL_NS: u64 = 1_000_000;
 const LAYOUT: Layout = Layout { unit_ns: 1, exact: 1_000 };
 
 /// What happens at a wake-up: how late it is, and what the control thread does meanwhile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Step {
     latency_ns: i64,
-    scope: u32,
+    /// Instants at which a cell begins or, if one runs, ends.
+    turns_ns: Vec<u64>,
+    /// The same, as a part of the sleep in thousandths.
+    turn: Option<u64>,
+    /// All ends.
+    stop_ns: Option<u64>,
     drain: bool,
 }
 
@@ -35,28 +40,55 @@ struct Script<'a> {
     steps: RefCell<VecDeque<Step>>,
     shared: &'a Shared,
     slots: RefCell<Slots>,
+    cover: RefCell<Cover>,
+    cells: RefCell<Vec<u32>>,
     slices: RefCell<Vec<Slice>>,
     grid_ns: Option<u64>,
+    /// Signals that end a sleep early, and tell of nothing.
+    signals: Cell<u32>,
 }
 
 impl Script<'_> {
     fn wake_at(&self, expiry_ns: u64) {
+        let before_ns = self.now_ns.get();
         let Some(step) = self.steps.borrow_mut().pop_front() else {
-            self.shared.scope.store(STOP, Relaxed);
+            self.shared.stop(before_ns);
             return;
         };
         let due_ns = expiry_ns.saturating_add_signed(step.latency_ns);
         // A sleeper whose expiry has passed is not put to sleep; an early wake-up is a clock step.
-        self.now_ns.set(if step.latency_ns < 0 { due_ns } else { due_ns.max(self.now_ns.get()) });
-        self.shared.scope.store(step.scope, Relaxed);
+        self.now_ns.set(if step.latency_ns < 0 { due_ns } else { due_ns.max(before_ns) });
+        let slept_ns = self.now_ns.get().saturating_sub(before_ns);
+        let turn = step.turn.map(|part| before_ns + slept_ns * part / 1_000);
+        for at_ns in step.turns_ns.into_iter().chain(turn) {
+            self.turn(at_ns);
+        }
+        if let Some(at_ns) = step.stop_ns {
+            self.shared.stop(at_ns);
+        }
         if step.drain {
             self.drain();
         }
     }
 
+    fn turn(&self, at_ns: u64) {
+        let reign = self.shared.reign();
+        if is_cell(reign) {
+            return self.shared.end_cell(reign, at_ns);
+        }
+        let mut cells = self.cells.borrow_mut();
+        let next = cells.len() as u32;
+        cells.push(next);
+        self.shared.enter(at_ns, None);
+    }
+
     fn drain(&self) {
-        let mut slices = self.slices.borrow_mut();
-        self.slots.borrow_mut().drain(0, 0, self.grid_ns, |slice| slices.push(slice));
+        let (mut slices, mut cover) = (self.slices.borrow_mut(), self.cover.borrow_mut());
+        let cells = self.cells.borrow();
+        let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: self.grid_ns, cells: &cells };
+        self.slots.borrow_mut().drain(&sampled, |taken| {
+            cover.add(&sampled, self.shared, taken, |slice| slices.push(slice));
+        });
     }
 }
 
@@ -71,6 +103,15 @@ impl Clock for Script<'_> {
 
     fn sleep_for_ns(&self, duration_ns: u64) {
         self.wake_at(self.now_ns.get() + duration_ns);
+    }
+
+    fn doze_until_ns(&self, instant_ns: u64) -> bool {
+        let signals = self.signals.get();
+        self.signals.set(signals.saturating_sub(1));
+        if signals == 0 {
+            self.sleep_until_ns(instant_ns);
+        }
+        signals > 0
     }
 
     fn cpu(&self) -> u32 {
@@ -118,24 +159,44 @@ fn play_raw(
 ) -> Ran {
     let (mut ours, slots) = exchange(LAYOUT, 100 * INTERVAL_NS);
     let grid_ns = (beat.sleep == Sleep::Absolute).then_some(beat.interval_ns);
+    let mut cover = Cover::new(LAYOUT, 0);
+    cover.start(beat.first_ns);
     let clock = Script {
         now_ns: Cell::new(0),
         steps: RefCell::new(steps.into_iter().collect()),
         shared,
         slots: RefCell::new(slots),
+        cover: RefCell::new(cover),
+        cells: RefCell::new(if is_cell(shared.reign()) { vec![0] } else { Vec::new() }),
         slices: RefCell::default(),
         grid_ns,
+        signals: Cell::new(3),
     };
     let live = LiveFigures::default();
     let tally = run(&clock, beat, shared, &live, &mut ours, ring);
     clock.drain();
-    let mut slices = clock.slices.into_inner();
-    slices.extend(ours.rest(0, 0, grid_ns));
+    let Script { slices, cover, cells, .. } = clock;
+    let (mut slices, mut cover, cells) =
+        (slices.into_inner(), cover.into_inner(), cells.into_inner());
+    let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns, cells: &cells };
+    if let Some(taken) = ours.rest(&sampled) {
+        cover.add(&sampled, shared, taken, |slice| slices.push(slice));
+    }
+    if tally.without_slot == 0 {
+        cover.close(&sampled, shared, tally.ended_ns, |slice| slices.push(slice));
+    }
     Ran { slices, tally, live }
 }
 
+/// In the only cell, from the beginning of time.
+fn in_cell(limit: Option<u64>) -> Shared {
+    let shared = Shared::new(1);
+    shared.enter(0, limit);
+    shared
+}
+
 fn steps(latencies_ns: &[i64]) -> Vec<Step> {
-    let step = |&latency_ns: &i64| Step { latency_ns, scope: 0, drain: false };
+    let step = |&latency_ns: &i64| Step { latency_ns, ..Step::default() };
     latencies_ns.iter().map(step).collect()
 }
 
@@ -149,7 +210,7 @@ fn with_stall(stall_ns: i64) -> Vec<Step> {
 
 #[test]
 fn a_stall_of_five_periods_is_counted_exactly() {
-    let ran = play(&beat(), &Shared::default(), with_stall(5_300_000));
+    let ran = play(&beat(), &in_cell(None), with_stall(5_300_000));
     let [slice] = &ran.slices[..] else { panic!("{:?}", ran.slices) };
     assert_eq!((slice.planned, slice.recorded, slice.missed), (26, 21, 5));
     assert_eq!(slice.max_ns, 5_300_000);
@@ -166,14 +227,14 @@ fn a_stall_of_five_periods_is_counted_exactly() {
 
 #[test]
 fn an_expiry_that_is_met_exactly_is_not_missed() {
-    let ran = play(&beat(), &Shared::default(), with_stall(5_000_000));
+    let ran = play(&beat(), &in_cell(None), with_stall(5_000_000));
     assert_eq!((ran.total(|s| s.recorded), ran.total(|s| s.missed)), (21, 4));
 }
 
 #[test]
 fn replay_runs_every_activation_late() {
     let replay = Beat { overrun: Overrun::Replay, ..beat() };
-    let ran = play(&replay, &Shared::default(), with_stall(5_300_000));
+    let ran = play(&replay, &in_cell(None), with_stall(5_300_000));
     assert_eq!((ran.total(|s| s.recorded), ran.total(|s| s.missed)), (21, 0));
     // The five that follow the stall see what is left of it.
     let late = |slice: &Slice| {
@@ -186,42 +247,42 @@ fn replay_runs_every_activation_late() {
 #[test]
 fn a_relative_sleep_misses_nothing_by_definition() {
     let relative = Beat { sleep: Sleep::Relative, ..beat() };
-    let ran = play(&relative, &Shared::default(), with_stall(5_300_000));
+    let ran = play(&relative, &in_cell(None), with_stall(5_300_000));
     assert_eq!((ran.total(|s| s.planned), ran.total(|s| s.missed)), (21, 0));
     assert_eq!(ran.slices[0].max_ns, 5_300_000);
 }
 
 #[test]
 fn an_early_wake_up_is_counted_and_is_no_latency() {
-    let ran = play(&beat(), &Shared::default(), steps(&[10_000, -500_000, 10_000]));
+    let ran = play(&beat(), &in_cell(None), steps(&[10_000, -500_000, 10_000]));
     assert_eq!(ran.total(|s| s.early), 1);
     assert_eq!((ran.slices[0].min_ns, ran.slices[0].max_ns), (0, 10_000));
 }
 
 #[test]
 fn a_cell_takes_as_many_cycles_as_asked() {
-    let shared = Shared::default();
-    shared.limit.store(7, Relaxed);
+    let shared = in_cell(Some(7));
     let ran = play(&beat(), &shared, steps(&[10_000; 20]));
     assert_eq!(ran.in_cell(0), 7);
     assert_eq!(ran.total(|s| s.recorded), 20, "the rest is discarded, and counted");
-    assert_eq!(shared.full.load(Relaxed), 0);
+    // The seventh was due at 16 ms and answered 10 us later.
+    assert_eq!(shared.span_ns(1), (0, 16 * INTERVAL_NS + 10_000));
 }
 
 #[test]
 fn a_latency_above_the_threshold_breaks_the_run() {
-    let shared = Shared::default();
+    let shared = in_cell(None);
     let strict = Beat { break_above_ns: 50_000, ..beat() };
     let ran = play(&strict, &shared, steps(&[50_000, 50_001, 10_000, 90_000]));
-    assert!(shared.broken.load(Relaxed));
+    assert!(shared.is_broken());
     assert_eq!(ran.tally.broke_at, Some((50_001, 11 * INTERVAL_NS)));
     assert_eq!(ran.in_cell(0), 2, "what follows the break is not part of the cell");
 }
 
 #[test]
 fn a_session_of_one_cell_ends_with_it_and_keeps_its_figures() {
-    let shared = Shared { one_cell: true, ..Shared::default() };
-    shared.limit.store(3, Relaxed);
+    let shared = Shared::of(1, true, None);
+    shared.enter(0, Some(3));
     let ran = play(&beat(), &shared, steps(&[10_000, 20_000, 30_000, 990_000, 990_000]));
     assert_eq!((ran.tally.wakeups, ran.in_cell(0)), (3, 3));
     let live = &ran.live;
@@ -233,12 +294,8 @@ fn a_session_of_one_cell_ends_with_it_and_keeps_its_figures() {
 fn raw_samples_below_the_limit_are_left_out_and_keep_their_number() {
     let beat = Beat { raw_from_ns: 50_000, ..beat() };
     let (mut ring, mut samples) = rtrb::RingBuffer::new(8);
-    let ran = play_raw(
-        &beat,
-        &Shared::default(),
-        steps(&[10_000, 50_000, 49_999, 70_000]),
-        Some(&mut ring),
-    );
+    let ran =
+        play_raw(&beat, &in_cell(None), steps(&[10_000, 50_000, 49_999, 70_000]), Some(&mut ring));
     let kept = std::iter::from_fn(|| samples.pop().ok());
     let kept: Vec<(u64, u64)> = kept.map(|sample| (sample.cycle, sample.latency_ns)).collect();
     assert_eq!(kept, [(1, 50_000), (3, 70_000)]);
@@ -247,7 +304,7 @@ fn raw_samples_below_the_limit_are_left_out_and_keep_their_number() {
 
 #[test]
 fn slices_follow_the_clock() {
-    let ran = play(&beat(), &Shared::default(), steps(&[10_000; 250]));
+    let ran = play(&beat(), &in_cell(None), steps(&[10_000; 250]));
     let lengths: Vec<u64> = ran.slices.iter().map(|s| s.planned).collect();
     assert_eq!(lengths, [100, 100, 50]);
     assert!(ran.slices.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
@@ -256,24 +313,123 @@ fn slices_follow_the_clock() {
 #[test]
 fn a_control_thread_that_is_held_up_costs_resolution_not_samples() {
     // 3000 activations are 30 slices; nobody empties the slots.
-    let ran = play(&beat(), &Shared::default(), steps(&[10_000; 3000]));
+    let ran = play(&beat(), &in_cell(None), steps(&[10_000; 3000]));
     assert_eq!(ran.total(|s| s.recorded), 3000);
     assert!(ran.slices.len() < 30 && ran.slices.iter().all(Slice::adds_up));
 }
 
 #[test]
 fn activations_without_a_slot_are_counted() {
-    let scope_of = |i: u32| i / 2;
-    let switching = (0..40).map(|i| Step { latency_ns: 10_000, scope: scope_of(i), drain: false });
-    let ran = play(&beat(), &Shared::default(), switching);
-    assert!(ran.tally.without_slot > 0);
+    // A cell begins or ends every other wake-up, and nobody empties the slots.
+    let step = |i: u64| Step {
+        latency_ns: 10_000,
+        turn: i.is_multiple_of(2).then_some(500),
+        ..Step::default()
+    };
+    let ran = play(&beat(), &Shared::new(20), (0..40).map(step));
+    assert!(ran.tally.without_slot > 0 && ran.tally.cell_without_slot > 0);
     assert_eq!(ran.total(|s| s.recorded) + ran.tally.without_slot, 40);
+    assert_eq!(ran.total(|s| s.missed), 0, "they were answered");
+}
+
+/// Four wake-ups at 10 us, one due at 14 ms that is 30 ms late, two more; meanwhile cells begin and end.
+fn stalled(turns_ms: &[u64], stop_ms: Option<u64>) -> Vec<Step> {
+    let mut steps = steps(&[10_000, 10_000, 10_000, 10_000, 30_000_000, 10_000, 10_000]);
+    steps[4].turns_ns = turns_ms.iter().map(|ms| ms * 1_000_000).collect();
+    steps[4].stop_ns = stop_ms.map(|ms| ms * 1_000_000);
+    steps
+}
+
+/// Of a cell: planned, recorded, missed, the largest measured and omitted latency in ms, and the smallest
+/// omitted.
+fn figures(ran: &Ran, cell: u32) -> [u64; 6] {
+    let slices = ran.slices.iter().filter(|slice| slice.scope == Scope::Cell(cell));
+    slices.fold([0, 0, 0, 0, 0, u64::MAX], |[planned, recorded, missed, max, most, least], s| {
+        let omitted = s.omitted_extent;
+        [
+            planned + s.planned,
+            recorded + s.recorded,
+            missed + s.missed,
+            max.max(s.max_ns / 1_000_000),
+            most.max(omitted.max_ns / 1_000_000),
+            if s.missed > 0 { least.min(omitted.min_ns / 1_000_000) } else { least },
+        ]
+    })
+}
+
+#[test]
+fn a_stall_that_is_open_when_its_cell_ends_is_a_latency_of_that_cell() {
+    let ran = play(&beat(), &in_cell(None), stalled(&[20], None));
+    // Due from 10 to 19 ms; those from 15 to 19 ms were swallowed and waited until 44 ms.
+    assert_eq!(figures(&ran, 0), [10, 5, 5, 30, 29, 25]);
+    assert!(ran.slices.iter().all(Slice::adds_up));
+}
+
+#[test]
+fn a_stall_that_is_open_at_the_stop_is_a_latency_of_its_cell() {
+    let ran = play(&beat(), &in_cell(None), stalled(&[], Some(20)));
+    assert_eq!(figures(&ran, 0), [10, 5, 5, 30, 29, 25]);
+}
+
+#[test]
+fn a_stall_before_a_cell_is_not_its_latency_but_what_it_swallowed_there_is_missed() {
+    let ran = play(&beat(), &Shared::new(1), stalled(&[20], None));
+    // Due from 20 ms on: 20 to 44 ms were swallowed, the last of them at its very expiry not.
+    assert_eq!(figures(&ran, 0), [26, 2, 24, 0, 24, 1]);
+}
+
+#[test]
+fn a_cell_that_a_thread_slept_through_is_missed() {
+    let shared = Shared::new(2);
+    shared.enter(0, None);
+    let ran = play(&beat(), &shared, stalled(&[20, 25, 30], None));
+    assert_eq!(figures(&ran, 0), [10, 5, 5, 30, 29, 25]);
+    assert_eq!(figures(&ran, 1), [5, 0, 5, 0, 19, 15]);
+}
+
+#[test]
+fn a_relative_sleep_keeps_an_open_stall_too() {
+    let relative = Beat { sleep: Sleep::Relative, ..beat() };
+    let ran = play(&relative, &in_cell(None), stalled(&[20], None));
+    assert_eq!(figures(&ran, 0), [5, 5, 0, 30, 0, u64::MAX]);
+}
+
+#[test]
+fn a_thread_that_never_wakes_has_missed_the_whole_cell() {
+    let shared = in_cell(None);
+    shared.end_cell(1, 20 * INTERVAL_NS);
+    let unanswered = |grid_ns| {
+        let sampled = Sampled { thread: 3, origin_ns: 0, grid_ns, cells: &[7] };
+        let mut cover = Cover::new(LAYOUT, 0);
+        cover.start(10 * INTERVAL_NS);
+        let mut slices = Vec::new();
+        cover.close(&sampled, &shared, 500 * INTERVAL_NS, |slice| slices.push(slice));
+        assert_eq!((slices.len(), slices[0].scope, slices[0].thread), (1, Scope::Cell(7), 3));
+        let slice = &slices[0];
+        assert!(slice.adds_up());
+        (slice.planned, slice.missed, slice.omitted_extent.max_ns / INTERVAL_NS)
+    };
+    assert_eq!(unanswered(Some(INTERVAL_NS)), (10, 10, 490));
+    assert_eq!(unanswered(None), (1, 1, 490));
+}
+
+#[test]
+fn a_thread_that_fills_a_cell_that_is_over_does_not_fill_the_next() {
+    let shared = Shared::new(2);
+    shared.enter(0, Some(5));
+    shared.end_cell(1, 10);
+    shared.enter(20, Some(5));
+    shared.end_cell(1, 30);
+    assert_eq!(
+        (shared.reign(), shared.span_ns(1), shared.span_ns(3)),
+        (3, (0, 10), (20, u64::MAX))
+    );
 }
 
 #[test]
 fn a_clock_that_steps_by_years_does_not_keep_the_loop_busy() {
     let year_ns = 365 * 86_400 * 1_000_000_000;
-    let ran = play(&beat(), &Shared::default(), steps(&[10_000, year_ns, 10_000]));
+    let ran = play(&beat(), &in_cell(None), steps(&[10_000, year_ns, 10_000]));
     let missed = ran.total(|s| s.missed);
     assert_eq!(missed, (year_ns as u64 - 1) / INTERVAL_NS);
     let kept = ran.total(|s| s.omitted.iter().map(|b| b.1).sum());
@@ -295,9 +451,10 @@ fn a_thread_s_place_is_read_back_at_its_end() {
         raw_capacity: 0,
         wake: Wake::ClockNanosleep,
         marker: None,
+        cells: 1,
         one_cell: false,
     };
-    let session = Session::park(&spec, 0).expect("threads");
+    let mut session = Session::park(&spec, 0).expect("threads");
     let (tid, found) = session.placed[0].clone();
     assert_eq!(found, asked);
     session.enter(0, None);
@@ -308,15 +465,57 @@ fn a_thread_s_place_is_read_back_at_its_end() {
     }
     let changed = Placement { nice: 19, ..asked };
     sched::set_policy(tid, &changed).expect("a higher nice value");
-    let ended = session.stop(|_| ());
+    let (ended, starved) = session.stop(|_| ());
     assert_eq!(ended[0].found, Some(changed));
+    assert!(starved.is_empty());
+}
+
+#[test]
+fn a_session_ends_long_before_its_next_expiry() {
+    for (wake, sleep) in [
+        (Wake::ClockNanosleep, Sleep::Absolute),
+        (Wake::ClockNanosleep, Sleep::Relative),
+        (Wake::Nanosleep, Sleep::Relative),
+        (Wake::Timer, Sleep::Absolute),
+    ] {
+        let hour_ns = 3_600_000_000_000;
+        let cpus = sched::affinity(sched::SELF).expect("own CPUs");
+        let asked = sched::placement(sched::SELF).expect("own place");
+        let asked = Placement { policy: Policy::Other, priority: 0, budget: None, cpus, ..asked };
+        let thread = |thread| ThreadPlan { thread, asked: asked.clone(), interval_ns: hour_ns };
+        let spec = SessionSpec {
+            threads: vec![thread(0), thread(1)],
+            layout: LAYOUT,
+            slice_ns: hour_ns,
+            clock: ClockName::Monotonic,
+            // The second thread starts an hour after the first.
+            beat: Beat { first_ns: hour_ns, interval_ns: hour_ns, sleep, ..beat() },
+            raw_capacity: 0,
+            wake,
+            marker: None,
+            cells: 1,
+            one_cell: false,
+        };
+        let mut session = Session::park(&spec, 0).expect("threads");
+        session.enter(0, None);
+        session.release(session.now_ns());
+        let mut slices = Vec::new();
+        let (ended, starved) = session.stop(|slice| slices.push(slice));
+        assert_eq!((ended.len(), starved.len()), (2, 0), "{wake:?}");
+        assert!(slices.iter().all(|slice| slice.missed == 0), "{wake:?}: {slices:?}");
+    }
 }
 
 fn scripts() -> impl Strategy<Value = Vec<Step>> {
     let latency_ns = prop_oneof![8 => 0i64..20_000, 2 => 0i64..3_000_000, 1 => 0i64..30_000_000];
-    let scope = prop_oneof![5 => Just(0u32), 1 => Just(1), 1 => Just(DISCARD)];
-    let step = (latency_ns, scope, proptest::bool::weighted(0.3));
-    let step = step.prop_map(|(latency_ns, scope, drain)| Step { latency_ns, scope, drain });
+    let turn = proptest::option::weighted(0.2, 0u64..1_000);
+    let step = (latency_ns, turn, proptest::bool::weighted(0.5));
+    let step = step.prop_map(|(latency_ns, turn, drain)| Step {
+        latency_ns,
+        turn,
+        drain,
+        ..Step::default()
+    });
     proptest::collection::vec(step, 1..400)
 }
 
@@ -324,18 +523,26 @@ proptest! {
     #[test]
     fn nothing_is_lost_whatever_happens(script in scripts(), replay: bool) {
         let overrun = if replay { Overrun::Replay } else { Overrun::Skip };
-        let wakeups = script.len() as u64;
-        let ran = play(&Beat { overrun, ..beat() }, &Shared::default(), script);
-        prop_assert_eq!(ran.tally.wakeups, wakeups);
-        // Discarded activations that found no slot are the only ones that may go uncounted.
-        prop_assert!(ran.total(|s| s.recorded) + ran.tally.without_slot <= wakeups);
+        let shared = Shared::new(400);
+        let ran = play(&Beat { overrun, ..beat() }, &shared, script);
+        let Ran { tally, .. } = &ran;
+        prop_assert_eq!(ran.total(|s| s.recorded) + tally.without_slot, tally.wakeups);
         for slice in &ran.slices {
             prop_assert!(slice.adds_up(), "{:?}", slice);
             let omitted: u64 = slice.omitted.iter().map(|b| b.1).sum();
             prop_assert_eq!(omitted, slice.missed);
         }
-        let measured = ran.slices.iter().filter(|s| s.scope != Scope::Discarded);
-        let ends: Vec<(u64, u64)> = measured.map(|s| (s.start_ns, s.end_ns)).collect();
-        prop_assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), "slices overlap");
+        let ends = ran.slices.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns);
+        prop_assert!(ends, "slices overlap");
+        // Each cell has every instant of the grid in it, once.
+        for nth in (0..400).filter(|_| tally.without_slot == 0) {
+            let (from_ns, to_ns) = shared.span_ns(2 * nth + 1);
+            let due = |end_ns: u64| {
+                end_ns.saturating_sub(beat().first_ns).div_ceil(INTERVAL_NS)
+            };
+            let cell = ran.slices.iter().filter(|slice| slice.scope == Scope::Cell(nth));
+            let planned: u64 = cell.map(|slice| slice.planned).sum();
+            prop_assert_eq!(planned, due(to_ns) - due(from_ns), "cell {}", nth);
+        }
     }
 }

@@ -10,51 +10,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use rtscope_model::plan::{Overrun, Sleep};
-use rtscope_sys::{clock::Clock, tracefs::Marker};
+use rtscope_sys::clock::Clock;
 
-use super::slot::{Exchange, Figures, RawSample};
-
-/// Scope of activations that are counted but not judged.
-pub const DISCARD: u32 = u32::MAX - 1;
-
-/// Scope that ends the loop.
-pub const STOP: u32 = u32::MAX;
+use super::{
+    reign::{STOP, Shared, is_cell},
+    slot::{Exchange, Figures, Late, RawSample},
+};
 
 /// The most omitted activations that one stall is expanded into; a clock step of years would
 /// otherwise keep a real-time thread busy for minutes. The rest is counted.
 const OMITTED_MAX: u64 = 1 << 20;
-
-/// What the control thread and the sampling threads of a session tell each other.
-#[derive(Debug)]
-pub struct Shared {
-    /// The cell that activations belong to from now on, [`DISCARD`] or [`STOP`].
-    pub scope: AtomicU32,
-    /// Activations after which the running cell is full; `u64::MAX` is never. Set before `scope`.
-    pub limit: AtomicU64,
-    /// The cell in which a thread reached the limit.
-    pub full: AtomicU32,
-    /// A latency was above the break threshold.
-    pub broken: AtomicBool,
-    /// Where the kernel's trace is marked and stopped by the very thread that was too late; none
-    /// when nobody asked for that.
-    pub marker: Option<Marker>,
-    /// There is one cell: when it is full or broken the loop ends, and the live figures stay as they
-    /// were at its end.
-    pub one_cell: bool,
-}
-
-impl Default for Shared {
-    fn default() -> Shared {
-        Shared {
-            scope: AtomicU32::new(DISCARD),
-            limit: AtomicU64::new(u64::MAX),
-            full: AtomicU32::new(DISCARD),
-            broken: AtomicBool::new(false),
-            marker: None,
-            one_cell: false,
-        }
-    }
-}
 
 /// What a thread shows of its cell to whoever asks: at its next wake-up, and once more at its end. Looks
 /// are rare and wake-ups are many: showing each would cost a quarter of the loop. Own cache lines: a look
@@ -108,13 +73,27 @@ pub struct LoopTally {
     pub raw_lost: u64,
     /// Missed activations that were not expanded into the corrected histogram.
     pub omitted_unexpanded: u64,
-    /// Activations of a cell that found no free slot to be recorded in: not recorded.
+    /// Wake-ups that found no free slot to be recorded in: they are in no slice.
     pub without_slot: u64,
+    /// How many of those were due in a cell.
+    pub cell_without_slot: u64,
+    /// When the loop ended, on the clock.
+    pub ended_ns: u64,
     /// The latency that broke the run, and its programmed expiry on the clock.
     pub broke_at: Option<(u64, u64)>,
 }
 
-/// Wakes, measures and records until the scope is [`STOP`].
+impl LoopTally {
+    /// The loop has ended: adds what found no slot.
+    fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
+        self.ended_ns = ended_ns;
+        self.wakeups += exchange.lost;
+        self.without_slot = exchange.lost;
+        self.cell_without_slot = exchange.lost_in_cells;
+    }
+}
+
+/// Wakes, measures and records until it is told to stop.
 pub fn run<C: Clock>(
     clock: &C,
     beat: &Beat,
@@ -127,15 +106,9 @@ pub fn run<C: Clock>(
     let mut expiry_ns = beat.first_ns;
     let (mut last_cpu, mut last_ns) = (clock.cpu(), 0);
     loop {
-        if beat.sleep == Sleep::Absolute {
-            clock.sleep_until_ns(expiry_ns);
-        } else {
-            expiry_ns = clock.now_ns() + beat.interval_ns;
-            clock.sleep_for_ns(beat.interval_ns);
-        }
-        let now_ns = clock.now_ns();
-        let cpu = clock.cpu();
-        let Some(scope) = scope(shared) else { break };
+        expiry_ns = sleep(clock, beat, shared, expiry_ns);
+        let (now_ns, cpu) = (clock.now_ns(), clock.cpu());
+        let reign = shared.reign();
         let latency_ns = now_ns.saturating_sub(expiry_ns);
         let mut next_ns = expiry_ns + beat.interval_ns;
         let mut missed = 0;
@@ -143,11 +116,12 @@ pub fn run<C: Clock>(
             missed = swallowed(beat, latency_ns);
             next_ns += missed * beat.interval_ns;
         }
-        let moved = cpu != last_cpu;
-        tally.wakeups += 1;
-        tally.migrations += u64::from(moved);
-
-        if let Some(slot) = exchange.slot(scope, expiry_ns) {
+        let owner = exchange.owner(reign, expiry_ns, shared);
+        if let Some(owner) = owner {
+            let moved = cpu != last_cpu;
+            tally.wakeups += 1;
+            tally.migrations += u64::from(moved);
+            let slot = exchange.slot();
             slot.record(latency_ns, expiry_ns, cpu);
             slot.end_ns = next_ns;
             if moved || now_ns < expiry_ns {
@@ -155,70 +129,56 @@ pub fn run<C: Clock>(
                 slot.early += u64::from(now_ns < expiry_ns);
             }
             if latency_ns > beat.interval_ns {
-                tally.omitted_unexpanded += slot.omit(latency_ns, missed, beat.interval_ns);
+                let late = Late { expiry_ns, latency_ns, missed };
+                let (_, until_ns) = shared.span_ns(owner);
+                tally.omitted_unexpanded += slot.omit(late, beat.interval_ns, until_ns);
             }
-            if exchange.counted() >= shared.limit.load(Relaxed) {
-                fill(shared, scope);
+            if let Some(ring) = raw.as_deref_mut().filter(|_| is_cell(owner))
+                && latency_ns >= beat.raw_from_ns
+            {
+                let cycle = exchange.counted().saturating_sub(1);
+                let full = ring.push(RawSample { expiry_ns, latency_ns, cycle }).is_err();
+                tally.raw_lost += u64::from(full);
             }
-        } else {
-            tally.without_slot += u64::from(scope != DISCARD);
+            if exchange.counted() >= shared.limit() {
+                shared.end_cell(owner, now_ns.min(next_ns));
+            }
+            let limit_ns = beat.break_above_ns;
+            if latency_ns > limit_ns
+                && shared.break_off(owner, now_ns.min(next_ns), latency_ns, limit_ns)
+            {
+                tally.broke_at = tally.broke_at.or(Some((latency_ns, expiry_ns)));
+            }
+            if live.asked.load(Relaxed) {
+                live.show(exchange.figures(), latency_ns, cpu);
+            }
+            (last_cpu, last_ns) = (cpu, latency_ns);
         }
-        if let Some(ring) = raw.as_deref_mut().filter(|_| scope != DISCARD)
-            && latency_ns >= beat.raw_from_ns
-        {
-            let cycle = exchange.counted().saturating_sub(1);
-            let kept = ring.push(RawSample { expiry_ns, latency_ns, cycle }).is_ok();
-            tally.raw_lost += u64::from(!kept);
+        if reign == STOP {
+            break;
         }
-        if latency_ns > beat.break_above_ns && stop(shared, scope, latency_ns, beat.break_above_ns)
-        {
-            tally.broke_at = tally.broke_at.or(Some((latency_ns, expiry_ns)));
-        }
-        if live.asked.load(Relaxed) {
-            live.show(exchange.figures(), latency_ns, cpu);
-        }
-        (last_cpu, last_ns) = (cpu, latency_ns);
         expiry_ns = next_ns;
     }
+    tally.close(exchange, clock.now_ns());
     exchange.close();
     live.show(exchange.figures(), last_ns, last_cpu);
     tally
 }
 
-/// What activations belong to from now on; none when the loop is to end.
+/// Sleeps until the next activation; the answer is when it was due. A signal ends the sleep when it
+/// comes with a [`STOP`], and else nothing.
 #[inline]
-fn scope(shared: &Shared) -> Option<u32> {
-    match shared.scope.load(Acquire) {
-        STOP => None,
-        scope if scope != shared.full.load(Relaxed) => Some(scope),
-        DISCARD => Some(DISCARD),
-        _ => (!shared.one_cell).then_some(DISCARD),
+fn sleep<C: Clock>(clock: &C, beat: &Beat, shared: &Shared, expiry_ns: u64) -> u64 {
+    if beat.sleep == Sleep::Absolute {
+        while clock.doze_until_ns(expiry_ns) && shared.reign() != STOP {}
+        return expiry_ns;
     }
-}
-
-/// The running cell has as many activations as it was to have.
-#[cold]
-#[inline(never)]
-fn fill(shared: &Shared, scope: u32) {
-    if scope != DISCARD {
-        shared.full.store(scope, Relaxed);
+    loop {
+        let expiry_ns = clock.now_ns() + beat.interval_ns;
+        if !clock.doze_for_ns(beat.interval_ns) || shared.reign() == STOP {
+            return expiry_ns;
+        }
     }
-}
-
-/// Ends the cell, if there is one: a latency was above the threshold. Marks and stops the kernel's trace
-/// first, if that was asked, before anything else goes into it. Answers whether there was a cell.
-#[cold]
-#[inline(never)]
-fn stop(shared: &Shared, scope: u32, latency_ns: u64, limit_ns: u64) -> bool {
-    if scope == DISCARD {
-        return false;
-    }
-    if let Some(marker) = shared.marker.as_ref().filter(|_| !shared.broken.load(Relaxed)) {
-        marker.hit(latency_ns, limit_ns);
-    }
-    shared.full.store(scope, Relaxed);
-    shared.broken.store(true, Release);
-    true
 }
 
 /// How many activations a wake-up more than an interval late swallowed: expiries that lie strictly before

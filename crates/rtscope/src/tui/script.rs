@@ -101,7 +101,7 @@ impl Script {
     }
 
     pub(super) fn ends(&mut self, cell: u32, why: EndReason) {
-        self.happens(Event::PhaseEnded { cell, why });
+        self.happens(Event::PhaseEnded { cell, why, bounds: None });
     }
 
     /// A thread hands over a slice of these latencies; the largest was seen just now.

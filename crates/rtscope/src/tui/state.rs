@@ -194,7 +194,7 @@ impl State {
                 self.sums.push(Sum::default());
             }
             Event::PhaseStarted { cell, .. } => self.begin(*cell as usize),
-            Event::PhaseEnded { cell, why } => self.end(*cell as usize, *why),
+            Event::PhaseEnded { cell, why, .. } => self.end(*cell as usize, *why),
             Event::LoadStarted { line, load, .. } => {
                 self.load(*load, |known| known.line.clone_from(line))
             }

@@ -26,6 +26,7 @@ mod regression;
 mod settings;
 mod skeletons;
 mod speed;
+mod starved;
 mod stat;
 mod support;
 mod threads;

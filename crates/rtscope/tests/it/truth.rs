@@ -1,15 +1,12 @@
 //! End-to-end truth: a known distribution through the real loop on a simulated clock, the recorder,
 //! the statistics and the page reappears unchanged.
 
-use std::{
-    cell::{Cell, RefCell},
-    sync::atomic::Ordering::Relaxed,
-};
+use std::cell::{Cell, RefCell};
 
 use rtscope_analyse::{export, judge, report};
 use rtscope_measure::{
     recorder::Recorder,
-    sampler::{Beat, LiveFigures, STOP, Shared, Slots, exchange, run},
+    sampler::{Beat, LiveFigures, Sampled, Shared, Slots, exchange, run},
 };
 use rtscope_model::{
     event::{EndReason, Event, FORMAT, Stamped, Tally},
@@ -49,7 +46,7 @@ impl Clock for Known {
     fn sleep_until_ns(&self, expiry_ns: u64) {
         let n = self.n.get();
         if n == SAMPLES {
-            self.shared.scope.store(STOP, Relaxed);
+            self.shared.stop(self.now_ns.get());
         }
         self.n.set(n + 1);
         self.now_ns.set(expiry_ns + latency_ns(n));
@@ -68,7 +65,8 @@ impl Clock for Known {
 impl Known {
     fn drain(&self) {
         let mut slices = self.slices.borrow_mut();
-        self.slots.borrow_mut().drain(0, 0, Some(INTERVAL_NS), |slice| slices.push(slice));
+        let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &[0] };
+        self.slots.borrow_mut().drain(&sampled, |taken| slices.push(taken.slice));
     }
 }
 
@@ -83,11 +81,11 @@ fn record() -> Record {
     let clock = Known {
         now_ns: Cell::new(0),
         n: Cell::new(0),
-        shared: Shared::default(),
+        shared: Shared::new(1),
         slots: RefCell::new(slots),
         slices: RefCell::default(),
     };
-    clock.shared.scope.store(0, Relaxed);
+    clock.shared.enter(0, None);
     let beat = Beat {
         first_ns: 1_000_000_000,
         interval_ns: INTERVAL_NS,
@@ -135,7 +133,7 @@ fn record() -> Record {
     let slices = clock.slices.into_inner().into_iter().map(Event::Slice);
     let tally = Tally { wakeups: tally.wakeups, ..Tally::default() };
     let ends = [
-        Event::PhaseEnded { cell: 0, why: EndReason::Duration },
+        Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds: None },
         Event::ThreadEnded { thread: 0, tally, found: None },
         Event::RunEnded { why: EndReason::Finished },
     ];

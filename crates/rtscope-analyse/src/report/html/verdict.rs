@@ -136,7 +136,7 @@ fn outcomes(judgement: &Judgement) -> Vec<OutcomeView> {
 
 /// The worst latency of each phase in one sentence; of many phases only the range.
 fn headline(scene: &Scene<'_>) -> String {
-    let max_ns = |cell: &Cell<'_>| cell.summary.all.histogram.max_ns();
+    let max_ns = |cell: &Cell<'_>| cell.summary.all.max_ns();
     let Some(worst) = scene.worst() else {
         return "No wake-up was measured.".to_owned();
     };
@@ -167,7 +167,7 @@ fn headline(scene: &Scene<'_>) -> String {
 fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
     let tile = |cell: &&Cell<'_>| {
         let row = &cell.summary.all;
-        let worst = row.histogram.max_ns().map(time).unwrap_or_else(|| "nothing".to_owned());
+        let worst = row.max_ns().map(time).unwrap_or_else(|| "nothing".to_owned());
         let (worst, unit) = worst.split_once(' ').unwrap_or((worst.as_str(), ""));
         let deepest = row.quantiles.iter().rev().find(|quantile| quantile.high_ns.is_some());
         let mut lines: Vec<String> = deepest
@@ -192,7 +192,7 @@ fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
 
 /// The strictest limit on the maximum of a phase.
 fn gauge(record: &Record, cell: &Cell<'_>) -> Option<Gauge> {
-    let max_ns = cell.summary.all.histogram.max_ns()?;
+    let max_ns = cell.summary.all.max_ns()?;
     let own = record.plan.phases.get(cell.summary.cell as usize).map(|phase| &phase.require);
     let limits = record.plan.require.iter().chain(own.into_iter().flatten());
     let limits = limits.filter(|requirement| requirement.statistic == Statistic::Max);

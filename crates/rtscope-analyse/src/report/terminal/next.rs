@@ -52,7 +52,7 @@ fn repair(judgement: &Judgement) -> Option<String> {
 
 /// How to get a verdict, with the first round limit above what was seen as an example.
 fn ask(judgement: &Judgement) -> Option<String> {
-    let maxima = judgement.cells.iter().filter_map(|cell| cell.all.histogram.max_ns());
+    let maxima = judgement.cells.iter().filter_map(|cell| cell.all.max_ns());
     let max_ns = maxima.max()?;
     let above = exceedance::round_limits_ns(max_ns, max_ns).last().map(|&ns| Nanos(ns).exact())?;
     Some(format!("name your deadline to get a verdict, as in --require 'max<{above}'."))

@@ -71,7 +71,7 @@ impl Column {
             Column::Min => histogram.min_ns(),
             Column::Mean => histogram.mean_ns().map(|ns| ns.round() as u64),
             Column::Quantile(parts) => quantile_of(row, parts).map(|q| q.value_ns),
-            Column::Max => histogram.max_ns(),
+            Column::Max => row.max_ns(),
         };
         let below_ns = match self {
             Column::Mean => row.mean_below_ns().map(|ns| ns.round() as u64),
@@ -88,7 +88,7 @@ impl Column {
     /// A maximum shows whether it keeps the limit, a quantile whether it has an upper end.
     fn ink(self, row: &Row, limit_ns: Option<u64>) -> Ink {
         match self {
-            Column::Max => match (row.histogram.max_ns(), limit_ns) {
+            Column::Max => match (row.max_ns(), limit_ns) {
                 (Some(max_ns), Some(limit_ns)) if max_ns >= limit_ns => Ink::Bad,
                 (Some(_), Some(_)) => Ink::Good,
                 _ => Ink::Strong,
@@ -171,7 +171,7 @@ fn lines_of<'a>(judgement: &Judgement, cell: &'a CellSummary) -> Vec<Line<'a>> {
     if cell.threads.len() > 1 {
         let mut shown: Vec<&Row> = cell.threads.iter().collect();
         if shown.len() > THREADS_SHOWN {
-            shown.sort_by_key(|row| std::cmp::Reverse(row.histogram.max_ns()));
+            shown.sort_by_key(|row| std::cmp::Reverse(row.max_ns()));
             shown.truncate(THREADS_SHOWN);
             shown.sort_by_key(|row| row.thread);
         }

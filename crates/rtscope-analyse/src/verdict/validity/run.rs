@@ -13,10 +13,12 @@ use crate::judgement::{CellSummary, Row};
 /// A cell, or a thread in a cell that others measured, without a sample.
 pub(super) fn no_samples(scene: &Scene) -> Option<Finding> {
     let silent = |cell: &CellSummary| -> Vec<String> {
-        if cell.all.recorded == 0 {
+        // Activations that were missed are figures too: a thread that never ran was as late as they are.
+        let is_silent = |row: &&Row| row.recorded == 0 && row.missed == 0;
+        if is_silent(&&cell.all) {
             return vec![cell.name.clone()];
         }
-        let threads = cell.threads.iter().filter(|row| row.recorded == 0);
+        let threads = cell.threads.iter().filter(is_silent);
         threads.map(|row| format!("{} on {}", cell.name, row.label)).collect()
     };
     let reached = scene.cells.iter().filter(|cell| is_reached(scene, cell));
@@ -90,7 +92,7 @@ pub(super) fn failed(scene: &Scene) -> Option<Finding> {
     let events = scene.record.events.iter();
     let all = events.clone().any(|e| e.event == Event::RunEnded { why: EndReason::Failed });
     let cells = events.filter_map(|stamped| match stamped.event {
-        Event::PhaseEnded { cell, why: EndReason::Failed } => {
+        Event::PhaseEnded { cell, why: EndReason::Failed, .. } => {
             Some(scene.cells.get(cell as usize)?.name.clone())
         }
         _ => None,
@@ -200,7 +202,7 @@ mod tests {
         only(&ended_by(EndReason::Break), "break-hit", Weight::PreventsPass);
         assert_eq!(all(&ended_by(EndReason::Finished)), []);
         let phase = good().edit(|event| {
-            if let Event::PhaseEnded { cell: 1, why } = event {
+            if let Event::PhaseEnded { cell: 1, why, .. } = event {
                 *why = EndReason::Failed;
             }
         });

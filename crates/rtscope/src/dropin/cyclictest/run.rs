@@ -11,7 +11,7 @@ use rtscope_measure::{
     UNATTENDED,
     environment::smi,
     interrupt::Interrupt,
-    sampler::{Beat, Ended, SampleError, Session, SessionSpec, ThreadPlan, Wake},
+    sampler::{Beat, Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
     tune,
 };
 use rtscope_model::{
@@ -77,6 +77,8 @@ struct Outcome {
     run: Run,
     /// What `--spike` noted, as text.
     spikes: String,
+    /// A thread did not run any more.
+    is_starved: bool,
     /// Its start and its end.
     times: [jiff::Timestamp; 2],
 }
@@ -115,9 +117,9 @@ impl Order<'_> {
         let json_file = self.open_json()?;
         let outcome = self.measure();
         drop(held);
-        let Outcome { run, spikes, times } = outcome?;
+        let Outcome { run, spikes, is_starved, times } = outcome?;
         let hit = run.broke.is_some();
-        let code = if hit && self.strict_exit { crate::exit::FAIL } else { 0 };
+        let code = if hit && self.strict_exit { crate::exit::FAIL } else { u8::from(is_starved) };
         if let Some(file) = json_file {
             let text = json(&run, &self.origin(times, code));
             let written = match file {
@@ -234,6 +236,8 @@ impl Order<'_> {
         thread::leave_cpu_limit_to_others();
         let spec = self.spec()?;
         self.place_control(&spec);
+        // Before there is a real-time thread: nobody may be left to look after the first one.
+        let deadline = Deadline::after(UNATTENDED);
         // The oldest age there is puts the origin of all instants at that of the clock.
         let mut session = Session::park(&spec, u64::MAX).map_err(refused)?;
         let mut watch = Watch::new(options, self.unit(), self.tree, self.threads(&spec, &session))
@@ -249,18 +253,20 @@ impl Order<'_> {
         };
         let shows = options.verbose || !options.quiet;
         let tick = if shows { TICK } else { QUIET_TICK };
-        let deadline = Deadline::after(UNATTENDED);
         loop {
             process::end_after(UNATTENDED);
             let left_ns = until_ns.saturating_sub(session.now_ns());
             std::thread::sleep(tick.min(Duration::from_nanos(left_ns)));
             let read = watch.tick(&mut session);
             let over = session.is_broken() || session.is_full() || interrupt.is_stopped();
-            if over || !read || session.now_ns() >= until_ns {
+            if over || !read || session.now_ns() >= until_ns || session.starved(tick).is_some() {
                 break;
             }
         }
-        let ended = watch.end(session);
+        let (ended, starved) = watch.end(session);
+        for Starved { thread, cpus, holder } in &starved {
+            say(&format!("WARN: thread {thread} did not run on CPU {cpus} for seconds: {holder}"));
+        }
         drop(deadline);
         let times = [start, jiff::Timestamp::now()];
         if interrupt.is_runaway() {
@@ -268,14 +274,16 @@ impl Order<'_> {
                 "a measuring thread ran for a second without sleeping: the interval is too short for this machine",
             ));
         }
-        let places = spec.threads.iter().zip(&ended);
-        let places = places.filter_map(|(plan, ended)| Some((&plan.asked, ended.found.as_ref()?)));
+        let places = ended.iter().filter_map(|ended| {
+            let plan = spec.threads.iter().find(|plan| plan.thread == ended.thread)?;
+            Some((&plan.asked, ended.found.as_ref()?))
+        });
         if let Some(text) = moved(places) {
             say(&format!("WARN: {text}"));
         }
         let broke = first_break(&ended, &watch.run);
-        let spikes = watch.spikes();
-        Ok(Outcome { run: Run { broke, ..watch.run }, spikes, times })
+        let (spikes, is_starved) = (watch.spikes(), !starved.is_empty());
+        Ok(Outcome { run: Run { broke, ..watch.run }, spikes, is_starved, times })
     }
 
     fn spec(&self) -> Result<SessionSpec, Stop> {
@@ -325,6 +333,7 @@ impl Order<'_> {
             raw_capacity: if raw_from_ns.is_some() { RING } else { 0 },
             wake: options.wake,
             marker,
+            cells: 1,
             one_cell: true,
         })
     }

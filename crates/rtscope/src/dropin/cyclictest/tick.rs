@@ -17,9 +17,12 @@ use anyhow::Context;
 use rtscope_analyse::export::cyclictest::{self, Figures, Run, Thread, Unit};
 use rtscope_measure::{
     environment::smi,
-    sampler::{Ended, RawSample, Session},
+    sampler::{Ended, RawSample, Session, Starved},
 };
-use rtscope_model::slice::{Scope, Slice};
+use rtscope_model::{
+    slice::{Scope, Slice},
+    time::Nanos,
+};
 use rtscope_sys::{system, tree::Tree};
 use rustix::fs::{CWD, FileType, Mode};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
@@ -129,12 +132,21 @@ impl<'a> Watch<'a> {
         alive
     }
 
-    /// Ends the threads and takes what they have left. How they ended.
-    pub(super) fn end(&mut self, mut session: Session) -> Vec<Ended> {
+    /// Ends the threads and takes what they have left. How they ended, and those that did not.
+    pub(super) fn end(&mut self, mut session: Session) -> (Vec<Ended>, Vec<Starved>) {
         self.take_figures(&mut session);
         let threads = &mut self.run.threads;
-        let ended = session.stop(|slice| add(threads, &slice));
-        for (thread, cycles) in threads.iter_mut().zip(&mut self.seen.overflow_cycles) {
+        let mut waited_ns = vec![0; threads.len()];
+        let (ended, starved) = session.stop(|slice| {
+            if let Some(waited_ns) = waited_ns.get_mut(slice.thread as usize)
+                && slice.recorded == 0
+            {
+                *waited_ns = slice.omitted_extent.max_ns.max(*waited_ns);
+            }
+            add(threads, &slice);
+        });
+        let cycles = &mut self.seen.overflow_cycles;
+        for ((thread, cycles), waited_ns) in threads.iter_mut().zip(cycles).zip(&waited_ns) {
             thread.overflow_cycles = std::mem::take(cycles);
             // The slices have the exact figures; which was the last only the live ones know.
             let last_ns = thread.figures.map_or(0, |figures| figures.last_ns);
@@ -147,7 +159,9 @@ impl<'a> Watch<'a> {
                 mean_ns,
                 max_ns,
             });
+            thread.add_wait(*waited_ns);
         }
+        self.tell_waits(&waited_ns);
         let lost: u64 = ended.iter().map(|ended| ended.tally.raw_lost).sum();
         if lost > 0 {
             say(&format!(
@@ -166,7 +180,19 @@ impl<'a> Watch<'a> {
                 print(&format!("\u{1b}[{lines}A\u{1b}[{lines}B"));
             }
         }
-        ended
+        (ended, starved)
+    }
+
+    /// Says which threads had not woken when the run ended: no sample shows it.
+    fn tell_waits(&self, waited_ns: &[u64]) {
+        for (n, waited_ns) in waited_ns.iter().enumerate().filter(|(_, waited_ns)| **waited_ns > 0)
+        {
+            let missed = self.run.threads[n].missed;
+            say(&format!(
+                "WARN: thread {n} had not woken for at least {} when the run ended, and missed {missed} cycles in all: the wait is in its maximum",
+                Nanos(*waited_ns)
+            ));
+        }
     }
 
     /// What `--spike` noted, as text.

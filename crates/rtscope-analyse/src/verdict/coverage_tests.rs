@@ -1,0 +1,162 @@
+//! Records of which a part is missing, and of which a thread was not heard of: none of them passes.
+
+use rtscope_model::{
+    event::{Bounds, Event},
+    record::{Files, Record},
+    slice::{Extent, Scope, Slice},
+    verdict::Verdict,
+};
+
+use crate::{
+    judge,
+    judgement::Judgement,
+    test_support::{INTERVAL_NS, Run, SECOND_NS},
+};
+
+const PLAN: &str =
+    "name = 'p'\nrequire = ['max < 5ms']\n[[phase]]\nname = 'rest'\nduration = '10s'";
+
+/// Ten seconds of one thread, in which everything that is due from the first to the last instant counts.
+fn run(latencies_ns: &[u64]) -> Run {
+    let run = Run::new(PLAN, 1).cell(0, &[latencies_ns]).end();
+    bounded(run, 10 * SECOND_NS)
+}
+
+fn bounded(run: Run, to_ns: u64) -> Run {
+    run.edit(|event| {
+        if let Event::PhaseEnded { bounds, .. } = event {
+            *bounds = Some(Bounds { from_ns: 0, to_ns });
+        }
+    })
+}
+
+fn good() -> Run {
+    run(&[10_000; 10_000])
+}
+
+fn judged(files: &Files) -> Judgement {
+    judge(&Record::read(files).expect("a record"), &[])
+}
+
+/// The verdict on a record whose lines of slices were changed, and what `coverage` found.
+fn changed(run: &Run, change: impl FnOnce(&mut Vec<String>)) -> (Verdict, String) {
+    let mut files = run.files();
+    let mut lines: Vec<String> = files.slices[0].1.lines().map(str::to_owned).collect();
+    change(&mut lines);
+    files.slices[0].1 = lines.join("\n");
+    let judgement = judged(&files);
+    let found = judgement.findings.into_iter().find(|finding| finding.code == "coverage");
+    (judgement.verdict, found.map(|finding| finding.text).unwrap_or_default())
+}
+
+#[test]
+fn a_whole_record_is_judged_by_its_figures() {
+    assert_eq!(changed(&good(), |_| ()), (Verdict::Pass, String::new()));
+    let mut latencies = vec![10_000; 9_992];
+    latencies[7_000] = 8_500_000;
+    assert_eq!(changed(&run(&latencies), |_| ()), (Verdict::Fail, String::new()));
+}
+
+#[test]
+fn a_failing_record_that_was_cut_before_its_stall_does_not_pass() {
+    let mut latencies = vec![10_000; 9_992];
+    latencies[7_000] = 8_500_000;
+    let (verdict, found) = changed(&run(&latencies), |lines| lines.truncate(3));
+    assert_eq!(verdict, Verdict::Inconclusive);
+    let expected = "CPU 0: nothing of phase \"rest\" from 3 s to 10 s after the start of the run";
+    assert!(found.contains(expected), "{found}");
+    assert!(found.contains("it woke 9992 times, and its slices hold 3000 latencies"), "{found}");
+}
+
+#[test]
+fn lost_blanked_doubled_and_stretched_lines_do_not_pass() {
+    let check = |what: &str, change: &dyn Fn(&mut Vec<String>), expected: &str| {
+        let (verdict, found) = changed(&good(), change);
+        assert_eq!(verdict, Verdict::Inconclusive, "{what}");
+        assert!(found.contains(expected), "{what}: {found}");
+    };
+    check("lost", &|lines| drop(lines.remove(4)), "from 4 s to 5 s after");
+    check("blanked", &|lines| lines[4] = " ".repeat(90), "from 4 s to 5 s after");
+    check("first", &|lines| drop(lines.remove(0)), "from 0 ns to 1 s after");
+    check("doubled", &|lines| lines.insert(4, lines[4].clone()), "a slice begins at 4 s, before");
+    let stretched = |end: &str, planned: &str| {
+        let (end, planned) = (end.to_owned(), planned.to_owned());
+        move |lines: &mut Vec<String>| {
+            lines[9] = lines[9]
+                .replace("\"end_ns\":10000000000", &format!("\"end_ns\":{end}"))
+                .replace("\"planned\":1000", &format!("\"planned\":{planned}"));
+        }
+    };
+    let far = "1000000000000000000";
+    check("stretched", &stretched(far, "1000"), "says that 1000 activations were due in it");
+    check("stretched with its count", &stretched(far, "999999991000"), "after the run");
+}
+
+#[test]
+fn a_phase_without_an_end_in_a_run_that_ended_does_not_pass() {
+    let mut run = good();
+    run.events.retain(|stamped| !matches!(stamped.event, Event::PhaseEnded { .. }));
+    let (verdict, found) = changed(&run, |_| ());
+    assert_eq!(verdict, Verdict::Inconclusive);
+    assert!(found.contains("the end of phase \"rest\" is missing"), "{found}");
+}
+
+#[test]
+fn sums_that_are_not_those_of_the_slices_do_not_pass() {
+    let mut files = good().files();
+    files.histograms = r#"{"format":1,"histograms":[{"cell":0,"thread":0,"layout":{"unit_ns":1000,
+        "exact":1000},"planned":9000,"recorded":9000,"missed":0,"min_ns":10000,"max_ns":10000,
+        "sum_ns":90000000,"bins":[[10,9000]],"omitted":[]}]}"#
+        .to_owned();
+    assert_eq!(judged(&files).verdict, Verdict::Inconclusive);
+}
+
+/// A thread that answered three times and never again.
+fn starved() -> Run {
+    let mut run = Run::new(PLAN, 1).cell(0, &[&[10_000; 3]]).end();
+    let ends = run.events.iter_mut().rev().take(3);
+    ends.for_each(|stamped| stamped.at_ns = 10 * SECOND_NS);
+    run
+}
+
+#[test]
+fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
+    let mut run = bounded(starved(), 10 * SECOND_NS);
+    let missed = 9_997;
+    let longest_ns = missed * INTERVAL_NS;
+    let first = run.slices[0].clone();
+    run.slices.push(Slice {
+        scope: Scope::Cell(0),
+        start_ns: first.end_ns,
+        end_ns: 10 * SECOND_NS,
+        planned: missed,
+        recorded: 0,
+        missed,
+        min_ns: 0,
+        max_ns: 0,
+        sum_ns: 0,
+        bins: Vec::new(),
+        omitted: vec![(1_100, missed)],
+        omitted_extent: Extent { min_ns: INTERVAL_NS, max_ns: longest_ns, sum_ns: longest_ns },
+        ..first
+    });
+    let judgement = judged(&run.files());
+    assert_eq!(judgement.verdict, Verdict::Fail);
+    assert_eq!(
+        judgement.reasons,
+        [
+            "rest, max < 5ms: the maximum is at least 9,997,000.000 us: an activation that was never \
+          answered had waited so long"
+        ]
+    );
+    let codes: Vec<&str> = judgement.findings.iter().map(|f| f.code.as_str()).collect();
+    assert_eq!(codes, ["unanswered"]);
+    assert_eq!(judgement.cells[0].all.max_ns(), Some(longest_ns));
+}
+
+#[test]
+fn a_starved_phase_of_an_older_record_does_not_pass() {
+    let judgement = judged(&starved().files());
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.reasons[0].contains("from 3 ms to 10 s after"), "{:?}", judgement.reasons);
+}

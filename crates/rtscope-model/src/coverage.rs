@@ -1,0 +1,338 @@
+//! Whether the slices of a record are all there: what they cover, against what the run says it measured.
+//!
+//! Two witnesses of the same run must agree. The events say from when to when activations belonged to a
+//! cell, and how often each thread woke. The slices of a thread must join from the one instant to the
+//! other, without a gap or an overlap, and hold as many wake-ups. A record that was cut, or from which lines
+//! were lost, doesn't; and neither does one whose thread was not heard of for a part of its phase.
+//!
+//! A stream: slices of a thread come in the order of time, threads in any order; the memory needed grows
+//! with threads and cells, not with slices. A slice may be of any length.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    event::{Bounds, Event, Stamped},
+    finding::{Finding, Weight},
+    plan::{ClockName, Plan, Sleep},
+    record::ThreadRecord,
+    slice::{Scope, Slice},
+    time::Nanos,
+};
+
+/// How far an event may be from the instant that it tells of, in records that don't tell the instant.
+const EVENT_TOLERANCE_NS: u64 = 1_000_000_000;
+
+/// Places that a finding names.
+const NAMED: usize = 4;
+
+/// The check on its way.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    cells: BTreeMap<u32, CellSpan>,
+    sampled: BTreeMap<u32, Sampled>,
+    /// When the run ended; no slice may lie beyond it.
+    ended_ns: Option<u64>,
+    gaps: Places,
+    unanswered: BTreeMap<(u32, u32), Unanswered>,
+}
+
+/// A cell's session, and which activations belong to it.
+#[derive(Clone, Debug)]
+struct CellSpan {
+    name: String,
+    session: u32,
+    bounds: Bounds,
+    tolerance_ns: u64,
+}
+
+/// A thread, and how far its slices reach.
+#[derive(Clone, Debug)]
+struct Sampled {
+    session: u32,
+    interval_ns: u64,
+    /// Whether it keeps a grid.
+    is_absolute: bool,
+    /// How much later than the first thread of its session it starts.
+    stagger_ns: u64,
+    /// Where the last slice ends, and its largest latency.
+    end_ns: Option<u64>,
+    max_ns: u64,
+    /// Where the last slice of each cell ends.
+    reach_ns: BTreeMap<u32, u64>,
+    recorded: u64,
+}
+
+/// Activations of a thread in a cell that have no latency, because nothing answered them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unanswered {
+    count: u64,
+    waited_ns: u64,
+}
+
+/// The first few of several places.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// A thread, where it is about one, and what is wrong.
+    named: Vec<(Option<u32>, String)>,
+    count: usize,
+}
+
+impl Places {
+    fn add(&mut self, thread: Option<u32>, text: String) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push((thread, text));
+        }
+    }
+}
+
+impl Coverage {
+    /// The check for a run of our own; an import has no bounds to check against.
+    #[must_use]
+    pub fn new(plan: &Plan, events: &[Stamped], threads: &[ThreadRecord]) -> Coverage {
+        let mut coverage = Coverage {
+            cells: BTreeMap::new(),
+            sampled: BTreeMap::new(),
+            ended_ns: None,
+            gaps: Places::default(),
+            unanswered: BTreeMap::new(),
+        };
+        let mut started: BTreeMap<u32, u64> = BTreeMap::new();
+        for Stamped { at_ns, event } in events {
+            match event {
+                Event::SessionStarted { session, first_cell, first_thread, .. } => {
+                    coverage.session(plan, *session, *first_cell, *first_thread, threads);
+                }
+                Event::PhaseStarted { cell, .. } if session_of(events, *cell).is_some() => {
+                    started.insert(*cell, *at_ns);
+                }
+                Event::PhaseEnded { cell, bounds, .. } => {
+                    let began_ns = started.remove(cell);
+                    coverage.cell(plan, events, *cell, *bounds, began_ns, *at_ns);
+                }
+                Event::RunEnded { .. } => coverage.ended_ns = Some(*at_ns),
+                _ => {}
+            }
+        }
+        // Of a run that was killed the last phase has no end; of one that ended, each.
+        for cell in started.into_keys().filter(|_| coverage.ended_ns.is_some()) {
+            let name = plan.phases.get(cell as usize).map_or("", |phase| &phase.name);
+            coverage.gaps.add(None, format!("the end of phase {name:?} is missing"));
+        }
+        coverage
+    }
+
+    fn session(
+        &mut self,
+        plan: &Plan,
+        session: u32,
+        first_cell: u32,
+        first_thread: u32,
+        threads: &[ThreadRecord],
+    ) {
+        let Some(phase) = plan.phases.get(first_cell as usize) else { return };
+        // The wall clock may have been set meanwhile: its instants don't bound anything.
+        let stands = phase.sampler.clock == ClockName::Monotonic;
+        let ours = threads.iter().filter(|t| t.session == session && t.interval_ns > 0 && stands);
+        for thread in ours {
+            let nth = u64::from(thread.thread.saturating_sub(first_thread));
+            let sampled = Sampled {
+                session,
+                interval_ns: thread.interval_ns,
+                is_absolute: phase.sampler.sleep == Sleep::Absolute,
+                stagger_ns: phase.sampler.stagger.0.saturating_mul(nth),
+                end_ns: None,
+                max_ns: 0,
+                reach_ns: BTreeMap::new(),
+                recorded: 0,
+            };
+            self.sampled.insert(thread.thread, sampled);
+        }
+    }
+
+    fn cell(
+        &mut self,
+        plan: &Plan,
+        events: &[Stamped],
+        cell: u32,
+        told: Option<Bounds>,
+        began_ns: Option<u64>,
+        at_ns: u64,
+    ) {
+        let Some(phase) = plan.phases.get(cell as usize) else { return };
+        let (Some(session), Some(began_ns)) = (session_of(events, cell), began_ns) else { return };
+        let from_ns = began_ns.saturating_add(phase.settle.0);
+        let bounds = told.unwrap_or(Bounds { from_ns, to_ns: at_ns });
+        let tolerance_ns = if told.is_some() { 0 } else { EVENT_TOLERANCE_NS };
+        let name = phase.name.clone();
+        self.cells.insert(cell, CellSpan { name, session, bounds, tolerance_ns });
+    }
+
+    /// Adds the next slice of a thread.
+    pub fn add(&mut self, slice: &Slice) {
+        let Some(sampled) = self.sampled.get_mut(&slice.thread) else { return };
+        let mut wrong = |text: String| self.gaps.add(Some(slice.thread), text);
+        let at = |ns: u64| Nanos(ns).to_string();
+        let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
+        let is_on_grid =
+            slice.end_ns >= slice.start_ns && slice.planned == length_ns / sampled.interval_ns;
+        if sampled.is_absolute && !is_on_grid {
+            wrong(format!(
+                "a slice from {} to {} says that {} activations were due in it",
+                at(slice.start_ns),
+                at(slice.end_ns),
+                slice.planned
+            ));
+            return;
+        }
+        if let Some(ended_ns) = self.ended_ns {
+            let last_ns = ended_ns.saturating_add(2 * sampled.interval_ns + EVENT_TOLERANCE_NS);
+            if slice.end_ns > last_ns {
+                wrong(format!("a slice ends at {}, after the run", at(slice.end_ns)));
+                return;
+            }
+        }
+        if let Some(end_ns) = sampled.end_ns.filter(|&end_ns| slice.start_ns < end_ns) {
+            wrong(format!(
+                "a slice begins at {}, before the one before it ends at {}",
+                at(slice.start_ns),
+                at(end_ns)
+            ));
+        }
+        if let Scope::Cell(cell) = slice.scope {
+            if let Some(span) = self.cells.get(&cell) {
+                let reach_ns = sampled.reach_ns.get(&cell).copied();
+                let since_ns = reach_ns.unwrap_or(span.bounds.from_ns);
+                let until_ns = slice.start_ns.min(span.bounds.to_ns);
+                if until_ns > since_ns.saturating_add(sampled.slack_ns(span, reach_ns.is_some())) {
+                    wrong(hole(span, since_ns, until_ns));
+                }
+            }
+            sampled.reach_ns.insert(cell, slice.end_ns);
+            if slice.recorded == 0 && slice.missed > 0 {
+                let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
+                unanswered.count += slice.missed;
+                unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);
+            }
+        }
+        sampled.end_ns = Some(slice.end_ns);
+        sampled.max_ns = slice.max_ns;
+        sampled.recorded += slice.recorded;
+    }
+
+    /// What is missing, in words; `label` is what a reader calls a thread.
+    #[must_use]
+    pub fn finish(
+        mut self,
+        threads: &[ThreadRecord],
+        label: impl Fn(&ThreadRecord) -> String,
+    ) -> Vec<Finding> {
+        for (&thread, sampled) in &self.sampled {
+            let cells = self.cells.iter().filter(|(_, span)| span.session == sampled.session);
+            for (cell, span) in cells {
+                let reach_ns = sampled.reach_ns.get(cell).copied();
+                let since_ns = reach_ns.unwrap_or(span.bounds.from_ns);
+                // The last slice ends with the expiry that follows its last; without a grid that is
+                // known to an interval.
+                let slack_ns = sampled.slack_ns(span, false);
+                if span.bounds.to_ns > since_ns.saturating_add(slack_ns) {
+                    self.gaps.add(Some(thread), hole(span, since_ns, span.bounds.to_ns));
+                }
+            }
+            let known = threads.iter().find(|known| known.thread == thread);
+            if let Some(tally) = known.and_then(|known| known.tally)
+                && tally.wakeups != sampled.recorded.saturating_add(tally.without_slot)
+            {
+                let text = format!(
+                    "it woke {} times, and its slices hold {} latencies",
+                    tally.wakeups, sampled.recorded
+                );
+                self.gaps.add(Some(thread), text);
+            }
+        }
+        let name = |thread: u32| {
+            let known = threads.iter().find(|known| known.thread == thread);
+            known.map_or_else(|| format!("thread {thread}"), &label)
+        };
+        [self.gaps_finding(&name), self.unanswered_finding(&name)].into_iter().flatten().collect()
+    }
+
+    fn gaps_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
+        let Places { named, count } = &self.gaps;
+        let place = |(thread, text): &(Option<u32>, String)| match thread {
+            Some(thread) => format!("{}: {text}", name(*thread)),
+            None => text.clone(),
+        };
+        let places = named.iter().map(place).collect::<Vec<_>>().join("; ");
+        let more = match count - named.len() {
+            0 => String::new(),
+            n => format!("; and {n} more"),
+        };
+        let text = format!("the record doesn't hold all that was measured. {places}{more}");
+        (*count > 0).then(|| {
+            Finding::new("coverage", Weight::PreventsPass, text)
+                .advise("take the whole record from where it was made, or measure again")
+        })
+    }
+
+    fn unanswered_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
+        let place = |(&(cell, thread), found): (&(u32, u32), &Unanswered)| {
+            let phase = self.cells.get(&cell).map_or("", |span| &span.name);
+            format!(
+                "{} in {phase:?} ({}, waited at least {})",
+                name(thread),
+                found.count,
+                Nanos(found.waited_ns)
+            )
+        };
+        let places: Vec<String> = self.unanswered.iter().take(NAMED).map(place).collect();
+        let more = match self.unanswered.len() - places.len() {
+            0 => String::new(),
+            n => format!(", and {n} more"),
+        };
+        let text = format!(
+            "activations were due in a phase and never answered in it. They count as missed, as late as \
+             they can be shown to be: {}{more}",
+            places.join(", ")
+        );
+        (!places.is_empty()).then(|| {
+            Finding::new("unanswered", Weight::PreventsPass, text).advise(
+                "find what held the CPU: a real-time load above the sampler's priority does",
+            )
+        })
+    }
+}
+
+impl Sampled {
+    /// How far a slice of a cell may begin after the one before it has ended; or after the cell began, or
+    /// before it ended.
+    fn slack_ns(&self, span: &CellSpan, follows: bool) -> u64 {
+        // Without a grid an interval begins at the wake-up: as much later as that was late.
+        let late_ns = if self.is_absolute { 0 } else { self.max_ns + self.interval_ns };
+        if follows {
+            return late_ns;
+        }
+        let first_ns = if self.end_ns.is_none() { self.stagger_ns } else { 0 };
+        late_ns
+            .saturating_add(self.interval_ns)
+            .saturating_add(first_ns)
+            .saturating_add(span.tolerance_ns)
+    }
+}
+
+/// The session that sampled a cell; none of an import.
+fn session_of(events: &[Stamped], cell: u32) -> Option<u32> {
+    events.iter().find_map(|stamped| match stamped.event {
+        Event::SessionStarted { session, first_cell, cells, .. }
+            if (first_cell..first_cell.saturating_add(cells)).contains(&cell) =>
+        {
+            Some(session)
+        }
+        _ => None,
+    })
+}
+
+fn hole(span: &CellSpan, from_ns: u64, to_ns: u64) -> String {
+    let (from, to) = (Nanos(from_ns), Nanos(to_ns));
+    format!("nothing of phase {:?} from {from} to {to} after the start of the run", span.name)
+}
