@@ -11,12 +11,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
 
+#[path = "coverage/claims.rs"]
+mod claims;
 #[path = "coverage/drift.rs"]
 mod drift;
 #[path = "coverage/quantiles.rs"]
 mod quantiles;
 #[path = "coverage/rates.rs"]
 mod rates;
+#[path = "coverage/ratios.rs"]
+mod ratios;
 #[path = "coverage/score.rs"]
 mod score;
 #[path = "coverage/systems.rs"]
@@ -30,9 +34,11 @@ use std::env::args;
 type Rows = fn(u32);
 
 /// The subjects by name.
-const SUBJECTS: [(&str, Rows); 4] = [
+const SUBJECTS: [(&str, Rows); 6] = [
     ("quantiles", quantiles::rows),
     ("rates", rates::rows),
+    ("ratios", ratios::rows),
+    ("claims", claims::rows),
     ("tail", tail::rows),
     ("drift", drift::rows),
 ];

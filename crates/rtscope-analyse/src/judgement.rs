@@ -134,6 +134,9 @@ pub struct Row {
     pub early: u64,
     /// Time under observation, summed over the threads of the row.
     pub exposure_ns: u64,
+    /// Latencies were cut to whole multiples of this by another tool: a real one is less than this longer. 1
+    /// or less where they are exact.
+    pub grain_ns: u64,
     /// Measured latencies.
     pub histogram: Histogram,
     /// Measured latencies and what the missed activations would have seen.
@@ -206,5 +209,26 @@ impl Row {
                 format!("how much the observed maximum covers is not known: {refusal}")
             }
         }
+    }
+}
+
+impl Row {
+    /// What the largest latency is below, where another tool cut it to a whole unit.
+    #[must_use]
+    pub fn max_below_ns(&self) -> Option<u64> {
+        self.histogram.max_ns().filter(|_| self.is_cut()).map(|max_ns| max_ns + self.grain_ns)
+    }
+
+    /// What the mean is below, where another tool cut latencies to whole units. A mean of latencies that are
+    /// in no bucket was cut itself, too.
+    #[must_use]
+    pub fn mean_below_ns(&self) -> Option<f64> {
+        let cuts = if self.histogram.unplaced().count > 0 { 2.0 } else { 1.0 };
+        let mean_ns = self.histogram.mean_ns().filter(|_| self.is_cut())?;
+        Some(mean_ns + cuts * self.grain_ns as f64)
+    }
+
+    const fn is_cut(&self) -> bool {
+        self.grain_ns > 1
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const LATE_FROM_NS: f64 = 6_000.0;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Buckets of 1 ns, so that no bucket's width makes an interval look better.
-const LAYOUT: Layout = Layout { unit_ns: 1, exact: 1_000_000 };
+pub(crate) const LAYOUT: Layout = Layout { unit_ns: 1, exact: 1_000_000 };
 
 /// How late wake-ups come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use rtscope_model::{
     event::{EndReason, Event},
     histogram::{Histogram, Layout},
     plan::Phase,
+    printable::printable,
     record::{Record, ThreadRecord},
     slice::{Scope, Slice},
     time::Nanos,
@@ -38,6 +39,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let phase = &record.plan.phases[cell as usize];
     let layout = record.layout_of(cell);
     let missed_is_known = record.origin_of(cell).is_none();
+    let grain_ns = record.origin_of(cell).map_or(0, |origin| origin.grain_ns);
     let threads: Vec<&ThreadRecord> = threads_of(record, cell, slices).collect();
     let is_ordered = record.origin_of(cell).is_none_or(|origin| origin.is_in_order);
     let blocks_of = |most| {
@@ -48,7 +50,9 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let most = (BLOCKS_MAX / threads.len().max(1)).max(THREAD_BLOCKS_MIN);
     let sum_of = |thread: &&ThreadRecord| Sum::of(record, thread, layout, blocks_of(most));
     let mut sums: Vec<Sum> = threads.iter().map(sum_of).collect();
-    sums.iter_mut().for_each(|sum| sum.missed_is_known = missed_is_known);
+    for sum in &mut sums {
+        (sum.missed_is_known, sum.grain_ns) = (missed_is_known, grain_ns);
+    }
     let mut all = Sum::new("all".to_owned(), layout, blocks_of(BLOCKS_MAX));
     for slice in slices {
         if let Some(sum) = sums.iter_mut().find(|sum| sum.thread == Some(slice.thread)) {
@@ -57,6 +61,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
         }
     }
     all.missed_is_known = missed_is_known;
+    all.grain_ns = grain_ns;
     sums.iter().for_each(|sum| all.merge(sum));
     let limits_ns = limits_ns(record, phase, &all.measured);
     let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
@@ -136,6 +141,7 @@ struct Sum {
     recorded: u64,
     missed: u64,
     missed_is_known: bool,
+    grain_ns: u64,
     early: u64,
     exposure_ns: u64,
     measured: Histogram,
@@ -162,6 +168,7 @@ impl Sum {
             recorded: 0,
             missed: 0,
             missed_is_known: true,
+            grain_ns: 0,
             early: 0,
             exposure_ns: 0,
             measured: Histogram::new(layout),
@@ -207,6 +214,7 @@ impl Sum {
             recorded: self.recorded,
             missed: self.missed,
             missed_is_known: self.missed_is_known,
+            grain_ns: self.grain_ns,
             early: self.early,
             exposure_ns: self.exposure_ns,
             quantiles: quantile::ladder(&self.measured, &self.blocks),
@@ -229,7 +237,9 @@ const IDLE_FROM: Nanos = Nanos::from_ms(100);
 /// What each load of a cell achieved, in the order of the plan.
 fn loads_of(record: &Record, cell: u32) -> Vec<LoadSummary> {
     let lines = (0u32..).zip(&record.plan.phases[cell as usize].loads);
-    lines.map(|(load, line)| load_of(record, cell, load, line.to_string())).collect()
+    lines
+        .map(|(load, line)| load_of(record, cell, load, printable(&line.to_string()).into_owned()))
+        .collect()
 }
 
 fn load_of(record: &Record, in_cell: u32, wanted: u32, line: String) -> LoadSummary {

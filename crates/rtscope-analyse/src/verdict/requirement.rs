@@ -71,7 +71,11 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
         }
         Statistic::Missed => missed(row, requirement.limit),
     };
-    answer.unwrap_or_else(|| (Verdict::Inconclusive, "nothing was measured".to_owned()))
+    let why = match row.recorded {
+        0 => "nothing was measured",
+        _ => "latencies were recorded, but the record doesn't hold them: see the findings",
+    };
+    answer.unwrap_or_else(|| (Verdict::Inconclusive, why.to_owned()))
 }
 
 fn claimed(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) -> Answer {
@@ -93,18 +97,34 @@ fn pass_if(met: bool) -> Verdict {
 fn max(cell: &CellSummary, limit_ns: u64) -> Option<Answer> {
     let (row, watch) = (&cell.all, cell.watch());
     let max_ns = row.histogram.max_ns()?;
-    let mut sentence = format!("the maximum is {}", exact_us(max_ns));
+    let mut sentence = match row.max_below_ns() {
+        Some(below_ns) => format!("the maximum is {} to {}", exact_us(max_ns), exact_us(below_ns)),
+        None => format!("the maximum is {}", exact_us(max_ns)),
+    };
     // A record that doesn't say how long was observed backs no rate, but has its maximum.
     if let Some(exceedance) = exceedance::of(&row.histogram, limit_ns, watch, &cell.blocks) {
         sentence += &format!("; {}", exceedance.sentence(watch));
     }
-    Some((pass_if(max_ns < limit_ns), sentence))
+    let below_ns = row.max_below_ns().map(|ns| ns as f64);
+    Some((is_below(max_ns as f64, below_ns, limit_ns as f64), sentence))
+}
+
+/// Whether a value is below a limit. Of one that another tool cut, only what it is below is known too.
+fn is_below(from: f64, below: Option<f64>, limit: f64) -> Verdict {
+    match below {
+        Some(below) if from < limit && below > limit => Verdict::Inconclusive,
+        _ => pass_if(from < limit),
+    }
 }
 
 fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
     let mean_ns = row.corrected.mean_ns()?;
     let latency = |ns: f64| Nanos(ns.round() as u64);
-    let value = format!("the mean of {} is {}", latencies(row), latency(mean_ns));
+    let below_ns = row.mean_below_ns();
+    let mut value = format!("the mean of {} is {}", latencies(row), latency(mean_ns));
+    if let Some(below_ns) = below_ns {
+        value += &format!(" to {} (the file has whole units)", latency(below_ns));
+    }
     let half_ns = match row.mean_half_width_ns {
         Ok(half_ns) => half_ns,
         Err(refusal) => {
@@ -114,7 +134,7 @@ fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
             ));
         }
     };
-    let (low_ns, high_ns) = ((mean_ns - half_ns).max(0.0), mean_ns + half_ns);
+    let (low_ns, high_ns) = ((mean_ns - half_ns).max(0.0), below_ns.unwrap_or(mean_ns) + half_ns);
     let limit_ns = limit_ns as f64;
     let (verdict, open) = if high_ns < limit_ns {
         (Verdict::Pass, "")
@@ -341,6 +361,18 @@ mod tests {
         for require in ["max < 1s", "p50 < 1s", "mean < 1s", "missed = 0"] {
             check(require, &[], Verdict::Inconclusive, "nothing was measured");
         }
+    }
+
+    #[test]
+    fn nothing_was_measured_is_not_said_of_recorded_latencies() {
+        let plan =
+            "name = \"p\"\nrequire = [\"max < 1s\"]\n[[phase]]\nname = \"a\"\nduration = \"1s\"\n";
+        let mut run = Run::new(plan, 1).cell(0, &[&[1_000, 2_000]]).end();
+        run.slices[0].bins.clear();
+        let record = run.record();
+        let outcomes = outcomes(&record, &summary::cells(&record));
+        let sentence = &outcomes[0].sentence;
+        assert!(sentence.starts_with("latencies were recorded, but"), "{sentence}");
     }
 
     #[test]

@@ -99,9 +99,13 @@ fn cell_view(cell: &CellSummary) -> CellView {
         Some(EndReason::Break) => "stopped by a latency above the break threshold",
         Some(_) => "complete",
     };
+    let duration = match (cell.duration_ns, cell.all.recorded) {
+        (0, 1..) => "duration not known".to_owned(),
+        (ns, _) => time(ns),
+    };
     CellView {
         name: cell.name.clone(),
-        remark: format!("{}, {}, {ended}", cut(&loads, 60), time(cell.duration_ns)),
+        remark: format!("{}, {duration}, {ended}", cut(&loads, 60)),
         all: row_view("all", "all", &cell.all),
         dependence: dependence(cell),
         corrected: corrected_view(&cell.all),
@@ -141,7 +145,7 @@ fn row_view(class: &'static str, label: &str, row: &Row) -> RowView {
         class,
         label: label.to_owned(),
         counts: counts.into(),
-        latencies: around(&row.histogram, latencies),
+        latencies: around(row, &row.histogram, latencies),
     }
 }
 
@@ -194,20 +198,27 @@ fn corrected_view(row: &Row) -> Option<RowView> {
         class: "corrected",
         label: "corrected".to_owned(),
         counts: vec![String::new(); 4],
-        latencies: around(histogram, LADDER.iter().map(|&parts| value(parts))),
+        latencies: around(row, histogram, LADDER.iter().map(|&parts| value(parts))),
     })
 }
 
-/// Minimum and mean before the quantiles, the maximum after them.
-fn around(histogram: &Histogram, quantiles: impl Iterator<Item = Figure>) -> Vec<Figure> {
-    let exact = |ns: Option<u64>| Figure {
+/// Minimum and mean before the quantiles, the maximum after them; with what they are below, where another tool
+/// cut them.
+fn around(
+    row: &Row,
+    histogram: &Histogram,
+    quantiles: impl Iterator<Item = Figure>,
+) -> Vec<Figure> {
+    let exact = |ns: Option<u64>, below_ns: Option<u64>| Figure {
         value: ns.map_or_else(|| "-".to_owned(), us),
+        interval: below_ns.map_or_else(String::new, |below_ns| format!("below {}", us(below_ns))),
         ..Figure::default()
     };
+    let mean_below_ns = row.mean_below_ns().map(|ns| ns.round() as u64);
     let mean_ns = histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64);
-    [exact(histogram.min_ns()), exact(mean_ns)]
+    [exact(histogram.min_ns(), None), exact(mean_ns, mean_below_ns)]
         .into_iter()
         .chain(quantiles)
-        .chain([exact(histogram.max_ns())])
+        .chain([exact(histogram.max_ns(), row.max_below_ns())])
         .collect()
 }

@@ -73,7 +73,16 @@ impl Column {
             Column::Quantile(parts) => quantile_of(row, parts).map(|q| q.value_ns),
             Column::Max => histogram.max_ns(),
         };
-        latency_ns.map_or_else(|| "-".to_owned(), us)
+        let below_ns = match self {
+            Column::Mean => row.mean_below_ns().map(|ns| ns.round() as u64),
+            Column::Max => row.max_below_ns(),
+            _ => None,
+        };
+        match (latency_ns, below_ns) {
+            (None, _) => "-".to_owned(),
+            (Some(ns), None) => us(ns),
+            (Some(ns), Some(below_ns)) => format!("{} to {}", us(ns), us(below_ns)),
+        }
     }
 
     /// A maximum shows whether it keeps the limit, a quantile whether it has an upper end.
@@ -214,9 +223,10 @@ fn fitting(lines: &[Line], room: usize) -> Vec<(Column, usize)> {
 
 fn heading(cell: &CellSummary, style: Style) -> String {
     let name = style.paint(Ink::Strong, &cell.name);
-    match cell.duration_ns {
-        0 => format!("{name}  nothing was measured\n"),
-        ns => format!("{name}  {}\n", Nanos(ns)),
+    match (cell.duration_ns, cell.all.recorded) {
+        (0, 0) => format!("{name}  nothing was measured\n"),
+        (0, _) => format!("{name}  duration not known\n"),
+        (ns, _) => format!("{name}  {}\n", Nanos(ns)),
     }
 }
 
