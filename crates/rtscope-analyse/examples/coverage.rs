@@ -30,8 +30,11 @@ mod tail;
 
 use std::env::args;
 
+/// Prints what so many runs of each system come to.
+type Rows = fn(u32);
+
 /// The subjects by name.
-const SUBJECTS: [(&str, fn(u32)); 6] = [
+const SUBJECTS: [(&str, Rows); 6] = [
     ("quantiles", quantiles::rows),
     ("rates", rates::rows),
     ("ratios", ratios::rows),

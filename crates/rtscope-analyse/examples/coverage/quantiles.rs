@@ -6,7 +6,7 @@ use rtscope_analyse::statistics::{
 };
 
 use super::{
-    score::{Score, print_head, print_line},
+    score::{Ends, Score, print_head, print_line},
     systems::{self, System},
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> Scores {
 }
 
 /// The ends of an interval; none when it was refused.
-fn ends(found: Option<Quantile>) -> Option<(Option<f64>, Option<f64>)> {
+fn ends(found: Option<Quantile>) -> Option<Ends> {
     let found = found.filter(|found| found.refusal().is_none())?;
     let end = |ns: Option<u64>| ns.map(|ns| ns as f64);
     // A latency is cut to whole nanoseconds.

@@ -1,5 +1,8 @@
 //! How often an interval was given, and how often it held the truth.
 
+/// The ends of an interval; one that is missing is infinitely far away.
+pub(crate) type Ends = (Option<f64>, Option<f64>);
+
 /// Intervals of many runs of one system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Score {
@@ -16,7 +19,7 @@ pub(crate) struct Score {
 impl Score {
     /// Counts one run: the ends of its interval, none when it was refused. An end that is missing is
     /// infinitely far away.
-    pub(crate) fn add(&mut self, interval: Option<(Option<f64>, Option<f64>)>, truth: f64) {
+    pub(crate) fn add(&mut self, interval: Option<Ends>, truth: f64) {
         self.runs += 1;
         let Some((low, high)) = interval else { return };
         self.given += 1;
