@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rtscope_analyse::{Judgement, export, judge, report};
-use rtscope_measure::recorder;
+use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
-    record::{Files, Record},
+    plan::{self, Plan},
+    record::Record,
     verdict::Requirement,
 };
 use serde::de::DeserializeOwned;
@@ -32,13 +33,20 @@ pub(crate) struct Judged {
 
 /// Reads and judges a record's folder.
 pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
-    let files = recorder::read(folder)?;
-    judged(&files, terms).with_context(|| format!("{} is not a record", folder.display()))
+    let source = Source::open(folder)?;
+    judged(&source, terms).with_context(|| format!("{} is not a record", folder.display()))
+}
+
+/// The plan of a record's folder, without the time that reading all of the record takes.
+pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
+    let text = recorder::read_plan(folder)?;
+    let plan = plan::parse_kept("plan.toml", &text);
+    plan.with_context(|| format!("{} is not a record", folder.display()))
 }
 
 /// Judges a record.
-pub(crate) fn judged(files: &Files, terms: &Terms) -> anyhow::Result<Judged> {
-    let mut record = Record::read(files)?;
+pub(crate) fn judged(source: &Source, terms: &Terms) -> anyhow::Result<Judged> {
+    let mut record = source.read()?;
     for requirement in &terms.require {
         if !record.plan.require.contains(requirement) {
             record.plan.require.push(*requirement);
