@@ -18,6 +18,7 @@ pub mod interrupt;
 pub mod load;
 mod machine;
 pub mod observe;
+mod other_work;
 mod protocol;
 pub mod recorder;
 pub mod sampler;
@@ -25,6 +26,7 @@ pub mod signal;
 mod stream;
 pub mod task;
 pub mod throughput;
+mod timekeeping;
 pub mod trace;
 pub mod tune;
 
@@ -39,7 +41,8 @@ use rtscope_model::{
     schedule::Policy,
 };
 use rtscope_sys::{
-    process::{self, Resource},
+    clock::{Clock, SystemClock},
+    process::{Deadline, Resource, SoftLimit},
     sched, thread,
     tree::Tree,
 };
@@ -52,6 +55,7 @@ use crate::{
     recorder::{RecordError, Recorder, Source},
     sampler::SampleError,
     stream::Stream,
+    timekeeping::{ClockWatch, Reading},
 };
 
 /// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
@@ -114,14 +118,12 @@ pub enum RunError {
         /// Why, and what to do.
         why: LoadError,
     },
-    /// Histograms too large.
-    #[error("the histograms need {} MiB, but only {} MiB of memory are available and half of it is the limit: set fewer buckets or threads", needed_bytes >> 20, available_bytes >> 20)]
-    Memory {
-        /// Needed.
-        needed_bytes: u64,
-        /// There.
-        available_bytes: u64,
-    },
+    /// A limit of the system is too low for the plan.
+    #[error("{0}")]
+    Limit(String),
+    /// There is no CPU to measure.
+    #[error("no CPU was found that this process may use: are /proc and /sys mounted?")]
+    NoCpu,
     /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
@@ -165,12 +167,14 @@ pub struct Finished {
 /// # Errors
 ///
 /// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
-/// then is in the record's folder, and every setting is as it was.
+/// then is in the record's folder, and every setting is as it was. A setting of the whole run that is
+/// refused leaves no record.
 pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
-    let (sessions, launcher) = lay_out(&plan, &before)?;
+    let (sessions, launcher) = lay_out(&plan, &before, &order.tree)?;
+    let was_there = order.folder.exists();
     let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
 
     let mut stream = Stream::new(recorder, listener);
@@ -185,11 +189,11 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     permission_finding.into_iter().for_each(|finding| stream.found(finding));
 
     // Settings of single phases change between sessions, when nothing is measured.
-    let by_phase = plan.phases.iter().any(|phase| !phase.settings.is_empty());
-    let of_run = if by_phase { BTreeMap::new() } else { plan.settings.clone() };
-    let settings =
-        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event))?;
-    let outcome = sessions_in_turn(order, &plan, &sessions, launcher, by_phase, &mut stream);
+    let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
+    let applied =
+        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event));
+    let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
+    let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 
     if order.interrupt.is_runaway() {
@@ -214,15 +218,16 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 ///
 /// The first thing that is wrong or missing.
 pub fn check(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
-    lay_out(plan, &environment::collect(tree)).map(drop)
+    lay_out(plan, &environment::collect(tree), tree).map(drop)
 }
 
 /// The sessions of a plan on this machine, and what will start their loads.
 fn lay_out(
     plan: &Plan,
     found: &Environment,
+    tree: &Tree,
 ) -> Result<(Vec<machine::SessionPlan>, Launcher), RunError> {
-    let sessions = machine::lay_out(plan, found)?;
+    let sessions = machine::lay_out(plan, found, &machine::Limits::read(tree))?;
     let all = sched::affinity(sched::SELF).unwrap_or_default();
     let online = found.cpus.online.clone();
     let mut launcher = Launcher { online, ..Launcher::new(CpuSet::default(), all) };
@@ -252,18 +257,24 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
     Ok(Some(Finding::new("no-real-time-permission", Weight::PreventsPass, text).advise(advice)))
 }
 
-/// Runs the sessions with memory locked and a limit on runaway threads; `by_phase`, each under the
-/// settings of its phases.
+/// Whether settings of single phases change between sessions.
+fn changes_by_phase(plan: &Plan) -> bool {
+    plan.phases.iter().any(|phase| !phase.settings.is_empty())
+}
+
+/// Runs the sessions with memory locked and a limit on runaway threads, each under the settings of
+/// its phases where these have any.
 fn sessions_in_turn(
     order: &Order,
     plan: &Plan,
+    before: &Environment,
     sessions: &[machine::SessionPlan],
     launcher: Launcher,
-    by_phase: bool,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
-    let limit = process::limit(Resource::RtTime);
-    let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+    // Both are put back on every way out: the report is written without them.
+    let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
+    let _deadline = Deadline::after(order.unattended);
     thread::leave_cpu_limit_to_others();
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
@@ -282,13 +293,17 @@ fn sessions_in_turn(
         tree: &order.tree,
         counters: SystemCounters::read(&order.tree),
         counters_at_ns: stream.elapsed_ns(),
+        own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
         kernel_log: KernelLog::open(&order.tree),
+        real_time_before: &before.real_time_threads,
+        others: None,
+        clocks: ClockWatch::new(Reading::now()),
         stream,
     };
     let mut why = EndReason::Finished;
     for (i, session) in sessions.iter().enumerate() {
         let phase = &plan.phases[session.cells.start];
-        let own = if by_phase { plan.settings_of(phase) } else { BTreeMap::new() };
+        let own = if changes_by_phase(plan) { plan.settings_of(phase) } else { BTreeMap::new() };
         let mut emit = |event| conductor.stream.emit(event);
         let settings = tune::apply(&order.tree, &order.journal, &own, &mut emit)?;
         let ended = conductor.session(i as u32, session);
@@ -299,7 +314,5 @@ fn sessions_in_turn(
         }
     }
     drop(locked);
-    process::end_after(Duration::ZERO);
-    let _ = process::set_limit(Resource::RtTime, limit);
     Ok(why)
 }

@@ -4,16 +4,23 @@
 //! whether the phase is over, and once a second reads what the loads and the machine did. Nothing
 //! it does is on behalf of a sampling thread.
 
+mod surroundings;
+
 use std::time::Duration;
 
 use rtscope_model::{
+    environment::RealTimeThread,
     event::{EndReason, Event, Progress},
     finding::{Finding, Weight},
     plan::{Phase, Plan, Start},
     schedule::{Placement, Policy},
     time::Nanos,
 };
-use rtscope_sys::{memory, process, sched, tree::Tree};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    memory, process, sched,
+    tree::Tree,
+};
 
 use crate::{
     RunError,
@@ -21,8 +28,10 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, Running},
     machine::{SessionPlan, real_time_load_priority},
+    other_work::OtherWorkWatch,
     sampler::{Ended, Session},
     stream::Stream,
+    timekeeping::ClockWatch,
 };
 
 /// Time between two looks: 8 a second.
@@ -50,7 +59,14 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) launcher: Launcher,
     pub(crate) counters: SystemCounters,
     pub(crate) counters_at_ns: u64,
+    /// CPU time of this process at that instant.
+    pub(crate) own_cpu_ns: u64,
     pub(crate) kernel_log: KernelLog,
+    /// Real-time threads of others before the run.
+    pub(crate) real_time_before: &'a [RealTimeThread],
+    /// The watch over other processes, while a phase counts.
+    pub(crate) others: Option<OtherWorkWatch>,
+    pub(crate) clocks: ClockWatch,
 }
 
 impl Conductor<'_, '_> {
@@ -153,10 +169,13 @@ impl Conductor<'_, '_> {
         let settles = phase.settle > Nanos::ZERO;
         self.stream.emit(Event::PhaseStarted { cell, name: phase.name.clone() });
         if !settles {
-            self.hand_on(session);
-            session.enter(cell, phase.end.cycles);
+            self.enter(session, cell, phase);
         }
         let (mut loads, failure) = self.start_loads(cell, phase);
+        if phase.end.load_ends {
+            // At the end of the phase they will be gone.
+            self.read_real_time_threads(cell, &loads);
+        }
         let why = match failure {
             Some(finding) => {
                 self.stream.found(finding);
@@ -168,8 +187,13 @@ impl Conductor<'_, '_> {
         session.leave();
         self.read_rates(cell, &mut loads);
         self.read_system();
+        self.read_other_work(cell);
+        self.look_at_clocks(phase);
+        if !phase.end.load_ends {
+            self.read_real_time_threads(cell, &loads);
+        }
         self.stream.emit(Event::PhaseEnded { cell, why });
-        self.stop_loads(session, cell, loads);
+        self.stop_loads(session, cell, phase, loads);
         why
     }
 
@@ -185,9 +209,17 @@ impl Conductor<'_, '_> {
             if let Some(why) = self.wait(session, phase.settle) {
                 return why;
             }
-            session.enter(cell, phase.end.cycles);
+            self.enter(session, cell, phase);
         }
         self.watch(session, cell, phase, loads)
+    }
+
+    /// Lets samples count for a phase from here on, and what other processes do meanwhile.
+    fn enter(&mut self, session: &mut Session, cell: u32, phase: &Phase) {
+        let now_ns = self.stream.elapsed_ns();
+        self.others = Some(OtherWorkWatch::start(self.tree, std::process::id(), now_ns));
+        self.hand_on(session);
+        session.enter(cell, phase.end.cycles);
     }
 
     /// Starts a phase's loads: those that run, and why the next one does not.
@@ -231,6 +263,8 @@ impl Conductor<'_, '_> {
         phase: &Phase,
         loads: &mut [Load],
     ) -> EndReason {
+        // What was decided of the phase before is not about this one.
+        self.interrupt.take_decided();
         let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + d.0);
         let mut span_ns = self.stream.elapsed_ns();
         loop {
@@ -239,17 +273,24 @@ impl Conductor<'_, '_> {
             if now_ns - span_ns >= SPAN.0 {
                 self.read_rates(cell, loads);
                 self.read_system();
+                self.look_at_others();
+                self.look_at_clocks(phase);
                 span_ns = now_ns;
             }
-            let load_ended = self.poll_loads(cell, loads);
+            let (load_ended, died) = self.poll_loads(cell, phase, loads);
             if session.is_broken() {
                 return EndReason::Break;
             } else if self.interrupt.is_stopped() {
                 return EndReason::Interrupted;
             } else if session.is_full() {
                 return EndReason::Cycles;
-            } else if let Some(ok) = load_ended.filter(|_| phase.end.load_ends) {
-                return if ok { EndReason::LoadEnded } else { EndReason::Failed };
+            } else if let Some(finding) = died {
+                self.stream.found(finding);
+                return EndReason::Failed;
+            } else if self.interrupt.take_decided() {
+                return EndReason::Decided;
+            } else if load_ended && phase.end.load_ends {
+                return EndReason::LoadEnded;
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
                 return EndReason::Duration;
             }
@@ -272,8 +313,11 @@ impl Conductor<'_, '_> {
     fn tick(&mut self, session: &mut Session, cell: Option<u32>, until_ns: Option<u64>) {
         let now_ns = self.stream.elapsed_ns();
         let left_ns = until_ns.map_or(u64::MAX, |until_ns| until_ns.saturating_sub(now_ns));
-        std::thread::sleep(TICK.min(Duration::from_nanos(left_ns)));
+        let pause = TICK.min(Duration::from_nanos(left_ns));
+        std::thread::sleep(pause);
+        let slept_ns = self.stream.elapsed_ns() - now_ns;
         self.hand_on(session);
+        self.judge_sleep(slept_ns.saturating_sub(pause.as_nanos() as u64));
         let (elapsed_ns, all_ns) = (self.stream.elapsed_ns(), self.plan.expected().0.max(1));
         self.stream.emit(Event::Progress(Progress {
             cell,
@@ -307,19 +351,32 @@ impl Conductor<'_, '_> {
         let counters = SystemCounters::read(self.tree);
         let mut span = counters.span_since(&self.counters, now_ns - self.counters_at_ns);
         span.throttled = self.kernel_log.read();
+        let own_cpu_ns = SystemClock::PROCESS_CPU.now_ns();
+        span.own_ns = Some(own_cpu_ns - self.own_cpu_ns);
         (self.counters, self.counters_at_ns) = (counters, now_ns);
+        self.own_cpu_ns = own_cpu_ns;
         self.stream.emit(Event::System(span));
     }
 
-    /// Notes loads that have ended: none, or whether all that have, ended as they should. The work of
-    /// one that was stopped was read before.
-    fn poll_loads(&mut self, cell: u32, loads: &mut [Load]) -> Option<bool> {
-        let mut all_ok = None;
+    /// Notes loads that have ended. Answers whether any has, and why the first one ended that should not
+    /// have. The work of one that was stopped was read before.
+    fn poll_loads(
+        &mut self,
+        cell: u32,
+        phase: &Phase,
+        loads: &mut [Load],
+    ) -> (bool, Option<Finding>) {
+        let (mut any, mut died) = (false, None);
         for (i, load) in loads.iter_mut().enumerate() {
             let Some(running) = &mut load.running else { continue };
             let was_asked = running.is_asked();
             let Some(ended) = running.poll() else { continue };
-            all_ok = Some(all_ok.unwrap_or(true) && ended.ok);
+            any = true;
+            if !ended.ok {
+                let (line, name) = (&phase.loads[i].name, &phase.name);
+                let text = format!("load {line:?} of phase {name:?} died: {}", ended.how);
+                died = died.or(Some(Finding::new("load-died", Weight::Invalidates, text)));
+            }
             if !was_asked {
                 load.report(cell, i as u32, self.stream);
             }
@@ -333,16 +390,22 @@ impl Conductor<'_, '_> {
                 how: ended.how,
             });
         }
-        all_ok
+        (any, died)
     }
 
     /// Ends the loads. One that waits in the kernel, for a disk that is written out, may take seconds:
     /// what is sampled meanwhile is handed on.
-    fn stop_loads(&mut self, session: &mut Session, cell: u32, mut loads: Vec<Load>) {
+    fn stop_loads(
+        &mut self,
+        session: &mut Session,
+        cell: u32,
+        phase: &Phase,
+        mut loads: Vec<Load>,
+    ) {
         loads.iter_mut().filter_map(|load| load.running.as_mut()).for_each(Running::ask_to_end);
         let mut pause = Duration::from_millis(5);
         loop {
-            self.poll_loads(cell, &mut loads);
+            self.poll_loads(cell, phase, &mut loads);
             if loads.iter().all(|load| load.running.is_none()) {
                 break;
             }

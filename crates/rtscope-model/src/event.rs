@@ -4,7 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    finding::Finding, histogram::Layout, origin::Origin, schedule::Placement, slice::Slice,
+    finding::Finding,
+    histogram::Layout,
+    origin::Origin,
+    other_work::{NewRealTimeThreads, OtherWork},
+    schedule::Placement,
+    slice::Slice,
 };
 
 /// Version of the record's format. It grows when an old reader would misread a new record.
@@ -30,6 +35,8 @@ pub enum EndReason {
     Cycles,
     /// A load with an end of its own did its work.
     LoadEnded,
+    /// Every claim of the phase was backed or refuted (phases only): its own end, as a duration is.
+    Decided,
     /// A latency was above the break threshold.
     Break,
     /// SIGINT or SIGTERM.
@@ -194,6 +201,10 @@ pub enum Event {
     },
     /// The machine's own counters over about one slice.
     System(SystemSpan),
+    /// Who used the CPUs in a phase; seen at its end.
+    OtherWork(OtherWork),
+    /// Real-time threads that came up since the run began, seen at the end of a phase.
+    NewRealTimeThreads(NewRealTimeThreads),
     /// What a thread saw in one slice.
     Slice(Slice),
     /// For live screens, several times a second; never recorded.
@@ -298,6 +309,9 @@ pub struct SystemSpan {
     /// Times that the scheduler throttled real-time threads, where the kernel shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<u64>,
+    /// CPU time of rtscope's own process; that of its loads is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_ns: Option<u64>,
     /// CPU time by CPU.
     pub cpus: Vec<CpuSpan>,
 }
@@ -308,10 +322,12 @@ impl SystemSpan {
         self.span_ns = self.span_ns.saturating_add(next.span_ns);
         self.context_switches = self.context_switches.saturating_add(next.context_switches);
         self.interrupts = self.interrupts.saturating_add(next.interrupts);
-        self.throttled = match (self.throttled, next.throttled) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
+        self.throttled = sum(self.throttled, next.throttled);
+        self.own_ns = sum(self.own_ns, next.own_ns);
         for cpu in &next.cpus {
             match self.cpus.iter_mut().find(|own| own.cpu == cpu.cpu) {
                 Some(own) => {

@@ -1,16 +1,25 @@
 //! A record's folder: opened, judged, and given its verdict and its page.
+//!
+//! What the user accepted when the record was judged is kept beside it, in `accepted.json`, so that
+//! every later reader comes to the same verdict.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail};
 use rtscope_analyse::{Judgement, export, judge, report};
 use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
+    finding::{Finding, Weight},
     plan::{self, Plan},
+    printable::make_printable,
     record::Record,
     verdict::Requirement,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::cli::Refused;
@@ -31,10 +40,43 @@ pub(crate) struct Judged {
     pub(crate) judgement: Judgement,
 }
 
-/// Reads and judges a record's folder.
+/// `accepted.json`: what the user accepted when the record was judged.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Accepted {
+    /// [`ACCEPTED_FORMAT`].
+    format: u32,
+    /// Codes of findings.
+    accepted: Vec<String>,
+}
+
+const ACCEPTED: &str = "accepted.json";
+const ACCEPTED_FORMAT: u32 = 1;
+/// Many times what the codes of all findings need.
+const ACCEPTED_BYTES_MAX: u64 = 64 * 1024;
+
+/// Reads and judges a record's folder. What was accepted for it before is accepted still.
 pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+    let mut record = read(folder)?;
+    let mut terms = terms.clone();
+    match stored_codes(folder) {
+        Ok(codes) => terms.accept.extend(codes),
+        Err(e) => record.findings.push(not_accepted(&e)),
+    }
+    Ok(judge_under(record, &terms))
+}
+
+/// Reads a record's folder and judges it by one requirement, in place of its plan's.
+pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
+    let mut record = read(folder)?;
+    record.plan.require = vec![requirement];
+    record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
+    let judgement = judge(&record, &[]);
+    Ok(Judged { record, judgement })
+}
+
+fn read(folder: &Path) -> anyhow::Result<Record> {
     let source = Source::open(folder)?;
-    judged(&source, terms).with_context(|| format!("{} is not a record", folder.display()))
+    source.read().with_context(|| format!("{} is not a record", folder.display()))
 }
 
 /// The plan of a record's folder, without the time that reading all of the record takes.
@@ -46,14 +88,41 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
 
 /// Judges a record.
 pub(crate) fn judged(source: &Source, terms: &Terms) -> anyhow::Result<Judged> {
-    let mut record = source.read()?;
+    Ok(judge_under(source.read()?, terms))
+}
+
+fn judge_under(mut record: Record, terms: &Terms) -> Judged {
     for requirement in &terms.require {
         if !record.plan.require.contains(requirement) {
             record.plan.require.push(*requirement);
         }
     }
     let judgement = judge(&record, &terms.accept);
-    Ok(Judged { record, judgement })
+    Judged { record, judgement }
+}
+
+fn not_accepted(error: &anyhow::Error) -> Finding {
+    let text = format!("{ACCEPTED} can't be read, so nothing in it is accepted: {error:#}");
+    let advice = "accept the findings again with `rtscope report DIR --accept CODE`";
+    Finding::new("accepted-unreadable", Weight::Warning, text).advise(advice)
+}
+
+/// The codes in a record's `accepted.json`; none without that file.
+fn stored_codes(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let path = folder.join(ACCEPTED);
+    match fs::symlink_metadata(&path) {
+        Err(_) => return Ok(Vec::new()),
+        // Reading a pipe would wait for whoever writes into it.
+        Ok(found) if !found.is_file() => bail!("it is not a regular file"),
+        Ok(_) => {}
+    }
+    let mut text = String::new();
+    File::open(&path)?.take(ACCEPTED_BYTES_MAX).read_to_string(&mut text)?;
+    let stored: Accepted = serde_json::from_str(&text)?;
+    if stored.format != ACCEPTED_FORMAT {
+        bail!("it has format {}; this version reads format {ACCEPTED_FORMAT}", stored.format);
+    }
+    Ok(stored.accepted)
 }
 
 impl Judged {
@@ -63,10 +132,25 @@ impl Judged {
         Ok(serde_json::to_string_pretty(&document)? + "\n")
     }
 
-    /// Writes `verdict.json` and `report.html`; the path of the page.
+    /// Writes `verdict.json` and `report.html`, and keeps what was accepted; the path of the page.
     pub(crate) fn publish(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        self.keep_accepted(folder)?;
         write(&folder.join("verdict.json"), &self.json()?)?;
         self.write_page(folder)
+    }
+
+    /// Adds the codes that changed the verdict to those that are kept with the record. A code that
+    /// nothing was found for is not kept.
+    fn keep_accepted(&self, folder: &Path) -> anyhow::Result<()> {
+        let mut codes = stored_codes(folder).unwrap_or_default();
+        let new = self.judgement.accepted.iter().filter(|code| !codes.contains(code));
+        let new: Vec<String> = new.cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        codes.extend(new);
+        let accepted = Accepted { format: ACCEPTED_FORMAT, accepted: codes };
+        write(&folder.join(ACCEPTED), &(serde_json::to_string(&accepted)? + "\n"))
     }
 
     /// Writes the page to a file, or as `report.html` into a folder; its path.
@@ -85,12 +169,13 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.
 pub(crate) fn read_document<T: DeserializeOwned>(path: &Path, format: u32) -> anyhow::Result<T> {
     let read = || format!("can't read {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(read)?;
-    let document: Value = serde_json::from_str(&text).with_context(read)?;
+    let text = fs::read_to_string(path).with_context(read)?;
+    let mut document: Value = serde_json::from_str(&text).with_context(read)?;
     if document["format"] != format {
         let path = path.display();
         bail!("{path} has format {}; this version reads format {format}", document["format"]);
     }
+    make_printable(&mut document);
     serde_json::from_value(document).with_context(read)
 }
 

@@ -1,18 +1,21 @@
 //! What a run shows while it goes: nothing, plain lines, or one of the terminal screens.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
     event::{Event, Stamped},
     finding::Weight,
     plan::Plan,
     time::Nanos,
+    verdict::Verdict,
 };
 
+use crate::output;
 use crate::tui::{
     self, Screen,
-    state::{State, Summary},
+    state::{State, Summary, busy_others},
 };
 
 /// How much a run shows while it goes.
@@ -43,12 +46,10 @@ pub(crate) fn open(
             Ok(Box::new(tui::live(plan, move || interrupt.stop())?))
         }
         // A terminal that can't be drawn on (TERM=dumb) still takes lines.
-        Show::Usual if terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb") => {
-            match tui::inline(plan) {
-                Ok(screen) => Ok(Box::new(screen)),
-                Err(_) => Ok(Box::new(Lines::new(plan))),
-            }
-        }
+        Show::Usual if output::can_redraw(&io::stderr()) => match tui::inline(plan) {
+            Ok(screen) => Ok(Box::new(screen)),
+            Err(_) => Ok(Box::new(Lines::new(plan))),
+        },
         Show::Usual => Ok(Box::new(Lines::new(plan))),
     }
 }
@@ -58,6 +59,8 @@ struct Silence;
 
 impl Screen for Silence {
     fn event(&mut self, _: &Stamped) {}
+
+    fn claim(&mut self, _: &Claim) {}
 }
 
 /// A line when a phase starts and one when it has ended, for pipes and logs. The second is made from
@@ -66,11 +69,16 @@ struct Lines {
     state: State,
     /// Lines that wait for the one of the phase before, whose last slices are on their way.
     held: Vec<String>,
+    /// Wall time of a claim from which its next line is due.
+    claim_due_ns: u64,
 }
+
+/// Wall time between two lines about a claim.
+const CLAIM_LINES_NS: u64 = 60_000_000_000;
 
 impl Lines {
     fn new(plan: &Plan) -> Lines {
-        Lines { state: State::new(plan), held: Vec::new() }
+        Lines { state: State::new(plan), held: Vec::new(), claim_due_ns: 0 }
     }
 
     /// The lines that can be printed after this event.
@@ -97,6 +105,18 @@ impl Lines {
         lines
     }
 
+    /// The line about a claim, when one is due or it is decided.
+    fn claim_line(&mut self, claim: &Claim) -> Option<String> {
+        let is_open = claim.verdict == Verdict::Inconclusive;
+        let is_due = claim.wall_ns >= self.claim_due_ns;
+        if self.claim_due_ns == u64::MAX || is_open && !is_due {
+            return None;
+        }
+        // Nothing more is said of a claim that is decided.
+        self.claim_due_ns = if is_open { claim.wall_ns + CLAIM_LINES_NS } else { u64::MAX };
+        Some(format!("      {}", claim.progress()))
+    }
+
     fn text(&self, event: &Event) -> Option<String> {
         match event {
             Event::PhaseStarted { cell, name } => {
@@ -110,6 +130,7 @@ impl Lines {
             Event::Found(finding) if finding.weight >= Weight::Warning => {
                 Some(format!("note: {}", finding.text))
             }
+            Event::OtherWork(work) => busy_others(work).map(|text| format!("note: {text}")),
             _ => None,
         }
     }
@@ -127,7 +148,13 @@ impl Screen for Lines {
     fn event(&mut self, stamped: &Stamped) {
         for text in self.lines(stamped) {
             // A closed pipe must not end a measurement.
-            let _ = writeln!(io::stderr(), "{text}");
+            note!("{text}");
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim) {
+        if let Some(text) = self.claim_line(claim) {
+            note!("{text}");
         }
     }
 }
@@ -138,6 +165,24 @@ mod tests {
 
     use super::*;
     use crate::tui::script::{Script, plan, session_started, slice, thread_placed};
+
+    #[test]
+    fn a_claim_has_a_line_a_minute_and_one_when_it_is_decided() {
+        use rtscope_analyse::statistics::claim::Watch;
+        let mut lines = Lines::new(&plan());
+        let (limit, once_in) = (Nanos::from_us(200), Nanos::from_secs(60));
+        let mut watch = Watch::new(limit, once_in, Layout::default(), [0]);
+        let said = (0..223u64).filter_map(|second| {
+            let mut seen = slice(0, 0, Layout::default(), &[4_000]);
+            (seen.start_ns, seen.end_ns) = (second * 1_000_000_000, (second + 1) * 1_000_000_000);
+            watch.add(&seen);
+            lines.claim_line(&watch.claim())
+        });
+        let said: Vec<String> = said.collect();
+        assert_eq!(said.len(), 5, "{said:?}");
+        assert!(said[1].contains("28 % of the time needed, no exceedance; about 2 min 40 s more"));
+        assert_eq!(said[4].trim(), "backed: no exceedance");
+    }
 
     #[test]
     fn the_line_of_a_phase_is_made_from_its_own_slices() {

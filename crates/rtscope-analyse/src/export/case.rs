@@ -1,7 +1,7 @@
 //! A judgement as test cases: what test runners and labs read.
 //!
-//! A case for each requirement in each cell, and one for the run, that it can be trusted. What the
-//! run's findings make inconclusive is an error, never a pass.
+//! A case for each requirement in each cell, with the judgement's verdict, and one for the run, that
+//! it can be trusted.
 
 use rtscope_model::{
     finding::{Finding, Weight},
@@ -9,7 +9,7 @@ use rtscope_model::{
 };
 
 use super::Subject;
-use crate::judgement::{CellSummary, Outcome};
+use crate::judgement::{CellSummary, Judgement, Outcome};
 
 /// Name of the suite that says whether the run can be trusted.
 pub(super) const RUN: &str = "run";
@@ -43,44 +43,38 @@ pub(super) fn suites<'a>(subject: &'a Subject<'_>) -> Vec<Suite<'a>> {
     let judgement = &subject.judgement;
     let of_cell = |cell: &'a CellSummary| {
         let outcomes = judgement.outcomes.iter().filter(|outcome| outcome.cell == cell.cell);
-        let cases = outcomes.map(|outcome| case(outcome, &judgement.findings)).collect();
+        let cases = outcomes.map(case).collect();
         Suite { name: &cell.name, cell: Some(cell), cases }
     };
-    let run = Suite { name: RUN, cell: None, cases: vec![validity(&judgement.findings)] };
+    let run = Suite { name: RUN, cell: None, cases: vec![validity(judgement)] };
     std::iter::once(run).chain(judgement.cells.iter().map(of_cell)).collect()
 }
 
-/// Whether the run can be trusted.
-fn validity(findings: &[Finding]) -> Case {
-    let weighty: Vec<&Finding> =
-        findings.iter().filter(|finding| finding.weight >= Weight::PreventsPass).collect();
-    let texts: Vec<&str> = weighty.iter().map(|finding| finding.text.as_str()).collect();
+/// Whether the run can be trusted. What the user accepted is named: it is no longer tested.
+fn validity(judgement: &Judgement) -> Case {
+    let texts = |wanted: &dyn Fn(&Finding) -> bool| {
+        let texts = judgement.findings.iter().filter(|finding| wanted(finding));
+        texts.map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("; ")
+    };
+    let weighty = texts(&|finding| finding.weight >= Weight::PreventsPass);
+    let accepted = texts(&|finding| judgement.accepted.contains(&finding.code));
     Case {
         name: "valid measurement".to_owned(),
         verdict: if weighty.is_empty() { Verdict::Pass } else { Verdict::Inconclusive },
-        text: match texts.is_empty() {
-            true => "nothing was found that questions the figures".to_owned(),
-            false => texts.join("; "),
+        text: match (weighty.is_empty(), accepted.is_empty()) {
+            (true, true) => "nothing was found that questions the figures".to_owned(),
+            (true, false) => format!("nothing else questions the figures: {accepted}"),
+            (false, _) => weighty,
         },
         requirement: None,
     }
 }
 
-/// A requirement, with what the findings leave of its verdict.
-fn case(outcome: &Outcome, findings: &[Finding]) -> Case {
-    let worst =
-        findings.iter().filter(|f| f.weight >= Weight::PreventsPass).max_by_key(|f| f.weight);
-    let (verdict, text) = match (outcome.verdict, worst) {
-        (Verdict::Pass, Some(finding)) => (
-            Verdict::Inconclusive,
-            format!("{}; but it counts for nothing: {}", outcome.sentence, finding.text),
-        ),
-        (Verdict::Fail, Some(finding)) if finding.weight == Weight::Invalidates => (
-            Verdict::Inconclusive,
-            format!("{}; but the run can't answer: {}", outcome.sentence, finding.text),
-        ),
-        (verdict, _) => (verdict, outcome.sentence.clone()),
-    };
-    let name = outcome.requirement.to_string();
-    Case { name, verdict, text, requirement: Some(outcome.requirement) }
+fn case(outcome: &Outcome) -> Case {
+    Case {
+        name: outcome.requirement.to_string(),
+        verdict: outcome.verdict,
+        text: outcome.explanation(),
+        requirement: Some(outcome.requirement),
+    }
 }

@@ -1,7 +1,9 @@
 //! JUnit XML, as CI servers read it: a suite for each cell, a case for each requirement.
 //!
 //! A requirement that is not met is a failure, one that is inconclusive an error. A cell without a
-//! requirement is a suite without cases. The figures are properties.
+//! requirement is a suite without cases. The figures are properties. A suite takes as long as its
+//! phase; judging a requirement takes no time of its own, so that the times of cases add up to no
+//! more than the run's.
 
 use std::fmt::Write as _;
 
@@ -58,7 +60,7 @@ fn of_suite(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
     for case in &suite.cases {
         let _ = write!(
             text,
-            "    <testcase name=\"{}\" classname=\"rtscope.{}.{}\" time=\"{time}\"",
+            "    <testcase name=\"{}\" classname=\"rtscope.{}.{}\" time=\"0.000\"",
             escaped(&case.name),
             escaped(&subject.record.plan.name),
             escaped(suite.name)

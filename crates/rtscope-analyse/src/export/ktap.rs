@@ -1,7 +1,9 @@
 //! KTAP, version 1, as the kernel's tests print it: a subtest for each cell, a line for each
 //! requirement. Readers of TAP count the outer lines.
 //!
-//! An inconclusive requirement is `not ok` with the directive ERROR: it could not be told.
+//! An inconclusive requirement is `not ok` with the directive ERROR: it could not be told. The reason
+//! is a diagnostic line before its result, since readers give diagnostic lines to the result that
+//! follows.
 
 use std::fmt::Write as _;
 
@@ -27,8 +29,8 @@ fn document(subject: &Subject<'_>) -> String {
         let _ = writeln!(text, "  KTAP version 1\n  # Subtest: {}", plain(suite.name));
         let _ = writeln!(text, "  1..{}", suite.cases.len());
         for (number, case) in (1..).zip(&suite.cases) {
-            let _ = writeln!(text, "  {}", line(number, case));
             let _ = writeln!(text, "  # {}: {}", plain(&case.name), one_line(&case.text));
+            let _ = writeln!(text, "  {}", line(number, case));
         }
         let (word, directive) = match (of(Verdict::Fail), of(Verdict::Inconclusive)) {
             (true, _) => ("not ok", ""),

@@ -64,7 +64,8 @@ fn lines(suite: &Suite<'_>) -> String {
         };
         let name = match of.requirement {
             Some(_) => {
-                format!("require-{}", of.name.replace("<=", "at-most").replace('<', "below"))
+                let name = of.name.replace("<=", "at-most").replace('=', "at-most");
+                format!("require-{}", name.replace('<', "below"))
             }
             None => of.name.clone(),
         };

@@ -8,6 +8,8 @@
 //! percentile table) takes one cell; the others take any number. No export says more than the
 //! judgement: a requirement that is met in a run that is not valid is no pass anywhere.
 
+#[cfg(test)]
+mod agreement;
 mod case;
 mod csv;
 pub mod cyclictest;

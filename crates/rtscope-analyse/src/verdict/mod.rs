@@ -1,9 +1,12 @@
 //! The answer of a run.
 //!
 //! ```text
-//! record, cells -> requirement: each requirement in each cell  -> outcomes \
-//!               -> validity:    each rule that questions the run -> findings  -> verdict, reasons
+//! record, cells -> requirement: each requirement in each cell    -> outcomes \
+//!               -> validity:    each rule that questions the run -> findings  -> outcomes settled -> verdict
 //! ```
+//!
+//! The verdict of each requirement is settled here, and the run's verdict is the worst of them. No
+//! output computes its own.
 //!
 //! A run that can't answer never passes: what makes the figures answer another question than the
 //! one that was asked (`Weight::Invalidates`) makes every answer inconclusive; what may have hidden
@@ -27,15 +30,21 @@ use crate::judgement::{CellSummary, Judgement, Outcome};
 /// stay in the list, at most as warnings.
 #[must_use]
 pub fn decide(record: &Record, cells: Vec<CellSummary>, accept: &[String]) -> Judgement {
-    let outcomes = requirement::outcomes(record, &cells);
-    let findings = findings(record, &cells, accept);
-    let verdict = verdict(&outcomes, &findings);
+    let (findings, accepted) = findings(record, &cells, accept);
+    let mut outcomes = requirement::outcomes(record, &cells);
+    outcomes.iter_mut().for_each(|outcome| settle(outcome, &findings));
+    let verdict = verdict(&outcomes);
     let reasons = reasons(verdict, &outcomes, &findings);
-    Judgement { verdict, reasons, findings, outcomes, cells }
+    Judgement { verdict, reasons, findings, accepted, outcomes, cells }
 }
 
 /// Everything that was found, the weightiest first: while reading, while running, and by the rules.
-fn findings(record: &Record, cells: &[CellSummary], accept: &[String]) -> Vec<Finding> {
+/// Then the codes of those that were accepted and would have touched the verdict.
+fn findings(
+    record: &Record,
+    cells: &[CellSummary],
+    accept: &[String],
+) -> (Vec<Finding>, Vec<String>) {
     let while_running = record.events.iter().filter_map(|stamped| match &stamped.event {
         Event::Found(finding) => Some(finding.clone()),
         _ => None,
@@ -45,10 +54,14 @@ fn findings(record: &Record, cells: &[CellSummary], accept: &[String]) -> Vec<Fi
     let mut inferred = validity::findings(record, cells);
     inferred.retain(|finding| told.iter().all(|known| known.code != finding.code));
     let mut findings: Vec<Finding> = Vec::new();
+    let mut accepted: Vec<String> = Vec::new();
     for mut finding in told.into_iter().chain(inferred) {
         if finding.weight > Weight::Warning && accept.contains(&finding.code) {
             finding.weight = Weight::Warning;
             finding.text += " (accepted: it does not touch the verdict)";
+            if !accepted.contains(&finding.code) {
+                accepted.push(finding.code.clone());
+            }
         }
         if !findings.contains(&finding) {
             findings.push(finding);
@@ -57,26 +70,34 @@ fn findings(record: &Record, cells: &[CellSummary], accept: &[String]) -> Vec<Fi
     let unused = accept.iter().filter(|code| findings.iter().all(|f| f.code != **code));
     for code in unused.collect::<Vec<_>>() {
         let text = format!("{code:?} was accepted, but nothing of that name was found");
-        findings.push(Finding::new("accept-unused", Weight::Note, text));
+        let finding = Finding::new("accept-unused", Weight::Note, text);
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.weight));
-    findings
+    (findings, accepted)
 }
 
-fn verdict(outcomes: &[Outcome], findings: &[Finding]) -> Verdict {
-    let found = |weight| findings.iter().any(|finding| finding.weight == weight);
-    let any = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
-    if outcomes.is_empty() {
-        Verdict::Measured
-    } else if found(Weight::Invalidates) {
-        Verdict::Inconclusive
-    } else if any(Verdict::Fail) {
-        Verdict::Fail
-    } else if found(Weight::PreventsPass) || any(Verdict::Inconclusive) {
-        Verdict::Inconclusive
-    } else {
-        Verdict::Pass
+/// Takes away the verdict that the findings, the weightiest first, don't allow.
+fn settle(outcome: &mut Outcome, findings: &[Finding]) {
+    let Some(worst) = findings.first() else { return };
+    let stands = match outcome.figures_verdict {
+        Verdict::Pass => worst.weight < Weight::PreventsPass,
+        Verdict::Fail => worst.weight < Weight::Invalidates,
+        Verdict::Inconclusive | Verdict::Measured => true,
+    };
+    if !stands {
+        outcome.verdict = Verdict::Inconclusive;
+        outcome.withheld_because = Some(worst.text.clone());
     }
+}
+
+/// The worst verdict of any requirement.
+fn verdict(outcomes: &[Outcome]) -> Verdict {
+    let worst_first = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
+    let any = |verdict: &Verdict| outcomes.iter().any(|outcome| outcome.verdict == *verdict);
+    worst_first.into_iter().find(any).unwrap_or(Verdict::Measured)
 }
 
 /// Outcomes up to which a pass names each.
@@ -84,7 +105,7 @@ const OUTCOMES_NAMED: usize = 6;
 
 fn reasons(verdict: Verdict, outcomes: &[Outcome], findings: &[Finding]) -> Vec<String> {
     let of = |wanted: Verdict| {
-        let outcomes = outcomes.iter().filter(move |outcome| outcome.verdict == wanted);
+        let outcomes = outcomes.iter().filter(move |outcome| outcome.figures_verdict == wanted);
         outcomes.map(|o| format!("{}, {}: {}", o.name, o.requirement, o.sentence))
     };
     let weighty = findings.iter().filter(|f| f.weight >= Weight::PreventsPass);
@@ -174,7 +195,7 @@ mod tests {
         let judgement = of(&run("\"p99.99 < 1ms\", \"max < 1ms\""), &[]);
         assert_eq!(judgement.verdict, Verdict::Inconclusive);
         assert_eq!(judgement.reasons.len(), 1);
-        assert!(judgement.reasons[0].contains("36,887"), "{:?}", judgement.reasons);
+        assert!(judgement.reasons[0].contains("an upper end needs"), "{:?}", judgement.reasons);
     }
 
     #[test]

@@ -159,15 +159,38 @@ fn faults(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option
 
 fn relative_sleep(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.sleep == Sleep::For)?;
-    let share = rhythm.drift_ns / rhythm.mean_period_ns.max(1.0);
+    let median = rhythm.drift_ns.max(0.0);
+    let share = median / rhythm.period_ns as f64;
     let text = format!(
-        "{} sleeps for a time and not until an instant: each period is {} longer than its sleep, {} in an hour",
+        "{} sleeps for a time and not until an instant: a typical period is {} longer than its sleep (median), which adds up to {} in an hour. {}",
         named(seen.thread),
-        Nanos(rhythm.drift_ns.max(0.0) as u64),
-        Nanos((share.max(0.0) * 3.6e12) as u64)
+        Nanos(median as u64),
+        Nanos((share * HOUR_NS) as u64),
+        drift(rhythm)
     );
     let advice = "add the period to the last instant and sleep until that: clock_nanosleep with TIMER_ABSTIME, in C++ sleep_until, in Ada delay until";
     Some(Finding::new("relative-sleep", Weight::Warning, text).advise(advice))
+}
+
+/// Nanoseconds in an hour.
+const HOUR_NS: f64 = 3.6e12;
+
+/// The drift with long delays included, as far as it is known.
+fn drift(rhythm: &Rhythm) -> String {
+    let Some(slope) = rhythm.drift else { return String::new() };
+    let shown = |share: f64| Nanos((share.max(0.0) * HOUR_NS) as u64);
+    match slope.half {
+        Ok(half) => format!(
+            "With all delays that were seen it is {} in an hour (95 %: {} to {})",
+            shown(slope.value),
+            shown(slope.value - half),
+            shown(slope.value + half)
+        ),
+        Err(why) => format!(
+            "What long delays add isn't known, for {}: look longer (--duration)",
+            why.reason()
+        ),
+    }
 }
 
 fn wall_clock(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
@@ -258,7 +281,9 @@ fn locks(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<
 fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
     let sources = observation.sources;
     let mut untold = Vec::new();
-    if !(sources.switches && sources.timers) {
+    if let Some(why) = &observation.untraced {
+        untold.push(format!("period, jitter, drift and missed periods: {why}"));
+    } else if !(sources.switches && sources.timers) {
         untold.push("period, jitter, drift and missed periods: the kernel's trace could not be used (it needs root and a kernel with tracing)".to_owned());
     } else if threads.iter().all(|seen| seen.rhythm.is_none()) {
         untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times; look longer (--duration), or it is not periodic, or sleeps on a timerfd or a POSIX timer".to_owned());
@@ -429,6 +454,8 @@ mod tests {
         let checked = check(&blind, &Expectation::default());
         assert_eq!(checked.findings, []);
         assert_eq!(checked.untold.len(), 2);
+        blind.untraced = Some("can't write buffer_size_kb: no memory".to_owned());
+        assert!(check(&blind, &Expectation::default()).untold[0].ends_with(": no memory"));
         blind.threads[0].faults = Some(3);
         assert_eq!(codes(&blind, &Expectation::default()), ["page-faults"]);
         let quiet = seen(vec![thread(1, Policy::Fifo, vec![])]);

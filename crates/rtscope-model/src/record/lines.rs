@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     chain::{Chain, Link},
     finding::{Finding, Weight},
+    printable::from_json,
 };
 
 /// A longer line is none of ours: it is skipped and counted as damaged.
@@ -110,7 +111,8 @@ impl<T: DeserializeOwned> Lines<T> {
         if line.is_empty() {
             return;
         }
-        let Ok(value) = serde_json::from_slice(line) else {
+        let value = std::str::from_utf8(line).ok().and_then(|text| from_json(text).ok());
+        let Some(value) = value else {
             self.damaged.add(self.number);
             return;
         };

@@ -20,6 +20,7 @@ use crate::{
     event::{Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     plan::{self, Plan},
+    printable::from_json,
     slice::{Scope, Slice},
 };
 
@@ -207,7 +208,7 @@ fn json<T: DeserializeOwned>(name: &str, text: &str, findings: &mut Vec<Finding>
     if text.is_empty() {
         return None;
     }
-    match serde_json::from_str(text) {
+    match from_json(text) {
         Ok(value) => Some(value),
         Err(e) => {
             let text = format!("{name} can't be read: {e}");

@@ -90,6 +90,7 @@ mod tests {
                 context_switches: 3,
                 interrupts: n,
                 throttled: n.is_multiple_of(2).then_some(1),
+                own_ns: Some(2),
                 cpus: vec![cpu(0), cpu(1)],
             };
             let rate = Event::load_rate(0, 1, SECOND_NS, n % 4, "messages");
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!((*span_ns, *work, *spans, *idle), expected);
         let Event::System(system) = &all[2].event else { panic!("{all:?}") };
         assert_eq!((system.span_ns, system.interrupts), (10 * SECOND_NS, (10..20).sum::<u64>()));
-        assert_eq!(system.throttled, Some(5));
+        assert_eq!((system.throttled, system.own_ns), (Some(5), Some(20)));
         let cpu = CpuSpan { cpu: 1, busy_ns: (10..20).sum(), steal_ns: 10 };
         assert_eq!(system.cpus[1], cpu);
         assert!(matches!(all[4].event, Event::PhaseEnded { .. }));

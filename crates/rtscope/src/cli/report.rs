@@ -4,9 +4,10 @@ use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_model::verdict::Requirement;
 
-use super::{print, run::summary};
+use super::{print, run::summary, said};
 use crate::{
     exit,
+    output::shown,
     record::{self, Terms},
 };
 
@@ -28,7 +29,7 @@ pub(super) struct Args {
     /// What must hold besides the plan's requirements; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Take responsibility for a finding; repeatable
+    /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
     /// Where the page goes, a file or a folder, when nothing is to be written into the record
@@ -49,10 +50,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     print(&if args.json { judged.json()? } else { summary(&judged) })?;
     match &page {
-        Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
+        Ok(page) if !args.json => print(&format!("Report: {}\n", shown(page)))?,
         Ok(_) => {}
         Err(e) => {
-            eprintln!("rtscope: no page was written: {e:#}; name another place for it with --out");
+            note!(
+                "rtscope: no page was written: {}; name another place for it with --out",
+                said(e)
+            );
         }
     }
     Ok(exit::of_record(&judged.judgement, page.is_ok()))

@@ -15,9 +15,11 @@ use rtscope_measure::{Order, interrupt::Interrupt, tune};
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program};
+use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program, until};
 use crate::{
-    exit, plans,
+    exit,
+    output::{self, shown},
+    plans,
     record::{self, Judged, Terms},
     screen::{self, Show},
 };
@@ -34,19 +36,20 @@ use crate::{
 ///   rtscope run osadl --cycles 100000
 ///   rtscope run my-plan.toml --cpus 3 --priority 80 --interval 200us
 ///   rtscope run --compare-with before --out after
+///   rtscope run --until 'max < 200us once in 1h' --at-most 8h
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// A shipped plan's name, or a file
-    #[arg(default_value = plans::DEFAULT)]
-    plan: String,
+    /// A shipped plan's name, or a file [default: quick, or soak with --until]
+    plan: Option<String>,
     /// Folder for the record and the page [default: rtscope-runs/PLAN-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What must hold in every phase, as 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Take responsibility for a finding: it no longer touches the verdict; repeatable
+    /// Ignore this finding when computing the verdict. The report still lists it, and the record keeps
+    /// the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
     /// Change a system setting for the run, as throttling=off; restored afterwards; repeatable
@@ -61,6 +64,14 @@ pub(super) struct Args {
     /// End every phase when a thread has recorded this many activations, however long that takes
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["duration", "scale"])]
     cycles: Option<u64>,
+    /// Measure until this claim is backed or refuted with 95 % confidence, for example
+    /// 'max < 200us once in 1h'. The plan must have one phase, which lasts as long as it takes
+    #[arg(long, value_name = "CLAIM", conflicts_with_all = ["duration", "scale", "cycles"])]
+    until: Option<Requirement>,
+    /// Stop after this time even if the claim is still open
+    /// [default: long enough to back the claim in spite of three exceedances]
+    #[arg(long, value_name = "TIME", requires = "until")]
+    at_most: Option<Nanos>,
     /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
     /// compare.html beside the report
     #[arg(long, value_name = "RUN")]
@@ -85,7 +96,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         // Before minutes are spent on a run that has nothing to be compared with.
         record::open(&compare::split(earlier).0, &Terms::default())?;
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install_patient()?;
     let order = order(args, plan, interrupt);
     let show = match (args.live, args.quiet) {
         (true, _) => Show::Live,
@@ -93,7 +104,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         _ => Show::Usual,
     };
     let mut screen = screen::open(show, &order.plan, &order.interrupt)?;
-    let finished = rtscope_measure::run(&order, &mut |stamped| screen.event(stamped));
+    let mut watched = until::Watched::new(&order.plan, &order.interrupt);
+    let finished = rtscope_measure::run(&order, &mut |stamped| {
+        if let Some(claim) = watched.as_mut().and_then(|watched| watched.event(stamped)) {
+            screen.claim(&claim);
+        }
+        screen.event(stamped);
+    });
     drop(screen);
     let finished = finished?;
 
@@ -102,21 +119,21 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let page = judged.publish(&order.folder);
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
-        eprintln!(
+        note!(
             "rtscope: a part of the record is not on disk: {why}; the figures below are made of all that \
              was measured"
         );
     }
     tell(args, &judged)?;
     match page {
-        Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
-        Ok(page) => eprintln!("Report: {}", page.display()),
-        Err(e) => eprintln!("rtscope: no page was written: {}", said(&e)),
+        Ok(page) if !args.json => print(&format!("Report: {}\n", shown(&page)))?,
+        Ok(page) => note!("Report: {}", page.display()),
+        Err(e) => note!("rtscope: no page was written: {}", said(&e)),
     }
     if let Some(earlier) = &args.compare_with
         && let Err(e) = compared(args, earlier, &order)
     {
-        eprintln!("rtscope: the runs can't be compared: {}", said(&e));
+        note!("rtscope: the runs can't be compared: {}", said(&e));
     }
     Ok(exit::of_record(&judged.judgement, whole))
 }
@@ -128,11 +145,11 @@ fn compared(args: &Args, earlier: &str, order: &Order) -> anyhow::Result<()> {
     let page = order.folder.join("compare.html");
     compare::write_page(&comparison, &page)?;
     if args.json || args.quiet {
-        eprintln!("Comparison: {}", page.display());
+        note!("Comparison: {}", page.display());
         return Ok(());
     }
     print(&format!("\n{}\n", report::compare::text(&comparison, style())))?;
-    print(&format!("Comparison: {}\n", page.display()))
+    print(&format!("Comparison: {}\n", shown(&page)))
 }
 
 fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
@@ -153,7 +170,8 @@ fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
 
 /// The plan with what the command line changes.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
-    let mut plan = plans::load(&args.plan)?;
+    let default = if args.until.is_some() { plans::DEFAULT_UNTIL } else { plans::DEFAULT };
+    let mut plan = plans::load(args.plan.as_deref().unwrap_or(default))?;
     let patch = args.sampler.patch()?;
     plan.patch_sampler(&patch);
     if let Some(refusal) = plan.refusals(&patch).into_iter().next() {
@@ -174,6 +192,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         Some(0) => return Err(Refused("--cycles 0: nothing to measure".to_owned()).into()),
         Some(cycles) => plan.end_by_cycles(cycles),
         None => {}
+    }
+    if let Some(claim) = args.until {
+        until::prolong(&mut plan, claim, args.at_most)?;
     }
     if let Some(why) = plan.too_long() {
         return Err(Refused(why).into());
@@ -197,7 +218,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
 
 /// How standard output shows text.
 pub(super) fn style() -> Style {
-    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = output::has_attributes(&io::stdout());
     let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
     let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
     Style { width, colour }

@@ -5,6 +5,7 @@
 use std::io;
 
 use ratatui::layout::Size;
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{
     event::{Event, Stamped},
     plan::Plan,
@@ -40,7 +41,8 @@ impl Inline {
     fn print_summaries(&mut self) -> io::Result<()> {
         let Size { width, .. } = self.tty.size();
         while let Some(summary) = self.state.take_summary() {
-            let lines = compact::summary(&self.state, &summary, width.saturating_sub(1));
+            let mut lines = compact::summary(&self.state, &summary, width.saturating_sub(1));
+            super::respect_no_color(&mut lines);
             self.block.print(&mut self.tty, &lines)?;
         }
         Ok(())
@@ -51,12 +53,19 @@ impl Inline {
         let Size { width, height } = self.tty.size();
         let height = compact::height(&self.state, height);
         let (state, symbols) = (&self.state, self.symbols);
-        let draw = |buffer: &mut _| compact::draw(buffer, state, symbols);
+        let draw = |buffer: &mut _| {
+            compact::draw(buffer, state, symbols);
+            super::respect_no_color(buffer);
+        };
         self.block.draw(&mut self.tty, Size { width, height }, draw)
     }
 }
 
 impl Screen for Inline {
+    fn claim(&mut self, claim: &Claim) {
+        self.state.claim = Some(claim.progress());
+    }
+
     fn event(&mut self, stamped: &Stamped) {
         self.state.apply(stamped);
         if matches!(stamped.event, Event::Progress(_)) && self.turned.is_on() && self.tty.is_ready()

@@ -16,9 +16,11 @@ use ratatui::{
     crossterm::{cursor, event, execute, terminal},
     layout::Rect,
 };
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{
     event::{Event, Stamped},
     plan::Plan,
+    printable::printable,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -124,6 +126,7 @@ impl Live {
         self.terminal.draw(|frame| {
             let area = frame.area();
             view::draw(frame.buffer_mut(), area, state, look);
+            super::respect_no_color(frame.buffer_mut());
         })?;
         Ok(())
     }
@@ -132,10 +135,14 @@ impl Live {
 /// The machine's name; empty where it isn't shown.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
+    printable(name.trim()).into_owned()
 }
 
 impl Screen for Live {
+    fn claim(&mut self, claim: &Claim) {
+        self.state.claim = Some(claim.progress());
+    }
+
     fn event(&mut self, stamped: &Stamped) {
         self.state.apply(stamped);
         // Nobody prints the summaries here.

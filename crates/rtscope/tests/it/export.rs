@@ -91,6 +91,33 @@ fn several_formats_go_to_one_folder_and_one_to_the_screen() {
     );
 }
 
+/// The record is a guest's: without an acceptance it is inconclusive.
+#[test]
+fn what_was_accepted_stays_accepted() {
+    let folder = folder();
+    let (here, run) = (folder.path(), record(folder.path()));
+    let verdict =
+        |line: &str| json(here, &format!("{line} --require 'max < 1s'"))["verdict"].clone();
+    assert_eq!(verdict("report run --json"), "inconclusive");
+    assert!(!here.join("run/accepted.json").exists(), "nothing was accepted");
+    let elsewhere = "report run --json --accept virtual-machine --out page.html";
+    assert_eq!(verdict(elsewhere), "pass");
+    assert_eq!(verdict("report run --json"), "inconclusive", "--out leaves the record as it is");
+    assert_eq!(verdict("report run --json --accept virtual-machine --accept typo"), "pass");
+    let kept = fs::read_to_string(here.join("run/accepted.json")).expect("a file");
+    assert_eq!(kept, "{\"format\":1,\"accepted\":[\"virtual-machine\"]}\n");
+    for line in ["report run --json", "export run --format json"] {
+        assert_eq!(verdict(line), "pass", "{line}");
+    }
+    let page = fs::read_to_string(here.join("run/verdict.json")).expect("a file");
+    assert!(page.contains("\"verdict\": \"pass\""), "{page}");
+    fs::write(here.join("run/accepted.json"), "{\"format\":1,\"accep").expect("a file");
+    let damaged = json(here, &format!("report {run} --json --require 'max < 1s'"));
+    assert_eq!(damaged["verdict"], "inconclusive");
+    let codes = damaged["findings"].as_array().expect("a list").iter().map(|one| &one["code"]);
+    assert!(codes.into_iter().any(|code| code == "accepted-unreadable"), "{damaged}");
+}
+
 #[test]
 fn csv_is_read_by_python() {
     let test = "csv_is_read_by_python";

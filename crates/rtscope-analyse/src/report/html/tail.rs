@@ -5,8 +5,8 @@ use crate::{
     judgement::{CellSummary, Judgement},
     plot::table::Table,
     statistics::{
-        modes, quantile,
-        tail::{Estimate, Fit},
+        modes,
+        tail::{self, Estimate, Fit},
     },
 };
 
@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct TailView {
     pub(super) headline: String,
     pub(super) cells: Vec<CellView>,
+    /// What holds of every level.
+    pub(super) indicative: &'static str,
     /// The fits and checks behind the statements.
     pub(super) table: Table,
 }
@@ -64,7 +66,8 @@ impl TailView {
             })
             .collect();
         table.note = checks.join(" ");
-        TailView { headline, cells: cells.into_iter().map(cell_view).collect(), table }
+        let cells = cells.into_iter().map(cell_view).collect();
+        TailView { headline, cells, indicative: tail::INDICATIVE, table }
     }
 }
 
@@ -72,7 +75,7 @@ fn cell_view(cell: &CellSummary) -> CellView {
     let sentence = |text: String| super::sentence(&text);
     CellView {
         name: cell.name.clone(),
-        coverage: sentence(quantile::coverage_sentence(cell.all.recorded)),
+        coverage: sentence(cell.all.coverage_sentence()),
         modes: sentence(modes::sentence(&cell.modes)),
         sentences: cell.tail.sentences().into_iter().map(sentence).collect(),
     }

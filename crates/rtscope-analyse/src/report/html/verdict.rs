@@ -129,7 +129,7 @@ fn outcomes(judgement: &Judgement) -> Vec<OutcomeView> {
         word: outcome.verdict.to_string(),
         requirement: outcome.requirement.to_string(),
         phase: outcome.name.clone(),
-        sentence: sentence(&outcome.sentence),
+        sentence: sentence(&outcome.explanation()),
     };
     outcomes.into_iter().map(view).collect()
 }

@@ -8,8 +8,9 @@ use rtscope_model::{
 };
 
 use crate::{
-    judgement::{CellSummary, Judgement},
-    statistics::{exceedance, quantile},
+    judgement::{CellSummary, Judgement, Outcome},
+    number::exact_us,
+    statistics::{claim, dependence::Refusal, exceedance, quantile},
 };
 
 /// Claims that a longer run may back.
@@ -61,49 +62,61 @@ fn ask(judgement: &Judgement) -> Option<String> {
 fn longer(judgement: &Judgement, record: &Record) -> Option<String> {
     let limits = judgement.outcomes.iter().filter(|o| o.requirement.statistic == Statistic::Max);
     let limit_ns = limits.map(|outcome| outcome.requirement.limit).min()?;
-    let weakest = judgement.cells.iter().min_by_key(|cell| cell.all.exposure_ns)?;
-    let now = exceedance::at_most_once_in(weakest.all.exposure_ns);
-    let (claim, words) = CLAIMS.iter().find(|(claim, _)| claim.0 > 2 * now.0)?;
-    let threads = weakest.threads.len().max(1) as u64;
-    let each = Nanos(exceedance::exposure_for(*claim).0.div_ceil(threads));
-    let duration = duration(record, each.0.div_ceil(weakest.duration_ns.max(1)));
-    let whose = if threads > 1 { " on each thread" } else { "" };
+    let shortest_ns = judgement.cells.iter().map(|cell| cell.duration_ns).min()?;
+    let now = exceedance::at_most_once_in(shortest_ns);
+    let (once_in, words) = CLAIMS.iter().find(|(once_in, _)| once_in.0 > 2 * now.0)?;
+    let each = claim::time_for(*once_in, 0);
+    let duration = duration(record, each.0.div_ceil(shortest_ns.max(1)));
     let phase = if record.plan.phases.len() > 1 { "each phase" } else { "the phase" };
     Some(format!(
-        "to back '{} or more at most {words}{whose}', {phase} must last {} without one \
+        "to back '{} or more at most {words}', {phase} must last {} without one \
          ({duration}).",
         Nanos(limit_ns).exact(),
         Nanos(each.0.next_multiple_of(1_000_000_000))
     ))
 }
 
-/// Where to look for the cause of a fail.
+/// Where to look for the cause of a fail: at the latencies that broke a requirement.
 fn look(judgement: &Judgement) -> String {
-    let missed = |cell: &&CellSummary| {
-        judgement
-            .outcomes
-            .iter()
-            .any(|outcome| outcome.cell == cell.cell && outcome.verdict == Verdict::Fail)
-    };
-    let names: Vec<&str> =
-        judgement.cells.iter().filter(missed).map(|cell| cell.name.as_str()).collect();
-    let noted = judgement.findings.iter().find(|finding| !finding.advice.is_empty());
-    let hint = noted.map(|f| format!(" Try first: {} [{}].", f.advice, f.code)).unwrap_or_default();
+    let failed: Vec<&Outcome> =
+        judgement.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Fail).collect();
+    let has_failed = |cell: &&CellSummary| failed.iter().any(|outcome| outcome.cell == cell.cell);
+    let cells: Vec<&CellSummary> = judgement.cells.iter().filter(has_failed).collect();
+    let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+    let rows = cells.iter().flat_map(|cell| cell.threads.iter().map(move |row| (*cell, row)));
+    let worst = rows.filter_map(|(cell, row)| Some((row.histogram.max_ns()?, cell, row)));
+    let worst = worst.max_by_key(|(max_ns, ..)| *max_ns).map(|(max_ns, cell, row)| {
+        format!(" The worst was {} in {}, {}.", exact_us(max_ns), cell.name, row.label)
+    });
+    let limits = failed.iter().filter(|outcome| outcome.requirement.statistic == Statistic::Max);
+    let limit_ns = limits.map(|outcome| outcome.requirement.limit).min();
+    let stop = limit_ns.map(|limit_ns| {
+        let limit = Nanos(limit_ns).exact();
+        format!(" To end a run at the first such latency, add --break-above {limit}.")
+    });
     format!(
-        "in the report, see when and on which CPU the latencies of {} came.{hint}",
-        names.join(", ")
+        "in the report, see when and on which CPU the latencies of {} came.{}{}",
+        names.join(", "),
+        worst.unwrap_or_default(),
+        stop.unwrap_or_default()
     )
 }
 
 /// How much longer a run must be for a quantile to be bounded.
 fn more_samples(judgement: &Judgement, record: &Record) -> Option<String> {
-    let open = judgement.outcomes.iter().filter(|o| o.verdict == Verdict::Inconclusive);
+    let open = judgement.outcomes.iter().filter(|o| o.figures_verdict == Verdict::Inconclusive);
     let factors = open.filter_map(|outcome| {
         let Statistic::Quantile(parts) = outcome.requirement.statistic else { return None };
         let cell = judgement.cells.iter().find(|cell| cell.cell == outcome.cell)?;
         let samples = Some(cell.all.corrected.count()).filter(|&samples| samples > 0)?;
-        // With an upper end, four times the samples halve the interval.
-        Some(quantile::samples_for_interval(parts).div_ceil(samples).max(4))
+        let found = quantile::dependent(&cell.all.corrected, parts, &cell.blocks, true)?;
+        // With an upper end, four times the samples halve the interval; what a phase was too short for
+        // takes more.
+        Some(match found.refusal() {
+            Some(Refusal::Unordered) => return None,
+            Some(_) => 10,
+            None => found.samples_for_interval().div_ceil(samples).max(4),
+        })
     });
     let factor = factors.max()?;
     let duration = duration(record, factor);

@@ -41,6 +41,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::print,
     exit,
+    output::shown,
     record::{self, Judged, Terms},
 };
 
@@ -241,7 +242,8 @@ impl Comparison {
                 self.warnings.push(warning);
             }
         }
-        let broken = judged.judgement.outcomes.iter().filter(|one| one.verdict == Verdict::Fail);
+        let outcomes = judged.judgement.outcomes.iter();
+        let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
         self.broken.extend(broken.map(|one| {
             let (load, asked) = (&one.name, &one.requirement);
             format!("{label} seed {}, {load}: {asked} is not met: {}", cell.seed, one.sentence)
@@ -392,10 +394,10 @@ impl Comparison {
         }
         if as_json {
             print(&text)?;
-            eprintln!("Report: {}", page.display());
+            note!("Report: {}", page.display());
         } else {
             print(&self.table())?;
-            print(&format!("Report: {}\n", page.display()))?;
+            print(&format!("Report: {}\n", shown(&page)))?;
         }
         Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.worst) })
     }

@@ -1,6 +1,6 @@
 use ratatui::{Terminal, backend::TestBackend};
 use rtscope_model::{
-    event::{EndReason, Event},
+    event::{CpuSpan, EndReason, Event, SystemSpan},
     finding::{Finding, Weight},
 };
 
@@ -89,6 +89,17 @@ fn a_screen_of_120_by_40_has_policies_and_both_charts_in_full_width() {
     let is_dots = |c: char| ('\u{2801}'..='\u{28ff}').contains(&c);
     assert!(rows.iter().filter(|row| row.contains(is_dots)).count() > 3, "{rows:#?}");
     assert!(rows.iter().any(|row| row.contains("┊rest") && row.contains("┊message load")));
+}
+
+#[test]
+fn a_claim_is_shown_while_the_run_goes_on_for_it() {
+    let mut script = Script::under_load(2);
+    let text = "34 % of the time needed, no exceedance; about 2 h 26 min more without one";
+    script.state.claim = Some(text.to_owned());
+    assert_eq!(rows(&screen(&script.state, &look(), 80, 24))[2].trim(), text);
+    assert_eq!(rows(&block(&script.state, 80, 24))[1].trim(), text);
+    // Where there is room for two lines only, it is the second.
+    assert_eq!(rows(&block(&script.state, 80, 3))[1].trim(), text);
 }
 
 #[test]
@@ -259,6 +270,25 @@ fn a_finished_phase_leaves_one_line() {
     assert!(rows(&cut)[0].ends_with("missed 0   interrupted"), "{:?}", rows(&cut));
     assert_eq!(style_at(&cut, "100.0 us").fg, ALARM.fg);
     assert_ne!(style_at(&cut, "90.0 us").fg, ALARM.fg);
+}
+
+#[test]
+fn a_machine_that_others_keep_busy_is_not_called_at_rest() {
+    let mut script = Script::placed(1);
+    script.begins(0);
+    let mut shown = |busy_ns| {
+        script.happens(Event::System(SystemSpan {
+            span_ns: 1_000_000_000,
+            own_ns: Some(20_000_000),
+            cpus: vec![CpuSpan { cpu: 0, busy_ns, steal_ns: 0 }],
+            ..SystemSpan::default()
+        }));
+        rows(&screen(&script.state, &look(), 120, 40)).join("\n")
+    };
+    assert!(shown(50_000_000).contains("none: the machine is at rest"));
+    let busy = shown(990_000_000);
+    assert!(busy.contains("none, but others use 97 % of the CPUs"), "{busy}");
+    assert!(!busy.contains("at rest"), "{busy}");
 }
 
 #[test]
