@@ -164,8 +164,7 @@ impl Run {
         let line = line.to_owned();
         self.event(Event::LoadStarted { cell, load: 0, line, pid: 200 });
         for &work in work {
-            let unit = "messages".to_owned();
-            self.event(Event::LoadRate { cell, load: 0, span_ns: SECOND_NS, work, unit });
+            self.event(Event::load_rate(cell, 0, SECOND_NS, work, "messages"));
         }
         let (work, how) = (work.iter().sum(), "stopped".to_owned());
         self.event(Event::LoadEnded { cell, load: 0, work, ok: true, how });

@@ -38,7 +38,6 @@ use rtscope_model::{
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     plan::Plan,
-    record::Files,
     schedule::Policy,
 };
 use rtscope_sys::{
@@ -53,7 +52,7 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
-    recorder::{RecordError, Recorder},
+    recorder::{RecordError, Recorder, Source},
     sampler::SampleError,
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
@@ -158,7 +157,7 @@ impl From<SampleError> for RunError {
 #[derive(Debug)]
 pub struct Finished {
     /// The record, as it is on disk or in memory.
-    pub files: Files,
+    pub source: Source,
     /// Why a part of the record is not on disk, if so.
     pub not_written: Option<String>,
 }
@@ -208,8 +207,8 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     let after = environment::collect(&order.tree);
     stream.recorder.environment("environment.after.json", &after);
     stream.emit(Event::RunEnded { why });
-    let (files, not_written) = stream.into_recorder().finish();
-    outcome.map(|_| Finished { files, not_written })
+    let (source, not_written) = stream.into_recorder().finish();
+    outcome.map(|_| Finished { source, not_written })
 }
 
 /// Whether a plan can be run on this machine, as far as that is known before it is: its CPUs, its

@@ -501,10 +501,9 @@ impl Load {
         let Some(running) = &self.running else { return };
         let (work, now_ns) = (running.work(), stream.elapsed_ns());
         let span_ns = now_ns - self.at_ns;
-        let unit = running.unit().to_owned();
-        let done = work - self.work;
+        let rate = Event::load_rate(cell, load, span_ns, work - self.work, running.unit());
         (self.work, self.at_ns) = (work, now_ns);
-        stream.emit(Event::LoadRate { cell, load, span_ns, work: done, unit });
+        stream.emit(rate);
     }
 }
 

@@ -9,15 +9,16 @@
 //! failed. What is left out is counted.
 
 mod file;
+mod source;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io::{self, Read},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use self::file::{Appender, RawFile};
+pub use self::source::{ReadError, Source, read_plan};
 use crate::sampler::RawSample;
 use rtscope_model::{
     environment::Environment,
@@ -219,7 +220,7 @@ impl Recorder {
 
     /// Writes the sums and whatever still waits. The record as it is, on disk or not, and why a part
     /// of it could not be written.
-    pub fn finish(mut self) -> (Files, Option<String>) {
+    pub fn finish(mut self) -> (Source, Option<String>) {
         let histograms = self.sums.iter().map(|(&(cell, thread), sum)| sum.of(cell, thread));
         let histograms = Histograms { format: FORMAT, histograms: histograms.collect() };
         self.trouble = None;
@@ -239,21 +240,21 @@ impl Recorder {
         if self.raw.values().any(|raw| raw.file.is_removed()) {
             self.raw_ended = Some("the files were removed".to_owned());
         }
-        let text = |name: &str| self.whole.get(name).cloned().unwrap_or_default();
-        let files = Files {
+        let mut text = |name: &str| self.whole.remove(name).unwrap_or_default();
+        let whole = Files {
             plan: text("plan.toml"),
             before: text("environment.before.json"),
             after: text("environment.after.json"),
-            events: self.events.text(),
-            slices: self
-                .slices
-                .iter()
-                .map(|(n, f)| (format!("slices/t{n}.jsonl"), f.text()))
-                .collect(),
             histograms: text("histograms.json"),
+            ..Files::default()
         };
+        let slices = self.slices.into_iter();
+        let slices = slices.map(|(n, file)| (format!("slices/t{n}.jsonl"), file.into_growing()));
+        let slices = slices.collect();
+        let events = self.events.into_growing();
+        let source = Source { whole, events, slices, folder: self.folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
-        (files, self.trouble.or(raw_ended))
+        (source, self.trouble.or(raw_ended))
     }
 }
 
@@ -312,49 +313,9 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Reads a record's folder. A missing file is an empty text: what that means is for
-/// [`rtscope_model::record::Record::read`] to say.
-///
-/// # Errors
-///
-/// When the folder can't be listed.
-pub fn read(folder: &Path) -> Result<Files, RecordError> {
-    let failed = |source| RecordError::Read { path: folder.to_owned(), source };
-    fs::read_dir(folder).map_err(failed)?;
-    let text = |name: &str| -> Result<String, RecordError> {
-        let mut bytes = Vec::new();
-        match File::open(folder.join(name)) {
-            Ok(mut file) => drop(file.read_to_end(&mut bytes).map_err(failed)?),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(failed(source)),
-        }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let mut names: Vec<String> = fs::read_dir(folder.join("slices"))
-        .map(|entries| {
-            let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
-            names
-                .filter(|name| name.ends_with(".jsonl"))
-                .map(|name| format!("slices/{name}"))
-                .collect()
-        })
-        .unwrap_or_default();
-    names.sort();
-    let slices: Result<_, _> =
-        names.into_iter().map(|name| text(&name).map(|content| (name, content))).collect();
-    Ok(Files {
-        plan: text("plan.toml")?,
-        before: text("environment.before.json")?,
-        after: text("environment.after.json")?,
-        events: text("events.jsonl")?,
-        slices: slices?,
-        histograms: text("histograms.json")?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{fs::File, io::Write, sync::Arc};
 
     use rtscope_model::event::EndReason;
 
@@ -384,16 +345,20 @@ mod tests {
         assert!(finding.text.contains("Bad file descriptor"), "{}", finding.text);
         recorder.event(&Stamped { event: Event::Found(finding), at_ns: 2 });
         assert_eq!(recorder.new_trouble(), None, "it is said once");
-        let (files, trouble) = recorder.finish();
-        assert_eq!(files.events.lines().count(), 3, "{}", files.events);
+        let (source, trouble) = recorder.finish();
+        assert_eq!(source.events.text().lines().count(), 3, "{}", source.events.text());
         assert!(trouble.is_some());
         // Once there is room again, what waited is written.
-        assert_eq!(read(&out).expect("readable").events.lines().count(), 1);
+        assert_eq!(on_disk(&out).lines().count(), 1);
     }
 
     /// From now on no write to the file succeeds.
     fn refuse(file: &mut Appender) {
-        file.file = Some(File::open(&file.path).expect("for reading"));
+        file.file = Some(Arc::new(File::open(&file.path).expect("for reading")));
+    }
+
+    fn on_disk(folder: &Path) -> String {
+        Source::open(folder).expect("a folder").events.text()
     }
 
     #[test]
@@ -404,9 +369,9 @@ mod tests {
         recorder.event(&ended());
         fs::remove_dir_all(&out).expect("removed");
         recorder.event(&ended());
-        let (files, trouble) = recorder.finish();
-        assert_eq!(files.events.lines().count(), 2, "{}", files.events);
-        assert_eq!(files.plan, "name = 'x'");
+        let (source, trouble) = recorder.finish();
+        assert_eq!(source.events.text().lines().count(), 2, "{}", source.events.text());
+        assert_eq!(source.whole.plan, "name = 'x'");
         assert!(trouble.expect("told").contains("No such file"));
     }
 
@@ -419,7 +384,7 @@ mod tests {
         fs::remove_file(out.join("events.jsonl")).expect("removed");
         recorder.event(&ended());
         assert_eq!(recorder.finish().1, None);
-        assert_eq!(read(&out).expect("readable").events.lines().count(), 2);
+        assert_eq!(on_disk(&out).lines().count(), 2);
     }
 
     #[test]
@@ -431,7 +396,7 @@ mod tests {
         recorder.raw(0, sample);
         recorder.flush_raw();
         let raw = recorder.raw.get_mut(&0).expect("a file");
-        raw.file.file.as_mut().expect("open").write_all(&[0; 5]).expect("half a sample");
+        raw.file.file.as_deref().expect("open").write_all(&[0; 5]).expect("half a sample");
         // 11 bytes of the sample wait.
         raw.file.waiting.extend([0; 11]);
         recorder.trouble = Some("full".to_owned());

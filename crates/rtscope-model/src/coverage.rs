@@ -8,7 +8,7 @@
 //! A stream: slices of a thread come in the order of time, threads in any order; the memory needed grows
 //! with threads and cells, not with slices. A slice may be of any length.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     event::{Bounds, Event, Stamped},
@@ -28,12 +28,21 @@ const NAMED: usize = 4;
 /// The check on its way.
 #[derive(Clone, Debug)]
 pub struct Coverage {
+    expected: Arc<Expected>,
+    /// The threads whose slices came.
+    seen: BTreeMap<u32, Sampled>,
+    gaps: Places,
+    unanswered: BTreeMap<(u32, u32), Unanswered>,
+}
+
+/// What the events say that the slices must cover.
+#[derive(Debug, Default)]
+struct Expected {
     cells: BTreeMap<u32, CellSpan>,
+    /// The threads, before any of their slices.
     sampled: BTreeMap<u32, Sampled>,
     /// When the run ended; no slice may lie beyond it.
     ended_ns: Option<u64>,
-    gaps: Places,
-    unanswered: BTreeMap<(u32, u32), Unanswered>,
 }
 
 /// A cell's session, and which activations belong to it.
@@ -84,44 +93,123 @@ impl Places {
             self.named.push((thread, text));
         }
     }
+
+    fn join(&mut self, other: Places) {
+        self.count += other.count;
+        let room = NAMED - self.named.len();
+        self.named.extend(other.named.into_iter().take(room));
+    }
 }
 
 impl Coverage {
     /// The check for a run of our own; an import has no bounds to check against.
     #[must_use]
     pub fn new(plan: &Plan, events: &[Stamped], threads: &[ThreadRecord]) -> Coverage {
-        let mut coverage = Coverage {
-            cells: BTreeMap::new(),
-            sampled: BTreeMap::new(),
-            ended_ns: None,
-            gaps: Places::default(),
-            unanswered: BTreeMap::new(),
-        };
+        let mut expected = Expected::default();
+        let mut gaps = Places::default();
         let mut started: BTreeMap<u32, u64> = BTreeMap::new();
         for Stamped { at_ns, event } in events {
             match event {
                 Event::SessionStarted { session, first_cell, first_thread, .. } => {
-                    coverage.session(plan, *session, *first_cell, *first_thread, threads);
+                    expected.session(plan, *session, *first_cell, *first_thread, threads);
                 }
                 Event::PhaseStarted { cell, .. } if session_of(events, *cell).is_some() => {
                     started.insert(*cell, *at_ns);
                 }
                 Event::PhaseEnded { cell, bounds, .. } => {
                     let began_ns = started.remove(cell);
-                    coverage.cell(plan, events, *cell, *bounds, began_ns, *at_ns);
+                    expected.cell(plan, events, *cell, *bounds, began_ns, *at_ns);
                 }
-                Event::RunEnded { .. } => coverage.ended_ns = Some(*at_ns),
+                Event::RunEnded { .. } => expected.ended_ns = Some(*at_ns),
                 _ => {}
             }
         }
         // Of a run that was killed the last phase has no end; of one that ended, each.
-        for cell in started.into_keys().filter(|_| coverage.ended_ns.is_some()) {
+        for cell in started.into_keys().filter(|_| expected.ended_ns.is_some()) {
             let name = plan.phases.get(cell as usize).map_or("", |phase| &phase.name);
-            coverage.gaps.add(None, format!("the end of phase {name:?} is missing"));
+            gaps.add(None, format!("the end of phase {name:?} is missing"));
         }
-        coverage
+        let (seen, unanswered) = (BTreeMap::new(), BTreeMap::new());
+        Coverage { expected: Arc::new(expected), seen, gaps, unanswered }
     }
 
+    /// A check of some of the threads beside this one, to be joined with it.
+    #[must_use]
+    pub fn of_some_threads(&self) -> Coverage {
+        Coverage {
+            expected: Arc::clone(&self.expected),
+            seen: BTreeMap::new(),
+            gaps: Places::default(),
+            unanswered: BTreeMap::new(),
+        }
+    }
+
+    /// Takes what a check of other threads found.
+    pub fn join(&mut self, other: Coverage) {
+        self.gaps.join(other.gaps);
+        for (thread, sampled) in other.seen {
+            if self.seen.insert(thread, sampled).is_some() {
+                self.gaps.add(Some(thread), "its slices are in more than one file".to_owned());
+            }
+        }
+        self.unanswered.extend(other.unanswered);
+    }
+
+    /// Adds the next slice of a thread.
+    pub fn add(&mut self, slice: &Slice) {
+        let Some(fresh) = self.expected.sampled.get(&slice.thread) else { return };
+        let sampled = self.seen.entry(slice.thread).or_insert_with(|| fresh.clone());
+        let mut wrong = |text: String| self.gaps.add(Some(slice.thread), text);
+        let at = |ns: u64| Nanos(ns).to_string();
+        let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
+        let is_on_grid =
+            slice.end_ns >= slice.start_ns && slice.planned == length_ns / sampled.interval_ns;
+        if sampled.is_absolute && !is_on_grid {
+            wrong(format!(
+                "a slice from {} to {} says that {} activations were due in it",
+                at(slice.start_ns),
+                at(slice.end_ns),
+                slice.planned
+            ));
+            return;
+        }
+        if let Some(ended_ns) = self.expected.ended_ns {
+            let last_ns = ended_ns.saturating_add(2 * sampled.interval_ns + EVENT_TOLERANCE_NS);
+            if slice.end_ns > last_ns {
+                wrong(format!("a slice ends at {}, after the run", at(slice.end_ns)));
+                return;
+            }
+        }
+        if let Some(end_ns) = sampled.end_ns.filter(|&end_ns| slice.start_ns < end_ns) {
+            wrong(format!(
+                "a slice begins at {}, before the one before it ends at {}",
+                at(slice.start_ns),
+                at(end_ns)
+            ));
+        }
+        if let Scope::Cell(cell) = slice.scope {
+            if let Some(span) = self.expected.cells.get(&cell) {
+                let reach_ns = sampled.reach_ns.get(&cell).copied();
+                let since_ns = reach_ns.unwrap_or(span.bounds.from_ns);
+                let until_ns = slice.start_ns.min(span.bounds.to_ns);
+                if until_ns > since_ns.saturating_add(sampled.slack_ns(span, reach_ns.is_some())) {
+                    wrong(hole(span, since_ns, until_ns));
+                }
+            }
+            sampled.reach_ns.insert(cell, slice.end_ns);
+            if slice.recorded == 0 && slice.missed > 0 {
+                let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
+                unanswered.count += slice.missed;
+                unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);
+            }
+        }
+        sampled.end_ns = Some(slice.end_ns);
+        sampled.max_ns = slice.max_ns;
+        sampled.recorded += slice.recorded;
+    }
+}
+
+impl Expected {
     fn session(
         &mut self,
         plan: &Plan,
@@ -167,59 +255,9 @@ impl Coverage {
         let name = phase.name.clone();
         self.cells.insert(cell, CellSpan { name, session, bounds, tolerance_ns });
     }
+}
 
-    /// Adds the next slice of a thread.
-    pub fn add(&mut self, slice: &Slice) {
-        let Some(sampled) = self.sampled.get_mut(&slice.thread) else { return };
-        let mut wrong = |text: String| self.gaps.add(Some(slice.thread), text);
-        let at = |ns: u64| Nanos(ns).to_string();
-        let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
-        let is_on_grid =
-            slice.end_ns >= slice.start_ns && slice.planned == length_ns / sampled.interval_ns;
-        if sampled.is_absolute && !is_on_grid {
-            wrong(format!(
-                "a slice from {} to {} says that {} activations were due in it",
-                at(slice.start_ns),
-                at(slice.end_ns),
-                slice.planned
-            ));
-            return;
-        }
-        if let Some(ended_ns) = self.ended_ns {
-            let last_ns = ended_ns.saturating_add(2 * sampled.interval_ns + EVENT_TOLERANCE_NS);
-            if slice.end_ns > last_ns {
-                wrong(format!("a slice ends at {}, after the run", at(slice.end_ns)));
-                return;
-            }
-        }
-        if let Some(end_ns) = sampled.end_ns.filter(|&end_ns| slice.start_ns < end_ns) {
-            wrong(format!(
-                "a slice begins at {}, before the one before it ends at {}",
-                at(slice.start_ns),
-                at(end_ns)
-            ));
-        }
-        if let Scope::Cell(cell) = slice.scope {
-            if let Some(span) = self.cells.get(&cell) {
-                let reach_ns = sampled.reach_ns.get(&cell).copied();
-                let since_ns = reach_ns.unwrap_or(span.bounds.from_ns);
-                let until_ns = slice.start_ns.min(span.bounds.to_ns);
-                if until_ns > since_ns.saturating_add(sampled.slack_ns(span, reach_ns.is_some())) {
-                    wrong(hole(span, since_ns, until_ns));
-                }
-            }
-            sampled.reach_ns.insert(cell, slice.end_ns);
-            if slice.recorded == 0 && slice.missed > 0 {
-                let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
-                unanswered.count += slice.missed;
-                unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);
-            }
-        }
-        sampled.end_ns = Some(slice.end_ns);
-        sampled.max_ns = slice.max_ns;
-        sampled.recorded += slice.recorded;
-    }
-
+impl Coverage {
     /// What is missing, in words; `label` is what a reader calls a thread.
     #[must_use]
     pub fn finish(
@@ -227,8 +265,10 @@ impl Coverage {
         threads: &[ThreadRecord],
         label: impl Fn(&ThreadRecord) -> String,
     ) -> Vec<Finding> {
-        for (&thread, sampled) in &self.sampled {
-            let cells = self.cells.iter().filter(|(_, span)| span.session == sampled.session);
+        let expected = Arc::clone(&self.expected);
+        for (thread, fresh) in &expected.sampled {
+            let (thread, sampled) = (*thread, self.seen.get(thread).unwrap_or(fresh));
+            let cells = expected.cells.iter().filter(|(_, span)| span.session == sampled.session);
             for (cell, span) in cells {
                 let reach_ns = sampled.reach_ns.get(cell).copied();
                 let since_ns = reach_ns.unwrap_or(span.bounds.from_ns);
@@ -277,7 +317,7 @@ impl Coverage {
 
     fn unanswered_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
         let place = |(&(cell, thread), found): (&(u32, u32), &Unanswered)| {
-            let phase = self.cells.get(&cell).map_or("", |span| &span.name);
+            let phase = self.expected.cells.get(&cell).map_or("", |span| &span.name);
             format!(
                 "{} in {phase:?} ({}, waited at least {})",
                 name(thread),

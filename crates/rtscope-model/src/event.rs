@@ -182,6 +182,12 @@ pub enum Event {
         work: u64,
         /// What a unit is, as `messages`.
         unit: String,
+        /// Spans of about a second that this one joins.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        spans: u64,
+        /// Those of several in which no unit of work was done; see [`Event::idle_spans`].
+        #[serde(default, skip_serializing_if = "IdleSpans::is_empty")]
+        idle: IdleSpans,
     },
     /// A load ended.
     LoadEnded {
@@ -244,6 +250,66 @@ pub struct Bounds {
     pub to_ns: u64,
 }
 
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(n: &u64) -> bool {
+    *n == 1
+}
+
+/// Shorter spans are not asked whether a load was idle in them: the last one of a phase may be a few
+/// milliseconds, in which the scheduler may well have run something else.
+const IDLE_FROM_NS: u64 = 100_000_000;
+
+/// Spans in which a load did nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleSpans {
+    /// How many.
+    pub spans: u64,
+    /// How long they are together, in nanoseconds.
+    pub span_ns: u64,
+}
+
+impl IdleSpans {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans == 0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: IdleSpans) -> IdleSpans {
+        IdleSpans {
+            spans: self.spans.saturating_add(other.spans),
+            span_ns: self.span_ns.saturating_add(other.span_ns),
+        }
+    }
+}
+
+impl Event {
+    /// What a load achieved in one span.
+    #[must_use]
+    pub fn load_rate(cell: u32, load: u32, span_ns: u64, work: u64, unit: &str) -> Event {
+        let (unit, idle) = (unit.to_owned(), IdleSpans::default());
+        Event::LoadRate { cell, load, span_ns, work, unit, spans: 1, idle }
+    }
+
+    /// Spans of a load's rate in which it did nothing.
+    #[must_use]
+    pub fn idle_spans(&self) -> IdleSpans {
+        match self {
+            Event::LoadRate { spans: 1, work: 0, span_ns: span_ns @ IDLE_FROM_NS.., .. } => {
+                IdleSpans { spans: 1, span_ns: *span_ns }
+            }
+            Event::LoadRate { spans: 2.., idle, .. } => *idle,
+            _ => IdleSpans::default(),
+        }
+    }
+}
+
 /// The machine's own counters over a span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemSpan {
@@ -261,6 +327,30 @@ pub struct SystemSpan {
     pub own_ns: Option<u64>,
     /// CPU time by CPU.
     pub cpus: Vec<CpuSpan>,
+}
+
+impl SystemSpan {
+    /// Joins the span that follows to this one: every counter is the sum of both.
+    pub fn absorb(&mut self, next: &SystemSpan) {
+        self.span_ns = self.span_ns.saturating_add(next.span_ns);
+        self.context_switches = self.context_switches.saturating_add(next.context_switches);
+        self.interrupts = self.interrupts.saturating_add(next.interrupts);
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        self.throttled = sum(self.throttled, next.throttled);
+        self.own_ns = sum(self.own_ns, next.own_ns);
+        for cpu in &next.cpus {
+            match self.cpus.iter_mut().find(|own| own.cpu == cpu.cpu) {
+                Some(own) => {
+                    own.busy_ns = own.busy_ns.saturating_add(cpu.busy_ns);
+                    own.steal_ns = own.steal_ns.saturating_add(cpu.steal_ns);
+                }
+                None => self.cpus.push(*cpu),
+            }
+        }
+    }
 }
 
 /// One CPU's time over a span, in nanoseconds (a clock tick, often 10 ms, is the grain).

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod counter;
 pub mod coverage;
 pub mod cpu;

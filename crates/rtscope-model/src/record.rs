@@ -11,20 +11,33 @@
 //!
 //! Reading never fails on a damaged line: what can't be read becomes a finding. A record without
 //! plan or events can't be judged at all and is an error.
+//!
+//! A record of any length is read in one pass and bounded memory ([`Reader`]): of a long one,
+//! neighbouring slices are joined.
+
+mod condense;
+mod events;
+mod histograms;
+mod lines;
+mod reader;
+mod spans;
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
+use self::{condense::Condensed, events::Events, lines::Lines};
+pub use self::{
+    condense::{Condenser, Counts},
+    histograms::{CellHistogram, CellSum, Histograms},
+    reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
+    spans::Spans,
+};
 use crate::{
-    coverage::Coverage,
     environment::Environment,
-    event::{Event, FORMAT, Stamped, Tally},
-    finding::{Finding, Weight},
-    histogram::{Bin, Histogram, Layout, Unplaced},
+    event::{Event, Stamped, Tally},
+    finding::Finding,
+    histogram::Layout,
     origin::Origin,
-    plan::{self, Plan},
-    printable::from_json,
+    plan::Plan,
     schedule::{Placement, Policy},
     slice::{Scope, Slice},
 };
@@ -55,14 +68,29 @@ pub struct Record {
     pub before: Option<Environment>,
     /// What was found after.
     pub after: Option<Environment>,
-    /// Events in order, slices not among them.
+    /// Events in order, slices not among them. Of a long run, spans of counters and of loads' rates
+    /// that follow each other are joined: their sums stay exact.
     pub events: Vec<Stamped>,
     /// The sampling threads.
     pub threads: Vec<ThreadRecord>,
-    /// All slices, by thread and then by time.
+    /// All slices, by thread and then by time. Of a long run, slices that follow each other are
+    /// joined: counts, sums and extremes stay exact, and their lengths differ.
     pub slices: Vec<Slice>,
+    /// What the files held before anything was joined.
+    pub content: Content,
     /// Damage that was found on reading.
     pub findings: Vec<Finding>,
+}
+
+/// What the files of a record held, whatever was joined on reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Events.
+    pub events: u64,
+    /// Slices by thread and scope.
+    pub slices: Counts,
+    /// Length that slices were joined to, in nanoseconds; none where they are as in the files.
+    pub joined_ns: Option<u64>,
 }
 
 /// One sampling thread.
@@ -99,92 +127,6 @@ impl fmt::Display for NotARecord {
 
 impl std::error::Error for NotARecord {}
 
-/// `histograms.json`: the sums of the slices, for readers that want no more.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Histograms {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// One entry for each cell and thread that recorded anything.
-    pub histograms: Vec<CellHistogram>,
-}
-
-/// The histogram of one thread in one cell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CellHistogram {
-    /// Index of the cell.
-    pub cell: u32,
-    /// Index of the thread over all sessions.
-    pub thread: u32,
-    /// Buckets.
-    pub layout: Layout,
-    /// Activations planned, recorded, missed.
-    pub planned: u64,
-    /// Measured activations.
-    pub recorded: u64,
-    /// Swallowed activations.
-    pub missed: u64,
-    /// Exact smallest latency.
-    pub min_ns: u64,
-    /// Exact largest latency.
-    pub max_ns: u64,
-    /// Exact sum of latencies.
-    pub sum_ns: u64,
-    /// Measured latencies.
-    pub bins: Vec<Bin>,
-    /// Latencies without a bucket: in imports only.
-    #[serde(default, skip_serializing_if = "Unplaced::is_empty")]
-    pub unplaced: Unplaced,
-    /// What the missed activations would have seen.
-    pub omitted: Vec<Bin>,
-}
-
-/// A sum of slices in the making: constant memory however long the run.
-#[derive(Clone, Debug)]
-pub struct CellSum {
-    measured: Histogram,
-    omitted: Histogram,
-    planned: u64,
-    missed: u64,
-}
-
-impl CellSum {
-    /// Nothing yet.
-    #[must_use]
-    pub fn new(layout: Layout) -> CellSum {
-        let (measured, omitted) = (Histogram::new(layout), Histogram::new(layout));
-        CellSum { measured, omitted, planned: 0, missed: 0 }
-    }
-
-    /// Adds a slice.
-    pub fn add(&mut self, slice: &Slice) {
-        self.planned += slice.planned;
-        self.missed += slice.missed;
-        let sum_ns = u128::from(slice.sum_ns);
-        self.measured.add_all(&slice.bins, slice.unplaced, slice.min_ns, slice.max_ns, sum_ns);
-        let extent = slice.omitted_extent;
-        self.omitted.add(&slice.omitted, extent.min_ns, extent.max_ns, u128::from(extent.sum_ns));
-    }
-
-    /// The sum as `histograms.json` holds it.
-    #[must_use]
-    pub fn of(&self, cell: u32, thread: u32) -> CellHistogram {
-        CellHistogram {
-            cell,
-            thread,
-            layout: self.measured.layout(),
-            planned: self.planned,
-            recorded: self.measured.count(),
-            missed: self.missed,
-            min_ns: self.measured.min_ns().unwrap_or(0),
-            max_ns: self.measured.max_ns().unwrap_or(0),
-            sum_ns: u64::try_from(self.measured.sum_ns()).unwrap_or(u64::MAX),
-            bins: self.measured.bins(),
-            unplaced: self.measured.unplaced(),
-            omitted: self.omitted.bins(),
-        }
-    }
-}
-
 impl Record {
     /// What a reader calls a thread: its CPU when it has that one alone, else its place in its
     /// session. An imported one has a name.
@@ -203,52 +145,22 @@ impl Record {
         }
     }
 
-    /// Reads a record from its files.
+    /// Reads a record from files that are in memory.
     ///
     /// # Errors
     ///
     /// When there is no plan or no first event, or the record is of a later format.
     pub fn read(files: &Files) -> Result<Record, NotARecord> {
-        if files.plan.is_empty() && files.events.is_empty() {
-            return Err(NotARecord("it has neither plan.toml nor events.jsonl".to_owned()));
-        }
-        if files.plan.trim().is_empty() {
-            return Err(NotARecord("its plan.toml is missing or empty".to_owned()));
-        }
-        let plan =
-            plan::parse_kept("plan.toml", &files.plan).map_err(|e| NotARecord(e.to_string()))?;
-        let mut findings = Vec::new();
-        let events: Vec<Stamped> = lines("events.jsonl", &files.events, &mut findings);
-        match events.first().map(|first| &first.event) {
-            Some(Event::RunStarted { format, version, .. }) if *format > FORMAT => {
-                return Err(NotARecord(format!(
-                    "it was written by rtscope {version} in format {format}; this rtscope reads up to {FORMAT}"
-                )));
-            }
-            Some(Event::RunStarted { .. }) => {}
-            _ => return Err(NotARecord("events.jsonl does not begin with run-started".to_owned())),
-        }
-        let mut slices = Vec::new();
-        for (name, text) in &files.slices {
-            slices.extend(lines::<Slice>(name, text, &mut findings));
-        }
-        let threads = threads(&events);
-        let mut coverage = Coverage::new(&plan, &events, &threads);
-        slices.iter().for_each(|slice| coverage.add(slice));
-        slices.sort_by_key(|slice| (slice.thread, slice.start_ns));
-        let mut record = Record {
-            plan,
-            before: json("environment.before.json", &files.before, &mut findings),
-            after: json("environment.after.json", &files.after, &mut findings),
-            threads,
-            events,
-            slices,
-            findings,
-        };
-        let missing = coverage.finish(&record.threads, |thread| record.label(thread));
-        record.findings.extend(missing);
-        record.check(&files.histograms);
-        Ok(record)
+        let mut events = EventReader::default();
+        events.feed(files.events.as_bytes());
+        let reader = Reader::new(files, events.finish())?;
+        let slices = files.slices.iter().map(|(name, text)| {
+            let mut slices = reader.slices(name, files.slices.len());
+            slices.feed(text.as_bytes());
+            slices.finish()
+        });
+        let slices = slices.collect();
+        Ok(reader.finish(slices))
     }
 
     /// The histogram layout of a cell.
@@ -299,80 +211,6 @@ impl Record {
     /// The slices of a cell, by thread and then by time.
     pub fn slices_of(&self, cell: u32) -> impl Iterator<Item = &Slice> {
         self.slices.iter().filter(move |slice| slice.scope == Scope::Cell(cell))
-    }
-
-    /// Notes what doesn't add up.
-    fn check(&mut self, histograms: &str) {
-        if !self.is_complete() {
-            self.findings.push(Finding::new(
-                "record-cut-short",
-                Weight::PreventsPass,
-                "the run did not come to its end: the record holds what was written up to then",
-            ));
-        }
-        let wrong = self.slices.iter().filter(|slice| !slice.adds_up()).count();
-        if wrong > 0 {
-            self.findings.push(Finding::new(
-                "accounting",
-                Weight::Invalidates,
-                format!("planned = recorded + missed does not hold in {wrong} slices"),
-            ));
-        }
-        let Some(sums) = json::<Histograms>("histograms.json", histograms, &mut self.findings)
-        else {
-            return;
-        };
-        let differs = |kept: &CellHistogram| {
-            let mut sum = CellSum::new(kept.layout);
-            let of_thread = |slice: &&Slice| slice.thread == kept.thread;
-            self.slices_of(kept.cell).filter(of_thread).for_each(|slice| sum.add(slice));
-            sum.of(kept.cell, kept.thread) != *kept
-        };
-        if sums.histograms.iter().any(differs) {
-            self.findings.push(Finding::new(
-                "histograms-differ",
-                Weight::PreventsPass,
-                "histograms.json is not the sum of the slices: a part of the record is missing or was changed. \
-                 The slices are used",
-            ));
-        }
-    }
-}
-
-/// Reads JSON lines, skipping damaged ones with a finding for each file.
-fn lines<T: DeserializeOwned>(name: &str, text: &str, findings: &mut Vec<Finding>) -> Vec<T> {
-    let mut read = Vec::new();
-    let mut damaged: Vec<usize> = Vec::new();
-    for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        match from_json(line) {
-            Ok(value) => read.push(value),
-            Err(_) => damaged.push(i + 1),
-        }
-    }
-    if let Some(first) = damaged.first() {
-        findings.push(Finding::new(
-            "record-damaged",
-            Weight::PreventsPass,
-            match damaged.len() {
-                1 => format!("{name}: line {first} can't be read"),
-                n => format!("{name}: {n} lines can't be read, the first is line {first}"),
-            },
-        ));
-    }
-    read
-}
-
-fn json<T: DeserializeOwned>(name: &str, text: &str, findings: &mut Vec<Finding>) -> Option<T> {
-    if text.is_empty() {
-        return None;
-    }
-    match from_json(text) {
-        Ok(value) => Some(value),
-        Err(e) => {
-            let text = format!("{name} can't be read: {e}");
-            findings.push(Finding::new("record-damaged", Weight::Warning, text));
-            None
-        }
     }
 }
 
@@ -432,16 +270,5 @@ mod tests {
         let files = Files { events: "{}\n".to_owned(), plan: "\n".to_owned(), ..Files::default() };
         let said = Record::read(&files).expect_err("refused").to_string();
         assert_eq!(said, "its plan.toml is missing or empty");
-    }
-
-    #[test]
-    fn one_damaged_line_is_one() {
-        let said = |text| {
-            let mut findings = Vec::new();
-            lines::<u64>("x.jsonl", text, &mut findings);
-            findings[0].text.clone()
-        };
-        assert_eq!(said("1\n{\n3\n"), "x.jsonl: line 2 can't be read");
-        assert_eq!(said("1\n{\n?\n"), "x.jsonl: 2 lines can't be read, the first is line 2");
     }
 }

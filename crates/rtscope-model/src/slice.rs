@@ -1,14 +1,15 @@
-//! A slice: what one thread saw in one second (or up to the end of a phase).
+//! A slice: what one thread saw in one second (or up to the end of a phase). In long runs, seconds
+//! that lie far back are joined to longer slices: see [`crate::record::Condenser`].
 //!
 //! The slice is the unit of everything: the histogram of a cell is the sum of its slices, the plot
 //! over time is their maxima, and a record cut short by SIGKILL loses at most the slice in progress.
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::Unplaced;
+use crate::histogram::{Bin, Unplaced};
 
 /// Which activations a slice holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Activations of the cell with this index in the plan.
@@ -83,7 +84,61 @@ fn is_default(extent: &Extent) -> bool {
     *extent == Extent::default()
 }
 
+/// Adds bins to ascending ones.
+fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
+    for &(index, count) in bins {
+        match sum.binary_search_by_key(&index, |bin| bin.0) {
+            Ok(at) => sum[at].1 = sum[at].1.saturating_add(count),
+            Err(at) => sum.insert(at, (index, count)),
+        }
+    }
+}
+
 impl Slice {
+    /// Whether another slice goes on where this one ends: of the same thread and scope, without a gap.
+    #[must_use]
+    pub fn is_followed_by(&self, next: &Slice) -> bool {
+        (self.thread, self.scope, self.end_ns) == (next.thread, next.scope, next.start_ns)
+    }
+
+    /// The instant in its middle.
+    #[must_use]
+    pub fn middle_ns(&self) -> u64 {
+        self.start_ns + self.end_ns.saturating_sub(self.start_ns) / 2
+    }
+
+    /// Joins the slice that follows to this one. Counts, sums, bins and extremes stay exact; of two
+    /// equal maxima the later one keeps its instant, as in the sampler.
+    pub fn absorb(&mut self, next: &Slice) {
+        self.end_ns = next.end_ns;
+        if next.recorded > 0 {
+            self.min_ns =
+                if self.recorded > 0 { self.min_ns.min(next.min_ns) } else { next.min_ns };
+            if self.recorded == 0 || next.max_ns >= self.max_ns {
+                (self.max_ns, self.max_at_ns) = (next.max_ns, next.max_at_ns);
+                self.max_cpu = next.max_cpu;
+            }
+        }
+        self.planned = self.planned.saturating_add(next.planned);
+        self.recorded = self.recorded.saturating_add(next.recorded);
+        self.missed = self.missed.saturating_add(next.missed);
+        self.early = self.early.saturating_add(next.early);
+        self.migrations = self.migrations.saturating_add(next.migrations);
+        self.sum_ns = self.sum_ns.saturating_add(next.sum_ns);
+        add_bins(&mut self.bins, &next.bins);
+        self.unplaced = self.unplaced.and(next.unplaced);
+        if !next.omitted.is_empty() {
+            let (own, new) = (self.omitted_extent, next.omitted_extent);
+            let first = self.omitted.is_empty();
+            self.omitted_extent = Extent {
+                min_ns: if first { new.min_ns } else { own.min_ns.min(new.min_ns) },
+                max_ns: own.max_ns.max(new.max_ns),
+                sum_ns: own.sum_ns.saturating_add(new.sum_ns),
+            };
+            add_bins(&mut self.omitted, &next.omitted);
+        }
+    }
+
     /// Whether the accounting holds: `planned = recorded + missed`, and every recorded activation is
     /// in a bin or known to have none.
     #[must_use]

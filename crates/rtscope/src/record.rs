@@ -11,11 +11,12 @@ use std::{
 
 use anyhow::{Context, bail};
 use rtscope_analyse::{Judgement, export, judge, report};
-use rtscope_measure::recorder;
+use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
     finding::{Finding, Weight},
+    plan::{self, Plan},
     printable::make_printable,
-    record::{Files, Record},
+    record::Record,
     verdict::Requirement,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -55,9 +56,7 @@ const ACCEPTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
 pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
-    let files = recorder::read(folder)?;
-    let mut record =
-        Record::read(&files).with_context(|| format!("{} is not a record", folder.display()))?;
+    let mut record = read(folder)?;
     let mut terms = terms.clone();
     match stored_codes(folder) {
         Ok(codes) => terms.accept.extend(codes),
@@ -68,17 +67,28 @@ pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
 
 /// Reads a record's folder and judges it by one requirement, in place of its plan's.
 pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
-    let mut record = Record::read(&recorder::read(folder)?)
-        .with_context(|| format!("{} is not a record", folder.display()))?;
+    let mut record = read(folder)?;
     record.plan.require = vec![requirement];
     record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
     let judgement = judge(&record, &[]);
     Ok(Judged { record, judgement })
 }
 
+fn read(folder: &Path) -> anyhow::Result<Record> {
+    let source = Source::open(folder)?;
+    source.read().with_context(|| format!("{} is not a record", folder.display()))
+}
+
+/// The plan of a record's folder, without the time that reading all of the record takes.
+pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
+    let text = recorder::read_plan(folder)?;
+    let plan = plan::parse_kept("plan.toml", &text);
+    plan.with_context(|| format!("{} is not a record", folder.display()))
+}
+
 /// Judges a record.
-pub(crate) fn judged(files: &Files, terms: &Terms) -> anyhow::Result<Judged> {
-    Ok(judge_under(Record::read(files)?, terms))
+pub(crate) fn judged(source: &Source, terms: &Terms) -> anyhow::Result<Judged> {
+    Ok(judge_under(source.read()?, terms))
 }
 
 fn judge_under(mut record: Record, terms: &Terms) -> Judged {

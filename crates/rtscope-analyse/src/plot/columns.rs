@@ -143,6 +143,8 @@ fn grids(scene: &Scene<'_>) -> Vec<Grid> {
         let &(start_ns, last_ns) = starts.get(&cell)?;
         let phase = scene.record.plan.phases.get(cell as usize);
         let slice_ns = phase.map_or(1_000_000_000, |phase| phase.sampler.slice.0).max(1);
+        // Slices of a long record are joined: a finer grid would have columns without any.
+        let slice_ns = slice_ns.max(scene.record.content.joined_ns.unwrap_or(0));
         let slices = Grid::to_go(last_ns, slice_ns, start_ns) + 1;
         Some(Grid { cell, place, last_ns, slice_ns, slices, first: 0, each: 1 })
     };

@@ -111,8 +111,7 @@ fn spread(run: &mut Run, span_ns: u64) {
         if is_loaded {
             let per_second = 118_000.0 + 9_000.0 * dice.roll();
             let work = (per_second * span_ns as f64 / 1e9) as u64;
-            let unit = "messages".to_owned();
-            let rate = Event::LoadRate { cell: 1, load: 0, span_ns, work, unit };
+            let rate = Event::load_rate(1, 0, span_ns, work, "messages");
             run.events.push(Stamped { at_ns, event: rate });
         }
     }

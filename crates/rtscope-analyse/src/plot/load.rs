@@ -75,7 +75,7 @@ impl Trace {
 fn loads(scene: &Scene<'_>) -> Vec<Trace> {
     let mut traces: Vec<Trace> = Vec::new();
     for stamped in &scene.record.events {
-        let Event::LoadRate { cell, load, span_ns: span_ns @ 1.., work, unit } = &stamped.event
+        let Event::LoadRate { cell, load, span_ns: span_ns @ 1.., work, unit, .. } = &stamped.event
         else {
             continue;
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rtscope_model::{
-    event::{EndReason, Event},
+    event::{EndReason, Event, IdleSpans},
     histogram::{Histogram, Layout},
     plan::Phase,
     printable::printable,
@@ -230,10 +230,6 @@ impl Sum {
 /// work that comes at random, fewer than one span in 20,000 has none of ten.
 const DUE_WHEN_IDLE: f64 = 10.0;
 
-/// Spans shorter than this are not asked whether they were idle: the last one of a phase may be a few
-/// milliseconds, in which the scheduler may well have run something else.
-const IDLE_FROM: Nanos = Nanos::from_ms(100);
-
 /// What each load of a cell achieved, in the order of the plan.
 fn loads_of(record: &Record, cell: u32) -> Vec<LoadSummary> {
     let lines = (0u32..).zip(&record.plan.phases[cell as usize].loads);
@@ -243,15 +239,20 @@ fn loads_of(record: &Record, cell: u32) -> Vec<LoadSummary> {
 }
 
 fn load_of(record: &Record, in_cell: u32, wanted: u32, line: String) -> LoadSummary {
-    let (mut unit, mut spans, mut ending) = ("", Vec::new(), None);
+    let (mut unit, mut ending) = ("", None);
+    let (mut spans, mut span_ns_sum, mut work_done) = (0u64, 0u64, 0u64);
+    let mut idle: Vec<IdleSpans> = Vec::new();
     let mut unloaded_ns = 0;
     for stamped in &record.events {
         match &stamped.event {
-            Event::LoadRate { cell, load, span_ns, work, unit: of }
+            Event::LoadRate { cell, load, span_ns, work, unit: of, spans: joined, .. }
                 if (*cell, *load) == (in_cell, wanted) =>
             {
                 unit = of;
-                spans.push((*span_ns, *work));
+                spans = spans.saturating_add(*joined);
+                span_ns_sum = span_ns_sum.saturating_add(*span_ns);
+                work_done = work_done.saturating_add(*work);
+                idle.push(stamped.event.idle_spans());
             }
             Event::LoadEnded { cell, load, work, ok, how }
                 if (*cell, *load) == (in_cell, wanted) =>
@@ -263,21 +264,20 @@ fn load_of(record: &Record, in_cell: u32, wanted: u32, line: String) -> LoadSumm
             _ => {}
         }
     }
-    let time = Nanos(spans.iter().map(|span| span.0).sum());
-    let work: u64 = spans.iter().map(|span| span.1).sum();
-    let per_second = if time == Nanos::ZERO { 0.0 } else { work as f64 / time.as_secs_f64() };
-    let due = |span_ns: u64| per_second * Nanos(span_ns).as_secs_f64();
-    let idle = spans.iter().filter(|(span_ns, work)| {
-        *work == 0 && *span_ns >= IDLE_FROM.0 && due(*span_ns) >= DUE_WHEN_IDLE
-    });
+    let time = Nanos(span_ns_sum);
+    let per_second = if time == Nanos::ZERO { 0.0 } else { work_done as f64 / time.as_secs_f64() };
+    // Of joined spans the mean length is known.
+    let due = |idle: &IdleSpans| {
+        per_second * Nanos(idle.span_ns / idle.spans.max(1)).as_secs_f64() >= DUE_WHEN_IDLE
+    };
     LoadSummary {
         line,
         // A record that was cut short has no last word on the work: what was reported counts.
-        work: ending.as_ref().map_or(work, |ending| ending.0.max(work)),
+        work: ending.as_ref().map_or(work_done, |ending| ending.0.max(work_done)),
         unit: unit.to_owned(),
         per_second,
-        spans: spans.len() as u64,
-        idle_spans: idle.count() as u64,
+        spans,
+        idle_spans: idle.iter().filter(|idle| due(idle)).map(|idle| idle.spans).sum(),
         unloaded_ns,
         ok: ending.as_ref().is_some_and(|ending| ending.1),
         ended: ending.map(|ending| ending.2),

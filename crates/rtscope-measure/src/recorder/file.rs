@@ -5,15 +5,18 @@ use std::{
     io::{self, Read, Seek, Write},
     os::unix::fs::MetadataExt,
     path::PathBuf,
+    sync::Arc,
 };
 
 use serde::Serialize;
+
+use super::source::Growing;
 
 /// A file that grows by lines and keeps what the disk doesn't take.
 #[derive(Debug)]
 pub(super) struct Appender {
     pub(super) path: PathBuf,
-    pub(super) file: Option<File>,
+    pub(super) file: Option<Arc<File>>,
     pub(super) waiting: Vec<u8>,
 }
 
@@ -35,9 +38,10 @@ impl Appender {
         if self.file.is_none() {
             // Read at the end, by this handle: the name may be gone by then.
             let mut options = OpenOptions::new();
-            self.file = Some(options.create(true).append(true).read(true).open(&self.path)?);
+            let file = options.create(true).append(true).read(true).open(&self.path)?;
+            self.file = Some(Arc::new(file));
         }
-        let file = self.file.as_mut().expect("was opened above");
+        let mut file = self.file.as_deref().expect("was opened above");
         let mut written = 0;
         let outcome = loop {
             match file.write(&self.waiting[written..]) {
@@ -72,17 +76,15 @@ impl Appender {
 
     fn written(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if let Some(mut file) = self.file.as_ref() {
+        if let Some(mut file) = self.file.as_deref() {
             let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
         }
         bytes
     }
 
     /// What is on disk, and what still waits.
-    pub(super) fn text(&self) -> String {
-        let mut bytes = self.written();
-        bytes.extend(&self.waiting);
-        String::from_utf8_lossy(&bytes).into_owned()
+    pub(super) fn into_growing(self) -> Growing {
+        Growing { disk: self.file, rest: self.waiting }
     }
 }
 

@@ -396,8 +396,11 @@ impl Exchange {
         if self.slice_end_ns == 0 {
             self.slice_end_ns = expiry_ns;
         }
-        let behind = expiry_ns.saturating_sub(self.slice_end_ns);
-        self.slice_end_ns += (behind / self.slice_ns + 1) * self.slice_ns;
+        // A new scope takes the rest of the running second: with a whole second more, a kill in the
+        // first two would find nothing written.
+        if let Some(behind) = expiry_ns.checked_sub(self.slice_end_ns) {
+            self.slice_end_ns += (behind / self.slice_ns + 1) * self.slice_ns;
+        }
         (self.in_use, self.takes) = (true, reign);
         Some(reign)
     }

@@ -115,7 +115,7 @@ fn shared_requirements<'a>(
     let mut all = asked.to_vec();
     for name in names {
         let (folder, _) = split(name);
-        for requirement in record::open(&folder, &Terms::default())?.record.plan.require {
+        for requirement in record::read_plan(&folder)?.require {
             if !all.contains(&requirement) {
                 all.push(requirement);
             }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use rtscope_analyse::import::{self, Import, Options, Reading, Stream};
-use rtscope_measure::recorder;
+use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use super::{Refused, print, run::summary, wall_clock};
@@ -94,7 +94,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("import", &wall_clock));
     recorder::store(&folder, &files)?;
     let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
-    let judged = record::judged(&files, &terms)?;
+    let judged = record::judged(&Source::from(files), &terms)?;
     let page = judged.publish(&folder)?;
     if args.json {
         print(&judged.json()?)?;

@@ -115,7 +115,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let finished = finished?;
 
     let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
-    let judged = record::judged(&finished.files, &terms)?;
+    let judged = record::judged(&finished.source, &terms)?;
     let page = judged.publish(&order.folder);
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {

@@ -146,7 +146,7 @@ impl Script {
         }
         script.ends(0, EndReason::Duration);
         script.begins(1);
-        let (line, unit) = ("message groups=10".to_owned(), "messages".to_owned());
+        let line = "message groups=10".to_owned();
         script.happens(Event::LoadStarted { cell: 1, load: 0, line, pid: 77 });
         for second in 0..4 {
             script.after_ms(1_000);
@@ -154,9 +154,7 @@ impl Script {
                 let peak_ns = 30_000 + 20_000 * second + if n + 1 == threads { 10_000 } else { 0 };
                 script.sees(n, 1, &[1_200, 2_300, 2_900, 3_400, 7_000, peak_ns]);
             }
-            let unit = unit.clone();
-            let (span_ns, work) = (SECOND_NS, 123_456);
-            script.happens(Event::LoadRate { cell: 1, load: 0, span_ns, work, unit });
+            script.happens(Event::load_rate(1, 0, SECOND_NS, 123_456, "messages"));
         }
         script.shows(Some(1), 100_000);
         script

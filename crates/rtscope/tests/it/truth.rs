@@ -140,9 +140,9 @@ fn record() -> Record {
     for (n, event) in events.into_iter().chain(slices).chain(ends).enumerate() {
         recorder.event(&Stamped { at_ns: n as u64, event });
     }
-    let (files, trouble) = recorder.finish();
+    let (source, trouble) = recorder.finish();
     assert_eq!(trouble, None);
-    Record::read(&files).expect("a record")
+    source.read().expect("a record")
 }
 
 #[test]

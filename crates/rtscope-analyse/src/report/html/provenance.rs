@@ -1,6 +1,6 @@
 //! Where the numbers come from, that they add up, and the numbers themselves.
 
-use rtscope_model::{event::Event, record::Record, slice::Scope};
+use rtscope_model::{event::Event, record::Record, slice::Scope, time::Nanos};
 use serde_json::{Value, json};
 
 use super::Fact;
@@ -94,12 +94,25 @@ fn facts(record: &Record) -> Vec<Fact> {
 fn in_the_record(record: &Record) -> String {
     let mut files = vec![
         "plan.toml".to_owned(),
-        format!("events.jsonl ({})", counted(record.events.len() as u64, "event")),
-        format!("slices/ ({})", counted(record.slices.len() as u64, "slice")),
+        format!("events.jsonl ({})", counted(record.content.events, "event")),
+        slices(record),
     ];
     files.extend(record.before.as_ref().map(|_| "environment.before.json".to_owned()));
     files.extend(record.after.as_ref().map(|_| "environment.after.json".to_owned()));
     files.join(", ")
+}
+
+/// How many slices the files hold, and how many of them this page is made of.
+fn slices(record: &Record) -> String {
+    let read = counted(record.content.slices.values().sum(), "slice");
+    match record.content.joined_ns {
+        None => format!("slices/ ({read})"),
+        Some(joined_ns) => {
+            let joined = grouped(record.slices.len() as u64);
+            let length = Nanos(joined_ns);
+            format!("slices/ ({read}; joined to {joined} of up to {length} for this page)")
+        }
+    }
 }
 
 /// A command line that a shell would read back.

@@ -68,14 +68,14 @@ pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
 /// Slices of a thread or a cell that the record doesn't describe: they are in no figure.
 pub(super) fn unknown_slices(scene: &Scene) -> Option<Finding> {
     let record = scene.record;
-    let stray = record.slices.iter().filter(|slice| match slice.scope {
+    let stray = record.content.slices.iter().filter(|((thread, scope), _)| match scope {
         Scope::Discarded => false,
         Scope::Cell(cell) => {
-            cell as usize >= scene.cells.len()
-                || record.threads.iter().all(|thread| thread.thread != slice.thread)
+            *cell as usize >= scene.cells.len()
+                || record.threads.iter().all(|known| known.thread != *thread)
         }
     });
-    let count = Some(stray.count()).filter(|&count| count > 0)?;
+    let count = Some(stray.map(|(_, count)| count).sum::<u64>()).filter(|&count| count > 0)?;
     let text = format!("{count} slices belong to no known thread or cell: they are in no figure");
     Some(Finding::new("slices-unknown", Weight::Invalidates, text))
 }

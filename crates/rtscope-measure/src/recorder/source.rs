@@ -1,0 +1,241 @@
+//! A record's files as they are read: on disk, in memory, or the beginning of each on disk and its end
+//! in memory.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use rtscope_model::record::{
+    EventReader, Files, NotARecord, Reader, Record, SliceFile, SliceReader,
+};
+
+use super::RecordError;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The small files of a record are not longer: histograms of some thousand threads.
+const WHOLE_MAX: u64 = 1 << 30;
+
+/// Why a record could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file of it.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Files without a record.
+    #[error(transparent)]
+    NotARecord(#[from] NotARecord),
+}
+
+/// A file that grew line by line.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    /// What is on disk: an open file, whose name may be gone.
+    pub(super) disk: Option<Arc<File>>,
+    /// What follows it in memory.
+    pub(super) rest: Vec<u8>,
+}
+
+/// The files of a record, to be read once or several times.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// The small files; neither events nor slices.
+    pub(super) whole: Files,
+    pub(super) events: Growing,
+    /// By name.
+    pub(super) slices: Vec<(String, Growing)>,
+    /// Where they are or should be, for messages.
+    pub(super) folder: std::path::PathBuf,
+}
+
+impl From<Files> for Source {
+    fn from(mut files: Files) -> Source {
+        let growing = |text: String| Growing { disk: None, rest: text.into_bytes() };
+        let events = growing(std::mem::take(&mut files.events));
+        let slices = std::mem::take(&mut files.slices);
+        let slices = slices.into_iter().map(|(name, text)| (name, growing(text))).collect();
+        Source { whole: files, events, slices, folder: std::path::PathBuf::new() }
+    }
+}
+
+impl Source {
+    /// Opens the files of a record's folder. A missing file is an empty one: what that means is for
+    /// [`Source::read`] to say.
+    ///
+    /// # Errors
+    ///
+    /// When the folder can't be listed, or what has the name of a file of a record is something else:
+    /// a FIFO would be waited for without end.
+    pub fn open(folder: &Path) -> Result<Source, RecordError> {
+        let failed = |source| RecordError::Read { path: folder.to_owned(), source };
+        fs::read_dir(folder).map_err(failed)?;
+        let text = |name: &str| whole(&folder.join(name));
+        let grown = |name: &str| -> Result<Growing, RecordError> {
+            let disk = regular(&folder.join(name))?.map(Arc::new);
+            Ok(Growing { disk, rest: Vec::new() })
+        };
+        let slices: Result<_, RecordError> = slice_names(folder)
+            .into_iter()
+            .map(|name| {
+                let file = grown(&name)?;
+                Ok((name, file))
+            })
+            .collect();
+        Ok(Source {
+            whole: Files {
+                plan: text("plan.toml")?,
+                before: text("environment.before.json")?,
+                after: text("environment.after.json")?,
+                histograms: text("histograms.json")?,
+                ..Files::default()
+            },
+            events: grown("events.jsonl")?,
+            slices: slices?,
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Reads the record in one pass, several files of slices at a time.
+    ///
+    /// # Errors
+    ///
+    /// When a file can't be read, or the files are no record.
+    pub fn read(&self) -> Result<Record, ReadError> {
+        let mut events = EventReader::default();
+        self.events.feed(|piece| events.feed(piece)).map_err(|e| self.failed(e))?;
+        let reader = Reader::new(&self.whole, events.finish())?;
+        let slices = self.read_slices(&reader).map_err(|e| self.failed(e))?;
+        Ok(reader.finish(slices))
+    }
+
+    fn read_slices(&self, reader: &Reader) -> io::Result<Vec<SliceFile>> {
+        let next = AtomicUsize::new(0);
+        let work = || -> io::Result<Vec<SliceFile>> {
+            let mut done = Vec::new();
+            while let Some((name, file)) = self.slices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut slices: SliceReader = reader.slices(name, self.slices.len());
+                file.feed(|piece| slices.feed(piece))?;
+                done.push(slices.finish());
+            }
+            Ok(done)
+        };
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let others = cpus.min(self.slices.len()).saturating_sub(1);
+        thread::scope(|scope| {
+            // Where no thread can be made, this one reads all.
+            let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (0..others).filter_map(spawn).collect();
+            let mut all = work()?;
+            for other in others {
+                all.extend(other.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?);
+            }
+            Ok(all)
+        })
+    }
+
+    fn failed(&self, source: io::Error) -> RecordError {
+        RecordError::Read { path: self.folder.clone(), source }
+    }
+}
+
+impl Growing {
+    /// Gives the file piece by piece.
+    fn feed(&self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        if let Some(mut file) = self.disk.as_deref() {
+            file.rewind()?;
+            let mut piece = vec![0; PIECE_BYTES];
+            loop {
+                match file.read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(n) => take(&piece[..n]),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        take(&self.rest);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Growing {
+    pub(super) fn text(&self) -> String {
+        let mut bytes = Vec::new();
+        self.feed(|piece| bytes.extend(piece)).expect("readable");
+        String::from_utf8(bytes).expect("text")
+    }
+}
+
+/// Reads the plan of a record's folder and nothing else.
+///
+/// # Errors
+///
+/// When the file can't be read.
+pub fn read_plan(folder: &Path) -> Result<String, RecordError> {
+    whole(&folder.join("plan.toml"))
+}
+
+/// The names of the files of slices, in order.
+fn slice_names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder.join("slices")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names
+        .filter(|name| name.ends_with(".jsonl"))
+        .map(|name| format!("slices/{name}"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// A small file as a text; empty when it is missing.
+fn whole(path: &Path) -> Result<String, RecordError> {
+    let mut bytes = Vec::new();
+    if let Some(file) = regular(path)? {
+        let failed = |source| RecordError::Read { path: path.to_owned(), source };
+        file.take(WHOLE_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Opens a file for reading; none when it is missing.
+fn regular(path: &Path) -> Result<Option<File>, RecordError> {
+    let failed = |source| RecordError::Read { path: path.to_owned(), source };
+    // Looked at before it is opened: opening a FIFO waits for whoever writes to it.
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(failed(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file; remove it, or put the record's own file there",
+        ))),
+        Ok(_) => File::open(path).map(Some).map_err(failed),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_among_the_files_is_refused_at_once() {
+        for name in ["plan.toml", "events.jsonl", "slices/t0.jsonl"] {
+            let folder = tempfile::tempdir().expect("a folder");
+            fs::create_dir(folder.path().join("slices")).expect("a folder");
+            let path = folder.path().join(name);
+            let mode = rustix::fs::Mode::RUSR;
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a FIFO");
+            let error = Source::open(folder.path()).expect_err("refused").to_string();
+            assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
+        }
+    }
+}
