@@ -181,6 +181,13 @@ impl Run {
         self
     }
 
+    /// Adds an event to the end of a run that has ended.
+    pub(crate) fn happens(mut self, event: Event) -> Run {
+        let last = self.events.len() - 1;
+        self.events.insert(last, Stamped { at_ns: self.at_ns, event });
+        self
+    }
+
     /// Changes every event by hand.
     pub(crate) fn edit(mut self, mut edit: impl FnMut(&mut Event)) -> Run {
         self.events.iter_mut().for_each(|stamped| edit(&mut stamped.event));
@@ -233,7 +240,13 @@ fn line_of<T: serde::Serialize>(value: &T) -> String {
 
 /// The slice of some latencies, one each interval. A latency of several intervals swallows the
 /// activations in between, as in the real loop.
-fn slice_of(layout: Layout, cell: u32, thread: u32, start_ns: u64, latencies_ns: &[u64]) -> Slice {
+pub(crate) fn slice_of(
+    layout: Layout,
+    cell: u32,
+    thread: u32,
+    start_ns: u64,
+    latencies_ns: &[u64],
+) -> Slice {
     let (mut measured, mut omitted) = (Histogram::new(layout), Histogram::new(layout));
     for &latency_ns in latencies_ns {
         measured.record(latency_ns);

@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 pub struct Interrupt {
     stop: Arc<AtomicBool>,
     runaway: Arc<AtomicBool>,
+    decided: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -56,6 +57,17 @@ impl Interrupt {
     /// Ends the run from inside the process, as the live screen's `q` does.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
+    }
+
+    /// Ends the running phase as if its time were over: whoever listens to its events knows what it
+    /// was to show. The run goes on with the next phase.
+    pub fn decide(&self) {
+        self.decided.store(true, Relaxed);
+    }
+
+    /// Whether the running phase was decided since the last call.
+    pub(crate) fn take_decided(&self) -> bool {
+        self.decided.swap(false, Relaxed)
     }
 
     /// Whether the run shall end.

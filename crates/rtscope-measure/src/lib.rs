@@ -18,6 +18,7 @@ pub mod interrupt;
 pub mod load;
 mod machine;
 pub mod observe;
+mod other_work;
 mod protocol;
 pub mod recorder;
 pub mod sampler;
@@ -40,6 +41,7 @@ use rtscope_model::{
     schedule::Policy,
 };
 use rtscope_sys::{
+    clock::{Clock, SystemClock},
     process::{self, Resource},
     sched, thread,
     tree::Tree,
@@ -188,12 +190,11 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     permission_finding.into_iter().for_each(|finding| stream.found(finding));
 
     // Settings of single phases change between sessions, when nothing is measured.
-    let by_phase = plan.phases.iter().any(|phase| !phase.settings.is_empty());
-    let of_run = if by_phase { BTreeMap::new() } else { plan.settings.clone() };
+    let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
     let applied =
         tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event));
     let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
-    let outcome = sessions_in_turn(order, &plan, &sessions, launcher, by_phase, &mut stream);
+    let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 
     if order.interrupt.is_runaway() {
@@ -256,14 +257,19 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
     Ok(Some(Finding::new("no-real-time-permission", Weight::PreventsPass, text).advise(advice)))
 }
 
-/// Runs the sessions with memory locked and a limit on runaway threads; `by_phase`, each under the
-/// settings of its phases.
+/// Whether settings of single phases change between sessions.
+fn changes_by_phase(plan: &Plan) -> bool {
+    plan.phases.iter().any(|phase| !phase.settings.is_empty())
+}
+
+/// Runs the sessions with memory locked and a limit on runaway threads, each under the settings of
+/// its phases where these have any.
 fn sessions_in_turn(
     order: &Order,
     plan: &Plan,
+    before: &Environment,
     sessions: &[machine::SessionPlan],
     launcher: Launcher,
-    by_phase: bool,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
     let limit = process::limit(Resource::RtTime);
@@ -286,13 +292,16 @@ fn sessions_in_turn(
         tree: &order.tree,
         counters: SystemCounters::read(&order.tree),
         counters_at_ns: stream.elapsed_ns(),
+        own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
         kernel_log: KernelLog::open(&order.tree),
+        real_time_before: &before.real_time_threads,
+        others: None,
         stream,
     };
     let mut why = EndReason::Finished;
     for (i, session) in sessions.iter().enumerate() {
         let phase = &plan.phases[session.cells.start];
-        let own = if by_phase { plan.settings_of(phase) } else { BTreeMap::new() };
+        let own = if changes_by_phase(plan) { plan.settings_of(phase) } else { BTreeMap::new() };
         let mut emit = |event| conductor.stream.emit(event);
         let settings = tune::apply(&order.tree, &order.journal, &own, &mut emit)?;
         let ended = conductor.session(i as u32, session);

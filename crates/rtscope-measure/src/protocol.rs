@@ -7,13 +7,18 @@
 use std::time::Duration;
 
 use rtscope_model::{
+    environment::RealTimeThread,
     event::{EndReason, Event, Progress},
     finding::{Finding, Weight},
     plan::{Phase, Plan, Start},
     schedule::{Placement, Policy},
     time::Nanos,
 };
-use rtscope_sys::{memory, process, sched, tree::Tree};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    memory, process, sched,
+    tree::Tree,
+};
 
 use crate::{
     RunError,
@@ -21,6 +26,7 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, Running},
     machine::{SessionPlan, real_time_load_priority},
+    other_work::{OtherWorkWatch, new_real_time_threads},
     sampler::{Ended, Session},
     stream::Stream,
 };
@@ -50,7 +56,13 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) launcher: Launcher,
     pub(crate) counters: SystemCounters,
     pub(crate) counters_at_ns: u64,
+    /// CPU time of this process at that instant.
+    pub(crate) own_cpu_ns: u64,
     pub(crate) kernel_log: KernelLog,
+    /// Real-time threads of others before the run.
+    pub(crate) real_time_before: &'a [RealTimeThread],
+    /// The watch over other processes, while a phase counts.
+    pub(crate) others: Option<OtherWorkWatch>,
 }
 
 impl Conductor<'_, '_> {
@@ -153,10 +165,13 @@ impl Conductor<'_, '_> {
         let settles = phase.settle > Nanos::ZERO;
         self.stream.emit(Event::PhaseStarted { cell, name: phase.name.clone() });
         if !settles {
-            self.hand_on(session);
-            session.enter(cell, phase.end.cycles);
+            self.enter(session, cell, phase);
         }
         let (mut loads, failure) = self.start_loads(cell, phase);
+        if phase.end.load_ends {
+            // At the end of the phase they will be gone.
+            self.read_real_time_threads(cell, &loads);
+        }
         let why = match failure {
             Some(finding) => {
                 self.stream.found(finding);
@@ -168,6 +183,10 @@ impl Conductor<'_, '_> {
         session.leave();
         self.read_rates(cell, &mut loads);
         self.read_system();
+        self.read_other_work(cell);
+        if !phase.end.load_ends {
+            self.read_real_time_threads(cell, &loads);
+        }
         self.stream.emit(Event::PhaseEnded { cell, why });
         self.stop_loads(session, cell, loads);
         why
@@ -185,9 +204,17 @@ impl Conductor<'_, '_> {
             if let Some(why) = self.wait(session, phase.settle) {
                 return why;
             }
-            session.enter(cell, phase.end.cycles);
+            self.enter(session, cell, phase);
         }
         self.watch(session, cell, phase, loads)
+    }
+
+    /// Lets samples count for a phase from here on, and what other processes do meanwhile.
+    fn enter(&mut self, session: &mut Session, cell: u32, phase: &Phase) {
+        let now_ns = self.stream.elapsed_ns();
+        self.others = Some(OtherWorkWatch::start(self.tree, std::process::id(), now_ns));
+        self.hand_on(session);
+        session.enter(cell, phase.end.cycles);
     }
 
     /// Starts a phase's loads: those that run, and why the next one does not.
@@ -231,6 +258,8 @@ impl Conductor<'_, '_> {
         phase: &Phase,
         loads: &mut [Load],
     ) -> EndReason {
+        // What was decided of the phase before is not about this one.
+        self.interrupt.take_decided();
         let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + d.0);
         let mut span_ns = self.stream.elapsed_ns();
         loop {
@@ -239,6 +268,7 @@ impl Conductor<'_, '_> {
             if now_ns - span_ns >= SPAN.0 {
                 self.read_rates(cell, loads);
                 self.read_system();
+                self.look_at_others();
                 span_ns = now_ns;
             }
             let load_ended = self.poll_loads(cell, loads);
@@ -248,6 +278,8 @@ impl Conductor<'_, '_> {
                 return EndReason::Interrupted;
             } else if session.is_full() {
                 return EndReason::Cycles;
+            } else if self.interrupt.take_decided() {
+                return EndReason::Decided;
             } else if let Some(ok) = load_ended.filter(|_| phase.end.load_ends) {
                 return if ok { EndReason::LoadEnded } else { EndReason::Failed };
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
@@ -307,8 +339,40 @@ impl Conductor<'_, '_> {
         let counters = SystemCounters::read(self.tree);
         let mut span = counters.span_since(&self.counters, now_ns - self.counters_at_ns);
         span.throttled = self.kernel_log.read();
+        let own_cpu_ns = SystemClock::PROCESS_CPU.now_ns();
+        span.own_ns = Some(own_cpu_ns - self.own_cpu_ns);
         (self.counters, self.counters_at_ns) = (counters, now_ns);
+        self.own_cpu_ns = own_cpu_ns;
         self.stream.emit(Event::System(span));
+    }
+
+    /// Looks at other processes inside a phase, where that takes no time of a measured CPU.
+    fn look_at_others(&mut self) {
+        let now_ns = self.stream.elapsed_ns();
+        let own_cpus = sched::affinity(sched::SELF).unwrap_or_default();
+        if let Some(watch) = &mut self.others
+            && own_cpus.common(&self.launcher.measured).is_empty()
+        {
+            watch.look_if_due(self.tree, std::process::id(), now_ns);
+        }
+    }
+
+    /// Says who used the CPUs in a phase that is over.
+    fn read_other_work(&mut self, cell: u32) {
+        let now_ns = self.stream.elapsed_ns();
+        let Some(watch) = self.others.take() else { return };
+        let work = watch.finish(self.tree, std::process::id(), now_ns, cell);
+        work.into_iter().for_each(|work| self.stream.emit(Event::OtherWork(work)));
+    }
+
+    /// Says which real-time threads came up since the run began: those of loads, and others.
+    fn read_real_time_threads(&mut self, cell: u32, loads: &[Load]) {
+        let pids: Vec<Option<u32>> =
+            loads.iter().map(|load| load.running.as_ref().map(Running::pid)).collect();
+        let (own_pid, before) = (std::process::id(), self.real_time_before);
+        for new in new_real_time_threads(self.tree, own_pid, cell, &pids, before) {
+            self.stream.emit(Event::NewRealTimeThreads(new));
+        }
     }
 
     /// Notes loads that have ended: none, or whether all that have, ended as they should. The work of

@@ -200,6 +200,9 @@ pub struct RealTimeThread {
     pub tid: u32,
     /// Name.
     pub name: String,
+    /// Name of its process, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// Policy.
     pub policy: Policy,
     /// Priority; 0 for deadline, which runs before all of them.

@@ -4,7 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    finding::Finding, histogram::Layout, origin::Origin, schedule::Placement, slice::Slice,
+    finding::Finding,
+    histogram::Layout,
+    origin::Origin,
+    other_work::{NewRealTimeThreads, OtherWork},
+    schedule::Placement,
+    slice::Slice,
 };
 
 /// Version of the record's format. It grows when an old reader would misread a new record.
@@ -30,6 +35,8 @@ pub enum EndReason {
     Cycles,
     /// A load with an end of its own did its work.
     LoadEnded,
+    /// Every claim of the phase was backed or refuted (phases only): its own end, as a duration is.
+    Decided,
     /// A latency was above the break threshold.
     Break,
     /// SIGINT or SIGTERM.
@@ -188,6 +195,10 @@ pub enum Event {
     },
     /// The machine's own counters over about one slice.
     System(SystemSpan),
+    /// Who used the CPUs in a phase; seen at its end.
+    OtherWork(OtherWork),
+    /// Real-time threads that came up since the run began, seen at the end of a phase.
+    NewRealTimeThreads(NewRealTimeThreads),
     /// What a thread saw in one slice.
     Slice(Slice),
     /// For live screens, several times a second; never recorded.
@@ -232,6 +243,9 @@ pub struct SystemSpan {
     /// Times that the scheduler throttled real-time threads, where the kernel shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<u64>,
+    /// CPU time of rtscope's own process; that of its loads is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_ns: Option<u64>,
     /// CPU time by CPU.
     pub cpus: Vec<CpuSpan>,
 }

@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod load;
 pub mod observation;
 pub mod origin;
+pub mod other_work;
 pub mod plan;
 pub mod printable;
 pub mod record;

@@ -44,6 +44,9 @@ pub struct Plan {
     /// Whether a policy or a priority was asked by name. Where it was not, a user without real-time
     /// permission is measured as an ordinary thread; where it was, the run is refused.
     pub policy_asked: bool,
+    /// Whether a phase ends as soon as every claim (`max < 200us once in 1h`) that it must satisfy is
+    /// backed or refuted.
+    pub until_decided: bool,
     /// The cells in the order of the run.
     pub phases: Vec<Phase>,
     /// Figures that others have published, to be set beside a run's own.

@@ -44,7 +44,8 @@ pub enum Statistic {
     Missed,
 }
 
-/// What a cell must satisfy, as `max < 200us`, `p99.99 < 50us`, `missed = 0`.
+/// What a cell must satisfy, for example `max < 200us`, `p99.99 < 50us`, `missed = 0`, or a claim about a
+/// rate: `max < 200us once in 1h`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirement {
     /// The statistic.
@@ -52,9 +53,17 @@ pub struct Requirement {
     /// The limit: the statistic must stay below it (nanoseconds, or a count for `missed`, which must
     /// not be above it).
     pub limit: u64,
+    /// Of a claim: the limit may be reached at most once in this time, on average. Only with `max`.
+    pub once_in: Option<Nanos>,
 }
 
 impl Requirement {
+    /// The latency limit and the time of a claim; none for any other requirement.
+    #[must_use]
+    pub fn claim(&self) -> Option<(Nanos, Nanos)> {
+        Some((Nanos(self.limit), self.once_in?))
+    }
+
     /// The latency limit in nanoseconds; none for a count.
     #[must_use]
     pub fn limit_ns(&self) -> Option<u64> {
@@ -83,9 +92,13 @@ impl fmt::Display for Statistic {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.statistic {
-            Statistic::Missed if self.limit == 0 => f.write_str("missed = 0"),
-            Statistic::Missed => write!(f, "missed <= {}", self.limit),
-            statistic => write!(f, "{statistic} < {}", Nanos(self.limit).exact()),
+            Statistic::Missed if self.limit == 0 => f.write_str("missed = 0")?,
+            Statistic::Missed => write!(f, "missed <= {}", self.limit)?,
+            statistic => write!(f, "{statistic} < {}", Nanos(self.limit).exact())?,
+        }
+        match self.once_in {
+            Some(once_in) => write!(f, " once in {}", once_in.exact()),
+            None => Ok(()),
         }
     }
 }
@@ -98,7 +111,8 @@ impl fmt::Display for NotARequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: write it as 'max < 200us', 'p99.99 < 50us', 'mean < 20us' or 'missed = 0'",
+            "{}: write it as 'max < 200us', 'p99.99 < 50us', 'mean < 20us', 'missed = 0' or \
+             'max < 200us once in 1h'",
             self.0
         )
     }
@@ -118,7 +132,10 @@ impl FromStr for Requirement {
         if !["<", "<=", "="].contains(&sign) {
             return Err(bad(format!("{sign:?} is no relation")));
         }
-        let rest = rest.trim();
+        let (rest, once_in) = match rest.split_once(" once in ") {
+            Some((rest, time)) => (rest.trim(), Some(time.trim())),
+            None => (rest.trim(), None),
+        };
         let statistic = match name {
             "max" => Statistic::Max,
             "mean" | "avg" => Statistic::Mean,
@@ -138,7 +155,20 @@ impl FromStr for Requirement {
             }
             limit.0
         };
-        Ok(Requirement { statistic, limit })
+        let once_in = once_in.map(|time| claimed_time(time, statistic)).transpose().map_err(bad)?;
+        Ok(Requirement { statistic, limit, once_in })
+    }
+}
+
+/// The time of `once in 1h`, which goes with `max` only; else why not.
+fn claimed_time(text: &str, statistic: Statistic) -> Result<Nanos, String> {
+    if statistic != Statistic::Max {
+        return Err(format!("\"once in\" goes with max, not with {statistic}"));
+    }
+    match text.parse() {
+        Ok(Nanos::ZERO) => Err("\"once in 0\" claims nothing".to_owned()),
+        Ok(time) => Ok(time),
+        Err(e) => Err(format!("{e}")),
     }
 }
 
@@ -181,6 +211,10 @@ mod tests {
         assert_eq!(show("avg < 20us").as_deref(), Ok("mean < 20us"));
         assert_eq!(show("missed <= 3").as_deref(), Ok("missed <= 3"));
         assert_eq!(show("missed = 0").as_deref(), Ok("missed = 0"));
+        assert_eq!(show("max<200us once in 90 min").as_deref(), Ok("max < 200us once in 90min"));
+        let claim = "max < 200us once in 1h".parse::<Requirement>().map(|r| r.claim());
+        assert_eq!(claim, Ok(Some((Nanos::from_us(200), Nanos::from_secs(3_600)))));
+        assert_eq!("max < 200us".parse::<Requirement>().map(|r| r.claim()), Ok(None));
         for wrong in [
             "max",
             "max<",
@@ -195,6 +229,10 @@ mod tests {
             "max =< 500us",
             "missed == 0",
             "p9.12345678<1us",
+            "max < 200us once in",
+            "max < 200us once in 0",
+            "p99 < 200us once in 1h",
+            "missed = 0 once in 1h",
         ] {
             assert!(wrong.parse::<Requirement>().is_err(), "{wrong:?} was accepted");
         }

@@ -28,6 +28,10 @@ impl SystemClock {
     pub const MONOTONIC: SystemClock = SystemClock(ClockId::Monotonic);
     /// `CLOCK_REALTIME`.
     pub const REALTIME: SystemClock = SystemClock(ClockId::Realtime);
+    /// `CLOCK_BOOTTIME`: as `CLOCK_MONOTONIC`, but it goes on while the machine is suspended.
+    pub const BOOTTIME: SystemClock = SystemClock(ClockId::Boottime);
+    /// `CLOCK_PROCESS_CPUTIME_ID`: CPU time of the calling process, all its threads together.
+    pub const PROCESS_CPU: SystemClock = SystemClock(ClockId::ProcessCPUTime);
 
     /// The kernel's number of it.
     const fn number(self) -> libc::clockid_t {

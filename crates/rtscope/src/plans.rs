@@ -28,12 +28,15 @@ macro_rules! shipped {
 
 /// Every shipped plan, the default first.
 pub(crate) const SHIPPED: &[Shipped] = shipped! {
-    "quick" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "osadl" "load-matrix"
+    "quick" "soak" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "osadl" "load-matrix"
     "cost" "lab-quick" "lab-matrix" "lab-course"
 };
 
 /// The plan that runs when none is named.
 pub(crate) const DEFAULT: &str = "quick";
+
+/// The plan that runs until a claim is decided when none is named.
+pub(crate) const DEFAULT_UNTIL: &str = "soak";
 
 /// The text of a shipped plan or a file, and the name that errors call it.
 pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {

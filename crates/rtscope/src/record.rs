@@ -66,6 +66,16 @@ pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
     Ok(judge_under(record, &terms))
 }
 
+/// Reads a record's folder and judges it by one requirement, in place of its plan's.
+pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
+    let mut record = Record::read(&recorder::read(folder)?)
+        .with_context(|| format!("{} is not a record", folder.display()))?;
+    record.plan.require = vec![requirement];
+    record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
+    let judgement = judge(&record, &[]);
+    Ok(Judged { record, judgement })
+}
+
 /// Judges a record.
 pub(crate) fn judged(files: &Files, terms: &Terms) -> anyhow::Result<Judged> {
     Ok(judge_under(Record::read(files)?, terms))

@@ -2,18 +2,20 @@
 
 use std::io::{self, IsTerminal};
 
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
     event::{Event, Stamped},
     finding::Weight,
     plan::Plan,
     time::Nanos,
+    verdict::Verdict,
 };
 
 use crate::output;
 use crate::tui::{
     self, Screen,
-    state::{State, Summary},
+    state::{State, Summary, busy_others},
 };
 
 /// How much a run shows while it goes.
@@ -57,6 +59,8 @@ struct Silence;
 
 impl Screen for Silence {
     fn event(&mut self, _: &Stamped) {}
+
+    fn claim(&mut self, _: &Claim) {}
 }
 
 /// A line when a phase starts and one when it has ended, for pipes and logs. The second is made from
@@ -65,11 +69,16 @@ struct Lines {
     state: State,
     /// Lines that wait for the one of the phase before, whose last slices are on their way.
     held: Vec<String>,
+    /// Wall time of a claim from which its next line is due.
+    claim_due_ns: u64,
 }
+
+/// Wall time between two lines about a claim.
+const CLAIM_LINES_NS: u64 = 60_000_000_000;
 
 impl Lines {
     fn new(plan: &Plan) -> Lines {
-        Lines { state: State::new(plan), held: Vec::new() }
+        Lines { state: State::new(plan), held: Vec::new(), claim_due_ns: 0 }
     }
 
     /// The lines that can be printed after this event.
@@ -96,6 +105,16 @@ impl Lines {
         lines
     }
 
+    /// The line about a claim, when one is due or it is decided.
+    fn claim_line(&mut self, claim: &Claim) -> Option<String> {
+        let is_open = claim.verdict == Verdict::Inconclusive;
+        if is_open && claim.wall_ns < self.claim_due_ns {
+            return None;
+        }
+        self.claim_due_ns = claim.wall_ns + CLAIM_LINES_NS;
+        Some(format!("      {}", claim.progress()))
+    }
+
     fn text(&self, event: &Event) -> Option<String> {
         match event {
             Event::PhaseStarted { cell, name } => {
@@ -109,6 +128,7 @@ impl Lines {
             Event::Found(finding) if finding.weight >= Weight::Warning => {
                 Some(format!("note: {}", finding.text))
             }
+            Event::OtherWork(work) => busy_others(work).map(|text| format!("note: {text}")),
             _ => None,
         }
     }
@@ -126,6 +146,12 @@ impl Screen for Lines {
     fn event(&mut self, stamped: &Stamped) {
         for text in self.lines(stamped) {
             // A closed pipe must not end a measurement.
+            note!("{text}");
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim) {
+        if let Some(text) = self.claim_line(claim) {
             note!("{text}");
         }
     }

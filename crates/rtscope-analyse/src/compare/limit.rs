@@ -7,11 +7,10 @@ use rtscope_model::time::Nanos;
 use serde::Serialize;
 
 use super::{
-    pairing::{Member, Pair},
-    ratio::{self, Ratio},
-    sample::Sample,
+    ratio::{self, Counted, Ratio},
+    sample::{Run, Sample},
 };
-use crate::number::grouped;
+use crate::{number::grouped, statistics::dependence::Refusal};
 
 /// How often a limit is reached on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,28 +29,104 @@ pub struct Exceedances {
     pub b_surely: u64,
     /// Of so many.
     pub b_of: u64,
-    /// B's share as a multiple of A's; none when neither reached it, or one is not known.
+    /// B's share as a multiple of A's; none when neither reached it, one is not known, or no interval
+    /// can be given.
     pub ratio: Option<Ratio>,
+    /// Why there is no interval.
+    pub refused: Option<Refusal>,
 }
 
 /// Counts at a limit.
-pub(super) fn of(pair: &Pair<'_>, a: &Sample, b: &Sample, limit_ns: u64) -> Exceedances {
-    let (a, a_surely, a_of) = count(&pair.a, a, limit_ns);
-    let (b, b_surely, b_of) = count(&pair.b, b, limit_ns);
-    let ratio = a.zip(b).and_then(|(a, b)| ratio::of((a, a_of), (b, b_of)));
-    Exceedances { limit_ns, a, a_surely, a_of, b, b_surely, b_of, ratio }
+pub(super) fn of(a: &Sample<'_>, b: &Sample<'_>, limit_ns: u64) -> Exceedances {
+    let (in_a, a_surely, a_of) = count(a, limit_ns);
+    let (in_b, b_surely, b_of) = count(b, limit_ns);
+    let counted = |run: &Run<'_>| Counted {
+        beyond: run.member.cell.all.histogram.at_or_above(limit_ns).1,
+        of: run.member.cell.all.histogram.count(),
+        inflation: run.inflation(limit_ns),
+    };
+    let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
+    let is_known = in_a.is_some() && in_b.is_some();
+    let found = if is_known { ratio::of(&side(a), &side(b)) } else { Ok(None) };
+    let (ratio, refused) = match found {
+        Ok(ratio) => (ratio, None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    Exceedances { limit_ns, a: in_a, a_surely, a_of, b: in_b, b_surely, b_of, ratio, refused }
 }
 
 /// How many latencies of a side are at or above a limit, how many surely, and out of how many.
-fn count(members: &[Member<'_>], side: &Sample, limit_ns: u64) -> (Option<u64>, u64, u64) {
+fn count(side: &Sample<'_>, limit_ns: u64) -> (Option<u64>, u64, u64) {
     let histogram = &side.histogram;
     let (surely, at_most) = histogram.at_or_above(limit_ns);
     // Each thread's maximum proves one.
-    let threads = members.iter().flat_map(|member| &member.cell.threads);
+    let threads = side.runs.iter().flat_map(|run| &run.member.cell.threads);
     let of_each: u64 = threads.map(|row| row.histogram.at_or_above(limit_ns).0).sum();
     let surely = surely.max(of_each).min(at_most);
     let is_known = histogram.unplaced().is_empty() || surely == at_most;
     (is_known.then_some(at_most), surely, histogram.count())
+}
+
+/// Missed activations on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Missed {
+    /// A's.
+    pub a: u64,
+    /// Of so many activations.
+    pub a_of: u64,
+    /// B's.
+    pub b: u64,
+    /// Of so many activations.
+    pub b_of: u64,
+    /// B's share as a multiple of A's; none when neither missed any, or no interval can be given.
+    pub ratio: Option<Ratio>,
+    /// Why there is no interval.
+    pub refused: Option<Refusal>,
+}
+
+/// Missed activations of two sides; none where those of one are not known.
+pub(super) fn missed(a: &Sample<'_>, b: &Sample<'_>) -> Option<Missed> {
+    let rows = || a.runs.iter().chain(&b.runs).map(|run| &run.member.cell.all);
+    if !rows().all(|row| row.missed_is_known) {
+        return None;
+    }
+    let counted = |run: &Run<'_>| Counted {
+        beyond: run.member.cell.all.missed,
+        of: run.member.cell.all.planned,
+        inflation: run.inflation_of_missed(),
+    };
+    let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
+    let sum = |side: &[Counted]| {
+        side.iter().fold((0, 0), |sum, one| (sum.0 + one.beyond, sum.1 + one.of))
+    };
+    let (of_a, of_b) = (side(a), side(b));
+    let ((a, a_of), (b, b_of)) = (sum(&of_a), sum(&of_b));
+    let (ratio, refused) = match ratio::of(&of_a, &of_b) {
+        Ok(ratio) => (ratio, None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    Some(Missed { a, a_of, b, b_of, ratio, refused })
+}
+
+impl Missed {
+    /// How many were missed, and whether that may be chance; none when none were.
+    #[must_use]
+    pub fn sentence(&self) -> Option<String> {
+        let of = |missed: u64, of: u64| format!("{} of {}", grouped(missed), grouped(of));
+        let counts = format!("{} against {}", of(self.a, self.a_of), of(self.b, self.b_of));
+        (self.a + self.b > 0).then(|| {
+            format!("missed activations: {counts}; {}", than(self.ratio.as_ref(), self.refused))
+        })
+    }
+}
+
+/// What a ratio says, or why there is none.
+fn than(ratio: Option<&Ratio>, refused: Option<Refusal>) -> String {
+    match (ratio, refused) {
+        (Some(ratio), _) => ratio.sentence(),
+        (None, Some(refusal)) => format!("whether they differ is open: {refusal}"),
+        (None, None) => "how many it really was is not in the file".to_owned(),
+    }
 }
 
 impl Exceedances {
@@ -76,11 +151,7 @@ impl Exceedances {
             (Some(0), _) => format!("A meets {limit}, B does not"),
             _ => format!("neither side meets {limit}"),
         };
-        let than = match &self.ratio {
-            Some(ratio) => ratio.sentence(),
-            None => "how many it really was is not in the file".to_owned(),
-        };
-        Some(format!("{who}: {counts}; {than}"))
+        Some(format!("{who}: {counts}; {}", than(self.ratio.as_ref(), self.refused)))
     }
 }
 
@@ -93,18 +164,23 @@ pub(crate) fn counted(count: Option<u64>, surely: u64, of: u64) -> String {
 }
 
 impl Ratio {
+    /// The ratio in short: `0.33 times`, `at most 0.33 times`.
+    pub(super) fn times(&self) -> String {
+        let times = |ratio: f64| format!("{} times", times(ratio));
+        match (self.ratio, self.high) {
+            (Some(ratio), _) if ratio > 0.0 => times(ratio),
+            (Some(_), Some(high)) => format!("at most {}", times(high)),
+            _ => format!("at least {}", times(self.low)),
+        }
+    }
+
     /// The ratio with its interval, and whether it may be chance.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let times = |ratio: f64| match ratio {
-            r if r >= 99.5 => grouped(r.round() as u64),
-            r if r >= 0.01 => format!("{r:.2}"),
-            r => format!("{r:.1e}"),
-        };
         let high = self.high.map_or_else(|| "no bound".to_owned(), times);
-        if self.low <= 1.0 && self.high.is_none_or(|high| high >= 1.0) {
+        if !self.chance.is_different() {
             return format!(
-                "that may be chance (B's share is, at 95 %, {} to {high} times A's)",
+                "too few to tell the sides apart (B's share is, at 95 %, {} to {high} times A's)",
                 times(self.low)
             );
         }
@@ -117,5 +193,13 @@ impl Ratio {
             Some(_) => format!("at 95 % B's share is at most {high} times A's"),
             None => format!("at 95 % B's share is at least {} times A's", times(self.low)),
         }
+    }
+}
+
+fn times(ratio: f64) -> String {
+    match ratio {
+        r if r >= 99.5 => grouped(r.round() as u64),
+        r if r >= 0.01 => format!("{r:.2}"),
+        r => format!("{r:.1e}"),
     }
 }

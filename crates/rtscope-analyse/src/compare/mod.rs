@@ -2,38 +2,43 @@
 //!
 //! ```text
 //! runs of A, runs of B -> pairing: which cells belong together
-//!                      -> sample:  each side's latencies in blocks of time
-//!                      -> limit:   how often a limit is reached, who meets it
-//!                      -> change:  quantile shifts, distance, requirements
+//!                      -> sample:  each side's latencies, run by run
+//!                      -> limit:   how often a limit is reached, who meets it, what was missed
+//!                      -> shift:   how far quantiles moved
+//!                      -> ratio:   intervals, and how likely chance is, adjusted for all figures
+//!                      -> change:  what it means for a requirement, in words
 //!                      -> setting: everything else that differs
 //! ```
 //!
 //! Two maxima are never compared: the maximum of a run is one latency, and of twenty equal runs of one
 //! system the largest was three times the smallest. They are shown, each with its own side.
 
-mod bootstrap;
+mod beta;
 mod change;
 mod limit;
 mod pairing;
 mod ratio;
 mod sample;
 mod setting;
+mod shift;
 
 use rtscope_model::record::Record;
 use serde::Serialize;
 
-pub(crate) use self::{change::signed_us, limit::counted};
 pub use self::{
-    change::{Change, Distance, Effect, Figures, Shift},
-    limit::Exceedances,
+    change::{Change, Effect, Figures},
+    limit::{Exceedances, Missed},
     pairing::is_cell,
-    ratio::Ratio,
+    ratio::{Chance, Ratio},
+    sample::Basis,
     setting::Difference,
+    shift::Shift,
 };
-use crate::judgement::Judgement;
+pub(crate) use self::{limit::counted, shift::signed_us};
+use crate::{judgement::Judgement, number::counted as number_of};
 
 /// Version of the document that `rtscope compare --json` prints.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A run on one side.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,12 @@ pub struct Comparison {
     pub b: Vec<String>,
     /// Whether runs of A, of B were imported: what else differs is then known in part at best.
     pub imported: [bool; 2],
+    /// Different or not, and in what.
+    pub answer: String,
+    /// Figures that were judged: limits, quantiles and missed activations of all pairs.
+    pub figures: usize,
+    /// Figures that could not be judged.
+    pub refused: usize,
     /// Each pair of cells.
     pub changes: Vec<Change>,
     /// Everything else that differs between the sides.
@@ -71,20 +82,18 @@ pub struct Comparison {
 #[must_use]
 pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
     let (pairs, mut notes) = pairing::pairs(a, b);
-    let changes: Vec<Change> = pairs.iter().map(|pair| change::of(pair, limits_ns)).collect();
+    let mut changes: Vec<Change> = pairs.iter().map(|pair| change::of(pair, limits_ns)).collect();
+    let chances: Vec<&mut Chance> = changes.iter_mut().flat_map(Change::chances).collect();
+    let figures = chances.len();
+    ratio::adjust(chances);
+    changes.iter_mut().for_each(Change::conclude);
+    let refused = changes.iter().map(Change::refused).sum();
     let imported = [a, b].map(|runs| runs.iter().any(|run| run.record.is_imported()));
     let differences = setting::differences(a, b, &pairs);
     notes
         .splice(0..0, setting::warning(&differences).into_iter().chain(setting::imports(imported)));
-    if changes.iter().any(|change| change.runs_resampled) {
-        // The intervals hold the differences from run to run.
-    } else {
-        notes.push(
-            "one or two runs on a side: how much two runs of one system differ is not in the \
-             intervals (three or more on each side, taken in turn, put it in)"
-                .to_owned(),
-        );
-    }
+    notes.extend(basis_note(&changes));
+    let answer = answer(&changes, figures, refused);
     let names = |runs: &[Run<'_>]| {
         let name = |run: &Run<'_>| match run.cell {
             Some(cell) => format!("{}@{cell}", run.name),
@@ -92,7 +101,63 @@ pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
         };
         runs.iter().map(name).collect()
     };
-    Comparison { format: FORMAT, a: names(a), b: names(b), imported, changes, differences, notes }
+    Comparison {
+        format: FORMAT,
+        a: names(a),
+        b: names(b),
+        imported,
+        answer,
+        figures,
+        refused,
+        changes,
+        differences,
+        notes,
+    }
+}
+
+/// Different or not, and in what.
+fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
+    if changes.is_empty() {
+        return "the sides share no phase that recorded anything".to_owned();
+    }
+    let open = match refused {
+        0 => String::new(),
+        n => format!("; {} could not be judged", number_of(n as u64, "figure")),
+    };
+    if figures == 0 {
+        return format!("nothing can be said about a difference: no figure could be judged{open}");
+    }
+    let looked = number_of(figures as u64, "figure");
+    let differing = |change: &Change| {
+        let figures = change.differing();
+        (!figures.is_empty()).then(|| format!("{} in {}", change.name, figures.join(", ")))
+    };
+    let different: Vec<String> = changes.iter().filter_map(differing).collect();
+    if different.is_empty() {
+        return format!("no difference found: {looked} compared, all within chance{open}");
+    }
+    let independent = changes.iter().any(|change| change.basis == Basis::Independent);
+    let caveat = if independent { ", if wake-ups are independent" } else { "" };
+    format!(
+        "different{caveat}: {}. Compared: {looked}; equal systems are called different in at most 5 % of \
+         comparisons{open}",
+        different.join("; ")
+    )
+}
+
+/// What the intervals leave out.
+fn basis_note(changes: &[Change]) -> Option<String> {
+    let any = |basis| changes.iter().any(|change| change.basis == basis);
+    let note = if any(Basis::Independent) {
+        "the intervals take wake-ups as independent: a run is shorter than about 5 s, or its file does not \
+         hold the order of the latencies. True intervals are wider"
+    } else if any(Basis::Slices) {
+        "one run on a side: how much two runs of one system differ is not in the intervals (three or more \
+         on each side, taken in turn, put it in)"
+    } else {
+        return None;
+    };
+    Some(note.to_owned())
 }
 
 #[cfg(test)]

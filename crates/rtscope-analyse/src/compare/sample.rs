@@ -1,19 +1,27 @@
-//! One side's latencies, run by run and block by block, over buckets that both sides share.
+//! One side's latencies, run by run, over buckets that both sides share; and how much the wake-ups of a run
+//! depend on each other.
 //!
 //! Latencies of imports that have no bucket are counted in one more, behind all others: so every rank
 //! is right, and what lies in that bucket is not told.
 
-use std::collections::BTreeMap;
+use rtscope_model::histogram::{Histogram, Layout};
+use serde::Serialize;
 
-use rtscope_model::{
-    histogram::{Histogram, Layout},
-    slice::Slice,
-};
+use super::{pairing::Member, ratio};
+use crate::statistics::dependence::{self, Blocks, Refusal, Share};
 
-use super::pairing::Member;
-
-/// Blocks that a run is divided into at most: slices that follow each other are joined.
-const BLOCKS_MAX: usize = 100;
+/// What the intervals of a comparison are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// The differences from run to run.
+    Runs,
+    /// The dependence of wake-ups in each run, seen in its slices.
+    Slices,
+    /// Nothing: a run is too short, or an import without the order of its latencies. Wake-ups are taken
+    /// as independent.
+    Independent,
+}
 
 /// Buckets of a comparison: those that either side has used.
 #[derive(Clone, Debug)]
@@ -30,19 +38,69 @@ pub(super) struct Buckets {
 /// Counts by used bucket.
 pub(super) type Counts = Vec<u64>;
 
+/// One run of a side.
+#[derive(Clone, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) member: Member<'a>,
+    pub(super) counts: Counts,
+    /// None when nothing of it shows dependence.
+    blocks: Option<Blocks>,
+}
+
+impl Run<'_> {
+    /// Number of wake-ups at or above a limit that are worth one independent wake-up.
+    pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, Refusal> {
+        let Some(blocks) = &self.blocks else { return Ok(1.0) };
+        blocks.measured(limit_ns).map(|found| found.inflation())
+    }
+
+    /// The same of missed activations.
+    pub(super) fn inflation_of_missed(&self) -> Result<f64, Refusal> {
+        let Some(blocks) = &self.blocks else { return Ok(1.0) };
+        let (with, without) = (blocks.shares(0, true), blocks.shares(0, false));
+        let missed =
+            |(with, without): (&Share, &Share)| Share { of: with.of, beyond: with.of - without.of };
+        let shares: Vec<Share> = with.iter().zip(&without).map(missed).collect();
+        dependence::estimate(&shares, blocks.block_ns()).map(|found| found.inflation())
+    }
+}
+
 /// A side.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
-    /// The blocks of each run.
-    pub(super) runs: Vec<Vec<Counts>>,
+pub(super) struct Sample<'a> {
+    pub(super) runs: Vec<Run<'a>>,
     /// All together.
     pub(super) all: Counts,
     /// All together, with exact extremes.
     pub(super) histogram: Histogram,
 }
 
+impl Sample<'_> {
+    /// That of all runs together, each by its number of wake-ups.
+    pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, Refusal> {
+        let (mut sum, mut all) = (0.0, 0.0);
+        for run in &self.runs {
+            let count = run.member.cell.all.histogram.count() as f64;
+            sum += run.inflation(limit_ns)? * count;
+            all += count;
+        }
+        Ok(sum / all)
+    }
+}
+
+/// What the intervals of two sides are made from.
+pub(super) fn basis(a: &Sample<'_>, b: &Sample<'_>) -> Basis {
+    if a.runs.len() >= ratio::RUNS_MIN && b.runs.len() >= ratio::RUNS_MIN {
+        Basis::Runs
+    } else if a.runs.iter().chain(&b.runs).all(|run| run.blocks.is_some()) {
+        Basis::Slices
+    } else {
+        Basis::Independent
+    }
+}
+
 /// The latencies of two sides.
-pub(super) fn samples(a: &[Member<'_>], b: &[Member<'_>]) -> (Buckets, Sample, Sample) {
+pub(super) fn samples<'a>(a: &[Member<'a>], b: &[Member<'a>]) -> (Buckets, Sample<'a>, Sample<'a>) {
     let layouts = a.iter().chain(b).map(|member| member.cell.all.histogram.layout());
     let coarsest = layouts.max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact));
     let layout = coarsest.unwrap_or_default();
@@ -50,8 +108,13 @@ pub(super) fn samples(a: &[Member<'_>], b: &[Member<'_>]) -> (Buckets, Sample, S
     let mut both = of_a.clone();
     both.merge(&of_b);
     let buckets = Buckets::new(&both);
-    let sample = |members: &[Member<'_>], histogram: Histogram| Sample {
-        runs: members.iter().map(|member| blocks(member, &buckets)).collect(),
+    let run = |member: &Member<'a>| {
+        let own = &member.cell.all.histogram;
+        let counts = buckets.counts(own.layout(), &own.bins(), own.unplaced().count);
+        Run { member: *member, counts, blocks: blocks(member) }
+    };
+    let sample = |members: &[Member<'a>], histogram: Histogram| Sample {
+        runs: members.iter().map(run).collect(),
         all: buckets.counts(layout, &histogram.bins(), histogram.unplaced().count),
         histogram,
     };
@@ -72,28 +135,16 @@ fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
     sum
 }
 
-/// The blocks of a run: its slices by time, all threads together, neighbours joined.
-fn blocks(member: &Member<'_>, buckets: &Buckets) -> Vec<Counts> {
-    let record = member.run.record;
-    let own = record.layout_of(member.cell.cell);
-    let mut slots: BTreeMap<u64, Vec<&Slice>> = BTreeMap::new();
-    let slices: Vec<&Slice> =
-        record.slices_of(member.cell.cell).filter(|s| s.recorded > 0).collect();
-    let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
-    let longest_ns = slices.iter().map(|s| s.end_ns.saturating_sub(s.start_ns)).max().unwrap_or(1);
-    for slice in slices {
-        slots.entry((slice.start_ns - start_ns) / longest_ns.max(1)).or_default().push(slice);
-    }
-    let slots: Vec<Vec<&Slice>> = slots.into_values().collect();
-    let join = slots.len().div_ceil(BLOCKS_MAX).max(1);
-    let block = |slots: &[Vec<&Slice>]| {
-        let mut counts = buckets.none();
-        for slice in slots.iter().flatten() {
-            buckets.add(own, &slice.bins, slice.unplaced.count, &mut counts);
-        }
-        counts
-    };
-    slots.chunks(join).map(block).collect()
+/// The blocks of a run; none where there are too few to see dependence.
+fn blocks(member: &Member<'_>) -> Option<Blocks> {
+    let (record, cell) = (member.run.record, member.cell.cell);
+    let mut blocks = Blocks::new(record.layout_of(cell));
+    record.slices_of(cell).for_each(|slice| blocks.add(slice));
+    let is_too_short = matches!(
+        dependence::estimate(&blocks.shares(0, false), blocks.block_ns()),
+        Err(Refusal::TooShort { .. } | Refusal::Nothing)
+    );
+    (!is_too_short).then_some(blocks)
 }
 
 impl Buckets {
@@ -153,6 +204,33 @@ impl Buckets {
             below += count;
         }
         self.edges.last().map_or(0.0, |edge| edge.1)
+    }
+
+    /// The first of the buckets from which the share `1 - p` of these counts is reached, as nearly as the
+    /// edges of buckets allow.
+    pub(super) fn edge_near(&self, counts: &[u64], p: f64) -> usize {
+        let rank = counts.iter().sum::<u64>() as f64 * p;
+        let mut below = 0.0;
+        for (at, &count) in counts.iter().enumerate() {
+            let after = below + count as f64;
+            if after >= rank {
+                return if rank - below <= after - rank { at } else { at + 1 };
+            }
+            below = after;
+        }
+        counts.len()
+    }
+
+    /// The smallest latency from a bucket on; none from the first or beyond the last, where there is nothing
+    /// to tell apart.
+    pub(super) fn lower_ns(&self, at: usize) -> Option<u64> {
+        (at > 0).then(|| self.edges.get(at).map(|edge| edge.0 as u64)).flatten()
+    }
+
+    /// The width of the bucket that holds a latency.
+    pub(super) fn width_at(&self, ns: f64) -> f64 {
+        let at = self.edges.partition_point(|edge| edge.1 < ns).min(self.edges.len() - 1);
+        self.edges[at].1 - self.edges[at].0
     }
 
     /// The area between two curves over the latencies, of which `difference` is the distance at the

@@ -34,13 +34,17 @@ fn record(seed: u64, base_ns: f64, late: usize) -> Record {
 }
 
 fn compared(a: &[Record], b: &[Record], cell: Option<&str>) -> Comparison {
+    compared_at(a, b, cell, &[])
+}
+
+fn compared_at(a: &[Record], b: &[Record], cell: Option<&str>, limits_ns: &[u64]) -> Comparison {
     let judged =
         |records: &[Record]| -> Vec<Judgement> { records.iter().map(|r| judge(r, &[])).collect() };
     let (of_a, of_b) = (judged(a), judged(b));
     let run = |(record, judgement)| Run { name: "run", record, judgement, cell };
     let side_a: Vec<Run<'_>> = a.iter().zip(&of_a).map(run).collect();
     let side_b: Vec<Run<'_>> = b.iter().zip(&of_b).map(run).collect();
-    compare(&side_a, &side_b, &[])
+    compare(&side_a, &side_b, limits_ns)
 }
 
 #[test]
@@ -48,35 +52,121 @@ fn a_real_difference_is_found_with_its_size() {
     let found = compared(&[record(1, 8e3, 13)], &[record(5, 5e3, 0)], None);
     assert_eq!(found.changes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["rest", "busy"]);
     let busy = &found.changes[1];
-    let words = "B meets 70 us, A does not: 13 of 20,000 against 0 of 20,000; at 95 % B's share is at most 0.33 times A's";
-    assert_eq!(busy.sentences[0], words);
+    let words = "B meets 70 us, A does not: 13 of 20,000 against 0 of 20,000; at 95 % B's share is at most 0.";
+    assert!(busy.sentences[0].starts_with(words), "{:?}", busy.sentences);
     for shift in &busy.shifts[..2] {
         let (low, high) = (shift.low_ns.expect("low"), shift.high_ns.expect("high"));
         // The late ones move A's p99 by a little.
         assert!(low < -2.8e3 && -3.2e3 < high && high - low < 2_500.0, "{shift:?}");
     }
-    let apart_ns = busy.distance.wasserstein_ns.expect("whole histograms");
-    assert!((apart_ns - 3e3).abs() < 100.0, "{:?}", busy.distance);
-    assert!(busy.distance.by_chance_ns.is_some_and(|chance| chance < 200.0), "{:?}", busy.distance);
-    assert!(busy.blocks_resampled && !busy.runs_resampled);
-    assert!(found.notes.iter().any(|note| note.contains("one or two runs on a side")));
+    let apart_ns = busy.wasserstein_ns.expect("whole histograms");
+    assert!((apart_ns - 3e3).abs() < 100.0, "{apart_ns}");
+    assert_eq!(busy.basis, Basis::Slices);
+    assert!(found.notes.iter().any(|note| note.contains("one run on a side")));
+    // The first line says so: the medians, and the limit of the requirement.
+    let start = "different: busy in p50 (-3";
+    assert!(found.answer.starts_with(start), "{}", found.answer);
+    assert!(found.answer.contains("70 us or more (at most 0."), "{}", found.answer);
+    assert!(!found.answer.contains("rest in"), "{}", found.answer);
+}
+
+/// How the late wake-ups of a simulated system come: 2 % of all.
+#[derive(Clone, Copy, Debug)]
+enum Late {
+    Independent,
+    /// 50 after each other.
+    Bursts,
+    /// Spells of 8 s, every 24 s on average, in which 6 % are late.
+    Spells,
+}
+
+/// 200 s of a simulated system of one thread at 1 ms.
+fn simulated(random: &mut Random, late: Late) -> Record {
+    const PLAN: &str = "name = \"p\"\n[[phase]]\nname = \"busy\"\nduration = \"200s\"";
+    let mut left = 0u64;
+    let mut latency = |_| {
+        // Lengths in ms, and the chance that one starts.
+        let (length, starts) = match late {
+            Late::Independent => (1, 0.02),
+            Late::Bursts => (50, 0.02 / 50.0),
+            Late::Spells => (8_000, 1.0 / 16_000.0),
+        };
+        if left == 0 && random.share() < starts {
+            left = length;
+        }
+        let is_late = left > 0 && (!matches!(late, Late::Spells) || random.share() < 0.06);
+        left = left.saturating_sub(1);
+        let base_ns = if is_late { 30e3 } else { 3e3 };
+        (base_ns + 4e3 * random.exponential()).min(200e3) as u64
+    };
+    let latencies: Vec<u64> = (0..200_000).map(&mut latency).collect();
+    test_support::Run::new(PLAN, 1).cell(0, &[&latencies]).end().record()
+}
+
+/// Comparisons of a system with itself in which something was called different, of `pairs`; and those in
+/// which the ratio of rates above 20 us excluded 1.
+fn alike(late: Late, pairs: u64) -> (usize, usize) {
+    let mut random = Random::new(late as u64 + 1);
+    let (mut different, mut excluded) = (0, 0);
+    for _ in 0..pairs {
+        let sides = [simulated(&mut random, late), simulated(&mut random, late)];
+        let found = compared_at(&sides[..1], &sides[1..], None, &[20_000]);
+        different += usize::from(found.answer.starts_with("different"));
+        let ratio = found.changes[0].exceedances[0].ratio;
+        let excludes = |ratio: Ratio| ratio.low > 1.0 || ratio.high.is_some_and(|high| high < 1.0);
+        excluded += usize::from(ratio.is_some_and(excludes));
+    }
+    (different, excluded)
+}
+
+/// Before, the ratio excluded 1 in 5, 55 and 84 % of such comparisons. 4 of 25 by chance are rarer than 1 in 25
+/// at 5 %; with spells there are so few of them in a run that the intervals hold some 90 %.
+#[test]
+fn a_system_compared_with_itself_is_rarely_called_different() {
+    for (late, most) in [(Late::Independent, 4), (Late::Bursts, 4), (Late::Spells, 6)] {
+        let (different, excluded) = alike(late, 25);
+        assert!(different <= most, "{late:?}: {different} of 25");
+        assert!(excluded <= most, "{late:?}: {excluded} of 25");
+    }
 }
 
 #[test]
-fn equal_systems_are_rarely_called_different() {
-    let mut wrong = 0;
-    for seed in 0..40 {
-        let found =
-            compared(&[record(seed * 10, 6e3, 0)], &[record(seed * 10 + 5, 6e3, 0)], Some("busy"));
-        let change = &found.changes[0];
-        let median = change.shifts[0];
-        let moved = median.low_ns.is_some_and(|low| low > 0.0)
-            || median.high_ns.is_some_and(|high| high < 0.0);
-        wrong += usize::from(moved);
-        assert!(change.sentences[0].contains("nothing to compare"), "{:?}", change.sentences);
-    }
-    // At 95 % two of forty; with 20 blocks a few more.
-    assert!(wrong <= 7, "{wrong} of 40");
+fn missed_activations_are_judged_as_well() {
+    let side = |stalls: usize| {
+        let mut latencies = vec![5_000u64; 60_000];
+        // Each swallows 9 activations.
+        (0..stalls).for_each(|n| latencies[n * 900 + 450] = 9_500_000);
+        let plan = "name = \"p\"\n[[phase]]\nname = \"busy\"\nduration = \"60s\"";
+        test_support::Run::new(plan, 1).cell(0, &[&latencies]).end().record()
+    };
+    let found = compared(&[side(0)], &[side(60)], None);
+    let missed = found.changes[0].missed.expect("known");
+    assert_eq!((missed.a, missed.b), (0, 540));
+    assert!(found.answer.contains("missed activations (at least "), "{}", found.answer);
+    let said =
+        found.changes[0].sentences.iter().find(|said| said.starts_with("missed activations"));
+    assert!(
+        said.is_some_and(|said| said.contains("0 of 60,000 against 540 of 60,540")),
+        "{said:?}"
+    );
+    // One stall is one event, not nine: that isn't enough.
+    assert!(!compared(&[side(0)], &[side(2)], None).answer.contains("missed"));
+}
+
+#[test]
+fn a_tail_that_moved_is_not_called_chance_for_want_of_exceedances() {
+    let side = |seed: u64, late_ns: u64| {
+        let mut random = Random::new(seed);
+        let mut latency = |_| if random.share() < 0.02 { late_ns } else { 5_000 };
+        let latencies: Vec<u64> = (0..60_000).map(&mut latency).collect();
+        let plan = "name = \"p\"\nrequire = [\"max < 300us\"]\n[[phase]]\nname = \"busy\"\n\
+                    duration = \"60s\"";
+        test_support::Run::new(plan, 1).cell(0, &[&latencies]).end().record()
+    };
+    let found = compared(&[side(1, 52_000)], &[side(2, 185_000)], None);
+    assert!(found.answer.starts_with("different: busy in p99 (+13"), "{}", found.answer);
+    let all = found.changes[0].sentences.join("; ");
+    assert!(!all.contains("chance"), "{all}");
 }
 
 #[test]
@@ -94,7 +184,7 @@ fn repeats_put_the_spread_of_runs_into_the_intervals() {
     };
     let repeated = compared(&side(5e3, 1), &side(5.2e3, 100), Some("busy"));
     let change = &repeated.changes[0];
-    assert!(change.runs_resampled && change.a.runs == 4);
+    assert!(change.basis == Basis::Runs && change.a.runs == 4);
     let single = compared(&side(5e3, 1)[..1], &side(5.2e3, 100)[..1], Some("busy"));
     let width = |c: &Comparison| {
         let shift = c.changes[0].shifts[0];
@@ -137,7 +227,7 @@ fn no_sentence_ranks_two_maxima() {
     let text = found.changes.iter().flat_map(|c| &c.sentences).chain(&found.notes);
     let text: String = text.map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(!text.contains("max"), "{text}");
-    assert!(text.contains("that may be chance"), "{text}");
+    assert!(text.contains("too few to tell the sides apart"), "{text}");
 }
 
 #[test]

@@ -236,6 +236,7 @@ fn plan(import: &Import, cells: &[Cell]) -> Plan {
         require: import.require.clone(),
         settings: std::collections::BTreeMap::new(),
         policy_asked: false,
+        until_decided: false,
         phases: cells.iter().map(phase).collect(),
         published: Vec::new(),
     }

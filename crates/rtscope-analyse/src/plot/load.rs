@@ -150,7 +150,11 @@ fn headline(scene: &Scene<'_>) -> String {
         return "No phase ran, so no load did".to_owned();
     }
     if summaries().next().is_none() {
-        return "The plan has no load: these are latencies at rest".to_owned();
+        return match scene.was_at_rest {
+            true => "The plan has no load: these are latencies at rest",
+            false => "The plan has no load, but other programs kept the machine busy",
+        }
+        .to_owned();
     }
     if let Some(load) = summaries().find(|load| load.spans == 0) {
         return format!("The load {} reported no work", load.line);

@@ -31,6 +31,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) tracks: Vec<Track>,
     /// Required limits of latency, ascending.
     pub(crate) limits: Vec<Limit>,
+    /// Whether nothing is known of other programs that kept the machine busy in phases without a load.
+    pub(crate) was_at_rest: bool,
     columns: OnceCell<Columns>,
 }
 
@@ -93,7 +95,9 @@ impl<'a> Scene<'a> {
         let (labels, places) = labels(&cells);
         let tracks = tracks(&cells, &labels, &places);
         let limits = limits(record, &cells);
-        Scene { record, cells, labels, places, tracks, limits, columns: OnceCell::new() }
+        let was_at_rest = judgement.findings.iter().all(|found| found.code != "not-at-rest");
+        let columns = OnceCell::new();
+        Scene { record, cells, labels, places, tracks, limits, was_at_rest, columns }
     }
 
     /// The slices as columns of time.

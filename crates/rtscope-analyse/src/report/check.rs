@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     number::us,
-    statistics::rhythm::{Rhythm, Sleep},
+    statistics::{
+        rhythm::{Rhythm, Sleep},
+        slope::Slope,
+    },
     verdict::program::{Checked, Seen},
 };
 
@@ -65,6 +68,7 @@ fn of_thread(seen: &Seen<'_>) -> Value {
             "sleep": match own.sleep { Sleep::Until => "until", Sleep::For => "for" },
             "clock": if own.is_wall_clock { "wall" } else { "monotonic" },
             "drift_ns_per_period": own.drift_ns,
+            "drift_ns_per_hour": own.drift.as_ref().map(of_slope),
             "latency_ns": Range::of(own.latencies_ns()).map(Range::json),
             "jitter_ns": Range::of(jitter(own)).map(Range::json),
             "run_ns": Range::of(own.runs_ns()).map(Range::json),
@@ -84,6 +88,18 @@ fn of_thread(seen: &Seen<'_>) -> Value {
         "cpus": thread.placement.cpus,
         "judged": seen.judged,
         "rhythm": rhythm,
+    })
+}
+
+/// A drift with its interval, or why it has none.
+fn of_slope(slope: &Slope) -> Value {
+    let an_hour = |share: f64| share * 3.6e12;
+    let end = |sign: f64| slope.half.ok().map(|half| an_hour(slope.value + sign * half));
+    json!({
+        "value": an_hour(slope.value),
+        "low": end(-1.0),
+        "high": end(1.0),
+        "no_interval": slope.half.err(),
     })
 }
 

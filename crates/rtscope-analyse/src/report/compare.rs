@@ -5,7 +5,7 @@ use askama::Template;
 use rtscope_model::{time::Nanos, verdict::Statistic};
 
 use crate::{
-    compare::{Change, Comparison, Difference, Exceedances, Figures, Ratio, Shift, counted},
+    compare::{Basis, Chance, Change, Comparison, Difference, Figures, Ratio, Shift, counted},
     number::{grouped, us},
     plot::{self, Options, overlay, table::Table},
     report::terminal::Style,
@@ -55,7 +55,7 @@ pub fn page(all: &Comparison) -> String {
     let page = Page {
         style: include_str!("template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
-        headline: super::html::sentence(&headline(all)),
+        headline: super::html::sentence(&all.answer),
         all,
         changes: changes.collect(),
         differences: differences(&all.differences),
@@ -69,32 +69,17 @@ pub fn page(all: &Comparison) -> String {
     page.render().expect("a string takes every text")
 }
 
-/// What the whole says: the first sentence of the pair in which most changed, or that nothing is comparable.
-#[must_use]
-pub fn headline(all: &Comparison) -> String {
-    let parted = |change: &&Change| change.effects.iter().any(|effect| effect.a != effect.b);
-    let apart = |change: &Change| change.distance.wasserstein_ns.unwrap_or(0.0);
-    let told = all
-        .changes
-        .iter()
-        .find(parted)
-        .or_else(|| all.changes.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))));
-    match told.and_then(|change| Some((change, change.sentences.first()?))) {
-        Some((change, sentence)) => format!("{}: {sentence}", change.name),
-        None => "the sides share no cell that recorded anything".to_owned(),
-    }
-}
-
 fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
     let options = Options { width: PLOT_WIDTH, standalone: false, ..Options::default() };
     let sentences: Vec<String> =
         change.sentences.iter().map(|sentence| super::html::sentence(sentence)).collect();
-    let interval = match (change.blocks_resampled, change.runs_resampled) {
-        (_, true) => "Intervals: runs and blocks of time drawn again.",
-        (true, _) => "Intervals: blocks of time drawn again.",
+    let interval = match change.basis {
         _ if change.shifts.is_empty() => "No quantile is known of both sides.",
-        _ => {
-            "Intervals: from order statistics, as if latencies were independent: there are too few slices for more."
+        Basis::Runs => "Intervals: Student's t on the values of the runs.",
+        Basis::Slices => "Intervals: at the number of independent wake-ups that each run is worth.",
+        Basis::Independent => {
+            "Intervals: as if wake-ups were independent, because a run is too short or has no order. True \
+             ones are wider."
         }
     };
     ChangeView {
@@ -107,7 +92,7 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
             false => overlay::draw(change, number, &options),
         },
         sides: sides(change),
-        limits: limits(&change.exceedances),
+        limits: limits(change),
         shifts: Table { note: interval.to_owned(), ..shifts(&change.shifts) },
     }
 }
@@ -134,33 +119,56 @@ fn sides(change: &Change) -> Table {
     table
 }
 
-fn limits(exceedances: &[Exceedances]) -> Table {
-    let mut table = Table::new(["at or above", "A", "B", "B's share, times A's", "95 %"]);
-    for seen in exceedances {
-        let times =
-            |ratio: f64| if ratio >= 0.01 { format!("{ratio:.2}") } else { format!("{ratio:.1e}") };
-        let ratio = |ratio: &Ratio| ratio.ratio.map_or_else(|| "no bound".to_owned(), times);
-        let ends = |ratio: &Ratio| {
-            let high = ratio.high.map_or_else(|| "no bound".to_owned(), times);
-            format!("{} to {high}", times(ratio.low))
-        };
-        let none = || match (seen.a, seen.b) {
-            (Some(_), Some(_)) => "nothing to compare".to_owned(),
+fn limits(change: &Change) -> Table {
+    let mut table =
+        Table::new(["at or above", "A", "B", "B's share, times A's", "95 %", "chance, adjusted"]);
+    for seen in &change.exceedances {
+        let counts =
+            [counted(seen.a, seen.a_surely, seen.a_of), counted(seen.b, seen.b_surely, seen.b_of)];
+        let none = match (seen.a, seen.b, seen.refused) {
+            (_, _, Some(refusal)) => refusal.to_string(),
+            (Some(_), Some(_), _) => "nothing to compare".to_owned(),
             _ => "not known".to_owned(),
         };
-        table.row([
-            Nanos(seen.limit_ns).to_string(),
-            counted(seen.a, seen.a_surely, seen.a_of),
-            counted(seen.b, seen.b_surely, seen.b_of),
-            seen.ratio.as_ref().map_or_else(none, ratio),
-            seen.ratio.as_ref().map_or_else(String::new, ends),
-        ]);
+        table.row(ratio_row(Nanos(seen.limit_ns).to_string(), counts, seen.ratio.as_ref(), none));
+    }
+    if let Some(missed) = &change.missed {
+        let of = |count, of| counted(Some(count), count, of);
+        let counts = [of(missed.a, missed.a_of), of(missed.b, missed.b_of)];
+        let none = missed.refused.map_or("nothing to compare".to_owned(), |why| why.to_string());
+        table.row(ratio_row("missed".to_owned(), counts, missed.ratio.as_ref(), none));
     }
     table
 }
 
+fn ratio_row(
+    name: String,
+    [a, b]: [String; 2],
+    ratio: Option<&Ratio>,
+    none: String,
+) -> [String; 6] {
+    let times =
+        |ratio: f64| if ratio >= 0.01 { format!("{ratio:.2}") } else { format!("{ratio:.1e}") };
+    let bound = |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), times);
+    let Some(ratio) = ratio else {
+        return [name, a, b, none, String::new(), String::new()];
+    };
+    let ends = format!("{} to {}", times(ratio.low), bound(ratio.high));
+    [name, a, b, bound(ratio.ratio), ends, chance(Some(ratio.chance))]
+}
+
+/// The chance of such a difference between equal systems, for all figures together.
+fn chance(chance: Option<Chance>) -> String {
+    match chance {
+        None => String::new(),
+        Some(chance) if chance.p_adjusted < 0.001 => "below 0.1 %".to_owned(),
+        Some(chance) => format!("{:.1} %", 100.0 * chance.p_adjusted),
+    }
+}
+
 fn shifts(shifts: &[Shift]) -> Table {
-    let mut table = Table::new(["quantile", "A, us", "B, us", "shift, us", "95 %"]);
+    let mut table =
+        Table::new(["quantile", "A, us", "B, us", "shift, us", "95 %", "chance, adjusted"]);
     let end =
         |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), crate::compare::signed_us);
     for shift in shifts {
@@ -169,7 +177,11 @@ fn shifts(shifts: &[Shift]) -> Table {
             format!("{:.2}", shift.a_ns / 1e3),
             format!("{:.2}", shift.b_ns / 1e3),
             crate::compare::signed_us(shift.shift_ns),
-            format!("{} to {}", end(shift.low_ns), end(shift.high_ns)),
+            match shift.refused {
+                Some(refusal) => refusal.to_string(),
+                None => format!("{} to {}", end(shift.low_ns), end(shift.high_ns)),
+            },
+            chance(shift.chance),
         ]);
     }
     table
@@ -186,15 +198,13 @@ fn differences(differences: &[Difference]) -> Table {
 /// The comparison as text for a terminal.
 #[must_use]
 pub fn text(all: &Comparison, style: Style) -> String {
-    let mut text = format!("A  {}\nB  {}\n", all.a.join(", "), all.b.join(", "));
+    let mut text = style.paragraph("", 2, &super::html::sentence(&all.answer));
+    text += &format!("\nA  {}\nB  {}\n", all.a.join(", "), all.b.join(", "));
     for change in &all.changes {
         text += &format!("\n{}\n", change.name);
         for sentence in &change.sentences {
             text += &style.paragraph("  ", 4, sentence);
         }
-    }
-    if all.changes.is_empty() {
-        text += &format!("\n{}\n", headline(all));
     }
     if !all.notes.is_empty() {
         text += "\nKnow\n";

@@ -107,6 +107,9 @@ fn words(subject: &Periodic, drift: &Drift) -> String {
             text += &format!("It ended by itself: {how}. ");
         }
     }
+    if let Some(why) = drift.no_interval {
+        text += &format!("There is no 95 % interval: {}. Use a longer --duration. ", why.reason());
+    }
     if drift.missed > 0 {
         text += &format!("It left out {}. ", counted(drift.missed, "period"));
     }
@@ -141,11 +144,10 @@ fn row(subject: &Periodic, drift: &Drift) -> Row {
         period: period(drift.period_ns),
         mean: period(drift.period_ns_mean),
         drift: format!("{}/h", signed(drift.drift_ns_per_hour)),
-        interval: format!(
-            "{} to {}",
-            signed(drift.drift_ns_per_hour_low),
-            signed(drift.drift_ns_per_hour_high)
-        ),
+        interval: match drift.drift_ns_per_hour_low.zip(drift.drift_ns_per_hour_high) {
+            Some((low, high)) => format!("{} to {}", signed(low), signed(high)),
+            None => "no interval".to_owned(),
+        },
         behaviour: match drift.behaviour {
             Behaviour::Relative => "relative",
             Behaviour::Absolute => "absolute",
@@ -299,6 +301,10 @@ mod tests {
         let document = document(&record);
         let drift = document["subjects"][0]["drift_ns_per_hour"].as_f64().expect("a number");
         assert!((drift / 600e9 - 1.0).abs() < 1e-4, "{document}");
+        // 40 activations say nothing of rare delays.
+        assert!(table.contains("no interval") && table.contains("fewer than 500 activations"));
+        assert_eq!(document["subjects"][0]["no_interval"], "few");
+        assert!(document["subjects"][0]["drift_ns_per_hour_low"].is_null(), "{document}");
     }
 
     #[test]

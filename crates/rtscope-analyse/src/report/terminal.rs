@@ -312,8 +312,8 @@ load = ["message groups=1"]
             threads together): at 95 % at most once in 2.67 s of a thread's time
           - messages, missed = 0: none of 8,000 activations was missed
 
-        Next: to back '200us or more at most once a minute on each thread', each phase must last
-              1 min 30 s without one (--duration 184s).
+        Next: to back '200us or more at most once a minute', each phase must last 3 min 42 s
+              without one (--duration 448s).
         ");
     }
 

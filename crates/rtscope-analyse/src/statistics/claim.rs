@@ -1,118 +1,296 @@
-//! How long a run must be before it may claim that a latency is reached at most once in a time.
+//! Whether an observation backs the claim that a limit is reached at most once in a time.
 //!
-//! With `k` exceedances in the time `T` under observation, the true rate is at 95 %, one-sided, at
-//! most `q / T`, with `q` the 95 % quantile of the gamma distribution of shape `k + 1`: 3.00 for none,
-//! 4.74 for one, 6.30 for two. The claim "at most once in `C`" holds from `T = q C` on.
+//! **Events.** A stall makes many wake-ups late, often on several threads. Such exceedances are one
+//! event. Time is cut into windows of 10 s, or a 200th of the claimed time if that is longer, but at most
+//! a twentieth. A window with an exceedance on any thread opens an event, to which the next window belongs
+//! as well. What is later is another one.
+//!
+//! **Time.** It is wall time, in which all threads are watched side by side. Adding up the threads'
+//! times would take their exceedances as independent, and the few events that a claim allows can't
+//! show that they are. The windows of an event are left out of the time that backs a claim.
+//!
+//! **Bound.** The user may look at any time and stop when the answer is there. So the rate has a
+//! confidence sequence, which holds for all times at once: with `k` events in the time `T`, every rate
+//! `l` stays in it while
+//!
+//! ```text
+//! b^a G(a + k) / (G(a) (b + T)^(a + k)) * e^(l T) l^(-k) < 1 / 0.05
+//! ```
+//!
+//! The left side is the likelihood of the data under rates that are spread like a gamma distribution
+//! of shape `a` and rate `b`, divided by that under `l` (H. Robbins, Annals of Mathematical Statistics
+//! 41, 1970). If `l` is the true rate, it reaches 20 at any time in at most 5 % of runs (J. Ville,
+//! 1939).
 //!
 //! What it can't show: that the conditions of the run are those of the years to come.
 
-use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+
+use rtscope_model::{
+    histogram::{Histogram, Layout},
+    record::Record,
+    slice::Slice,
+    time::Nanos,
+    verdict::Verdict,
+};
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, Gamma};
+use statrs::function::gamma::ln_gamma;
 
 use super::exceedance;
+use crate::{judgement::CellSummary, number::counted};
 
-/// A claim, held against an observation.
+/// Chance that a claim is decided wrongly, however often it is looked at.
+const WRONG: f64 = 0.05;
+
+/// Shape `a` of the mixture: that of Jeffreys' prior for a rate, which favours no order of magnitude.
+const SHAPE: f64 = 0.5;
+
+/// Rate `b` of the mixture, as a multiple of the claimed time. The bound is narrowest when `b` is about
+/// a third of the time of the decision, and must not depend on the data. Without an event a claim is
+/// backed after 3.69 times the claimed time; this is a third of that.
+const PRIOR_TIMES: f64 = 1.23;
+
+/// Length of a window in which exceedances are one event: longer than most stalls and spells of load, and so
+/// short that a limit that is always exceeded is refuted soon.
+fn window(once_in: Nanos) -> u64 {
+    Nanos::from_secs(10).0.max(once_in.0 / 200).min(once_in.0 / 20).max(1)
+}
+
+/// A claim and what an observation says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Claim {
     /// The limit.
     pub limit_ns: u64,
-    /// It is reached at most once in this time of one thread.
+    /// It is reached at most once in this time, on any of the threads.
     pub once_in_ns: u64,
-    /// Latencies at or above the limit that were seen, at most.
-    pub seen: u64,
-    /// Time under observation, summed over the threads.
-    pub observed_ns: u64,
-    /// Time under observation that it takes with so many seen.
+    /// Wall time under observation, in which all threads were watched.
+    pub wall_ns: u64,
+    /// Latencies at or above the limit, at most.
+    pub latencies: u64,
+    /// Events that they were, at most.
+    pub events: u64,
+    /// Events that there were for certain.
+    pub events_surely: u64,
+    /// Exceedances that are less than this apart are one event.
+    pub window_ns: u64,
+    /// Wall time that backs the claim if no more events come.
     pub needed_ns: u64,
-    /// Pass: the observation backs it. Fail: at 95 % the rate is higher. Inconclusive: too short.
+    /// At 95 % events come at least this often.
+    pub per_second_low: f64,
+    /// And at most this often; none when nothing was observed.
+    pub per_second_high: Option<f64>,
+    /// Pass: backed. Fail: refuted. Inconclusive: still open.
     pub verdict: Verdict,
 }
 
-/// Time under observation that backs "at most once in `interval`" at 95 % with `seen` exceedances.
+/// Wall time that backs "at most once in `interval`" with so many events.
 #[must_use]
-pub fn exposure_for(interval: Nanos, seen: u64) -> Nanos {
-    let gamma = Gamma::new(seen as f64 + 1.0, 1.0).expect("a positive shape");
-    interval.scaled(gamma.inverse_cdf(0.95))
+pub fn time_for(interval: Nanos, events: u64) -> Nanos {
+    let is_backed = |times: f64| is_excluded(events, times, 1.0, PRIOR_TIMES);
+    interval.scaled(first_true_above(events as f64, 1.0, is_backed))
 }
 
-/// Holds a claim against the latencies that were seen in a time. An exceedance that may have been one
-/// counts.
-#[must_use]
-pub fn of(histogram: &Histogram, exposure_ns: u64, limit: Nanos, once_in: Nanos) -> Claim {
-    let (surely, seen) = histogram.at_or_above(limit.0);
-    let needed = exposure_for(once_in, seen);
-    let claimed = exposure_ns as f64 / once_in.0 as f64;
-    let verdict = if exposure_ns >= needed.0 {
-        Verdict::Pass
-    } else if exceedance::poisson_low(surely) > claimed {
-        Verdict::Fail
-    } else {
-        Verdict::Inconclusive
+/// The rates that are not excluded after `events` in `time`: both ends, in events a unit of time.
+fn rates(events: u64, time: f64, prior: f64) -> (f64, f64) {
+    let seen = events as f64 / time;
+    let is_excluded = |rate: f64| is_excluded(events, time, rate, prior);
+    let high = first_true_above(seen, 1.0 / time, is_excluded);
+    let low = match events {
+        0 => 0.0,
+        _ => seen - first_true(0.0, seen, |less| is_excluded(seen - less)),
     };
-    Claim {
-        limit_ns: limit.0,
-        once_in_ns: once_in.0,
-        seen,
-        observed_ns: exposure_ns,
-        needed_ns: needed.0,
-        verdict,
+    (low, high)
+}
+
+/// Whether a rate has left the confidence sequence. Times are in any unit, `rate` is in events a unit.
+fn is_excluded(events: u64, time: f64, rate: f64, prior: f64) -> bool {
+    let (k, a) = (events as f64, SHAPE);
+    let log = a * prior.ln() + ln_gamma(a + k) - ln_gamma(a) - (a + k) * (prior + time).ln();
+    // A rate of 0 is excluded by any event.
+    let of_rate = if events == 0 { 0.0 } else { k * rate.ln() };
+    log + rate * time - of_rate >= -WRONG.ln()
+}
+
+/// The first value above `low` for which a condition holds from there on. `step` is its order of magnitude.
+fn first_true_above(low: f64, mut step: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    while !holds(low + step) {
+        step *= 2.0;
+    }
+    first_true(low, low + step, holds)
+}
+
+/// The first value for which a condition holds that doesn't at `low` and does at `high`.
+fn first_true(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    for _ in 0..80 {
+        let middle = f64::midpoint(low, high);
+        if holds(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
+/// A claim that is held against slices as they come: in order for each thread, threads in any order.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    limit: Nanos,
+    once_in: Nanos,
+    window_ns: u64,
+    layout: Layout,
+    /// Time under observation of each thread.
+    threads: BTreeMap<u32, u64>,
+    /// Windows with an exceedance.
+    windows: BTreeSet<u64>,
+    latencies: u64,
+    /// Latencies of slices longer than a window, each of which may be an event of its own.
+    apart: u64,
+}
+
+impl Watch {
+    /// Before the first slice. `threads` are all that are watched.
+    #[must_use]
+    pub fn new(
+        limit: Nanos,
+        once_in: Nanos,
+        layout: Layout,
+        threads: impl IntoIterator<Item = u32>,
+    ) -> Watch {
+        Watch {
+            limit,
+            once_in,
+            window_ns: window(once_in),
+            layout,
+            threads: threads.into_iter().map(|thread| (thread, 0)).collect(),
+            windows: BTreeSet::new(),
+            latencies: 0,
+            apart: 0,
+        }
+    }
+
+    /// Takes in a slice.
+    pub fn add(&mut self, slice: &Slice) {
+        let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
+        *self.threads.entry(slice.thread).or_default() += length_ns;
+        if slice.recorded == 0 || slice.max_ns < self.limit.0 {
+            return;
+        }
+        let mut histogram = Histogram::new(self.layout);
+        let sum_ns = u128::from(slice.sum_ns);
+        histogram.add_all(&slice.bins, slice.unplaced, slice.min_ns, slice.max_ns, sum_ns);
+        let (_, at_most) = histogram.at_or_above(self.limit.0);
+        self.latencies += at_most;
+        self.windows.insert(slice.max_at_ns / self.window_ns);
+        if length_ns > self.window_ns {
+            self.apart += at_most - 1;
+        }
+    }
+
+    /// What the slices so far say.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        let wall_ns = self.threads.values().copied().min().unwrap_or(0);
+        let events_surely = self.events();
+        let events = events_surely + self.apart;
+        let inside_ns = events_surely.saturating_mul(2 * self.window_ns);
+        let times = |ns: u64| ns as f64 / self.once_in.0 as f64;
+        let (all, outside) = (times(wall_ns), times(wall_ns.saturating_sub(inside_ns)));
+        let is_decided = |events, time| is_excluded(events, time, 1.0, PRIOR_TIMES);
+        let verdict = if outside > events as f64 && is_decided(events, outside) {
+            Verdict::Pass
+        } else if all < events_surely as f64 && is_decided(events_surely, all) {
+            Verdict::Fail
+        } else {
+            Verdict::Inconclusive
+        };
+        let a_second = |rate: f64| rate / self.once_in.as_secs_f64();
+        let end = |events, time| (time > 0.0).then(|| rates(events, time, PRIOR_TIMES));
+        Claim {
+            limit_ns: self.limit.0,
+            once_in_ns: self.once_in.0,
+            wall_ns,
+            latencies: self.latencies,
+            events,
+            events_surely,
+            window_ns: self.window_ns,
+            needed_ns: time_for(self.once_in, events).0.saturating_add(inside_ns),
+            per_second_low: end(events_surely, all).map_or(0.0, |ends| a_second(ends.0)),
+            per_second_high: end(events, outside).map(|ends| a_second(ends.1)),
+            verdict,
+        }
+    }
+
+    /// Windows that open an event: each takes the next one in.
+    fn events(&self) -> u64 {
+        let mut events = 0;
+        let mut taken = None;
+        for &window in &self.windows {
+            if taken != Some(window) {
+                events += 1;
+                taken = Some(window + 1);
+            }
+        }
+        events
     }
 }
 
+/// What a record says about a claim in one cell. Where the record is an import, its slices hold no
+/// times, and nothing can be said.
+#[must_use]
+pub fn of_cell(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) -> Option<Claim> {
+    if record.origin_of(cell.cell).is_some() {
+        return None;
+    }
+    let threads = cell.threads.iter().filter_map(|row| row.thread);
+    let mut watch = Watch::new(limit, once_in, record.layout_of(cell.cell), threads);
+    record.slices_of(cell.cell).for_each(|slice| watch.add(slice));
+    Some(watch.claim())
+}
+
 impl Claim {
-    /// The claim and what the observation makes of it.
+    /// What the observation says about the claim, and what it takes if it is still open.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let [limit, once_in, observed, needed] =
-            [self.limit_ns, self.once_in_ns, self.observed_ns, self.needed_ns].map(Nanos);
-        let claim = format!("{limit} or more at most once in {once_in} of a thread's time");
-        let seen = match self.seen {
-            0 => "none".to_owned(),
-            n => crate::number::grouped(n),
-        };
-        let seen = format!("{seen} in {observed}");
+        let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
         match self.verdict {
-            Verdict::Pass => format!("{claim}: backed at 95 %, {seen} ({needed} were enough)"),
-            Verdict::Fail => format!("{claim}: not so at 95 %, {seen}"),
-            _ => {
-                let more = Nanos(self.needed_ns - self.observed_ns);
-                format!("{claim}: open, {seen}; {more} more of it without one would back it")
+            Verdict::Pass => {
+                let needed = Nanos(self.needed_ns);
+                format!("backed at 95 %: {seen}; {needed} are enough")
             }
+            Verdict::Fail => {
+                let rate = exceedance::rate(self.per_second_low);
+                format!("refuted at 95 %: {seen}, so events come at least {rate}")
+            }
+            _ => format!("still open: {seen}; {} more without an event would back it", self.left()),
+        }
+    }
+
+    /// How far an observation that goes on is: for a screen.
+    #[must_use]
+    pub fn progress(&self) -> String {
+        let seen = self.seen();
+        match self.verdict {
+            Verdict::Pass => format!("backed: {seen}"),
+            Verdict::Fail => format!("refuted: {seen}"),
+            _ => {
+                let share = 100.0 * self.wall_ns as f64 / self.needed_ns.max(1) as f64;
+                let left = self.left();
+                format!("{share:.0} % of the time needed, {seen}; about {left} more without one")
+            }
+        }
+    }
+
+    /// Wall time that is missing if no more events come.
+    fn left(&self) -> Nanos {
+        Nanos(self.needed_ns.saturating_sub(self.wall_ns))
+    }
+
+    /// `no exceedance`, `1 exceedance`, `2 events (60 exceedances)`.
+    fn seen(&self) -> String {
+        match (self.events, self.latencies) {
+            (_, 0) => "no exceedance".to_owned(),
+            (events, n) if events == n => counted(n, "exceedance"),
+            (events, n) => format!("{} ({})", counted(events, "event"), counted(n, "exceedance")),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use rtscope_model::histogram::Layout;
-
-    use super::*;
-
-    #[test]
-    fn times_are_those_of_the_tables() {
-        let day = Nanos::from_secs(86_400);
-        let days = |seen: u64| exposure_for(day, seen).as_secs_f64() / 86_400.0;
-        // Upper 95 % one-sided limits of a Poisson mean for 0, 1, 2 and 10 events.
-        for (seen, table) in [(0, 2.996), (1, 4.744), (2, 6.296), (10, 16.962)] {
-            assert!((days(seen) - table).abs() < 6e-4, "{seen}: {}", days(seen));
-        }
-        assert_eq!(exposure_for(day, 0), exceedance::exposure_for(day));
-    }
-
-    #[test]
-    fn a_claim_is_backed_open_or_wrong() {
-        let with = |late: u64| {
-            let mut histogram = Histogram::new(Layout::default());
-            histogram.add(&[(5, 1_000_000), (250, late)], 5_000, 250_000, 0);
-            let hour_ns = 3_600_000_000_000;
-            of(&histogram, hour_ns, Nanos::from_us(200), Nanos::from_secs(600))
-        };
-        assert_eq!(with(0).verdict, Verdict::Pass);
-        assert_eq!(with(3).verdict, Verdict::Inconclusive);
-        // 20 in six times 10 min: at 95 % at least 12.2.
-        assert_eq!(with(20).verdict, Verdict::Fail);
-        let open = with(3).sentence();
-        assert!(open.contains("open, 3 in 1 h; 17 min 32 s more"), "{open}");
-    }
-}
+mod tests;

@@ -4,30 +4,48 @@
 //! Activations are numbered; the phase of number n is its instant, less that of the first, less n
 //! periods. Drift is the slope of the phase against time, told as a time an hour.
 //!
-//! Errors of a phase are never independent. Two worlds are told apart first, by the variance ratio (Cochrane
-//! 1988; Lo and MacKinlay 1988): the variance of the error over q periods against q times that over
-//! one. It is 1 where errors are carried on (a relative sleep: the phase is a random walk), and 1/q where
-//! the thread comes back to its grid. The decision lies at 1 / sqrt(q).
+//! Errors of a phase are never independent. Two kinds of threads are separated first, by two witnesses.
+//!
+//! * The variance ratio (Cochrane 1988; Lo and MacKinlay 1988): the variance of the error over q periods
+//!   against q times that over one. It is near 1 where errors are carried on (a relative sleep: the phase is
+//!   a random walk), and near 1/q where the thread comes back to its grid. Windows run over the end
+//!   into the beginning, so that a long delay near either end counts as much as any other.
+//! * The sleeps: a thread that sleeps for a time has even sleeps and uneven steps, one that keeps to a grid
+//!   has uneven sleeps and even steps.
+//!
+//! Where the witnesses disagree, or neither says anything, nothing is decided.
 //!
 //! A program that was held up may catch up, activation by activation, or leave periods out; nobody can
 //! see which it means to do. So the activations are numbered both ways, and the way counts in which it
 //! comes closer to a grid.
 //!
 //! * Carried on: the best line through a random walk is that from its first to its last point. The
-//!   slope is the mean step; its interval is from the long-run variance of the steps.
-//! * Otherwise: least squares of phase against time, with an interval that allows for dependence.
+//!   slope is the mean step.
+//! * Otherwise: least squares of phase against time.
 //!
-//! Both variances are those of Newey and West (1987), with lags up to 4 (n/100)^(2/9).
+//! [`slope`](super::slope) has the intervals of both.
 
 use rtscope_model::{
     drift::{Activation, Periodic},
     plan::Sleep,
 };
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::slope::{self, NoInterval, Slope};
 
 /// The fewest activations of which the way of sleeping is told.
 const ACTIVATIONS_MIN: usize = 32;
+
+/// A variance ratio over fewer periods separates nothing.
+const RATIO_LAG_MIN: usize = 4;
+
+/// Errors are carried on above this variance ratio, and not below the other: a random walk has a smaller
+/// one in less than one of 10,000 looks.
+const RATIO_CARRIED: f64 = 0.67;
+const RATIO_GRID: f64 = 0.2;
+
+/// Sleeps and steps are compared to this: the kernel's events are that exact.
+const EVEN_NS: i128 = 1_000;
 
 /// Expiries that are so equally spaced come from a sum of periods: no relative sleep does that.
 const GRID_NS: f64 = 2.0;
@@ -81,10 +99,12 @@ pub struct Drift {
     pub period_ns_mean: f64,
     /// Phase gained in an hour; above 0 it falls behind.
     pub drift_ns_per_hour: f64,
-    /// 95 % interval, from.
-    pub drift_ns_per_hour_low: f64,
-    /// 95 % interval, to.
-    pub drift_ns_per_hour_high: f64,
+    /// Lower end of its 95 % interval, where there is one.
+    pub drift_ns_per_hour_low: Option<f64>,
+    /// Upper end.
+    pub drift_ns_per_hour_high: Option<f64>,
+    /// Why there is no interval.
+    pub no_interval: Option<NoInterval>,
     /// What becomes of an error.
     pub behaviour: Behaviour,
     /// The variance ratio that says so; none where the expiries are an exact grid, or nothing varies.
@@ -118,10 +138,8 @@ pub fn judge(subject: &Periodic) -> Option<Drift> {
             (at, at - *n as f64 * period_ns)
         })
         .collect();
-    let (slope, half) = match carry.behaviour {
-        Behaviour::Absolute => least_squares(&phase),
-        _ => mean_step(&phase),
-    };
+    let Slope { value: slope, half } = slope(&phase, carry.behaviour);
+    let end = |sign: f64| half.ok().map(|half| (slope + sign * half) * HOUR_NS);
     let (elapsed, last) = (phase[phase.len() - 1].0, numbers[numbers.len() - 1]);
     let middle =
         |pick: fn(&(f64, f64)) -> f64| phase.iter().map(pick).sum::<f64>() / phase.len() as f64;
@@ -134,14 +152,30 @@ pub fn judge(subject: &Periodic) -> Option<Drift> {
         meant,
         period_ns_mean: elapsed / last as f64,
         drift_ns_per_hour: slope * HOUR_NS,
-        drift_ns_per_hour_low: (slope - half) * HOUR_NS,
-        drift_ns_per_hour_high: (slope + half) * HOUR_NS,
+        drift_ns_per_hour_low: end(-1.0),
+        drift_ns_per_hour_high: end(1.0),
+        no_interval: half.err(),
         behaviour: carry.behaviour,
         variance_ratio: carry.ratio,
         variance_ratio_lag: carry.lag,
         deviation_ns_max: phase.iter().map(off).fold(0.0, f64::max),
         phase,
     })
+}
+
+/// The slope of the phase. Whether a line is drawn through it or its steps are summed hangs on what becomes
+/// of errors.
+fn slope(phase: &[(f64, f64)], behaviour: Behaviour) -> Slope {
+    if behaviour == Behaviour::Absolute {
+        return slope::of_points(phase);
+    }
+    let step = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+    let steps: Vec<(f64, f64)> = phase.windows(2).map(step).collect();
+    let found = slope::of_steps(&steps);
+    match behaviour {
+        Behaviour::Unknown => Slope { half: Err(NoInterval::Unknown), ..found },
+        _ => found,
+    }
 }
 
 /// The programmed expiries, where all are on one clock. It may be another than that of the wake-ups:
@@ -186,12 +220,11 @@ fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
     let skips = closer(by_next, by_skipping);
     let ratio = if skips { by_skipping } else { by_next };
     let grid_ns = expiries.filter(|all| all.len() >= ACTIVATIONS_MIN).and_then(grid);
-    let behaviour = match (subject.sleep, grid_ns, ratio) {
-        (Some(Sleep::Relative), ..) => Behaviour::Relative,
-        (Some(Sleep::Absolute), ..) | (_, Some(_), _) => Behaviour::Absolute,
-        (.., Some((ratio, lag))) if ratio > 1.0 / (lag as f64).sqrt() => Behaviour::Relative,
-        (.., Some(_)) => Behaviour::Absolute,
-        _ => Behaviour::Unknown,
+    let behaviour = match subject.sleep {
+        Some(Sleep::Relative) => Behaviour::Relative,
+        Some(Sleep::Absolute) => Behaviour::Absolute,
+        None if grid_ns.is_some() => Behaviour::Absolute,
+        None => agreed(of_ratio(ratio), of_sleeps(&subject.activations, expiries)),
     };
     let numbers = match (subject.sleep, subject.period_ns) {
         (Some(Sleep::Absolute), Some(period_ns)) => {
@@ -212,6 +245,54 @@ fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
         grid_ns,
         numbers,
     }
+}
+
+/// What two witnesses say, of which either may not know.
+fn agreed(one: Behaviour, other: Behaviour) -> Behaviour {
+    match (one, other) {
+        (known, Behaviour::Unknown) | (Behaviour::Unknown, known) => known,
+        (one, other) if one == other => one,
+        _ => Behaviour::Unknown,
+    }
+}
+
+/// What the variance ratio says. Over so few periods that the two kinds lie close, nothing.
+fn of_ratio(ratio: Option<(f64, usize)>) -> Behaviour {
+    match ratio {
+        Some((ratio, lag)) if lag >= RATIO_LAG_MIN && ratio > RATIO_CARRIED => Behaviour::Relative,
+        Some((ratio, lag)) if lag >= RATIO_LAG_MIN && ratio < RATIO_GRID => Behaviour::Absolute,
+        _ => Behaviour::Unknown,
+    }
+}
+
+/// What the sleeps say, where the instants that they end at are on one clock: which of sleeps and steps
+/// are the more even. Half-spreads, for one long delay makes a few of both uneven.
+fn of_sleeps(activations: &[Activation], expiries: Option<&[u64]>) -> Behaviour {
+    let Some(expiries) = expiries.filter(|all| all.len() >= ACTIVATIONS_MIN) else {
+        return Behaviour::Unknown;
+    };
+    let since = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
+    let steps = half_spread(expiries.windows(2).map(|pair| since(pair[1], pair[0])).collect());
+    let sleeps =
+        half_spread(activations.iter().map(|one| since(one.expiry_ns, one.armed_ns)).collect());
+    if steps > 2 * sleeps + EVEN_NS {
+        Behaviour::Relative
+    } else if sleeps > 2 * steps + EVEN_NS {
+        Behaviour::Absolute
+    } else {
+        Behaviour::Unknown
+    }
+}
+
+/// The median distance from the median.
+fn half_spread(mut values: Vec<i128>) -> i128 {
+    let median = |values: &mut Vec<i128>| {
+        values.sort_unstable();
+        values[values.len() / 2]
+    };
+    let middle = median(&mut values);
+    values.iter_mut().for_each(|value| *value = (*value - middle).abs());
+    median(&mut values)
 }
 
 /// The spacing of instants that are equally spaced, but for whole multiples. On a starved machine most
@@ -261,9 +342,11 @@ fn variance_ratio(at: &[u64], numbers: &[u64]) -> Option<(f64, usize)> {
         .map(|(at_ns, n)| (*at_ns as f64 - at[0] as f64) - *n as f64 * mean)
         .collect();
     let lag = (at.len() / 16).clamp(2, 64);
+    // The errors of the first and the last activation are 0: the series is a ring.
+    let ring = error.len() - 1;
     let variance = |lag: usize| {
-        let terms = error.len() - lag;
-        (0..terms).map(|i| (error[i + lag] - error[i]).powi(2)).sum::<f64>() / terms as f64
+        let over = |i: usize| (error[(i + lag) % ring] - error[i]).powi(2);
+        (0..ring).map(over).sum::<f64>() / ring as f64
     };
     let one = variance(1);
     (one > 0.0).then(|| (variance(lag) / (lag as f64 * one), lag))
@@ -304,241 +387,5 @@ fn plain(ns: f64) -> f64 {
     if (written / ns - 1.0).abs() <= 0.01 { written } else { ns }
 }
 
-/// The slope of a random walk, and half of its 95 % interval.
-fn mean_step(phase: &[(f64, f64)]) -> (f64, f64) {
-    let steps: Vec<f64> = phase.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
-    let elapsed = phase[phase.len() - 1].0 - phase[0].0;
-    let (n, sum) = (steps.len() as f64, steps.iter().sum::<f64>());
-    let errors: Vec<f64> = steps.iter().map(|step| step - sum / n).collect();
-    let deviation = (long_run(&errors) * n / (n - 1.0)).sqrt();
-    (sum / elapsed, quantile(n - 1.0) * deviation / elapsed)
-}
-
-/// The slope of a line through points whose errors may depend on each other, and half of its 95 %
-/// interval.
-fn least_squares(phase: &[(f64, f64)]) -> (f64, f64) {
-    let n = phase.len() as f64;
-    let at = phase.iter().map(|p| p.0).sum::<f64>() / n;
-    let height = phase.iter().map(|p| p.1).sum::<f64>() / n;
-    let own: f64 = phase.iter().map(|p| (p.0 - at).powi(2)).sum();
-    let with: f64 = phase.iter().map(|p| (p.0 - at) * (p.1 - height)).sum();
-    let slope = with / own;
-    let scores: Vec<f64> =
-        phase.iter().map(|p| (p.0 - at) * (p.1 - height - slope * (p.0 - at))).collect();
-    let deviation = (long_run(&scores) * n / (n - 2.0)).sqrt() / own;
-    (slope, quantile(n - 2.0) * deviation)
-}
-
-/// The variance of a sum of dependent terms with mean 0 (Newey and West, 1987).
-fn long_run(terms: &[f64]) -> f64 {
-    let lags = (4.0 * (terms.len() as f64 / 100.0).powf(2.0 / 9.0)).floor() as usize;
-    let at_lag = |lag: usize| {
-        terms.iter().skip(lag).zip(terms).map(|(later, earlier)| later * earlier).sum::<f64>()
-    };
-    let weighted = |lag: usize| 2.0 * (1.0 - lag as f64 / (lags as f64 + 1.0)) * at_lag(lag);
-    (at_lag(0) + (1..=lags).map(weighted).sum::<f64>()).max(0.0)
-}
-
-fn quantile(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |t| t.inverse_cdf(0.975))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::statistics::random::Random;
-
-    const MS: u64 = 1_000_000;
-
-    fn subject(sleep: Option<Sleep>, period_ns: Option<u64>, all: Vec<Activation>) -> Periodic {
-        Periodic {
-            name: "x".to_owned(),
-            sleep,
-            period_ns,
-            work_ns: None,
-            placement: None,
-            program: None,
-            missed: 0,
-            activations: all,
-        }
-    }
-
-    /// A loop with a period of 10 ms, work of 2 ms, and latencies.
-    fn program(sleep: Sleep, latencies: impl Iterator<Item = u64>) -> Vec<Activation> {
-        let (mut now, mut grid) = (0, 0);
-        latencies
-            .map(|late_ns| {
-                let armed_ns = now;
-                grid += 10 * MS;
-                let expiry_ns = match sleep {
-                    Sleep::Relative => armed_ns + 10 * MS,
-                    Sleep::Absolute => grid,
-                };
-                let woke_ns = expiry_ns.max(armed_ns) + late_ns;
-                now = woke_ns + 2 * MS;
-                Activation { armed_ns, expiry_ns, woke_ns }
-            })
-            .collect()
-    }
-
-    /// Uniform up to 100 us, and now and then 3 ms.
-    fn latencies(seed: u64) -> impl Iterator<Item = u64> {
-        let mut random = Random::new(seed);
-        std::iter::repeat_with(move || match random.below(100) {
-            0 => 3 * MS,
-            n => n as u64 * 1_000,
-        })
-    }
-
-    #[test]
-    fn a_known_drift_is_found_exactly() {
-        // Each period is 10 ms + 2 ms + 50 us: 2.05 ms of phase in 12.05 ms.
-        let all = program(Sleep::Relative, std::iter::repeat_n(50_000, 200));
-        let drift = judge(&subject(Some(Sleep::Relative), Some(10 * MS), all)).expect("judged");
-        let expected = 2.05 / 12.05 * HOUR_NS;
-        for found in
-            [drift.drift_ns_per_hour, drift.drift_ns_per_hour_low, drift.drift_ns_per_hour_high]
-        {
-            assert!((found / expected - 1.0).abs() < 1e-9, "{drift:?}");
-        }
-        assert!((drift.period_ns_mean - 12.05e6).abs() < 1e-6);
-        let all = program(Sleep::Absolute, std::iter::repeat_n(50_000, 200));
-        let drift = judge(&subject(Some(Sleep::Absolute), Some(10 * MS), all)).expect("judged");
-        assert_eq!((drift.drift_ns_per_hour, drift.deviation_ns_max), (0.0, 0.0));
-    }
-
-    #[test]
-    fn a_clock_of_another_speed_is_drift_of_a_grid() {
-        // A grid of 10.0001 ms where 10 ms was meant: 10 ppm, 36 ms in an hour.
-        let all = (1..=500).map(|n| {
-            let at = n * 10_000_100;
-            Activation { armed_ns: at - 8 * MS, expiry_ns: at, woke_ns: at + (n % 7) * 10_000 }
-        });
-        let drift = judge(&subject(None, Some(10 * MS), all.collect())).expect("judged");
-        assert_eq!(drift.behaviour, Behaviour::Absolute);
-        assert!((drift.drift_ns_per_hour / 36e6 - 1.0).abs() < 0.02, "{drift:?}");
-        assert!(drift.drift_ns_per_hour_low < 36e6 && drift.drift_ns_per_hour_high > 35.9e6);
-    }
-
-    #[test]
-    fn relative_and_absolute_sleeps_are_told_apart_by_what_becomes_of_errors() {
-        for seed in 1..40 {
-            for (sleep, expected) in
-                [(Sleep::Relative, Behaviour::Relative), (Sleep::Absolute, Behaviour::Absolute)]
-            {
-                let all = program(sleep, latencies(seed).take(300));
-                let seen = judge(&subject(None, None, all.clone())).expect("judged");
-                assert_eq!(seen.behaviour, expected, "seed {seed}");
-                assert_eq!(seen.period_ns, 10e6, "what it sleeps, or its grid");
-                // On another clock the instants tell the same; on two clocks in turn they tell
-                // nothing, and the wake-ups are left.
-                for on_two in [false, true] {
-                    let other = |(n, one): (usize, &Activation)| Activation {
-                        expiry_ns: match on_two && n % 2 == 0 {
-                            true => one.expiry_ns,
-                            false => one.expiry_ns + 1_700_000_000_000_000_000,
-                        },
-                        ..*one
-                    };
-                    let all = all.iter().enumerate().map(other).collect();
-                    let seen = judge(&subject(None, None, all)).expect("judged");
-                    assert_eq!(seen.behaviour, expected, "seed {seed} {:?}", seen.variance_ratio);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_grid_of_a_starved_program_is_found() {
-        // Most instants are two or three periods apart.
-        let mut at = 0;
-        let all: Vec<Activation> = (0..60)
-            .map(|n| {
-                at += [2, 3, 2, 1, 2][n % 5] * 10 * MS;
-                Activation { armed_ns: at - 5 * MS, expiry_ns: at, woke_ns: at + n as u64 * 1_000 }
-            })
-            .collect();
-        let drift = judge(&subject(None, None, all)).expect("judged");
-        assert_eq!(
-            (drift.behaviour, drift.meant, drift.period_ns),
-            (Behaviour::Absolute, Meant::Grid, 1e7)
-        );
-        // Twelve rounds of ten periods, from the second on: 118 steps, 59 of them made.
-        assert_eq!(drift.missed, 59);
-    }
-
-    #[test]
-    fn a_corrected_relative_sleep_counts_as_absolute() {
-        // It computes the time that is left, a few us too much or too little, and asks for that.
-        let mut random = Random::new(7);
-        let all = (1..=200).map(|n| {
-            let at = n * 10 * MS + random.below(20_000) as u64;
-            Activation {
-                armed_ns: at - 8 * MS,
-                expiry_ns: at,
-                woke_ns: at + random.below(90_000) as u64,
-            }
-        });
-        let drift = judge(&subject(None, None, all.collect())).expect("judged");
-        assert_eq!((drift.behaviour, drift.meant), (Behaviour::Absolute, Meant::Plain));
-        assert_eq!(drift.period_ns, 1e7);
-    }
-
-    #[test]
-    fn a_program_that_catches_up_comes_back_to_its_grid() {
-        // Held up for 55 ms in each 50 periods; then as many activations at once as it owes.
-        let mut random = Random::new(3);
-        let mut now = 0;
-        let all: Vec<Activation> = (1..=300)
-            .map(|n| {
-                let armed_ns = now;
-                let expiry_ns = armed_ns.max(n * 10 * MS) + random.below(9_000) as u64;
-                let held = if n % 50 == 20 { 55 * MS } else { 0 };
-                let woke_ns = expiry_ns + held + random.below(60_000) as u64;
-                now = woke_ns + MS;
-                Activation { armed_ns, expiry_ns, woke_ns }
-            })
-            .collect();
-        let drift = judge(&subject(None, Some(10 * MS), all)).expect("judged");
-        assert_eq!((drift.behaviour, drift.missed), (Behaviour::Absolute, 0), "{drift:?}");
-        assert!((drift.period_ns_mean / 1e7 - 1.0).abs() < 1e-3);
-    }
-
-    #[test]
-    fn the_interval_holds_the_truth_as_often_as_it_says() {
-        // Mean latency: 1 % of 3 ms and 99 % of 50 us, 79.5 us; phase gained in each 12.0795 ms.
-        let truth = (2e6 + 79_500.0) / (12e6 + 79_500.0) * HOUR_NS;
-        let covers = |sleep: Sleep, truth: f64| {
-            let holds = |seed: u64| {
-                let all = program(sleep, latencies(seed).take(1_000));
-                let drift = judge(&subject(Some(sleep), Some(10 * MS), all)).expect("judged");
-                (drift.drift_ns_per_hour_low..=drift.drift_ns_per_hour_high).contains(&truth)
-            };
-            (1..=200).filter(|seed| holds(*seed)).count()
-        };
-        for (sleep, truth) in [(Sleep::Relative, truth), (Sleep::Absolute, 0.0)] {
-            let share = covers(sleep, truth);
-            // 190 of 200 are expected; heavy tails cost a little.
-            assert!((174..=200).contains(&share), "{sleep:?} {share}");
-        }
-    }
-
-    #[test]
-    fn left_out_periods_are_counted_and_few_activations_tell_little() {
-        let at = [10, 20, 30, 60, 70];
-        let all = at.map(|ms| Activation {
-            armed_ns: ms * MS - 8 * MS,
-            expiry_ns: ms * MS,
-            woke_ns: ms * MS,
-        });
-        let drift = judge(&subject(None, None, all.to_vec())).expect("judged");
-        assert_eq!((drift.missed, drift.behaviour), (2, Behaviour::Unknown));
-        assert_eq!(drift.period_ns, 10e6);
-        assert!(judge(&subject(None, None, all[..2].to_vec())).is_none());
-    }
-
-    #[test]
-    fn a_sleep_is_told_as_it_was_written() {
-        assert_eq!([9_992_400.0, 3_300.0, 1_234_567.0].map(plain), [1e7, 3_300.0, 1_234_567.0]);
-    }
-}
+mod tests;

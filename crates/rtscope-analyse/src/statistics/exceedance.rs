@@ -121,7 +121,7 @@ impl Exceedance {
 }
 
 /// A rate that can be pictured: `12.3 a second`, `once in 3 min 20 s`.
-fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         r if r >= 1.0 => format!("{} a second", number::per_second(r)),
         r if r > 0.0 => format!("once in {}", Nanos::from_secs(1).scaled(1.0 / r)),

@@ -8,6 +8,8 @@
 
 use rtscope_model::observation::{Event, What};
 
+use super::slope::{self, Slope};
+
 /// A timer that the thread sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Timer {
@@ -80,9 +82,13 @@ pub struct Rhythm {
     pub sleep: Sleep,
     /// Whether its instants are those of the wall clock.
     pub is_wall_clock: bool,
-    /// What each period is longer than the sleep, for [`Sleep::For`]: the drift of a period.
+    /// How much longer than its sleep the median period is, for [`Sleep::For`]: what it falls behind by in a
+    /// period without long delays.
     pub drift_ns: f64,
-    /// Periods without an activation, or with one that came a period late.
+    /// Phase gained for each unit of time, long delays included; for [`Sleep::For`] only.
+    pub drift: Option<Slope>,
+    /// Periods without an activation, or with one that came a period late. A thread that sleeps for a time
+    /// has no grid: of it these are the whole periods that its wake-ups were late.
     pub missed: u64,
     /// Those of them before which the thread itself computed for nearly a period.
     pub overrun: u64,
@@ -119,11 +125,11 @@ pub fn rhythm(events: &[Event]) -> Option<Rhythm> {
     let sleep = how(&activations, &steps, &sleeps);
     let (missed, overrun) = match sleep {
         Sleep::Until => missed(&activations, period_ns),
-        Sleep::For => (0, 0),
+        Sleep::For => (swallowed(&activations, period_ns), 0),
     };
-    let drift_ns = match sleep {
-        Sleep::Until => 0.0,
-        Sleep::For => mean_period_ns - median(&sleeps) as f64,
+    let (drift_ns, drift) = match sleep {
+        Sleep::Until => (0.0, None),
+        Sleep::For => drift(&steps, &sleeps),
     };
     Some(Rhythm {
         period_ns,
@@ -131,6 +137,7 @@ pub fn rhythm(events: &[Event]) -> Option<Rhythm> {
         sleep,
         is_wall_clock: activations.iter().any(|one| one.wall_clock),
         drift_ns,
+        drift,
         missed,
         overrun,
         waits: reader.waits.iter().filter(|(at, _)| inside(*at)).map(|(_, wait)| *wait).collect(),
@@ -209,6 +216,21 @@ fn how(activations: &[Activation], steps: &[i64], sleeps: &[i64]) -> Sleep {
         let relative = activations.iter().filter(|one| one.relative).count();
         if relative * 2 > activations.len() { Sleep::For } else { Sleep::Until }
     }
+}
+
+/// How much longer than its sleep the median period is, and the drift that all of them make. A step goes
+/// from a programmed instant to the next, which is a sleep after it was programmed.
+fn drift(steps: &[i64], sleeps: &[i64]) -> (f64, Option<Slope>) {
+    let excess: Vec<i64> =
+        steps.iter().zip(&sleeps[1..]).map(|(step, slept)| step - slept).collect();
+    let pairs = steps.iter().zip(&excess).map(|(step, excess)| (*step as f64, *excess as f64));
+    (median(&excess) as f64, Some(slope::of_steps(&pairs.collect::<Vec<_>>())))
+}
+
+/// Whole periods that wake-ups were late.
+fn swallowed(activations: &[Activation], period_ns: u64) -> u64 {
+    let known = activations.iter().filter(|one| !one.wall_clock);
+    known.map(|one| one.start_ns.saturating_sub(one.programmed_ns) / period_ns).sum()
 }
 
 /// Missed periods, and those before which the thread itself computed for nearly a period.
@@ -371,6 +393,27 @@ mod tests {
             // By hand: 200 us of work and twice a latency of about 22 us a period.
             assert!((230_000.0..270_000.0).contains(&time.drift_ns), "{}", time.drift_ns);
         }
+    }
+
+    #[test]
+    fn stalls_move_neither_the_median_drift_nor_hide_what_they_swallowed() {
+        // 300 us of work, and one wake-up of 100 that is 40 ms late.
+        let mut thread = Thread::new();
+        for n in 0..1_000 {
+            let until = thread.now_ns + MS;
+            let late = if n % 100 == 7 { 40 * MS } else { latency(n) };
+            thread.sleep(until, true, late);
+            thread.work(300_000);
+        }
+        let rhythm = rhythm(&thread.events).expect("a rhythm");
+        assert!((310_000.0..345_000.0).contains(&rhythm.drift_ns), "{}", rhythm.drift_ns);
+        // 40 ms in periods of 1.32 ms: 30 of each stall.
+        assert_eq!(rhythm.missed, 10 * 30);
+        // The mean step is 1.72 ms, of which 0.72 ms are drift.
+        let slope = rhythm.drift.expect("a drift");
+        assert!((slope.value - 0.72 / 1.72).abs() < 0.01, "{slope:?}");
+        let half = slope.half.expect("an interval");
+        assert!(half < 0.1, "{slope:?}");
     }
 
     #[test]

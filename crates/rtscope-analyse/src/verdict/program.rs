@@ -159,15 +159,38 @@ fn faults(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option
 
 fn relative_sleep(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.sleep == Sleep::For)?;
-    let share = rhythm.drift_ns / rhythm.mean_period_ns.max(1.0);
+    let median = rhythm.drift_ns.max(0.0);
+    let share = median / rhythm.period_ns as f64;
     let text = format!(
-        "{} sleeps for a time and not until an instant: each period is {} longer than its sleep, {} in an hour",
+        "{} sleeps for a time and not until an instant: a typical period is {} longer than its sleep (median), which adds up to {} in an hour. {}",
         named(seen.thread),
-        Nanos(rhythm.drift_ns.max(0.0) as u64),
-        Nanos((share.max(0.0) * 3.6e12) as u64)
+        Nanos(median as u64),
+        Nanos((share * HOUR_NS) as u64),
+        drift(rhythm)
     );
     let advice = "add the period to the last instant and sleep until that: clock_nanosleep with TIMER_ABSTIME, in C++ sleep_until, in Ada delay until";
     Some(Finding::new("relative-sleep", Weight::Warning, text).advise(advice))
+}
+
+/// Nanoseconds in an hour.
+const HOUR_NS: f64 = 3.6e12;
+
+/// The drift with long delays included, as far as it is known.
+fn drift(rhythm: &Rhythm) -> String {
+    let Some(slope) = rhythm.drift else { return String::new() };
+    let shown = |share: f64| Nanos((share.max(0.0) * HOUR_NS) as u64);
+    match slope.half {
+        Ok(half) => format!(
+            "With all delays that were seen it is {} in an hour (95 %: {} to {})",
+            shown(slope.value),
+            shown(slope.value - half),
+            shown(slope.value + half)
+        ),
+        Err(why) => format!(
+            "What long delays add isn't known, for {}: look longer (--duration)",
+            why.reason()
+        ),
+    }
 }
 
 fn wall_clock(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {

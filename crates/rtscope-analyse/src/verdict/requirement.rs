@@ -6,6 +6,7 @@
 //!   lower end is not, and Inconclusive when the limit lies inside or the run is too short.
 //! * `mean`: the exact mean of what was measured.
 //! * `missed`: the count.
+//! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
 //! Quantiles and mean include what the missed activations would have seen, since a requirement is
 //! about every activation; the maximum is the same with and without.
@@ -19,7 +20,7 @@ use rtscope_model::{
 use crate::{
     judgement::{CellSummary, Outcome, Row},
     number::{counted, exact_us, grouped},
-    statistics::{exceedance, quantile},
+    statistics::{claim, exceedance, quantile},
 };
 
 /// What a requirement came to, and the sentence that says so.
@@ -40,7 +41,7 @@ fn outcomes_in(record: &Record, cell: &CellSummary) -> Vec<Outcome> {
         }
     }
     let outcome = |requirement: Requirement| {
-        let (verdict, sentence) = evaluate(requirement, cell);
+        let (verdict, sentence) = evaluate(record, requirement, cell);
         Outcome {
             requirement,
             cell: cell.cell,
@@ -54,8 +55,11 @@ fn outcomes_in(record: &Record, cell: &CellSummary) -> Vec<Outcome> {
     asked.into_iter().map(outcome).collect()
 }
 
-fn evaluate(requirement: Requirement, cell: &CellSummary) -> Answer {
+fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> Answer {
     let row = &cell.all;
+    if let Some((limit, once_in)) = requirement.claim() {
+        return claimed(record, cell, limit, once_in);
+    }
     let answer = match requirement.statistic {
         Statistic::Max => max(row, requirement.limit, cell.threads.len()),
         Statistic::Mean => mean(row, requirement.limit),
@@ -65,6 +69,18 @@ fn evaluate(requirement: Requirement, cell: &CellSummary) -> Answer {
         Statistic::Missed => missed(row, requirement.limit),
     };
     answer.unwrap_or_else(|| (Verdict::Inconclusive, "nothing was measured".to_owned()))
+}
+
+fn claimed(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) -> Answer {
+    match claim::of_cell(record, cell, limit, once_in) {
+        Some(claim) if claim.wall_ns > 0 => (claim.verdict, claim.sentence()),
+        Some(_) => (Verdict::Inconclusive, "nothing was measured".to_owned()),
+        None => {
+            let text =
+                "still open: an import does not say when each latency was, and what was missed";
+            (Verdict::Inconclusive, text.to_owned())
+        }
+    }
 }
 
 fn pass_if(met: bool) -> Verdict {

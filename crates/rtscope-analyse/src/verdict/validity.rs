@@ -8,6 +8,7 @@
 mod interference;
 mod load;
 mod machine;
+mod other_work;
 mod run;
 mod thread;
 
@@ -33,7 +34,7 @@ struct Scene<'a> {
 type Rule = fn(&Scene) -> Option<Finding>;
 
 /// Every rule with the code of its finding.
-const RULES: [(&str, Rule); 34] = [
+const RULES: [(&str, Rule); 36] = [
     ("no-samples", run::no_samples),
     ("phases-not-run", run::not_reached),
     ("accounting", run::accounting),
@@ -58,6 +59,8 @@ const RULES: [(&str, Rule); 34] = [
     ("environment-missing", machine::unknown),
     ("steal-time", interference::steal_time),
     ("competing-threads", interference::competing_threads),
+    ("not-at-rest", other_work::not_at_rest),
+    ("foreign-work", other_work::foreign_work),
     ("virtual-machine", interference::virtual_machine),
     ("container", interference::container),
     ("throttled", interference::throttled),
@@ -93,6 +96,30 @@ impl<'a> Scene<'a> {
         let cpus: BTreeSet<u32> =
             self.record.threads.iter().flat_map(|thread| thread.found.cpus.iter()).collect();
         cpus.into_iter().collect()
+    }
+
+    /// The sampling threads of a cell.
+    fn threads_of(&self, cell: u32) -> impl Iterator<Item = &'a ThreadRecord> + Clone {
+        let record = self.record;
+        let session = record.events.iter().find_map(|stamped| match stamped.event {
+            Event::SessionStarted { session, first_cell, cells, .. } => {
+                (first_cell..first_cell + cells).contains(&cell).then_some(session)
+            }
+            _ => None,
+        });
+        record.threads.iter().filter(move |thread| Some(thread.session) == session)
+    }
+
+    /// A cell's name in the plan.
+    fn cell_name(&self, cell: u32) -> &'a str {
+        self.record.plan.phases.get(cell as usize).map_or("", |phase| phase.name.as_str())
+    }
+
+    /// A load of a cell as its line in the plan.
+    fn load_line(&self, cell: u32, load: u32) -> String {
+        let phase = self.record.plan.phases.get(cell as usize);
+        let line = phase.and_then(|phase| phase.loads.get(load as usize));
+        line.map_or_else(|| format!("load {load}"), ToString::to_string)
     }
 
     /// What a reader calls a thread.

@@ -7,7 +7,10 @@
 
 use std::{fs::File, io::Read};
 
-use rtscope_model::event::{CpuSpan, SystemSpan};
+use rtscope_model::{
+    event::{CpuSpan, SystemSpan},
+    other_work::BusyCpu,
+};
 use rtscope_sys::{system::ticks_per_second, tree::Tree};
 
 /// One reading of `/proc/stat`, cheap enough for once a second: the buffer is used again.
@@ -23,8 +26,18 @@ pub struct SystemCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     cpu: u32,
-    busy: u64,
+    /// Threads, by the tick: whoever ran when it came is given all of it.
+    threads: u64,
+    interrupts: u64,
+    /// Idle, waiting for a device or not.
+    idle: u64,
     steal: u64,
+}
+
+impl Ticks {
+    fn busy(&self) -> u64 {
+        self.threads.saturating_add(self.interrupts)
+    }
 }
 
 impl SystemCounters {
@@ -67,7 +80,7 @@ impl SystemCounters {
             let then = earlier.cpus.iter().find(|then| then.cpu == now.cpu)?;
             Some(CpuSpan {
                 cpu: now.cpu,
-                busy_ns: now.busy.saturating_sub(then.busy) * tick_ns,
+                busy_ns: now.busy().saturating_sub(then.busy()) * tick_ns,
                 steal_ns: now.steal.saturating_sub(then.steal) * tick_ns,
             })
         };
@@ -76,8 +89,26 @@ impl SystemCounters {
             context_switches: self.context_switches.saturating_sub(earlier.context_switches),
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             throttled: None,
+            own_ns: None,
             cpus: self.cpus.iter().filter_map(since).collect(),
         }
+    }
+
+    /// How long each CPU ran threads since an earlier reading that was `span_ns` ago.
+    ///
+    /// A thread that wakes in step with the tick may be given every tick or none, so the time is at
+    /// most what the CPU was not idle: that is measured, not sampled, by kernels that stop the tick.
+    #[must_use]
+    pub fn threads_since(&self, earlier: &SystemCounters, span_ns: u64) -> Vec<BusyCpu> {
+        let tick_ns = 1_000_000_000 / ticks_per_second();
+        let since = |now: &Ticks| {
+            let then = earlier.cpus.iter().find(|then| then.cpu == now.cpu)?;
+            let grown = |of: fn(&Ticks) -> u64| of(now).saturating_sub(of(then)) * tick_ns;
+            let elsewhere_ns = grown(|t| t.idle) + grown(|t| t.interrupts) + grown(|t| t.steal);
+            let threads_ns = grown(|t| t.threads).min(span_ns.saturating_sub(elsewhere_ns));
+            Some(BusyCpu { cpu: now.cpu, threads_ns })
+        };
+        self.cpus.iter().filter_map(since).collect()
     }
 }
 
@@ -89,9 +120,14 @@ fn ticks(name: &str, rest: &str) -> Option<Ticks> {
     for (field, word) in fields.iter_mut().zip(rest.split_whitespace()) {
         *field = word.parse().ok()?;
     }
-    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = fields;
-    let busy = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
-    Some(Ticks { cpu, busy, steal })
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = fields;
+    Some(Ticks {
+        cpu,
+        threads: user.saturating_add(nice).saturating_add(system),
+        interrupts: irq.saturating_add(softirq),
+        idle: idle.saturating_add(iowait),
+        steal,
+    })
 }
 
 #[cfg(test)]
@@ -126,6 +162,19 @@ mod tests {
                 CpuSpan { cpu: 2, busy_ns: 0, steal_ns: 0 },
             ]
         );
+    }
+
+    #[test]
+    fn a_thread_in_step_with_the_tick_is_not_taken_for_a_busy_cpu() {
+        let tick_ns = 1_000_000_000 / ticks_per_second();
+        let fake = FakeTree::new();
+        fake.file("proc/stat", "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n");
+        let before = SystemCounters::read(&fake.tree);
+        // 100 ticks: CPU 0 was idle in 97 of them, CPU 1 in none.
+        fake.file("proc/stat", "cpu0 0 0 60 95 2 0 1 0\ncpu1 50 30 11 0 0 2 3 4\n");
+        let busy = SystemCounters::read(&fake.tree).threads_since(&before, 100 * tick_ns);
+        let ticks: Vec<u64> = busy.iter().map(|cpu| cpu.threads_ns / tick_ns).collect();
+        assert_eq!(ticks, [2, 91]);
     }
 
     #[test]

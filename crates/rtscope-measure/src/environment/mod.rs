@@ -41,7 +41,7 @@ pub(crate) use self::{
     cpu::online,
     irq::collect as irqs,
     text::{bracketed, numbered, value},
-    thread::Stat,
+    thread::{Stat, real_time},
 };
 
 /// Everything about the machine that may bear on latency. Takes some milliseconds.
@@ -62,7 +62,7 @@ pub fn collect(tree: &Tree) -> Environment {
         throttling: sysctl::throttling(tree),
         memory: machine::memory(tree),
         virtualisation: virtualisation::recognise(tree, &cpuinfo, &clock.available),
-        real_time_threads: thread::real_time(tree, std::process::id()),
+        real_time_threads: real_time(tree, std::process::id()),
         permission: if live { permission::collect() } else { Default::default() },
         load_average_percent: load_average(tree),
         sysctl: sysctl::collect(tree),

@@ -11,7 +11,7 @@ use super::text::{numbered, value};
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
 /// Every thread of a real-time policy but those of one process.
-pub(super) fn real_time(tree: &Tree, own_pid: u32) -> Vec<RealTimeThread> {
+pub(crate) fn real_time(tree: &Tree, own_pid: u32) -> Vec<RealTimeThread> {
     let mut found = Vec::new();
     for (pid, _) in numbered(tree.list("proc"), "").into_iter().filter(|(pid, _)| *pid != own_pid) {
         for (tid, _) in numbered(tree.list(format!("proc/{pid}/task")), "") {
@@ -30,9 +30,11 @@ fn one(tree: &Tree, pid: u32, tid: u32) -> Option<RealTimeThread> {
     }
     let status = tree.read(format!("{folder}/status")).unwrap_or_default();
     let cpus = value(&status, "Cpus_allowed_list").and_then(|list| list.parse().ok());
+    let process = tree.read(format!("proc/{pid}/comm")).ok().filter(|name| *name != stat.name);
     Some(RealTimeThread {
         pid,
         tid,
+        process,
         policy,
         priority: stat.priority,
         cpus: cpus.unwrap_or_default(),
@@ -54,6 +56,8 @@ pub(crate) struct Stat {
     pub(crate) faults: u64,
     /// User and system time in clock ticks.
     pub(crate) cpu_ticks: u64,
+    /// The same of its children that have ended and were waited for, and of theirs.
+    pub(crate) children_ticks: u64,
     pub(crate) nice: i8,
     /// When it started, in clock ticks since boot: with the number, the name of a process that no
     /// later one can have.
@@ -84,6 +88,10 @@ impl Stat {
             flags: field(9)?.parse().ok()?,
             faults: field(10)?.parse::<u64>().ok()?.saturating_add(field(12)?.parse().ok()?),
             cpu_ticks: field(14)?.parse::<u64>().ok()?.saturating_add(field(15)?.parse().ok()?),
+            children_ticks: field(16)?
+                .parse::<u64>()
+                .ok()?
+                .saturating_add(field(17)?.parse().ok()?),
             nice: field(19)?.parse().ok()?,
             started_ticks: field(22)?.parse().ok()?,
             cpu: field(39)?.parse().ok()?,

@@ -26,6 +26,8 @@ struct PlanText {
     require: Vec<Requirement>,
     #[serde(default)]
     settings: BTreeMap<String, String>,
+    #[serde(default)]
+    until_decided: bool,
     sampler: Option<Spanned<SamplerPatch>>,
     #[serde(default)]
     phase: Vec<Spanned<PhaseText>>,
@@ -102,6 +104,7 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
         about: typed.about,
         require: typed.require,
         settings: typed.settings,
+        until_decided: typed.until_decided,
         phases,
         published: typed.published.into_iter().map(Spanned::into_inner).collect(),
     };
@@ -196,6 +199,15 @@ fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
     if phases.is_empty() {
         report(None, "the plan has no phase: add a [[phase]] or a [matrix]".to_owned());
     }
+    let claims = |all: &[Requirement]| all.iter().any(|requirement| requirement.once_in.is_some());
+    if typed.until_decided && !claims(&typed.require) {
+        report(
+            None,
+            "until_decided needs a claim in require, for example \
+            'max < 200us once in 1h'"
+                .to_owned(),
+        );
+    }
     let matrix_at = typed.matrix.as_ref().map(|m| m.span().start);
     let mut refused: Vec<String> = Vec::new();
     for (i, phase) in phases.iter().enumerate() {
@@ -276,6 +288,8 @@ pub(super) fn write(plan: &Plan) -> String {
         require: &'a [Requirement],
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         settings: &'a BTreeMap<String, String>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        until_decided: bool,
         sampler: SamplerPatch,
         phase: Vec<PhaseText>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -305,6 +319,7 @@ pub(super) fn write(plan: &Plan) -> String {
         about: &plan.about,
         require: &plan.require,
         settings: &plan.settings,
+        until_decided: plan.until_decided,
         sampler,
         phase: phase.collect(),
         published: &plan.published,
@@ -346,6 +361,18 @@ sampler.policy = "rr"
         assert_eq!(plan.sessions(), [0..1, 1..2]);
         assert_eq!(plan.phases[1].expected(), Nanos::from_ms(500));
         assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    }
+
+    #[test]
+    fn a_plan_that_ends_when_its_claim_is_decided_is_written_back() {
+        let claim =
+            PHASES.replace("max < 200us\"]", "max < 200us once in 1h\"]\nuntil_decided = true");
+        let plan = parse("two.toml", &claim).expect("a plan");
+        assert!(plan.until_decided);
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+        let without = claim.replace(" once in 1h", "");
+        let said = parse("two.toml", &without).expect_err("refused").to_string();
+        assert!(said.contains("until_decided needs a claim"), "{said}");
     }
 
     #[test]

@@ -7,32 +7,41 @@ use rtscope_analyse::{
     number::counted,
     statistics::{claim, quantile},
 };
-use rtscope_model::{time::Nanos, verdict::Verdict};
+use rtscope_model::{
+    finding::Weight,
+    time::Nanos,
+    verdict::{Requirement, Statistic, Verdict},
+};
 use serde_json::json;
 
 use super::{Refused, print};
-use crate::{
-    exit,
-    record::{self, Terms},
-};
+use crate::{exit, record};
 
-/// How long must I run to claim "at most once in this time"?
+/// Check a claim such as "at most once in 1h" against a record, or compute how long to measure for it
 ///
-/// Without a record it says how long. With one it says, for each cell, whether the run backs the
-/// claim at 95 %: exit 0 backed, 2 not so, 3 still open.
+/// With a record, rtscope says for each phase whether the record backs the claim with 95 %
+/// confidence. You may extend a run until the claim holds: the answer allows for that. Time is wall
+/// time, and exceedances that come together, on any thread, are one event.
+///
+/// A record that is Inconclusive backs no claim, and neither does an import.
+///
+/// Exit code: 0 backed, 2 refuted, 3 still open.
+///
+/// Examples:
+///   rtscope claim --once-in 1d
+///   rtscope claim my-run --limit 200us --once-in 1h
+///   rtscope run --until 'max < 200us once in 1h'
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// A record that shall back the claim
+    /// Record to check the claim against
     run: Option<PathBuf>,
-    /// The latency that must not be reached; needed with a record
+    /// Latency limit; required with a record
     #[arg(short, long, value_name = "LATENCY")]
     limit: Option<Nanos>,
-    /// It is reached at most once in this time of a thread, as 1d
+    /// Claimed rate: at most one event per DURATION, for example 1d
     #[arg(short, long, value_name = "DURATION")]
     once_in: Nanos,
-    /// Threads that are watched side by side
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    threads: u64,
     /// Time between two wake-ups of a thread
     #[arg(long, default_value = "1ms", value_name = "DURATION")]
     interval: Nanos,
@@ -41,8 +50,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Exceedances up to which the table goes.
-const SEEN_MAX: u64 = 3;
+/// Events up to which the table goes.
+const EVENTS_MAX: u64 = 3;
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.once_in == Nanos::ZERO || args.interval == Nanos::ZERO {
@@ -50,22 +59,22 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match (&args.run, args.limit) {
         (None, _) => plan_ahead(args),
-        (Some(run), Some(limit)) => hold_against(args, run, limit),
-        (Some(_), None) => Err(Refused("say which latency: --limit 200us".to_owned()).into()),
+        (Some(run), Some(limit)) => check(args, run, limit),
+        (Some(_), None) => {
+            Err(Refused("add the latency limit, for example --limit 200us".to_owned()).into())
+        }
     }
 }
 
-/// How long it takes, by what may be seen on the way.
+/// How long it takes, by the number of events on the way.
 fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
     let needed: Vec<(u64, Nanos)> =
-        (0..=SEEN_MAX).map(|seen| (seen, claim::exposure_for(args.once_in, seen))).collect();
-    let wall = |needed: Nanos| Nanos(needed.0.div_ceil(args.threads));
+        (0..=EVENTS_MAX).map(|events| (events, claim::time_for(args.once_in, events))).collect();
     let wakeups = needed[0].1.0 / args.interval.0;
     if args.json {
-        let row = |&(seen, needed): &(u64, Nanos)| json!({ "seen": seen, "exposure_ns": needed.0, "wall_ns": wall(needed).0 });
+        let row = |&(events, wall): &(u64, Nanos)| json!({ "events": events, "wall_ns": wall.0 });
         let document = json!({
             "once_in_ns": args.once_in.0,
-            "threads": args.threads,
             "needed": needed.iter().map(row).collect::<Vec<_>>(),
             "wakeups": wakeups,
             "beyond_max": (wakeups > 0).then(|| quantile::beyond_max(wakeups)),
@@ -76,16 +85,18 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
     let limit =
         args.limit.map_or_else(|| "a latency".to_owned(), |limit| format!("{limit} or more"));
     let mut text = format!(
-        "To claim at 95 % that {limit} comes at most once in {} of a thread's time, watch {}:\n",
-        args.once_in,
-        counted(args.threads, "thread")
+        "To claim with 95 % confidence that {limit} occurs at most once in {}, measure for:\n",
+        args.once_in
     );
-    for (seen, needed) in &needed {
-        let met = if *seen == 0 { "if none comes".to_owned() } else { format!("if {seen} come") };
-        text += &format!("  {met:<14} {}\n", wall(*needed));
+    for (events, needed) in &needed {
+        let seen = match events {
+            0 => "no event".to_owned(),
+            n => counted(*n, "event"),
+        };
+        text += &format!("  {needed:<18} with {seen}\n");
     }
     text += &format!(
-        "At one wake-up in {} that is {}: {}.\n",
+        "One thread that wakes every {} then has {}: {}.\n",
         args.interval,
         counted(wakeups, "wake-up"),
         quantile::coverage_sentence(wakeups)
@@ -94,33 +105,40 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
-/// What a run makes of the claim, cell by cell.
-fn hold_against(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<ExitCode> {
-    let judged = record::open(run, &Terms::default())?;
-    let claimed = |cell: &CellSummary| {
-        let all = &cell.all;
-        (cell.name.clone(), claim::of(&all.histogram, all.exposure_ns, limit, args.once_in))
-    };
-    let cells: Vec<_> = judged.judgement.cells.iter().map(claimed).collect();
-    let any = |verdict| cells.iter().any(|(_, claim)| claim.verdict == verdict);
-    let verdict = if any(Verdict::Fail) {
-        Verdict::Fail
-    } else if any(Verdict::Inconclusive) || cells.is_empty() {
-        Verdict::Inconclusive
-    } else {
-        Verdict::Pass
-    };
+/// What a record says about the claim, phase by phase. It is judged as a record is that requires the
+/// claim and nothing else.
+fn check(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<ExitCode> {
+    let asked =
+        Requirement { statistic: Statistic::Max, limit: limit.0, once_in: Some(args.once_in) };
+    let judged = record::open_for(run, asked)?;
+    let judgement = &judged.judgement;
     if args.json {
-        let cells: Vec<_> = cells
-            .iter()
-            .map(|(name, claim)| json!({ "name": name, "claim": claim, "sentence": claim.sentence() }))
-            .collect();
-        let document = json!({ "verdict": verdict, "cells": cells });
+        let cell = |cell: &CellSummary| {
+            let outcome = judgement.outcomes.iter().find(|outcome| outcome.cell == cell.cell);
+            json!({
+                "name": cell.name,
+                "claim": claim::of_cell(&judged.record, cell, limit, args.once_in),
+                "sentence": outcome.map(|outcome| &outcome.sentence),
+            })
+        };
+        let document = json!({
+            "verdict": judgement.verdict,
+            "reasons": judgement.reasons,
+            "cells": judgement.cells.iter().map(cell).collect::<Vec<_>>(),
+        });
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-    } else {
-        for (name, claim) in &cells {
-            print(&format!("{name}: {}\n", claim.sentence()))?;
-        }
+        return Ok(exit::of_verdict(judgement.verdict));
     }
-    Ok(exit::of_verdict(verdict))
+    let mut text = format!("{limit} or more at most once in {}\n", args.once_in);
+    for outcome in &judgement.outcomes {
+        text += &format!("  {}: {}\n", outcome.name, outcome.sentence);
+    }
+    if judgement.verdict == Verdict::Inconclusive {
+        let against = judgement.findings.iter().filter(|f| f.weight >= Weight::PreventsPass);
+        against.for_each(|f| {
+            text += &format!("This record backs no claim: {} [{}]\n", f.text, f.code)
+        });
+    }
+    print(&text)?;
+    Ok(exit::of_verdict(judgement.verdict))
 }

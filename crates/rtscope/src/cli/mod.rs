@@ -26,6 +26,7 @@ mod sampler;
 mod sched;
 mod stat;
 mod throughput;
+mod until;
 mod wave;
 
 use std::{

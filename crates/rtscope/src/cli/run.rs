@@ -15,7 +15,7 @@ use rtscope_measure::{Order, interrupt::Interrupt, tune};
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program};
+use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program, until};
 use crate::{
     exit,
     output::{self, shown},
@@ -36,12 +36,12 @@ use crate::{
 ///   rtscope run osadl --cycles 100000
 ///   rtscope run my-plan.toml --cpus 3 --priority 80 --interval 200us
 ///   rtscope run --compare-with before --out after
+///   rtscope run --until 'max < 200us once in 1h' --at-most 8h
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// A shipped plan's name, or a file
-    #[arg(default_value = plans::DEFAULT)]
-    plan: String,
+    /// A shipped plan's name, or a file [default: quick, or soak with --until]
+    plan: Option<String>,
     /// Folder for the record and the page [default: rtscope-runs/PLAN-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -64,6 +64,14 @@ pub(super) struct Args {
     /// End every phase when a thread has recorded this many activations, however long that takes
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["duration", "scale"])]
     cycles: Option<u64>,
+    /// Measure until this claim is backed or refuted with 95 % confidence, for example
+    /// 'max < 200us once in 1h'. The plan must have one phase, which lasts as long as it takes
+    #[arg(long, value_name = "CLAIM", conflicts_with_all = ["duration", "scale", "cycles"])]
+    until: Option<Requirement>,
+    /// Stop after this time even if the claim is still open
+    /// [default: long enough to back the claim in spite of three exceedances]
+    #[arg(long, value_name = "TIME", requires = "until")]
+    at_most: Option<Nanos>,
     /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
     /// compare.html beside the report
     #[arg(long, value_name = "RUN")]
@@ -96,7 +104,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         _ => Show::Usual,
     };
     let mut screen = screen::open(show, &order.plan, &order.interrupt)?;
-    let finished = rtscope_measure::run(&order, &mut |stamped| screen.event(stamped));
+    let mut watched = until::Watched::new(&order.plan, &order.interrupt);
+    let finished = rtscope_measure::run(&order, &mut |stamped| {
+        if let Some(claim) = watched.as_mut().and_then(|watched| watched.event(stamped)) {
+            screen.claim(&claim);
+        }
+        screen.event(stamped);
+    });
     drop(screen);
     let finished = finished?;
 
@@ -156,7 +170,8 @@ fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
 
 /// The plan with what the command line changes.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
-    let mut plan = plans::load(&args.plan)?;
+    let default = if args.until.is_some() { plans::DEFAULT_UNTIL } else { plans::DEFAULT };
+    let mut plan = plans::load(args.plan.as_deref().unwrap_or(default))?;
     let patch = args.sampler.patch()?;
     plan.patch_sampler(&patch);
     if let Some(refusal) = plan.refusals(&patch).into_iter().next() {
@@ -177,6 +192,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         Some(0) => return Err(Refused("--cycles 0: nothing to measure".to_owned()).into()),
         Some(cycles) => plan.end_by_cycles(cycles),
         None => {}
+    }
+    if let Some(claim) = args.until {
+        until::prolong(&mut plan, claim, args.at_most)?;
     }
     if let Some(why) = plan.too_long() {
         return Err(Refused(why).into());

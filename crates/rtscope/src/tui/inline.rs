@@ -5,6 +5,7 @@
 use std::io;
 
 use ratatui::layout::Size;
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{
     event::{Event, Stamped},
     plan::Plan,
@@ -61,6 +62,10 @@ impl Inline {
 }
 
 impl Screen for Inline {
+    fn claim(&mut self, claim: &Claim) {
+        self.state.claim = Some(claim.progress());
+    }
+
     fn event(&mut self, stamped: &Stamped) {
         self.state.apply(stamped);
         if matches!(stamped.event, Event::Progress(_)) && self.turned.is_on() && self.tty.is_ready()

@@ -16,6 +16,7 @@ use ratatui::{
     crossterm::{cursor, event, execute, terminal},
     layout::Rect,
 };
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{
     event::{Event, Stamped},
     plan::Plan,
@@ -138,6 +139,10 @@ fn host() -> String {
 }
 
 impl Screen for Live {
+    fn claim(&mut self, claim: &Claim) {
+        self.state.claim = Some(claim.progress());
+    }
+
     fn event(&mut self, stamped: &Stamped) {
         self.state.apply(stamped);
         // Nobody prints the summaries here.

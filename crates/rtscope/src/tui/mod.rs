@@ -19,6 +19,7 @@ mod view;
 use std::io;
 
 use ratatui::{buffer::Buffer, style::Style};
+use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{event::Stamped, plan::Plan};
 
 pub(crate) use self::{inline::Inline, live::Live};
@@ -36,6 +37,9 @@ pub(crate) trait Screen {
     /// Takes in the next event, in order; draws at most once for each
     /// [`Progress`](rtscope_model::event::Event::Progress).
     fn event(&mut self, stamped: &Stamped);
+
+    /// Takes in how far the claim is that the run goes on for, about once a second.
+    fn claim(&mut self, claim: &Claim);
 }
 
 /// A block of a few lines under the prompt, at standard error. Each finished phase leaves a line.

@@ -23,7 +23,7 @@ use self::lane::{label_of, place_of};
 pub(crate) use self::{
     density::Density,
     lane::{Lane, Sum, Trail},
-    log::{Log, Tone, reason},
+    log::{Log, Tone, busy_others, reason},
 };
 
 /// Where a phase is.
@@ -77,6 +77,9 @@ pub(crate) struct Machine {
     pub(crate) interrupts: f64,
     /// Part of the CPUs' time that the hypervisor took, 0 to 1.
     pub(crate) stolen: f64,
+    /// Part of the CPUs' time that was used by neither rtscope's own process nor idling, 0 to 1: by
+    /// others, where no load runs.
+    pub(crate) others: Option<f64>,
 }
 
 /// What a phase came to, once its last slices are in.
@@ -117,6 +120,8 @@ pub(crate) struct State {
     pub(crate) loads: Vec<Load>,
     pub(crate) machine: Option<Machine>,
     pub(crate) log: Log,
+    /// How far the claim is that the run goes on for, in words.
+    pub(crate) claim: Option<String>,
     /// Age of the run at the last event.
     pub(crate) at_ns: u64,
     /// How much of the plan is done, 0 to 1, and how much time is left.
@@ -149,6 +154,7 @@ impl State {
             loads: Vec::new(),
             machine: None,
             log: Log::default(),
+            claim: None,
             at_ns: 0,
             done: 0.0,
             left_ns: expected_ns,
@@ -324,7 +330,9 @@ impl State {
 fn cell_of(plan: &Plan, phase: &Phase) -> Cell {
     let limit = |statistic| {
         let all = plan.require.iter().chain(&phase.require);
-        all.filter(|requirement| requirement.statistic == statistic).map(|r| r.limit).min()
+        // A claim allows some latencies above its limit: the screen warns of none.
+        let strict = all.filter(|r| r.statistic == statistic && r.once_in.is_none());
+        strict.map(|r| r.limit).min()
     };
     Cell {
         name: phase.name.clone(),
@@ -343,11 +351,13 @@ fn cell_of(plan: &Plan, phase: &Phase) -> Cell {
 fn machine_of(span: &SystemSpan) -> Option<Machine> {
     let span_s = span.span_ns as f64 / 1e9;
     let stolen_ns: u64 = span.cpus.iter().map(|cpu| cpu.steal_ns).sum();
+    let busy_ns: u64 = span.cpus.iter().map(|cpu| cpu.busy_ns).sum();
     let all_ns = span.span_ns as f64 * span.cpus.len().max(1) as f64;
     (span.span_ns > 0).then(|| Machine {
         switches: span.context_switches as f64 / span_s,
         interrupts: span.interrupts as f64 / span_s,
         stolen: stolen_ns as f64 / all_ns,
+        others: span.own_ns.map(|own_ns| busy_ns.saturating_sub(own_ns) as f64 / all_ns),
     })
 }
 

@@ -58,7 +58,12 @@ pub(crate) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
     progress(&mut pen.part(0, 1, width, 1), state, look.symbols);
     let mut top = 2;
     if height >= 16 {
-        phases(&mut pen.part(0, 2, width, 1), state, look.symbols);
+        let mut line = pen.part(0, 2, width, 1);
+        match &state.claim {
+            // A run that goes on for a claim has one phase, and the line above names it.
+            Some(claim) => drop(line.text(1, 0, claim, CALM)),
+            None => phases(&mut line, state, look.symbols),
+        }
         top = if height >= 30 { 4 } else { 3 };
     }
     let keys = u16::from(height >= 8);

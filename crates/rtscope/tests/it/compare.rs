@@ -68,10 +68,10 @@ fn two_cells_of_one_run_can_be_compared() {
 #[test]
 fn a_claim_says_how_long_and_is_held_against_a_run() {
     let folder = folder();
-    let plan = json(folder.path(), "claim --once-in 1d --threads 4 --json");
-    // Three days of a thread's time, on four threads side by side.
-    let hours = plan["needed"][0]["wall_ns"].as_f64().expect("a time") / 3.6e12;
-    assert!((hours - 17.974).abs() < 0.001, "{hours}");
+    let plan = json(folder.path(), "claim --once-in 1d --json");
+    // 3.69 days of wall time, however many threads are watched.
+    let days = plan["needed"][0]["wall_ns"].as_f64().expect("a time") / 8.64e13;
+    assert!((days - 3.689).abs() < 0.001, "{days}");
     let claim = |limit: &str, once: &str| {
         output(
             folder.path(),
@@ -80,10 +80,9 @@ fn a_claim_says_how_long_and_is_held_against_a_run() {
         .status
         .code()
     };
-    // A second each: 100 ms is backed, an hour is open, and 20 us come far more often than that.
-    assert_eq!(claim("1ms", "100ms"), Some(0));
+    // A second each, without an exceedance: enough for 100 ms, if the machine were not a guest.
+    assert_eq!(claim("1ms", "100ms"), Some(3));
     assert_eq!(claim("1ms", "1h"), Some(3));
-    assert_eq!(claim("20us", "1h"), Some(2));
 }
 
 /// Imports what cyclictest printed on one kernel, as published: a cell for each file.
@@ -126,7 +125,7 @@ fn figures_that_others_published_are_compared_as_far_as_they_go() {
         // Three figures a thread: no quantile, no distance, no ratio is made up from them.
         assert_eq!(change["shifts"].as_array().map(Vec::len), Some(0));
         assert_eq!(
-            (&change["distance"]["wasserstein_ns"], &change["a"]["p50_ns"]),
+            (&change["wasserstein_ns"], &change["a"]["p50_ns"]),
             (&Value::Null, &Value::Null)
         );
         assert_eq!(
@@ -197,4 +196,88 @@ fn a_run_is_compared_with_an_earlier_one() {
     let said = text(&done.stdout);
     assert!(said.contains("\nA  ") && said.contains("Comparison: after/compare.html"), "{said}");
     assert!(here.join("after/compare.html").exists() && here.join("after/report.html").exists());
+}
+
+#[test]
+fn an_inconclusive_record_and_an_import_back_no_claim() {
+    let folder = folder();
+    let here = folder.path();
+    // Far less than a second is claimed of runs of a second: only what speaks against them keeps both
+    // from backing it.
+    let record = here.join("cut-short");
+    copy(&PathBuf::from(fixture("stock")), &record);
+    let events = fs::read_to_string(record.join("events.jsonl")).expect("events");
+    let cut: String = events
+        .lines()
+        .filter(|line| !line.contains("\"run-ended\""))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(record.join("events.jsonl"), cut).expect("written");
+    let found = output(here, "claim cut-short --limit 1s --once-in 10ms");
+    let said = text(&found.stdout);
+    assert_eq!(found.status.code(), Some(3), "{said}");
+    assert!(said.contains("This record backs no claim: "), "{said}");
+
+    fs::write(here.join("t.txt"), "T: 0 ( 1) P:80 I:1000 C: 600000 Min: 1 Act: 2 Avg: 3 Max: 9\n")
+        .expect("a file");
+    let imported = output(here, "import t.txt --out imported");
+    assert_eq!(imported.status.code(), Some(0), "{}", text(&imported.stderr));
+    let found = output(here, "claim imported --limit 1s --once-in 10ms");
+    let said = text(&found.stdout);
+    assert_eq!(found.status.code(), Some(3), "{said}");
+    assert!(said.contains("an import does not say when each latency was"), "{said}");
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() { copy(&path, &target) } else { assert!(fs::copy(&path, &target).is_ok()) }
+    }
+}
+
+#[test]
+fn a_run_ends_as_soon_as_its_claim_is_decided() {
+    if !root_or_skip("a_run_ends_as_soon_as_its_claim_is_decided") {
+        return;
+    }
+    let folder = folder();
+    let here = folder.path();
+    fs::write(
+        here.join("rest.toml"),
+        "name = \"rest\"\n[[phase]]\nname = \"rest\"\nduration = \"1s\"",
+    )
+    .expect("a plan");
+    let cause = |name: &str| {
+        let events = fs::read_to_string(here.join(name).join("events.jsonl")).expect("events");
+        let ends = events.lines().filter(|line| line.contains("\"phase-ended\""));
+        let why = |line: &str| serde_json::from_str::<Value>(line).expect("json")["why"].clone();
+        ends.map(why).collect::<Vec<Value>>()
+    };
+    // Nothing is as late as 20 s: backed after 3.7 times 500 ms, well before the minute is over.
+    let done =
+        output(here, "run rest.toml --out backed --until 'max<20s once in 500ms' --at-most 1min");
+    let said = text(&done.stderr);
+    assert!(said.contains("backed: no exceedance"), "{said}");
+    assert_eq!(cause("backed"), ["decided"]);
+    assert!(text(&done.stdout).contains("max < 20s once in 500ms"), "{}", text(&done.stdout));
+    // The claim is in the record: a report says the same.
+    let report = json(here, "report backed --json");
+    let outcome = &report["requirements"][0];
+    assert_eq!(
+        (&outcome["requirement"], &outcome["verdict"]),
+        (&"max < 20s once in 500ms".into(), &"pass".into())
+    );
+    // Every wake-up is later than 1 ns.
+    let done =
+        output(here, "run rest.toml --out refuted --until 'max<1ns once in 20s' --at-most 50s");
+    assert_eq!((done.status.code(), cause("refuted")), (Some(2), vec!["decided".into()]));
+    let refuted = output(here, "claim refuted --limit 1ns --once-in 20s");
+    assert_eq!(refuted.status.code(), Some(2), "{}", text(&refuted.stdout));
+    // An hour takes longer than 2 s: still open, at its own end.
+    let done = output(here, "run rest.toml --out open --until 'max<20s once in 1h' --at-most 2s");
+    assert_eq!((done.status.code(), cause("open")), (Some(3), vec!["duration".into()]));
+    let open = json(here, "report open --json")["requirements"][0]["sentence"].to_string();
+    assert!(open.contains("more without an event would back it"), "{open}");
 }

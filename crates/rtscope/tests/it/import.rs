@@ -143,14 +143,10 @@ fn imports_meet_the_same_judge() {
     let end = |key: &str| level[key].as_f64().expect("an end");
     assert_eq!(level["period_ns"], 60_000_000_000u64);
     assert!(end("low_ns") < 38_006.0 && 38_006.0 < end("high_ns"), "{}", log["tail"]);
-    // A claim is held against an import as against a run.
-    let claim = |of: &str, limit: &str| {
-        let line = format!("claim in-{of} --limit {limit} --once-in 10s");
-        output(here, &line).status.code()
-    };
-    assert_eq!((claim("quick.log", "1ms"), claim("quick.log", "8us")), (Some(0), Some(2)));
     // Two imports are compared: shifts of the size that was put in, and what can't be told is said.
-    for (a, b, resampled) in [("quick.log", "slow.log", true), ("quick.txt", "slow.txt", false)] {
+    for (a, b, basis) in
+        [("quick.log", "slow.log", "slices"), ("quick.txt", "slow.txt", "independent")]
+    {
         let found = json(here, &format!("compare --limit 30us --json in-{a} -- in-{b}"));
         let change = &found["changes"][0];
         let shift = |parts: u64| {
@@ -160,7 +156,7 @@ fn imports_meet_the_same_judge() {
         };
         // 3 us times ln 100.
         assert!((shift(990_000_000) - 13_815.0).abs() < 1_500.0, "{change}");
-        assert_eq!(change["blocks_resampled"], resampled, "{a}");
+        assert_eq!(change["basis"], basis, "{a}");
         let ratio = &change["exceedances"]
             .as_array()
             .expect("limits")

@@ -2,8 +2,9 @@
 
 use crate::support::{folder, json, output, root_or_skip, text};
 
-const PLANS: [&str; 10] = [
+const PLANS: [&str; 11] = [
     "quick",
+    "soak",
     "goperf",
     "godd",
     "stress",

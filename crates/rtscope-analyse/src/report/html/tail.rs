@@ -6,7 +6,7 @@ use crate::{
     plot::table::Table,
     statistics::{
         modes, quantile,
-        tail::{Estimate, Fit},
+        tail::{self, Estimate, Fit},
     },
 };
 
@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct TailView {
     pub(super) headline: String,
     pub(super) cells: Vec<CellView>,
+    /// What holds of every level.
+    pub(super) indicative: &'static str,
     /// The fits and checks behind the statements.
     pub(super) table: Table,
 }
@@ -64,7 +66,8 @@ impl TailView {
             })
             .collect();
         table.note = checks.join(" ");
-        TailView { headline, cells: cells.into_iter().map(cell_view).collect(), table }
+        let cells = cells.into_iter().map(cell_view).collect();
+        TailView { headline, cells, indicative: tail::INDICATIVE, table }
     }
 }
 

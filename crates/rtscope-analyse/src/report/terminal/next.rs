@@ -10,7 +10,7 @@ use rtscope_model::{
 use crate::{
     judgement::{CellSummary, Judgement, Outcome},
     number::exact_us,
-    statistics::{exceedance, quantile},
+    statistics::{claim, exceedance, quantile},
 };
 
 /// Claims that a longer run may back.
@@ -62,16 +62,14 @@ fn ask(judgement: &Judgement) -> Option<String> {
 fn longer(judgement: &Judgement, record: &Record) -> Option<String> {
     let limits = judgement.outcomes.iter().filter(|o| o.requirement.statistic == Statistic::Max);
     let limit_ns = limits.map(|outcome| outcome.requirement.limit).min()?;
-    let weakest = judgement.cells.iter().min_by_key(|cell| cell.all.exposure_ns)?;
-    let now = exceedance::at_most_once_in(weakest.all.exposure_ns);
-    let (claim, words) = CLAIMS.iter().find(|(claim, _)| claim.0 > 2 * now.0)?;
-    let threads = weakest.threads.len().max(1) as u64;
-    let each = Nanos(exceedance::exposure_for(*claim).0.div_ceil(threads));
-    let duration = duration(record, each.0.div_ceil(weakest.duration_ns.max(1)));
-    let whose = if threads > 1 { " on each thread" } else { "" };
+    let shortest_ns = judgement.cells.iter().map(|cell| cell.duration_ns).min()?;
+    let now = exceedance::at_most_once_in(shortest_ns);
+    let (once_in, words) = CLAIMS.iter().find(|(once_in, _)| once_in.0 > 2 * now.0)?;
+    let each = claim::time_for(*once_in, 0);
+    let duration = duration(record, each.0.div_ceil(shortest_ns.max(1)));
     let phase = if record.plan.phases.len() > 1 { "each phase" } else { "the phase" };
     Some(format!(
-        "to back '{} or more at most {words}{whose}', {phase} must last {} without one \
+        "to back '{} or more at most {words}', {phase} must last {} without one \
          ({duration}).",
         Nanos(limit_ns).exact(),
         Nanos(each.0.next_multiple_of(1_000_000_000))

@@ -22,6 +22,9 @@ pub(super) fn tail(judgement: &Judgement, style: Style) -> String {
         return text + more;
     }
     told.iter().for_each(|cell| text += &of_cell(cell, style));
+    if told.iter().any(|cell| cell.tail.has_levels()) {
+        text += &style.paragraph("", 0, tail::INDICATIVE);
+    }
     if told.iter().all(|cell| cell.tail.is_too_short()) {
         text += &style.paragraph("", 0, &tail::takes_longer());
     }

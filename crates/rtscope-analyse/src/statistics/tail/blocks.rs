@@ -10,7 +10,7 @@ use super::Interval;
 const BLOCKS_WANTED: usize = 100;
 
 /// The latencies of all threads of a cell, in blocks of equal length.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
     /// Length of a block.
     pub(super) length_ns: u64,
@@ -18,34 +18,74 @@ pub(super) struct Blocks {
     pub(super) maxima_ns: Vec<u64>,
     /// The largest latency of each slot of a slice's length, in order.
     pub(super) slots_ns: Vec<u64>,
+    /// Where the first slot begins, and how long one is.
+    pub(super) slots_from_ns: u64,
+    pub(super) slot_ns: u64,
+}
+
+/// So much of the time is in slices that are no longer than a slot.
+const TIME_IN_SLOTS: f64 = 0.95;
+
+/// The length of a slot. The slices of a long record are not of one length: a slot takes the longest, but not
+/// the few that grew because nobody came to end them.
+fn slot(slices: &[&Slice]) -> u64 {
+    let mut lengths: Vec<u64> =
+        slices.iter().map(|s| s.end_ns.saturating_sub(s.start_ns)).collect();
+    lengths.sort_unstable();
+    let all = lengths.iter().map(|&ns| ns as f64).sum::<f64>();
+    let mut passed = 0.0;
+    let reaches = |&ns: &u64| {
+        passed += ns as f64;
+        passed >= TIME_IN_SLOTS * all
+    };
+    lengths.into_iter().find(reaches).unwrap_or(0)
 }
 
 impl Blocks {
-    /// Divides slices of any number of threads. A slot is as long as the most slices are; what lies
-    /// in the last, shorter block is left out.
+    /// Divides slices of any number of threads. What lies in the last, shorter block is left out.
     pub(super) fn new(slices: &[&Slice]) -> Blocks {
-        let recorded = || slices.iter().filter(|slice| slice.recorded > 0);
-        let mut lengths: Vec<u64> =
-            recorded().map(|s| s.end_ns.saturating_sub(s.start_ns)).collect();
-        lengths.sort_unstable();
-        let slot_ns = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-        let start_ns = recorded().map(|slice| slice.start_ns).min().unwrap_or(0);
+        let recorded: Vec<&Slice> =
+            slices.iter().copied().filter(|slice| slice.recorded > 0).collect();
+        let slot_ns = slot(&recorded);
+        let slots_from_ns = recorded.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
+        let mut blocks = Blocks { slots_from_ns, slot_ns, ..Blocks::default() };
         if slot_ns == 0 {
-            return Blocks { length_ns: 0, maxima_ns: Vec::new(), slots_ns: Vec::new() };
+            return blocks;
         }
         let mut slots: BTreeMap<u64, u64> = BTreeMap::new();
-        for slice in recorded() {
-            // By its middle: threads don't begin their slices at one instant.
-            let middle_ns = f64::midpoint(slice.start_ns as f64, slice.end_ns as f64);
-            let slot = ((middle_ns - start_ns as f64) / slot_ns as f64) as u64;
-            let max_ns = slots.entry(slot).or_default();
+        for slice in &recorded {
+            let max_ns = slots.entry(blocks.slot_of(slice)).or_default();
             *max_ns = slice.max_ns.max(*max_ns);
         }
-        let slots_ns: Vec<u64> = slots.into_values().collect();
-        let group = (slots_ns.len() / BLOCKS_WANTED).max(1);
+        blocks.slots_ns = slots.into_values().collect();
+        let group = (blocks.slots_ns.len() / BLOCKS_WANTED).max(1);
         let largest = |block: &[u64]| block.iter().copied().max().unwrap_or(0);
-        let maxima_ns = slots_ns.chunks_exact(group).map(largest).collect();
-        Blocks { length_ns: slot_ns * group as u64, maxima_ns, slots_ns }
+        blocks.maxima_ns = blocks.slots_ns.chunks_exact(group).map(largest).collect();
+        blocks.length_ns = slot_ns * group as u64;
+        blocks
+    }
+
+    /// The slot of a slice, by its middle: threads don't begin their slices at one instant.
+    fn slot_of(&self, slice: &Slice) -> u64 {
+        let middle_ns = f64::midpoint(slice.start_ns as f64, slice.end_ns as f64);
+        ((middle_ns - self.slots_from_ns as f64) / self.slot_ns as f64) as u64
+    }
+
+    /// How many times larger the variance of the latencies of a block at or above a limit is than that of
+    /// as many independent ones: at least 1. All threads are counted together, for one event may hit all.
+    pub(super) fn design_effect(&self, slices: &[&Slice], layout: Layout, limit_ns: u64) -> f64 {
+        let slots = self.length_ns / self.slot_ns.max(1);
+        let from = layout.index(limit_ns);
+        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+        for slice in slices.iter().filter(|slice| slice.recorded > 0) {
+            let above = slice.bins.iter().filter(|bin| bin.0 >= from).map(|bin| bin.1).sum::<u64>();
+            *counts.entry(self.slot_of(slice) / slots.max(1)).or_default() += above;
+        }
+        let n = counts.len() as f64;
+        let mean = counts.values().sum::<u64>() as f64 / n;
+        let squares = counts.values().map(|&count| (count as f64 - mean).powi(2)).sum::<f64>();
+        let variance = squares / (n - 1.0);
+        if mean > 0.0 && n > 1.0 { (variance / mean).max(1.0) } else { 1.0 }
     }
 
     /// The maxima by bucket, ascending.

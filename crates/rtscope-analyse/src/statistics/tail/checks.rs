@@ -176,7 +176,8 @@ mod tests {
     use crate::statistics::random::Random;
 
     fn blocks(maxima_ns: Vec<u64>) -> Blocks {
-        Blocks { length_ns: 1_000_000_000, slots_ns: maxima_ns.clone(), maxima_ns }
+        let slots_ns = maxima_ns.clone();
+        Blocks { length_ns: 1_000_000_000, slots_ns, maxima_ns, ..Blocks::default() }
     }
 
     fn noise(seed: u64, n: usize) -> Vec<u64> {

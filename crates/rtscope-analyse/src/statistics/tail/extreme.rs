@@ -83,7 +83,7 @@ impl Extreme {
             };
             maximise([0.0, 0.0], [0.1, 0.1], by).1
         };
-        profile_interval(self.shape, self.log_likelihood, 0.1, SHAPE_SEARCHED, profile)
+        profile_interval(self.shape, self.log_likelihood, 1.0, 0.1, SHAPE_SEARCHED, profile)
     }
 
     /// The level above the location that is exceeded once in `m` blocks, in scales: from
@@ -114,7 +114,7 @@ impl Extreme {
             maximise(start, [0.1, 0.05], by).1
         };
         let within = (0.0, 100.0 * level);
-        profile_interval(level, self.log_likelihood, 0.5 * self.scale, within, profile)
+        profile_interval(level, self.log_likelihood, 1.0, 0.5 * self.scale, within, profile)
     }
 
     /// How well the buckets agree with the fit: the chance of a worse agreement if it were true.

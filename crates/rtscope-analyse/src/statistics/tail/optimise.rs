@@ -137,16 +137,19 @@ const ROOT_STEPS_MAX: usize = 48;
 const DOUBLINGS: usize = 14;
 
 /// The 95 % interval of a parameter by its profile likelihood: `profile` is the largest likelihood
-/// that is left when the parameter is held. Around `best`, where the likelihood is `most`, first in
+/// that is left when the parameter is held. Where values depend on each other the likelihood is that of too
+/// many: `effect` is how many are worth one, and its logarithm must fall so many times further (M. Ribatet,
+/// D. Cooley and A. C. Davison, Statistica Sinica 22, 2012). Around `best`, where the likelihood is `most`, first in
 /// steps of `step`. An end is none when the likelihood doesn't fall far enough before `within`.
 pub(super) fn profile_interval(
     best: f64,
     most: f64,
+    effect: f64,
     step: f64,
     within: (f64, f64),
     profile: impl Fn(f64) -> f64,
 ) -> (Option<f64>, Option<f64>) {
-    let floor = most - drop_at_95();
+    let floor = most - effect * drop_at_95();
     let end = |direction: f64| {
         let above = |x: f64| (x, profile(x) - floor);
         let (mut inside, mut step) = ((best, most - floor), step);
@@ -249,10 +252,15 @@ mod tests {
     #[test]
     fn of_a_normal_mean_the_interval_is_1_96_standard_errors() {
         let (low, high) =
-            profile_interval(5.0, 0.0, 0.3, (-100.0, 100.0), |x| -(x - 5.0f64).powi(2) / 2.0);
+            profile_interval(5.0, 0.0, 1.0, 0.3, (-100.0, 100.0), |x| -(x - 5.0f64).powi(2) / 2.0);
         assert!((low.expect("low") - 5.0 + 1.959_964).abs() < 1e-5);
         assert!((high.expect("high") - 5.0 - 1.959_964).abs() < 1e-5);
-        let open = profile_interval(5.0, 0.0, 0.3, (0.0, 6.0), |x| -(x - 5.0f64).powi(2) / 2.0);
+        let open =
+            profile_interval(5.0, 0.0, 1.0, 0.3, (0.0, 6.0), |x| -(x - 5.0f64).powi(2) / 2.0);
         assert!(open.0.is_some() && open.1.is_none());
+        // Four values that are worth one: twice as wide.
+        let dependent =
+            profile_interval(5.0, 0.0, 4.0, 0.3, (0.0, 20.0), |x| -(x - 5.0f64).powi(2) / 2.0);
+        assert!((dependent.1.expect("high") - 5.0 - 3.919_928).abs() < 1e-5);
     }
 }

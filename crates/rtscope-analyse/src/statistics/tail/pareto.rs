@@ -69,15 +69,20 @@ impl Pareto {
         log_likelihood.is_finite().then_some(fit)
     }
 
-    /// The 95 % interval of the shape.
-    pub(super) fn shape_interval(&self, excess: &[Interval]) -> (Option<f64>, Option<f64>) {
+    /// The 95 % interval of the shape. `effect` is the design effect of the exceedances, 1 when they are
+    /// independent.
+    pub(super) fn shape_interval(
+        &self,
+        excess: &[Interval],
+        effect: f64,
+    ) -> (Option<f64>, Option<f64>) {
         let profile = |shape: f64| {
             // A negative shape ends the support at scale / -shape: the largest bucket must be in it.
             let reach = excess.last().map_or(0.0, |bucket| bucket.low);
             let scale = self.scale.max(-shape * reach * 1.001);
             largest(scale.ln(), 0.1, |ln_scale| log_likelihood(excess, ln_scale.exp(), shape))
         };
-        profile_interval(self.shape, self.log_likelihood, 0.1, SHAPE_SEARCHED, profile)
+        profile_interval(self.shape, self.log_likelihood, effect, 0.1, SHAPE_SEARCHED, profile)
     }
 
     /// The excess that is exceeded once in `m` exceedances of the threshold.
@@ -89,8 +94,13 @@ impl Pareto {
         }
     }
 
-    /// The 95 % interval of that level.
-    pub(super) fn level_interval(&self, excess: &[Interval], m: f64) -> (Option<f64>, Option<f64>) {
+    /// The 95 % interval of that level, with the design effect of the exceedances.
+    pub(super) fn level_interval(
+        &self,
+        excess: &[Interval],
+        m: f64,
+        effect: f64,
+    ) -> (Option<f64>, Option<f64>) {
         let level = self.level(m);
         let scale = |level: f64, shape: f64| match shape.abs() < FLAT {
             true => level / m.ln(),
@@ -104,7 +114,7 @@ impl Pareto {
             from(self.shape).max(other)
         };
         let within = (0.01 * level, 100.0 * level);
-        profile_interval(level, self.log_likelihood, 0.1 * level, within, profile)
+        profile_interval(level, self.log_likelihood, effect, 0.1 * level, within, profile)
     }
 
     /// How well the buckets agree with the fit: the chance of a worse agreement if it were true.

@@ -51,10 +51,10 @@ fn pareto_fits_are_those_of_scipy() {
         near(&name, fit.shape, &scipy["shape"], 1.0, 1e-3);
         near(&name, fit.scale, &scipy["scale"], 1e3, 5.0);
         near(&name, fit.log_likelihood, &scipy["log_likelihood"], 1.0, 1e-3);
-        near_ends(&name, fit.shape_interval(&excess), &scipy["shape_interval"], 1.0, 2e-3);
+        near_ends(&name, fit.shape_interval(&excess, 1.0), &scipy["shape_interval"], 1.0, 2e-3);
         let m = case["once_in"].as_f64().expect("m");
         near(&name, fit.level(m), &scipy["level"], 1e3, 2e-3 * fit.level(m));
-        let ends = fit.level_interval(&excess, m);
+        let ends = fit.level_interval(&excess, m, 1.0);
         near_ends(&name, ends, &scipy["level_interval"], 1e3, 5e-3 * fit.level(m));
         // Another likelihood, of the values before they were put into buckets.
         near(&name, fit.shape, &case["pyextremes"]["shape"], 1.0, 0.04);
@@ -214,4 +214,64 @@ fn threads_that_begin_apart_share_their_blocks() {
     let blocks = Blocks::new(&a.iter().collect::<Vec<_>>());
     assert_eq!((blocks.slots_ns.len(), blocks.length_ns), (50, 1_000_000_000));
     assert_eq!(blocks.slots_ns[..4], [1_000, 2_500, 3_000, 6_500]);
+}
+
+#[test]
+fn slices_of_several_lengths_give_blocks_of_the_longest() {
+    // Two minutes in slices of 4 s, as a long record keeps them, then a minute in slices of 1 s.
+    let (all, _) = slices(180, 10, |second| 1_000 + second);
+    let long = all[..120].chunks(4).map(|four| Slice {
+        end_ns: four[3].end_ns,
+        recorded: 40,
+        max_ns: four[3].max_ns,
+        ..four[0].clone()
+    });
+    let mixed: Vec<Slice> = long.chain(all[120..].iter().cloned()).collect();
+    let blocks = Blocks::new(&mixed.iter().collect::<Vec<_>>());
+    assert_eq!((blocks.slots_ns.len(), blocks.length_ns), (45, 4_000_000_000));
+    assert!(blocks.slots_ns.iter().zip(0..).all(|(&ns, slot)| ns == 1_000 + slot * 4 + 3));
+    // One slice that nobody came to end changes nothing.
+    let mut held = all.clone();
+    held[50].end_ns = held[52].end_ns;
+    held.drain(51..53);
+    assert_eq!(Blocks::new(&held.iter().collect::<Vec<_>>()).length_ns, 1_000_000_000);
+}
+
+/// Of 40 runs: how many give the level of an hour by peaks, and how many of those hold the truth.
+fn held(truth_ns: f64, mut latency_ns: impl FnMut(&mut Random) -> f64) -> (u32, u32) {
+    let (mut given, mut held) = (0, 0);
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let tail = tail_of(100, 500, |_| latency_ns(&mut random) as u64);
+        let levels = tail.peaks.fit.map(|fit| fit.levels).unwrap_or_default();
+        let hour = levels.iter().find(|level| level.period_ns == 3_600_000_000_000);
+        let Some((low, high)) = hour.and_then(|level| level.low_ns.zip(level.high_ns)) else {
+            continue;
+        };
+        given += 1;
+        held += u32::from((low as f64..=high as f64).contains(&truth_ns));
+    }
+    (given, held)
+}
+
+#[test]
+fn the_body_of_a_distribution_is_not_taken_for_its_tail() {
+    let normal = |random: &mut Random| {
+        (2.0 * random.exponential()).sqrt() * (std::f64::consts::TAU * random.share()).cos()
+    };
+    // Once in 1,800,000: 4.887 standard deviations of the logarithm.
+    let lognormal =
+        held(8e3 * (0.35f64 * 4.887).exp(), |random| 8e3 * (0.35 * normal(random)).exp());
+    // 2 % late by up to 60 us, shape -0.2.
+    let bounded = held(6e3 + 60e3 * (1.0 - (0.02f64 * 1.8e6).powf(-0.2)), |random| {
+        let late = random.below(50) == 0;
+        if late {
+            6e3 + 60e3 * (1.0 - random.share().powf(0.2))
+        } else {
+            4e3 + 2e3 * random.share()
+        }
+    });
+    for (given, held) in [lognormal, bounded] {
+        assert!(given >= 20 && held * 100 >= given * 85, "{held} of {given}");
+    }
 }

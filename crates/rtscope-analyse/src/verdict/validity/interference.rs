@@ -1,10 +1,13 @@
 //! Rules about what else ran on the machine: the hypervisor, other real-time threads, the scheduler's
 //! own limit.
 
+use std::collections::BTreeSet;
+
 use rtscope_model::{
     environment::RealTimeThread,
     event::{Event, SystemSpan},
     finding::{Finding, Weight},
+    record::ThreadRecord,
     schedule::Policy,
     time::Nanos,
 };
@@ -81,30 +84,64 @@ fn spans_of<'a>(scene: &Scene<'a>, cell: u32) -> Vec<&'a SystemSpan> {
     inside.collect()
 }
 
-/// Real-time threads of others that run before the sampler, or in turn with it, on its CPUs.
+/// Real-time threads that run before the sampler, or in turn with it, on its CPUs: those that were
+/// there before the run, those that came up since, and those of the plan's own loads.
 pub(super) fn competing_threads(scene: &Scene) -> Option<Finding> {
-    let others = &scene.before()?.real_time_threads;
-    let competes = |other: &&RealTimeThread| {
-        !is_stopper(other)
-            && scene.record.threads.iter().any(|ours| {
-                let ours = &ours.found;
-                // Below the real-time policies, the kernel's own threads are part of what is measured.
-                let expected = other.kernel && !ours.policy.is_real_time();
-                !expected
-                    && rank(other.policy, other.priority) >= rank(ours.policy, ours.priority)
-                    && !other.cpus.common(&ours.cpus).is_empty()
-            })
-    };
-    let places = listed(others.iter().filter(competes).map(|other| {
-        let priority = match other.policy {
-            Policy::Deadline => String::new(),
-            _ => format!(" {}", other.priority),
-        };
-        format!("{} ({}, {}{priority})", other.name, other.tid, other.policy)
-    }))?;
-    let text = format!("other threads may run before the sampler on its CPUs: {places}");
+    let here: Vec<&RealTimeThread> = scene.before()?.real_time_threads.iter().collect();
+    let old =
+        here.iter().filter(|thread| competes(thread, &scene.record.threads)).map(|t| named(t));
+    let mut places: Vec<String> = old.collect();
+    for stamped in &scene.record.events {
+        let Event::NewRealTimeThreads(new) = &stamped.event else { continue };
+        let samplers = scene.threads_of(new.cell);
+        let mut competing = new.threads.iter().filter(|thread| competes(thread, samplers.clone()));
+        match new.load {
+            Some(load) => places.extend(competing.next().map(|first| {
+                let line = scene.load_line(new.cell, load);
+                format!("{line} ({} threads, the highest {})", new.count, rank_words(first))
+            })),
+            None => places.extend(competing.map(|t| format!("{} since the run began", named(t)))),
+        }
+    }
+    let mut told = BTreeSet::new();
+    places.retain(|place| told.insert(place.clone()));
+    let text = format!("other threads may run before the sampler on its CPUs: {}", listed(places)?);
     let advice = "stop them, move them to other CPUs, or sample at a higher priority";
     Some(Finding::new("competing-threads", Weight::PreventsPass, text).advise(advice))
+}
+
+/// Whether a thread may run before one of these sampling threads, or in turn with it.
+fn competes<'a>(
+    other: &RealTimeThread,
+    samplers: impl IntoIterator<Item = &'a ThreadRecord>,
+) -> bool {
+    !is_stopper(other)
+        && samplers.into_iter().any(|ours| {
+            let ours = &ours.found;
+            // Below the real-time policies, the kernel's own threads are part of what is measured.
+            let expected = other.kernel && !ours.policy.is_real_time();
+            !expected
+                && rank(other.policy, other.priority) >= rank(ours.policy, ours.priority)
+                && !other.cpus.common(&ours.cpus).is_empty()
+        })
+}
+
+/// `jackd (812, fifo 70)`; a thread of another rtscope is told as such.
+fn named(thread: &RealTimeThread) -> String {
+    let RealTimeThread { name, tid, pid, .. } = thread;
+    let whose = match thread.process.as_deref() {
+        Some("rtscope") => format!(" of another rtscope, process {pid}"),
+        Some(process) => format!(" of {process}, process {pid}"),
+        None => String::new(),
+    };
+    format!("{name} ({tid}{whose}, {})", rank_words(thread))
+}
+
+fn rank_words(thread: &RealTimeThread) -> String {
+    match thread.policy {
+        Policy::Deadline => thread.policy.to_string(),
+        policy => format!("{policy} {}", thread.priority),
+    }
 }
 
 /// The kernel's stopper and watchdog threads have the highest priority on every Linux machine and
@@ -154,23 +191,29 @@ pub(super) fn throttled(scene: &Scene) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use rtscope_model::other_work::NewRealTimeThreads;
+
     use super::{
         super::tests::{all, good, only},
         *,
     };
     use crate::test_support::Run;
 
-    fn thread(name: &str, policy: Policy, priority: u8, cpus: &str, kernel: bool) -> Run {
-        let cpus = cpus.parse().expect("a set");
-        let thread = RealTimeThread {
+    fn real_time(name: &str, policy: Policy, priority: u8, cpus: &str) -> RealTimeThread {
+        RealTimeThread {
             pid: 7,
             tid: 8,
             name: name.to_owned(),
+            process: None,
             policy,
             priority,
-            cpus,
-            kernel,
-        };
+            cpus: cpus.parse().expect("a set"),
+            kernel: false,
+        }
+    }
+
+    fn thread(name: &str, policy: Policy, priority: u8, cpus: &str, kernel: bool) -> Run {
+        let thread = RealTimeThread { kernel, ..real_time(name, policy, priority, cpus) };
         good().machine(|machine| machine.real_time_threads = vec![thread.clone()])
     }
 
@@ -216,6 +259,47 @@ mod tests {
         assert!(!fires(&thread("elsewhere", Policy::Fifo, 99, "2", false)));
         assert!(!fires(&thread("migration/0", Policy::Fifo, 99, "0", true)));
         assert!(fires(&thread("migration/0", Policy::Fifo, 99, "0", false)), "not the kernel's");
+    }
+
+    /// The good run, in which these threads came up in cell 1.
+    fn with_new(load: Option<u32>, count: u32, thread: RealTimeThread) -> Run {
+        let threads = vec![thread];
+        good().happens(Event::NewRealTimeThreads(NewRealTimeThreads {
+            cell: 1,
+            load,
+            threads,
+            count,
+        }))
+    }
+
+    #[test]
+    fn the_loads_of_the_plan_compete_too() {
+        let low = |run: Run| {
+            run.edit(|event| {
+                if let Event::ThreadPlaced { asked, found, .. } = event {
+                    (asked.priority, found.priority) = (5, 5);
+                }
+            })
+        };
+        let hackbench = || with_new(Some(0), 400, real_time("rtscope", Policy::Fifo, 49, "0-1"));
+        assert_eq!(all(&hackbench()), [], "the sampler is at 90");
+        assert_eq!(
+            only(&low(hackbench()), "competing-threads", Weight::PreventsPass),
+            "other threads may run before the sampler on its CPUs: message groups=1 (400 threads, \
+             the highest fifo 49)"
+        );
+    }
+
+    #[test]
+    fn a_thread_that_came_up_since_and_that_of_another_rtscope_are_told() {
+        let jackd = with_new(None, 1, real_time("jackd", Policy::Fifo, 95, "1"));
+        let text = only(&jackd, "competing-threads", Weight::PreventsPass);
+        assert!(text.ends_with(": jackd (8, fifo 95) since the run began"), "{text}");
+        let process = Some("rtscope".to_owned());
+        let theirs = RealTimeThread { process, ..real_time("sample-0", Policy::Fifo, 90, "1") };
+        let run = good().machine(|machine| machine.real_time_threads = vec![theirs.clone()]);
+        let text = only(&run, "competing-threads", Weight::PreventsPass);
+        assert!(text.ends_with(": sample-0 (8 of another rtscope, process 7, fifo 90)"), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use rtscope_model::{
     event::{EndReason, Event, Stamped},
     finding::Weight,
+    other_work::OtherWork,
     time::Nanos,
 };
 
@@ -79,6 +80,10 @@ impl Log {
                 }
                 (tone, finding.text.clone())
             }
+            Event::OtherWork(work) => match busy_others(work) {
+                Some(text) => (Tone::Warning, text),
+                None => return,
+            },
             Event::RunEnded { why } => (Tone::Plain, format!("the run ended: {}", reason(*why))),
             _ => return,
         };
@@ -89,12 +94,28 @@ impl Log {
     }
 }
 
+/// Part of all CPUs' time from which the work of others in a phase is told while the run goes on. The
+/// judgement looks closer: at the measured CPUs, and at what the phase was for.
+const TOLD_SHARE: f64 = 0.10;
+
+/// That others used the CPUs in the phase that is over, if they did.
+pub(crate) fn busy_others(work: &OtherWork) -> Option<String> {
+    let share = work.others_share();
+    let busiest = work.processes.iter().find(|process| !process.kernel);
+    let who = busiest.map(|process| format!(", most of it {} ({})", process.name, process.pid));
+    (share > TOLD_SHARE).then(|| {
+        let percent = share * 100.0;
+        format!("others used {percent:.0} % of the CPUs{}", who.unwrap_or_default())
+    })
+}
+
 /// Why something ended, in words.
 pub(crate) fn reason(why: EndReason) -> &'static str {
     match why {
         EndReason::Duration => "its time is over",
         EndReason::Cycles => "all cycles are recorded",
         EndReason::LoadEnded => "its load is done",
+        EndReason::Decided => "its claim is decided",
         EndReason::Break => "a latency was above the break threshold",
         EndReason::Interrupted => "interrupted",
         EndReason::Failed => "it failed",

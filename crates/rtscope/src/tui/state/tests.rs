@@ -110,15 +110,17 @@ fn loads_show_what_they_achieve() {
 #[test]
 fn the_machine_is_shown_by_second() {
     let mut script = Script::placed(1);
-    let cpu = |steal_ns| CpuSpan { cpu: 0, busy_ns: 0, steal_ns };
+    let cpu = |steal_ns| CpuSpan { cpu: 0, busy_ns: 900_000_000, steal_ns };
     script.happens(Event::System(SystemSpan {
         span_ns: 2_000_000_000,
         context_switches: 5_000,
         interrupts: 1_000,
         throttled: None,
+        own_ns: Some(200_000_000),
         cpus: vec![cpu(0), cpu(400_000_000)],
     }));
-    let expected = Machine { switches: 2_500.0, interrupts: 500.0, stolen: 0.1 };
+    let others = Some(0.4);
+    let expected = Machine { switches: 2_500.0, interrupts: 500.0, stolen: 0.1, others };
     assert_eq!(script.state.machine, Some(expected));
 }
 

@@ -30,6 +30,7 @@ const LOADS: usize = 2;
 /// How many lines each part gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Lines {
+    claim: u16,
     lanes: u16,
     /// The line that speaks for the threads without a line.
     rest: u16,
@@ -43,6 +44,7 @@ impl Lines {
     fn of(state: &State, room: u16) -> Lines {
         let lanes = state.lanes.len();
         let mut lines = Lines {
+            claim: u16::from(state.claim.is_some()),
             lanes: lanes.min(LANES) as u16,
             rest: u16::from(lanes > LANES),
             histogram: match lanes {
@@ -71,6 +73,8 @@ impl Lines {
             self.finding -= 1;
         } else if self.lanes + self.rest > 0 {
             (self.lanes, self.rest) = (0, 0);
+        } else if self.claim > 0 {
+            self.claim -= 1;
         } else {
             return false;
         }
@@ -82,7 +86,7 @@ impl Lines {
     }
 
     fn all(self) -> u16 {
-        1 + self.table() + self.rest + self.histogram + self.loads + self.finding
+        1 + self.claim + self.table() + self.rest + self.histogram + self.loads + self.finding
     }
 }
 
@@ -100,6 +104,10 @@ pub(crate) fn draw(buffer: &mut Buffer, state: &State, symbols: &Symbols) {
     let width = pen.width();
     progress(&mut pen.part(0, 0, width, 1), state, symbols);
     let mut y = 1;
+    if let Some(claim) = state.claim.as_deref().filter(|_| lines.claim > 0) {
+        pen.text(1, y, claim, CALM);
+        y += 1;
+    }
     let lanes = 0..lines.lanes as usize;
     if lines.lanes > 0 {
         Table { state, symbols, columns: &cpus::LATENCIES, lanes, selected: None }

@@ -30,12 +30,27 @@ pub(crate) fn load(pen: &mut Pen<'_>, y: u16, load: &Load) {
     pen.part(0, y, begin.saturating_sub(2), 1).text(0, 0, &load.line, Style::new());
 }
 
+/// Part of all CPUs' time that others may use in a phase that is called rest.
+const REST_SHARE: f64 = 0.10;
+
+/// What a phase without a load is: rest, unless others use the machine.
+fn without_load(state: &State) -> (String, Style) {
+    match state.machine.and_then(|machine| machine.others) {
+        Some(share) if share > REST_SHARE => {
+            (format!("none, but others use {:.0} % of the CPUs", share * 100.0), CARE)
+        }
+        Some(_) => ("none: the machine is at rest".to_owned(), DIM),
+        None => ("none".to_owned(), DIM),
+    }
+}
+
 /// All loads with their rates, and the machine's own counters.
 pub(crate) fn loads(pen: &mut Pen<'_>, state: &State) {
     let last = pen.height().saturating_sub(1);
     let room = if state.machine.is_some() { last } else { last + 1 };
     if state.loads.is_empty() {
-        pen.text(0, 0, "none: the machine is at rest", DIM);
+        let (text, style) = without_load(state);
+        pen.text(0, 0, &text, style);
     }
     let hidden = state.loads.len().saturating_sub(room as usize);
     let shown = state.loads.len().saturating_sub(if hidden > 0 { hidden + 1 } else { 0 });

@@ -1,6 +1,6 @@
 use ratatui::{Terminal, backend::TestBackend};
 use rtscope_model::{
-    event::{EndReason, Event},
+    event::{CpuSpan, EndReason, Event, SystemSpan},
     finding::{Finding, Weight},
 };
 
@@ -259,6 +259,25 @@ fn a_finished_phase_leaves_one_line() {
     assert!(rows(&cut)[0].ends_with("missed 0   interrupted"), "{:?}", rows(&cut));
     assert_eq!(style_at(&cut, "100.0 us").fg, ALARM.fg);
     assert_ne!(style_at(&cut, "90.0 us").fg, ALARM.fg);
+}
+
+#[test]
+fn a_machine_that_others_keep_busy_is_not_called_at_rest() {
+    let mut script = Script::placed(1);
+    script.begins(0);
+    let mut shown = |busy_ns| {
+        script.happens(Event::System(SystemSpan {
+            span_ns: 1_000_000_000,
+            own_ns: Some(20_000_000),
+            cpus: vec![CpuSpan { cpu: 0, busy_ns, steal_ns: 0 }],
+            ..SystemSpan::default()
+        }));
+        rows(&screen(&script.state, &look(), 120, 40)).join("\n")
+    };
+    assert!(shown(50_000_000).contains("none: the machine is at rest"));
+    let busy = shown(990_000_000);
+    assert!(busy.contains("none, but others use 97 % of the CPUs"), "{busy}");
+    assert!(!busy.contains("at rest"), "{busy}");
 }
 
 #[test]

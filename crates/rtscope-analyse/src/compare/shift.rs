@@ -1,0 +1,219 @@
+//! How far quantiles moved from A to B.
+//!
+//! * Several runs on each side: Student's t on the runs' quantiles.
+//! * One run on a side: the interval joins those of both quantiles (R. G. Newcombe, Statistics in
+//!   Medicine 17, 1998: squares of the distances to the ends are added). They are of order statistics at
+//!   the number of independent wake-ups that each side is worth. The chance is that of the two shares
+//!   above the quantile of both sides together.
+//!
+//! Within a bucket, latencies are taken as evenly spread.
+
+use rtscope_model::{histogram::Histogram, verdict::Statistic};
+use serde::Serialize;
+
+use super::{
+    ratio::{self, Chance, Counted, Values},
+    sample::{Buckets, Run, Sample},
+};
+use crate::{
+    number::us,
+    statistics::{dependence::Refusal, quantile},
+};
+
+/// Quantiles that are compared, as far as both sides reach.
+const QUANTILES: [u32; 5] = [500_000_000, 990_000_000, 999_000_000, 999_900_000, 999_990_000];
+
+/// Latencies that must lie above a quantile on both sides.
+const ABOVE_MIN: f64 = 10.0;
+
+/// How far a quantile moved.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Shift {
+    /// Which, in parts of a billion.
+    pub parts: u32,
+    /// A's, latencies being spread evenly in their bucket.
+    pub a_ns: f64,
+    /// B's.
+    pub b_ns: f64,
+    /// B's less A's; with several runs on each side, that of the means of the runs.
+    pub shift_ns: f64,
+    /// Lower end of its 95 % interval; none where a side reaches no end.
+    pub low_ns: Option<f64>,
+    /// Upper end.
+    pub high_ns: Option<f64>,
+    /// How likely such a shift is between equal systems; none when that can't be told.
+    #[serde(flatten)]
+    pub chance: Option<Chance>,
+    /// Why there is no interval.
+    pub refused: Option<Refusal>,
+}
+
+/// The shifts of all quantiles that both sides reach.
+pub(super) fn all(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>) -> Vec<Shift> {
+    let (n_a, n_b) = (a.histogram.count(), b.histogram.count());
+    let reached = |parts: &u32| {
+        let above = 1.0 - share(*parts);
+        n_a.min(n_b) as f64 * above >= ABOVE_MIN
+            && [a, b].into_iter().all(|side| is_placed(&side.histogram, *parts))
+    };
+    QUANTILES.into_iter().filter(reached).map(|parts| of(buckets, a, b, parts)).collect()
+}
+
+fn share(parts: u32) -> f64 {
+    f64::from(parts) / f64::from(quantile::WHOLE)
+}
+
+/// Whether a quantile and the upper end of its interval have buckets.
+fn is_placed(histogram: &Histogram, parts: u32) -> bool {
+    let has_end = |found: quantile::Quantile| found.high_ns.is_some();
+    histogram.unplaced().is_empty() || quantile::of(histogram, parts).is_some_and(has_end)
+}
+
+fn of(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) -> Shift {
+    let p = share(parts);
+    let (a_ns, b_ns) = (buckets.quantile_ns(&a.all, p), buckets.quantile_ns(&b.all, p));
+    let mut shift = Shift {
+        parts,
+        a_ns,
+        b_ns,
+        shift_ns: b_ns - a_ns,
+        low_ns: None,
+        high_ns: None,
+        chance: None,
+        refused: None,
+    };
+    if a.runs.len() >= ratio::RUNS_MIN && b.runs.len() >= ratio::RUNS_MIN {
+        let found = ratio::difference(of_runs(buckets, a, p), of_runs(buckets, b, p));
+        (shift.shift_ns, shift.chance) = (found.value, Some(found.chance));
+        (shift.low_ns, shift.high_ns) = (Some(found.low), Some(found.high));
+        return shift;
+    }
+    match of_each(buckets, a, b, parts) {
+        Ok((low_ns, high_ns, chance)) => {
+            (shift.low_ns, shift.high_ns, shift.chance) = (low_ns, high_ns, Some(chance));
+        }
+        Err(refusal) => shift.refused = Some(refusal),
+    }
+    shift
+}
+
+/// The quantile of each run, known to its bucket at best.
+fn of_runs(buckets: &Buckets, side: &Sample<'_>, p: f64) -> Values {
+    let values: Vec<f64> =
+        side.runs.iter().map(|run| buckets.quantile_ns(&run.counts, p)).collect();
+    let width = buckets.width_at(buckets.quantile_ns(&side.all, p));
+    Values::of(&values, width * width / 12.0)
+}
+
+type Interval = (Option<f64>, Option<f64>, Chance);
+
+fn of_each(
+    buckets: &Buckets,
+    a: &Sample<'_>,
+    b: &Sample<'_>,
+    parts: u32,
+) -> Result<Interval, Refusal> {
+    let (a_ends, b_ends) = (ends(buckets, a, parts)?, ends(buckets, b, parts)?);
+    let seen = b_ends.value - a_ends.value;
+    let join = |one: Option<f64>, other: Option<f64>| Some((one?.powi(2) + other?.powi(2)).sqrt());
+    let low = join(b_ends.below(), a_ends.above()).map(|distance| seen - distance);
+    let high = join(b_ends.above(), a_ends.below()).map(|distance| seen + distance);
+    Ok((low, high, chance(buckets, a, b, parts)?))
+}
+
+/// A side's quantile and the ends of its interval.
+struct Ends {
+    value: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Ends {
+    fn below(&self) -> Option<f64> {
+        Some(self.value - self.low?)
+    }
+
+    fn above(&self) -> Option<f64> {
+        Some(self.high? - self.value)
+    }
+}
+
+/// From the ranks of the ends in as many independent wake-ups as the side is worth.
+fn ends(buckets: &Buckets, side: &Sample<'_>, parts: u32) -> Result<Ends, Refusal> {
+    let value = buckets.quantile_ns(&side.all, share(parts));
+    let worth = side.inflation(value as u64)?;
+    let effective = (side.histogram.count() as f64 / worth).floor().max(1.0);
+    let (low, high) = quantile::interval_ranks(effective as u64, parts);
+    let at = |rank: u64| buckets.quantile_ns(&side.all, (rank as f64 / effective).min(1.0));
+    // An end lies in front of its rank's wake-up.
+    Ok(Ends { value, low: low.map(|rank| at(rank - 1)), high: high.map(at) })
+}
+
+/// The chance of so different shares above the quantile of both sides together.
+fn chance(
+    buckets: &Buckets,
+    a: &Sample<'_>,
+    b: &Sample<'_>,
+    parts: u32,
+) -> Result<Chance, Refusal> {
+    let both: Vec<u64> = a.all.iter().zip(&b.all).map(|(a, b)| a + b).collect();
+    let from = buckets.edge_near(&both, share(parts));
+    let Some(limit_ns) = buckets.lower_ns(from) else { return Ok(Chance::of(1.0)) };
+    let total: u64 = both.iter().sum();
+    let beyond: u64 = both[from..].iter().sum();
+    // Counts of a share that isn't small vary less than Poisson's.
+    let rest = 1.0 - beyond as f64 / total.max(1) as f64;
+    let counted = |run: &Run<'_>| Counted {
+        beyond: run.counts[from..].iter().sum(),
+        of: run.counts.iter().sum(),
+        inflation: run.inflation(limit_ns).map(|worth| worth * rest),
+    };
+    let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
+    Ok(ratio::of(&side(a), &side(b))?.map_or(Chance::of(1.0), |ratio| ratio.chance))
+}
+
+/// The quantiles that moved, or that none did; why, where it can't be told.
+pub(super) fn sentence(shifts: &[Shift]) -> Option<String> {
+    let moved: Vec<String> =
+        shifts.iter().filter(|shift| shift.is_different()).map(Shift::sentence).collect();
+    if !moved.is_empty() {
+        return Some(format!("from A to B {}", moved.join("; ")));
+    }
+    let judged = shifts.iter().any(|shift| shift.chance.is_some());
+    match shifts.iter().find_map(|shift| shift.refused) {
+        Some(refusal) if !judged => Some(format!("whether quantiles moved is open: {refusal}")),
+        _ => judged.then(|| "no quantile moved by more than chance".to_owned()),
+    }
+}
+
+impl Shift {
+    /// Whether it is real.
+    #[must_use]
+    pub fn is_different(&self) -> bool {
+        self.chance.is_some_and(Chance::is_different)
+    }
+
+    /// How far it moved, with its interval, in us.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let name = Statistic::Quantile(self.parts);
+        let end = |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), signed_us);
+        format!(
+            "{name} moves by {} us (95 %: {} to {})",
+            signed_us(self.shift_ns),
+            end(self.low_ns),
+            end(self.high_ns)
+        )
+    }
+}
+
+/// A difference in us with its sign.
+pub(crate) fn signed_us(ns: f64) -> String {
+    let sign = if ns < 0.0 { "-" } else { "+" };
+    let ns = ns.abs();
+    if ns < 9_995.0 {
+        format!("{sign}{:.2}", ns / 1e3)
+    } else {
+        format!("{sign}{}", us(ns.round() as u64))
+    }
+}

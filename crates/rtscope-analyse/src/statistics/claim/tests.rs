@@ -1,0 +1,194 @@
+use super::*;
+use crate::{
+    statistics::random::Random,
+    test_support::{INTERVAL_NS, SECOND_NS},
+};
+
+const LIMIT: Nanos = Nanos::from_us(200);
+
+/// A slice of a second of one thread; `late_ms` are the times of its late wake-ups in it.
+fn slice(thread: u32, second: u64, late_ms: &[u64]) -> Slice {
+    let layout = Layout::default();
+    let start_ns = second * SECOND_NS;
+    let late = late_ms.len() as u64;
+    let on_time = SECOND_NS / INTERVAL_NS - late;
+    let mut histogram = Histogram::new(layout);
+    histogram.add(&[(5, on_time), (250, late)], 5_000, if late > 0 { 250_000 } else { 5_000 }, 0);
+    let mut slice = crate::test_support::slice_of(layout, 0, thread, start_ns, &[]);
+    slice.end_ns = start_ns + SECOND_NS;
+    (slice.planned, slice.recorded) = (on_time + late, on_time + late);
+    slice.bins = histogram.bins().into_iter().filter(|bin| bin.1 > 0).collect();
+    (slice.min_ns, slice.max_ns) = (5_000, if late > 0 { 250_000 } else { 5_000 });
+    slice.max_at_ns = start_ns + late_ms.first().unwrap_or(&0) * INTERVAL_NS;
+    slice
+}
+
+fn watch(once_in_s: u64, threads: u32) -> Watch {
+    Watch::new(LIMIT, Nanos::from_secs(once_in_s), Layout::default(), 0..threads)
+}
+
+#[test]
+fn upper_ends_are_those_of_the_published_formula() {
+    // Computed with scipy: gammaln and brentq, b a third of the time.
+    for (events, upper) in [(0, 3.6889), (1, 6.5490), (2, 8.9310), (3, 11.1604)] {
+        let (low, high) = rates(events, 1.0, 1.0 / 3.0);
+        assert!((high - upper).abs() < 5e-4, "{events}: {high}");
+        // Outside of the ends a rate is excluded, inside it is not.
+        for (outside, inside) in [(low * 0.999, low * 1.001), (high * 1.001, high * 0.999)] {
+            assert!(outside == 0.0 || is_excluded(events, 1.0, outside, 1.0 / 3.0));
+            assert!(inside == 0.0 || !is_excluded(events, 1.0, inside, 1.0 / 3.0));
+        }
+    }
+    // ln 20 + ln(4) / 2, by hand.
+    let none = rates(0, 1.0, 1.0 / 3.0).1;
+    assert!((none - (20.0f64.ln() + 2.0f64.ln())).abs() < 1e-9);
+}
+
+#[test]
+fn the_time_needed_grows_with_the_events() {
+    let hours = |events| time_for(Nanos::from_secs(3_600), events).as_secs_f64() / 3_600.0;
+    assert!((hours(0) - 3.689).abs() < 1e-3, "{}", hours(0));
+    // The bound at that time is the claim itself.
+    for events in 0..30 {
+        let (_, high) = rates(events, hours(events), PRIOR_TIMES);
+        assert!((high - 1.0).abs() < 1e-9, "{events}: {high}");
+        assert!(hours(events) < hours(events + 1));
+    }
+}
+
+/// The true rate, watched at every event and 20 times between, until 30 times the claimed time.
+#[test]
+fn the_true_rate_is_rarely_excluded_however_often_one_looks() {
+    let (runs, mut excluded, mut at_the_end) = (1_500, 0, 0);
+    let mut random = Random::new(11);
+    for _ in 0..runs {
+        let (mut time, mut events, mut ever) = (0.0, 0u64, false);
+        while time < 30.0 {
+            let gap = random.exponential();
+            for look in 1..=20 {
+                let now = time + gap * f64::from(look) / 20.0;
+                ever |= is_excluded(events, now, 1.0, PRIOR_TIMES);
+            }
+            time += gap;
+            events += 1;
+            ever |= is_excluded(events, time, 1.0, PRIOR_TIMES);
+        }
+        excluded += u64::from(ever);
+        at_the_end += u64::from(is_excluded(events, time, 1.0, PRIOR_TIMES));
+    }
+    // 5 % of 1,500 are 75; the sequence holds all looks together at that, one look at far less.
+    assert!((25..=95).contains(&excluded), "{excluded} of {runs}");
+    assert!(at_the_end < excluded);
+}
+
+/// What users do: they extend a run until the claim holds. The true rate is a little above the claim.
+#[test]
+fn extending_a_run_until_the_claim_holds_backs_few_false_claims() {
+    let runs = 200;
+    let mut random = Random::new(5);
+    let backed = |random: &mut Random| {
+        let mut watch = watch(60, 1);
+        let mut next_s = random.exponential() * 60.0;
+        (0..900u64).any(|second| {
+            let mut late = Vec::new();
+            while next_s < (second + 1) as f64 {
+                late.push(((next_s - second as f64) * 1_000.0) as u64);
+                next_s += random.exponential() * 60.0;
+            }
+            watch.add(&slice(0, second, &late));
+            second % 10 == 9 && watch.claim().verdict == Verdict::Pass
+        })
+    };
+    let wrong = (0..runs).filter(|_| backed(&mut random)).count();
+    assert!(wrong <= runs * 6 / 100, "{wrong} of {runs}");
+}
+
+/// Eight threads and one cause that hits all of them every 20 s: summed over the threads, the time
+/// backed "once in 25 s" in half of the runs.
+#[test]
+fn a_common_cause_on_eight_threads_backs_no_false_claim() {
+    let runs = 200;
+    let mut random = Random::new(8);
+    let mut wrong = 0;
+    for _ in 0..runs {
+        let mut watch = watch(25, 8);
+        let mut next_s = random.exponential() * 20.0;
+        for second in 0..300 {
+            let mut late = Vec::new();
+            while next_s < (second + 1) as f64 {
+                late.push(((next_s - second as f64) * 1_000.0) as u64);
+                next_s += random.exponential() * 20.0;
+            }
+            (0..8).for_each(|thread| watch.add(&slice(thread, second, &late)));
+        }
+        wrong += usize::from(watch.claim().verdict == Verdict::Pass);
+    }
+    assert!(wrong <= runs * 5 / 100, "{wrong} of {runs}");
+}
+
+#[test]
+fn exceedances_of_one_stall_are_one_event() {
+    // Windows of 18 s. Four threads, 50 late wake-ups each, over two slices.
+    let mut watch = watch(3_600, 4);
+    for thread in (0..4).rev() {
+        for second in 0..7_200 {
+            let late: Vec<u64> =
+                if second == 1_000 || second == 1_001 { (0..25).collect() } else { Vec::new() };
+            watch.add(&slice(thread, second, &late));
+        }
+    }
+    let claim = watch.claim();
+    assert_eq!((claim.latencies, claim.events, claim.events_surely), (200, 1, 1));
+    assert_eq!(claim.wall_ns, 7_200 * SECOND_NS);
+    let said = claim.sentence();
+    assert!(
+        said.starts_with("still open: 1 event (200 exceedances) in 2 h of wall time"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_limit_that_is_always_exceeded_is_refuted() {
+    let mut watch = watch(60, 2);
+    for second in 0..600 {
+        (0..2).for_each(|thread| watch.add(&slice(thread, second, &[500])));
+    }
+    let claim = watch.claim();
+    // Windows of 3 s, two to an event.
+    assert_eq!((claim.verdict, claim.events), (Verdict::Fail, 100));
+    assert!(
+        claim.sentence().starts_with("refuted at 95 %: 100 events (1,200 exceedances) in 10 min")
+    );
+}
+
+#[test]
+fn slices_longer_than_a_window_back_nothing_that_they_may_hide() {
+    // "Once in 2 s" has windows of 100 ms: each of 30 wake-ups in a slice may be an event.
+    let mut watch = watch(2, 1);
+    (0..20).for_each(|second| watch.add(&slice(0, second, &[])));
+    watch.add(&slice(0, 20, &(0..30).collect::<Vec<u64>>()));
+    let claim = watch.claim();
+    assert_eq!((claim.events, claim.events_surely, claim.verdict), (30, 1, Verdict::Inconclusive));
+}
+
+#[test]
+fn a_thread_that_was_not_watched_backs_nothing() {
+    let mut watch = watch(60, 2);
+    (0..600).for_each(|second| watch.add(&slice(0, second, &[])));
+    assert_eq!((watch.claim().wall_ns, watch.claim().verdict), (0, Verdict::Inconclusive));
+    (0..300).for_each(|second| watch.add(&slice(1, second, &[])));
+    assert_eq!((watch.claim().wall_ns, watch.claim().verdict), (300 * SECOND_NS, Verdict::Pass));
+    let said = watch.claim().sentence();
+    assert_eq!(said, "backed at 95 %: no exceedance in 5 min of wall time; 3 min 41 s are enough");
+}
+
+#[test]
+fn progress_says_how_far_it_is() {
+    let mut watch = watch(3_600, 1);
+    (0..3_600).for_each(|second| watch.add(&slice(0, second, &[])));
+    let said = watch.claim().progress();
+    assert_eq!(
+        said,
+        "27 % of the time needed, no exceedance; about 2 h 41 min 19 s more without one"
+    );
+}

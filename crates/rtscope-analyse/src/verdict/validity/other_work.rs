@@ -1,0 +1,185 @@
+//! Rules about CPU time that was not rtscope's: whether a phase without a load was at rest, and
+//! whether a load had the machine to itself.
+
+use rtscope_model::{
+    cpu::CpuSet,
+    event::Event,
+    finding::{Finding, Weight},
+    other_work::OtherWork,
+    time::Nanos,
+};
+
+use super::{Scene, listed};
+
+/// Part of a measured CPU that others may use at rest without keeping a run from a Pass. A desktop
+/// without anything to do uses 1 to 5 % of a CPU, a browser that plays a film more than 10 %.
+const REST_SHARE: f64 = 0.10;
+
+/// Part of a measured CPU from which others are named: more than what services in the background do.
+const NAMED_SHARE: f64 = 0.03;
+
+/// Part of all CPUs' time that others, or kernel threads, may use before they are taken for a load of
+/// the memory and caches that measured CPUs share.
+const MACHINE_SHARE: f64 = 0.25;
+
+/// Less CPU time than this proves nothing: it is some of the kernel's clock ticks.
+const PROVEN: Nanos = Nanos::from_ms(100);
+
+/// Others used the CPUs in a phase that has no load.
+pub(super) fn not_at_rest(scene: &Scene) -> Option<Finding> {
+    let mut weight = None;
+    let places = listed(works(scene, false).filter_map(|work| {
+        let (name, worst) = (scene.cell_name(work.cell), rest_weight(scene, work)?);
+        weight = weight.max(Some(worst));
+        Some(format!("{name} ({})", words(work, &measured(scene, work.cell))))
+    }))?;
+    let text = format!("the machine was not at rest in phases without a load: {places}");
+    let advice = "stop these processes, or keep them off the measured CPUs (isolcpus, cpusets)";
+    Some(Finding::new("not-at-rest", weight?, text).advise(advice))
+}
+
+/// How a phase without a load is judged; none when it was at rest.
+fn rest_weight(scene: &Scene, work: &OtherWork) -> Option<Weight> {
+    let share = work.others_share_of(&measured(scene, work.cell));
+    let others = work.others_ns >= PROVEN.0;
+    let kernel = work.kernel_ns >= PROVEN.0 && work.kernel_share() > MACHINE_SHARE;
+    if others && (share > REST_SHARE || work.others_share() > MACHINE_SHARE) {
+        return Some(Weight::PreventsPass);
+    }
+    (others && share > NAMED_SHARE || kernel).then_some(Weight::Warning)
+}
+
+/// Others used the CPUs beside a load: its figures are those of both.
+pub(super) fn foreign_work(scene: &Scene) -> Option<Finding> {
+    let much = works(scene, true)
+        .filter(|work| work.others_ns >= PROVEN.0 && work.others_share() > REST_SHARE);
+    let places = listed(much.map(|work| {
+        format!("{} ({})", scene.cell_name(work.cell), words(work, &CpuSet::default()))
+    }))?;
+    let text = format!("others used the CPUs beside the loads: {places}");
+    let advice =
+        "stop these processes: latencies and the loads' rates would be others without them";
+    Some(Finding::new("foreign-work", Weight::Warning, text).advise(advice))
+}
+
+/// What others did in the phases that have loads, or in those without.
+fn works<'a>(scene: &Scene<'a>, loaded: bool) -> impl Iterator<Item = &'a OtherWork> {
+    let record = scene.record;
+    let has_loads = move |cell: u32| {
+        record.plan.phases.get(cell as usize).is_some_and(|phase| !phase.loads.is_empty())
+    };
+    let works = record.events.iter().filter_map(|stamped| match &stamped.event {
+        Event::OtherWork(work) => Some(work),
+        _ => None,
+    });
+    works.filter(move |work| has_loads(work.cell) == loaded)
+}
+
+/// The CPUs that the sampling threads of a cell may run on.
+fn measured(scene: &Scene, cell: u32) -> CpuSet {
+    scene.threads_of(cell).flat_map(|thread| thread.found.cpus.iter()).collect()
+}
+
+/// `others used 97 % of all CPUs and 98 % of the busiest measured CPU: stress (812) 9.7 s, ...`.
+fn words(work: &OtherWork, measured: &CpuSet) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let mut text = format!("others used {} of all CPUs", percent(work.others_share()));
+    if !measured.is_empty() {
+        let share = percent(work.others_share_of(measured));
+        text += &format!(" and {share} of the busiest measured CPU");
+    }
+    if work.kernel_share() > MACHINE_SHARE {
+        text += &format!(", kernel threads {}", percent(work.kernel_share()));
+    }
+    let total_ns = work.others_ns + work.kernel_ns;
+    // A hundredth of it is not worth a name.
+    let large = work.processes.iter().filter(|process| process.cpu_ns * 100 > total_ns);
+    let mut named: Vec<String> = large
+        .map(|process| format!("{} ({}) {}", process.name, process.pid, Nanos(process.cpu_ns)))
+        .collect();
+    let known_ns: u64 =
+        work.processes.iter().filter(|process| !process.kernel).map(|process| process.cpu_ns).sum();
+    let unnamed_ns = work.others_ns.saturating_sub(known_ns);
+    if unnamed_ns * 10 > total_ns {
+        named.push(format!("all other processes {}", Nanos(unnamed_ns)));
+    }
+    format!("{text}: {}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::other_work::{BusyCpu, BusyProcess};
+
+    use super::{
+        super::tests::{all, good, only},
+        *,
+    };
+    use crate::test_support::Run;
+
+    const SPAN_NS: u64 = 2_000_000_000;
+
+    /// A good run on CPUs 0 and 1 of three, in a cell of which others used parts of each CPU's time.
+    fn used(cell: u32, percent: [u64; 3], names: &[(&str, u64)]) -> Run {
+        let each = |percent: u64| percent * SPAN_NS / 100;
+        let cpu = |(cpu, percent): (u32, &u64)| BusyCpu { cpu, threads_ns: each(*percent) };
+        let process = |(pid, (name, percent)): (u32, &(&str, u64))| BusyProcess {
+            pid,
+            name: (*name).to_owned(),
+            kernel: false,
+            cpu_ns: each(*percent),
+        };
+        good().happens(Event::OtherWork(OtherWork {
+            cell,
+            span_ns: SPAN_NS,
+            ours_ns: 0,
+            kernel_ns: 0,
+            others_ns: each(percent.iter().sum()),
+            cpus: (0..).zip(&percent).map(cpu).collect(),
+            processes: (10..).zip(names).map(process).collect(),
+        }))
+    }
+
+    #[test]
+    fn others_that_keep_the_cpus_busy_at_rest_are_named() {
+        let run = used(0, [99, 98, 99], &[("stress", 150), ("cc1", 60), ("sshd", 1)]);
+        assert_eq!(
+            only(&run, "not-at-rest", Weight::PreventsPass),
+            "the machine was not at rest in phases without a load: rest (others used 99 % of all \
+             CPUs and 99 % of the busiest measured CPU: stress (10) 3 s, cc1 (11) 1.2 s, all other \
+             processes 1.7 s)"
+        );
+    }
+
+    #[test]
+    fn what_a_desktop_does_in_the_background_is_rest() {
+        assert_eq!(all(&used(0, [3, 1, 2], &[("gnome-shell", 6)])), []);
+        // A busy CPU that is not measured, on a machine that does little else.
+        assert_eq!(all(&used(0, [2, 2, 60], &[("make", 64)])), []);
+    }
+
+    #[test]
+    fn the_bound_is_a_part_of_a_measured_cpu() {
+        only(&used(0, [1, 9, 1], &[("a", 11)]), "not-at-rest", Weight::Warning);
+        only(&used(0, [1, 11, 1], &[("a", 13)]), "not-at-rest", Weight::PreventsPass);
+        // Nothing on the measured CPUs, but the machine is not at rest.
+        only(&used(0, [1, 1, 90], &[("a", 92)]), "not-at-rest", Weight::PreventsPass);
+    }
+
+    #[test]
+    fn beside_a_load_others_are_a_warning() {
+        let text = only(&used(1, [50, 50, 50], &[("make", 150)]), "foreign-work", Weight::Warning);
+        assert!(text.contains("busy (others used 50 % of all CPUs: make (10) 3 s)"), "{text}");
+        assert_eq!(all(&used(1, [5, 5, 5], &[("make", 15)])), []);
+    }
+
+    #[test]
+    fn a_few_clock_ticks_prove_nothing() {
+        let run = used(0, [99, 99, 99], &[]).edit(|event| {
+            if let Event::OtherWork(work) = event {
+                work.span_ns /= 100;
+                work.others_ns /= 100;
+            }
+        });
+        assert_eq!(all(&run), []);
+    }
+}

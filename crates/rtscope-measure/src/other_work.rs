@@ -1,0 +1,376 @@
+//! Who else uses the CPUs in a phase: looks at all processes at its start and its end, and at
+//! real-time threads that came up meanwhile.
+//!
+//! Looking reads a file of each process, some milliseconds of one CPU. It is done just outside the
+//! time that counts. Inside it is done every [`LOOK_SPAN`], and only where the control thread has a CPU
+//! of its own, so that processes which end before the phase does are named too.
+//!
+//! A process that started and ended between two looks is not named: its time is what the CPUs were
+//! busy beyond everybody who is. The same holds for processes that this one may not see, as those
+//! outside a container.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rtscope_model::{
+    environment::RealTimeThread,
+    other_work::{BusyProcess, NewRealTimeThreads, OtherWork},
+    schedule::Policy,
+    time::Nanos,
+};
+use rtscope_sys::{system::ticks_per_second, tree::Tree};
+
+use crate::environment::{Stat, SystemCounters, numbered, real_time};
+
+/// Time between two looks inside a phase.
+const LOOK_SPAN: Nanos = Nanos::from_secs(10);
+
+/// How many processes are named.
+const NAMED: usize = 5;
+
+/// How many processes that have ended are remembered, the busiest ones.
+const REMEMBERED: usize = 64;
+
+/// How many real-time threads of one owner are listed.
+const THREADS_LISTED: usize = 8;
+
+/// The watch over one phase.
+pub(crate) struct OtherWorkWatch {
+    started_ns: u64,
+    looked_ns: u64,
+    counters: SystemCounters,
+    ours_ticks: u64,
+    seen: BTreeMap<Identity, Seen>,
+}
+
+/// A process's number and when it started, in ticks since boot: no later process has both.
+type Identity = (u32, u64);
+
+/// A process of others.
+struct Seen {
+    name: String,
+    kernel: bool,
+    /// CPU time, when the phase began and when it was last looked at.
+    first_ticks: u64,
+    last_ticks: u64,
+    ended: bool,
+}
+
+impl Seen {
+    fn used_ticks(&self) -> u64 {
+        self.last_ticks.saturating_sub(self.first_ticks)
+    }
+}
+
+impl OtherWorkWatch {
+    /// Starts watching.
+    pub(crate) fn start(tree: &Tree, own_pid: u32, now_ns: u64) -> OtherWorkWatch {
+        let mut watch = OtherWorkWatch {
+            started_ns: now_ns,
+            looked_ns: now_ns,
+            counters: SystemCounters::read(tree),
+            ours_ticks: 0,
+            seen: BTreeMap::new(),
+        };
+        watch.ours_ticks = watch.look(tree, own_pid, now_ns);
+        // What was used before the phase doesn't count.
+        watch.seen.values_mut().for_each(|seen| seen.first_ticks = seen.last_ticks);
+        watch
+    }
+
+    /// Looks again when the last look was long ago.
+    pub(crate) fn look_if_due(&mut self, tree: &Tree, own_pid: u32, now_ns: u64) {
+        if now_ns - self.looked_ns >= LOOK_SPAN.0 {
+            self.look(tree, own_pid, now_ns);
+        }
+    }
+
+    /// What was done since the start; none where the kernel doesn't show it.
+    pub(crate) fn finish(
+        mut self,
+        tree: &Tree,
+        own_pid: u32,
+        now_ns: u64,
+        cell: u32,
+    ) -> Option<OtherWork> {
+        let span_ns = now_ns - self.started_ns;
+        let cpus = SystemCounters::read(tree).threads_since(&self.counters, span_ns);
+        let ours_ticks = self.look(tree, own_pid, now_ns).saturating_sub(self.ours_ticks);
+        if cpus.is_empty() {
+            return None;
+        }
+        let tick_ns = 1_000_000_000 / ticks_per_second();
+        let of = |kernel| -> u64 {
+            let seen = self.seen.values().filter(|seen| seen.kernel == kernel);
+            seen.map(Seen::used_ticks).sum::<u64>() * tick_ns
+        };
+        let (ours_ns, kernel_ns, named_ns) = (ours_ticks * tick_ns, of(true), of(false));
+        let busy_ns: u64 = cpus.iter().map(|cpu| cpu.threads_ns).sum();
+        let others_ns = named_ns.max(busy_ns.saturating_sub(ours_ns + kernel_ns));
+        let processes = self.busiest(tick_ns);
+        Some(OtherWork { cell, span_ns, ours_ns, kernel_ns, others_ns, cpus, processes })
+    }
+
+    fn busiest(&self, tick_ns: u64) -> Vec<BusyProcess> {
+        let busy = self.seen.iter().filter(|(_, seen)| seen.used_ticks() > 0);
+        let mut processes: Vec<BusyProcess> = busy
+            .map(|((pid, _), seen)| BusyProcess {
+                pid: *pid,
+                name: seen.name.clone(),
+                kernel: seen.kernel,
+                cpu_ns: seen.used_ticks() * tick_ns,
+            })
+            .collect();
+        processes.sort_by_key(|process| (std::cmp::Reverse(process.cpu_ns), process.pid));
+        processes.truncate(NAMED);
+        processes
+    }
+
+    /// Brings the processes up to date, and answers the CPU time of ours so far.
+    fn look(&mut self, tree: &Tree, own_pid: u32, now_ns: u64) -> u64 {
+        self.looked_ns = now_ns;
+        let all = processes(tree);
+        let ours = family(own_pid, &all);
+        self.seen.values_mut().for_each(|seen| seen.ended = true);
+        let mut ours_ticks = 0;
+        for (pid, stat) in all {
+            if ours.contains(&pid) {
+                // A child that ends leaves its time to the parent that waits for it, so the sum over
+                // all of ours loses nothing.
+                ours_ticks += stat.cpu_ticks + stat.children_ticks;
+                continue;
+            }
+            let seen = self.seen.entry((pid, stat.started_ticks)).or_insert(Seen {
+                name: String::new(),
+                kernel: stat.is_kernel(),
+                first_ticks: 0,
+                last_ticks: 0,
+                ended: false,
+            });
+            (seen.name, seen.last_ticks, seen.ended) = (stat.name, stat.cpu_ticks, false);
+        }
+        self.forget();
+        ours_ticks
+    }
+
+    /// Forgets ended processes that used little, so that a long phase doesn't gather them all.
+    fn forget(&mut self) {
+        let ended = self.seen.iter().filter(|(_, seen)| seen.ended);
+        let mut ended: Vec<(u64, Identity)> =
+            ended.map(|(identity, seen)| (seen.used_ticks(), *identity)).collect();
+        ended.sort_unstable_by_key(|(used, _)| std::cmp::Reverse(*used));
+        for (_, identity) in ended.into_iter().skip(REMEMBERED) {
+            self.seen.remove(&identity);
+        }
+    }
+}
+
+/// Every process, by its number.
+fn processes(tree: &Tree) -> BTreeMap<u32, Stat> {
+    let pids = numbered(tree.list("proc"), "").into_iter();
+    let read = pids.filter_map(|(pid, _)| {
+        Some((pid, Stat::parse(&tree.read_bytes(format!("proc/{pid}/stat")).ok()?)?))
+    });
+    read.collect()
+}
+
+/// A process and everything below it.
+fn family(head: u32, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
+    let belongs = |pid: u32| ancestors(pid, all).any(|ancestor| ancestor == head);
+    all.keys().copied().filter(|&pid| belongs(pid)).collect()
+}
+
+/// A process, its parent, and so on.
+fn ancestors(pid: u32, all: &BTreeMap<u32, Stat>) -> impl Iterator<Item = u32> {
+    // Two readings may fall before and after a number is used again, which could make a circle.
+    let parent = |&pid: &u32| all.get(&pid).map(|stat| stat.parent);
+    std::iter::successors(Some(pid), parent).take(all.len() + 1)
+}
+
+/// Real-time threads that were not there, or not so, in an earlier look; told by owner.
+pub(crate) fn new_real_time_threads(
+    tree: &Tree,
+    own_pid: u32,
+    cell: u32,
+    loads: &[Option<u32>],
+    earlier: &[RealTimeThread],
+) -> Vec<NewRealTimeThreads> {
+    let found = real_time(tree, own_pid);
+    let new: Vec<RealTimeThread> =
+        found.into_iter().filter(|thread| !earlier.contains(thread)).collect();
+    if new.is_empty() {
+        return Vec::new();
+    }
+    let all = processes(tree);
+    let owner = |thread: &RealTimeThread| {
+        let load = |pid| loads.iter().position(|load| *load == Some(pid));
+        ancestors(thread.pid, &all).find_map(load).map(|load| load as u32)
+    };
+    let mut by_owner: BTreeMap<Option<u32>, Vec<RealTimeThread>> = BTreeMap::new();
+    for thread in new {
+        by_owner.entry(owner(&thread)).or_default().push(thread);
+    }
+    let told = by_owner.into_iter().map(|(load, mut threads)| {
+        let rank = |t: &RealTimeThread| (t.policy != Policy::Deadline, u8::MAX - t.priority, t.tid);
+        threads.sort_by_key(rank);
+        let count = threads.len() as u32;
+        threads.truncate(THREADS_LISTED);
+        NewRealTimeThreads { cell, load, threads, count }
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::fake::FakeTree;
+
+    const OWN: u32 = 500;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// `PF_KTHREAD`.
+    const KERNEL: u32 = 0x0020_0000;
+
+    struct Process {
+        pid: u32,
+        parent: u32,
+        name: &'static str,
+        flags: u32,
+        ticks: u64,
+        children_ticks: u64,
+    }
+
+    fn process(pid: u32, parent: u32, name: &'static str, ticks: u64) -> Process {
+        Process { pid, parent, name, flags: 0, ticks, children_ticks: 0 }
+    }
+
+    /// A machine with these processes, of which two CPUs were busy for so many ticks.
+    fn machine(busy: [u64; 2], processes: &[Process]) -> FakeTree {
+        let fake = FakeTree::new();
+        let [a, b] = busy;
+        fake.file("proc/stat", &format!("cpu0 {a} 0 0 0 0 0 0 0\ncpu1 {b} 0 0 0 0 0 0 0\n"));
+        for one in processes {
+            let Process { pid, parent, name, flags, ticks, children_ticks } = one;
+            let stat = format!(
+                "{pid} ({name}) S {parent} 1 1 0 -1 {flags} 0 0 0 0 {ticks} 0 {children_ticks} 0 \
+                 20 0 1 0 7{pid} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0\n"
+            );
+            fake.file(&format!("proc/{pid}/stat"), &stat);
+        }
+        fake
+    }
+
+    fn ns(ticks: u64) -> u64 {
+        ticks * (SECOND_NS / ticks_per_second())
+    }
+
+    fn watched(before: &FakeTree, after: &FakeTree) -> OtherWork {
+        let watch = OtherWorkWatch::start(&before.tree, OWN, 7);
+        watch.finish(&after.tree, OWN, 7 + 10 * SECOND_NS, 3).expect("counters")
+    }
+
+    #[test]
+    fn the_time_of_others_is_told_from_ours_and_the_kernels() {
+        let kworker = |ticks| Process { flags: KERNEL, ..process(40, 2, "kworker/0:1", ticks) };
+        let before = machine(
+            [1_000, 1_000],
+            &[process(OWN, 9, "rtscope", 10), kworker(5), process(70, 1, "firefox", 900)],
+        );
+        let load = Process { children_ticks: 30, ..process(501, OWN, "rtscope", 300) };
+        let after = machine(
+            [1_700, 1_690],
+            &[
+                process(OWN, 9, "rtscope", 30),
+                load,
+                process(502, 501, "worker", 100),
+                kworker(15),
+                process(70, 1, "firefox", 1_400),
+                process(71, 70, "Web Content", 200),
+            ],
+        );
+        let work = watched(&before, &after);
+        assert_eq!((work.cell, work.span_ns), (3, 10 * SECOND_NS));
+        // 20 of the process itself, 330 and 100 of its load.
+        assert_eq!((work.ours_ns, work.kernel_ns), (ns(450), ns(10)));
+        // 1,390 ticks in all; named are 500 and 200, the other 230 came and went.
+        assert_eq!(work.others_ns, ns(1_390 - 450 - 10));
+        let named: Vec<_> = work.processes.iter().map(|p| (p.pid, p.kernel, p.cpu_ns)).collect();
+        assert_eq!(named, [(70, false, ns(500)), (71, false, ns(200)), (40, true, ns(10))]);
+    }
+
+    #[test]
+    fn the_time_of_a_load_that_was_waited_for_stays_ours() {
+        let own = |children_ticks| Process { children_ticks, ..process(OWN, 9, "rtscope", 10) };
+        let before = machine([0, 0], &[own(0), process(501, OWN, "load", 50)]);
+        let after = machine([250, 0], &[own(300)]);
+        let work = watched(&before, &after);
+        assert_eq!((work.ours_ns, work.others_ns), (ns(250), 0));
+    }
+
+    #[test]
+    fn a_process_number_that_is_used_again_is_another_process() {
+        let before = machine([0, 0], &[process(70, 1, "old", 1_000)]);
+        let after = machine([300, 0], &[]);
+        let stat = "70 (new) S 1 1 1 0 -1 0 0 0 0 0 300 0 0 0 20 0 1 0 9999 \
+                    0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0\n";
+        after.file("proc/70/stat", stat);
+        let work = watched(&before, &after);
+        assert_eq!(work.processes.len(), 1, "{:?}", work.processes);
+        assert_eq!((work.processes[0].name.as_str(), work.processes[0].cpu_ns), ("new", ns(300)));
+    }
+
+    #[test]
+    fn a_process_that_ends_before_the_phase_is_named_by_a_look_in_between() {
+        let start = machine([0, 0], &[process(70, 1, "make", 0)]);
+        let middle = machine([0, 0], &[process(70, 1, "make", 600)]);
+        let end = machine([700, 0], &[]);
+        let mut watch = OtherWorkWatch::start(&start.tree, OWN, 0);
+        watch.look_if_due(&middle.tree, OWN, LOOK_SPAN.0 - 1);
+        assert_eq!(watch.busiest(1).len(), 0, "it is not yet due");
+        watch.look_if_due(&middle.tree, OWN, LOOK_SPAN.0);
+        let work = watch.finish(&end.tree, OWN, 2 * LOOK_SPAN.0, 0).expect("counters");
+        assert_eq!((work.processes[0].cpu_ns, work.others_ns), (ns(600), ns(700)));
+    }
+
+    #[test]
+    fn a_long_phase_remembers_a_bounded_number_of_ended_processes() {
+        let many: Vec<Process> = (0..1_000).map(|n| process(1_000 + n, 1, "job", 0)).collect();
+        let mut watch = OtherWorkWatch::start(&machine([0, 0], &many).tree, OWN, 0);
+        watch.look(&machine([0, 0], &[]).tree, OWN, 1);
+        assert_eq!(watch.seen.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn nothing_is_told_where_nothing_can_be_read() {
+        let empty = FakeTree::new();
+        let watch = OtherWorkWatch::start(&empty.tree, OWN, 0);
+        assert_eq!(watch.finish(&empty.tree, OWN, 1, 0), None);
+    }
+
+    #[test]
+    fn new_real_time_threads_are_told_by_owner() {
+        let processes = [process(OWN, 9, "rtscope", 0), process(501, OWN, "rtscope", 0)];
+        let fake = machine([0, 0], &[]);
+        let thread = |pid: u32, parent: u32, name: &str, priority: u32| {
+            let stat = format!(
+                "{pid} ({name}) S {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 -2 0 1 0 42 0 0 0 0 0 0 0 0 \
+                 0 0 0 0 0 0 0 17 1 {priority} 1 0 0 0\n"
+            );
+            fake.file(&format!("proc/{pid}/stat"), &stat);
+            fake.file(&format!("proc/{pid}/task/{pid}/stat"), &stat);
+            fake.file(&format!("proc/{pid}/task/{pid}/status"), "Cpus_allowed_list:\t0-1\n");
+        };
+        thread(OWN, 9, processes[0].name, 90);
+        thread(60, 2, "irq/9-acpi", 50);
+        let earlier = real_time(&fake.tree, OWN);
+        assert_eq!(earlier.len(), 1);
+        thread(501, OWN, processes[1].name, 0);
+        (0..20).for_each(|n| thread(600 + n, 501, "rtscope", 49));
+        thread(80, 1, "jackd", 70);
+        let found = new_real_time_threads(&fake.tree, OWN, 1, &[None, Some(501)], &earlier);
+        let [others, load] = &found[..] else { panic!("two owners: {found:?}") };
+        assert_eq!((others.load, others.count, others.cell), (None, 1, 1));
+        assert_eq!((others.threads[0].name.as_str(), others.threads[0].priority), ("jackd", 70));
+        assert_eq!((load.load, load.count, load.threads.len()), (Some(1), 21, THREADS_LISTED));
+        assert_eq!(load.threads[0].priority, 49);
+    }
+}
