@@ -55,25 +55,30 @@ const ACCEPTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
 pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+    let (record, accepted) = read(folder)?;
+    let accept = [terms.accept.as_slice(), &accepted].concat();
+    Ok(judge_under(record, &Terms { accept, ..terms.clone() }))
+}
+
+/// Reads a record's folder and judges it by one requirement, in place of its plan's. What was accepted
+/// for it before is accepted still.
+pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
+    let (mut record, accept) = read(folder)?;
+    record.plan.require.clear();
+    record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
+    Ok(judge_under(record, &Terms { require: vec![requirement], accept }))
+}
+
+/// Reads a record's folder, and the codes that were accepted for it before.
+fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
     let files = recorder::read(folder)?;
     let mut record =
         Record::read(&files).with_context(|| format!("{} is not a record", folder.display()))?;
-    let mut terms = terms.clone();
-    match stored_codes(folder) {
-        Ok(codes) => terms.accept.extend(codes),
-        Err(e) => record.findings.push(not_accepted(&e)),
-    }
-    Ok(judge_under(record, &terms))
-}
-
-/// Reads a record's folder and judges it by one requirement, in place of its plan's.
-pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
-    let mut record = Record::read(&recorder::read(folder)?)
-        .with_context(|| format!("{} is not a record", folder.display()))?;
-    record.plan.require = vec![requirement];
-    record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
-    let judgement = judge(&record, &[]);
-    Ok(Judged { record, judgement })
+    let accepted = stored_codes(folder).unwrap_or_else(|e| {
+        record.findings.push(not_accepted(&e));
+        Vec::new()
+    });
+    Ok((record, accepted))
 }
 
 /// Judges a record.
