@@ -26,6 +26,7 @@ pub mod signal;
 mod stream;
 pub mod task;
 pub mod throughput;
+mod timekeeping;
 pub mod trace;
 pub mod tune;
 
@@ -42,7 +43,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    process::{self, Resource},
+    process::{Deadline, Resource, SoftLimit},
     sched, thread,
     tree::Tree,
 };
@@ -55,6 +56,7 @@ use crate::{
     recorder::{RecordError, Recorder},
     sampler::SampleError,
     stream::Stream,
+    timekeeping::{ClockWatch, Reading},
 };
 
 /// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
@@ -117,14 +119,12 @@ pub enum RunError {
         /// Why, and what to do.
         why: LoadError,
     },
-    /// Histograms too large.
-    #[error("the histograms need {} MiB, but only {} MiB of memory are available and half of it is the limit: set fewer buckets or threads", needed_bytes >> 20, available_bytes >> 20)]
-    Memory {
-        /// Needed.
-        needed_bytes: u64,
-        /// There.
-        available_bytes: u64,
-    },
+    /// A limit of the system is too low for the plan.
+    #[error("{0}")]
+    Limit(String),
+    /// There is no CPU to measure.
+    #[error("no CPU was found that this process may use: are /proc and /sys mounted?")]
+    NoCpu,
     /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
@@ -174,7 +174,7 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
-    let (sessions, launcher) = lay_out(&plan, &before)?;
+    let (sessions, launcher) = lay_out(&plan, &before, &order.tree)?;
     let was_there = order.folder.exists();
     let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
 
@@ -219,15 +219,16 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 ///
 /// The first thing that is wrong or missing.
 pub fn check(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
-    lay_out(plan, &environment::collect(tree)).map(drop)
+    lay_out(plan, &environment::collect(tree), tree).map(drop)
 }
 
 /// The sessions of a plan on this machine, and what will start their loads.
 fn lay_out(
     plan: &Plan,
     found: &Environment,
+    tree: &Tree,
 ) -> Result<(Vec<machine::SessionPlan>, Launcher), RunError> {
-    let sessions = machine::lay_out(plan, found)?;
+    let sessions = machine::lay_out(plan, found, &machine::Limits::read(tree))?;
     let all = sched::affinity(sched::SELF).unwrap_or_default();
     let online = found.cpus.online.clone();
     let mut launcher = Launcher { online, ..Launcher::new(CpuSet::default(), all) };
@@ -272,8 +273,9 @@ fn sessions_in_turn(
     launcher: Launcher,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
-    let limit = process::limit(Resource::RtTime);
-    let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+    // Both are put back on every way out: the report is written without them.
+    let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
+    let _deadline = Deadline::after(order.unattended);
     thread::leave_cpu_limit_to_others();
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
@@ -296,6 +298,7 @@ fn sessions_in_turn(
         kernel_log: KernelLog::open(&order.tree),
         real_time_before: &before.real_time_threads,
         others: None,
+        clocks: ClockWatch::new(Reading::now()),
         stream,
     };
     let mut why = EndReason::Finished;
@@ -312,7 +315,5 @@ fn sessions_in_turn(
         }
     }
     drop(locked);
-    process::end_after(Duration::ZERO);
-    let _ = process::set_limit(Resource::RtTime, limit);
     Ok(why)
 }

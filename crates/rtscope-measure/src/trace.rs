@@ -18,6 +18,12 @@ const NAME: &str = "rtscope-";
 /// `O_NONBLOCK`, as reading must not wait for events.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
+/// The most memory that the buffers of all CPUs take together.
+const BUFFERS_MAX_KIB: u32 = 128 << 10;
+
+/// The smallest buffer of a CPU that is of any use: some hundred events.
+const BUFFER_MIN_KIB: u32 = 64;
+
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -51,8 +57,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance with the clock of `CLOCK_MONOTONIC` and so much buffer for each CPU. No event
-    /// is on.
+    /// Makes an instance with the clock of `CLOCK_MONOTONIC` and so much buffer for each CPU, or less on
+    /// a machine with so many that all buffers would exceed [`BUFFERS_MAX_KIB`]. No event is on.
     pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let place = Place::find(tree).ok_or_else(|| match process::is_root() {
@@ -70,7 +76,8 @@ impl Instance {
         // From here on, dropping it removes the instance.
         let instance = Instance { tree: tree.clone(), folder, _place: place };
         instance.write("trace_clock", "mono")?;
-        instance.write("buffer_size_kb", &buffer_kib.to_string())?;
+        let cpus = tree.list(format!("{}/per_cpu", instance.folder)).len() as u32;
+        instance.write("buffer_size_kb", &bounded(buffer_kib, cpus).to_string())?;
         Ok(instance)
     }
 
@@ -110,6 +117,11 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = fs::remove_dir(self.tree.path(&self.folder));
     }
+}
+
+/// The buffer of each of so many CPUs, in KiB, when so much was wanted.
+fn bounded(wanted_kib: u32, cpus: u32) -> u32 {
+    wanted_kib.min((BUFFERS_MAX_KIB / cpus.max(1)).max(BUFFER_MIN_KIB))
 }
 
 /// Removes instances of processes that are gone.
@@ -248,6 +260,13 @@ mod tests {
         for end in 0..text.find("sched_switch").expect("the event") {
             assert_eq!(Line::parse(&text[..end]), None, "{}", &text[..end]);
         }
+    }
+
+    #[test]
+    fn the_buffers_of_all_cpus_together_are_bounded() {
+        assert_eq!([0, 1, 8].map(|cpus| bounded(16_384, cpus)), [16_384; 3]);
+        assert_eq!(bounded(16_384, 256), 512);
+        assert_eq!(bounded(2_048, 8_192), BUFFER_MIN_KIB);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod permission;
 mod power;
 pub mod smi;
 mod sysctl;
-mod text;
+pub(crate) mod text;
 mod thread;
 mod virtualisation;
 

@@ -188,7 +188,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             Some(
                 RunError::NoSuchCpu { .. }
                     | RunError::Load { .. }
-                    | RunError::Memory { .. }
+                    | RunError::Limit(_)
                     | RunError::Intervals(_)
             )
         )

@@ -28,6 +28,7 @@ mod skeletons;
 mod speed;
 mod stat;
 mod support;
+mod threads;
 mod throughput;
 mod truth;
 mod wave;
