@@ -56,27 +56,30 @@ const ACCEPTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
 pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
-    let mut record = read(folder)?;
-    let mut terms = terms.clone();
-    match stored_codes(folder) {
-        Ok(codes) => terms.accept.extend(codes),
-        Err(e) => record.findings.push(not_accepted(&e)),
-    }
-    Ok(judge_under(record, &terms))
+    let (record, accepted) = read(folder)?;
+    let accept = [terms.accept.as_slice(), &accepted].concat();
+    Ok(judge_under(record, &Terms { accept, ..terms.clone() }))
 }
 
-/// Reads a record's folder and judges it by one requirement, in place of its plan's.
+/// Reads a record's folder and judges it by one requirement, in place of its plan's. What was accepted
+/// for it before is accepted still.
 pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
-    let mut record = read(folder)?;
-    record.plan.require = vec![requirement];
+    let (mut record, accept) = read(folder)?;
+    record.plan.require.clear();
     record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
-    let judgement = judge(&record, &[]);
-    Ok(Judged { record, judgement })
+    Ok(judge_under(record, &Terms { require: vec![requirement], accept }))
 }
 
-fn read(folder: &Path) -> anyhow::Result<Record> {
+/// Reads a record's folder, and the codes that were accepted for it before.
+fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
     let source = Source::open(folder)?;
-    source.read().with_context(|| format!("{} is not a record", folder.display()))
+    let mut record =
+        source.read().with_context(|| format!("{} is not a record", folder.display()))?;
+    let accepted = stored_codes(folder).unwrap_or_else(|e| {
+        record.findings.push(not_accepted(&e));
+        Vec::new()
+    });
+    Ok((record, accepted))
 }
 
 /// The plan of a record's folder, without the time that reading all of the record takes.

@@ -312,17 +312,12 @@ fn slices_follow_the_clock() {
 
 #[test]
 fn the_first_slice_of_a_cell_ends_with_the_running_slice() {
-    // Of slices of 100: the cell begins 20 activations after the warm-up.
-    let (mut ours, mut slots) = exchange(LAYOUT, 100 * INTERVAL_NS);
-    for n in 0..150 {
-        let (scope, expiry_ns) = (if n < 20 { DISCARD } else { 0 }, n * INTERVAL_NS);
-        let slot = ours.slot(scope, expiry_ns).expect("a slot");
-        slot.record(10_000, expiry_ns, 0);
-        slot.end_ns = expiry_ns + INTERVAL_NS;
-    }
-    let mut counts = Vec::new();
-    slots.drain(0, 0, Some(INTERVAL_NS), |slice| counts.push(slice.recorded));
-    assert_eq!(counts, [20, 80]);
+    // Slices of 100 activations; the cell begins in the sleep before the 21st.
+    let step =
+        |n: u64| Step { latency_ns: 10_000, turn: (n == 20).then_some(500), ..Step::default() };
+    let ran = play(&beat(), &Shared::new(1), (0..150).map(step));
+    let counts: Vec<u64> = ran.slices.iter().map(|slice| slice.recorded).collect();
+    assert_eq!(counts, [20, 80, 50]);
 }
 
 #[test]
