@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rtscope_fuzz::import("cyclictest", bytes));
+use rtscope_fuzz::{Stage, import};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| import("cyclictest", bytes, Stage::of(bytes)));

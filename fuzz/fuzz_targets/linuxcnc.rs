@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rtscope_fuzz::import("linuxcnc", bytes));
+use rtscope_fuzz::{Stage, import};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| import("linuxcnc", bytes, Stage::of(bytes)));

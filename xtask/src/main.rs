@@ -1,9 +1,10 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `notices` and `dist`.
+//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `notices` and `dist`.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod dist;
+mod fuzz;
 mod icount;
 mod notices;
 mod packages;
@@ -47,6 +48,11 @@ const CHORES: &[Chore] = &[
         name: "bench",
         about: "measure side by side with cyclictest and hackbench [--quick] [--json FILE]",
         run: bench::run,
+    },
+    Chore {
+        name: "fuzz",
+        about: "run every fuzz target for a while, 5 minutes in all [--minutes N]",
+        run: fuzz::run,
     },
     Chore {
         name: "notices",

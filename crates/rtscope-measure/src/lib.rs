@@ -119,14 +119,12 @@ pub enum RunError {
         /// Why, and what to do.
         why: LoadError,
     },
-    /// Histograms too large.
-    #[error("the histograms need {} MiB, but only {} MiB of memory are available and half of it is the limit: set fewer buckets or threads", needed_bytes >> 20, available_bytes >> 20)]
-    Memory {
-        /// Needed.
-        needed_bytes: u64,
-        /// There.
-        available_bytes: u64,
-    },
+    /// A limit of the system is too low for the plan.
+    #[error("{0}")]
+    Limit(String),
+    /// There is no CPU to measure.
+    #[error("no CPU was found that this process may use: are /proc and /sys mounted?")]
+    NoCpu,
     /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
@@ -170,12 +168,14 @@ pub struct Finished {
 /// # Errors
 ///
 /// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
-/// then is in the record's folder, and every setting is as it was.
+/// then is in the record's folder, and every setting is as it was. A setting of the whole run that is
+/// refused leaves no record.
 pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
-    let (sessions, launcher) = lay_out(&plan, &before)?;
+    let (sessions, launcher) = lay_out(&plan, &before, &order.tree)?;
+    let was_there = order.folder.exists();
     let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
 
     let mut stream = Stream::new(recorder, listener);
@@ -191,8 +191,9 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 
     // Settings of single phases change between sessions, when nothing is measured.
     let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
-    let settings =
-        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event))?;
+    let applied =
+        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event));
+    let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
     let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 
@@ -218,15 +219,16 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 ///
 /// The first thing that is wrong or missing.
 pub fn check(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
-    lay_out(plan, &environment::collect(tree)).map(drop)
+    lay_out(plan, &environment::collect(tree), tree).map(drop)
 }
 
 /// The sessions of a plan on this machine, and what will start their loads.
 fn lay_out(
     plan: &Plan,
     found: &Environment,
+    tree: &Tree,
 ) -> Result<(Vec<machine::SessionPlan>, Launcher), RunError> {
-    let sessions = machine::lay_out(plan, found)?;
+    let sessions = machine::lay_out(plan, found, &machine::Limits::read(tree))?;
     let all = sched::affinity(sched::SELF).unwrap_or_default();
     let online = found.cpus.online.clone();
     let mut launcher = Launcher { online, ..Launcher::new(CpuSet::default(), all) };

@@ -1,5 +1,7 @@
 //! A plan meets the machine: which CPUs, which threads, does it fit.
 
+mod limits;
+
 use rtscope_model::{
     cpu::CpuSet,
     environment::Environment,
@@ -10,8 +12,11 @@ use rtscope_model::{
 use crate::{
     RunError,
     load::Launcher,
-    sampler::{Beat, Exchange, RawSample, SessionSpec, ThreadPlan, Wake},
+    sampler::{Beat, RawSample, SessionSpec, ThreadPlan, Wake, memory_of_thread},
 };
+
+pub(crate) use self::limits::Limits;
+use self::limits::Need;
 
 /// One session as it will be run on this machine.
 #[derive(Clone, Debug)]
@@ -33,9 +38,13 @@ const RAW_SECONDS: u64 = 3;
 ///
 /// # Errors
 ///
-/// A CPU that doesn't exist or is offline, histograms that don't fit the memory, or intervals that no
-/// thread would take.
-pub(crate) fn lay_out(plan: &Plan, machine: &Environment) -> Result<Vec<SessionPlan>, RunError> {
+/// A CPU that doesn't exist or is offline, no CPU at all, intervals that no thread would take, or a limit of
+/// the system that is too low.
+pub(crate) fn lay_out(
+    plan: &Plan,
+    machine: &Environment,
+    limits: &Limits,
+) -> Result<Vec<SessionPlan>, RunError> {
     let mut first_thread = 0;
     let mut sessions = Vec::new();
     for cells in plan.sessions() {
@@ -47,7 +56,7 @@ pub(crate) fn lay_out(plan: &Plan, machine: &Environment) -> Result<Vec<SessionP
             return Err(RunError::Intervals(too_many_intervals(intervals, threads)));
         }
         first_thread += spec.threads.len() as u32;
-        fits_memory(&spec, machine)?;
+        limits.check(&need(&spec, first_thread)).map_err(RunError::Limit)?;
         let others = machine.cpus.allowed.common(&machine.cpus.online).without(&measured);
         let control = if others.is_empty() { machine.cpus.allowed.clone() } else { others };
         sessions.push(SessionPlan { cells, measured, control, spec });
@@ -57,6 +66,9 @@ pub(crate) fn lay_out(plan: &Plan, machine: &Environment) -> Result<Vec<SessionP
 
 fn measured_cpus(choice: &CpuChoice, machine: &Environment) -> Result<CpuSet, RunError> {
     let usable = machine.cpus.allowed.common(&machine.cpus.online);
+    if usable.is_empty() {
+        return Err(RunError::NoCpu);
+    }
     match choice {
         CpuChoice::All => Ok(usable),
         CpuChoice::Last => Ok(usable.last().into_iter().collect()),
@@ -132,14 +144,16 @@ fn placement(sampler: &Sampler, interval_ns: u64, cpus: CpuSet) -> Placement {
     }
 }
 
-fn fits_memory(spec: &SessionSpec, machine: &Environment) -> Result<(), RunError> {
+/// What a session needs, when the plan has `threads` threads up to its end.
+fn need(spec: &SessionSpec, threads: u32) -> Need {
+    let own = spec.threads.len() as u64;
     let raw = spec.raw_capacity as u64 * size_of::<RawSample>() as u64;
-    let needed_bytes = (Exchange::bytes(spec.layout) + raw) * spec.threads.len() as u64;
-    let available_bytes = machine.memory.available_kib.map_or(u64::MAX, |kib| kib * 1024);
-    if needed_bytes > available_bytes / 2 {
-        return Err(RunError::Memory { needed_bytes, available_bytes });
+    let files = if spec.raw_capacity > 0 { 2 } else { 1 };
+    Need {
+        threads: own,
+        memory_bytes: own.saturating_mul(memory_of_thread(spec.layout, own as usize) + raw),
+        files: u64::from(threads) * files,
     }
-    Ok(())
 }
 
 /// Whether the loads of all phases could start, as far as that is known before they do: a mistake in
@@ -196,7 +210,6 @@ mod tests {
         let mut machine = Environment::default();
         machine.cpus.online = "0-3".parse().expect("a set");
         machine.cpus.allowed = "0-2".parse().expect("a set");
-        machine.memory.available_kib = Some(100_000);
         machine
     }
 
@@ -208,9 +221,9 @@ mod tests {
 
     #[test]
     fn isolated_cpus_are_measured_when_named() {
-        let all = lay_out(&plan(""), &machine()).expect("fits");
+        let all = lay_out(&plan(""), &machine(), &Limits::default()).expect("fits");
         assert_eq!(all[0].measured.to_string(), "0-2");
-        let named = lay_out(&plan("cpus = '3'"), &machine()).expect("fits");
+        let named = lay_out(&plan("cpus = '3'"), &machine(), &Limits::default()).expect("fits");
         assert_eq!(
             (named[0].measured.to_string(), named[0].control.to_string()),
             ("3".into(), "0-2".into())
@@ -219,8 +232,12 @@ mod tests {
 
     #[test]
     fn threads_share_cpus_round_robin() {
-        let laid = lay_out(&plan("threads = 4\ncpus = '1-2'\ndistance = '500us'"), &machine())
-            .expect("fits");
+        let laid = lay_out(
+            &plan("threads = 4\ncpus = '1-2'\ndistance = '500us'"),
+            &machine(),
+            &Limits::default(),
+        )
+        .expect("fits");
         let threads = &laid[0].spec.threads;
         let cpus: Vec<String> = threads.iter().map(|t| t.asked.cpus.to_string()).collect();
         assert_eq!(cpus, ["1", "2", "1", "2"]);
@@ -230,12 +247,33 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let refused =
-            |sampler| lay_out(&plan(sampler), &machine()).expect_err("refused").to_string();
+        let refused = |sampler| {
+            lay_out(&plan(sampler), &machine(), &Limits::default())
+                .expect_err("refused")
+                .to_string()
+        };
         assert!(refused("cpus = '2-5'").contains("CPUs 4-5"), "{}", refused("cpus = '2-5'"));
-        assert!(refused("buckets = 9000000").contains("memory"));
         let four = refused("intervals = ['1ms', '2ms', '3ms', '4ms']");
         assert!(four.contains("4 values for 3 threads"), "{four}");
+    }
+
+    #[test]
+    fn without_a_cpu_nothing_is_measured() {
+        for sampler in ["", "threads = 2", "cpus = 'last'"] {
+            let refused = lay_out(&plan(sampler), &Environment::default(), &Limits::default());
+            let refused = refused.expect_err("refused").to_string();
+            assert!(refused.contains("no CPU was found"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_thousand_threads_need_less_than_half_a_gibibyte_of_slots() {
+        let laid = lay_out(&plan("threads = 1024"), &machine(), &Limits::default()).expect("fits");
+        let need = need(&laid[0].spec, 1024);
+        assert_eq!((need.threads, need.files), (1024, 1024));
+        assert!((300 << 20..600 << 20).contains(&need.memory_bytes), "{}", need.memory_bytes);
+        let raw = lay_out(&plan("raw = true"), &machine(), &Limits::default()).expect("fits");
+        assert_eq!(super::need(&raw[0].spec, 3).files, 6);
     }
 
     #[test]
@@ -243,7 +281,7 @@ mod tests {
         let refused = |load: &str| {
             let mut plan = plan("cpus = '0-1'");
             plan.phases[0].loads = vec![load.parse().expect("a line")];
-            let sessions = lay_out(&plan, &machine()).expect("fits");
+            let sessions = lay_out(&plan, &machine(), &Limits::default()).expect("fits");
             let all: CpuSet = "0-2".parse().expect("a set");
             let mut launcher =
                 Launcher { online: machine().cpus.online, ..Launcher::new(CpuSet::default(), all) };

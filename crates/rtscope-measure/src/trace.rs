@@ -9,6 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+use rtscope_model::printable::guarded;
 use rtscope_sys::{process, tracefs::Place, tree::Tree};
 
 /// How our instances are called: this, the process, a number.
@@ -159,7 +160,8 @@ impl Events {
             }
             let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { continue };
             let whole: Vec<u8> = self.rest.drain(..=end).collect();
-            for text in String::from_utf8_lossy(&whole).lines() {
+            // The names of threads are in it.
+            for text in guarded(&String::from_utf8_lossy(&whole), false).lines() {
                 match lost_in(text) {
                     Some(count) => self.lost += count,
                     None => line(text),

@@ -32,11 +32,30 @@ pub const EXACT_MAX: u32 = 10_000_000;
 
 /// How latencies map to buckets. Two histograms can be added only when their layouts are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "LayoutText")]
 pub struct Layout {
     /// Width of an exact bucket: 1 or 1000 ns.
     pub unit_ns: u64,
     /// Number of exact buckets, [`EXACT_MIN`] to [`EXACT_MAX`].
     pub exact: u32,
+}
+
+/// A layout as a file holds it.
+#[derive(Deserialize)]
+struct LayoutText {
+    unit_ns: u64,
+    exact: u32,
+}
+
+impl TryFrom<LayoutText> for Layout {
+    type Error = String;
+
+    fn try_from(LayoutText { unit_ns, exact }: LayoutText) -> Result<Layout, String> {
+        if unit_ns == 0 || !(EXACT_MIN..=EXACT_MAX).contains(&exact) {
+            return Err(format!("{exact} buckets of {unit_ns} ns are not a histogram of rtscope"));
+        }
+        Ok(Layout { unit_ns, exact })
+    }
 }
 
 impl Default for Layout {
@@ -77,28 +96,31 @@ impl Layout {
         }
     }
 
-    /// The smallest latency of a bucket, in nanoseconds.
+    /// The smallest latency of a bucket, in nanoseconds; an index beyond the last bucket, in a damaged
+    /// record, is the last.
     #[must_use]
     pub fn lower_ns(self, index: u32) -> u64 {
         if index < self.exact {
-            return u64::from(index) * self.unit_ns;
+            return u64::from(index).saturating_mul(self.unit_ns);
         }
+        let index = index.min(self.buckets() - 1);
         let position = index - self.exact + log_position(u64::from(self.exact));
         let (top, sub) = (position >> SUB_BITS, position & ((1 << SUB_BITS) - 1));
         let value = u64::from((1 << SUB_BITS) + sub) << (top - SUB_BITS);
-        value.max(u64::from(self.exact)) * self.unit_ns
+        value.max(u64::from(self.exact)).saturating_mul(self.unit_ns)
     }
 
     /// The largest latency of a bucket, in nanoseconds; `u64::MAX` for the last.
     #[must_use]
     pub fn upper_ns(self, index: u32) -> u64 {
-        if index + 1 >= self.buckets() { u64::MAX } else { self.lower_ns(index + 1) - 1 }
+        let next_ns = if index < self.buckets() - 1 { self.lower_ns(index + 1) } else { u64::MAX };
+        if next_ns == u64::MAX { u64::MAX } else { next_ns - 1 }
     }
 
     /// The limit of the exact buckets, in nanoseconds: latencies from here on are overflow.
     #[must_use]
     pub const fn limit_ns(self) -> u64 {
-        self.exact as u64 * self.unit_ns
+        (self.exact as u64).saturating_mul(self.unit_ns)
     }
 }
 
@@ -340,6 +362,21 @@ mod tests {
                 assert_eq!(layout.index(layout.upper_ns(index)), index, "{layout:?} {index}");
             }
         }
+    }
+
+    #[test]
+    fn a_layout_from_a_file_has_buckets_and_indices_beyond_them_are_the_last() {
+        let read = serde_json::from_str::<Layout>;
+        assert!(read(r#"{"unit_ns":0,"exact":100}"#).is_err());
+        assert!(read(r#"{"unit_ns":1,"exact":4000000000}"#).is_err());
+        let layout = read(r#"{"unit_ns":1,"exact":64}"#).expect("a layout");
+        let last = layout.buckets() - 1;
+        assert_eq!(layout.lower_ns(u32::MAX), layout.lower_ns(last));
+        let wide = Layout { unit_ns: u64::MAX, exact: 64 };
+        assert_eq!(
+            (wide.lower_ns(2), wide.upper_ns(1), wide.limit_ns()),
+            (u64::MAX, u64::MAX, u64::MAX)
+        );
     }
 
     #[test]

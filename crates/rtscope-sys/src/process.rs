@@ -109,6 +109,8 @@ pub enum Resource {
     LockedMemory,
     /// `RLIMIT_NOFILE`: open files.
     OpenFiles,
+    /// `RLIMIT_NPROC`: processes and threads of the user.
+    Processes,
 }
 
 const fn number(resource: Resource) -> libc::__rlimit_resource_t {
@@ -117,6 +119,7 @@ const fn number(resource: Resource) -> libc::__rlimit_resource_t {
         Resource::RtTime => libc::RLIMIT_RTTIME,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
         Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::Processes => libc::RLIMIT_NPROC,
     }
 }
 
@@ -166,11 +169,17 @@ impl Drop for SoftLimit {
     }
 }
 
+/// Number of the effective user.
+#[must_use]
+pub fn user() -> u32 {
+    // SAFETY: no argument.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether the effective user is root.
 #[must_use]
 pub fn is_root() -> bool {
-    // SAFETY: no argument.
-    unsafe { libc::geteuid() == 0 }
+    user() == 0
 }
 
 #[cfg(test)]

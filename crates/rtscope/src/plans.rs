@@ -1,6 +1,6 @@
 //! The shipped plans, and how a plan is found by name or by file.
 
-use std::path::Path;
+use std::{fs::File, io::Read, path::Path};
 
 use anyhow::Context;
 use rtscope_model::{
@@ -32,6 +32,9 @@ pub(crate) const SHIPPED: &[Shipped] = shipped! {
     "cost" "lab-quick" "lab-matrix" "lab-course"
 };
 
+/// The largest plan that is read from a file: a device that never ends is none.
+const BYTES_MAX: u64 = 16 << 20;
+
 /// The plan that runs when none is named.
 pub(crate) const DEFAULT: &str = "quick";
 
@@ -52,7 +55,13 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
         );
         return Err(Refused(text).into());
     }
-    let text = std::fs::read_to_string(name).with_context(|| format!("can't read plan {name}"))?;
+    let mut text = String::new();
+    let read = File::open(name).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
+    read.with_context(|| format!("can't read plan {name}"))?;
+    if text.len() as u64 > BYTES_MAX {
+        let most = BYTES_MAX >> 20;
+        return Err(Refused(format!("{name} is not a plan: it is larger than {most} MiB")).into());
+    }
     Ok((name.to_owned(), text))
 }
 

@@ -22,9 +22,10 @@ impl Edges {
         wanted: usize,
     ) -> Edges {
         let wanted = wanted.max(1) as f64;
-        let end_ns = max_ns.saturating_add(1);
         let first_ns = if log { nice_below(min_ns.max(layout.unit_ns) as f64) as u64 } else { 0 };
-        let ratio = (end_ns.max(first_ns + 1) as f64 / first_ns.max(1) as f64).powf(1.0 / wanted);
+        // Latencies that all lie below the first bucket's end still need one step.
+        let end_ns = max_ns.max(first_ns).saturating_add(1);
+        let ratio = (end_ns as f64 / first_ns.max(1) as f64).powf(1.0 / wanted);
         let width_ns = nice_above(end_ns as f64 / wanted).max(layout.unit_ns as f64) as u64;
         let mut edges_ns = vec![first_ns];
         let mut last_ns = first_ns;
@@ -32,7 +33,7 @@ impl Edges {
             let target_ns = if log {
                 (last_ns as f64 * ratio) as u64
             } else {
-                (last_ns / width_ns + 1) * width_ns
+                (last_ns / width_ns + 1).saturating_mul(width_ns)
             };
             last_ns = bucket_edge_ns(layout, target_ns.max(last_ns + 1));
             edges_ns.push(last_ns);
@@ -103,6 +104,25 @@ mod tests {
         assert!(edges.len() <= 200, "{}", edges.len());
         for &edge in &edges.edges_ns {
             assert_eq!(layout.lower_ns(layout.index(edge)), edge);
+        }
+    }
+
+    #[test]
+    fn extreme_latencies_have_at_least_one_step() {
+        for (unit_ns, exact) in [(1, 64), (1_000, 10_000), (u64::MAX, 64), (1, 10_000_000)] {
+            let layout = Layout { unit_ns, exact };
+            for min_ns in [0, 1, 999, u64::MAX] {
+                for max_ns in
+                    [0, 1, 999, u64::MAX - 1, u64::MAX].into_iter().filter(|n| *n >= min_ns)
+                {
+                    for log in [true, false] {
+                        let edges = Edges::over(layout, (min_ns, max_ns), log, 60);
+                        let what = format!("{layout:?} {min_ns} to {max_ns} log {log}");
+                        assert!((1..=400).contains(&edges.len()), "{what}: {} steps", edges.len());
+                        assert!(edges.step_of(max_ns) < edges.len(), "{what}");
+                    }
+                }
+            }
         }
     }
 

@@ -199,6 +199,23 @@ pub(crate) fn cut_short() -> Record {
     run.record()
 }
 
+/// Records whose latencies are at an end of every scale: one or all of them 0, below the first bucket, equal,
+/// or hours.
+pub(crate) fn extreme() -> Vec<Record> {
+    let plan = "name = \"extreme\"\nrequire = [\"max < 1h\"]\n[[phase]]\nname = \"rest\"\nduration = \"1s\"\n";
+    let hours = 10 * 3_600 * SECOND_NS;
+    let all: [&[u64]; 7] = [
+        &[],
+        &[0],
+        &[0; 2_000],
+        &[1; 50],
+        &[300, 700, 999],
+        &[1_000; 2_000],
+        &[1, INTERVAL_NS, hours / 1_000],
+    ];
+    all.map(|latencies| Run::new(plan, 1).cell(0, &[latencies]).end().record()).into()
+}
+
 /// A record in which every name that someone else chose tries to break out of the page.
 pub(crate) fn hostile() -> Record {
     let evil = "<script>alert(1)</script>\"'&]]>-->";

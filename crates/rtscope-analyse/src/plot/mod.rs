@@ -220,7 +220,7 @@ mod tests {
             fixture::long(900),
             fixture::wide(20, 14),
         ];
-        for record in &records {
+        for record in records.iter().chain(&fixture::extreme()) {
             for standalone in [true, false] {
                 let options = Options { standalone, ..Options::default() };
                 for (kind, svg) in draw_all(record, &options) {

@@ -27,7 +27,9 @@ pub(crate) struct Tick {
 impl Scale {
     /// An axis on which equal lengths are equal differences. An empty span is widened.
     pub(crate) fn linear(from: f64, to: f64, at: f64, length: f64) -> Scale {
-        Scale { log: false, from, to: if to > from { to } else { from + 1.0 }, at, length }
+        // Beyond 2^53 adding 1 changes nothing.
+        let widened = from + (from.abs() * 0.01).max(1.0);
+        Scale { log: false, from, to: if to > from { to } else { widened }, at, length }
     }
 
     /// An axis on which equal lengths are equal ratios. An empty span is widened.
@@ -190,9 +192,12 @@ mod tests {
 
     #[test]
     fn degenerate_spans_still_make_an_axis() {
-        for scale in [Scale::linear(5.0, 5.0, 0.0, 100.0), Scale::log(0.0, 0.0, 0.0, 100.0)] {
-            assert!(scale.place(5.0).is_finite());
-            assert!(!scale.values(5).is_empty(), "{scale:?}");
+        for value in [0.0, 5.0, 1e9, u64::MAX as f64] {
+            for scale in [Scale::linear, Scale::log] {
+                let scale = scale(value, value, 0.0, 100.0);
+                assert!(scale.place(5.0).is_finite(), "{scale:?}");
+                assert!((1..20).contains(&scale.values(5).len()), "{scale:?}");
+            }
         }
     }
 

@@ -139,7 +139,11 @@ pub(super) fn time_scale(frame: &Frame, (start_ns, end_ns): (u64, u64)) -> Scale
 }
 
 fn y_scale(scene: &Scene<'_>, frame: &Frame, columns: &[Column], worst_ns: u64) -> Scale {
-    let near = scene.limits.iter().map(|limit| limit.limit_ns).filter(|ns| *ns <= worst_ns * 4);
+    let near = scene
+        .limits
+        .iter()
+        .map(|limit| limit.limit_ns)
+        .filter(|ns| *ns <= worst_ns.saturating_mul(4));
     let top = near.fold(worst_ns, u64::max) as f64;
     if !scene.has_long_tail() {
         let step = nice_above(top / 10.0);

@@ -33,12 +33,17 @@ pub(super) fn collect(tree: &Tree, cpuinfo: &str, line: &str) -> Cpus {
     }
 }
 
-/// The CPUs that run; empty when that is not shown.
+/// The CPUs that run; empty when neither `/sys` nor `/proc` shows them.
 pub(crate) fn online(tree: &Tree) -> CpuSet {
     let listed = tree.read(format!("{FOLDER}/online")).ok().and_then(|text| text.parse().ok());
     listed.unwrap_or_else(|| {
-        let names = numbered(tree.list(FOLDER), "cpu");
-        names.into_iter().map(|(cpu, _)| cpu).collect()
+        let mut names = tree.list(FOLDER);
+        if names.is_empty() {
+            // Its lines `cpu0`, `cpu1`... are those that run.
+            let stat = tree.read("proc/stat").unwrap_or_default();
+            names = stat.lines().filter_map(|l| l.split(' ').next().map(str::to_owned)).collect();
+        }
+        numbered(names, "cpu").into_iter().map(|(cpu, _)| cpu).collect()
     })
 }
 
@@ -164,5 +169,12 @@ mod tests {
         assert_eq!(cpus.online.to_string(), "0,10");
         assert_eq!(cpus.isolated.to_string(), "10");
         assert_eq!(cpus.nohz_full.to_string(), "10");
+    }
+
+    #[test]
+    fn without_sys_the_cpus_that_proc_lists_are_online() {
+        let fake = FakeTree::new();
+        fake.file("proc/stat", "cpu  1 2 3\ncpu0 1 2 3\ncpu3 1 2 3\nintr 5\n");
+        assert_eq!(online(&fake.tree).to_string(), "0,3");
     }
 }

@@ -16,6 +16,7 @@ mod slot;
 mod tests;
 mod wakeup;
 
+pub(crate) use self::session::memory_of_thread;
 pub use self::{
     session::{Ended, SampleError, Session, SessionSpec, ThreadPlan, Wake},
     slot::{Exchange, RawSample, Slot, Slots, exchange},

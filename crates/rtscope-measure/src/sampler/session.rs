@@ -26,12 +26,18 @@ use rtscope_sys::{
 };
 
 use super::{
-    slot::{Exchange, RawSample, Slots, exchange},
+    slot::{Exchange, RawSample, Slot, Slots, exchange_with, spare_slots},
     wakeup::{Beat, DISCARD, LiveFigures, LoopTally, STOP, Shared, run},
 };
 
 /// Stack of a sampling thread: the part that is touched beforehand, and as much again.
 const STACK_BYTES: usize = 2 * memory::STACK_PREFAULT_BYTES + 64 * 1024;
+
+/// The memory of each of so many sampling threads: slots and stack.
+#[must_use]
+pub(crate) fn memory_of_thread(layout: Layout, threads: usize) -> u64 {
+    Slot::bytes(layout) * (spare_slots(threads) as u64 + 1) + STACK_BYTES as u64
+}
 
 /// How long a thread may take to place itself.
 const PLACING_LIMIT: Duration = Duration::from_secs(10);
@@ -233,7 +239,8 @@ impl Session {
         spec: &SessionSpec,
         report: Sender<Report>,
     ) -> io::Result<Running> {
-        let (mut exchange, slots) = exchange(spec.layout, spec.slice_ns);
+        let spare = spare_slots(spec.threads.len());
+        let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns);
         let (mut ring, raw) = match spec.raw_capacity {
             0 => (None, None),
             n => {

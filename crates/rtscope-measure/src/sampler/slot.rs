@@ -121,6 +121,11 @@ impl Figures {
 }
 
 impl Slot {
+    /// The memory of a slot's counters.
+    pub(super) fn bytes(layout: Layout) -> u64 {
+        u64::from(layout.buckets()) * 2 * size_of::<u32>() as u64
+    }
+
     fn new(layout: Layout) -> Slot {
         Slot {
             layout,
@@ -219,14 +224,29 @@ pub struct Slots {
     full: rtrb::Consumer<Box<Slot>>,
 }
 
-/// Slots of one thread: the control thread may fall this many slices behind before they get longer.
-const SLOTS: usize = 6;
+/// Slots of a thread besides the one in use: the control thread may fall this many slices behind before they
+/// get longer. All of them are locked in memory, so that many threads have fewer each. Three are the least:
+/// a slice may be full when a phase ends, and the next phase starts at once.
+#[must_use]
+pub(crate) fn spare_slots(threads: usize) -> usize {
+    match threads {
+        0..=64 => 6,
+        65..=256 => 4,
+        _ => 3,
+    }
+}
 
-/// Both ends, with every slot made and touched.
+/// Both ends for one of a few threads, with every slot made and touched.
 #[must_use]
 pub fn exchange(layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
-    let (mut give, take) = rtrb::RingBuffer::new(SLOTS);
-    let (fill, drain) = rtrb::RingBuffer::new(SLOTS + 1);
+    exchange_with(spare_slots(1), layout, slice_ns)
+}
+
+/// Both ends with so many slots besides the one in use, every one made and touched.
+#[must_use]
+pub(crate) fn exchange_with(spare: usize, layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
+    let (mut give, take) = rtrb::RingBuffer::new(spare);
+    let (fill, drain) = rtrb::RingBuffer::new(spare + 1);
     while give.push(Box::new(Slot::new(layout))).is_ok() {}
     let exchange = Exchange {
         slot: Box::new(Slot::new(layout)),
@@ -243,12 +263,6 @@ pub fn exchange(layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
 }
 
 impl Exchange {
-    /// The memory that one thread's slots take.
-    #[must_use]
-    pub fn bytes(layout: Layout) -> u64 {
-        u64::from(layout.buckets()) * 2 * size_of::<u32>() as u64 * (SLOTS as u64 + 1)
-    }
-
     /// The slot for an activation: the one in use, or a new one when the scope changes or the slice
     /// is over. None when the scope changes and no slot is free.
     #[inline]

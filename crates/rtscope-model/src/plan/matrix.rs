@@ -146,6 +146,21 @@ impl Matrix {
         SamplerPatch { priority: self.priority.first().copied(), ..SamplerPatch::default() }
     }
 
+    /// How many cells there are.
+    pub(super) fn size(&self) -> usize {
+        let axes = [
+            self.cpus.len(),
+            self.policy.len(),
+            self.priority.len(),
+            self.interval.len(),
+            self.load.len(),
+            self.setting.len(),
+        ];
+        axes.into_iter()
+            .map(|values| values.max(1))
+            .fold(self.repeat.0 as usize, usize::saturating_mul)
+    }
+
     /// The cells, each with a unique name.
     pub(super) fn phases(&self, base: &Sampler) -> Vec<Phase> {
         let axes = [
@@ -209,11 +224,85 @@ impl Matrix {
 
 /// Numbers the cells whose labels are the same.
 fn make_unique(phases: &mut [Phase]) {
-    let labels: Vec<String> = phases.iter().map(|phase| phase.name.clone()).collect();
-    for (i, phase) in phases.iter_mut().enumerate() {
-        let twins = labels[..i].iter().filter(|label| **label == labels[i]).count();
-        if twins > 0 {
-            phase.name = format!("{} #{}", labels[i], twins + 1);
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for phase in phases {
+        let times = seen.entry(phase.name.clone()).and_modify(|times| *times += 1).or_insert(1);
+        if *times > 1 {
+            phase.name = format!("{} #{times}", phase.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::parse;
+
+    #[test]
+    fn a_matrix_is_multiplied_out() {
+        let text = r#"
+name = "policies"
+[matrix]
+duration = "1s"
+policy = ["fifo", "other"]
+load = ["none", "message", "message policy=fifo priority=49", "cpu + io"]
+"#;
+        let plan = parse("m", text).expect("a plan");
+        let names: Vec<&str> = plan.phases.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names[..4],
+            ["fifo / rest", "fifo / message", "fifo / message fifo 49", "fifo / cpu + io"]
+        );
+        assert_eq!(plan.sessions(), [0..4, 4..8]);
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    }
+
+    #[test]
+    fn repeats_are_interleaved_and_settings_are_an_axis() {
+        let text = r#"
+name = "throttled"
+[matrix]
+duration = "1s"
+repeat = 2
+setting = ["throttling=on", "throttling=off"]
+load = ["none", "message"]
+"#;
+        let plan = parse("m", text).expect("a plan");
+        let names: Vec<&str> = plan.phases.iter().map(|p| p.name.as_str()).collect();
+        let [on, off] = ["throttling=on", "throttling=off"];
+        let once = [format!("{on} / rest"), format!("{on} / message")];
+        let once = once.into_iter().chain([format!("{off} / rest"), format!("{off} / message")]);
+        let once: Vec<String> = once.collect();
+        let twice = once.iter().cloned().chain(once.iter().map(|name| format!("{name} #2")));
+        assert_eq!(names, twice.collect::<Vec<_>>());
+        assert_eq!(plan.sessions(), [0..2, 2..4, 4..6, 6..8]);
+        assert_eq!(plan.phases[2].settings["throttling"], "off");
+        assert_eq!(plan.settings_of(&plan.phases[4])["throttling"], "on");
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+        let said = |from: &str, to: &str| {
+            parse("m", &text.replace(from, to)).expect_err("refused").to_string()
+        };
+        assert!(said("repeat = 2", "repeat = 0").contains("at least once"));
+        assert!(said("throttling=off", "throttling").contains("NAME=VALUE"));
+    }
+
+    #[test]
+    fn a_plan_of_too_many_phases_is_refused_before_they_are_made() {
+        let numbers =
+            |n: u64| (0..n).map(|i| format!("\"{}us\"", 100 + i)).collect::<Vec<_>>().join(",");
+        let matrix = format!(
+            "name = 'm'\n[matrix]\nduration = '1s'\nrepeat = 1000\ninterval = [{}]\nload = [{}]\n",
+            numbers(1_000),
+            vec!["'none'"; 1_000].join(",")
+        );
+        let said = parse("m", &matrix).expect_err("refused").to_string();
+        assert!(
+            said.contains("the matrix has 1000000000 phases, and 10000 are the most"),
+            "{said}"
+        );
+        let phases: String = (0..10_001)
+            .map(|i| format!("[[phase]]\nname = 'p{i}'\nduration = '100ms'\n"))
+            .collect();
+        let said = parse("p", &format!("name = 'p'\n{phases}")).expect_err("refused").to_string();
+        assert!(said.contains("the plan has 10001 phases"), "{said}");
     }
 }

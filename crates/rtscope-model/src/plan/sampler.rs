@@ -184,7 +184,7 @@ sampler! {
     /// Time between two activations of a thread.
     interval: Nanos = Nanos::from_ms(1), "interval";
     /// Thread n's interval is longer by n times this.
-    distance: Nanos = Nanos::ZERO, "some";
+    distance: Nanos = Nanos::ZERO, "distance";
     /// Each thread's interval, in turn; empty is `interval` for all.
     intervals: Vec<Nanos> = Vec::new(), "intervals";
     /// The clock that expiries are programmed on.
@@ -196,7 +196,7 @@ sampler! {
     /// When the threads start.
     start: Start = Start::Together, "some";
     /// Thread n starts later by n times this.
-    stagger: Nanos = Nanos::ZERO, "some";
+    stagger: Nanos = Nanos::ZERO, "stagger";
     /// How long to run before samples count.
     warmup: Nanos = Nanos::from_ms(200), "some";
     /// Width of an exact histogram bucket.
@@ -375,11 +375,14 @@ fn whole<'de, D: Deserializer<'de>, T: TryFrom<i64>>(
     value.map(Some).ok_or_else(|| serde::de::Error::custom(otherwise))
 }
 
+/// The most threads of a session.
+const THREADS_MAX: i64 = 10_000;
+
 fn threads<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
     whole(
         d,
-        0..=i64::from(u32::MAX),
-        "threads is out of range: at least 1; leave it out for one on each measured CPU",
+        0..=THREADS_MAX,
+        "threads is out of range: 1 to 10000; leave it out for one on each measured CPU",
     )
 }
 
@@ -410,6 +413,25 @@ fn intervals<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Nanos>>, D::E
 
 fn buckets<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
     whole(d, i64::from(EXACT_MIN)..=i64::from(EXACT_MAX), "buckets is out of range: 64 to 10000000")
+}
+
+/// With the most threads the last one's interval and start still fit a 64-bit number of nanoseconds.
+const APART_MAX: Nanos = Nanos::from_secs(3600);
+
+fn distance<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {
+    checked(
+        d,
+        |n: &Nanos| *n <= APART_MAX,
+        "distance is out of range: at most 1h from thread to thread",
+    )
+}
+
+fn stagger<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {
+    checked(
+        d,
+        |n: &Nanos| *n <= APART_MAX,
+        "stagger is out of range: at most 1h from thread to thread",
+    )
 }
 
 fn slice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {

@@ -163,7 +163,7 @@ fn measured(mut order: Order) -> anyhow::Result<DriftRecord> {
     match drift::run(&order) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
             let ways = super::ways_to_permission(&order.tree);
-            eprintln!(
+            note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
             if let Subject::Loops { placement, .. } = &mut order.subject {

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Stdio, time::Duration};
 
-use crate::support::{folder, kill, processes_of_ours, program, skip, text, wait_for};
+use crate::support::{folder, kill, output, processes_of_ours, program, skip, text, wait_for};
 
 /// A reader that goes away (`rtscope plan list | head -1`) is no error of ours.
 #[test]
@@ -45,4 +45,21 @@ fn a_closed_terminal_ends_a_live_run() {
     wait_for("the run's end", Duration::from_secs(10), || processes_of_ours().is_empty());
     let events = fs::read_to_string(&events).expect("events");
     assert!(events.contains("run-ended"), "it ended cleanly: {events}");
+}
+
+/// `printf '0\n' > z; rtscope import z`: the axis of a plot had no step, and the import panicked. And its table
+/// said "nothing was measured" above a recorded latency, for it did not know how long.
+#[test]
+fn a_latency_of_0_is_imported_and_drawn() {
+    let folder = folder();
+    for (name, content) in
+        [("zero", "0\n"), ("below", "0 5\n1 7\n"), ("most", "18446744073709551615\n")]
+    {
+        fs::write(folder.path().join(name), content).expect("a file");
+        let output = output(folder.path(), &format!("import {name} --out {name}-run"));
+        let said = text(&output.stdout);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{name}: {}", text(&output.stderr));
+        assert!(said.contains("for an unknown time"), "{said}");
+        assert!(!said.contains("nothing was measured"), "{said}");
+    }
 }

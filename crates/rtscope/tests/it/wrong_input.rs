@@ -21,6 +21,13 @@ fn refused(folder: &std::path::Path, arguments: &str, code: i32, said: &[&str]) 
     assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
 }
 
+/// A device that never ends filled the memory.
+#[test]
+fn a_plan_without_an_end_is_refused() {
+    let said = ["/dev/zero is not a plan: it is larger than 16 MiB"];
+    refused(folder().path(), "plan check /dev/zero", 64, &said);
+}
+
 #[test]
 fn a_wrong_command_line_is_a_usage_error() {
     let folder = folder();
