@@ -171,9 +171,14 @@ impl Conductor<'_, '_> {
     fn phase(&mut self, session: &mut Session, cell: u32) -> EndReason {
         let phase = &self.plan.phases[cell as usize];
         let settles = phase.settle > Nanos::ZERO;
+        if !settles {
+            // It takes some milliseconds, which are no time of the phase.
+            self.watch_others();
+        }
         self.stream.emit(Event::PhaseStarted { cell, name: phase.name.clone() });
         if !settles {
-            self.enter(session, cell, phase);
+            self.hand_on(session);
+            session.enter(cell, phase.end.cycles);
         }
         let (mut loads, failure) = self.start_loads(cell, phase);
         if phase.end.load_ends {
@@ -191,12 +196,12 @@ impl Conductor<'_, '_> {
         session.leave();
         self.read_rates(cell, &mut loads);
         self.read_system();
-        self.read_other_work(cell);
         self.look_at_clocks(phase);
+        self.stream.emit(Event::PhaseEnded { cell, why, bounds: session.bounds(cell) });
+        self.read_other_work(cell);
         if !phase.end.load_ends {
             self.read_real_time_threads(cell, &loads);
         }
-        self.stream.emit(Event::PhaseEnded { cell, why, bounds: session.bounds(cell) });
         self.stop_loads(session, cell, phase, loads);
         why
     }
@@ -213,17 +218,10 @@ impl Conductor<'_, '_> {
             if let Some(why) = self.wait(session, phase.settle) {
                 return why;
             }
-            self.enter(session, cell, phase);
+            self.watch_others();
+            session.enter(cell, phase.end.cycles);
         }
         self.watch(session, cell, phase, loads)
-    }
-
-    /// Lets samples count for a phase from here on, and what other processes do meanwhile.
-    fn enter(&mut self, session: &mut Session, cell: u32, phase: &Phase) {
-        let now_ns = self.stream.elapsed_ns();
-        self.others = Some(OtherWorkWatch::start(self.tree, std::process::id(), now_ns));
-        self.hand_on(session);
-        session.enter(cell, phase.end.cycles);
     }
 
     /// Starts a phase's loads: those that run, and why the next one does not.

@@ -7,7 +7,7 @@
 //!
 //! What it can't show: a virtual machine that was paused together with its clocks. Nothing inside it
 //! tells that. One whose clocks went on is seen as a control thread that overslept on idle CPUs, which is
-//! also what firmware or a kernel that is locked up looks like.
+//! also what firmware, a kernel that is locked up, or a stopped rtscope looks like.
 
 use rtscope_model::{
     cpu::CpuSet,
@@ -119,16 +119,16 @@ pub(crate) fn stall(overslept_ns: u64, control: &CpuSet, meanwhile: &SystemSpan)
         .map(|cpu| cpu.cpu);
     match idle {
         Some(cpu) => Finding::new(
-            "machine-stood-still",
+            "stood-still",
             Weight::PreventsPass,
             format!(
                 "rtscope's control thread slept {overslept} too long although CPU {cpu} was free: the \
-                 whole machine stood still"
+                 whole machine stood still, or rtscope was stopped"
             ),
         )
         .advise(
-            "a virtual machine that was paused looks like this, and so does firmware or a kernel that \
-             holds all CPUs: look at the host, and at the kernel's log",
+            "a paused virtual machine, firmware or a kernel that holds all CPUs, a frozen cgroup and \
+             SIGSTOP all look like this: look at the host and at the kernel's log",
         ),
         None => Finding::new(
             "control-held-up",
@@ -219,7 +219,7 @@ mod tests {
             (finding.code, finding.weight)
         };
         let (three, busy) = (3 * SECOND_NS, 3 * SECOND_NS);
-        let still = ("machine-stood-still".to_owned(), Weight::PreventsPass);
+        let still = ("stood-still".to_owned(), Weight::PreventsPass);
         assert_eq!(code(three, [busy, 40_000_000]), still);
         assert_eq!(code(three, [0, busy]), ("control-held-up".to_owned(), Weight::Warning));
     }

@@ -8,7 +8,7 @@ use super::{Conductor, Load};
 use crate::{
     environment::SystemCounters,
     load::Running,
-    other_work::new_real_time_threads,
+    other_work::{OtherWorkWatch, new_real_time_threads},
     timekeeping::{Reading, STALL_MIN, stall},
 };
 
@@ -30,6 +30,12 @@ impl Conductor<'_, '_> {
         self.stream.found(stall(overslept_ns, &control, &meanwhile));
     }
 
+    /// Takes note of what other processes have done so far: the phase is about to count.
+    pub(super) fn watch_others(&mut self) {
+        let now_ns = self.stream.elapsed_ns();
+        self.others = Some(OtherWorkWatch::start(self.tree, std::process::id(), now_ns));
+    }
+
     /// Looks at other processes inside a phase, where that takes no time of a measured CPU.
     pub(super) fn look_at_others(&mut self) {
         let now_ns = self.stream.elapsed_ns();
@@ -41,7 +47,7 @@ impl Conductor<'_, '_> {
         }
     }
 
-    /// Says who used the CPUs in a phase that is over.
+    /// Says who used the CPUs in a phase that is over. Its loads still run, so that their time is ours.
     pub(super) fn read_other_work(&mut self, cell: u32) {
         let now_ns = self.stream.elapsed_ns();
         let Some(watch) = self.others.take() else { return };

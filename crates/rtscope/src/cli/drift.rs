@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::drift as report;
+use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
     drift::{self, DriftError, Order, Subject},
     interrupt::Interrupt,
@@ -128,7 +128,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
             "--duration {} at a period of {period} makes more activations than the {} that a recording \
              holds: ask for {longest} or less, or for a longer --period",
             args.duration,
-            drift::ACTIVATIONS_MAX
+            grouped(drift::ACTIVATIONS_MAX)
         );
         return Err(Refused(text).into());
     }

@@ -45,12 +45,12 @@ fn a_delay_drifts_by_its_work_and_a_delay_until_does_not() {
 #[test]
 fn a_duration_that_a_recording_does_not_hold_is_refused_before_the_start() {
     let folder = folder();
-    for command in ["", " -- sleep 1"] {
-        let line = format!("drift --period 50us --duration 1h --policy other --out run{command}");
+    for subject in ["--policy other", "-- sleep 1"] {
+        let line = format!("drift --period 50us --duration 1h --out run {subject}");
         let refused = output(folder.path(), &line);
-        assert_eq!(refused.status.code(), Some(64), "{command}");
         let said = text(&refused.stderr);
-        assert!(said.contains("ask for 200 s or less"), "{said}");
+        assert_eq!(refused.status.code(), Some(64), "{said}");
+        assert!(said.contains("ask for 3 min 20 s or less"), "{said}");
     }
     assert!(!folder.path().join("run").exists());
 }
