@@ -1,28 +1,51 @@
-//! How often the intervals of `docs/method/tail.md`, `comparison.md` and `drift.md` enclose the truth:
-//! simulated systems whose tail is known, each measured many times.
+//! How often the intervals of `docs/method` enclose the truth: simulated systems whose truth is known, each
+//! measured many times.
 //!
 //! ```sh
-//! cargo run --release -p rtscope-analyse --example coverage -- 200
-//! cargo run --release -p rtscope-analyse --example coverage -- 200 drift
+//! cargo run --release -p rtscope-analyse --example coverage -- 400
+//! cargo run --release -p rtscope-analyse --example coverage -- 400 quantiles
 //! ```
+//!
+//! Each subject is a module of its own, with a function that prints its rows: `quantiles` and `rates`
+//! (`docs/method/coverage.md`), `tail` (`tail.md`), `drift` (`drift.md`).
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
 
+#[path = "coverage/claims.rs"]
+mod claims;
 #[path = "coverage/drift.rs"]
 mod drift;
+#[path = "coverage/quantiles.rs"]
+mod quantiles;
+#[path = "coverage/rates.rs"]
+mod rates;
+#[path = "coverage/ratios.rs"]
+mod ratios;
+#[path = "coverage/score.rs"]
+mod score;
+#[path = "coverage/systems.rs"]
+mod systems;
 #[path = "coverage/tail.rs"]
 mod tail;
 
 use std::env::args;
 
+/// The subjects by name.
+const SUBJECTS: [(&str, fn(u32)); 6] = [
+    ("quantiles", quantiles::rows),
+    ("rates", rates::rows),
+    ("ratios", ratios::rows),
+    ("claims", claims::rows),
+    ("tail", tail::rows),
+    ("drift", drift::rows),
+];
+
 fn main() {
     let runs: u32 = args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100);
     let only = args().nth(2);
-    let wants = |part: &str| only.as_deref().is_none_or(|only| only == part);
-    if wants("tail") {
-        tail::rows(runs);
-    }
-    if wants("drift") {
-        drift::rows(runs);
+    for (name, rows) in SUBJECTS {
+        if only.as_deref().is_none_or(|only| only == name) {
+            rows(runs);
+        }
     }
 }

@@ -8,7 +8,13 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
-use crate::statistics::{exceedance::Exceedance, modes::Mode, quantile::Quantile, tail::Tail};
+use crate::statistics::{
+    dependence::{Blocks, Dependence, Refusal},
+    exceedance::{Exceedance, Watch},
+    modes::Mode,
+    quantile::{self, Quantile},
+    tail::Tail,
+};
 
 /// What a record says.
 #[derive(Clone, Debug)]
@@ -75,6 +81,8 @@ pub struct CellSummary {
     pub all: Row,
     /// Each thread.
     pub threads: Vec<Row>,
+    /// The wake-ups of all threads in blocks of time: how they depend on each other.
+    pub blocks: Blocks,
     /// Humps of the latencies of all threads.
     pub modes: Vec<Mode>,
     /// How the latency goes on beyond what was seen, all threads together.
@@ -126,6 +134,9 @@ pub struct Row {
     pub early: u64,
     /// Time under observation, summed over the threads of the row.
     pub exposure_ns: u64,
+    /// Latencies were cut to whole multiples of this by another tool: a real one is less than this longer. 1
+    /// or less where they are exact.
+    pub grain_ns: u64,
     /// Measured latencies.
     pub histogram: Histogram,
     /// Measured latencies and what the missed activations would have seen.
@@ -134,4 +145,90 @@ pub struct Row {
     pub quantiles: Vec<Quantile>,
     /// Exceedance of each required limit, and of a ladder of round ones.
     pub exceedances: Vec<Exceedance>,
+    /// Half the width of the 95 % interval of the mean of `corrected`, or why there is none.
+    pub mean_half_width_ns: Result<f64, Refusal>,
+}
+
+/// Quantiles from which on latencies are the tail: p99.
+const TAIL_FROM: u32 = 990_000_000;
+
+impl CellSummary {
+    /// How long all threads together were watched.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        let threads = self.threads.len().max(1);
+        Watch { exposure_ns: self.all.exposure_ns, wall_ns: self.duration_ns, threads }
+    }
+
+    /// How much the wake-ups beyond p99 depend on each other.
+    ///
+    /// # Errors
+    ///
+    /// When that is not known.
+    pub fn dependence(&self) -> Result<Dependence, Refusal> {
+        let found = self.all.quantiles.iter().find(|quantile| quantile.parts == TAIL_FROM);
+        found.and_then(|quantile| quantile.dependence).unwrap_or(Err(Refusal::Nothing))
+    }
+
+    /// How much the wake-ups beyond p99 depend on each other, or why that is not known, in words; none
+    /// when they hardly do, or nothing was measured.
+    #[must_use]
+    pub fn dependence_sentence(&self) -> Option<String> {
+        match self.dependence() {
+            Ok(found) => found.sentence(self.all.recorded),
+            Err(Refusal::Nothing) => None,
+            Err(refusal) => Some(format!("no intervals for the tail: {refusal}")),
+        }
+    }
+}
+
+impl Row {
+    /// Number of independent latencies that those of the tail are worth: by the quantile from p99 on
+    /// beyond which they depend on each other most.
+    ///
+    /// # Errors
+    ///
+    /// When that is not known for one of them.
+    pub fn effective(&self) -> Result<u64, Refusal> {
+        let tail = self.quantiles.iter().filter(|quantile| quantile.parts >= TAIL_FROM);
+        let found = tail.filter_map(|quantile| quantile.dependence);
+        let inflation = found
+            .map(|found| found.map(|found| found.inflation()))
+            .try_fold(1.0, |largest: f64, inflation| {
+                inflation.map(|inflation| largest.max(inflation))
+            })?;
+        Ok((self.recorded as f64 / inflation) as u64)
+    }
+
+    /// What the observed maximum covers, in words.
+    #[must_use]
+    pub fn coverage_sentence(&self) -> String {
+        match self.effective() {
+            Ok(effective) => quantile::coverage_sentence(effective),
+            Err(refusal) => {
+                format!("how much the observed maximum covers is not known: {refusal}")
+            }
+        }
+    }
+}
+
+impl Row {
+    /// What the largest latency is below, where another tool cut it to a whole unit.
+    #[must_use]
+    pub fn max_below_ns(&self) -> Option<u64> {
+        self.histogram.max_ns().filter(|_| self.is_cut()).map(|max_ns| max_ns + self.grain_ns)
+    }
+
+    /// What the mean is below, where another tool cut latencies to whole units. A mean of latencies that are
+    /// in no bucket was cut itself, too.
+    #[must_use]
+    pub fn mean_below_ns(&self) -> Option<f64> {
+        let cuts = if self.histogram.unplaced().count > 0 { 2.0 } else { 1.0 };
+        let mean_ns = self.histogram.mean_ns().filter(|_| self.is_cut())?;
+        Some(mean_ns + cuts * self.grain_ns as f64)
+    }
+
+    const fn is_cut(&self) -> bool {
+        self.grain_ns > 1
+    }
 }

@@ -284,3 +284,17 @@ pub(crate) fn slice_of(
         omitted_extent: extent(&omitted),
     }
 }
+
+/// A slice of a second that holds these latencies.
+pub(crate) fn slice_of_histogram(thread: u32, second: u64, one: &Histogram) -> Slice {
+    Slice {
+        bins: one.bins(),
+        planned: one.count(),
+        recorded: one.count(),
+        min_ns: one.min_ns().unwrap_or(0),
+        max_ns: one.max_ns().unwrap_or(0),
+        sum_ns: one.sum_ns() as u64,
+        end_ns: (second + 1) * SECOND_NS,
+        ..slice_of(one.layout(), 0, thread, second * SECOND_NS, &[])
+    }
+}

@@ -34,8 +34,9 @@ impl Interrupt {
         interrupt.listen()
     }
 
-    /// As [`Interrupt::install`], but a run that ends is left to end however often SIGINT comes: for
-    /// callers that repeat it until the process is gone.
+    /// As [`Interrupt::install`], but further SIGINTs change nothing: restoring settings must not be cut
+    /// short, and `timeout -s INT` sends two, one to the process and one to its group. SIGQUIT
+    /// (Ctrl-\) still ends the process at once.
     ///
     /// # Errors
     ///

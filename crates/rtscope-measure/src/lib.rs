@@ -26,6 +26,7 @@ pub mod signal;
 mod stream;
 pub mod task;
 pub mod throughput;
+mod timekeeping;
 pub mod trace;
 pub mod tune;
 
@@ -42,7 +43,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    process::{self, Resource},
+    process::{Deadline, Resource, SoftLimit},
     sched, thread,
     tree::Tree,
 };
@@ -55,6 +56,7 @@ use crate::{
     recorder::{RecordError, Recorder},
     sampler::SampleError,
     stream::Stream,
+    timekeeping::{ClockWatch, Reading},
 };
 
 /// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
@@ -166,12 +168,14 @@ pub struct Finished {
 /// # Errors
 ///
 /// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
-/// then is in the record's folder, and every setting is as it was.
+/// then is in the record's folder, and every setting is as it was. A setting of the whole run that is
+/// refused leaves no record.
 pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
     let (sessions, launcher) = lay_out(&plan, &before, &order.tree)?;
+    let was_there = order.folder.exists();
     let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
 
     let mut stream = Stream::new(recorder, listener);
@@ -187,8 +191,9 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 
     // Settings of single phases change between sessions, when nothing is measured.
     let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
-    let settings =
-        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event))?;
+    let applied =
+        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event));
+    let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
     let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
 
@@ -268,8 +273,9 @@ fn sessions_in_turn(
     launcher: Launcher,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
-    let limit = process::limit(Resource::RtTime);
-    let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+    // Both are put back on every way out: the report is written without them.
+    let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
+    let _deadline = Deadline::after(order.unattended);
     thread::leave_cpu_limit_to_others();
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
@@ -292,6 +298,7 @@ fn sessions_in_turn(
         kernel_log: KernelLog::open(&order.tree),
         real_time_before: &before.real_time_threads,
         others: None,
+        clocks: ClockWatch::new(Reading::now()),
         stream,
     };
     let mut why = EndReason::Finished;
@@ -308,7 +315,5 @@ fn sessions_in_turn(
         }
     }
     drop(locked);
-    process::end_after(Duration::ZERO);
-    let _ = process::set_limit(Resource::RtTime, limit);
     Ok(why)
 }

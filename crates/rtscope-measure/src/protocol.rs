@@ -4,6 +4,8 @@
 //! whether the phase is over, and once a second reads what the loads and the machine did. Nothing
 //! it does is on behalf of a sampling thread.
 
+mod surroundings;
+
 use std::time::Duration;
 
 use rtscope_model::{
@@ -26,9 +28,10 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, Running},
     machine::{SessionPlan, real_time_load_priority},
-    other_work::{OtherWorkWatch, new_real_time_threads},
+    other_work::OtherWorkWatch,
     sampler::{Ended, Session},
     stream::Stream,
+    timekeeping::ClockWatch,
 };
 
 /// Time between two looks: 8 a second.
@@ -63,6 +66,7 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) real_time_before: &'a [RealTimeThread],
     /// The watch over other processes, while a phase counts.
     pub(crate) others: Option<OtherWorkWatch>,
+    pub(crate) clocks: ClockWatch,
 }
 
 impl Conductor<'_, '_> {
@@ -184,11 +188,12 @@ impl Conductor<'_, '_> {
         self.read_rates(cell, &mut loads);
         self.read_system();
         self.read_other_work(cell);
+        self.look_at_clocks(phase);
         if !phase.end.load_ends {
             self.read_real_time_threads(cell, &loads);
         }
         self.stream.emit(Event::PhaseEnded { cell, why });
-        self.stop_loads(session, cell, loads);
+        self.stop_loads(session, cell, phase, loads);
         why
     }
 
@@ -269,19 +274,23 @@ impl Conductor<'_, '_> {
                 self.read_rates(cell, loads);
                 self.read_system();
                 self.look_at_others();
+                self.look_at_clocks(phase);
                 span_ns = now_ns;
             }
-            let load_ended = self.poll_loads(cell, loads);
+            let (load_ended, died) = self.poll_loads(cell, phase, loads);
             if session.is_broken() {
                 return EndReason::Break;
             } else if self.interrupt.is_stopped() {
                 return EndReason::Interrupted;
             } else if session.is_full() {
                 return EndReason::Cycles;
+            } else if let Some(finding) = died {
+                self.stream.found(finding);
+                return EndReason::Failed;
             } else if self.interrupt.take_decided() {
                 return EndReason::Decided;
-            } else if let Some(ok) = load_ended.filter(|_| phase.end.load_ends) {
-                return if ok { EndReason::LoadEnded } else { EndReason::Failed };
+            } else if load_ended && phase.end.load_ends {
+                return EndReason::LoadEnded;
             } else if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
                 return EndReason::Duration;
             }
@@ -304,8 +313,11 @@ impl Conductor<'_, '_> {
     fn tick(&mut self, session: &mut Session, cell: Option<u32>, until_ns: Option<u64>) {
         let now_ns = self.stream.elapsed_ns();
         let left_ns = until_ns.map_or(u64::MAX, |until_ns| until_ns.saturating_sub(now_ns));
-        std::thread::sleep(TICK.min(Duration::from_nanos(left_ns)));
+        let pause = TICK.min(Duration::from_nanos(left_ns));
+        std::thread::sleep(pause);
+        let slept_ns = self.stream.elapsed_ns() - now_ns;
         self.hand_on(session);
+        self.judge_sleep(slept_ns.saturating_sub(pause.as_nanos() as u64));
         let (elapsed_ns, all_ns) = (self.stream.elapsed_ns(), self.plan.expected().0.max(1));
         self.stream.emit(Event::Progress(Progress {
             cell,
@@ -346,44 +358,25 @@ impl Conductor<'_, '_> {
         self.stream.emit(Event::System(span));
     }
 
-    /// Looks at other processes inside a phase, where that takes no time of a measured CPU.
-    fn look_at_others(&mut self) {
-        let now_ns = self.stream.elapsed_ns();
-        let own_cpus = sched::affinity(sched::SELF).unwrap_or_default();
-        if let Some(watch) = &mut self.others
-            && own_cpus.common(&self.launcher.measured).is_empty()
-        {
-            watch.look_if_due(self.tree, std::process::id(), now_ns);
-        }
-    }
-
-    /// Says who used the CPUs in a phase that is over.
-    fn read_other_work(&mut self, cell: u32) {
-        let now_ns = self.stream.elapsed_ns();
-        let Some(watch) = self.others.take() else { return };
-        let work = watch.finish(self.tree, std::process::id(), now_ns, cell);
-        work.into_iter().for_each(|work| self.stream.emit(Event::OtherWork(work)));
-    }
-
-    /// Says which real-time threads came up since the run began: those of loads, and others.
-    fn read_real_time_threads(&mut self, cell: u32, loads: &[Load]) {
-        let pids: Vec<Option<u32>> =
-            loads.iter().map(|load| load.running.as_ref().map(Running::pid)).collect();
-        let (own_pid, before) = (std::process::id(), self.real_time_before);
-        for new in new_real_time_threads(self.tree, own_pid, cell, &pids, before) {
-            self.stream.emit(Event::NewRealTimeThreads(new));
-        }
-    }
-
-    /// Notes loads that have ended: none, or whether all that have, ended as they should. The work of
-    /// one that was stopped was read before.
-    fn poll_loads(&mut self, cell: u32, loads: &mut [Load]) -> Option<bool> {
-        let mut all_ok = None;
+    /// Notes loads that have ended. Answers whether any has, and why the first one ended that should not
+    /// have. The work of one that was stopped was read before.
+    fn poll_loads(
+        &mut self,
+        cell: u32,
+        phase: &Phase,
+        loads: &mut [Load],
+    ) -> (bool, Option<Finding>) {
+        let (mut any, mut died) = (false, None);
         for (i, load) in loads.iter_mut().enumerate() {
             let Some(running) = &mut load.running else { continue };
             let was_asked = running.is_asked();
             let Some(ended) = running.poll() else { continue };
-            all_ok = Some(all_ok.unwrap_or(true) && ended.ok);
+            any = true;
+            if !ended.ok {
+                let (line, name) = (&phase.loads[i].name, &phase.name);
+                let text = format!("load {line:?} of phase {name:?} died: {}", ended.how);
+                died = died.or(Some(Finding::new("load-died", Weight::Invalidates, text)));
+            }
             if !was_asked {
                 load.report(cell, i as u32, self.stream);
             }
@@ -397,16 +390,22 @@ impl Conductor<'_, '_> {
                 how: ended.how,
             });
         }
-        all_ok
+        (any, died)
     }
 
     /// Ends the loads. One that waits in the kernel, for a disk that is written out, may take seconds:
     /// what is sampled meanwhile is handed on.
-    fn stop_loads(&mut self, session: &mut Session, cell: u32, mut loads: Vec<Load>) {
+    fn stop_loads(
+        &mut self,
+        session: &mut Session,
+        cell: u32,
+        phase: &Phase,
+        mut loads: Vec<Load>,
+    ) {
         loads.iter_mut().filter_map(|load| load.running.as_mut()).for_each(Running::ask_to_end);
         let mut pause = Duration::from_millis(5);
         loop {
-            self.poll_loads(cell, &mut loads);
+            self.poll_loads(cell, phase, &mut loads);
             if loads.iter().all(|load| load.running.is_none()) {
                 break;
             }

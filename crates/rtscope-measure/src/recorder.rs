@@ -273,6 +273,19 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
+/// Removes a record in which nothing was measured, so that it isn't in the way of the next try: the
+/// files that every record begins with, and the folder unless it was there before.
+pub fn remove_unused(folder: &Path, was_there: bool) {
+    for file in ["plan.toml", "events.jsonl", "environment.before.json"] {
+        let _ = fs::remove_file(folder.join(file));
+    }
+    let _ = fs::remove_dir(folder.join("slices"));
+    if !was_there {
+        // Whatever else is in it stays, and the folder with it.
+        let _ = fs::remove_dir(folder);
+    }
+}
+
 /// Writes a record that was made at once, as an import is; an empty text gives no file.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+use rtscope_model::printable::guarded;
 use rtscope_sys::{process, tracefs::Place, tree::Tree};
 
 /// How our instances are called: this, the process, a number.
@@ -16,6 +17,12 @@ const NAME: &str = "rtscope-";
 
 /// `O_NONBLOCK`, as reading must not wait for events.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+
+/// The most memory that the buffers of all CPUs take together.
+const BUFFERS_MAX_KIB: u32 = 128 << 10;
+
+/// The smallest buffer of a CPU that is of any use: some hundred events.
+const BUFFER_MIN_KIB: u32 = 64;
 
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +57,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance with the clock of `CLOCK_MONOTONIC` and so much buffer for each CPU. No event
-    /// is on.
+    /// Makes an instance with the clock of `CLOCK_MONOTONIC` and so much buffer for each CPU, or less on
+    /// a machine with so many that all buffers would exceed [`BUFFERS_MAX_KIB`]. No event is on.
     pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let place = Place::find(tree).ok_or_else(|| match process::is_root() {
@@ -69,7 +76,8 @@ impl Instance {
         // From here on, dropping it removes the instance.
         let instance = Instance { tree: tree.clone(), folder, _place: place };
         instance.write("trace_clock", "mono")?;
-        instance.write("buffer_size_kb", &buffer_kib.to_string())?;
+        let cpus = tree.list(format!("{}/per_cpu", instance.folder)).len() as u32;
+        instance.write("buffer_size_kb", &bounded(buffer_kib, cpus).to_string())?;
         Ok(instance)
     }
 
@@ -111,6 +119,11 @@ impl Drop for Instance {
     }
 }
 
+/// The buffer of each of so many CPUs, in KiB, when so much was wanted.
+fn bounded(wanted_kib: u32, cpus: u32) -> u32 {
+    wanted_kib.min((BUFFERS_MAX_KIB / cpus.max(1)).max(BUFFER_MIN_KIB))
+}
+
 /// Removes instances of processes that are gone.
 fn remove_leftovers(tree: &Tree, place: &str) {
     for name in tree.list(format!("{place}/instances")) {
@@ -147,7 +160,8 @@ impl Events {
             }
             let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { continue };
             let whole: Vec<u8> = self.rest.drain(..=end).collect();
-            for text in String::from_utf8_lossy(&whole).lines() {
+            // The names of threads are in it.
+            for text in guarded(&String::from_utf8_lossy(&whole), false).lines() {
                 match lost_in(text) {
                     Some(count) => self.lost += count,
                     None => line(text),
@@ -246,6 +260,13 @@ mod tests {
         for end in 0..text.find("sched_switch").expect("the event") {
             assert_eq!(Line::parse(&text[..end]), None, "{}", &text[..end]);
         }
+    }
+
+    #[test]
+    fn the_buffers_of_all_cpus_together_are_bounded() {
+        assert_eq!([0, 1, 8].map(|cpus| bounded(16_384, cpus)), [16_384; 3]);
+        assert_eq!(bounded(16_384, 256), 512);
+        assert_eq!(bounded(2_048, 8_192), BUFFER_MIN_KIB);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -95,22 +96,29 @@ fn a_thread_that_never_sleeps_is_ended() {
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 
-/// Measures with a listener that hangs for ever once the threads run.
-fn run_unattended() -> ! {
-    let folder = tempfile::tempdir().expect("a folder");
-    let text = "name = 'x'\n[sampler]\npolicy = 'other'\n[[phase]]\nname = 'p'\nduration = '1h'\n";
-    let order = Order {
-        plan: plan::parse("x", text).expect("a plan"),
-        folder: folder.path().join("run"),
+/// A run of a plan with one phase of an hour; `more` is said of the phase.
+fn hour(folder: &Path, more: &str) -> Order {
+    let text = format!(
+        "name = 'x'\n[sampler]\npolicy = 'other'\n[[phase]]\nname = 'p'\nduration = '1h'\n{more}"
+    );
+    Order {
+        plan: plan::parse("x", &text).expect("a plan"),
+        folder: folder.join("run"),
         tree: Tree::default(),
-        journal: folder.path().join("journal"),
+        journal: folder.join("journal"),
         program: "/proc/self/exe".into(),
         command: Vec::new(),
         version: String::new(),
         wall_clock: String::new(),
         interrupt: Interrupt::default(),
         unattended: Duration::from_millis(500),
-    };
+    }
+}
+
+/// Measures with a listener that hangs for ever once the threads run.
+fn run_unattended() -> ! {
+    let folder = tempfile::tempdir().expect("a folder");
+    let order = hour(folder.path(), "");
     let outcome = rtscope_measure::run(&order, &mut |stamped| {
         if let Event::Progress(progress) = &stamped.event
             && progress.cell.is_some()
@@ -130,4 +138,15 @@ fn threads_do_not_go_on_when_nobody_looks_after_them() {
     // SIGALRM: the kernel's timer that the control thread winds up again and again.
     assert_eq!(child("threads_do_not_go_on_when_nobody_looks_after_them").signal(), Some(14));
     assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_run_that_fails_puts_back_its_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = process::limit(Resource::RtTime);
+    // Settings of a phase change when the limit is already set.
+    let order = hour(folder.path(), "settings = { nonsense = '1' }\n");
+    let failed = rtscope_measure::run(&order, &mut |_| {});
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(process::limit(Resource::RtTime), before);
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cpu::CpuSet,
+    printable::{printable, printable_lines},
     schedule::{Budget, Placement, Policy},
     text::{Problem, TextError, problem_of},
     time::Nanos,
@@ -209,7 +210,17 @@ impl Experiment {
         let read: Experiment =
             toml::from_str(text).map_err(|error| fail(vec![problem_of(text, &error)]))?;
         let problems = read.problems();
-        if problems.is_empty() { Ok(read) } else { Err(fail(problems)) }
+        if problems.is_empty() { Ok(read.with_printable_names()) } else { Err(fail(problems)) }
+    }
+
+    /// An experiment may come from anywhere, and its names go to the terminal.
+    fn with_printable_names(mut self) -> Experiment {
+        self.about = printable_lines(&self.about).into_owned();
+        let names = self.applications.iter_mut().map(|application| &mut application.name);
+        for name in [&mut self.name, &mut self.title].into_iter().chain(names) {
+            *name = printable(name).into_owned();
+        }
+        self
     }
 
     /// The text that [`Experiment::parse`] reads back.

@@ -23,6 +23,7 @@ pub mod observation;
 pub mod origin;
 pub mod other_work;
 pub mod plan;
+pub mod printable;
 pub mod record;
 pub mod schedule;
 pub mod slice;

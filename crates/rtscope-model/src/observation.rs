@@ -13,6 +13,9 @@ pub struct Observation {
     pub look_ns: u64,
     /// Which events could be had.
     pub sources: Sources,
+    /// Why none could be had, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untraced: Option<String>,
     /// Events that had no room: the oldest of the look.
     pub lost: u64,
     /// Locked and resident bytes of each process at the end of the look.

@@ -24,6 +24,9 @@ pub struct Origin {
     /// Whether the file keeps the order of its latencies: without it there is one slice for a
     /// thread, and nothing can be said about time.
     pub is_in_order: bool,
+    /// The tool cut its latencies to whole multiples of this: a real one is less than this longer. 0 where that
+    /// isn't known.
+    pub grain_ns: u64,
 }
 
 impl Origin {

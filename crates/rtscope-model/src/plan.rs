@@ -17,7 +17,12 @@ pub use self::{
     },
     text::{parse, parse_kept, parse_sampler},
 };
-use crate::{load::LoadLine, time::Nanos, verdict::Requirement};
+use crate::{
+    load::LoadLine,
+    printable::{printable, printable_lines},
+    time::Nanos,
+    verdict::Requirement,
+};
 
 /// The longest that a plan may take, about a hundred years: the clock's 64 bits hold no more than three
 /// times as much.
@@ -116,6 +121,18 @@ impl Phase {
 }
 
 impl Plan {
+    /// A plan may come from anywhere, and its names go to the terminal.
+    fn with_printable_names(mut self) -> Plan {
+        self.about = printable_lines(&self.about).into_owned();
+        let phases = self.phases.iter_mut().map(|phase| &mut phase.name);
+        let published = self.published.iter_mut();
+        let published = published.flat_map(|one| [&mut one.phase, &mut one.source, &mut one.why]);
+        for name in [&mut self.name, &mut self.title].into_iter().chain(phases).chain(published) {
+            *name = printable(name).into_owned();
+        }
+        self
+    }
+
     /// Cells grouped into sessions: ranges of `phases` whose samplers and settings are equal.
     #[must_use]
     pub fn sessions(&self) -> Vec<std::ops::Range<usize>> {

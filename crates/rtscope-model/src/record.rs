@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     environment::Environment,
@@ -23,6 +23,7 @@ use crate::{
     histogram::{Bin, Histogram, Layout, Unplaced},
     origin::Origin,
     plan::{self, Plan},
+    printable::from_json,
     schedule::{Placement, Policy},
     slice::{Scope, Slice},
 };
@@ -332,15 +333,11 @@ impl Record {
 }
 
 /// Reads JSON lines, skipping damaged ones with a finding for each file.
-fn lines<T: for<'de> Deserialize<'de>>(
-    name: &str,
-    text: &str,
-    findings: &mut Vec<Finding>,
-) -> Vec<T> {
+fn lines<T: DeserializeOwned>(name: &str, text: &str, findings: &mut Vec<Finding>) -> Vec<T> {
     let mut read = Vec::new();
     let mut damaged: Vec<usize> = Vec::new();
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        match serde_json::from_str(line) {
+        match from_json(line) {
             Ok(value) => read.push(value),
             Err(_) => damaged.push(i + 1),
         }
@@ -358,15 +355,11 @@ fn lines<T: for<'de> Deserialize<'de>>(
     read
 }
 
-fn json<T: for<'de> Deserialize<'de>>(
-    name: &str,
-    text: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<T> {
+fn json<T: DeserializeOwned>(name: &str, text: &str, findings: &mut Vec<Finding>) -> Option<T> {
     if text.is_empty() {
         return None;
     }
-    match serde_json::from_str(text) {
+    match from_json(text) {
         Ok(value) => Some(value),
         Err(e) => {
             let text = format!("{name} can't be read: {e}");

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::printable;
+
 /// One thing that is wrong in a text, or in a word on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -30,7 +32,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        f.write_str(&printable(&self.message))?;
         match &self.suggestion {
             Some(suggestion) => write!(f, " (did you mean {suggestion:?}?)"),
             None => Ok(()),
@@ -53,7 +55,7 @@ impl fmt::Display for TextError {
             if i > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}", self.name)?;
+            f.write_str(&printable(&self.name))?;
             if let Some(line) = problem.line {
                 write!(f, ":{line}")?;
             }

@@ -34,23 +34,21 @@ impl Mutex {
     ///
     /// ENOTSUP where the kernel has no priority inheritance.
     pub fn new(inherits: bool) -> Result<Mutex, Error> {
-        let checked = |answer: i32| match answer {
-            0 => Ok(()),
-            number => Err(Error::Call {
-                call: "pthread_mutex_init".to_owned(),
-                source: io::Error::from_raw_os_error(number),
-            }),
-        };
+        let checked = |answer| checked(answer, "pthread_mutex_init");
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let protocol = if inherits { libc::PTHREAD_PRIO_INHERIT } else { libc::PTHREAD_PRIO_NONE };
         let mutex = Mutex(Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)));
+        let kind = libc::PTHREAD_MUTEX_ERRORCHECK;
         // SAFETY: the attributes are initialised before they are used and destroyed afterwards; the
         // mutex is used by nobody yet.
         unsafe {
             checked(libc::pthread_mutexattr_init(attributes.as_mut_ptr()))?;
             let set =
                 checked(libc::pthread_mutexattr_setprotocol(attributes.as_mut_ptr(), protocol));
-            let made = set.and_then(|()| {
+            let typed = set.and_then(|()| {
+                checked(libc::pthread_mutexattr_settype(attributes.as_mut_ptr(), kind))
+            });
+            let made = typed.and_then(|()| {
                 checked(libc::pthread_mutex_init(mutex.0.get(), attributes.as_ptr()))
             });
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
@@ -59,11 +57,28 @@ impl Mutex {
         Ok(mutex)
     }
 
-    /// Waits for the mutex and takes it. A thread that holds it already waits for ever.
-    pub fn lock(&self) -> Held<'_> {
-        // SAFETY: the mutex is initialised; it is a normal one, for which locking doesn't fail.
-        unsafe { libc::pthread_mutex_lock(self.0.get()) };
-        Held { mutex: self, _thread: std::marker::PhantomData }
+    /// Waits for the mutex and takes it.
+    ///
+    /// # Errors
+    ///
+    /// EDEADLK when the thread holds it already; with inheritance also what the kernel answers, which
+    /// keeps the chain of waiting threads.
+    pub fn lock(&self) -> Result<Held<'_>, Error> {
+        // SAFETY: the mutex is initialised, and of the kind that checks who holds it.
+        let answer = unsafe { libc::pthread_mutex_lock(self.0.get()) };
+        checked(answer, "pthread_mutex_lock")?;
+        Ok(Held { mutex: self, _thread: std::marker::PhantomData })
+    }
+}
+
+/// The answer of a call that gives its error number, or 0.
+fn checked(answer: i32, call: &str) -> Result<(), Error> {
+    match answer {
+        0 => Ok(()),
+        number => {
+            let source = io::Error::from_raw_os_error(number);
+            Err(Error::Call { call: call.to_owned(), source })
+        }
     }
 }
 
@@ -96,7 +111,7 @@ mod tests {
                 for _ in 0..3 {
                     scope.spawn(|| {
                         for _ in 0..200 {
-                            let _held = mutex.lock();
+                            let _held = mutex.lock().expect("nobody fails");
                             most.fetch_max(inside.fetch_add(1, Relaxed) + 1, Relaxed);
                             std::thread::yield_now();
                             inside.fetch_sub(1, Relaxed);
@@ -105,6 +120,18 @@ mod tests {
                 }
             });
             assert_eq!((inside.into_inner(), most.into_inner()), (0, 1));
+        }
+    }
+
+    #[test]
+    fn a_lock_that_fails_is_an_error() {
+        for inherits in [false, true] {
+            let mutex = Mutex::new(inherits).expect("a mutex");
+            let held = mutex.lock().expect("free");
+            let error = mutex.lock().expect_err("this thread holds it");
+            assert_eq!(error.errno(), Some(libc::EDEADLK), "{error}");
+            drop(held);
+            drop(mutex.lock().expect("free again"));
         }
     }
 }

@@ -49,6 +49,26 @@ pub fn end_after(limit: std::time::Duration) {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const time, std::ptr::null_mut()) };
 }
 
+/// The timer of [`end_after`]; dropping it takes the timer back, whichever way its owner is left.
+#[derive(Debug)]
+#[must_use = "dropping it takes the timer back"]
+pub struct Deadline(());
+
+impl Deadline {
+    /// Ends the process after a time, unless this is dropped before. There is one timer for each
+    /// process: a later [`end_after`] sets it again.
+    pub fn after(limit: std::time::Duration) -> Deadline {
+        end_after(limit);
+        Deadline(())
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        end_after(std::time::Duration::ZERO);
+    }
+}
+
 /// Puts the calling process at the head of a new process group.
 pub fn new_group() {
     // SAFETY: plain integers.
@@ -126,9 +146,58 @@ pub fn set_limit(resource: Resource, (soft, hard): Limit) -> Result<(), Error> {
     check(i64::from(answer), || format!("setrlimit {resource:?}")).map(drop)
 }
 
+/// A soft limit that holds until this is dropped, which puts the old one back.
+#[derive(Debug)]
+#[must_use = "dropping it puts the old limit back"]
+pub struct SoftLimit {
+    resource: Resource,
+    before: Limit,
+}
+
+impl SoftLimit {
+    /// Sets a soft limit, where it is permitted: it may not be above the hard one.
+    pub fn set(resource: Resource, soft: u64) -> SoftLimit {
+        let before = limit(resource);
+        let _ = set_limit(resource, (Some(soft), before.1));
+        SoftLimit { resource, before }
+    }
+}
+
+impl Drop for SoftLimit {
+    fn drop(&mut self) {
+        let _ = set_limit(self.resource, self.before);
+    }
+}
+
+/// Number of the effective user.
+#[must_use]
+pub fn user() -> u32 {
+    // SAFETY: no argument.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether the effective user is root.
 #[must_use]
 pub fn is_root() -> bool {
-    // SAFETY: no argument.
-    unsafe { libc::geteuid() == 0 }
+    user() == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_deadline_and_a_limit_last_as_long_as_they_are_held() {
+        let before = limit(Resource::RtTime);
+        {
+            let _deadline = Deadline::after(Duration::from_millis(300));
+            let _limit = SoftLimit::set(Resource::RtTime, 900_000);
+            assert_eq!(limit(Resource::RtTime), (Some(900_000), before.1));
+        }
+        assert_eq!(limit(Resource::RtTime), before);
+        // The timer would have ended this process.
+        std::thread::sleep(Duration::from_millis(400));
+    }
 }

@@ -1,4 +1,5 @@
-//! Periodic timers of the kernel behind file descriptors, and waiting for many of them at once.
+//! Timers of the kernel behind file descriptors: periodic ones, waiting for many of them at once, and a
+//! clock that sleeps by one.
 
 use std::{
     fs::File,
@@ -7,7 +8,15 @@ use std::{
     time::Duration,
 };
 
-use crate::error::{Error, check};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::{
+    clock::{Clock, SystemClock},
+    error::{Error, check},
+};
 
 /// A periodic timer (`timerfd`, `CLOCK_MONOTONIC`).
 #[derive(Debug)]
@@ -50,6 +59,60 @@ impl PeriodicTimer {
 
 fn to_timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos() as _ }
+}
+
+/// `CLOCK_MONOTONIC`, on which a thread sleeps by reading a timer (`timerfd`) that is armed once for each
+/// sleep: at an absolute instant where one is asked for.
+#[derive(Debug)]
+pub struct TimerfdClock(File);
+
+impl TimerfdClock {
+    /// A clock with a timer of its own.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE when the process may open no more files.
+    pub fn new() -> Result<TimerfdClock, Error> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC);
+        let fd =
+            fd.map_err(|e| Error::Call { call: "timerfd_create".to_owned(), source: e.into() })?;
+        Ok(TimerfdClock(File::from(fd)))
+    }
+
+    fn wait(&self, flags: TimerfdTimerFlags, ns: u64) {
+        // A first expiry of 0 would switch the timer off.
+        let ns = ns.max(1);
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as _,
+            },
+        };
+        let mut periods = [0; 8];
+        if timerfd_settime(&self.0, flags, &once).is_ok() {
+            // `read_exact` goes on after a signal.
+            let _ = (&self.0).read_exact(&mut periods);
+        }
+    }
+}
+
+impl Clock for TimerfdClock {
+    fn now_ns(&self) -> u64 {
+        SystemClock::MONOTONIC.now_ns()
+    }
+
+    fn sleep_until_ns(&self, instant_ns: u64) {
+        self.wait(TimerfdTimerFlags::ABSTIME, instant_ns);
+    }
+
+    fn sleep_for_ns(&self, duration_ns: u64) {
+        self.wait(TimerfdTimerFlags::empty(), duration_ns);
+    }
+
+    fn cpu(&self) -> u32 {
+        SystemClock::MONOTONIC.cpu()
+    }
 }
 
 /// Waits for many timers (`epoll`).
@@ -102,6 +165,19 @@ impl TimerWait {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timer_sleeps_until_its_instant_and_not_longer_when_that_has_passed() {
+        let clock = TimerfdClock::new().expect("a descriptor");
+        let until_ns = clock.now_ns() + 2_000_000;
+        clock.sleep_until_ns(until_ns);
+        assert!(clock.now_ns() >= until_ns);
+        clock.sleep_until_ns(until_ns);
+        clock.sleep_until_ns(0);
+        let begin_ns = clock.now_ns();
+        clock.sleep_for_ns(1_000_000);
+        assert!(clock.now_ns() >= begin_ns + 1_000_000);
+    }
 
     #[test]
     fn the_timer_that_expired_is_named() {

@@ -8,6 +8,7 @@ use rtscope_analyse::judgement::{CellSummary, Judgement};
 use rtscope_model::{
     event::Event,
     histogram::{Bin, Histogram, Layout, Unplaced},
+    printable::printable,
     record::Record,
     verdict::Verdict,
 };
@@ -281,15 +282,19 @@ fn add_cell(
 }
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    // The file may come from another machine.
+    let text = |at: usize| -> rusqlite::Result<String> {
+        Ok(printable(&row.get::<_, String>(at)?).into_owned())
+    };
     Ok(Entry {
         id: row.get(0)?,
-        started: row.get(1)?,
-        host: row.get(2)?,
-        kernel: row.get(3)?,
-        plan: row.get(4)?,
-        label: row.get(5)?,
-        verdict: row.get(6)?,
-        folder: row.get(7)?,
+        started: text(1)?,
+        host: text(2)?,
+        kernel: text(3)?,
+        plan: text(4)?,
+        label: text(5)?,
+        verdict: text(6)?,
+        folder: text(7)?,
     })
 }
 

@@ -4,6 +4,10 @@
 //! means is in `rtscope-analyse`.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod output;
 
 mod cli;
 mod dropin;

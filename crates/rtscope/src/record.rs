@@ -14,6 +14,7 @@ use rtscope_analyse::{Judgement, export, judge, report};
 use rtscope_measure::recorder;
 use rtscope_model::{
     finding::{Finding, Weight},
+    printable::make_printable,
     record::{Files, Record},
     verdict::Requirement,
 };
@@ -159,11 +160,12 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 pub(crate) fn read_document<T: DeserializeOwned>(path: &Path, format: u32) -> anyhow::Result<T> {
     let read = || format!("can't read {}", path.display());
     let text = fs::read_to_string(path).with_context(read)?;
-    let document: Value = serde_json::from_str(&text).with_context(read)?;
+    let mut document: Value = serde_json::from_str(&text).with_context(read)?;
     if document["format"] != format {
         let path = path.display();
         bail!("{path} has format {}; this version reads format {format}", document["format"]);
     }
+    make_printable(&mut document);
     serde_json::from_value(document).with_context(read)
 }
 

@@ -1,6 +1,6 @@
 //! What a run shows while it goes: nothing, plain lines, or one of the terminal screens.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use rtscope_analyse::statistics::claim::Claim;
 use rtscope_measure::interrupt::Interrupt;
@@ -12,6 +12,7 @@ use rtscope_model::{
     verdict::Verdict,
 };
 
+use crate::output;
 use crate::tui::{
     self, Screen,
     state::{State, Summary, busy_others},
@@ -45,12 +46,10 @@ pub(crate) fn open(
             Ok(Box::new(tui::live(plan, move || interrupt.stop())?))
         }
         // A terminal that can't be drawn on (TERM=dumb) still takes lines.
-        Show::Usual if terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb") => {
-            match tui::inline(plan) {
-                Ok(screen) => Ok(Box::new(screen)),
-                Err(_) => Ok(Box::new(Lines::new(plan))),
-            }
-        }
+        Show::Usual if output::can_redraw(&io::stderr()) => match tui::inline(plan) {
+            Ok(screen) => Ok(Box::new(screen)),
+            Err(_) => Ok(Box::new(Lines::new(plan))),
+        },
         Show::Usual => Ok(Box::new(Lines::new(plan))),
     }
 }
@@ -109,10 +108,12 @@ impl Lines {
     /// The line about a claim, when one is due or it is decided.
     fn claim_line(&mut self, claim: &Claim) -> Option<String> {
         let is_open = claim.verdict == Verdict::Inconclusive;
-        if is_open && claim.wall_ns < self.claim_due_ns {
+        let is_due = claim.wall_ns >= self.claim_due_ns;
+        if self.claim_due_ns == u64::MAX || is_open && !is_due {
             return None;
         }
-        self.claim_due_ns = claim.wall_ns + CLAIM_LINES_NS;
+        // Nothing more is said of a claim that is decided.
+        self.claim_due_ns = if is_open { claim.wall_ns + CLAIM_LINES_NS } else { u64::MAX };
         Some(format!("      {}", claim.progress()))
     }
 
@@ -147,13 +148,13 @@ impl Screen for Lines {
     fn event(&mut self, stamped: &Stamped) {
         for text in self.lines(stamped) {
             // A closed pipe must not end a measurement.
-            let _ = writeln!(io::stderr(), "{text}");
+            note!("{text}");
         }
     }
 
     fn claim(&mut self, claim: &Claim) {
         if let Some(text) = self.claim_line(claim) {
-            let _ = writeln!(io::stderr(), "{text}");
+            note!("{text}");
         }
     }
 }
@@ -164,6 +165,24 @@ mod tests {
 
     use super::*;
     use crate::tui::script::{Script, plan, session_started, slice, thread_placed};
+
+    #[test]
+    fn a_claim_has_a_line_a_minute_and_one_when_it_is_decided() {
+        use rtscope_analyse::statistics::claim::Watch;
+        let mut lines = Lines::new(&plan());
+        let (limit, once_in) = (Nanos::from_us(200), Nanos::from_secs(60));
+        let mut watch = Watch::new(limit, once_in, Layout::default(), [0]);
+        let said = (0..223u64).filter_map(|second| {
+            let mut seen = slice(0, 0, Layout::default(), &[4_000]);
+            (seen.start_ns, seen.end_ns) = (second * 1_000_000_000, (second + 1) * 1_000_000_000);
+            watch.add(&seen);
+            lines.claim_line(&watch.claim())
+        });
+        let said: Vec<String> = said.collect();
+        assert_eq!(said.len(), 5, "{said:?}");
+        assert!(said[1].contains("28 % of the time needed, no exceedance; about 2 min 40 s more"));
+        assert_eq!(said[4].trim(), "backed: no exceedance");
+    }
 
     #[test]
     fn the_line_of_a_phase_is_made_from_its_own_slices() {

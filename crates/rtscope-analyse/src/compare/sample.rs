@@ -44,19 +44,19 @@ pub(super) struct Run<'a> {
     pub(super) member: Member<'a>,
     pub(super) counts: Counts,
     /// None when nothing of it shows dependence.
-    blocks: Option<Blocks>,
+    blocks: Option<&'a Blocks>,
 }
 
 impl Run<'_> {
     /// Number of wake-ups at or above a limit that are worth one independent wake-up.
     pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, Refusal> {
-        let Some(blocks) = &self.blocks else { return Ok(1.0) };
+        let Some(blocks) = self.blocks else { return Ok(1.0) };
         blocks.measured(limit_ns).map(|found| found.inflation())
     }
 
     /// The same of missed activations.
     pub(super) fn inflation_of_missed(&self) -> Result<f64, Refusal> {
-        let Some(blocks) = &self.blocks else { return Ok(1.0) };
+        let Some(blocks) = self.blocks else { return Ok(1.0) };
         let (with, without) = (blocks.shares(0, true), blocks.shares(0, false));
         let missed =
             |(with, without): (&Share, &Share)| Share { of: with.of, beyond: with.of - without.of };
@@ -135,16 +135,14 @@ fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
     sum
 }
 
-/// The blocks of a run; none where there are too few to see dependence.
-fn blocks(member: &Member<'_>) -> Option<Blocks> {
-    let (record, cell) = (member.run.record, member.cell.cell);
-    let mut blocks = Blocks::new(record.layout_of(cell));
-    record.slices_of(cell).for_each(|slice| blocks.add(slice));
-    let is_too_short = matches!(
-        dependence::estimate(&blocks.shares(0, false), blocks.block_ns()),
-        Err(Refusal::TooShort { .. } | Refusal::Nothing)
-    );
-    (!is_too_short).then_some(blocks)
+/// Blocks of a run from which its dependence is estimated.
+const BLOCKS_MIN: usize = 5;
+
+/// The blocks of a run; none where there are too few to show dependence, or an import has no order.
+fn blocks<'a>(member: &Member<'a>) -> Option<&'a Blocks> {
+    let blocks = &member.cell.blocks;
+    let is_unordered = blocks.measured(0) == Err(Refusal::Unordered);
+    (!is_unordered && blocks.shares(0, false).len() >= BLOCKS_MIN).then_some(blocks)
 }
 
 impl Buckets {

@@ -14,7 +14,11 @@ use serde_json::{Map, Value, json};
 use super::Format;
 use crate::{
     judgement::{CellSummary, Judgement, Row},
-    statistics::quantile,
+    statistics::{
+        dependence::{Dependence, Refusal},
+        exceedance::{Exceedance, Kind},
+        quantile::{self, Quantile},
+    },
 };
 
 /// Version of the document's format. It grows when an old reader would misread a new document.
@@ -65,9 +69,20 @@ fn of_cell(cell: &CellSummary, record: &Record) -> Value {
         "duration_ns": cell.duration_ns,
         "loads": cell.loads,
         "all": of_row(&cell.all),
+        "dependence": of_dependence(cell.dependence()),
         "cpus": cell.threads.iter().map(|row| of_thread(row, record)).collect::<Vec<_>>(),
         "modes": cell.modes,
         "tail": cell.tail,
+    })
+}
+
+fn of_dependence(found: Result<Dependence, Refusal>) -> Value {
+    let known = found.ok();
+    json!({
+        "design_effect": known.map(|found| found.design_effect),
+        "effective": known.map(|found| found.effective),
+        "block_ns": known.map(|found| found.block_ns),
+        "refused": found.err(),
     })
 }
 
@@ -89,6 +104,7 @@ fn of_thread(row: &Row, record: &Record) -> Value {
 
 fn of_row(row: &Row) -> Map<String, Value> {
     let known = |count: u64| row.missed_is_known.then_some(count);
+    let effective = row.effective().ok().filter(|&effective| effective > 0);
     let figures = json!({
         "planned": known(row.planned),
         "recorded": row.recorded,
@@ -96,11 +112,11 @@ fn of_row(row: &Row) -> Map<String, Value> {
         "overflow": row.histogram.overflow(),
         "early": row.early,
         "exposure_ns": row.exposure_ns,
-        "beyond_max": (row.recorded > 0).then(|| quantile::beyond_max(row.recorded)),
+        "beyond_max": effective.map(quantile::beyond_max),
         "latency_ns": latencies(&row.histogram),
         "corrected_latency_ns": latencies(&row.corrected),
         "intervals": intervals(row),
-        "exceedances": row.exceedances,
+        "exceedances": row.exceedances.iter().map(of_exceedance).collect::<Vec<_>>(),
     });
     match figures {
         Value::Object(keys) => keys,
@@ -126,13 +142,42 @@ fn latencies(histogram: &Histogram) -> Value {
     Value::Object(keys)
 }
 
+/// The kind of an interval, and how much the wake-ups it is of depend on each other.
+fn with_kind(mut keys: Value, kind: Kind, found: Result<Dependence, Refusal>) -> Value {
+    keys["kind"] = json!(kind);
+    keys["design_effect"] = json!(found.ok().map(|found| found.design_effect));
+    keys["refused"] = json!(found.err().filter(|_| kind == Kind::Refused));
+    keys
+}
+
+fn of_exceedance(seen: &Exceedance) -> Value {
+    let keys = json!({
+        "limit_ns": seen.limit_ns,
+        "surely": seen.surely,
+        "at_most": seen.at_most,
+        "of": seen.of,
+        "per_second": seen.per_second,
+        "per_second_low": seen.interval.map(|ends| ends.per_second_low),
+        "per_second_high": seen.interval.map(|ends| ends.per_second_high),
+        "if_independent": seen.if_independent,
+    });
+    with_kind(keys, seen.kind, seen.dependence)
+}
+
 fn intervals(row: &Row) -> Value {
-    let interval = |parts: u32| {
-        let found = row.quantiles.iter().find(|quantile| quantile.parts == parts);
+    let ends = |found: Option<Quantile>| {
         json!({
             "low_ns": found.and_then(|quantile| quantile.low_ns),
             "high_ns": found.and_then(|quantile| quantile.high_ns),
         })
+    };
+    let interval = |parts: u32| {
+        let found = row.quantiles.iter().find(|quantile| quantile.parts == parts);
+        let dependence = found.and_then(|found| found.dependence).unwrap_or(Err(Refusal::Nothing));
+        let kind = if dependence.is_ok() { Kind::Dependent } else { Kind::Refused };
+        let mut keys = ends(found.copied());
+        keys["if_independent"] = ends(quantile::of(&row.histogram, parts));
+        with_kind(keys, kind, dependence)
     };
     quantile::LADDER
         .iter()
@@ -254,8 +299,16 @@ load = ["message groups=1"]
         // The sum grows by 3 us + i ms, i = 0 to 11; the third largest lies beyond the exact buckets.
         assert_eq!(cpu["corrected_latency_ns"]["mean"], 45_742);
         assert_eq!(cpu["corrected_latency_ns"]["p99_9"], 10_239_999);
-        assert_eq!(cpu["intervals"]["p99"], json!({ "low_ns": 7_000, "high_ns": 7_999 }));
-        assert_eq!(cpu["intervals"]["p99_9"], json!({ "low_ns": 7_000, "high_ns": null }));
+        // Two slices know little of how wake-ups depend on each other.
+        let p99 = &cpu["intervals"]["p99"];
+        assert_eq!((&p99["low_ns"], &p99["high_ns"]), (&json!(7_000), &json!(null)));
+        assert_eq!(p99["if_independent"], json!({ "low_ns": 7_000, "high_ns": 7_999 }));
+        assert_eq!((&p99["kind"], &p99["refused"]), (&json!("dependent"), &json!(null)));
+        let dependence = &document["cells"][1]["dependence"];
+        assert_eq!(dependence["block_ns"], 1_000_000_000);
+        let worth = dependence["effective"].as_f64().expect("known")
+            * dependence["design_effect"].as_f64().expect("known");
+        assert!((worth - 4_000.0).abs() < 1e-6, "{dependence}");
         let load = &document["cells"][1]["loads"][0];
         assert_eq!(
             *load,
@@ -280,7 +333,21 @@ load = ["message groups=1"]
         for key in ["min", "mean", "p50", "p99_9999", "max"] {
             assert_eq!(never["all"]["latency_ns"][key], Value::Null);
         }
-        assert_eq!(never["all"]["intervals"]["p50"], json!({ "low_ns": null, "high_ns": null }));
+        let none = json!({ "low_ns": null, "high_ns": null });
+        let p50 = &never["all"]["intervals"]["p50"];
+        assert_eq!((&p50["low_ns"], &p50["if_independent"]), (&json!(null), &none));
+        assert_eq!(
+            (&p50["kind"], &p50["refused"]),
+            (&json!("refused"), &json!("nothing was measured"))
+        );
+        let only = &document["cells"][0];
+        assert_eq!(only["dependence"]["design_effect"], Value::Null);
+        assert!(
+            only["dependence"]["refused"]
+                .as_str()
+                .expect("a reason")
+                .contains("a phase of at least")
+        );
         assert_eq!(document["verdict"], "inconclusive");
     }
 }

@@ -108,6 +108,8 @@ pub(super) struct Rows {
     totals: Vec<u64>,
     /// The greatest common divisor of all indices: the width of a bucket at most.
     pub(super) step: u64,
+    /// The file says that its buckets are wider than a unit: then they are as wide as the step.
+    pub(super) is_wide: bool,
     /// The largest index.
     pub(super) last: u64,
     /// Rows in all.
@@ -123,7 +125,7 @@ pub(super) struct Rows {
 impl Rows {
     /// Empty rows of single steps that go up to an index.
     pub(super) fn up_to(last: u64) -> Rows {
-        Rows { last, step: 1, ..Rows::default() }
+        Rows { last, ..Rows::default() }
     }
 
     /// Adds a row.
@@ -180,9 +182,20 @@ impl Rows {
             && others.iter().flat_map(BTreeMap::keys).all(|index| last.contains_key(index))
     }
 
+    /// Units of a bucket. That all indices are multiples of a number may be chance: a bucket is a unit wide
+    /// unless the file says otherwise.
+    pub(super) fn bucket_width(&self) -> u64 {
+        if self.is_wide && self.step > 1 { self.step } else { 1 }
+    }
+
+    /// The largest index of a column that was counted.
+    pub(super) fn last_of(&self, column: usize) -> Option<u64> {
+        self.columns.get(column)?.keys().next_back().copied()
+    }
+
     /// The layout that keeps these rows apart; `unit_ns` is one unit of an index.
     pub(super) fn layout(&self, unit_ns: u64) -> Layout {
-        let step = if self.rows > 1 && self.step > 1 { self.step } else { 1 };
+        let step = self.bucket_width();
         let needed = (self.last / step + 1).clamp(u64::from(EXACT_MIN), 1_000_000) as u32;
         let usual = if step == 1 { needed.max(1_000) } else { needed };
         Layout { unit_ns: unit_ns.saturating_mul(step), exact: usual }

@@ -238,7 +238,8 @@ impl Table {
                  added together",
                 self.rows.disordered
             );
-            reading.note("import-several-runs", Weight::Warning, text);
+            reading.note("import-several-runs", Weight::PreventsPass, text).advice =
+                "import each run from a file of its own".to_owned();
         }
         let damage = foreign + self.negative + absurd + self.rows.absurd + self.rows.short;
         if damage > 0 {

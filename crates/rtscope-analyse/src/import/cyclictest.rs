@@ -78,6 +78,8 @@ impl Reader for Text {
 /// What a `T:` line says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Status {
+    /// The thread's number in the system.
+    tid: u64,
     priority: u64,
     interval_us: u64,
     cycles: u64,
@@ -229,7 +231,8 @@ impl Log {
         let counts: Option<Vec<u64>> = numbers.take(THREADS_MAX + 1).collect();
         match (index, counts) {
             (Some(index), Some(counts)) if !counts.is_empty() => {
-                if self.run.has_summary {
+                // A histogram begins at 0: without its heading, so does the next.
+                if self.run.has_summary || (index == 0 && self.run.rows.rows > 0) {
                     self.next_run();
                 }
                 self.run.rows.add(index, &counts);
@@ -241,7 +244,8 @@ impl Log {
     fn status(&mut self, thread: u64, status: Status) {
         let known = usize::try_from(thread).ok().and_then(|thread| self.run.lanes.get(thread));
         let before = known.and_then(|lane| lane.status);
-        if before.is_some_and(|before| before.cycles > status.cycles) {
+        let is_other = |before: Status| before.cycles > status.cycles || before.tid != status.tid;
+        if before.is_some_and(is_other) {
             self.next_run();
         }
         if let Some(lane) = self.lane(thread) {
@@ -583,7 +587,8 @@ fn status(line: &[u8]) -> Option<(u64, Status)> {
         early,
         ..Said::default()
     };
+    let tid = after("(").and_then(|tid| whole(tid.trim_end_matches(')').as_bytes())).unwrap_or(0);
     let interval_us = number("I:").unwrap_or(0);
     let priority = number("P:").unwrap_or(0);
-    Some((number("T:")?, Status { priority, interval_us, cycles, said }))
+    Some((number("T:")?, Status { tid, priority, interval_us, cycles, said }))
 }

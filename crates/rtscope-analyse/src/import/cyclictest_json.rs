@@ -48,7 +48,6 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let mut threads = Vec::new();
     for ((index, thread), mut rows) in entries.iter().zip(rows) {
         rows.last = widest.last;
-        rows.step = 1;
         let said = said_of(thread, asked.buckets);
         let part = match has_histogram {
             true => rows.part(0, unit_ns, &said),

@@ -45,7 +45,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let widest = Rows::up_to(last);
     let (mut beyond, mut threads) = (0u64, Vec::new());
     for ((index, thread), mut rows) in entries.iter().zip(rows) {
-        (rows.last, rows.step) = (last, 1);
+        rows.last = last;
         let said = Said {
             count: number(&thread["count"]),
             min: number(&thread["min"]),

@@ -1,5 +1,6 @@
 //! JSON that was not always written by a JSON writer: values that are no numbers, quotes inside of
-//! texts, and a file that ends in the middle.
+//! texts, and a file that ends in the middle. A file may hold several documents, one after the other: each
+//! is a run.
 
 use rtscope_model::finding::Weight;
 use serde_json::Value;
@@ -15,39 +16,51 @@ const DEPTH_MAX: usize = 64;
 /// What a format's document says, as one cell.
 type ToCell = fn(&Value, &Options, &mut Reading) -> Cell;
 
-/// The reader of a format that is one document with one cell.
+/// The most documents of one file that are read.
+const DOCUMENTS_MAX: usize = 256;
+
+/// The reader of a format whose documents are a cell each.
 pub(super) fn reader(to_cell: ToCell, options: &Options) -> Box<dyn Reader> {
-    Box::new(OneDocument { document: Document::default(), options: options.clone(), to_cell })
+    Box::new(Documents { text: Text::default(), options: options.clone(), to_cell })
 }
 
-struct OneDocument {
-    document: Document,
+struct Documents {
+    text: Text,
     options: Options,
     to_cell: ToCell,
 }
 
-impl Reader for OneDocument {
+impl Reader for Documents {
     fn feed(&mut self, bytes: &[u8]) {
-        self.document.feed(bytes);
+        self.text.feed(bytes);
     }
 
     fn finish(self: Box<Self>) -> Reading {
         let mut reading = Reading::default();
-        let value = self.document.finish(&mut reading);
-        let cell = (self.to_cell)(&value, &self.options, &mut reading);
-        reading.cells.push(cell);
+        let values = self.text.finish(&mut reading);
+        for (n, value) in values.iter().enumerate() {
+            let mut cell = (self.to_cell)(value, &self.options, &mut reading);
+            if values.len() > 1 {
+                cell.name = format!("run {}", n + 1);
+            }
+            reading.cells.push(cell);
+        }
+        if values.len() > 1 {
+            let text = format!("the file holds {} runs: each is a cell of its own", values.len());
+            reading.note("import-several-runs", Weight::Note, text);
+        }
         reading
     }
 }
 
-/// A document on its way in.
+/// The file's text on its way in.
 #[derive(Debug, Default)]
-struct Document {
+struct Text {
     text: Vec<u8>,
     beyond: u64,
 }
 
-impl Document {
+impl Text {
     fn feed(&mut self, bytes: &[u8]) {
         let room = DOCUMENT_MAX - self.text.len();
         let kept = bytes.len().min(room);
@@ -55,8 +68,8 @@ impl Document {
         self.beyond += (bytes.len() - kept) as u64;
     }
 
-    /// The document, mended where it must be: what was mended is told.
-    fn finish(self, reading: &mut Reading) -> Value {
+    /// The documents, mended where they must be: what was mended is told.
+    fn finish(self, reading: &mut Reading) -> Vec<Value> {
         if self.beyond > 0 {
             let text = format!("{} bytes beyond {DOCUMENT_MAX} were not read", self.beyond);
             reading.note("import-truncated", Weight::PreventsPass, text);
@@ -64,28 +77,53 @@ impl Document {
         let text = String::from_utf8_lossy(&self.text);
         let text = text.trim_start_matches('\u{feff}').trim_matches('\0');
         if let Ok(value) = serde_json::from_str(text) {
-            return value;
+            return vec![value];
         }
-        let (mended, is_cut) = mend(&quoted(text));
-        match serde_json::from_str(&mended) {
-            Ok(value) if is_cut => {
-                let text = "the file was cut off: what it holds up to there was read";
-                reading.note("import-truncated", Weight::PreventsPass, text);
-                value
-            }
-            Ok(value) => {
-                let text = "the file is not valid JSON and was mended (its tool writes values that \
-                            are no numbers, or quotes inside of texts)";
-                reading.note("import-mended", Weight::Note, text);
-                value
-            }
-            Err(error) => {
-                let text = format!("the file is not JSON: {error}");
-                reading.note("import-damaged", Weight::PreventsPass, text);
-                Value::Null
-            }
+        let escaped = quoted(text);
+        let mut is_mended = escaped.lines().ne(text.lines());
+        let (mut rest, mut values) = (escaped.as_str(), Vec::new());
+        while values.is_empty() || (rest.starts_with('{') && values.len() < DOCUMENTS_MAX) {
+            let (value, read) = document(rest, reading, &mut is_mended);
+            values.push(value);
+            rest = rest[read..].trim_start();
         }
+        if is_mended {
+            let text = "the file is not valid JSON and was mended (its tool writes values that are \
+                        no numbers, or quotes inside of texts)";
+            reading.note("import-mended", Weight::Note, text);
+        }
+        if !rest.is_empty() {
+            let text = format!("{} bytes after the last document were not read", rest.len());
+            reading.note("import-damaged", Weight::PreventsPass, text);
+        }
+        values
     }
+}
+
+/// The first document of a text, and how many of its bytes it takes. Says so when it had to be mended.
+fn document(text: &str, reading: &mut Reading, is_mended: &mut bool) -> (Value, usize) {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    if let Some(Ok(value)) = stream.next() {
+        return (value, stream.byte_offset());
+    }
+    let (mended, read, is_cut) = mend(text);
+    let value = match serde_json::from_str(&mended) {
+        Ok(value) if is_cut => {
+            let text = "the file was cut off: what it holds up to there was read";
+            reading.note("import-truncated", Weight::PreventsPass, text);
+            value
+        }
+        Ok(value) => {
+            *is_mended = true;
+            value
+        }
+        Err(error) => {
+            let text = format!("the file is not JSON: {error}");
+            reading.note("import-damaged", Weight::PreventsPass, text);
+            Value::Null
+        }
+    };
+    (value, read)
 }
 
 /// Quotes inside of a text that has its line to itself, `"key": "text",`, escaped.
@@ -112,8 +150,9 @@ fn is_no_number(word: &str) -> bool {
     matches!(word.trim_start_matches(['-', '+']), "nan" | "inf" | "NaN" | "Infinity")
 }
 
-/// The text with numbers that are none as null, and closed where it breaks off; whether it does.
-fn mend(text: &str) -> (String, bool) {
+/// The first document of a text with numbers that are none as null, and closed where it breaks off; how
+/// many bytes it takes, and whether it breaks off.
+fn mend(text: &str) -> (String, usize, bool) {
     let mut out = String::with_capacity(text.len() + 16);
     let mut open: Vec<char> = Vec::new();
     // Where the text last was whole but for its closing brackets, and which those are.
@@ -143,7 +182,7 @@ fn mend(text: &str) -> (String, bool) {
                 out.push(c);
                 whole = Some((out.len(), open.clone()));
                 if open.is_empty() {
-                    return (out, false);
+                    return (out, at + 1, false);
                 }
             }
             ',' => {
@@ -162,13 +201,13 @@ fn mend(text: &str) -> (String, bool) {
             c => out.push(c),
         }
         if open.len() > DEPTH_MAX {
-            return (String::new(), true);
+            return (String::new(), text.len(), true);
         }
     }
-    let Some((length, open)) = whole else { return (out, true) };
+    let Some((length, open)) = whole else { return (out, text.len(), true) };
     out.truncate(length);
     out.extend(open.iter().rev());
-    (out, true)
+    (out, text.len(), true)
 }
 
 /// A whole number, written as such or as a float.
@@ -201,9 +240,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Value, Vec<String>) {
-        let (mut document, mut reading) = (Document::default(), Reading::default());
-        document.feed(text.as_bytes());
-        let value = document.finish(&mut reading);
+        let (mut file, mut reading) = (Text::default(), Reading::default());
+        file.feed(text.as_bytes());
+        let value = file.finish(&mut reading).swap_remove(0);
         (value, reading.findings.into_iter().map(|finding| finding.code).collect())
     }
 

@@ -164,8 +164,14 @@ impl Stream {
         }
         let mut reading = self.reader.map(Reader::finish).unwrap_or_default();
         let name = &self.options.name;
+        if self.format.is_none() {
+            return unknown(name);
+        }
         for cell in &mut reading.cells {
             cell.origin.files = vec![name.clone()];
+            if cell.origin.grain_ns == 0 {
+                cell.origin.grain_ns = cell.layout.unit_ns;
+            }
         }
         reading.cells.retain(|cell| cell.count() > 0);
         if reading.cells.is_empty() {
@@ -178,6 +184,16 @@ impl Stream {
         }
         reading
     }
+}
+
+/// What is said of a file that no format fits.
+fn unknown(name: &str) -> Reading {
+    let known: Vec<&str> = formats().map(|(name, _)| name).collect();
+    let text = format!("{name} isn't a measurement in a format that rtscope reads");
+    let mut reading = Reading::default();
+    reading.note("import-empty", Weight::Invalidates, text).advice =
+        format!("name the format if you know it (--format): one of {}", known.join(", "));
+    reading
 }
 
 /// Reads a whole text: for tests and small files.

@@ -175,11 +175,22 @@ impl Table {
         }
     }
 
-    fn cells(self, run: &str, is_cut: bool, reading: &mut Reading) {
+    /// Whether a maximum lies behind its last row: then buckets are wider than a unit.
+    fn has_wide_buckets(&self) -> bool {
+        let is_behind = |column: usize| {
+            let said = self.said(column);
+            let last = self.rows.last_of(column);
+            said.overflow == Some(0) && said.max.zip(last).is_some_and(|(max, last)| max > last)
+        };
+        (0..self.columns.len()).any(is_behind)
+    }
+
+    fn cells(mut self, run: &str, is_cut: bool, reading: &mut Reading) {
         if self.columns.is_empty() {
             return;
         }
         let unit_ns = self.options.unit_ns.unwrap_or(if self.is_ns { 1 } else { 1_000 });
+        self.rows.is_wide = self.has_wide_buckets();
         let mut cells: Vec<Cell> = Vec::new();
         let mut beyond = 0u64;
         for (at, &(kind, cpu)) in self.columns.iter().enumerate() {
@@ -200,7 +211,7 @@ impl Table {
                     name,
                     layout: self.rows.layout(unit_ns),
                     threads: vec![thread],
-                    origin: self.origin(),
+                    origin: Origin { grain_ns: unit_ns, ..self.origin() },
                 }),
             }
         }
@@ -233,10 +244,10 @@ impl Table {
             reading.note("import-overflow", Weight::Warning, text).advice =
                 "run rtla with more entries, as -E 1000".to_owned();
         }
-        if self.rows.rows > 1 && self.rows.step > 1 {
+        if self.rows.bucket_width() > 1 {
             let text = format!(
                 "the rows are {} units apart: so wide a bucket is taken to be",
-                self.rows.step
+                self.rows.bucket_width()
             );
             reading.note("import-buckets", Weight::Note, text);
         }

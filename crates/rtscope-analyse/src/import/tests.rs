@@ -98,7 +98,9 @@ fn a_histogram_of_cyclictest_is_read_with_its_overflow() {
     let judgement = judge(&record, &[]);
     assert_eq!(judgement.verdict, Verdict::Inconclusive, "an import alone never passes");
     let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.figures_verdict).collect();
-    assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Inconclusive]);
+    // A histogram doesn't show whether late wake-ups came together.
+    assert_eq!(verdicts, [Verdict::Pass, Verdict::Inconclusive, Verdict::Inconclusive]);
+    assert!(judgement.outcomes[1].sentence.contains("does not say when each latency was"));
 }
 
 #[test]
@@ -372,4 +374,96 @@ fn page_and_terminal_say_what_an_import_lacks() {
         assert_eq!(cpu[key], serde_json::Value::Null, "{key}");
     }
     assert_eq!(document["cells"][0]["origin"]["tool"], "cyclictest");
+}
+
+#[test]
+fn a_bucket_is_a_unit_wide_unless_the_file_says_otherwise() {
+    // All indices are multiples of 8 by chance.
+    let (reading, _) = of(b"8 99990\n16 10\n");
+    assert_eq!(reading.cells[0].layout.unit_ns, 1_000);
+    let record = record(vec![reading], &[]);
+    let all = &summary::cells(&record)[0].all;
+    assert_eq!(all.histogram.at_rank_ns(50_000), Some(8_999), "the end of its bucket");
+    // 2 of 3 maxima lie behind their last rows: buckets of 10 us.
+    let (osnoise, _) = of(corpus!("rtla/osnoise.txt"));
+    assert_eq!(osnoise.cells[0].layout.unit_ns, 10_000);
+    assert_eq!(osnoise.cells[0].origin.grain_ns, 1_000, "its maximum is in whole us");
+}
+
+#[test]
+fn what_a_tool_cut_is_told_from_to_and_judged_by_its_upper_end() {
+    let outcomes = |require: &[&str]| {
+        let (reading, _) = of(b"8 99990\n16 10\n");
+        let record = record(vec![reading], require);
+        judge(&record, &[]).outcomes
+    };
+    // 16 us may be 16.99 us; the mean of 8.0008 us may be 9.0008 us.
+    let verdicts: Vec<Verdict> = outcomes(&[
+        "max < 16us",
+        "max < 16500ns",
+        "max < 17us",
+        "mean < 8us",
+        "mean < 9us",
+        "mean < 10us",
+    ])
+    .iter()
+    .map(|outcome| outcome.figures_verdict)
+    .collect();
+    use Verdict::{Fail, Inconclusive, Pass};
+    assert_eq!(verdicts, [Fail, Inconclusive, Pass, Fail, Inconclusive, Pass]);
+    let said = &outcomes(&["max < 17us"])[0].sentence;
+    assert!(said.contains("the maximum is 16.000 us to 17.000 us"), "{said}");
+    let (reading, _) = of(b"8 99990\n16 10\n");
+    let record = record(vec![reading], &[]);
+    let judgement = judge(&record, &[]);
+    let text = report::terminal::summary(&judgement, &record, Style { width: 120, colour: false });
+    assert!(text.contains("16.0 to 17.0"), "{text}");
+    assert!(
+        !text.contains("nothing was measured") && text.contains("duration not known"),
+        "{text}"
+    );
+    assert!(report::html::page(&record, &judgement).contains("below 17.0"));
+}
+
+#[test]
+fn a_second_run_in_a_file_is_not_dropped() {
+    let one = corpus!("cyclictest-json/histogram.json");
+    let text = std::str::from_utf8(one).expect("text");
+    let worst = format!("{text}\n{}", text.replace("\"max\": ", "\"max\": 9"));
+    let (reading, _) = of(worst.as_bytes());
+    let names: Vec<&str> = reading.cells.iter().map(|cell| cell.name.as_str()).collect();
+    assert_eq!(names, ["run 1", "run 2"]);
+    assert!(codes(&reading).contains(&"import-several-runs"), "{:?}", reading.findings);
+    let max_us = |cell: usize| figures(&reading.cells[cell]).iter().map(|of| of.2).max();
+    assert!(max_us(1) > max_us(0), "{:?} {:?}", max_us(0), max_us(1));
+    // Two quiet runs of as many cycles: the threads have other numbers.
+    let quiet = |tid: u32, max: u32| {
+        format!(
+            "T: 0 ({tid}) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max: {max:>7}\n"
+        )
+    };
+    let (reading, _) = of((quiet(700, 900) + &quiet(800, 30)).as_bytes());
+    let maxima: Vec<u64> = reading.cells.iter().map(|cell| figures(cell)[0].2).collect();
+    assert_eq!(maxima, [900, 30]);
+    // Two histograms without their comments.
+    let (reading, _) = of(b"# Histogram\n000000 10\n000001 5\n000000 10\n000900 1\n");
+    assert_eq!(reading.cells.len(), 2);
+    // Columns: which rows are of which run isn't known.
+    let (reading, _) = of(b"1 10\n2 5\n1 10\n9 1\n");
+    let finding = reading.findings.iter().find(|f| f.code == "import-several-runs").expect("told");
+    assert_eq!(finding.weight, Weight::PreventsPass);
+}
+
+#[test]
+fn junk_is_told_to_be_no_measurement_without_a_guess_at_its_unit() {
+    let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0\n7\n\xff\xfe";
+    let prose = b"Dear reader,\nthis was measured on a board in the year\n2024\nand it was fast.\n";
+    for bytes in [elf.as_slice(), prose.as_slice()] {
+        let (reading, format) = of(bytes);
+        assert_eq!((format, reading.cells.len()), (None, 0));
+        assert_eq!(codes(&reading), ["import-empty"]);
+        let finding = &reading.findings[0];
+        assert!(finding.text.contains("isn't a measurement"), "{}", finding.text);
+        assert!(finding.advice.contains("--format"), "{}", finding.advice);
+    }
 }

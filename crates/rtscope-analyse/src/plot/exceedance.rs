@@ -1,12 +1,9 @@
 //! The share of wake-ups that were at or above each latency, both axes logarithmic: one curve a
 //! phase over all its threads, with its 95 % interval.
 //!
-//! Source of the interval: the number of exceedances is taken as Poisson distributed, its exact
-//! interval from the gamma distribution (F. Garwood, 1936). Below 3 in n nothing can be said: of
-//! n wake-ups without an exceedance, a true share of 3/n would show none in 5 % of runs.
-//!
-//! The plot can't show dependence: a disturbance that spans many wake-ups makes the interval wider
-//! than drawn.
+//! Source of the interval: that of the rate ([`exceedance`]), as wide as the dependence between wake-ups
+//! makes it; a phase whose dependence is not known has none. Below 3 in n nothing can be said: of n
+//! independent wake-ups without an exceedance, a true share of 3/n would show none in 5 % of runs.
 
 use super::{
     Kind, Options, Plot,
@@ -20,7 +17,7 @@ use super::{
 };
 use crate::{
     number::grouped,
-    statistics::exceedance::{poisson_high, poisson_low},
+    statistics::exceedance::{self, poisson_high},
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -52,12 +49,13 @@ fn headline(scene: &Scene<'_>) -> String {
     if let Some(limit) = scene.limits.iter().rev().find(|limit| limit.for_all) {
         let (_, at_most) = row.histogram.at_or_above(limit.limit_ns);
         let (name, limit) = (&cell.summary.name, time(limit.limit_ns));
-        return match at_most {
-            0 => format!(
+        return match (at_most, row.effective()) {
+            (0, Ok(effective)) => format!(
                 "No wake-up took {limit} or more: at 95 % that is at most {} in {name}",
-                one_in(poisson_high(0) / row.recorded as f64)
+                one_in(poisson_high(0) / effective as f64)
             ),
-            n => format!(
+            (0, Err(_)) => format!("No wake-up took {limit} or more in {name}"),
+            (n, _) => format!(
                 "In {name}, {} of {} wake-ups took {limit} or more",
                 grouped(n),
                 grouped(row.recorded)
@@ -119,6 +117,7 @@ fn draw(scene: &Scene<'_>, options: &Options) -> String {
     let shown = scene.shown();
     let curves = curves(&shown, &edges);
     let most = curves.iter().map(|curve| curve.wakeups).max().unwrap_or(1) as f64;
+    let effective = curves.iter().filter_map(|curve| curve.cell.summary.all.effective().ok()).max();
     sheet.legend(&keys(&curves));
     let frames = sheet.panels(1, 300.0, NO_HEADER, 112.0);
     let frame = frames[0];
@@ -130,7 +129,9 @@ fn draw(scene: &Scene<'_>, options: &Options) -> String {
     sheet.x_axis(&frames, &x, &x.latency_ticks(10), "latency (logarithmic)");
     sheet.y_axis(&frame, &y, &share_ticks(&y));
     sheet.y_name(&frames, "share of wake-ups at or above");
-    blind_area(&mut sheet, &frame, &y, most);
+    if let Some(effective) = effective {
+        blind_area(&mut sheet, &frame, &y, effective as f64);
+    }
     let worst_ns = curves.iter().map(|curve| curve.max_ns).max();
     for (number, curve) in curves.iter().enumerate() {
         let has_band = curves.len() <= BANDS || Some(curve.max_ns) == worst_ns;
@@ -189,16 +190,20 @@ struct Shape {
 fn shape_of(curve: &Curve<'_>, edges: &Edges, x: &Scale, y: &Scale, has_band: bool) -> Shape {
     let place = |k: f64| y.place(curve.share(k));
     let points = edges.edges_ns.iter().copied().zip(curve.above.iter().copied());
-    let points: Vec<(f64, u64)> = points
+    let points: Vec<(u64, u64)> = points
         .filter(|&(edge_ns, k)| k > 0 && edge_ns < curve.max_ns)
         .chain([(curve.max_ns, 1)])
-        .map(|(at_ns, k)| (x.place(at_ns as f64), k))
         .collect();
     let (mut line, mut band) = (Path::default(), Path::default());
-    points.iter().for_each(|&(at, k)| line.to(at, place(k as f64)));
-    if has_band {
-        points.iter().for_each(|&(at, k)| band.to(at, place(poisson_high(k))));
-        points.iter().rev().for_each(|&(at, k)| band.to(at, place(poisson_low(k))));
+    points.iter().for_each(|&(at_ns, k)| line.to(x.place(at_ns as f64), place(k as f64)));
+    let interval = |&(at_ns, k): &(u64, u64)| {
+        let (low, high) = exceedance::expected_in(curve.cell.summary, at_ns, k)?;
+        Some((x.place(at_ns as f64), place(low), place(high)))
+    };
+    let ends: Vec<_> = points.iter().filter(|_| has_band).filter_map(interval).collect();
+    ends.iter().for_each(|&(at, _, high)| band.to(at, high));
+    ends.iter().rev().for_each(|&(at, low, _)| band.to(at, low));
+    if !ends.is_empty() {
         band.close();
     }
     Shape { line, band, end: (x.place(curve.max_ns as f64), place(1.0)) }
@@ -260,9 +265,11 @@ fn table(scene: &Scene<'_>) -> Table {
         let mut row = vec![time(edge_ns)];
         for curve in &curves {
             let k = curve.above[n];
-            let (low, high) = (curve.share(poisson_low(k)), curve.share(poisson_high(k)).min(1.0));
+            let ends = exceedance::expected_in(curve.cell.summary, edge_ns, k);
             row.push(grouped(k));
-            row.push(format!("{} to {}", one_in(low), one_in(high)));
+            row.push(ends.map_or_else(String::new, |(low, high)| {
+                format!("{} to {}", one_in(curve.share(low)), one_in(curve.share(high).min(1.0)))
+            }));
         }
         table.row(row);
     }
@@ -299,18 +306,23 @@ mod tests {
 
     #[test]
     fn the_headline_answers_the_requirement() {
-        let calm = [5_000; 1_000];
+        let calm = [5_000; 10_000];
         scene_of("require = [\"max < 100us\"]", &calm, |scene| {
-            let expected = "No wake-up took 100 us or more: at 95 % that is at most 1 in 334 in a";
+            let expected =
+                "No wake-up took 100 us or more: at 95 % that is at most 1 in 2,506 in a";
             assert_eq!(headline(scene), expected);
         });
         let mut late = calm;
         late[7] = 100_000;
         scene_of("require = [\"max < 100us\"]", &late, |scene| {
-            assert_eq!(headline(scene), "In a, 1 of 1,000 wake-ups took 100 us or more");
+            assert_eq!(headline(scene), "In a, 1 of 10,000 wake-ups took 100 us or more");
         });
         scene_of("", &late, |scene| {
-            assert_eq!(headline(scene), "In a, 1 in 100 wake-ups took longer than 6 us");
+            assert_eq!(headline(scene), "In a, 1 in 1,000 wake-ups took longer than 6 us");
+        });
+        // One slice: nothing tells whether late wake-ups come together.
+        scene_of("require = [\"max < 100us\"]", &calm[..1_000], |scene| {
+            assert_eq!(headline(scene), "No wake-up took 100 us or more in a");
         });
         scene_of("", &[5_000], |scene| {
             assert_eq!(headline(scene), "a holds too few wake-ups for a tail");

@@ -1,7 +1,7 @@
 //! A series of runs over months: one figure with the changes of its level, and all their histograms
 //! one behind the other.
 
-use rtscope_model::{histogram::Histogram, time::Nanos};
+use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
 
 use super::{
     Options,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     number::counted,
-    statistics::change_point::{self, ChangePoint},
+    statistics::change_point::{self, ChangePoint, Refusal},
 };
 
 /// One run of a series.
@@ -36,13 +36,40 @@ const LAYERS: usize = 80;
 /// Steps of the latency axis.
 const STEPS: usize = 100;
 
+/// The changes of level of a series.
+///
+/// # Errors
+///
+/// When they can't be looked for: too few runs, or maxima of runs of different lengths.
+pub fn changes(points: &[Point], statistic: Statistic) -> Result<Vec<ChangePoint>, Refusal> {
+    let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
+    match statistic {
+        Statistic::Max => {
+            let counts: Vec<u64> = points.iter().map(|point| point.histogram.count()).collect();
+            change_point::of_maxima(&values, &counts)
+        }
+        _ => change_point::of(&values),
+    }
+}
+
 /// Draws a figure over time, with its changes. `what` names the figure, as `p99.9 of busy`.
 #[must_use]
-pub fn draw(points: &[Point], what: &str, options: &Options) -> String {
+pub fn draw(
+    points: &[Point],
+    what: &str,
+    found: &Result<Vec<ChangePoint>, Refusal>,
+    options: &Options,
+) -> String {
     let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
-    let changes = change_point::of(&values);
-    let mut sheet =
-        Sheet::named("trend".to_owned(), options, &title(points, what, &changes), &span(points));
+    let changes = found.as_deref().unwrap_or_default();
+    let title = match found {
+        Ok(changes) => title(points, what, changes),
+        Err(Refusal::TooFew { runs }) => {
+            format!("{what}: {}, too few to find a change", counted(*runs as u64, "run"))
+        }
+        Err(Refusal::Lengths { .. }) => format!("{what}: runs of different lengths"),
+    };
+    let mut sheet = Sheet::named("trend".to_owned(), options, &title, &span(points));
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         sheet.nothing("No run is in the history.");
         return sheet.finish("There is nothing to draw.");
@@ -64,7 +91,7 @@ pub fn draw(points: &[Point], what: &str, options: &Options) -> String {
     for (point, value) in points.iter().zip(&values) {
         sheet.marker(0, x.place(point.at_s as f64), y.place(*value));
     }
-    levels(&mut sheet, points, &changes, &values, &x, &y, &frame);
+    levels(&mut sheet, points, changes, &values, &x, &y, &frame);
     sheet.base_line(&frame);
     sheet.finish(&format!(
         "{what} of {}, with the changes of its level.",
@@ -242,7 +269,9 @@ mod tests {
 
     #[test]
     fn a_change_is_drawn_where_the_kernel_changed() {
-        let svg = draw(&series(60), "max of busy", &Options::default());
+        let points = series(60);
+        let found = changes(&points, Statistic::Max);
+        let svg = draw(&points, "max of busy", &found, &Options::default());
         check_markup(&svg).expect("well-formed");
         assert!(svg.contains("2025-02-03 now 6.12.9"), "the change is named");
         assert!(svg.contains("max of busy: from"), "{}", &svg[..400]);
@@ -251,8 +280,9 @@ mod tests {
     #[test]
     fn every_length_of_series_gives_both_plots() {
         for n in [0, 1, 2, 9, 200] {
+            let found = changes(&series(n), Statistic::Quantile(990_000_000));
             for svg in [
-                draw(&series(n), "p99 of rest", &Options::default()),
+                draw(&series(n), "p99 of rest", &found, &Options::default()),
                 surface(&series(n), "rest", &Options::default()),
             ] {
                 check_markup(&svg).unwrap_or_else(|why| panic!("{n}: {why}"));

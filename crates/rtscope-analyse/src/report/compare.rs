@@ -55,7 +55,7 @@ pub fn page(all: &Comparison) -> String {
     let page = Page {
         style: include_str!("template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
-        headline: super::html::sentence(&all.answer),
+        headline: answer(all),
         all,
         changes: changes.collect(),
         differences: differences(&all.differences),
@@ -67,6 +67,12 @@ pub fn page(all: &Comparison) -> String {
         notes: all.notes.iter().map(|note| super::html::sentence(note)).collect(),
     };
     page.render().expect("a string takes every text")
+}
+
+/// The first line, as a sentence.
+fn answer(all: &Comparison) -> String {
+    let (initial, rest) = all.answer.split_at(1);
+    format!("{}{rest}.", initial.to_uppercase())
 }
 
 fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
@@ -198,7 +204,7 @@ fn differences(differences: &[Difference]) -> Table {
 /// The comparison as text for a terminal.
 #[must_use]
 pub fn text(all: &Comparison, style: Style) -> String {
-    let mut text = style.paragraph("", 2, &super::html::sentence(&all.answer));
+    let mut text = style.paragraph("", 2, &answer(all));
     text += &format!("\nA  {}\nB  {}\n", all.a.join(", "), all.b.join(", "));
     for change in &all.changes {
         text += &format!("\n{}\n", change.name);

@@ -104,7 +104,7 @@ fn words(subject: &Periodic, drift: &Drift) -> String {
             text += &format!("Lost: {}. ", counted(program.lost, "event"));
         }
         if let Some(how) = &program.ended {
-            text += &format!("It ended by itself: {how}. ");
+            text += &format!("It ended before its time: {how}. ");
         }
     }
     if let Some(why) = drift.no_interval {

@@ -4,12 +4,27 @@
 //! chance (A. N. Pettitt, Applied Statistics 28, 1979); each part is split again until no split is
 //! significant. Ranks only: one bad run is no change.
 //!
+//! Runs of a series resemble their neighbours: a machine that was warm or busy stays so for some. The chance is
+//! that of fewer independent runs then: `n (1 - r) / (1 + r)` of them, with r the correlation of the ranks of
+//! neighbours within a level (G. V. Bayley and J. M. Hammersley, Journal of the Royal Statistical Society
+//! Supplement 8, 1946).
+//!
 //! What it can't show: changes within the first or last [`PART_MIN`] runs, and what changed.
+
+use std::fmt;
 
 use serde::Serialize;
 
+use crate::number::{counted, grouped};
+
 /// Runs on each side of a change, at least.
 const PART_MIN: usize = 5;
+
+/// Fewer runs have no split that chance gives less often than [`CHANCE`], however sharp it is.
+pub const RUNS_MIN: usize = 16;
+
+/// Maxima of runs are compared when the longest has at most so many times the wake-ups of the shortest.
+pub const LENGTHS_APART: f64 = 1.5;
 
 /// A split that chance alone gives more often than this is none.
 const CHANCE: f64 = 0.01;
@@ -27,11 +42,92 @@ pub struct ChangePoint {
     pub chance: f64,
 }
 
+/// Why no change is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Fewer than [`RUNS_MIN`] runs.
+    TooFew {
+        /// How many there are.
+        runs: usize,
+    },
+    /// Maxima of runs of different lengths: the longer one has the larger by chance.
+    Lengths {
+        /// Wake-ups of the shortest run.
+        least: u64,
+        /// Of the longest.
+        most: u64,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::TooFew { runs } => write!(
+                f,
+                "{} are too few to find a change of level: it takes {RUNS_MIN}",
+                counted(*runs as u64, "run")
+            ),
+            Refusal::Lengths { least, most } => write!(
+                f,
+                "maxima of runs of {} to {} wake-ups can't be compared, for a longer run has a larger \
+                 one: use a quantile such as p99.9",
+                grouped(*least),
+                grouped(*most)
+            ),
+        }
+    }
+}
+
+/// The changes of a series of maxima, of which each is that of so many wake-ups.
+///
+/// # Errors
+///
+/// When there are too few runs, or their lengths differ by more than [`LENGTHS_APART`].
+pub fn of_maxima(values: &[f64], counts: &[u64]) -> Result<Vec<ChangePoint>, Refusal> {
+    let least = counts.iter().copied().min().unwrap_or(0);
+    let most = counts.iter().copied().max().unwrap_or(0);
+    match most as f64 > least as f64 * LENGTHS_APART {
+        true => Err(Refusal::Lengths { least, most }),
+        false => of(values),
+    }
+}
+
 /// The changes of a series, in order.
-#[must_use]
-pub fn of(values: &[f64]) -> Vec<ChangePoint> {
+///
+/// # Errors
+///
+/// When there are too few runs.
+pub fn of(values: &[f64]) -> Result<Vec<ChangePoint>, Refusal> {
+    if values.len() < RUNS_MIN {
+        return Err(Refusal::TooFew { runs: values.len() });
+    }
     let mut found: Vec<usize> = Vec::new();
-    split(values, 0, &mut found);
+    split(values, 1.0, 0, &mut found);
+    let effect = repetition(values, &found);
+    found.clear();
+    split(values, effect, 0, &mut found);
+    Ok(changes(values, effect, found))
+}
+
+/// How many runs say as much as one independent run, from the ranks of neighbours within the levels that the
+/// splits leave.
+fn repetition(values: &[f64], splits: &[usize]) -> f64 {
+    let rank = |value: &f64| values.iter().filter(|other| other.total_cmp(value).is_lt()).count();
+    let ranks: Vec<f64> = values.iter().map(|value| rank(value) as f64).collect();
+    let ends: Vec<usize> =
+        [0].into_iter().chain(splits.iter().copied()).chain([values.len()]).collect();
+    let mut rest: Vec<f64> = Vec::with_capacity(values.len());
+    for part in ends.windows(2).map(|ends| &ranks[ends[0]..ends[1]]) {
+        let mean = part.iter().sum::<f64>() / part.len() as f64;
+        rest.extend(part.iter().map(|rank| rank - mean));
+    }
+    let products = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
+    let squares = rest.iter().map(|rank| rank * rank).sum::<f64>();
+    let correlation = if squares > 0.0 { (products / squares).clamp(0.0, 0.95) } else { 0.0 };
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+fn changes(values: &[f64], effect: f64, found: Vec<usize>) -> Vec<ChangePoint> {
     let mut ends: Vec<usize> = [0].into_iter().chain(found).chain([values.len()]).collect();
     // A split was found beside levels that further splits took away: it is placed anew between its
     // neighbours.
@@ -46,26 +142,39 @@ pub fn of(values: &[f64]) -> Vec<ChangePoint> {
             at,
             before: median(&values[from..at]),
             after: median(&values[at..to]),
-            chance: sharpest(&values[from..to]).map_or(1.0, |sharpest| sharpest.chance),
+            chance: sharpest(&values[from..to]).map_or(1.0, |sharpest| sharpest.chance(effect)),
         }
     };
     ends.windows(3).map(change).collect()
 }
 
-/// Adds the splits of a part of the series that begins at `offset`, in order.
-fn split(values: &[f64], offset: usize, found: &mut Vec<usize>) {
-    let Some(Split { at, .. }) = sharpest(values).filter(|split| split.chance < CHANCE) else {
+/// Adds the splits of a part of the series that begins at `offset`, in order; `effect` is how many runs say as
+/// much as one independent run.
+fn split(values: &[f64], effect: f64, offset: usize, found: &mut Vec<usize>) {
+    let is_no_chance = |split: &Split| split.chance(effect) < CHANCE;
+    let Some(Split { at, .. }) = sharpest(values).filter(is_no_chance) else {
         return;
     };
-    split(&values[..at], offset, found);
+    split(&values[..at], effect, offset, found);
     found.push(offset + at);
-    split(&values[at..], offset + at, found);
+    split(&values[at..], effect, offset + at, found);
 }
 
 /// A way to part a series in two.
 struct Split {
     at: usize,
-    chance: f64,
+    /// How differently values rank before and after it.
+    sharpness: f64,
+    /// Values in all.
+    of: f64,
+}
+
+impl Split {
+    /// The chance of a split as sharp in a steady series.
+    fn chance(&self, effect: f64) -> f64 {
+        let square = self.sharpness * self.sharpness / effect;
+        (2.0 * (-6.0 * square / (self.of.powi(3) + self.of.powi(2))).exp()).min(1.0)
+    }
 }
 
 /// The split after which values rank most differently; none of a series that is too short.
@@ -78,10 +187,8 @@ fn sharpest(values: &[f64]) -> Option<Split> {
         sum.abs()
     };
     let candidates = (PART_MIN..=n.checked_sub(PART_MIN)?).map(|at| (sharpness(at), at));
-    let (most, at) = candidates.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let n = n as f64;
-    let chance = (2.0 * (-6.0 * most * most / (n.powi(3) + n * n)).exp()).min(1.0);
-    Some(Split { at, chance })
+    let (sharpness, at) = candidates.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(Split { at, sharpness, of: n as f64 })
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -105,7 +212,7 @@ mod tests {
         let mut random = Random::new(4);
         let level = |i: usize| if (20..45).contains(&i) { 60.0 } else { 40.0 };
         let values: Vec<f64> = (0..70).map(|i| level(i) + 5.0 * random.exponential()).collect();
-        let found = of(&values);
+        let found = of(&values).expect("enough runs");
         assert_eq!(found.iter().map(|change| change.at).collect::<Vec<_>>(), [20, 45]);
         assert!((found[0].after - found[0].before - 20.0).abs() < 4.0, "{found:?}");
     }
@@ -117,9 +224,47 @@ mod tests {
             let mut random = Random::new(seed);
             let mut values: Vec<f64> = (0..40).map(|_| random.exponential()).collect();
             values[13] = 1e6;
-            wrong += usize::from(!of(&values).is_empty());
+            wrong += usize::from(of(&values) != Ok(Vec::new()));
         }
         assert!(wrong <= 6, "{wrong} of 200");
-        assert!(of(&[1.0, 2.0]).is_empty());
+    }
+
+    /// Runs of which each resembles the one before.
+    fn alike(seed: u64, n: usize, correlation: f64) -> Vec<f64> {
+        let mut random = Random::new(seed);
+        let mut last = 0.0;
+        let next = || {
+            last = correlation * last + random.exponential() - 1.0;
+            last
+        };
+        std::iter::repeat_with(next).skip(50).take(n).collect()
+    }
+
+    #[test]
+    fn runs_that_resemble_their_neighbours_are_no_change() {
+        for (n, correlation) in [(20, 0.5), (40, 0.5), (80, 0.5), (40, 0.7)] {
+            let is_wrong = |seed: &u64| of(&alike(*seed, n, correlation)) != Ok(Vec::new());
+            let wrong = (0..200).filter(is_wrong).count();
+            // Without allowing for it 16, 34, 46 and 70 of 200.
+            assert!(wrong <= 10, "{n} runs, {correlation}: {wrong} of 200");
+        }
+        // A step of three deviations is still found.
+        let step = |i: usize| if i < 40 { 0.0 } else { 3.5 };
+        let found = |seed: &u64| {
+            let values = alike(*seed, 80, 0.5).into_iter().enumerate();
+            of(&values.map(|(i, value)| value + step(i)).collect::<Vec<_>>()) != Ok(Vec::new())
+        };
+        assert!((0..50).filter(found).count() > 40);
+    }
+
+    #[test]
+    fn too_few_runs_and_maxima_of_other_lengths_are_refused() {
+        let step = |n: usize| (0..n).map(|i| f64::from(u8::from(i >= n / 2))).collect::<Vec<_>>();
+        assert_eq!(of(&step(15)), Err(Refusal::TooFew { runs: 15 }));
+        assert_eq!(of(&step(16)).map(|found| found.len()), Ok(1));
+        let counts: Vec<u64> = (0..20).map(|i| if i < 10 { 60_000 } else { 600_000 }).collect();
+        let refused = of_maxima(&step(20), &counts).expect_err("other lengths");
+        assert!(refused.to_string().contains("60,000 to 600,000 wake-ups"), "{refused}");
+        assert_eq!(of_maxima(&step(20), &[60_000; 20]).map(|found| found.len()), Ok(1));
     }
 }

@@ -7,9 +7,10 @@
 //! these counts is than that of independent wake-ups (L. Kish, Survey Sampling, 1965, section 8.2; batch
 //! means: G. S. Fishman, Management Science 24, 1978).
 //!
-//! Blocks that are shorter than a disturbance cut it into pieces that look independent. So the blocks
-//! grow, by doubling, while the design effect grows with them. When it still grows at the longest blocks,
-//! the run has too few disturbances to tell how often they come: there is a [`Refusal`] instead.
+//! Blocks that are shorter than a disturbance cut it into pieces that look independent. So the length of
+//! the blocks doubles until only ten or so are left, and the largest design effect counts. Few blocks know
+//! a variance badly: Student's t widens for them. When neighbours among the longest blocks still resemble
+//! each other, the disturbances are too long for the run, and there is a [`Refusal`] instead.
 //!
 //! ```text
 //! let mut blocks = Blocks::new(layout);
@@ -19,8 +20,8 @@
 //! dependence.inflation()        divide a count by it: the number of independent ones it is worth
 //! ```
 //!
-//! Memory: at most [`BLOCKS_MAX`] blocks of at most a few hundred classes of latency, whatever the length
-//! of the run and the number of threads.
+//! Memory: at most [`BLOCKS_MAX`] blocks of at most a few hundred classes of latency each, whatever the
+//! length of the run and the number of threads.
 //!
 //! What it can't show: a disturbance that comes once, or a rhythm longer than a tenth of the cell.
 
@@ -31,20 +32,29 @@ use rtscope_model::{
     slice::Slice,
     time::Nanos,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::number::grouped;
 
 /// Most blocks that are kept; when there are more, each two become one.
 pub const BLOCKS_MAX: usize = 1_024;
 
-/// The shortest block: 62.5 ms, so that 1 s is a doubled one.
+/// The shortest block: 62.5 ms, so that doubling reaches 1 s.
 const SHORTEST_NS: u64 = 62_500_000;
 
 /// Classes of latency, 3 % wide: enough to tell who reached a limit, whatever the record's buckets.
 const CLASSES: Layout = Layout { unit_ns: 1, exact: 64 };
 
-/// The fewest blocks from which a variance is estimated.
-const BLOCKS_MIN: usize = 5;
+/// Blocks stop growing when there would be fewer than this.
+const BLOCKS_GROWN: usize = 10;
+
+/// Correlation of neighbouring blocks, and design effect, from which on disturbances are too long for
+/// the run. Ten blocks of independent disturbances exceed both in 2 % of cases (simulated).
+const CORRELATED: (f64, f64) = (0.4, 2.0);
+
+/// Design effect from which on a reader is told of it, if it is beyond the noise of its blocks.
+const TOLD_FROM: f64 = 1.5;
 
 /// The 97.5 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_985;
@@ -71,20 +81,36 @@ impl Dependence {
     pub fn inflation(&self) -> f64 {
         self.design_effect * (student(self.blocks) / NORMAL).powi(2)
     }
+
+    /// How many independent wake-ups a number of them is worth, in words; none where the design effect
+    /// is hardly above 1, or no more than noise.
+    #[must_use]
+    pub fn sentence(&self, wakeups: u64) -> Option<String> {
+        // Of independent wake-ups, a variance of n blocks has a relative error of sqrt(2 / (n - 1)).
+        let noise = (2.0 / (self.blocks - 1) as f64).sqrt();
+        (self.design_effect >= TOLD_FROM.max(1.0 + 2.0 * noise)).then(|| {
+            format!(
+                "late wake-ups come together: {} count as {} independent ones",
+                grouped(wakeups),
+                grouped((wakeups as f64 / self.design_effect) as u64)
+            )
+        })
+    }
 }
 
 /// Why nothing can be said about the dependence, and so no interval given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "reason")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Nothing was measured.
     Nothing,
-    /// The cell has too few blocks.
+    /// An import that doesn't say when its latencies were.
+    Unordered,
+    /// All wake-ups are in one block.
     TooShort {
-        /// Length of a cell that has enough.
+        /// Length of a cell that has two.
         needed_ns: u64,
     },
-    /// The design effect still grows at the longest blocks: disturbances nearly as long as the cell.
+    /// Disturbances nearly as long as the cell.
     Slow,
 }
 
@@ -92,42 +118,63 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Nothing => f.write_str("nothing was measured"),
+            Refusal::Unordered => f.write_str(
+                "the import does not say when each latency was, so nothing shows whether late wake-ups \
+                 come together",
+            ),
             Refusal::TooShort { needed_ns } => write!(
                 f,
-                "the phase is too short to tell how wake-ups depend on each other: an interval needs at \
-                 least {}",
+                "it takes a phase of at least {} to show whether late wake-ups come together",
                 Nanos(*needed_ns)
             ),
             Refusal::Slow => f.write_str(
-                "late wake-ups come in spells that are long compared with the phase: an interval needs a \
-                 longer phase",
+                "late wake-ups come in long spells, and this phase has too few of them: measure at \
+                 least ten",
             ),
         }
     }
 }
 
+impl Serialize for Refusal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Counts of one kind in a block: how many latencies in each class, ascending.
 #[derive(Clone, Debug, Default)]
-struct Counts(Vec<(u32, u64)>);
+struct Counts {
+    classes: Vec<(u32, u64)>,
+    sum_ns: u128,
+}
 
 impl Counts {
     fn add(&mut self, class: u32, count: u64) {
-        match self.0.binary_search_by_key(&class, |known| known.0) {
-            Ok(at) => self.0[at].1 += count,
-            Err(at) => self.0.insert(at, (class, count)),
+        match self.classes.binary_search_by_key(&class, |known| known.0) {
+            Ok(at) => self.classes[at].1 += count,
+            Err(at) => self.classes.insert(at, (class, count)),
         }
     }
 
-    fn merge(&mut self, other: &Counts) {
-        other.0.iter().for_each(|&(class, count)| self.add(class, count));
+    /// Adds bins, those of one class at once.
+    fn add_bins(&mut self, layout: Layout, bins: &[Bin], sum_ns: u64) {
+        let class_of = |bin: &Bin| CLASSES.index(layout.lower_ns(bin.0));
+        for same in bins.chunk_by(|a, b| class_of(a) == class_of(b)) {
+            self.add(class_of(&same[0]), same.iter().map(|bin| bin.1).sum());
+        }
+        self.sum_ns += u128::from(sum_ns);
     }
 
-    /// All, and those from a class on.
-    fn from(&self, class: u32) -> (u64, u64) {
-        let split = self.0.partition_point(|known| known.0 < class);
+    fn merge(&mut self, other: &Counts) {
+        other.classes.iter().for_each(|&(class, count)| self.add(class, count));
+        self.sum_ns += other.sum_ns;
+    }
+
+    fn share(&self, class: u32) -> Share {
+        let split = self.classes.partition_point(|known| known.0 < class);
         let sum = |part: &[(u32, u64)]| part.iter().map(|known| known.1).sum::<u64>();
-        let beyond = sum(&self.0[split..]);
-        (sum(&self.0[..split]) + beyond, beyond)
+        let beyond = sum(&self.classes[split..]);
+        Share { of: sum(&self.classes[..split]) + beyond, beyond }
     }
 }
 
@@ -151,6 +198,8 @@ pub struct Share {
 #[derive(Clone, Debug)]
 pub struct Blocks {
     layout: Layout,
+    most: usize,
+    is_ordered: bool,
     block_ns: u64,
     /// By the number of the block since the start of the run.
     blocks: BTreeMap<u64, Block>,
@@ -160,7 +209,20 @@ impl Blocks {
     /// Without any slice; the slices to come have bins of this layout.
     #[must_use]
     pub fn new(layout: Layout) -> Blocks {
-        Blocks { layout, block_ns: SHORTEST_NS, blocks: BTreeMap::new() }
+        Blocks::bounded(layout, BLOCKS_MAX)
+    }
+
+    /// The same with at most so many blocks, at least 2: for one of many threads.
+    #[must_use]
+    pub fn bounded(layout: Layout, most: usize) -> Blocks {
+        let blocks = BTreeMap::new();
+        Blocks { layout, most: most.max(2), is_ordered: true, block_ns: SHORTEST_NS, blocks }
+    }
+
+    /// Declares that the slices don't say when their latencies were: every answer is a refusal.
+    #[must_use]
+    pub fn without_order(self) -> Blocks {
+        Blocks { is_ordered: false, ..self }
     }
 
     /// Adds a slice of any thread, in any order. A slice goes to the block that holds its middle; blocks
@@ -171,15 +233,15 @@ impl Blocks {
         while self.block_ns < length_ns - length_ns / 4 {
             self.double();
         }
-        let middle_ns = slice.start_ns + length_ns / 2;
+        let middle_ns = slice.start_ns.saturating_add(length_ns / 2);
         let layout = self.layout;
         let block = self.blocks.entry(middle_ns / self.block_ns).or_default();
-        add_bins(&mut block.measured, layout, &slice.bins);
-        add_bins(&mut block.omitted, layout, &slice.omitted);
+        block.measured.add_bins(layout, &slice.bins, slice.sum_ns);
+        block.omitted.add_bins(layout, &slice.omitted, slice.omitted_extent.sum_ns);
         if slice.unplaced.count > 0 {
             block.measured.add(CLASSES.index(slice.unplaced.from_ns), slice.unplaced.count);
         }
-        while self.span() > BLOCKS_MAX as u64 {
+        while self.span() > self.most as u64 {
             self.double();
         }
     }
@@ -196,7 +258,7 @@ impl Blocks {
     ///
     /// When the cell is too short, or its disturbances too long, to tell.
     pub fn measured(&self, limit_ns: u64) -> Result<Dependence, Refusal> {
-        estimate(&self.shares(limit_ns, false), self.block_ns)
+        self.estimate(&self.shares(limit_ns, false))
     }
 
     /// The same of recorded wake-ups and what the missed activations would have seen: all those that one
@@ -206,26 +268,90 @@ impl Blocks {
     ///
     /// When the cell is too short, or its disturbances too long, to tell.
     pub fn corrected(&self, limit_ns: u64) -> Result<Dependence, Refusal> {
-        estimate(&self.shares(limit_ns, true), self.block_ns)
+        self.estimate(&self.shares(limit_ns, true))
+    }
+
+    /// The dependence of the wake-ups beyond a quantile of all, which has this value: those that reach
+    /// its class of latency or those that are beyond the class, whichever are nearer to the share
+    /// that lies beyond the quantile.
+    ///
+    /// # Errors
+    ///
+    /// When the cell is too short, or its disturbances too long, to tell.
+    pub fn at_quantile(
+        &self,
+        value_ns: u64,
+        beyond: f64,
+        with_omitted: bool,
+    ) -> Result<Dependence, Refusal> {
+        let class = CLASSES.index(value_ns);
+        let [reaching, above] = [class, class + 1].map(|c| self.shares_from(c, with_omitted));
+        let distance = |shares: &[Share]| {
+            let all = total(shares);
+            (all.beyond as f64 / (all.of as f64 * beyond)).ln().abs()
+        };
+        let nearer = if distance(&above) < distance(&reaching) { &above } else { &reaching };
+        self.estimate(nearer)
+    }
+
+    /// Half the width of the 95 % interval of the mean latency, in nanoseconds, missed activations
+    /// included.
+    ///
+    /// # Errors
+    ///
+    /// When the cell is too short, or its disturbances too long, to tell.
+    pub fn mean_half_width_ns(&self) -> Result<f64, Refusal> {
+        let mut all = Counts::default();
+        let mut each = Vec::new();
+        for block in self.in_order() {
+            let mut both = Counts::default();
+            for counts in block.iter().flat_map(|block| [&block.measured, &block.omitted]) {
+                both.merge(counts);
+            }
+            each.push((both.share(0).of as f64, both.sum_ns as f64));
+            all.merge(&both);
+        }
+        if !self.is_ordered {
+            return Err(Refusal::Unordered);
+        }
+        let n = all.share(0).of as f64;
+        let mean_ns = all.sum_ns as f64 / n;
+        // A latency is somewhere in its class: a twelfth of the width squared (W. F. Sheppard, 1898).
+        let square = |&(class, count): &(u32, u64)| {
+            let (low, high) = (CLASSES.lower_ns(class) as f64, CLASSES.lower_ns(class + 1) as f64);
+            let width = (high - low).max(self.layout.unit_ns as f64);
+            count as f64
+                * ((f64::midpoint(low, low + width) - mean_ns).powi(2) + width.powi(2) / 12.0)
+        };
+        let squares: f64 = all.classes.iter().map(square).sum();
+        let residuals = each.iter().map(|(of, sum_ns)| sum_ns - mean_ns * of).collect();
+        let found = largest(n, residuals, squares, self.block_ns)?;
+        Ok(NORMAL * (found.inflation() * squares).sqrt() / n)
     }
 
     /// The wake-ups of each block, in the order of time, that reach a limit: to the nearest class of
     /// latency below it.
     #[must_use]
     pub fn shares(&self, limit_ns: u64, with_omitted: bool) -> Vec<Share> {
-        let class = CLASSES.index(limit_ns);
+        self.shares_from(CLASSES.index(limit_ns), with_omitted)
+    }
+
+    fn shares_from(&self, class: u32, with_omitted: bool) -> Vec<Share> {
         let share = |block: &Block| {
-            let (mut of, mut beyond) = block.measured.from(class);
-            if with_omitted {
-                let omitted = block.omitted.from(class);
-                (of, beyond) = (of + omitted.0, beyond + omitted.1);
+            let measured = block.measured.share(class);
+            let omitted = block.omitted.share(class);
+            if !with_omitted {
+                return measured;
             }
-            Share { of, beyond }
+            Share { of: measured.of + omitted.of, beyond: measured.beyond + omitted.beyond }
         };
-        let Some((first, last)) = self.ends() else { return Vec::new() };
-        (first..=last)
-            .map(|number| self.blocks.get(&number).map_or_else(Share::default, share))
-            .collect()
+        self.in_order().map(|block| block.map_or_else(Share::default, share)).collect()
+    }
+
+    /// The blocks from the first to the last; none where nothing was recorded.
+    fn in_order(&self) -> impl Iterator<Item = Option<&Block>> {
+        let (first, last) = self.ends().unwrap_or((1, 0));
+        (first..=last).map(|number| self.blocks.get(&number))
     }
 
     fn ends(&self) -> Option<(u64, u64)> {
@@ -245,13 +371,9 @@ impl Blocks {
             both.omitted.merge(&block.omitted);
         }
     }
-}
 
-/// Adds bins to classes, those of one class at once.
-fn add_bins(counts: &mut Counts, layout: Layout, bins: &[Bin]) {
-    let class_of = |bin: &Bin| CLASSES.index(layout.lower_ns(bin.0));
-    for same in bins.chunk_by(|a, b| class_of(a) == class_of(b)) {
-        counts.add(class_of(&same[0]), same.iter().map(|bin| bin.1).sum());
+    fn estimate(&self, shares: &[Share]) -> Result<Dependence, Refusal> {
+        if self.is_ordered { estimate(shares, self.block_ns) } else { Err(Refusal::Unordered) }
     }
 }
 
@@ -259,43 +381,69 @@ fn add_bins(counts: &mut Counts, layout: Layout, bins: &[Bin]) {
 ///
 /// # Errors
 ///
-/// When there are too few blocks, or the design effect still grows at the longest of them.
+/// When there are too few blocks, or disturbances are too long, to tell.
 pub fn estimate(shares: &[Share], block_ns: u64) -> Result<Dependence, Refusal> {
-    let of: u64 = shares.iter().map(|share| share.of).sum();
-    let beyond: u64 = shares.iter().map(|share| share.beyond).sum();
-    if of == 0 {
+    let all = total(shares);
+    let share = all.beyond as f64 / all.of as f64;
+    let residual = |one: &Share| one.beyond as f64 - share * one.of as f64;
+    let residuals = shares.iter().map(residual).collect();
+    largest(all.of as f64, residuals, all.beyond as f64 * (1.0 - share), block_ns)
+}
+
+/// The largest design effect over blocks that double in length. `residuals` are what each block has
+/// more than its part of the whole, `independent` the sum of their squares if wake-ups were.
+fn largest(
+    of: f64,
+    mut residuals: Vec<f64>,
+    independent: f64,
+    mut block_ns: u64,
+) -> Result<Dependence, Refusal> {
+    if of < 1.0 {
         return Err(Refusal::Nothing);
     }
-    if shares.len() < BLOCKS_MIN {
-        return Err(Refusal::TooShort { needed_ns: block_ns.saturating_mul(BLOCKS_MIN as u64) });
+    if residuals.len() < 2 {
+        return Err(Refusal::TooShort { needed_ns: block_ns.saturating_mul(2) });
     }
-    let share = beyond as f64 / of as f64;
-    let independent = beyond as f64 * (1.0 - share);
-    let mut residuals: Vec<f64> =
-        shares.iter().map(|one| one.beyond as f64 - share * one.of as f64).collect();
-    let (mut best, mut length) = (None::<Dependence>, 1);
+    let blocks = residuals.len();
+    let mut largest = Dependence { design_effect: 0.0, effective: of, block_ns, blocks };
     loop {
         let blocks = residuals.len();
         let squares: f64 = residuals.iter().map(|r| r * r).sum();
         let variance = squares * blocks as f64 / (blocks - 1) as f64;
-        let found = if independent > 0.0 { (variance / independent).max(1.0) } else { 1.0 };
-        if best.is_none_or(|best| found > best.design_effect) {
-            let block_ns = block_ns.saturating_mul(length);
-            let effective = of as f64 / found;
-            best = Some(Dependence { design_effect: found, effective, block_ns, blocks });
+        let design_effect = if independent > 0.0 { variance / independent } else { 1.0 };
+        if design_effect > largest.design_effect {
+            largest = Dependence { design_effect, block_ns, blocks, ..largest };
         }
-        if blocks / 2 < 10 {
-            return best.ok_or(Refusal::Nothing);
+        if blocks / 2 < BLOCKS_GROWN {
+            break;
         }
         residuals = residuals.chunks(2).map(|pair| pair.iter().sum()).collect();
-        length *= 2;
+        block_ns = block_ns.saturating_mul(2);
     }
+    if largest.design_effect > CORRELATED.1 && correlation(&residuals) > CORRELATED.0 {
+        return Err(Refusal::Slow);
+    }
+    largest.design_effect = largest.design_effect.max(1.0);
+    largest.effective = of / largest.design_effect;
+    Ok(largest)
+}
+
+fn total(shares: &[Share]) -> Share {
+    let add =
+        |sum: Share, one: &Share| Share { of: sum.of + one.of, beyond: sum.beyond + one.beyond };
+    shares.iter().fold(Share::default(), add)
+}
+
+/// Correlation of neighbours among values whose mean is 0.
+fn correlation(values: &[f64]) -> f64 {
+    let together: f64 = values.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    together / values.iter().map(|value| value * value).sum::<f64>()
 }
 
 /// The 97.5 % quantile of Student's t for a variance of so many values.
 fn student(values: usize) -> f64 {
     let freedom = values.saturating_sub(1).max(1) as f64;
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+    StudentsT::new(0.0, 1.0, freedom).expect("a positive freedom").inverse_cdf(0.975)
 }
 
 #[cfg(test)]
@@ -386,12 +534,51 @@ mod tests {
     }
 
     #[test]
+    fn spells_as_long_as_the_run_are_refused() {
+        // Twelve seconds out of thirty are bad, all in a row.
+        let counts: Vec<u64> =
+            (0..30).map(|n| if (9..21).contains(&n) { 100 } else { 0 }).collect();
+        assert_eq!(estimate(&shares(&counts), 1_000_000_000), Err(Refusal::Slow));
+        // Many short ones in a long run are not.
+        let counts: Vec<u64> = (0..600).map(|n| if n % 37 < 5 { 100 } else { 0 }).collect();
+        assert!(estimate(&shares(&counts), 1_000_000_000).is_ok());
+    }
+
+    #[test]
+    fn without_order_nothing_is_known() {
+        let mut blocks = Blocks::new(Layout::default()).without_order();
+        (0..20).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));
+        assert_eq!(blocks.measured(50_000), Err(Refusal::Unordered));
+        assert_eq!(blocks.mean_half_width_ns(), Err(Refusal::Unordered));
+        assert_eq!(Blocks::new(Layout::default()).measured(50_000), Err(Refusal::Nothing));
+    }
+
+    #[test]
+    fn one_stall_is_one_event_however_many_activations_it_swallows() {
+        let mut blocks = Blocks::new(Layout::default());
+        (0..60).for_each(|second| {
+            blocks.add(&slice(0, second * 1_000, 1_000, 0, if second == 31 { 400 } else { 0 }));
+        });
+        let found = blocks.corrected(50_000).expect("long enough");
+        assert!(found.design_effect > 300.0, "{found:?}");
+        assert!(blocks.measured(50_000).expect("long enough").design_effect == 1.0);
+    }
+
+    #[test]
+    fn few_blocks_widen_by_students_t() {
+        for (blocks, t) in [(2, 12.706), (10, 2.262), (30, 2.045)] {
+            let found = Dependence { design_effect: 2.0, effective: 1.0, block_ns: 1, blocks };
+            let expected = 2.0 * (t / NORMAL) * (t / NORMAL);
+            assert!((found.inflation() / expected - 1.0).abs() < 1e-3, "{blocks}");
+        }
+    }
+
+    #[test]
     fn too_few_blocks_are_refused_with_what_it_takes() {
-        let refused = estimate(&shares(&[1, 2, 3]), 1_000_000_000).expect_err("too short");
+        let refused = estimate(&shares(&[3]), 1_000_000_000).expect_err("too short");
         assert_eq!(
             refused.to_string(),
-            "the phase is too short to tell how wake-ups depend on each other: an interval needs at least \
-             5 s"
+            "it takes a phase of at least 2 s to show whether late wake-ups come together"
         );
     }
 }

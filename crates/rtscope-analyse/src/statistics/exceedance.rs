@@ -1,11 +1,15 @@
 //! How often a limit is exceeded: a count, a rate, and the rate's exact Poisson interval.
 //!
 //! A rate is per second of a thread's time under observation: two threads that are watched for 10 s
-//! give 20 s. Exceedances are taken to come independently of each other. Of a count `k` the 95 %
-//! interval of the expected count is from the 2.5 % quantile of the gamma distribution of shape
-//! `k` to the 97.5 % quantile of that of shape `k + 1` (F. Garwood, Biometrika 28, 1936). When there
-//! was none, the bound is one-sided: `-ln 0.05 = 3.0` expected at most, so at most one in a third of
-//! the time that was observed.
+//! give 20 s. Of a count `k` of independent events the 95 % interval of the expected count is from the
+//! 2.5 % quantile of the gamma distribution of shape `k` to the 97.5 % quantile of that of shape `k + 1`
+//! (F. Garwood, Biometrika 28, 1936). Exceedances depend on each other, so `k` is divided by their
+//! inflation ([`dependence`](super::dependence)), and the ends multiplied by it. Few exceedances don't
+//! show whether one event hits all threads: until there are [`EVENTS_KNOWN`] independent ones, it is
+//! taken to.
+//!
+//! When there was none, the bound is one-sided: `-ln 0.05 = 3.0` events expected at most, so at most one
+//! in a third of the time on the wall that was observed.
 //!
 //! What it can't show: anything that did not happen while it was observed. A disturbance that comes
 //! once a day is not in a run of ten minutes, and no statistic can put it there.
@@ -14,10 +18,49 @@ use rtscope_model::{histogram::Histogram, time::Nanos};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Gamma, Normal};
 
-use crate::number::{self, grouped};
+use super::dependence::{Blocks, Dependence, Refusal};
+use crate::{
+    judgement::CellSummary,
+    number::{self, grouped},
+};
+
+/// Independent exceedances from which on their design effect shows whether threads exceed together.
+const EVENTS_KNOWN: f64 = 10.0;
+
+/// How long latencies were watched, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// Time under observation, summed over the threads.
+    pub exposure_ns: u64,
+    /// Time on the wall.
+    pub wall_ns: u64,
+    /// How many threads.
+    pub threads: usize,
+}
+
+/// What an interval of a rate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Two-sided, as exceedances depend on each other.
+    Dependent,
+    /// There was none: an upper bound alone, one-sided, of events that may hit all threads.
+    UpperBound,
+    /// There is no interval.
+    Refused,
+}
+
+/// 95 % interval of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// Lower end.
+    pub per_second_low: f64,
+    /// Upper end.
+    pub per_second_high: f64,
+}
 
 /// Latencies at or above a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exceedance {
     /// The limit.
     pub limit_ns: u64,
@@ -29,30 +72,75 @@ pub struct Exceedance {
     pub of: u64,
     /// `at_most` a second of observation.
     pub per_second: f64,
-    /// Lower end of the 95 % interval of the rate, from `surely`.
-    pub per_second_low: f64,
-    /// Upper end of the 95 % interval of the rate, from `at_most` (one-sided when there was none:
-    /// 3.0 / T).
-    pub per_second_high: f64,
+    /// Its interval: the lower end from `surely`, the upper end from `at_most`.
+    pub interval: Option<Interval>,
+    /// What the interval is.
+    pub kind: Kind,
+    /// The interval if exceedances were independent of each other.
+    pub if_independent: Interval,
+    /// How much the exceedances depend on each other, or why that is not known.
+    pub dependence: Result<Dependence, Refusal>,
 }
 
 /// Counts the latencies at or above a limit. None when nothing was observed.
 #[must_use]
-pub fn of(histogram: &Histogram, limit_ns: u64, exposure_ns: u64) -> Option<Exceedance> {
-    if exposure_ns == 0 || histogram.count() == 0 {
+pub fn of(
+    histogram: &Histogram,
+    limit_ns: u64,
+    watch: Watch,
+    blocks: &Blocks,
+) -> Option<Exceedance> {
+    if watch.exposure_ns == 0 || histogram.count() == 0 {
         return None;
     }
     let (surely, at_most) = histogram.at_or_above(limit_ns);
-    let exposure_s = Nanos(exposure_ns).as_secs_f64();
+    let exposure_s = Nanos(watch.exposure_ns).as_secs_f64();
+    let dependence = blocks.measured(limit_ns);
+    let (kind, interval) = match dependence {
+        _ if at_most == 0 && watch.wall_ns > 0 => {
+            let per_second_high = expected_when_none() / Nanos(watch.wall_ns).as_secs_f64();
+            (Kind::UpperBound, Some(Interval { per_second_low: 0.0, per_second_high }))
+        }
+        Ok(found) => {
+            let (low, high) = expected(surely, at_most, inflation(&found, at_most, watch.threads));
+            let (per_second_low, per_second_high) = (low / exposure_s, high / exposure_s);
+            (Kind::Dependent, Some(Interval { per_second_low, per_second_high }))
+        }
+        Err(_) => (Kind::Refused, None),
+    };
     Some(Exceedance {
         limit_ns,
         surely,
         at_most,
         of: histogram.count(),
         per_second: at_most as f64 / exposure_s,
-        per_second_low: poisson_low(surely) / exposure_s,
-        per_second_high: poisson_high(at_most) / exposure_s,
+        interval,
+        kind,
+        if_independent: Interval {
+            per_second_low: poisson_low(surely) / exposure_s,
+            per_second_high: poisson_high(at_most) / exposure_s,
+        },
+        dependence,
     })
+}
+
+/// The inflation of a count; that of events which hit all threads while there are too few to know.
+fn inflation(found: &Dependence, count: u64, threads: usize) -> f64 {
+    let inflation = found.inflation();
+    let is_known = count as f64 / inflation >= EVENTS_KNOWN;
+    if is_known { inflation } else { inflation.max(threads as f64) }
+}
+
+/// The 95 % interval of an expected count, of which `surely` to `at_most` were seen that depend on each
+/// other by this inflation.
+fn expected(surely: u64, at_most: u64, inflation: f64) -> (f64, f64) {
+    let low = match surely {
+        0 => 0.0,
+        // One event makes at least one wake-up late.
+        k => (inflation * gamma_quantile(k as f64 / inflation, 0.025)).max(poisson_low(1)),
+    };
+    let high = inflation * gamma_quantile(at_most as f64 / inflation + 1.0, 0.975);
+    (low, high)
 }
 
 /// Expected events when none was seen, at 95 %: `-ln 0.05`.
@@ -63,24 +151,32 @@ fn expected_when_none() -> f64 {
 /// Lower end of the 95 % interval of the expected count, of which `k` were seen.
 #[must_use]
 pub fn poisson_low(k: u64) -> f64 {
-    if k == 0 { 0.0 } else { gamma_quantile(k, 0.025) }
+    if k == 0 { 0.0 } else { gamma_quantile(k as f64, 0.025) }
 }
 
 /// Upper end of the 95 % interval of the expected count, of which `k` were seen.
 #[must_use]
 pub fn poisson_high(k: u64) -> f64 {
-    if k == 0 { expected_when_none() } else { gamma_quantile(k + 1, 0.975) }
+    if k == 0 { expected_when_none() } else { gamma_quantile(k as f64 + 1.0, 0.975) }
+}
+
+/// The 95 % interval of the expected count of a cell's latencies that may reach a limit, of which `k` were
+/// seen; none where their dependence is not known.
+#[must_use]
+pub fn expected_in(cell: &CellSummary, limit_ns: u64, k: u64) -> Option<(f64, f64)> {
+    let found = cell.blocks.measured(limit_ns).ok()?;
+    Some(expected(k, k, inflation(&found, k, cell.threads.len())))
 }
 
 /// From this shape on the approximation of Wilson and Hilferty (1931) is off by less than one part in 10^8, and
 /// the exact quantile takes a time that grows with the root of the shape.
-const APPROXIMATED_FROM: u64 = 1_000_000;
+const APPROXIMATED_FROM: f64 = 1e6;
 
-fn gamma_quantile(shape: u64, p: f64) -> f64 {
+fn gamma_quantile(shape: f64, p: f64) -> f64 {
     if shape >= APPROXIMATED_FROM {
-        return wilson_hilferty(shape as f64, p);
+        return wilson_hilferty(shape, p);
     }
-    Gamma::new(shape as f64, 1.0).expect("a positive shape").inverse_cdf(p)
+    Gamma::new(shape, 1.0).expect("a positive shape").inverse_cdf(p)
 }
 
 /// A quantile of the gamma distribution of scale 1: the cube root of its values is nearly normal.
@@ -102,20 +198,25 @@ pub fn exposure_for(interval: Nanos) -> Nanos {
 }
 
 impl Exceedance {
-    /// What the count says about the limit, for an observation of `threads` threads that took
-    /// `exposure_ns` together.
+    /// What the count says about the limit, for an observation that was watched so.
     #[must_use]
-    pub fn sentence(&self, exposure_ns: u64, threads: usize) -> String {
+    pub fn sentence(&self, watch: Watch) -> String {
         let limit = Nanos(self.limit_ns).exact();
-        let time = Nanos(exposure_ns);
-        let (observed, whose) = match threads {
-            1 => (format!("{time}"), ""),
-            n => (format!("{time} ({n} threads together)"), " of a thread's time"),
+        let wall = Nanos(watch.wall_ns);
+        let (observed, whose) = match watch.threads {
+            1 => (format!("{wall}"), ""),
+            n => (format!("{wall} on {n} threads"), " on each thread"),
         };
         if self.at_most == 0 {
-            let once = at_most_once_in(exposure_ns);
+            let once = at_most_once_in(watch.wall_ns);
+            let event = if watch.threads > 1 {
+                ", counting an event that hits all threads once"
+            } else {
+                ""
+            };
             return format!(
-                "no latency of {limit} or more in {observed}: at 95 % at most once in {once}{whose}"
+                "no latency of {limit} or more in {observed}: with 95 % confidence at most once in \
+                 {once}{event}"
             );
         }
         let were = if self.at_most == 1 { "was" } else { "were" };
@@ -123,12 +224,19 @@ impl Exceedance {
             true => grouped(self.at_most),
             false => format!("{} to {}", grouped(self.surely), grouped(self.at_most)),
         };
+        let interval = match (self.interval, self.dependence) {
+            (Some(ends), _) => format!(
+                ", 95 % interval {} to {}",
+                rate(ends.per_second_low),
+                rate(ends.per_second_high)
+            ),
+            (None, Err(refusal)) => format!(" (no interval: {refusal})"),
+            (None, Ok(_)) => String::new(),
+        };
         format!(
-            "{count} of {} latencies {were} {limit} or more in {observed}: {}, at 95 % between {} and {}",
+            "{count} of {} latencies {were} {limit} or more in {observed}: {}{whose}{interval}",
             grouped(self.of),
             rate(self.per_second),
-            rate(self.per_second_low),
-            rate(self.per_second_high)
         )
     }
 }
@@ -159,6 +267,7 @@ mod tests {
     use rtscope_model::histogram::Layout;
 
     use super::*;
+    use crate::test_support::{SECOND_NS, slice_of_histogram as slice_of};
 
     fn histogram(values_us: &[u64]) -> Histogram {
         let mut histogram = Histogram::new(Layout::default());
@@ -214,41 +323,88 @@ mod tests {
         assert!((k as f64 - poisson_low(k) - width).abs() < 1e-4 * width);
     }
 
+    /// A watch of so many seconds, on so many threads, and what each slice of a second saw: its latencies
+    /// in us.
+    fn seen(
+        slices_us: &[&[u64]],
+        limit_ns: u64,
+        seconds: u64,
+        threads: usize,
+    ) -> (Watch, Option<Exceedance>) {
+        let (mut blocks, mut all) = (Blocks::new(Layout::default()), histogram(&[]));
+        for (second, values_us) in (0u64..).zip(slices_us) {
+            let one = histogram(values_us);
+            blocks.add(&slice_of(0, second, &one));
+            all.merge(&one);
+        }
+        let wall_ns = seconds * SECOND_NS;
+        let watch = Watch { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
+        (watch, of(&all, limit_ns, watch, &blocks))
+    }
+
     #[test]
     fn a_limit_inside_a_bucket_is_counted_both_ways() {
-        let seen = of(&histogram(&[5, 30, 30, 40]), 30_500, 1_000_000_000).expect("observed");
-        assert_eq!((seen.surely, seen.at_most, seen.of), (1, 3, 4));
-        assert!(seen.per_second == 3.0);
-        assert!(seen.per_second_low == poisson_low(1) && seen.per_second_high == poisson_high(3));
-        assert_eq!(of(&histogram(&[]), 1_000, 1_000_000_000), None);
-        assert_eq!(of(&histogram(&[1]), 1_000, 0), None);
+        let seen_in = |seconds| seen(&[&[5, 30, 30, 40], &[5]], 30_500, seconds, 1).1;
+        let found = seen_in(1).expect("observed");
+        assert_eq!((found.surely, found.at_most, found.of), (1, 3, 5));
+        assert!(found.per_second == 3.0);
+        let alone = found.if_independent;
+        assert!(alone.per_second_low == poisson_low(1) && alone.per_second_high == poisson_high(3));
+        let ends = found.interval.expect("two blocks");
+        assert!(ends.per_second_low <= alone.per_second_low, "{ends:?}");
+        assert!(ends.per_second_high > alone.per_second_high, "{ends:?}");
+        assert_eq!(seen(&[&[]], 1_000, 1, 1).1, None);
+        assert_eq!(seen_in(0), None);
     }
 
     #[test]
     fn the_sentence_is_what_the_count_backs() {
-        let say = |values_us: &[u64], seconds: u64, threads| {
-            let exposure_ns = seconds * 1_000_000_000;
-            of(&histogram(values_us), 200_000, exposure_ns)
-                .expect("observed")
-                .sentence(exposure_ns, threads)
+        let say = |slices_us: &[&[u64]], seconds, threads| {
+            let (watch, found) = seen(slices_us, 200_000, seconds, threads);
+            found.expect("observed").sentence(watch)
         };
         assert_eq!(
-            say(&[5], 20, 2),
-            "no latency of 200us or more in 20 s (2 threads together): at 95 % at most once in \
-             6.68 s of a thread's time"
+            say(&[&[5]], 20, 2),
+            "no latency of 200us or more in 20 s on 2 threads: with 95 % confidence at most once in 6.68 s, \
+             counting an event that hits all threads once"
         );
         assert_eq!(
-            say(&[5], 3_600, 1),
-            "no latency of 200us or more in 1 h: at 95 % at most once in 20 min 1 s"
+            say(&[&[5]], 3_600, 1),
+            "no latency of 200us or more in 1 h: with 95 % confidence at most once in 20 min 1 s"
         );
         assert_eq!(
-            say(&[5, 200], 10, 1),
-            "1 of 2 latencies was 200us or more in 10 s: once in 10 s, at 95 % between once in \
-             6 min 34 s and once in 1.79 s"
+            say(&[&[5, 200]], 10, 1),
+            "1 of 2 latencies was 200us or more in 10 s: once in 10 s (no interval: it takes a \
+             phase of at least 2 s to show whether late wake-ups come together)"
+        );
+        let mut ten = [&[5u64, 5, 5][..]; 10];
+        ten[3] = &[5, 200, 5];
+        assert_eq!(
+            say(&ten, 10, 1),
+            "1 of 30 latencies was 200us or more in 10 s: once in 10 s, 95 % interval once in 6 min 34 s to \
+             once in 1.43 s"
         );
         assert_eq!(exposure_for(Nanos::from_secs(3_600)).to_string(), "2 h 59 min 44 s");
         assert_eq!(rate(1_234.5), "1,235 a second");
         assert_eq!(rate(0.0), "never");
+    }
+
+    #[test]
+    fn few_events_may_hit_all_threads() {
+        let mut slices = vec![&[5u64][..]; 100];
+        slices[7] = &[300];
+        let high = |threads| {
+            let found = seen(&slices, 200_000, 100, threads).1.expect("observed");
+            found.interval.expect("an interval").per_second_high
+        };
+        // One late wake-up in 100 s: per thread no rarer on eight threads than on one, but for rounding
+        // of a fraction of an event.
+        assert!(high(8) > 0.6 * high(1), "{} {}", high(8), high(1));
+        let many: Vec<&[u64]> =
+            (0..100).map(|n| if n % 3 == 0 { &[300][..] } else { &[5] }).collect();
+        let found =
+            seen(&many, 200_000, 100, 8).1.expect("observed").interval.expect("an interval");
+        assert!(found.per_second_high < 2.0 * 34.0 / 800.0, "{found:?}");
     }
 
     #[test]

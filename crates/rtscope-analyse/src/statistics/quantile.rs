@@ -1,15 +1,17 @@
-//! Quantiles of latencies, with exact order-statistic intervals.
+//! Quantiles of latencies, with order-statistic intervals.
 //!
 //! The p quantile of `n` samples is the sample of rank `ceil(n p)`. Of `n` independent samples, the
 //! number that lie below the true quantile is binomial with `n` and `p`, whatever the distribution
 //! of the latency: so the ranks of two samples that enclose the true quantile at 95 % follow from
 //! the binomial distribution alone (H. A. David and H. N. Nagaraja, Order Statistics, section 7.1).
 //!
-//! What it can't show: latencies of a system are not independent. A disturbance that lasts many
-//! periods makes the true interval wider than this one.
+//! Latencies of a system are not independent: a disturbance makes many late at once. [`of`] gives the
+//! interval if they were; [`dependent`] takes the ranks at the number of independent latencies that they
+//! are worth ([`dependence`](super::dependence)), and stretches them back to all latencies.
 
 use rtscope_model::histogram::Histogram;
-use serde::Serialize;
+
+use super::dependence::{Blocks, Dependence, Refusal};
 
 /// What a quantile's parts are parts of.
 pub const WHOLE: u32 = 1_000_000_000;
@@ -33,7 +35,7 @@ const TAIL: f64 = 0.025;
 const ONE_SIDED: f64 = 0.05;
 
 /// A quantile of measured latencies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantile {
     /// Which, in parts of a billion: p99.99 is 999,900,000.
     pub parts: u32,
@@ -43,6 +45,25 @@ pub struct Quantile {
     pub low_ns: Option<u64>,
     /// Upper end of the 95 % interval; none when the run is too short to have one.
     pub high_ns: Option<u64>,
+    /// How much the latencies beyond it depend on each other, or why that is not known and there is no
+    /// interval. None: the interval takes them as independent.
+    pub dependence: Option<Result<Dependence, Refusal>>,
+}
+
+impl Quantile {
+    /// Why there is no interval.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.dependence.and_then(Result::err)
+    }
+
+    /// Samples that its interval needs to have an upper end: more than [`samples_for_interval`] where
+    /// they depend on each other.
+    #[must_use]
+    pub fn samples_for_interval(&self) -> u64 {
+        let inflation = self.dependence.and_then(Result::ok).map_or(1.0, |found| found.inflation());
+        (samples_for_interval(self.parts) as f64 * inflation).ceil() as u64
+    }
 }
 
 /// The rank of a quantile among `n` samples, 1 for the smallest: `ceil(n p)`.
@@ -52,23 +73,49 @@ pub fn rank(n: u64, parts: u32) -> u64 {
     u64::try_from(rank).expect("a part of n is at most n").max(1)
 }
 
-/// A quantile with its interval; none when there is no latency.
+/// A quantile with its interval if latencies were independent; none when there is no latency.
 #[must_use]
 pub fn of(histogram: &Histogram, parts: u32) -> Option<Quantile> {
+    let ranks = interval_ranks(histogram.count(), parts);
+    with_ranks(histogram, parts, ranks)
+}
+
+/// A quantile of the latencies that these blocks hold, with its interval as they depend on each other;
+/// `with_omitted` when the histogram has what the missed activations would have seen. None when there is
+/// no latency.
+#[must_use]
+pub fn dependent(
+    histogram: &Histogram,
+    parts: u32,
+    blocks: &Blocks,
+    with_omitted: bool,
+) -> Option<Quantile> {
     let n = histogram.count();
-    let (low, high) = interval_ranks(n, parts);
+    let value_ns = histogram.at_rank_ns(rank(n, parts))?;
+    let beyond = f64::from(WHOLE - parts) / f64::from(WHOLE);
+    let found = blocks.at_quantile(value_ns, beyond, with_omitted);
+    let ranks = found.map_or((None, None), |found| stretched_ranks(n, parts, found.inflation()));
+    Some(Quantile { dependence: Some(found), ..with_ranks(histogram, parts, ranks)? })
+}
+
+fn with_ranks(
+    histogram: &Histogram,
+    parts: u32,
+    (low, high): (Option<u64>, Option<u64>),
+) -> Option<Quantile> {
     Some(Quantile {
         parts,
-        value_ns: histogram.at_rank_ns(rank(n, parts))?,
+        value_ns: histogram.at_rank_ns(rank(histogram.count(), parts))?,
         low_ns: low.and_then(|rank| lower_edge_ns(histogram, rank)),
         high_ns: high.and_then(|rank| histogram.at_rank_ns(rank)),
+        dependence: None,
     })
 }
 
-/// Every quantile of [`LADDER`]; empty when there is no latency.
+/// Every quantile of [`LADDER`] as latencies depend on each other; empty when there is no latency.
 #[must_use]
-pub fn ladder(histogram: &Histogram) -> Vec<Quantile> {
-    LADDER.iter().filter_map(|&parts| of(histogram, parts)).collect()
+pub fn ladder(histogram: &Histogram, blocks: &Blocks) -> Vec<Quantile> {
+    LADDER.iter().filter_map(|&parts| dependent(histogram, parts, blocks, false)).collect()
 }
 
 /// The lower edge of the bucket that holds a rank, clipped to the exact minimum: the interval is
@@ -122,7 +169,7 @@ pub fn coverage_sentence(n: u64) -> String {
         false => &digits,
     };
     format!(
-        "at 95 % the maximum covers p{covered}: at most 1 wake-up in {} is later",
+        "with 95 % confidence, at most 1 wake-up in {} exceeds the observed maximum (p{covered})",
         crate::number::grouped((1.0 / beyond).floor() as u64)
     )
 }
@@ -135,6 +182,17 @@ pub fn interval_ranks(n: u64, parts: u32) -> (Option<u64>, Option<u64>) {
     let whole = f64::from(WHOLE);
     let below = Binomial { n, p: f64::from(parts) / whole, q: f64::from(WHOLE - parts) / whole };
     below.ranks()
+}
+
+/// The ranks of an interval among `n` samples that are worth `n / inflation` independent ones: as many
+/// samples lie beyond each end as `inflation` times those beyond the end of the independent ones.
+fn stretched_ranks(n: u64, parts: u32, inflation: f64) -> (Option<u64>, Option<u64>) {
+    let effective = (n as f64 / inflation).floor() as u64;
+    let (low, high) = interval_ranks(effective, parts);
+    let beyond = |rank: u64| (effective - rank) as f64 * inflation;
+    let low = low.map(|rank| (n as f64 - beyond(rank - 1)).floor().max(0.0) as u64 + 1);
+    let high = high.map(|rank| n - (beyond(rank).floor() as u64).min(n - 1));
+    (low.map(|rank| rank.min(n)), high)
 }
 
 /// How many of `n` samples lie below a quantile `p`, with `q = 1 - p`.
@@ -308,11 +366,12 @@ mod tests {
     fn what_the_maximum_covers_is_said_in_words() {
         let million = coverage_sentence(2_995_731);
         assert!(
-            million.contains("covers p99.9999: at most 1 wake-up in 1,000,000 is"),
+            million
+                .contains("at most 1 wake-up in 1,000,000 exceeds the observed maximum (p99.9999)"),
             "{million}"
         );
         let few = coverage_sentence(5);
-        assert!(few.contains("covers p54: at most 1 wake-up in 2 is"), "{few}");
+        assert!(few.contains("at most 1 wake-up in 2 exceeds the observed maximum (p54)"), "{few}");
     }
 
     proptest! {
@@ -343,7 +402,9 @@ mod tests {
 
         #[test]
         fn quantiles_are_those_of_the_sorted_latencies(mut values in proptest::collection::vec(0u64..9_000_000, 1..400)) {
-            let quantiles = ladder(&histogram(values.iter().copied()));
+            let histogram = histogram(values.iter().copied());
+            let quantiles: Vec<Quantile> =
+                LADDER.iter().filter_map(|&parts| of(&histogram, parts)).collect();
             values.sort_unstable();
             prop_assert_eq!(quantiles.len(), LADDER.len());
             for quantile in quantiles {

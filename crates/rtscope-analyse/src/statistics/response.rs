@@ -103,28 +103,44 @@ pub fn weight(policy: Policy, nice: i8) -> f64 {
     if policy == Policy::Idle { 3.0 } else { 1024.0 * 1.25_f64.powi(-i32::from(nice)) }
 }
 
-/// Response time of a periodic task by fixed-point iteration: its own time plus the time of every
-/// task of higher priority as often as it is released meanwhile (Joseph and Pandya, "Finding
-/// Response Times in a Real-Time System", 1986). `higher` holds execution time and period; `blocked_ns` is
-/// the longest time that a task of lower priority holds it up. None when it would exceed the limit.
+/// Longest response time of a periodic task of fixed priority: its own time plus the time of every task of
+/// higher priority as often as it is released meanwhile (Joseph and Pandya, "Finding Response Times in a
+/// Real-Time System", 1986). A job that isn't done when the next is released holds that one up, which may then
+/// respond later still: so every job of the busy period is looked at (Lehoczky, "Fixed Priority Scheduling of
+/// Periodic Task Sets with Arbitrary Deadlines", 1990). `own` and each of `higher` are execution time and
+/// period; `blocked_ns` is the longest time that a task of lower priority holds it up. None when a response
+/// would exceed the limit.
 #[must_use]
 pub fn fixed_priority(
-    own_ns: u64,
+    own: (u64, u64),
     blocked_ns: u64,
     higher: &[(u64, u64)],
     limit_ns: u64,
 ) -> Option<u64> {
-    let mut response = own_ns + blocked_ns;
-    while response <= limit_ns {
-        let preempted: u64 =
-            higher.iter().map(|(time, period)| response.div_ceil((*period).max(1)) * time).sum();
-        let next = own_ns + blocked_ns + preempted;
-        if next == response {
-            return Some(response);
+    let (own_ns, period_ns) = (own.0, own.1.max(1));
+    let preempted = |until: u64| -> u64 {
+        higher.iter().map(|(time, period)| until.div_ceil((*period).max(1)) * time).sum()
+    };
+    let (mut longest, mut done) = (0, blocked_ns);
+    for job in 0.. {
+        let released = job * period_ns;
+        let mut next = done + own_ns;
+        loop {
+            done = next;
+            if done.saturating_sub(released) > limit_ns {
+                return None;
+            }
+            next = blocked_ns + (job + 1) * own_ns + preempted(done);
+            if next <= done {
+                break;
+            }
         }
-        response = next;
+        longest = longest.max(done - released);
+        if done <= released + period_ns {
+            break;
+        }
     }
-    None
+    Some(longest)
 }
 
 /// Response time of each job. Where throttling limits real-time threads, as if one of its periods began at
@@ -330,11 +346,47 @@ mod tests {
     #[test]
     fn response_time_analysis_agrees_with_the_textbook_by_hand() {
         // C = 3, 3, 5 and T = 7, 12, 20: 3; 3 + 3 = 6; 5 + 3*3 + 2*3 = 20 after the fixed point.
-        assert_eq!(fixed_priority(3, 0, &[], 7), Some(3));
-        assert_eq!(fixed_priority(3, 0, &[(3, 7)], 12), Some(6));
-        assert_eq!(fixed_priority(5, 0, &[(3, 7), (3, 12)], 20), Some(20));
-        assert_eq!(fixed_priority(5, 1, &[(3, 7), (3, 12)], 20), None);
-        assert_eq!(fixed_priority(1, 0, &[(1, 1)], 1000), None);
+        assert_eq!(fixed_priority((3, 7), 0, &[], 7), Some(3));
+        assert_eq!(fixed_priority((3, 12), 0, &[(3, 7)], 12), Some(6));
+        assert_eq!(fixed_priority((5, 20), 0, &[(3, 7), (3, 12)], 20), Some(20));
+        assert_eq!(fixed_priority((5, 20), 1, &[(3, 7), (3, 12)], 20), None);
+        assert_eq!(fixed_priority((1, 10), 0, &[(1, 1)], 1000), None);
+    }
+
+    #[test]
+    fn the_longest_response_may_be_that_of_a_later_job() {
+        let by_simulation = |own: (u64, u64), higher: (u64, u64)| {
+            let (mut left, mut done, mut worst) = (Vec::new(), 0, 0);
+            let mut high = 0;
+            for now in 0..20_000u64 {
+                high += if now.is_multiple_of(higher.1) { higher.0 } else { 0 };
+                if now.is_multiple_of(own.1) {
+                    left.push(own.0);
+                }
+                if high > 0 {
+                    high -= 1;
+                } else if done < left.len() {
+                    left[done] -= 1;
+                    if left[done] == 0 {
+                        worst = worst.max(now + 1 - done as u64 * own.1);
+                        done += 1;
+                    }
+                }
+            }
+            worst
+        };
+        for (own, higher) in [
+            ((62, 100), (26, 70)),
+            ((52, 140), (52, 100)),
+            ((3, 12), (3, 7)),
+            ((60, 100), (20, 60)),
+        ] {
+            let found = fixed_priority(own, 0, &[higher], 10_000);
+            assert_eq!(found, Some(by_simulation(own, higher)), "{own:?} {higher:?}");
+        }
+        // Known from the article: the fifth job of (62, 100) below (26, 70) responds last, after 118.
+        assert_eq!(fixed_priority((62, 100), 0, &[(26, 70)], 10_000), Some(118));
+        assert_eq!(fixed_priority((62, 100), 0, &[(26, 70)], 117), None);
     }
 
     /// Low takes the mutex for the first 60 of 100 ms, high comes at 10 and needs it for 10 of 20 ms, middle
@@ -397,7 +449,7 @@ mod tests {
         assert_eq!(responses[..6].iter().max(), Some(&3));
         assert_eq!(responses[6..10].iter().max(), Some(&6));
         assert_eq!(responses[10], 20);
-        assert_eq!(fixed_priority(5, 0, &[(3, 7), (3, 12)], 20), Some(20));
+        assert_eq!(fixed_priority((5, 20), 0, &[(3, 7), (3, 12)], 20), Some(20));
     }
 
     #[test]

@@ -6,13 +6,18 @@ use rtscope_model::{
     event::{EndReason, Event},
     histogram::{Histogram, Layout},
     plan::Phase,
+    printable::printable,
     record::{Record, ThreadRecord},
     slice::{Scope, Slice},
     time::Nanos,
     verdict::Requirement,
 };
 
-use super::{exceedance, modes, quantile, tail};
+use super::{
+    dependence::{BLOCKS_MAX, Blocks},
+    exceedance::{self, Watch},
+    modes, quantile, tail,
+};
 use crate::judgement::{CellSummary, LoadSummary, Row};
 
 /// The figures of each cell of the plan, in its order. A cell that never started has empty rows.
@@ -34,16 +39,29 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let phase = &record.plan.phases[cell as usize];
     let layout = record.layout_of(cell);
     let missed_is_known = record.origin_of(cell).is_none();
-    let mut sums: Vec<Sum> =
-        threads_of(record, cell, slices).map(|thread| Sum::of(record, thread, layout)).collect();
-    sums.iter_mut().for_each(|sum| sum.missed_is_known = missed_is_known);
+    let grain_ns = record.origin_of(cell).map_or(0, |origin| origin.grain_ns);
+    let threads: Vec<&ThreadRecord> = threads_of(record, cell, slices).collect();
+    let is_ordered = record.origin_of(cell).is_none_or(|origin| origin.is_in_order);
+    let blocks_of = |most| {
+        let blocks = Blocks::bounded(layout, most);
+        if is_ordered { blocks } else { blocks.without_order() }
+    };
+    // All threads together need no more memory for their blocks than the cell.
+    let most = (BLOCKS_MAX / threads.len().max(1)).max(THREAD_BLOCKS_MIN);
+    let sum_of = |thread: &&ThreadRecord| Sum::of(record, thread, layout, blocks_of(most));
+    let mut sums: Vec<Sum> = threads.iter().map(sum_of).collect();
+    for sum in &mut sums {
+        (sum.missed_is_known, sum.grain_ns) = (missed_is_known, grain_ns);
+    }
+    let mut all = Sum::new("all".to_owned(), layout, blocks_of(BLOCKS_MAX));
     for slice in slices {
         if let Some(sum) = sums.iter_mut().find(|sum| sum.thread == Some(slice.thread)) {
             sum.add(slice);
+            all.blocks.add(slice);
         }
     }
-    let mut all = Sum::new("all".to_owned(), layout);
     all.missed_is_known = missed_is_known;
+    all.grain_ns = grain_ns;
     sums.iter().for_each(|sum| all.merge(sum));
     let limits_ns = limits_ns(record, phase, &all.measured);
     let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
@@ -51,14 +69,21 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let duration_ns = end_ns.saturating_sub(start_ns);
     let modes = modes::of(&all.measured);
     let tail = tail::of(slices, &all.measured, duration_ns, &modes, !missed_is_known);
+    let watched =
+        Watch { exposure_ns: all.exposure_ns, wall_ns: duration_ns, threads: sums.len().max(1) };
+    let row_of = |sum: Sum| {
+        let alone = Watch { exposure_ns: sum.exposure_ns, wall_ns: sum.exposure_ns, threads: 1 };
+        sum.into_row(&limits_ns, alone)
+    };
     CellSummary {
         cell,
         name: phase.name.clone(),
         loads: loads_of(record, cell),
         duration_ns,
         ended: end_of(record, cell).map(|(_, why)| why),
-        all: all.into_row(&limits_ns),
-        threads: sums.into_iter().map(|sum| sum.into_row(&limits_ns)).collect(),
+        blocks: all.blocks.clone(),
+        all: all.into_row(&limits_ns, watched),
+        threads: sums.into_iter().map(row_of).collect(),
         modes,
         tail,
     }
@@ -104,6 +129,9 @@ fn end_of(record: &Record, cell: u32) -> Option<(u64, EndReason)> {
     })
 }
 
+/// Blocks that each of many threads keeps.
+const THREAD_BLOCKS_MIN: usize = 64;
+
 /// A row on its way: sums of slices.
 struct Sum {
     thread: Option<u32>,
@@ -113,23 +141,25 @@ struct Sum {
     recorded: u64,
     missed: u64,
     missed_is_known: bool,
+    grain_ns: u64,
     early: u64,
     exposure_ns: u64,
     measured: Histogram,
     omitted: Histogram,
+    blocks: Blocks,
 }
 
 impl Sum {
-    fn of(record: &Record, thread: &ThreadRecord, layout: Layout) -> Sum {
+    fn of(record: &Record, thread: &ThreadRecord, layout: Layout, blocks: Blocks) -> Sum {
         let cpus = &thread.found.cpus;
         Sum {
             thread: Some(thread.thread),
             cpu: cpus.last().filter(|_| cpus.len() == 1),
-            ..Sum::new(record.label(thread), layout)
+            ..Sum::new(record.label(thread), layout, blocks)
         }
     }
 
-    fn new(label: String, layout: Layout) -> Sum {
+    fn new(label: String, layout: Layout, blocks: Blocks) -> Sum {
         Sum {
             thread: None,
             label,
@@ -138,10 +168,12 @@ impl Sum {
             recorded: 0,
             missed: 0,
             missed_is_known: true,
+            grain_ns: 0,
             early: 0,
             exposure_ns: 0,
             measured: Histogram::new(layout),
             omitted: Histogram::new(layout),
+            blocks,
         }
     }
 
@@ -157,6 +189,7 @@ impl Sum {
         let extent = slice.omitted_extent;
         let omitted_sum_ns = u128::from(extent.sum_ns);
         self.omitted.add(&slice.omitted, extent.min_ns, extent.max_ns, omitted_sum_ns);
+        self.blocks.add(slice);
     }
 
     fn merge(&mut self, other: &Sum) {
@@ -169,8 +202,9 @@ impl Sum {
         self.omitted.merge(&other.omitted);
     }
 
-    fn into_row(self, limits_ns: &[u64]) -> Row {
-        let exceed = |&limit_ns: &u64| exceedance::of(&self.measured, limit_ns, self.exposure_ns);
+    fn into_row(self, limits_ns: &[u64], watch: Watch) -> Row {
+        let exceed =
+            |&limit_ns: &u64| exceedance::of(&self.measured, limit_ns, watch, &self.blocks);
         let mut corrected = self.measured.clone();
         corrected.merge(&self.omitted);
         Row {
@@ -181,10 +215,12 @@ impl Sum {
             recorded: self.recorded,
             missed: self.missed,
             missed_is_known: self.missed_is_known,
+            grain_ns: self.grain_ns,
             early: self.early,
             exposure_ns: self.exposure_ns,
-            quantiles: quantile::ladder(&self.measured),
+            quantiles: quantile::ladder(&self.measured, &self.blocks),
             exceedances: limits_ns.iter().filter_map(exceed).collect(),
+            mean_half_width_ns: self.blocks.mean_half_width_ns(),
             histogram: self.measured,
             corrected,
         }
@@ -202,7 +238,9 @@ const IDLE_FROM: Nanos = Nanos::from_ms(100);
 /// What each load of a cell achieved, in the order of the plan.
 fn loads_of(record: &Record, cell: u32) -> Vec<LoadSummary> {
     let lines = (0u32..).zip(&record.plan.phases[cell as usize].loads);
-    lines.map(|(load, line)| load_of(record, cell, load, line.to_string())).collect()
+    lines
+        .map(|(load, line)| load_of(record, cell, load, printable(&line.to_string()).into_owned()))
+        .collect()
 }
 
 fn load_of(record: &Record, in_cell: u32, wanted: u32, line: String) -> LoadSummary {

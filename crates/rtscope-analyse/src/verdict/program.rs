@@ -281,7 +281,9 @@ fn locks(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<
 fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
     let sources = observation.sources;
     let mut untold = Vec::new();
-    if !(sources.switches && sources.timers) {
+    if let Some(why) = &observation.untraced {
+        untold.push(format!("period, jitter, drift and missed periods: {why}"));
+    } else if !(sources.switches && sources.timers) {
         untold.push("period, jitter, drift and missed periods: the kernel's trace could not be used (it needs root and a kernel with tracing)".to_owned());
     } else if threads.iter().all(|seen| seen.rhythm.is_none()) {
         untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times; look longer (--duration), or it is not periodic, or sleeps on a timerfd or a POSIX timer".to_owned());
@@ -452,6 +454,8 @@ mod tests {
         let checked = check(&blind, &Expectation::default());
         assert_eq!(checked.findings, []);
         assert_eq!(checked.untold.len(), 2);
+        blind.untraced = Some("can't write buffer_size_kb: no memory".to_owned());
+        assert!(check(&blind, &Expectation::default()).untold[0].ends_with(": no memory"));
         blind.threads[0].faults = Some(3);
         assert_eq!(codes(&blind, &Expectation::default()), ["page-faults"]);
         let quiet = seen(vec![thread(1, Policy::Fifo, vec![])]);

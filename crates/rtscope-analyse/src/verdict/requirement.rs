@@ -2,9 +2,9 @@
 //!
 //! * `max`: the exact maximum against the limit. Meeting it says what the time that was observed
 //!   can back, no more: the sentence names how often the limit may still be exceeded at 95 %.
-//! * quantiles: the interval against the limit. Pass when its upper end is below, Fail when its
-//!   lower end is not, and Inconclusive when the limit lies inside or the run is too short.
-//! * `mean`: the exact mean of what was measured.
+//! * quantiles and `mean`: the interval against the limit, as wide as the wake-ups' dependence on each
+//!   other makes it. Pass when its upper end is below, Fail when its lower end is not, and Inconclusive
+//!   when the limit lies inside, the run is too short, or no interval can be given.
 //! * `missed`: the count.
 //! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
@@ -20,7 +20,10 @@ use rtscope_model::{
 use crate::{
     judgement::{CellSummary, Outcome, Row},
     number::{counted, exact_us, grouped},
-    statistics::{claim, exceedance, quantile},
+    statistics::{
+        claim, exceedance,
+        quantile::{self, Quantile},
+    },
 };
 
 /// What a requirement came to, and the sentence that says so.
@@ -61,10 +64,10 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
         return claimed(record, cell, limit, once_in);
     }
     let answer = match requirement.statistic {
-        Statistic::Max => max(row, requirement.limit, cell.threads.len()),
+        Statistic::Max => max(cell, requirement.limit),
         Statistic::Mean => mean(row, requirement.limit),
         Statistic::Quantile(parts) => {
-            quantile(row, requirement.statistic, parts, requirement.limit)
+            quantile(cell, requirement.statistic, parts, requirement.limit)
         }
         Statistic::Missed => missed(row, requirement.limit),
     };
@@ -91,20 +94,57 @@ fn pass_if(met: bool) -> Verdict {
     if met { Verdict::Pass } else { Verdict::Fail }
 }
 
-fn max(row: &Row, limit_ns: u64, threads: usize) -> Option<Answer> {
+fn max(cell: &CellSummary, limit_ns: u64) -> Option<Answer> {
+    let (row, watch) = (&cell.all, cell.watch());
     let max_ns = row.histogram.max_ns()?;
-    let mut sentence = format!("the maximum is {}", exact_us(max_ns));
+    let mut sentence = match row.max_below_ns() {
+        Some(below_ns) => format!("the maximum is {} to {}", exact_us(max_ns), exact_us(below_ns)),
+        None => format!("the maximum is {}", exact_us(max_ns)),
+    };
     // A record that doesn't say how long was observed backs no rate, but has its maximum.
-    if let Some(exceedance) = exceedance::of(&row.histogram, limit_ns, row.exposure_ns) {
-        sentence += &format!("; {}", exceedance.sentence(row.exposure_ns, threads));
+    if let Some(exceedance) = exceedance::of(&row.histogram, limit_ns, watch, &cell.blocks) {
+        sentence += &format!("; {}", exceedance.sentence(watch));
     }
-    Some((pass_if(max_ns < limit_ns), sentence))
+    let below_ns = row.max_below_ns().map(|ns| ns as f64);
+    Some((is_below(max_ns as f64, below_ns, limit_ns as f64), sentence))
+}
+
+/// Whether a value is below a limit. Of one that another tool cut, only what it is below is known too.
+fn is_below(from: f64, below: Option<f64>, limit: f64) -> Verdict {
+    match below {
+        Some(below) if from < limit && below > limit => Verdict::Inconclusive,
+        _ => pass_if(from < limit),
+    }
 }
 
 fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
     let mean_ns = row.corrected.mean_ns()?;
-    let sentence = format!("the mean of {} is {}", latencies(row), Nanos(mean_ns.round() as u64));
-    Some((pass_if(mean_ns < limit_ns as f64), sentence))
+    let latency = |ns: f64| Nanos(ns.round() as u64);
+    let below_ns = row.mean_below_ns();
+    let mut value = format!("the mean of {} is {}", latencies(row), latency(mean_ns));
+    if let Some(below_ns) = below_ns {
+        value += &format!(" to {} (the file has whole units)", latency(below_ns));
+    }
+    let half_ns = match row.mean_half_width_ns {
+        Ok(half_ns) => half_ns,
+        Err(refusal) => {
+            return Some((
+                Verdict::Inconclusive,
+                format!("{value}, without an interval: {refusal}"),
+            ));
+        }
+    };
+    let (low_ns, high_ns) = ((mean_ns - half_ns).max(0.0), below_ns.unwrap_or(mean_ns) + half_ns);
+    let limit_ns = limit_ns as f64;
+    let (verdict, open) = if high_ns < limit_ns {
+        (Verdict::Pass, "")
+    } else if low_ns >= limit_ns {
+        (Verdict::Fail, "")
+    } else {
+        (Verdict::Inconclusive, INSIDE)
+    };
+    let interval = format!("95 % interval {} to {}", latency(low_ns), latency(high_ns));
+    Some((verdict, format!("{value}, {interval}{open}")))
 }
 
 fn missed(row: &Row, limit: u64) -> Option<Answer> {
@@ -122,8 +162,9 @@ fn missed(row: &Row, limit: u64) -> Option<Answer> {
     Some((pass_if(row.missed <= limit), sentence))
 }
 
-fn quantile(row: &Row, name: Statistic, parts: u32, limit_ns: u64) -> Option<Answer> {
-    let Some(found) = quantile::of(&row.corrected, parts) else {
+fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> Option<Answer> {
+    let row = &cell.all;
+    let Some(found) = quantile::dependent(&row.corrected, parts, &cell.blocks, true) else {
         // There are latencies, but at this rank one that is in no bucket.
         let counted = Some(row.corrected.count()).filter(|&count| count > 0)?;
         let unplaced = row.corrected.unplaced().count;
@@ -135,27 +176,42 @@ fn quantile(row: &Row, name: Statistic, parts: u32, limit_ns: u64) -> Option<Ans
         return Some((Verdict::Inconclusive, text));
     };
     let value = format!("{name} of {} is {}", latencies(row), Nanos(found.value_ns));
-    let end = |ns: Option<u64>| ns.map(|ns| Nanos(ns).to_string());
-    let interval = match (end(found.low_ns), end(found.high_ns)) {
-        (Some(low), Some(high)) => format!("at 95 % between {low} and {high}"),
-        (Some(low), None) => format!("at 95 % at least {low}"),
-        (None, Some(high)) => format!("at 95 % at most {high}"),
-        (None, None) => "with no interval".to_owned(),
-    };
     let verdict = match (found.low_ns, found.high_ns) {
         (_, Some(high_ns)) if high_ns < limit_ns => Verdict::Pass,
         (Some(low_ns), _) if low_ns >= limit_ns => Verdict::Fail,
         _ => Verdict::Inconclusive,
     };
+    if let Some(refusal) = found.refusal() {
+        let independent = quantile::of(&row.corrected, parts).map(|found| interval(&found))?;
+        let text = format!(
+            "{value}, without an interval: {refusal} ({independent} if wake-ups were independent)"
+        );
+        return Some((verdict, text));
+    }
     let open = match (verdict, found.high_ns) {
-        (Verdict::Inconclusive, Some(_)) => ": the limit lies inside, measure longer".to_owned(),
+        (Verdict::Inconclusive, Some(_)) => INSIDE.to_owned(),
         (Verdict::Inconclusive, None) => {
-            let needed = quantile::samples_for_interval(parts);
-            format!(": an upper end needs {} latencies", grouped(needed))
+            format!(": an upper end needs {} latencies", grouped(found.samples_for_interval()))
         }
         _ => String::new(),
     };
-    Some((verdict, format!("{value}, {interval}{open}")))
+    let dependence = found.dependence.and_then(Result::ok);
+    let worth = dependence.and_then(|found| found.sentence(row.corrected.count()));
+    let worth = worth.map(|text| format!(" ({text})")).unwrap_or_default();
+    Some((verdict, format!("{value}, {}{worth}{open}", interval(&found))))
+}
+
+/// What is said of a limit between the ends of an interval.
+const INSIDE: &str = ": the limit lies inside, measure longer";
+
+fn interval(found: &Quantile) -> String {
+    let end = |ns: Option<u64>| ns.map(|ns| Nanos(ns).to_string());
+    match (end(found.low_ns), end(found.high_ns)) {
+        (Some(low), Some(high)) => format!("95 % interval {low} to {high}"),
+        (Some(low), None) => format!("with 95 % confidence at least {low}"),
+        (None, Some(high)) => format!("with 95 % confidence at most {high}"),
+        (None, None) => "without an interval".to_owned(),
+    }
 }
 
 /// How many latencies a statistic is of.
@@ -201,40 +257,40 @@ mod tests {
             "max < 80002ns",
             &latencies,
             Verdict::Pass,
-            "the maximum is 80.001 us; no latency of 80002ns or more in 10 s: at 95 % at most once in \
-             3.34 s",
+            "the maximum is 80.001 us; no latency of 80002ns or more in 10 s: with 95 % confidence at \
+             most once in 3.34 s",
         );
         check(
             "max < 80001ns",
             &latencies,
             Verdict::Fail,
             "the maximum is 80.001 us; 1 of 10,000 latencies was 80001ns or more in 10 s: once in \
-             10 s, at 95 % between once in 6 min 34 s and once in 1.79 s",
+             10 s, 95 % interval once in 6 min 34 s to once in 1.46 s",
         );
     }
 
     #[test]
     fn a_quantile_is_judged_by_its_interval() {
-        // Of 1000 latencies, p50 lies between the 469th and the 532nd.
-        let ramp = ramp(1_000);
+        // Of 10,000 independent latencies in ten blocks, p50 lies between the 4,886th and the 5,116th.
+        let ramps = ramp(1_000).repeat(10);
         check(
-            "p50 < 532us",
-            &ramp,
+            "p50 < 513us",
+            &ramps,
             Verdict::Pass,
-            "p50 of 1,000 latencies is 500 us, at 95 % between 468 us and 532 us",
+            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us",
         );
         check(
-            "p50 < 531us",
-            &ramp,
+            "p50 < 511us",
+            &ramps,
             Verdict::Inconclusive,
-            "p50 of 1,000 latencies is 500 us, at 95 % between 468 us and 532 us: the limit lies \
-             inside, measure longer",
+            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us: the limit lies inside, \
+             measure longer",
         );
         check(
-            "p50 < 468us",
-            &ramp,
+            "p50 < 488us",
+            &ramps,
             Verdict::Fail,
-            "p50 of 1,000 latencies is 500 us, at 95 % between 468 us and 532 us",
+            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us",
         );
     }
 
@@ -242,27 +298,59 @@ mod tests {
     fn a_short_run_bounds_no_high_quantile_from_above() {
         check(
             "p99.9 < 2ms",
+            &ramp(1_000).repeat(4),
+            Verdict::Inconclusive,
+            "p99.9 of 4,000 latencies is 999 us, with 95 % confidence at least 996 us: an upper end \
+             needs 9,724 latencies",
+        );
+        check(
+            "p99.9 < 2ms",
             &ramp(900),
             Verdict::Inconclusive,
-            "p99.9 of 900 latencies is 899 us, at 95 % at least 896 us: an upper end needs 3,688 \
-             latencies",
+            "p99.9 of 900 latencies is 899 us, without an interval: it takes a phase of at least 2 s \
+             to show whether late wake-ups come together (with 95 % confidence at \
+             least 896 us if wake-ups were independent)",
         );
-        assert_eq!(outcome("p99.9 < 800us", &ramp(900)).0, Verdict::Fail);
+    }
+
+    #[test]
+    fn latencies_that_come_together_widen_the_interval() {
+        // 1.2 % are late, in one second out of five: the interval of p99 reaches those on time.
+        let second = |n: u64| vec![if n.is_multiple_of(5) { 100_000 } else { 5_000 }; 60];
+        let latencies: Vec<u64> =
+            (0..60).flat_map(|n| [second(n), vec![5_000; 940]].concat()).collect();
+        let (verdict, sentence) = outcome("p99 < 90us", &latencies);
+        assert_eq!(verdict, Verdict::Inconclusive, "{sentence}");
+        assert!(sentence.contains("late wake-ups come together: 60,000 count as"), "{sentence}");
+        // The same latencies, spread evenly.
+        let even: Vec<u64> =
+            (0..60_000u64).map(|n| if n.is_multiple_of(83) { 100_000 } else { 5_000 }).collect();
+        assert_eq!(outcome("p99 < 90us", &even).0, Verdict::Fail);
+    }
+
+    #[test]
+    fn a_mean_is_judged_by_its_interval() {
+        let latencies = [vec![10_000; 500], vec![20_000; 500]].concat().repeat(10);
+        let mean = "the mean of 10,000 latencies is 15 us, 95 % interval 14.9 us to 15.1 us";
+        check("mean < 15200ns", &latencies, Verdict::Pass, mean);
+        check("mean < 14800ns", &latencies, Verdict::Fail, mean);
+        let open = format!("{mean}: the limit lies inside, measure longer");
+        check("mean < 15us", &latencies, Verdict::Inconclusive, &open);
     }
 
     #[test]
     fn missed_activations_count_in_quantiles_and_mean() {
-        // 99 short latencies and one that swallows 900 activations.
+        // 99 short latencies and one that swallows 900 activations, every second.
         let mut latencies = vec![10_000; 99];
         latencies.push(900_010_000);
-        assert_eq!(outcome("p50 < 1ms", &latencies).0, Verdict::Fail);
-        let (verdict, sentence) = outcome("mean < 400ms", &latencies);
+        let run = latencies.repeat(200);
+        let (verdict, sentence) = outcome("p50 < 1ms", &run);
+        assert_eq!(verdict, Verdict::Fail, "{sentence}");
+        let (verdict, sentence) = outcome("mean < 300ms", &run);
         assert_eq!(verdict, Verdict::Fail);
         // (99 * 10 us + the sum of 10 us + i ms for i = 0 to 900) / 1000
-        assert_eq!(
-            sentence,
-            "the mean of 1,000 latencies, missed activations among them, is 405.5 ms"
-        );
+        let expected = "the mean of 200,000 latencies, missed activations among them, is 405.5 ms, 95 % interval ";
+        assert!(sentence.starts_with(expected), "{sentence}");
         check("missed = 899", &latencies, Verdict::Fail, "900 of 1,000 activations were missed");
         check("missed = 900", &latencies, Verdict::Pass, "900 of 1,000 activations were missed");
         check("missed = 0", &[1], Verdict::Pass, "none of 1 activation was missed");

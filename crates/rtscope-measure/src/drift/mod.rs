@@ -26,7 +26,13 @@ use self::beat::Beat;
 use crate::{interrupt::Interrupt, trace::TraceError};
 
 /// The most activations of a recording: 24 bytes each.
-const ACTIVATIONS_MAX: u64 = 4_000_000;
+pub const ACTIVATIONS_MAX: u64 = 4_000_000;
+
+/// The longest duration whose activations of a period fit a recording.
+#[must_use]
+pub const fn longest(period_ns: u64) -> Nanos {
+    Nanos(period_ns.saturating_mul(ACTIVATIONS_MAX))
+}
 
 /// From the thread's placing to the begin of the recording.
 const LEAD_NS: u64 = 20_000_000;
@@ -86,6 +92,17 @@ pub enum DriftError {
         asked: Box<Placement>,
         /// What the kernel answered.
         cause: rtscope_sys::Error,
+    },
+    /// More activations than a recording holds.
+    #[error(
+        "{activations} activations are more than the {ACTIVATIONS_MAX} that a recording holds: look at \
+         it for {longest} or less, or at a longer period"
+    )]
+    TooLong {
+        /// Due in the asked time.
+        activations: u64,
+        /// The longest time at this period.
+        longest: Nanos,
     },
     /// A thread of ours.
     #[error("the loop's thread did not run to its end")]
@@ -151,7 +168,12 @@ fn one_loop(
     work_ns: u64,
     asked: &Placement,
 ) -> Result<Periodic, DriftError> {
-    let room = (order.duration.0 / period_ns + 16).min(ACTIVATIONS_MAX);
+    let activations = order.duration.0 / period_ns;
+    if activations > ACTIVATIONS_MAX {
+        return Err(DriftError::TooLong { activations, longest: longest(period_ns) });
+    }
+    // One more may end the recording, and relative sleeps may be shorter by a clock's resolution.
+    let room = activations + 16;
     let stop = Arc::new(AtomicBool::new(false));
     let mut noted = Vec::with_capacity(room as usize);
     let looping = {

@@ -55,6 +55,11 @@ struct Watch {
 }
 
 impl Watch {
+    /// Whether the activations of a thread fill a recording: what comes after them would be lost.
+    fn is_full(&self) -> bool {
+        self.sleepers.values().any(|one| one.activations.len() as u64 >= ACTIVATIONS_MAX)
+    }
+
     fn line(&mut self, line: &str) {
         let Some(head) = Line::parse(line) else { return };
         let Some((event, words)) = head.event.split_once(": ") else { return };
@@ -124,6 +129,11 @@ impl Sleeper {
     }
 }
 
+/// Why the look ends when a thread has as many activations as a recording holds.
+fn all_that_fits() -> String {
+    format!("rtscope stopped at {ACTIVATIONS_MAX} activations, all that a recording holds")
+}
+
 /// Starts a program, watches it, ends it.
 pub(super) fn watch(
     order: &Order,
@@ -146,7 +156,7 @@ pub(super) fn watch(
     while Instant::now() < until && !order.interrupt.is_stopped() {
         thread::sleep(LOOK);
         events.drain(|line| watch.line(line)).map_err(DriftError::Read)?;
-        ended = running.ended();
+        ended = running.ended().or_else(|| watch.is_full().then(all_that_fits));
         if ended.is_some() {
             break;
         }
@@ -318,6 +328,17 @@ mod tests {
         let watch = watched(&[&lines[0]]);
         let error = judged(watch, &command, None, None, 0, None).expect_err("one sleep");
         assert!(error.to_string().contains("(7, 0 activations)"), "{error}");
+    }
+
+    #[test]
+    fn a_recording_that_is_full_ends_the_look() {
+        let mut watch = watched(&[&start(7, "10.000000", "hrtimer_wakeup", 10_010_000_000, "REL")]);
+        let one = Activation { armed_ns: 0, expiry_ns: 1, woke_ns: 2 };
+        let sleeper = watch.sleepers.get_mut(&7).expect("a sleeper");
+        sleeper.activations = vec![one; ACTIVATIONS_MAX as usize - 1];
+        assert!(!watch.is_full());
+        watch.line(&waking("10.010060", 7));
+        assert!(watch.is_full());
     }
 
     #[test]

@@ -25,7 +25,10 @@ mod virtualisation;
 use std::path::Path;
 
 use procfs_core::{FromRead, LoadAverage};
-use rtscope_model::environment::{ClockSource, Environment};
+use rtscope_model::{
+    environment::{ClockSource, Environment},
+    printable::with_printable_texts,
+};
 use rtscope_sys::{clock::SystemClock, tree::Tree};
 
 pub(crate) use self::permission::do_one_of;
@@ -51,7 +54,7 @@ pub fn collect(tree: &Tree) -> Environment {
     let kernel = kernel::collect(tree, live);
     let cpuinfo = tree.read("proc/cpuinfo").unwrap_or_default();
     let clock = clock(tree, live);
-    Environment {
+    with_printable_texts(Environment {
         host: tree.read("proc/sys/kernel/hostname").unwrap_or_default(),
         machine_model: machine::model(tree),
         cpus: cpu::collect(tree, &cpuinfo, &kernel.cmdline),
@@ -65,7 +68,7 @@ pub fn collect(tree: &Tree) -> Environment {
         sysctl: sysctl::collect(tree),
         kernel,
         clock,
-    }
+    })
 }
 
 fn clock(tree: &Tree, live: bool) -> ClockSource {

@@ -2,7 +2,7 @@
 //!
 //! Sleeping ones are listed too. A thread that starts after the scan is not seen.
 
-use rtscope_model::environment::RealTimeThread;
+use rtscope_model::{environment::RealTimeThread, printable::printable};
 use rtscope_sys::{sched::policy_of, tree::Tree};
 
 use super::text::{numbered, value};
@@ -82,7 +82,7 @@ impl Stat {
         // Fields are numbered from 1; the third is the first after the name.
         let field = |number: usize| fields.get(number - 3).copied();
         Some(Stat {
-            name: head.split_once('(')?.1.to_owned(),
+            name: printable(head.split_once('(')?.1).into_owned(),
             state: field(3)?.to_owned(),
             parent: field(4)?.parse().ok()?,
             flags: field(9)?.parse().ok()?,

@@ -24,7 +24,7 @@ use crate::{
     environment::{Stat, value},
     inspect,
     interrupt::Interrupt,
-    trace::Instance,
+    trace::{Instance, TraceError},
 };
 
 /// Buffer of each CPU: some hundred thousand events.
@@ -114,7 +114,11 @@ pub fn observe(order: &Order, interrupt: &Interrupt) -> Result<Observation, Obse
     if before.is_empty() {
         return Err(ObserveError::NoProcess(running.pid));
     }
-    let (instance, sources) = record(tree, &before);
+    let (recording, untraced) = match record(tree, &before) {
+        Ok(recording) => (Some(recording), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    let (instance, sources) = recording.unzip();
     let begin = Instant::now();
     let first = Snapshot::of(tree, &before);
     let mut last = first.clone();
@@ -133,29 +137,31 @@ pub fn observe(order: &Order, interrupt: &Interrupt) -> Result<Observation, Obse
     Ok(last.observation(
         &first,
         trace,
-        Observation { program: running.name.clone(), look_ns, sources, ..Observation::default() },
+        Observation {
+            program: running.name.clone(),
+            look_ns,
+            sources: sources.unwrap_or_default(),
+            untraced,
+            ..Observation::default()
+        },
     ))
 }
 
 /// Starts to record what the threads do.
-fn record(tree: &Tree, pids: &BTreeSet<u32>) -> (Option<Instance>, Sources) {
-    let Ok(instance) = Instance::new(tree, BUFFER_KIB) else {
-        return (None, Sources::default());
-    };
+fn record(tree: &Tree, pids: &BTreeSet<u32>) -> Result<(Instance, Sources), TraceError> {
+    let instance = Instance::new(tree, BUFFER_KIB)?;
     // Threads and processes that these start are followed too.
     let _ = instance.write("options/event-fork", "1");
     let tasks = |pid: &u32| tree.list(format!("proc/{pid}/task"));
     let tids: Vec<String> = pids.iter().flat_map(tasks).collect();
-    if instance.write("set_event_pid", &tids.join(" ")).is_err() {
-        return (None, Sources::default());
-    }
+    instance.write("set_event_pid", &tids.join(" "))?;
     let sources = Sources {
         switches: instance.enable("sched/sched_switch") && instance.enable("sched/sched_waking"),
         timers: instance.enable("timer/hrtimer_start"),
         faults: instance.enable("exceptions/page_fault_user"),
         futexes: instance.enable("syscalls/sys_enter_futex"),
     };
-    (Some(instance), sources)
+    Ok((instance, sources))
 }
 
 /// A process and its descendants.
@@ -299,6 +305,15 @@ impl Drop for Running {
 mod tests {
     use super::*;
     use crate::environment::fake::FakeTree;
+
+    #[test]
+    fn a_kernel_that_refuses_to_trace_is_asked_why() {
+        let fake = FakeTree::new();
+        fake.file("sys/kernel/tracing/instances/other/x", "");
+        let why = record(&fake.tree, &BTreeSet::new()).expect_err("an instance without files");
+        assert!(why.to_string().contains("can't write"), "{why}");
+        assert!(why.to_string().contains("trace_clock"), "{why}");
+    }
 
     #[test]
     fn a_family_is_a_process_and_its_descendants() {

@@ -9,12 +9,9 @@
 //!
 //! What it can't show: when the level reaches a pin. The scope is another program.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr};
 
-use rtscope_sys::{
-    clock::Clock,
-    timer::{PeriodicTimer, TimerWait},
-};
+use rtscope_sys::clock::Clock;
 
 use super::{SignalError, line::Line};
 
@@ -33,7 +30,7 @@ pub enum Method {
     Relative,
     /// Reads the clock until the instant has come.
     Spin,
-    /// Waits for a periodic timer (`timerfd`).
+    /// Reads a timer that is armed at an instant (`timerfd`, `TFD_TIMER_ABSTIME`): its clock sleeps so.
     Timerfd,
 }
 
@@ -184,52 +181,17 @@ impl fmt::Debug for Alarm<'_> {
     }
 }
 
-/// How a generator waits, with what it needs for that.
-enum Wait {
-    Absolute,
-    Relative,
-    Spin,
-    Timer(PeriodicTimer, TimerWait),
-}
-
-impl Wait {
-    fn new(method: Method, wanted: &Wanted) -> Result<Wait, SignalError> {
-        Ok(match method {
-            Method::Absolute => Wait::Absolute,
-            Method::Relative => Wait::Relative,
-            Method::Spin => Wait::Spin,
-            Method::Timerfd => {
-                let half_ns = wanted.period_ns / 2.0;
-                if (half_ns - wanted.high_ns).abs() > 0.5 || half_ns.fract() != 0.0 {
-                    let why = "timerfd needs a duty cycle of 50 % and a half period of whole nanoseconds: \
-                               use another method";
-                    return Err(SignalError::Wave(why.to_owned()));
-                }
-                let half = Duration::from_nanos(half_ns as u64);
-                // The first edge is planned a whole period after the start.
-                let timer = PeriodicTimer::start(half * 2, half)?;
-                let wait = TimerWait::new()?;
-                wait.add(&timer, 0)?;
-                Wait::Timer(timer, wait)
-            }
-        })
-    }
-
+impl Method {
     /// Waits until an instant; gives the instant that latency counts from.
     #[inline]
-    fn wait(&self, clock: &impl Clock, due_ns: u64, pulse_ns: u64) -> u64 {
+    fn wait(self, clock: &impl Clock, due_ns: u64, pulse_ns: u64) -> u64 {
         match self {
-            Wait::Absolute => clock.sleep_until_ns(due_ns),
-            Wait::Spin => while clock.now_ns() < due_ns {},
-            Wait::Relative => {
+            Method::Absolute | Method::Timerfd => clock.sleep_until_ns(due_ns),
+            Method::Spin => while clock.now_ns() < due_ns {},
+            Method::Relative => {
                 let due_ns = clock.now_ns() + pulse_ns;
                 clock.sleep_for_ns(pulse_ns);
                 return due_ns;
-            }
-            Wait::Timer(timer, wait) => {
-                while !timer.take() {
-                    wait.wait(|_| {});
-                }
             }
         }
         due_ns
@@ -237,10 +199,7 @@ impl Wait {
 }
 
 /// Makes a wave, from low to low. After the first wait it doesn't allocate, lock or print.
-///
-/// # Errors
-///
-/// When the method can't make this wave.
+#[must_use]
 pub fn make(
     line: &mut impl Line,
     clock: &impl Clock,
@@ -248,11 +207,10 @@ pub fn make(
     method: Method,
     alarm: &mut Alarm<'_>,
     stopped: &dyn Fn() -> bool,
-) -> Result<Made, SignalError> {
+) -> Made {
     let kept = if alarm.limit_ns.is_some() { LATE_KEPT } else { 0 };
     let mut made = Made { late: Vec::with_capacity(kept), ..Made::default() };
     let limit_ns = alarm.limit_ns.unwrap_or(u64::MAX);
-    let wait = Wait::new(method, wanted)?;
     // Relative waits hand their latency on: they have no grid whose edges could be missed.
     let has_grid = method != Method::Relative;
     let edges = wanted.edges();
@@ -264,11 +222,13 @@ pub fn make(
         if edge % 2 == 0 && stopped() {
             break;
         }
-        if edge % 2 == 0 && clock.now_ns() - start_ns >= wanted.duration_ns {
+        // A late edge may have swallowed the last planned ones while some of the time was still left.
+        let is_done = has_grid && edge >= edges;
+        if edge % 2 == 0 && (is_done || clock.now_ns() - start_ns >= wanted.duration_ns) {
             made.missed += if has_grid { edges.saturating_sub(edge) } else { 0 };
             break;
         }
-        let due_ns = wait.wait(clock, start_ns + planned_ns, wanted.pulse_ns(edge));
+        let due_ns = method.wait(clock, start_ns + planned_ns, wanted.pulse_ns(edge));
         let now_ns = clock.now_ns();
         let rises = edge % 2 == 0;
         line.set(rises);
@@ -300,7 +260,7 @@ pub fn make(
         edge += 1 + 2 * swallowed;
     }
     made.failures = line.failures();
-    Ok(made)
+    made
 }
 
 #[cfg(test)]
@@ -368,7 +328,7 @@ mod tests {
         let mut alarm_line = Recorded { clock: &clock, edges: RefCell::default() };
         let wanted = Wanted::new(1_000.0, 0.3, 10_000_000).expect("a wave");
         let mut alarm = Alarm { limit_ns, line: Some(&mut alarm_line) };
-        let made = make(&mut line, &clock, &wanted, method, &mut alarm, &|| false).expect("made");
+        let made = make(&mut line, &clock, &wanted, method, &mut alarm, &|| false);
         (made, line.edges.into_inner(), alarm_line.edges.into_inner().len())
     }
 
@@ -415,12 +375,25 @@ mod tests {
             (8_001_000, 5_000_000),
             (10_001_000, 5_000_000),
             (9_301_000, 700_000),
+            // The last period has all but passed, the duration has not.
+            (9_301_000, 600_000),
             (1_001_000, 1 << 40),
         ] {
             let (made, edges, _) = made(Method::Absolute, Some((late_at_ns, latency_ns)), None);
             assert_eq!(made.edges + made.missed, 20, "{late_at_ns} {latency_ns}: {made:?}");
             assert_eq!(edges.last().map(|edge| edge.1), Some(false), "it ends low");
         }
+    }
+
+    #[test]
+    fn a_timer_that_was_late_once_stays_in_step() {
+        // 2.2 ms late: two periods are left out, and all edges to come are in time.
+        let late = Some((3_001_000, 2_200_000));
+        let (timer, edges, _) = made(Method::Timerfd, late, None);
+        assert_eq!((timer.edges, timer.missed, timer.latency_ns_max), (16, 4, 2_200_000));
+        let grid = |at_ns: u64| matches!((at_ns - 1_000) % 1_000_000, 0 | 300_000);
+        assert!(edges.iter().filter(|(at_ns, _)| !grid(*at_ns)).count() == 1, "{edges:?}");
+        assert_eq!(timer, made(Method::Absolute, late, None).0);
     }
 
     #[test]
@@ -440,9 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_needs_equal_pulses() {
-        let wanted = Wanted::new(1_000.0, 0.3, 1).expect("a wave");
-        assert!(Wait::new(Method::Timerfd, &wanted).is_err());
+    fn methods_are_read_as_they_are_written() {
         for method in Method::ALL {
             assert_eq!(method.word().parse(), Ok(method));
         }

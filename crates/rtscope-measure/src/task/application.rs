@@ -91,7 +91,16 @@ impl Task {
     }
 
     /// From its release to the end of its last job. One that was refused has nothing to do.
-    pub(super) fn run(&self, placed: Placed, release_ns: u64, mutex: &Mutex) -> Finished {
+    ///
+    /// # Errors
+    ///
+    /// When the mutex can't be taken.
+    pub(super) fn run(
+        &self,
+        placed: Placed,
+        release_ns: u64,
+        mutex: &Mutex,
+    ) -> Result<Finished, TaskError> {
         let clock = SystemClock::MONOTONIC;
         let mut pieces = Pieces::new();
         let mut jobs = Vec::with_capacity(self.jobs as usize);
@@ -105,7 +114,7 @@ impl Task {
             let start_ns = clock.now_ns();
             let holds = Nanos(self.holds.0.min(self.work.0));
             if holds > Nanos::ZERO {
-                let _held = mutex.lock();
+                let _held = mutex.lock()?;
                 self.calibration.compute(holds, &clock, &mut pieces);
             }
             let rest = Nanos(self.work.0 - holds.0);
@@ -120,12 +129,12 @@ impl Task {
             jobs.push(JobRun { release_ns, start_ns, finish_ns, cpu_ns, preemptions });
         }
         let used = until_now - before;
-        Finished {
+        Ok(Finished {
             placed,
             jobs,
             cpu_ns: used.cpu_ns,
             preemptions: used.involuntary_switches,
             pieces,
-        }
+        })
     }
 }

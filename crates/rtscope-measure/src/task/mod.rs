@@ -31,7 +31,9 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    mutex, process, thread as own,
+    mutex,
+    process::Deadline,
+    thread as own,
     tree::Tree,
 };
 
@@ -122,14 +124,14 @@ pub fn run(order: &Order) -> Result<ExperimentRecord, TaskError> {
         work + app.period.map_or(0, |period| period.0) * u64::from(app.jobs)
     };
     let total: u64 = experiment.applications.iter().map(span).sum();
-    process::end_after(LIMIT + Duration::from_nanos(total) * 10);
+    let deadline = Deadline::after(LIMIT + Duration::from_nanos(total) * 10);
     let calibration = work::calibrate(&SystemClock::MONOTONIC);
     let numbered = experiment.applications.iter().zip(0u64..);
     let tasks: Vec<Task> =
         numbered.map(|(app, n)| task(app, n, experiment, &rules, calibration)).collect();
     let mutex = mutex::Mutex::new(experiment.mutex == Protocol::Inherit)?;
     let released = release(&tasks, &mutex, &order.tree);
-    process::end_after(Duration::ZERO);
+    drop(deadline);
     changed.restore();
     let (applications, source, lost) = released?;
     Ok(ExperimentRecord {
@@ -213,7 +215,7 @@ fn release(tasks: &[Task], mutex: &mutex::Mutex, tree: &Tree) -> Result<Released
         for (n, task) in tasks.iter().enumerate() {
             let (tell, parked, started) = (tell.clone(), &parked, &started);
             let (instant, turns) = (&instant, &turns);
-            threads.push(scope.spawn(move || {
+            threads.push(scope.spawn(move || -> Result<Option<Finished>, TaskError> {
                 own::block_signals();
                 own::set_timer_slack_ns(1);
                 let placed = turns.take(n, || task.place());
@@ -221,7 +223,8 @@ fn release(tasks: &[Task], mutex: &mutex::Mutex, tree: &Tree) -> Result<Released
                 parked.wait();
                 started.wait();
                 let release_ns = instant.load(Ordering::Acquire);
-                placed.map(|placed| (release_ns > 0).then(|| task.run(placed, release_ns, mutex)))
+                let placed = placed?;
+                (release_ns > 0).then(|| task.run(placed, release_ns, mutex)).transpose()
             }));
         }
         parked.wait();

@@ -8,11 +8,12 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
-use rtscope_sys::tree::Tree;
+use rtscope_sys::{process, tree::Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{error::TuneError, setting};
@@ -42,11 +43,12 @@ pub const JOURNALS_OF_ROOT: &str = "/run/rtscope";
 /// are; else a folder of the user's own.
 #[must_use]
 pub fn journal_dir() -> PathBuf {
-    if rtscope_sys::process::is_root() {
+    if process::is_root() {
         return PathBuf::from(JOURNALS_OF_ROOT);
     }
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
-    own.map_or_else(std::env::temp_dir, PathBuf::from).join("rtscope")
+    let name = format!("rtscope-{}", process::user());
+    own.map_or_else(std::env::temp_dir, PathBuf::from).join(name)
 }
 
 /// A process, named so that no later one can have the name: number and start time in clock ticks.
@@ -65,7 +67,7 @@ impl Owner {
         Ok(Owner { pid, started_ticks: stat.started_ticks })
     }
 
-    fn is_alive(self) -> bool {
+    pub(super) fn is_alive(self) -> bool {
         // A dead process that nobody has waited for still has an entry.
         let dead = |stat: &Stat| ["Z", "X"].contains(&stat.state.as_str());
         stat_of(self.pid)
@@ -108,11 +110,47 @@ impl Lock {
             DirBuilder::new().recursive(true).mode(0o755).create(dir)
         };
         make().map_err(failed("make", dir))?;
+        own(dir).map_err(failed("use", dir))?;
         let path = dir.join("lock");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let file = file.map_err(failed("open", &path))?;
-        file.lock().map_err(failed("lock", &path))?;
+        lock(&file, LOCK_WITHIN).map_err(failed("lock", &path))?;
         Ok(Lock(file))
+    }
+}
+
+/// Another rtscope holds the lock while it reads and writes some files: milliseconds.
+const LOCK_WITHIN: Duration = Duration::from_secs(10);
+
+/// Sees to it that a folder of journals is this user's, and that nobody else may write into it. An
+/// older rtscope made root's so that others could not see what is in it.
+fn own(dir: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(dir)?;
+    if !found.is_dir() || found.uid() != process::user() {
+        let text = "it is not a folder of this user: remove it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if found.permissions().mode() & 0o777 != 0o755 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// Locks a file, and doesn't wait for ever.
+fn lock(file: &File, within: Duration) -> io::Result<()> {
+    let until = Instant::now() + within;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                let text = format!("another process has held it for {} s", within.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 
@@ -181,17 +219,13 @@ impl Found {
 /// The journal of a process that is no more, when a folder has one. Its name says so: it need not be
 /// read.
 pub(super) fn find_left(dir: &Path) -> io::Result<Option<PathBuf>> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut paths = entries.flatten().map(|entry| entry.path());
-    Ok(paths.find(|path| Owner::of_file(path).is_some_and(|owner| !owner.is_alive())))
+    let left = named(dir)?.into_iter().find(|(owner, _)| !owner.is_alive());
+    Ok(left.map(|(_, path)| path))
 }
 
-/// Every journal in a folder, by name. None when there is no folder.
-pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
+/// The files in a folder that are called as journals are, by name, with the processes that wrote them.
+/// None when there is no folder.
+pub(super) fn named(dir: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -199,11 +233,21 @@ pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
-    let owned = paths.into_iter().filter_map(|path| Some((Owner::of_file(&path)?, path)));
-    owned.map(|(owner, path)| Ok(parse(owner, &fs::read(&path)?, path))).collect()
+    Ok(paths.into_iter().filter_map(|path| Some((Owner::of_file(&path)?, path))).collect())
 }
 
-fn parse(owner: Owner, bytes: &[u8], path: PathBuf) -> Found {
+/// Every journal of this user in a folder, by name.
+pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
+    let own = named(dir)?.into_iter().filter(|(_, path)| is_own_file(path));
+    own.map(|(owner, path)| Ok(parse(owner, &fs::read(&path)?, path))).collect()
+}
+
+/// A journal says what to write into the kernel: nobody else's is believed.
+fn is_own_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.uid() == process::user())
+}
+
+pub(super) fn parse(owner: Owner, bytes: &[u8], path: PathBuf) -> Found {
     let mut found =
         Found { path, owner, changes: Vec::new(), damaged: Vec::new(), of_earlier_boot: false };
     for (i, line) in String::from_utf8_lossy(bytes).lines().enumerate() {

@@ -1,11 +1,15 @@
 //! Putting values back: of this run, and of runs that died.
 
-use std::{fmt, io::ErrorKind, path::Path};
+use std::{
+    fmt,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use rtscope_sys::{Error, tree::Tree};
 
 use super::{
-    journal::{Change, Found, Lock, find_all, find_left},
+    journal::{Change, Found, Lock, Owner, find_all, find_left, named, parse},
     setting::present,
 };
 
@@ -124,21 +128,70 @@ pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
     restored
 }
 
-/// Why an ordinary user can't say that every setting is as it was: a run of root has left a journal in
-/// this folder, or it can't be seen whether one has. None when there is none.
-#[must_use]
-pub fn left_by_root(journal_dir: &Path) -> Option<String> {
-    let found = match find_left(journal_dir) {
-        Ok(None) => return None,
-        Ok(Some(path)) => {
-            format!("a run of root was killed and has left settings changed ({})", path.display())
-        }
-        Err(error) => format!(
-            "only root can see whether a killed run of root has left settings changed ({}: {error})",
+/// What an ordinary user must know of root's runs: one that was killed has left a journal in this
+/// folder. None when there is none.
+///
+/// # Errors
+///
+/// When the folder can't be listed: a sentence that says so, and what to do.
+pub fn left_by_root(journal_dir: &Path) -> Result<Option<String>, String> {
+    let left = find_left(journal_dir).map_err(|error| {
+        format!(
+            "only root can see whether a killed run of root has left settings changed, because \
+             {} can't be read ({error}): run `sudo rtscope restore`, which restores them and opens \
+             the folder",
             journal_dir.display()
-        ),
+        )
+    })?;
+    Ok(left.map(|path| {
+        format!(
+            "a run of root was killed and has left settings changed ({}): run `sudo rtscope restore`",
+            path.display()
+        )
+    }))
+}
+
+/// A run that is still going and has changed settings, which it will restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// Names of the settings; empty when its journal can't be read, as root's by others.
+    pub settings: Vec<String>,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = match self.settings.as_slice() {
+            [] => "settings".to_owned(),
+            names => names.join(", "),
+        };
+        write!(f, "the rtscope with process number {} still holds {settings}", self.pid)?;
+        f.write_str(" and restores what it changed when it ends")
+    }
+}
+
+/// The runs that hold settings by their journals in this folder, by process number.
+#[must_use]
+pub fn holders(journal_dir: &Path) -> Vec<Holder> {
+    let holder = |(owner, path): (Owner, PathBuf)| {
+        let journal = std::fs::read(&path).map(|bytes| parse(owner, &bytes, path));
+        let mut settings: Vec<String> = Vec::new();
+        for change in journal.into_iter().flat_map(|journal| journal.changes) {
+            if !settings.contains(&change.setting) {
+                settings.push(change.setting);
+            }
+        }
+        Holder { pid: owner.pid, settings }
     };
-    Some(format!("{found}: run `sudo rtscope restore`"))
+    let mut holders: Vec<Holder> = named(journal_dir)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(owner, _)| owner.is_alive())
+        .map(holder)
+        .collect();
+    holders.sort_by_key(|holder| holder.pid);
+    holders
 }
 
 /// True when nothing is left to do.

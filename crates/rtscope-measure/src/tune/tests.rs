@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -282,7 +283,7 @@ fn a_setting_that_another_run_holds_is_refused() {
 #[test]
 fn an_ordinary_user_is_told_what_only_root_can_restore() {
     let bench = Bench::new();
-    let left = || left_by_root(bench.journals.path());
+    let left = || left_by_root(bench.journals.path()).expect("a folder");
     let (applied, _) = bench.apply(&[("throttling", "off")]);
     assert_eq!(left(), None, "the run that changed it lives");
     drop(applied);
@@ -290,10 +291,57 @@ fn an_ordinary_user_is_told_what_only_root_can_restore() {
     bench.left("not for everybody to read");
     let text = left().expect("a journal");
     assert!(text.contains("has left settings changed") && text.contains("sudo"), "{text}");
-    assert_eq!(left_by_root(&bench.journals.path().join("none")), None);
+    assert_eq!(left_by_root(&bench.journals.path().join("none")), Ok(None));
     // What can't be listed, whoever asks.
-    let text = left_by_root(&bench.journals.path().join(NOBODY)).expect("no folder");
+    let text = left_by_root(&bench.journals.path().join(NOBODY)).expect_err("no folder");
     assert!(text.contains("only root can see") && text.contains("sudo"), "{text}");
+}
+
+#[test]
+fn who_holds_a_setting_is_named() {
+    let bench = Bench::new();
+    assert_eq!(holders(bench.journals.path()), []);
+    bench.left("of nobody who lives");
+    let (applied, _) = bench.apply(&[("throttling", "off"), ("timer-migration", "off")]);
+    let [holder] = holders(bench.journals.path()).try_into().expect("one");
+    assert_eq!(holder.pid, std::process::id());
+    assert!(holder.to_string().contains("holds throttling, timer-migration and"), "{holder}");
+    drop(applied);
+    assert_eq!(holders(bench.journals.path()), []);
+}
+
+/// An older rtscope made the folder so that only root could look into it.
+#[test]
+fn a_closed_folder_of_journals_is_opened() {
+    let bench = Bench::new();
+    let mode =
+        || fs::metadata(bench.journals.path()).expect("a folder").permissions().mode() & 0o777;
+    fs::set_permissions(bench.journals.path(), fs::Permissions::from_mode(0o700)).expect("closed");
+    assert_eq!(bench.restore(), []);
+    assert_eq!(mode(), 0o755);
+    fs::set_permissions(bench.journals.path(), fs::Permissions::from_mode(0o777)).expect("open");
+    drop(bench.applied(&[("throttling", "off")]));
+    assert_eq!(mode(), 0o755, "nobody else may write into it");
+}
+
+#[test]
+fn a_folder_of_journals_that_is_not_ours_is_refused() {
+    let bench = Bench::new();
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let link = elsewhere.path().join("rtscope-0");
+    std::os::unix::fs::symlink(bench.journals.path(), &link).expect("a link");
+    let settings = [("throttling".to_owned(), "off".to_owned())].into();
+    let refused = apply(&bench.fake.tree, &link, &settings, &mut |_| {}).expect_err("a link");
+    assert!(refused.to_string().contains("not a folder of this user"), "{refused}");
+    assert_eq!(bench.fake.read(THROTTLING), "950000");
+    // A journal of another user says what to write into the kernel: it is not read.
+    if rtscope_sys::process::is_root() {
+        bench.left(&line("throttling", THROTTLING, "1", "950000"));
+        std::os::unix::fs::chown(bench.journals.path().join(NOBODY), Some(65_534), None)
+            .expect("given");
+        assert_eq!(bench.restore(), []);
+        assert_eq!(bench.fake.read(THROTTLING), "950000");
+    }
 }
 
 #[test]

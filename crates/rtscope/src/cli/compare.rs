@@ -16,16 +16,26 @@ use rtscope_model::{time::Nanos, verdict::Requirement};
 use super::{Refused, print, run::style};
 use crate::{
     exit,
+    output::shown,
     record::{self, Judged, Terms},
 };
 
-/// Compare two sides: how often limits are reached, how far quantiles moved, what else differs
+/// Compare two sides: do they differ, in what, by how much, and what else differs
 ///
-/// A side is one record or several: `compare A -- B`, or `compare A1 A2 A3 -- B1 B2 B3`. A record is
-/// a folder; `FOLDER@CELL` is one cell of it, so that two loads of one run can be compared. Three
-/// runs or more on each side, taken in turn (A B A B A B), put the differences from run to run into
-/// the intervals. Options come before the records. Exit code 0 whatever it finds.
+/// The first line answers: different or not, and in what. It allows for the number of figures that
+/// were compared, so that equal systems are called different in at most 5 % of comparisons.
+///
+/// A side is one record or several. A record is a folder. FOLDER@CELL is one cell of it, so that two
+/// loads of one run can be compared. With two runs or more on each side, the intervals contain the
+/// differences from run to run. Take three or more, in turn (A B A B A B). Options come before the
+/// records. The exit code is 0 whatever it finds.
+///
+/// Examples:
+///   rtscope compare stock -- rt
+///   rtscope compare --limit 50us run@rest -- run@message
+///   rtscope compare a1 a2 a3 -- b1 b2 b3
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// Records of A; with two and no `--`, the second is B
     #[arg(required = true)]
@@ -71,7 +81,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
     } else {
         print(&report::compare::text(&comparison, style()))?;
-        print(&format!("\nReport: {}\n", args.out.display()))?;
+        print(&format!("\nReport: {}\n", shown(&args.out)))?;
     }
     Ok(ExitCode::from(exit::PASS))
 }
@@ -136,7 +146,7 @@ fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
         let text = format!("{} has no cell {cell:?}: {}", folder.display(), names.join(", "));
         return Err(Refused(text).into());
     }
-    Ok(Opened { name: folder.display().to_string(), cell, judged })
+    Ok(Opened { name: shown(&folder), cell, judged })
 }
 
 fn runs(side: &[Opened]) -> Vec<Run<'_>> {

@@ -121,6 +121,17 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
     if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
         return Err(Refused(format!("--period {period}: from 50us to 1h")).into());
     }
+    let longest = drift::longest(period.0);
+    let is_known = args.period.is_some() || args.command.is_empty();
+    if is_known && args.duration > longest {
+        let text = format!(
+            "--duration {} at a period of {period} makes more activations than the {} that a recording \
+             holds: ask for {longest} or less, or for a longer --period",
+            args.duration,
+            drift::ACTIVATIONS_MAX
+        );
+        return Err(Refused(text).into());
+    }
     if !args.command.is_empty() {
         return Ok(Subject::Program {
             command: args.command.clone(),
@@ -152,7 +163,7 @@ fn measured(mut order: Order) -> anyhow::Result<DriftRecord> {
     match drift::run(&order) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
             let ways = super::ways_to_permission(&order.tree);
-            eprintln!(
+            note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
             if let Subject::Loops { placement, .. } = &mut order.subject {

@@ -1,11 +1,6 @@
 //! Ctrl-C and SIGTERM while other programs work for us.
 
-use std::{
-    io::{self, Write},
-    sync::OnceLock,
-    thread,
-    time::Duration,
-};
+use std::{io, sync::OnceLock, thread, time::Duration};
 
 use rtscope_lab::tool;
 use rtscope_measure::interrupt::Interrupt;
@@ -56,7 +51,7 @@ pub(super) fn of_all(left: &'static str) -> io::Result<Ending> {
 }
 
 fn tell(left: &str) {
-    let _ = writeln!(io::stderr(), "rtscope: interrupted; {left}");
+    note!("rtscope: interrupted; {left}");
 }
 
 /// What [`of_all`] looks after.

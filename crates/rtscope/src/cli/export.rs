@@ -1,7 +1,6 @@
 //! `rtscope export`: a record in the forms that other programs read.
 
 use std::{
-    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -82,7 +81,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Writes a file whole, and says which on standard error: standard output is for documents.
 fn write(path: &Path, document: &[u8]) -> anyhow::Result<()> {
     write_whole(path, document).with_context(|| format!("can't write {}", path.display()))?;
-    let _ = writeln!(io::stderr(), "{}", path.display());
+    note!("{}", path.display());
     Ok(())
 }
 

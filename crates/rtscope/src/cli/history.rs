@@ -12,7 +12,7 @@ use rtscope_analyse::{
         Options,
         trend::{self, Point},
     },
-    statistics::{change_point, quantile},
+    statistics::quantile,
 };
 use rtscope_measure::recorder::write_whole;
 use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
@@ -22,6 +22,7 @@ use super::{Refused, print};
 use crate::{
     exit,
     history::{self, Cell, Entry, Store, Wanted},
+    output::shown,
     png,
     record::{self, Terms},
 };
@@ -135,7 +136,7 @@ fn import(args: &Import) -> anyhow::Result<()> {
         let folder = folder.display().to_string();
         let added = store.add(&judged.record, &judged.judgement, &args.label, &folder, args.at)?;
         let told = added.map_or_else(|| "is there already".to_owned(), |id| format!("is run {id}"));
-        print(&format!("{} {told}\n", run.display()))?;
+        print(&format!("{} {told}\n", shown(run)))?;
     }
     Ok(())
 }
@@ -244,20 +245,22 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     }
     let what = format!("{} of {}", args.statistic, args.cell);
     let options = Options { width: 1_000, ..Options::default() };
+    let found = trend::changes(&points, args.statistic);
     if let Some(out) = &args.out {
-        write(out, trend::draw(&points, &what, &options))?;
+        write(out, trend::draw(&points, &what, &found, &options))?;
     }
     if let Some(out) = &args.surface {
         write(out, trend::surface(&points, &args.cell, &options))?;
     }
-    let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
-    let changes = change_point::of(&values);
+    let changes = found.as_deref().unwrap_or_default();
+    let refused = found.as_ref().err().map(ToString::to_string);
     if args.json {
         let point = |point: &Point| json!({ "day": point.day, "at_s": point.at_s, "on": point.on, "value_ns": point.value_ns });
         let document = json!({
             "what": what,
             "points": points.iter().map(point).collect::<Vec<_>>(),
             "changes": changes,
+            "no_search": refused,
         });
         return print(&(serde_json::to_string_pretty(&document)? + "\n"));
     }
@@ -268,6 +271,9 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
             text += &format!("  -- from {} to {} --\n", level(change.before), level(change.after));
         }
         text += &format!("  {}  {:>9}  {}\n", point.day, us(point.value_ns), point.on);
+    }
+    if let Some(why) = refused {
+        text += &format!("No change of level was looked for: {why}\n");
     }
     print(&text)
 }
@@ -283,5 +289,5 @@ fn write(out: &Path, svg: String) -> anyhow::Result<()> {
         }
     };
     write_whole(out, &bytes).with_context(|| format!("can't write {}", out.display()))?;
-    print(&format!("{}\n", out.display()))
+    print(&format!("{}\n", shown(out)))
 }

@@ -17,6 +17,7 @@ use rtscope_model::{time::Nanos, verdict::Requirement};
 use super::{Refused, print, run::summary, wall_clock};
 use crate::{
     exit,
+    output::{note_lines, shown},
     record::{self, Terms},
 };
 
@@ -97,10 +98,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let page = judged.publish(&folder)?;
     if args.json {
         print(&judged.json()?)?;
-        eprintln!("Report: {}", page.display());
+        note!("Report: {}", page.display());
     } else {
         print(&summary(&judged))?;
-        print(&format!("Report: {}\n", page.display()))?;
+        print(&format!("Report: {}\n", shown(&page)))?;
     }
     Ok(exit::of_record(&judged.judgement, true))
 }
@@ -119,7 +120,8 @@ fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<R
         let formats: Vec<String> =
             import::formats().map(|(name, reads)| format!("  {name:<16} {reads}")).collect();
         let told: Vec<&str> = reading.findings.iter().map(|f| f.text.as_str()).collect();
-        bail!("{}\nformats that are read:\n{}", told.join("; "), formats.join("\n"));
+        note_lines(&format!("formats that are read:\n{}", formats.join("\n")));
+        bail!("{}", told.join("; "));
     }
     Ok(reading)
 }
@@ -159,7 +161,7 @@ fn pieces(mut source: impl Read + Send, mut feed: impl FnMut(&[u8])) -> io::Resu
 fn name_of(path: &Path) -> String {
     match path.as_os_str() == "-" {
         true => "standard input".to_owned(),
-        false => path.display().to_string(),
+        false => shown(path),
     }
 }
 

@@ -23,7 +23,7 @@ use rtscope_lab::{
 
 use self::screen::{Screen, time};
 use super::{Refused, ending, print};
-use crate::exit;
+use crate::{exit, output::shown};
 
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
@@ -214,7 +214,7 @@ fn list(kept: &Kept) -> anyhow::Result<ExitCode> {
     for spec in &specs {
         let _ = writeln!(text, "  {:width$}  {}", spec.name, spec.title);
     }
-    let _ = writeln!(text, "\nKept in {}:", kept.cache().root().display());
+    let _ = writeln!(text, "\nKept in {}:", shown(kept.cache().root()));
     for Kernel { manifest, .. } in &built {
         let _ = writeln!(
             text,
@@ -251,7 +251,7 @@ fn in_words(spec: &Spec) -> String {
         spec::Source::Vendor { vendor, reference } => {
             format!("the vendor's tree ({vendor}), branch {reference}; give it with --from")
         }
-        spec::Source::Folder { path } => path.display().to_string(),
+        spec::Source::Folder { path } => shown(path),
     };
     let patches = match spec.patches.as_slice() {
         [] => "none".to_owned(),
@@ -259,7 +259,7 @@ fn in_words(spec: &Spec) -> String {
     };
     let base = match &spec.base {
         spec::Base::Target(name) => name.clone(),
-        spec::Base::File(path) => path.display().to_string(),
+        spec::Base::File(path) => shown(path),
     };
     let fragments: Vec<&str> = spec.fragments.iter().map(|f| f.name.as_str()).collect();
     let compiler = spec.cross_here().map_or("gcc".to_owned(), |prefix| format!("{prefix}gcc"));
@@ -314,7 +314,7 @@ fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
     if asked.kept.json {
         return print_json(&serde_json::to_value(&tree)?);
     }
-    let mut text = format!("source {} in {}\n", tree.version, tree.path.display());
+    let mut text = format!("source {} in {}\n", tree.version, shown(&tree.path));
     match &tree.report {
         Some(report) => text.push_str(&rtscope_lab::patch::text(report)),
         None if fetched.patches.is_empty() => text.push_str("no patch to apply\n"),
@@ -346,8 +346,7 @@ fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
         print_json(&serde_json::to_value(configured)?)?;
         return Ok(ExitCode::from(code));
     }
-    let mut text =
-        format!("{} options are on; {}\n", configured.options, configured.path.display());
+    let mut text = format!("{} options are on; {}\n", configured.options, shown(&configured.path));
     for lost in &configured.lost {
         let _ = writeln!(text, "{lost}");
     }
@@ -383,7 +382,7 @@ fn built_in_words(kernel: &Kernel) -> String {
         manifest.name,
         manifest.release,
         manifest.version,
-        kernel.dir.display()
+        shown(&kernel.dir)
     );
     if let Some(figures) = manifest.build {
         let _ = writeln!(
@@ -444,7 +443,7 @@ fn package(asked: &Asked, deb: bool, out: &Path) -> anyhow::Result<ExitCode> {
         return print_json(&serde_json::json!({ "files": paths }));
     }
     for path in &paths {
-        print(&format!("{}\n", path.display()))?;
+        print(&format!("{}\n", shown(path)))?;
     }
     Ok(ExitCode::from(exit::PASS))
 }
@@ -475,16 +474,16 @@ fn install(asked: &Install) -> anyhow::Result<ExitCode> {
     }
     let mut text = String::new();
     for path in &installed.changed {
-        let _ = writeln!(text, "  {}", asked.root.join(path).display());
+        let _ = writeln!(text, "  {}", shown(asked.root.join(path)));
     }
-    let _ = writeln!(text, "the boot loader takes {}", installed.chosen.image.display());
+    let _ = writeln!(text, "the boot loader takes {}", shown(&installed.chosen.image));
     text += &next_step(&wish, &kernel);
     print(&text)?;
     Ok(ExitCode::from(exit::PASS))
 }
 
 fn next_step(wish: &Wish<'_>, kernel: &Kernel) -> String {
-    let root = wish.root.display();
+    let root = shown(wish.root);
     let start = match (wish.once, wish.layout) {
         (true, Layout::RaspberryPi) => "`sudo reboot '0 tryboot'` boots it once".to_owned(),
         (true, _) => {
@@ -540,7 +539,7 @@ fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::Result<ExitC
     print(&format!(
         "{} is taken back; the boot loader takes {}\n",
         back.kernel.name,
-        now.image.display()
+        shown(&now.image)
     ))?;
     Ok(ExitCode::from(exit::PASS))
 }
@@ -554,7 +553,7 @@ fn side(name: &str, kept: &Kept, screen: &mut Screen) -> anyhow::Result<Side> {
     }
     let asked = Asked { name: name.to_owned(), from: None, kept: kept.clone() };
     let (_, prepared) = prepared(&asked, false, false, screen)?;
-    let path = prepared.configured.path.display().to_string();
+    let path = shown(&prepared.configured.path);
     Ok(Side { name: format!("{name} (not built yet)"), ..difference::find(&path, &cache)? })
 }
 

@@ -50,7 +50,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         && !matches!(&outcome, Ok(code) if *code == ExitCode::from(exit::PASS))
     {
         if let Err(error) = outcome {
-            eprintln!("rtscope: {}", super::said(&error));
+            note!("rtscope: {}", super::said(&error));
         }
         return Ok(ExitCode::from(code));
     }

@@ -30,18 +30,21 @@ mod until;
 mod wave;
 
 use std::{
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use rtscope_lab::error::LabError;
 use rtscope_measure::{RunError, recorder::write_whole, signal::SignalError, tune};
-use rtscope_model::text::TextError;
+use rtscope_model::{printable::printable, text::TextError};
 use rtscope_sys::tree::Tree;
 
-use crate::exit;
+use crate::{
+    exit,
+    output::{note_lines, print, print_bytes, shown},
+};
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
 ///
@@ -130,6 +133,10 @@ pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
+            // The message quotes the words: read them again as they can be shown.
+            let words = std::env::args_os();
+            let words = words.map(|word| printable(&word.to_string_lossy()).into_owned());
+            let e = Cli::try_parse_from(words).err().unwrap_or(e);
             let _ = e.print();
             return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::PASS });
         }
@@ -167,7 +174,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
     };
     outcome.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "rtscope: {}", said(&error));
+        note_lines(&format!("rtscope: {}", said(&error)));
         ExitCode::from(code_of(&error))
     })
 }
@@ -193,9 +200,15 @@ fn code_of(error: &anyhow::Error) -> u8 {
 }
 
 /// An error and its causes in one line. A cause that the text before it tells already, as that of a
-/// system call, is not told again.
+/// system call, is not told again. Only problems of a text and the lab's errors have lines of their
+/// own, the latter indented: they quote the output of other programs.
 pub(crate) fn said(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+    let shown = |cause: &(dyn std::error::Error + 'static)| match cause.to_string() {
+        text if cause.is::<TextError>() => text,
+        text if cause.is::<LabError>() => text.replace('\n', "\n  "),
+        text => printable(&text).into_owned(),
+    };
+    error.chain().fold(String::new(), |text, cause| match shown(cause) {
         cause if text.contains(&cause) => text,
         cause if text.is_empty() => cause,
         cause => format!("{text}: {cause}"),
@@ -226,13 +239,13 @@ fn this_program() -> PathBuf {
 
 /// Writes a record's page into its folder, and prints one document.
 fn tell_json(folder: &Path, page: &str, document: &serde_json::Value) -> anyhow::Result<()> {
-    eprintln!("Report: {}", write_page(folder, page)?.display());
+    note!("Report: {}", write_page(folder, page)?.display());
     print(&(serde_json::to_string_pretty(document)? + "\n"))
 }
 
 /// Writes a record's page into its folder, and prints the figures as a table.
 fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
-    print(&format!("{table}Report: {}\n", write_page(folder, page)?.display()))
+    print(&format!("{table}Report: {}\n", shown(write_page(folder, page)?)))
 }
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
@@ -248,28 +261,13 @@ fn ways_to_permission(tree: &Tree) -> String {
     rtscope_measure::environment::permission_advice(&permission).join("; or ")
 }
 
-/// Writes to standard output. A reader that has gone away is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    print_bytes(text.as_bytes())
-}
-
-/// Writes what may be no text to standard output.
-fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
-    match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(e).context("can't write to standard output"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Puts back what a killed run left changed; each line goes to standard error.
 fn restore_leftovers() -> bool {
     let restored = tune::restore_leftovers(&Tree::default(), &tune::journal_dir());
     let mut sound = true;
     for one in restored {
         sound &= one.error.is_none();
-        let _ = writeln!(io::stderr(), "rtscope: {one}");
+        note!("rtscope: {one}");
     }
     sound
 }

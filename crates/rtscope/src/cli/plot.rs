@@ -8,7 +8,9 @@ use rtscope_measure::recorder::write_whole;
 
 use super::{Refused, print};
 use crate::{
-    exit, png,
+    exit,
+    output::shown,
+    png,
     record::{self, Terms},
 };
 
@@ -49,6 +51,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let bytes = if format == "svg" { svg.into_bytes() } else { png::of_svg(&svg)? };
     write_whole(&args.out, &bytes)
         .with_context(|| format!("can't write {}", args.out.display()))?;
-    print(&format!("{}\n", args.out.display()))?;
+    print(&format!("{}\n", shown(&args.out)))?;
     Ok(ExitCode::from(exit::PASS))
 }

@@ -4,7 +4,7 @@ mod change;
 mod table;
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use rtscope_model::{cpu::CpuSet, schedule::Policy, thread::Thread, time::Nanos};
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, print};
-use crate::exit;
+use crate::{exit, output};
 
 /// Show every thread: policy, priority, CPUs, wake-ups, CPU share; who runs first stands first
 ///
@@ -95,7 +95,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     let tree = Tree::default();
     let look = args.watch.unwrap_or(args.look);
-    let clears = args.watch.is_some() && !args.json && io::stdout().is_terminal();
+    let clears = args.watch.is_some() && !args.json && output::can_redraw(&io::stdout());
     let rounds = if args.watch.is_some() { args.count.unwrap_or(u64::MAX) } else { 1 };
     let mut earlier = (inspect::threads(&tree), Instant::now());
     for _ in 0..rounds {
@@ -134,10 +134,12 @@ fn show(args: &Args, found: &[Thread], span_ns: u64, clears: bool) -> anyhow::Re
         return print(&(serde_json::to_string_pretty(&document)? + "\n"));
     }
     let colour_free = if args.tree { table::tree(&shown) } else { table::rows(&shown, 0) };
-    let head = if clears { "\x1b[H\x1b[2J" } else { "" };
+    if clears {
+        output::print_bytes(b"\x1b[H\x1b[2J")?;
+    }
     let plural = if shown.len() == 1 { "" } else { "s" };
     print(&format!(
-        "{head}{}{colour_free}{} of {} thread{plural}; real-time threads used {share:.1} % of one CPU in {}\n",
+        "{}{colour_free}{} of {} thread{plural}; real-time threads used {share:.1} % of one CPU in {}\n",
         table::HEADING,
         shown.len(),
         found.len(),

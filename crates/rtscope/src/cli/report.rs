@@ -4,9 +4,10 @@ use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_model::verdict::Requirement;
 
-use super::{print, run::summary};
+use super::{print, run::summary, said};
 use crate::{
     exit,
+    output::shown,
     record::{self, Terms},
 };
 
@@ -49,10 +50,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     print(&if args.json { judged.json()? } else { summary(&judged) })?;
     match &page {
-        Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
+        Ok(page) if !args.json => print(&format!("Report: {}\n", shown(page)))?,
         Ok(_) => {}
         Err(e) => {
-            eprintln!("rtscope: no page was written: {e:#}; name another place for it with --out");
+            note!(
+                "rtscope: no page was written: {}; name another place for it with --out",
+                said(e)
+            );
         }
     }
     Ok(exit::of_record(&judged.judgement, page.is_ok()))

@@ -17,7 +17,9 @@ use rtscope_sys::tree::Tree;
 
 use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program, until};
 use crate::{
-    exit, plans,
+    exit,
+    output::{self, shown},
+    plans,
     record::{self, Judged, Terms},
     screen::{self, Show},
 };
@@ -94,7 +96,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         // Before minutes are spent on a run that has nothing to be compared with.
         record::open(&compare::split(earlier).0, &Terms::default())?;
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install_patient()?;
     let order = order(args, plan, interrupt);
     let show = match (args.live, args.quiet) {
         (true, _) => Show::Live,
@@ -117,21 +119,21 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let page = judged.publish(&order.folder);
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
-        eprintln!(
+        note!(
             "rtscope: a part of the record is not on disk: {why}; the figures below are made of all that \
              was measured"
         );
     }
     tell(args, &judged)?;
     match page {
-        Ok(page) if !args.json => print(&format!("Report: {}\n", page.display()))?,
-        Ok(page) => eprintln!("Report: {}", page.display()),
-        Err(e) => eprintln!("rtscope: no page was written: {}", said(&e)),
+        Ok(page) if !args.json => print(&format!("Report: {}\n", shown(&page)))?,
+        Ok(page) => note!("Report: {}", page.display()),
+        Err(e) => note!("rtscope: no page was written: {}", said(&e)),
     }
     if let Some(earlier) = &args.compare_with
         && let Err(e) = compared(args, earlier, &order)
     {
-        eprintln!("rtscope: the runs can't be compared: {}", said(&e));
+        note!("rtscope: the runs can't be compared: {}", said(&e));
     }
     Ok(exit::of_record(&judged.judgement, whole))
 }
@@ -143,11 +145,11 @@ fn compared(args: &Args, earlier: &str, order: &Order) -> anyhow::Result<()> {
     let page = order.folder.join("compare.html");
     compare::write_page(&comparison, &page)?;
     if args.json || args.quiet {
-        eprintln!("Comparison: {}", page.display());
+        note!("Comparison: {}", page.display());
         return Ok(());
     }
     print(&format!("\n{}\n", report::compare::text(&comparison, style())))?;
-    print(&format!("Comparison: {}\n", page.display()))
+    print(&format!("Comparison: {}\n", shown(&page)))
 }
 
 fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
@@ -216,7 +218,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
 
 /// How standard output shows text.
 pub(super) fn style() -> Style {
-    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = output::has_attributes(&io::stdout());
     let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
     let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
     Style { width, colour }

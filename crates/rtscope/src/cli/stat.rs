@@ -15,7 +15,7 @@ use rtscope_model::counter::CounterRecord;
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, print, this_program, wall_clock};
-use crate::exit;
+use crate::{exit, output::shown};
 
 /// Counters of programs: CPU time, switches, page faults, cycles, instructions, branches
 ///
@@ -93,7 +93,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&report::table(&record))?;
     }
     if let Some(page) = page {
-        eprintln!("Report: {}", page.display());
+        note!("Report: {}", page.display());
     }
     let sound = record.programs.iter().flat_map(|one| &one.runs).all(|run| run.failed.is_none());
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
@@ -131,7 +131,7 @@ fn programs(args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
 /// Where this program is: a simulator needs its path, not a link to whoever follows it.
 fn own_path() -> String {
     let path = std::env::current_exe().unwrap_or_else(|_| this_program());
-    path.display().to_string()
+    shown(path)
 }
 
 /// Writes the record and the page.

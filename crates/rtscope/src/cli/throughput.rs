@@ -174,7 +174,7 @@ fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
     })?;
     print(&format!("Listening at {}. Ctrl-C ends it.\n", listener.local_addr()?))?;
     let interrupt = Interrupt::install()?;
-    throughput::serve(&listener, &Tree::default(), &interrupt, |line| eprintln!("{line}"))?;
+    throughput::serve(&listener, &Tree::default(), &interrupt, |line| note!("{line}"))?;
     Ok(ExitCode::from(exit::PASS))
 }
 
@@ -183,7 +183,7 @@ fn measured(mut order: Order) -> anyhow::Result<ThroughputRecord> {
     match throughput::run(&order) {
         Err(error) if error.is_permission() => {
             let ways = super::ways_to_permission(&order.tree);
-            eprintln!(
+            note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
             );
             let other = Scheduling::from_str("other").map_err(Refused)?;

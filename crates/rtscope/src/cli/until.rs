@@ -147,7 +147,10 @@ mod tests {
         let plan = prolonged(ONE, claim, Some(Nanos::from_secs(60))).expect("fits");
         let end = End { duration: Some(Nanos::from_secs(60)), ..End::default() };
         assert_eq!((plan.phases[0].end.clone(), plan.until_decided), (end, true));
-        assert_eq!(plan::parse("again", &plan.to_toml()), Ok(plan));
+        let text = plan.to_toml();
+        assert_eq!(plan::parse("again", &text), Ok(plan));
+        let said = plan::parse("p", &text.replace(" once in 1h", "")).expect_err("refused");
+        assert!(said.to_string().contains("until_decided needs a claim"), "{said}");
         let hours = prolonged(ONE, claim, None).expect("fits").expected().as_secs_f64() / 3_600.0;
         assert!((11.0..14.0).contains(&hours), "{hours}");
     }

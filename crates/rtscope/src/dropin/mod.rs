@@ -50,5 +50,5 @@ fn print(text: &str) -> bool {
 
 /// A line on standard error. Nobody to read it is no error.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    note!("{line}");
 }

@@ -41,7 +41,8 @@ impl Inline {
     fn print_summaries(&mut self) -> io::Result<()> {
         let Size { width, .. } = self.tty.size();
         while let Some(summary) = self.state.take_summary() {
-            let lines = compact::summary(&self.state, &summary, width.saturating_sub(1));
+            let mut lines = compact::summary(&self.state, &summary, width.saturating_sub(1));
+            super::respect_no_color(&mut lines);
             self.block.print(&mut self.tty, &lines)?;
         }
         Ok(())
@@ -52,7 +53,10 @@ impl Inline {
         let Size { width, height } = self.tty.size();
         let height = compact::height(&self.state, height);
         let (state, symbols) = (&self.state, self.symbols);
-        let draw = |buffer: &mut _| compact::draw(buffer, state, symbols);
+        let draw = |buffer: &mut _| {
+            compact::draw(buffer, state, symbols);
+            super::respect_no_color(buffer);
+        };
         self.block.draw(&mut self.tty, Size { width, height }, draw)
     }
 }

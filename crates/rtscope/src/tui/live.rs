@@ -20,6 +20,7 @@ use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{
     event::{Event, Stamped},
     plan::Plan,
+    printable::printable,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -125,6 +126,7 @@ impl Live {
         self.terminal.draw(|frame| {
             let area = frame.area();
             view::draw(frame.buffer_mut(), area, state, look);
+            super::respect_no_color(frame.buffer_mut());
         })?;
         Ok(())
     }
@@ -133,7 +135,7 @@ impl Live {
 /// The machine's name; empty where it isn't shown.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
+    printable(name.trim()).into_owned()
 }
 
 impl Screen for Live {

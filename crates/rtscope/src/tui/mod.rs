@@ -18,10 +18,19 @@ mod view;
 
 use std::io;
 
+use ratatui::{buffer::Buffer, style::Style};
 use rtscope_analyse::statistics::claim::Claim;
 use rtscope_model::{event::Stamped, plan::Plan};
 
 pub(crate) use self::{inline::Inline, live::Live};
+use crate::output;
+
+/// Takes colours and attributes out of a finished frame where the user wants none (`NO_COLOR`).
+fn respect_no_color(frame: &mut Buffer) {
+    if !output::wants_attributes() {
+        frame.set_style(frame.area, Style::reset());
+    }
+}
 
 /// Something that shows a run while it runs. It closes on drop.
 pub(crate) trait Screen {

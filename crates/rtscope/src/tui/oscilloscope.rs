@@ -342,7 +342,10 @@ impl Oscilloscope {
         // A terminal that is slow is left alone.
         if self.tty.is_ready() {
             let scene = &self.scene;
-            self.terminal.draw(|frame| scene.draw(frame))?;
+            self.terminal.draw(|frame| {
+                scene.draw(frame);
+                super::respect_no_color(frame.buffer_mut());
+            })?;
         }
         Ok(!self.scene.is_over)
     }

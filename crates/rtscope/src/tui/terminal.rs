@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::output;
 use ratatui::{
     crossterm::{cursor, execute, terminal},
     layout::Size,
@@ -53,7 +54,7 @@ impl Tty {
         if !stderr.is_terminal() {
             return Err(io::Error::new(ErrorKind::Unsupported, "standard error is no terminal"));
         }
-        if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
+        if !output::can_redraw(&stderr) {
             let text = "the terminal can't move its cursor (see TERM)";
             return Err(io::Error::new(ErrorKind::Unsupported, text));
         }

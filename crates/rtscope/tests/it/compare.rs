@@ -25,6 +25,10 @@ fn a_real_time_kernel_is_told_from_a_stock_one() {
         .filter_map(|c| c["name"].as_str())
         .collect();
     assert_eq!(names, ["rest", "message", "disk"]);
+    // Two seconds show no dependence: the first line says what it takes for granted.
+    let answer = found["answer"].as_str().expect("words");
+    assert!(answer.starts_with("different, if wake-ups are independent: "), "{answer}");
+    assert!(answer.contains("disk in p50 (-"), "{answer}");
     let disk = &found["changes"][2];
     let first = disk["sentences"][0].as_str().expect("words");
     assert!(first.starts_with("B meets 20 us, A does not: "), "{first}");
@@ -49,6 +53,7 @@ fn a_real_time_kernel_is_told_from_a_stock_one() {
     let once = (text(&output(folder.path(), &sides).stdout), fs::read(&page).expect("a page"));
     let again = (text(&output(folder.path(), &sides).stdout), fs::read(&page).expect("a page"));
     assert!(once == again && once.0.contains("What else differs"), "{}", once.0);
+    assert!(once.0.starts_with("Different, if wake-ups are independent: "), "{}", once.0);
     assert!(String::from_utf8_lossy(&once.1).matches("<svg").count() >= 3);
 }
 

@@ -42,6 +42,19 @@ fn a_delay_drifts_by_its_work_and_a_delay_until_does_not() {
     assert_eq!(again.status.code(), Some(64), "a record is not overwritten");
 }
 
+#[test]
+fn a_duration_that_a_recording_does_not_hold_is_refused_before_the_start() {
+    let folder = folder();
+    for command in ["", " -- sleep 1"] {
+        let line = format!("drift --period 50us --duration 1h --policy other --out run{command}");
+        let refused = output(folder.path(), &line);
+        assert_eq!(refused.status.code(), Some(64), "{command}");
+        let said = text(&refused.stderr);
+        assert!(said.contains("ask for 200 s or less"), "{said}");
+    }
+    assert!(!folder.path().join("run").exists());
+}
+
 /// What is seen from outside of a loop in another process; none where the kernel can't be traced.
 fn watched(folder: &Path, test: &str, sleep: &str) -> Option<Value> {
     let program = env!("CARGO_BIN_EXE_rtscope");

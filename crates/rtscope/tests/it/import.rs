@@ -56,7 +56,7 @@ fn what_is_no_result_is_said_with_what_would_be() {
     let refused = output(folder.path(), &format!("import {file} --out none"));
     assert_eq!(refused.status.code(), Some(1));
     let said = text(&refused.stderr);
-    assert!(said.contains("holds no latency") && said.contains("jitterdebugger"), "{said}");
+    assert!(said.contains("isn't a measurement") && said.contains("jitterdebugger"), "{said}");
     assert!(!folder.path().join("none").exists(), "nothing is written");
     let misspelt = output(folder.path(), &format!("import {file} --format cyclictst"));
     assert_eq!(misspelt.status.code(), Some(64));

@@ -112,6 +112,22 @@ fn a_phase_ends_with_its_failed_load_and_before_its_loads_are_ended() {
 }
 
 #[test]
+fn a_load_that_dies_ends_its_phase_and_the_next_one_is_measured() {
+    let folder = folder();
+    let plan = "name = 'dies'\n[[phase]]\nname = 'd'\nduration = '40s'\n\
+                load = [\"external restart=false -- sh -c 'sleep 0.5; exit 4'\"]\n\
+                [[phase]]\nname = 'rest'\nduration = '500ms'\n";
+    std::fs::write(folder.path().join("dies.toml"), plan).expect("a plan");
+    let measured = output(folder.path(), "run dies.toml --out run --json");
+    assert_eq!(measured.status.code(), Some(1), "{}", text(&measured.stderr));
+    let document: Value = serde_json::from_slice(&measured.stdout).expect("figures");
+    assert_eq!(document["cells"][0]["ended"], "failed");
+    let findings = document["findings"].to_string();
+    assert!(findings.contains("load-died") && findings.contains("exit code 4"), "{findings}");
+    assert!(document["cells"][1]["all"]["recorded"].as_u64() > Some(0), "the rest is measured");
+}
+
+#[test]
 fn a_real_time_load_is_bounded_and_the_run_comes_to_its_end() {
     if !root_or_skip("a_real_time_load_is_bounded_and_the_run_comes_to_its_end") {
         return;

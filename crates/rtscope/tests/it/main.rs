@@ -11,6 +11,7 @@ mod dropin;
 mod experiments;
 mod export;
 mod history;
+mod hostile;
 mod import;
 mod inspection;
 mod kernels;

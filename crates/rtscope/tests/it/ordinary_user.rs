@@ -73,3 +73,24 @@ fn a_load_and_a_nice_value_are_refused_with_what_to_do() {
         }
     }
 }
+
+/// `/run/rtscope` as an older rtscope left it, closed to others: the user's own settings are all right.
+#[test]
+fn a_closed_folder_of_root_is_named_and_opened() {
+    if !root_or_skip("a_closed_folder_of_root_is_named_and_opened") {
+        return;
+    }
+    let journals = std::path::Path::new("/run/rtscope");
+    std::fs::create_dir_all(journals).expect("a folder");
+    let closed = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(journals, closed).expect("closed");
+    let folder = folder();
+    let output = as_nobody(folder.path(), "restore");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("/run/rtscope can't be read") && said.contains("sudo"), "{said}");
+    let by_root = crate::support::output(folder.path(), "restore");
+    assert_eq!(by_root.status.code(), Some(0), "{}", text(&by_root.stderr));
+    let output = as_nobody(folder.path(), "restore");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}

@@ -91,6 +91,70 @@ fn a_killed_run_is_put_right_by_restore_and_by_the_next_start() {
     }
 }
 
+/// `timeout -s INT` sends two signals, and a user may press Ctrl-C more often than that. The second one
+/// ended the process: the setting stayed changed, and there was no verdict.
+#[test]
+fn many_interrupts_leave_no_setting_changed() {
+    if !root_or_skip("many_interrupts_leave_no_setting_changed") {
+        return;
+    }
+    let (folder, before) = (folder(), throttling());
+    let child = rtscope(folder.path())
+        .args(words("run quick --set throttling=off --out run --require 'max < 10s'"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let events = folder.path().join("run/events.jsonl");
+    wait_for("the first phase", Duration::from_secs(20), || {
+        fs::read_to_string(&events).is_ok_and(|text| text.contains("phase-started"))
+    });
+    assert_eq!(throttling(), "-1");
+    // While one of them lives, `restore` names it.
+    let restore = output(folder.path(), "restore");
+    let said = text(&restore.stdout);
+    assert_eq!(restore.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains(&format!("process number {} still holds throttling", child.id())),
+        "{said}"
+    );
+    assert!(!said.contains("every setting is"), "{said}");
+    for _ in 0..5 {
+        kill(child.id(), "INT");
+    }
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(throttling(), before);
+    assert_eq!(output.status.code(), Some(3), "an interrupted run is inconclusive");
+    assert!(text(&output.stdout).contains("Verdict: INCONCLUSIVE"), "{}", text(&output.stdout));
+    assert!(folder.path().join("run/verdict.json").exists());
+}
+
+#[test]
+fn a_refused_setting_leaves_no_folder() {
+    if !root_or_skip("a_refused_setting_leaves_no_folder") {
+        return;
+    }
+    let folder = folder();
+    let mut holder = rtscope(folder.path())
+        .args(words("run quick --set throttling=off --out holder --quiet"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    wait_for("the change", Duration::from_secs(10), || throttling() == "-1");
+    fs::create_dir(folder.path().join("mine")).expect("a folder");
+    for out in ["refused", "mine"] {
+        let refused = output(folder.path(), &format!("run --set throttling=off --out {out}"));
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).contains("is held by"), "{}", text(&refused.stderr));
+    }
+    kill(holder.id(), "INT");
+    holder.wait().expect("ends");
+    assert!(!folder.path().join("refused").exists());
+    let left = fs::read_dir(folder.path().join("mine")).expect("it was there before").count();
+    assert_eq!(left, 0);
+}
+
 #[test]
 fn wrong_settings_are_named() {
     let folder = folder();

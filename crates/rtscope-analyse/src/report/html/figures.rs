@@ -6,7 +6,7 @@ use crate::{
     judgement::{CellSummary, Judgement, Row},
     number::{grouped, us},
     plot::words::{cut, time},
-    statistics::quantile::{self, LADDER},
+    statistics::quantile::{self, LADDER, Quantile},
 };
 
 /// Rows up to which each phase lists its threads in sight.
@@ -28,8 +28,12 @@ pub(super) struct FiguresView {
 pub(super) struct CellView {
     pub(super) name: String,
     pub(super) remark: String,
+    /// How much wake-ups depend on each other.
+    pub(super) dependence: String,
     pub(super) all: RowView,
     pub(super) corrected: Option<RowView>,
+    /// Intervals if wake-ups were independent, where they differ.
+    pub(super) independent: Option<RowView>,
     pub(super) threads: Vec<RowView>,
 }
 
@@ -103,7 +107,9 @@ fn cell_view(cell: &CellSummary) -> CellView {
         name: cell.name.clone(),
         remark: format!("{}, {duration}, {ended}", cut(&loads, 60)),
         all: row_view("all", "all", &cell.all),
+        dependence: dependence(cell),
         corrected: corrected_view(&cell.all),
+        independent: independent_view(&cell.all),
         threads: cell
             .threads
             .iter()
@@ -132,24 +138,51 @@ fn row_view(class: &'static str, label: &str, row: &Row) -> RowView {
         let Some(q) = row.quantiles.iter().find(|q| q.parts == parts) else {
             return Figure::default();
         };
-        Figure {
-            value: us(q.value_ns),
-            interval: match (q.low_ns, q.high_ns) {
-                (Some(low), Some(high)) => format!("{}\u{2013}{}", us(low), us(high)),
-                (Some(low), None) => format!("from {}", us(low)),
-                (None, Some(high)) => format!("up to {}", us(high)),
-                (None, None) => String::new(),
-            },
-            thin: q.high_ns.is_none(),
-        }
+        Figure { value: us(q.value_ns), interval: interval(q), thin: q.high_ns.is_none() }
     };
     let latencies = LADDER.iter().map(|&parts| quantile(parts));
     RowView {
         class,
         label: label.to_owned(),
         counts: counts.into(),
-        latencies: around(&row.histogram, latencies),
+        latencies: around(row, &row.histogram, latencies),
     }
+}
+
+fn interval(quantile: &Quantile) -> String {
+    match (quantile.low_ns, quantile.high_ns) {
+        (Some(low), Some(high)) => format!("{}\u{2013}{}", us(low), us(high)),
+        (Some(low), None) => format!("from {}", us(low)),
+        (None, Some(high)) => format!("up to {}", us(high)),
+        (None, None) => String::new(),
+    }
+}
+
+/// How much the wake-ups of a phase depend on each other, in words; empty when they don't.
+fn dependence(cell: &CellSummary) -> String {
+    cell.dependence_sentence().map(|text| super::sentence(&text)).unwrap_or_default()
+}
+
+/// The intervals that independent wake-ups would have.
+fn independent_view(row: &Row) -> Option<RowView> {
+    let figure = |quantile: &Quantile| {
+        let found = quantile::of(&row.histogram, quantile.parts);
+        let value = found.as_ref().map_or_else(String::new, interval);
+        Figure { value, ..Figure::default() }
+    };
+    let figures: Vec<Figure> = row.quantiles.iter().map(figure).collect();
+    let honest = row.quantiles.iter().map(interval);
+    if figures.iter().map(|figure| figure.value.as_str()).eq(honest) {
+        return None;
+    }
+    let blank = std::iter::repeat_with(Figure::default);
+    let figures = blank.take(2).chain(figures).chain(blank.take(1));
+    Some(RowView {
+        class: "corrected",
+        label: "if wake-ups were independent".to_owned(),
+        counts: vec![String::new(); 4],
+        latencies: figures.collect(),
+    })
 }
 
 fn corrected_view(row: &Row) -> Option<RowView> {
@@ -165,20 +198,27 @@ fn corrected_view(row: &Row) -> Option<RowView> {
         class: "corrected",
         label: "corrected".to_owned(),
         counts: vec![String::new(); 4],
-        latencies: around(histogram, LADDER.iter().map(|&parts| value(parts))),
+        latencies: around(row, histogram, LADDER.iter().map(|&parts| value(parts))),
     })
 }
 
-/// Minimum and mean before the quantiles, the maximum after them.
-fn around(histogram: &Histogram, quantiles: impl Iterator<Item = Figure>) -> Vec<Figure> {
-    let exact = |ns: Option<u64>| Figure {
+/// Minimum and mean before the quantiles, the maximum after them; with what they are below, where another tool
+/// cut them.
+fn around(
+    row: &Row,
+    histogram: &Histogram,
+    quantiles: impl Iterator<Item = Figure>,
+) -> Vec<Figure> {
+    let exact = |ns: Option<u64>, below_ns: Option<u64>| Figure {
         value: ns.map_or_else(|| "-".to_owned(), us),
+        interval: below_ns.map_or_else(String::new, |below_ns| format!("below {}", us(below_ns))),
         ..Figure::default()
     };
+    let mean_below_ns = row.mean_below_ns().map(|ns| ns.round() as u64);
     let mean_ns = histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64);
-    [exact(histogram.min_ns()), exact(mean_ns)]
+    [exact(histogram.min_ns(), None), exact(mean_ns, mean_below_ns)]
         .into_iter()
         .chain(quantiles)
-        .chain([exact(histogram.max_ns())])
+        .chain([exact(histogram.max_ns(), row.max_below_ns())])
         .collect()
 }

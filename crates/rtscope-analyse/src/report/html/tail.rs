@@ -5,7 +5,7 @@ use crate::{
     judgement::{CellSummary, Judgement},
     plot::table::Table,
     statistics::{
-        modes, quantile,
+        modes,
         tail::{self, Estimate, Fit},
     },
 };
@@ -75,7 +75,7 @@ fn cell_view(cell: &CellSummary) -> CellView {
     let sentence = |text: String| super::sentence(&text);
     CellView {
         name: cell.name.clone(),
-        coverage: sentence(quantile::coverage_sentence(cell.all.recorded)),
+        coverage: sentence(cell.all.coverage_sentence()),
         modes: sentence(modes::sentence(&cell.modes)),
         sentences: cell.tail.sentences().into_iter().map(sentence).collect(),
     }

@@ -10,7 +10,7 @@ use rtscope_model::{
 use crate::{
     judgement::{CellSummary, Judgement, Outcome},
     number::exact_us,
-    statistics::{claim, exceedance, quantile},
+    statistics::{claim, dependence::Refusal, exceedance, quantile},
 };
 
 /// Claims that a longer run may back.
@@ -109,8 +109,14 @@ fn more_samples(judgement: &Judgement, record: &Record) -> Option<String> {
         let Statistic::Quantile(parts) = outcome.requirement.statistic else { return None };
         let cell = judgement.cells.iter().find(|cell| cell.cell == outcome.cell)?;
         let samples = Some(cell.all.corrected.count()).filter(|&samples| samples > 0)?;
-        // With an upper end, four times the samples halve the interval.
-        Some(quantile::samples_for_interval(parts).div_ceil(samples).max(4))
+        let found = quantile::dependent(&cell.all.corrected, parts, &cell.blocks, true)?;
+        // With an upper end, four times the samples halve the interval; what a phase was too short for
+        // takes more.
+        Some(match found.refusal() {
+            Some(Refusal::Unordered) => return None,
+            Some(_) => 10,
+            None => found.samples_for_interval().div_ceil(samples).max(4),
+        })
     });
     let factor = factors.max()?;
     let duration = duration(record, factor);

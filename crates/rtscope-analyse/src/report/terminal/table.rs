@@ -6,7 +6,7 @@ use super::style::{Ink, Style};
 use crate::{
     judgement::{CellSummary, Judgement, LoadSummary, Row},
     number::{grouped, per_second, us},
-    statistics::quantile::{self, Quantile},
+    statistics::quantile::Quantile,
 };
 
 /// Cells up to which each thread has a line; of more, only all threads together.
@@ -73,7 +73,16 @@ impl Column {
             Column::Quantile(parts) => quantile_of(row, parts).map(|q| q.value_ns),
             Column::Max => histogram.max_ns(),
         };
-        latency_ns.map_or_else(|| "-".to_owned(), us)
+        let below_ns = match self {
+            Column::Mean => row.mean_below_ns().map(|ns| ns.round() as u64),
+            Column::Max => row.max_below_ns(),
+            _ => None,
+        };
+        match (latency_ns, below_ns) {
+            (None, _) => "-".to_owned(),
+            (Some(ns), None) => us(ns),
+            (Some(ns), Some(below_ns)) => format!("{} to {}", us(ns), us(below_ns)),
+        }
     }
 
     /// A maximum shows whether it keeps the limit, a quantile whether it has an upper end.
@@ -146,7 +155,7 @@ pub(super) fn table(judgement: &Judgement, style: Style) -> String {
             }
         };
     }
-    text += &too_few(judgement, &columns, style);
+    text += &notes(judgement, &columns, style);
     if !in_full {
         text += &loads_apart(judgement, style);
     }
@@ -216,7 +225,7 @@ fn heading(cell: &CellSummary, style: Style) -> String {
     let name = style.paint(Ink::Strong, &cell.name);
     match (cell.duration_ns, cell.all.recorded) {
         (0, 0) => format!("{name}  nothing was measured\n"),
-        (0, _) => format!("{name}  for an unknown time\n"),
+        (0, _) => format!("{name}  duration not known\n"),
         (ns, _) => format!("{name}  {}\n", Nanos(ns)),
     }
 }
@@ -248,29 +257,38 @@ fn loads_apart(judgement: &Judgement, style: Style) -> String {
     if lines.is_empty() { lines } else { format!("\nLoads\n{lines}") }
 }
 
-/// Which of the shown quantiles have no upper end, and what it takes.
-fn too_few(judgement: &Judgement, columns: &[(Column, usize)], style: Style) -> String {
-    let shown = columns.iter().filter_map(|(column, _)| match column {
-        Column::Quantile(parts) => Some(*parts),
-        _ => None,
-    });
-    let open = |parts: &u32| {
-        let rows = judgement.cells.iter().map(|cell| &cell.all);
-        let mut quantiles = rows.filter_map(|row| quantile_of(row, *parts));
-        quantiles.any(|quantile| quantile.high_ns.is_none())
-    };
-    let needs: Vec<String> = shown
-        .filter(open)
-        .map(|parts| {
-            let name = Statistic::Quantile(parts);
-            format!("{} for {name}", grouped(quantile::samples_for_interval(parts)))
-        })
-        .collect();
-    if needs.is_empty() {
-        return String::new();
+/// What the intervals of the quantiles lack, and what it takes.
+fn notes(judgement: &Judgement, columns: &[(Column, usize)], style: Style) -> String {
+    let note = |text: &str| style.paint(Ink::Faint, style.paragraph("", 0, text).trim_end()) + "\n";
+    let mut text = too_few(judgement, columns).map(|text| note(&text)).unwrap_or_default();
+    let cells = judgement.cells.iter();
+    let told: Vec<(&str, String)> =
+        cells.filter_map(|cell| Some((cell.name.as_str(), cell.dependence_sentence()?))).collect();
+    for same in told.chunk_by(|a, b| a.1 == b.1) {
+        let names: Vec<&str> = same.iter().map(|cell| cell.0).collect();
+        let names = match names.len() {
+            0..=CELLS_IN_FULL => names.join(", "),
+            n => format!("{n} phases"),
+        };
+        text += &note(&format!("{names}: {}.", same[0].1));
     }
-    let text = format!("An upper bound at 95 % takes more latencies: {}.", needs.join(", "));
-    style.paint(Ink::Faint, style.paragraph("", 0, &text).trim_end()) + "\n"
+    text
+}
+
+/// Which of the shown quantiles have no upper end, and how many samples it takes.
+fn too_few(judgement: &Judgement, columns: &[(Column, usize)]) -> Option<String> {
+    let need = |(column, _): &(Column, usize)| {
+        let Column::Quantile(parts) = *column else { return None };
+        let rows = judgement.cells.iter().map(|cell| &cell.all);
+        let quantiles = rows.filter_map(|row| quantile_of(row, parts));
+        let open =
+            quantiles.filter(|quantile| quantile.high_ns.is_none() && quantile.refusal().is_none());
+        let needed = open.map(Quantile::samples_for_interval).max()?;
+        Some(format!("{} for {}", grouped(needed), Statistic::Quantile(parts)))
+    };
+    let needs: Vec<String> = columns.iter().filter_map(need).collect();
+    let text = format!("A 95 % upper bound needs more samples: {}.", needs.join(", "));
+    (!needs.is_empty()).then_some(text)
 }
 
 /// The table as Markdown, every thread of every cell, in microseconds.

@@ -3,7 +3,7 @@
 use super::style::Style;
 use crate::{
     judgement::{CellSummary, Judgement},
-    statistics::{modes, quantile, tail},
+    statistics::{modes, tail},
 };
 
 /// Cells up to which each is told about; a matrix may have hundreds.
@@ -32,8 +32,7 @@ pub(super) fn tail(judgement: &Judgement, style: Style) -> String {
 }
 
 fn of_cell(cell: &CellSummary, style: Style) -> String {
-    let mut sentences =
-        vec![quantile::coverage_sentence(cell.all.recorded), modes::sentence(&cell.modes)];
+    let mut sentences = vec![cell.all.coverage_sentence(), modes::sentence(&cell.modes)];
     if !cell.tail.is_too_short() {
         sentences.extend(cell.tail.sentences());
     }

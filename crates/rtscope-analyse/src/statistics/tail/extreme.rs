@@ -97,8 +97,14 @@ impl Extreme {
         self.location + self.scale * Extreme::reduced_level(self.shape, m)
     }
 
-    /// The 95 % interval of that level.
-    pub(super) fn level_interval(&self, maxima: &[Interval], m: f64) -> (Option<f64>, Option<f64>) {
+    /// The 95 % interval of that level. The logarithm of the likelihood falls `effect` times as far as for
+    /// independent maxima.
+    pub(super) fn level_interval(
+        &self,
+        maxima: &[Interval],
+        m: f64,
+        effect: f64,
+    ) -> (Option<f64>, Option<f64>) {
         let level = self.level(m);
         let profile = |level: f64| {
             let by = |p: &[f64; 2]| {
@@ -114,7 +120,7 @@ impl Extreme {
             maximise(start, [0.1, 0.05], by).1
         };
         let within = (0.0, 100.0 * level);
-        profile_interval(level, self.log_likelihood, 1.0, 0.5 * self.scale, within, profile)
+        profile_interval(level, self.log_likelihood, effect, 0.5 * self.scale, within, profile)
     }
 
     /// How well the buckets agree with the fit: the chance of a worse agreement if it were true.

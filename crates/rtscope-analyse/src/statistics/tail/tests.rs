@@ -74,7 +74,7 @@ fn extreme_value_fits_are_those_of_scipy() {
         near_ends(&name, fit.shape_interval(&maxima), &scipy["shape_interval"], 1.0, 2e-3);
         let m = case["once_in"].as_f64().expect("m");
         near(&name, fit.level(m), &scipy["level"], 1e3, 2e-3 * fit.level(m));
-        let ends = fit.level_interval(&maxima, m);
+        let ends = fit.level_interval(&maxima, m, 1.0);
         near_ends(&name, ends, &scipy["level_interval"], 1e3, 5e-3 * fit.level(m));
         near(&name, fit.shape, &case["pyextremes"]["shape"], 1.0, 0.04);
         near(&name, fit.scale, &case["pyextremes"]["scale"], 1e3, 0.05 * fit.scale);

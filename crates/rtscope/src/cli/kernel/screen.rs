@@ -1,10 +1,11 @@
 //! Progress of long work, on standard error.
 
 use std::{
-    io::{self, IsTerminal, Write as _},
+    io,
     time::{Duration, Instant},
 };
 
+use crate::output;
 use rtscope_lab::progress::Progress;
 
 /// Time between two lines of progress where the output is no terminal.
@@ -21,7 +22,7 @@ pub(super) struct Screen {
 impl Screen {
     /// On standard error.
     pub(super) fn new() -> Screen {
-        Screen { terminal: io::stderr().is_terminal(), last: None, open: false }
+        Screen { terminal: output::can_redraw(&io::stderr()), last: None, open: false }
     }
 
     /// Shows what a step says.
@@ -48,23 +49,22 @@ impl Screen {
         self.last = Some(Instant::now());
         if self.terminal {
             let line: String = format!("{text}  {at}").chars().take(79).collect();
-            let _ = write!(io::stderr(), "\r{line:79}");
-            let _ = io::stderr().flush();
+            output::progress(&line);
             self.open = true;
         } else {
-            let _ = writeln!(io::stderr(), "{text}");
+            note!("{text}");
         }
     }
 
     fn line(&mut self, text: &str) {
         self.close();
-        let _ = writeln!(io::stderr(), "{text}");
+        note!("{text}");
         self.last = None;
     }
 
     fn close(&mut self) {
         if std::mem::take(&mut self.open) {
-            let _ = writeln!(io::stderr());
+            note!("");
         }
     }
 }

@@ -301,7 +301,7 @@ impl Search {
             Answer::Unknown(why) => ("unknown", Some(why.clone())),
         };
         let told = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        eprintln!("step {}: {what} is {word}{told}", self.steps.len() + 1);
+        note!("step {}: {what} is {word}{told}", self.steps.len() + 1);
         self.steps.push(json!({ "kernel": what, "answer": word, "why": why, "records": records }));
         answer
     }

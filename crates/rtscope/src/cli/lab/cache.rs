@@ -7,7 +7,7 @@ use clap::Subcommand;
 use rtscope_lab::cache::Cache;
 
 use super::order;
-use crate::{cli::print, exit};
+use crate::{cli::print, exit, output::shown};
 
 /// What the lab itself keeps; kernels and their sources are kept beside it.
 const ROOMS: [(&str, &str); 9] = [
@@ -53,7 +53,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 fn list(cache: &Cache) -> anyhow::Result<()> {
-    print(&format!("{}\n", cache.root().display()))?;
+    print(&format!("{}\n", shown(cache.root())))?;
     for (room, what) in ROOMS {
         let folder = cache.root().join(room);
         let entries = fs::read_dir(&folder).map_or(0, Iterator::count);

@@ -41,6 +41,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::print,
     exit,
+    output::shown,
     record::{self, Judged, Terms},
 };
 
@@ -393,10 +394,10 @@ impl Comparison {
         }
         if as_json {
             print(&text)?;
-            eprintln!("Report: {}", page.display());
+            note!("Report: {}", page.display());
         } else {
             print(&self.table())?;
-            print(&format!("Report: {}\n", page.display()))?;
+            print(&format!("Report: {}\n", shown(&page)))?;
         }
         Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.worst) })
     }

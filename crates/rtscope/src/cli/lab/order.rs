@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, IsTerminal, Write},
+    io,
     path::{Path, PathBuf},
     sync::{Mutex, mpsc},
     thread,
@@ -31,6 +31,7 @@ use rtscope_model::{
 
 use super::output;
 use crate::cli::{Refused, ending};
+use crate::output::{can_redraw, note, progress};
 
 /// After so long without a word it is said that guests are at work.
 const SILENT: Duration = Duration::from_secs(20);
@@ -151,7 +152,7 @@ pub(super) fn cache_of(asked: Option<&PathBuf>) -> Cache {
 /// Says a step on standard error.
 pub(super) fn say(progress: Progress) {
     if let Progress::Step(text) | Progress::Warning(text) = progress {
-        let _ = writeln!(io::stderr(), "{text}");
+        note!("{text}");
     }
 }
 
@@ -374,7 +375,7 @@ impl Lab {
         };
         output::claim(out, items.iter().map(guest).collect())?;
         if self.timing().is_virtual() && self.options.smp > 1 {
-            eprintln!(
+            note!(
                 "{} CPUs in virtual time take turns on one of this machine's: slow, and real-time kernels \
                  before 6.12 may hang (one that says nothing is ended after {} s; --silence changes that)",
                 self.options.smp,
@@ -408,7 +409,7 @@ impl Lab {
             stop: &stop,
         };
         let teller =
-            Mutex::new(Teller { terminal: io::stderr().is_terminal(), told: Instant::now() });
+            Mutex::new(Teller { terminal: can_redraw(&io::stderr()), told: Instant::now() });
         let news = |news: &News<'_>| {
             if let Ok(mut teller) = teller.lock() {
                 teller.tell(news);
@@ -488,12 +489,14 @@ impl Teller {
     /// Says that guests are at work when nothing else was said for long.
     fn still_there(&mut self, elapsed: Duration) {
         if self.told.elapsed() >= SILENT {
-            let (clear, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-            let _ =
-                write!(io::stderr(), "{clear}{} s: the guests are at work{end}", elapsed.as_secs());
-            let _ = io::stderr().flush();
+            self.passing(&format!("{} s: the guests are at work", elapsed.as_secs()));
             self.told = Instant::now();
         }
+    }
+
+    /// A line that the next one may replace.
+    fn passing(&self, line: &str) {
+        if self.terminal { progress(line) } else { note(line) }
     }
 
     fn tell(&mut self, news: &News<'_>) {
@@ -501,8 +504,10 @@ impl Teller {
             let cell = &item.cell;
             format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan)
         };
-        let text = match news {
-            News::Line(item, line) if self.terminal => format!("\r\x1b[K{}: {line}", name(item)),
+        match news {
+            News::Line(item, line) if self.terminal => {
+                progress(&format!("{}: {line}", name(item)));
+            }
             News::Line(..) => return,
             News::Done { item, ending, took, done, all, left } => {
                 let how = match (ending, took) {
@@ -513,12 +518,12 @@ impl Teller {
                 };
                 let left = left.filter(|left| !left.is_zero());
                 let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left)));
-                let clear = if self.terminal { "\r\x1b[K" } else { "" };
-                format!("{clear}[{done}/{all}] {}: {how}{left}\n", name(item))
+                if self.terminal {
+                    progress("");
+                }
+                note!("[{done}/{all}] {}: {how}{left}", name(item));
             }
-        };
-        let _ = write!(io::stderr(), "{text}");
-        let _ = io::stderr().flush();
+        }
         self.told = Instant::now();
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let guard = ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned);
     let around = Surroundings { cache: &cache, guard: &guard, reuse: false, stop: &stop };
     let folder = cache.root().join(format!("replay-{pid}"));
-    let outcome = cell.run(&emulator, &folder, &around, &mut |line| eprintln!("{line}"));
+    let outcome = cell.run(&emulator, &folder, &around, &mut |line| note!("{line}"));
     let _ = std::fs::remove_dir_all(&folder);
     let outcome = outcome?;
     if outcome.ending != Ending::Sent {

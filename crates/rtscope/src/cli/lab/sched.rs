@@ -30,6 +30,7 @@ use super::{
 use crate::{
     cli::{Refused, print, sched},
     exit,
+    output::shown,
 };
 
 /// Run scheduling experiments in kernels: who runs when, with nothing else on the machine
@@ -195,9 +196,9 @@ impl Collected {
         }
         if as_json {
             print(&text)?;
-            eprintln!("Report: {}", page.display());
+            note!("Report: {}", page.display());
         } else {
-            print(&format!("{}Report: {}\n", guests::table(&self.page), page.display()))?;
+            print(&format!("{}Report: {}\n", guests::table(&self.page), shown(&page)))?;
         }
         Ok(ExitCode::from(match (self.page.failures.is_empty(), self.is_as_asked) {
             (false, _) => exit::ERROR,

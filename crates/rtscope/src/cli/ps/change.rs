@@ -56,10 +56,7 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
         let back = back(tid, &changed.before);
         print(&format!("{tid}: {} -> {}\nTo go back: {back}\n", changed.before, changed.found))?;
         if !sound {
-            eprintln!(
-                "rtscope: asked was {}: the kernel has made something else of it",
-                changed.asked
-            );
+            note!("rtscope: asked was {}: the kernel has made something else of it", changed.asked);
         }
     }
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))

@@ -10,7 +10,7 @@ use rtscope_measure::signal::{
     seat::Seat,
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
-use rtscope_sys::{clock::SystemClock, process, tree::Tree};
+use rtscope_sys::{clock::SystemClock, process::Deadline, tree::Tree};
 
 use super::{
     Hertz, Scheduling, one_cpu,
@@ -60,13 +60,13 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    process::end_after(Duration::from_nanos(args.duration.0) + GRACE);
+    let deadline = Deadline::after(Duration::from_nanos(args.duration.0) + GRACE);
     let seen = match args.line.parse()? {
         Address::Memory(name) => memory(args, &name)?,
         Address::Gpio(chip, line) => gpio(args, &chip, &line)?,
         other => return Err(SignalError::NotReadable(other.to_string()).into()),
     };
-    process::end_after(Duration::ZERO);
+    drop(deadline);
     show::finish(&seen, args.freq.map(|hz| hz.0), &args.outputs)
 }
 

@@ -14,6 +14,7 @@ use super::{Hertz, import};
 use crate::{
     cli::{Refused, print, wall_clock},
     exit,
+    output::shown,
 };
 
 /// Set two captures of the same wave side by side, edge by edge
@@ -65,14 +66,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let sides = [(&args.software, &first), (&args.hardware, &second)];
     let findings: Vec<String> = sides
         .iter()
-        .flat_map(|(file, side)| side.findings.iter().map(|f| format!("{}: {f}", file.display())))
+        .flat_map(|(file, side)| side.findings.iter().map(move |f| format!("{}: {f}", shown(file))))
         .collect();
     if let Some(file) = &args.page {
         let mut facts: Vec<(String, String)> = ["first", "second"]
             .iter()
             .zip(sides)
             .map(|(name, (file, side))| {
-                ((*name).to_owned(), format!("{}, {}", file.display(), side.format))
+                ((*name).to_owned(), format!("{}, {}", shown(file), side.format))
             })
             .collect();
         facts.extend(findings.iter().map(|finding| ("finding".to_owned(), finding.clone())));

@@ -11,7 +11,9 @@ use rtscope_measure::{
     },
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
-use rtscope_sys::{clock::SystemClock, memory, process, sched, thread, tree::Tree};
+use rtscope_sys::{
+    clock::SystemClock, memory, process::Deadline, sched, thread, timer::TimerfdClock, tree::Tree,
+};
 
 use super::{Hertz, Scheduling, Share, one_cpu, show::hertz, spin_is_bearable};
 use crate::{
@@ -85,15 +87,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;
     place(args, &tree)?;
     let interrupt = Interrupt::install()?;
-    process::end_after(Duration::from_nanos(args.duration.0) + GRACE);
+    let deadline = Deadline::after(Duration::from_nanos(args.duration.0) + GRACE);
     let mut alarms = Alarm {
         limit_ns: args.limit.map(|limit| limit.0),
         line: alarm.as_mut().map(|line| line as &mut dyn Line),
     };
     let stopped = || interrupt.is_stopped();
-    let clock = SystemClock::MONOTONIC;
-    let made = generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)?;
-    process::end_after(Duration::ZERO);
+    let made = match args.method {
+        Method::Timerfd => {
+            let clock = TimerfdClock::new()?;
+            generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)
+        }
+        _ => {
+            let clock = SystemClock::MONOTONIC;
+            generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)
+        }
+    };
+    drop(deadline);
     if args.json {
         print(&(serde_json::to_string_pretty(&document(args, &made))? + "\n"))?;
     } else if !args.quiet {

@@ -14,7 +14,11 @@ use rtscope_measure::{
     },
 };
 use rtscope_model::{time::Nanos, wave::Capture};
-use rtscope_sys::{clock::SystemClock, process, tree::Tree};
+use rtscope_sys::{
+    clock::SystemClock,
+    process::{self, Deadline},
+    tree::Tree,
+};
 
 use super::{Hertz, capture::GAPS_MAX, one_cpu};
 use crate::{
@@ -67,6 +71,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut screen = Oscilloscope::open(Scene::new(&args.line, base_ns)).map_err(|why| {
         Refused(format!("the screen can't be drawn: {why}; wave capture prints the figures"))
     })?;
+    let _deadline = Deadline::after(LOOK_LIMIT);
     for _ in 0..args.looks.unwrap_or(u64::MAX) {
         process::end_after(LOOK_LIMIT);
         let capture = look(screen.look_ns())?;
@@ -75,7 +80,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             break;
         }
     }
-    process::end_after(Duration::ZERO);
     Ok(ExitCode::from(exit::PASS))
 }
 

@@ -2,8 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    fs,
-    io::{self, IsTerminal as _, Write as _},
+    fs, io,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -35,6 +34,7 @@ use super::{Hertz, Scheduling, Share, capture::GAPS_MAX, one_cpu, show::hertz};
 use crate::{
     cli::{Refused, print, this_program, wall_clock},
     exit,
+    output::{self, shown},
 };
 
 /// Room for edges of one try: 8 MB.
@@ -165,7 +165,7 @@ fn words(asked: &[String]) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in asked {
         if word == "all" {
-            missing.iter().for_each(|shipped| eprintln!("{}", shipped.lack()));
+            missing.iter().for_each(|shipped| note!("{}", shipped.lack()));
             words.extend(there.iter().map(|word| (*word).to_owned()));
         } else {
             words.push(word.clone());
@@ -230,18 +230,18 @@ fn curve(
         bisections: if quick { 2 } else { 5 },
         tries: if quick { 1 } else { 3 },
     });
-    let is_terminal = io::stderr().is_terminal();
+    let is_terminal = output::can_redraw(&io::stderr());
     while let Some(wanted_hz) = search.next_hz().filter(|_| !bench.interrupt.is_stopped()) {
         if is_terminal {
             let hertz = hertz(wanted_hz);
-            let _ = write!(io::stderr(), "\r\x1b[K{} under {load}: {hertz}", subject.name);
+            output::progress(&format!("{} under {load}: {hertz}", subject.name));
         }
         // A blind look is repeated, and looks longer.
         let look_ns = look_ns(wanted_hz, quick) * u64::from(1 + search.blinds());
         search.tell(attempt(bench, subject, policy, wanted_hz, look_ns)?);
     }
     if is_terminal {
-        let _ = write!(io::stderr(), "\r\x1b[K");
+        output::progress("");
     }
     let (name, load, found) = (subject.name.clone(), load.to_owned(), search.found());
     Ok(page::Curve { name, load, policy: policy.to_string(), found })
@@ -389,6 +389,6 @@ fn text(sweep: &page::Sweep, path: &Path) -> String {
             let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let _ = writeln!(text, "page: {}", path.display());
+    let _ = writeln!(text, "page: {}", shown(path));
     text
 }

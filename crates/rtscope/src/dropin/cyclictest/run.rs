@@ -24,7 +24,7 @@ use rtscope_model::{
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     memory,
-    process::{self, Resource},
+    process::{self, Deadline, Resource, SoftLimit},
     sched, thread,
     tracefs::Marker,
     tree::Tree,
@@ -230,8 +230,7 @@ impl Order<'_> {
     fn measure(&self) -> Result<Outcome, Stop> {
         let options = self.options;
         let interrupt = Interrupt::install_patient().map_err(Stop::fatal)?;
-        let limit = process::limit(Resource::RtTime);
-        let _ = process::set_limit(Resource::RtTime, (Some(RUNAWAY_US), limit.1));
+        let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
         thread::leave_cpu_limit_to_others();
         let spec = self.spec()?;
         self.place_control(&spec);
@@ -250,6 +249,7 @@ impl Order<'_> {
         };
         let shows = options.verbose || !options.quiet;
         let tick = if shows { TICK } else { QUIET_TICK };
+        let deadline = Deadline::after(UNATTENDED);
         loop {
             process::end_after(UNATTENDED);
             let left_ns = until_ns.saturating_sub(session.now_ns());
@@ -261,12 +261,17 @@ impl Order<'_> {
             }
         }
         let ended = watch.end(session);
-        process::end_after(Duration::ZERO);
+        drop(deadline);
         let times = [start, jiff::Timestamp::now()];
         if interrupt.is_runaway() {
             return Err(Stop::fatal(
                 "a measuring thread ran for a second without sleeping: the interval is too short for this machine",
             ));
+        }
+        let places = spec.threads.iter().zip(&ended);
+        let places = places.filter_map(|(plan, ended)| Some((&plan.asked, ended.found.as_ref()?)));
+        if let Some(text) = moved(places) {
+            say(&format!("WARN: {text}"));
         }
         let broke = first_break(&ended, &watch.run);
         let spikes = watch.spikes();
@@ -457,6 +462,23 @@ fn refused(error: SampleError) -> Stop {
     Stop::fatal(error)
 }
 
+/// That threads no longer ran as they were asked to when they ended, from what was asked and found of
+/// each; none when all did.
+fn moved<'a>(places: impl Iterator<Item = (&'a Placement, &'a Placement)>) -> Option<String> {
+    let what = |place: &Placement| (place.policy, place.priority, place.cpus.clone());
+    let mut moved =
+        (0..).zip(places).filter(|(_, (asked, found))| what(asked) != what(found)).peekable();
+    let (n, (asked, found)) = *moved.peek()?;
+    let more = match moved.count() - 1 {
+        0 => String::new(),
+        1 => ", and 1 more thread was changed".to_owned(),
+        more => format!(", and {more} more threads were changed"),
+    };
+    Some(format!(
+        "T:{n} was started as {asked} and ended as {found}{more}: somebody changed it while it measured"
+    ))
+}
+
 /// The thread that broke the run first.
 fn first_break(ended: &[Ended], run: &Run) -> Option<Break> {
     let of = |ended: &Ended| {
@@ -464,4 +486,31 @@ fn first_break(ended: &[Ended], run: &Run) -> Option<Break> {
     };
     let (_, latency_ns, thread) = ended.iter().filter_map(of).min()?;
     Some(Break { tid: run.threads.get(thread as usize)?.tid, latency_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_was_demoted_is_told() {
+        let place = |policy, priority| Placement {
+            policy,
+            priority,
+            nice: 0,
+            budget: None,
+            cpus: std::iter::once(1).collect(),
+        };
+        let (asked, demoted) = (place(Policy::Fifo, 80), place(Policy::Other, 0));
+        assert_eq!(moved([(&asked, &asked)].into_iter()), None);
+        assert_eq!(
+            moved([(&asked, &asked), (&asked, &demoted)].into_iter()).as_deref(),
+            Some(
+                "T:1 was started as fifo 80 on CPU 1 and ended as other on CPU 1: somebody changed it \
+                 while it measured"
+            )
+        );
+        let two = moved([(&asked, &demoted); 2].into_iter()).expect("two");
+        assert!(two.starts_with("T:0 ") && two.contains("and 1 more thread was changed:"), "{two}");
+    }
 }

@@ -92,6 +92,17 @@ fn a_screen_of_120_by_40_has_policies_and_both_charts_in_full_width() {
 }
 
 #[test]
+fn a_claim_is_shown_while_the_run_goes_on_for_it() {
+    let mut script = Script::under_load(2);
+    let text = "34 % of the time needed, no exceedance; about 2 h 26 min more without one";
+    script.state.claim = Some(text.to_owned());
+    assert_eq!(rows(&screen(&script.state, &look(), 80, 24))[2].trim(), text);
+    assert_eq!(rows(&block(&script.state, 80, 24))[1].trim(), text);
+    // Where there is room for two lines only, it is the second.
+    assert_eq!(rows(&block(&script.state, 80, 3))[1].trim(), text);
+}
+
+#[test]
 fn a_screen_of_40_by_10_keeps_the_maxima() {
     let script = Script::under_load(2);
     let rows = rows(&screen(&script.state, &look(), 40, 10));

@@ -1,0 +1,61 @@
+//! What else happens on the machine while a phase is measured: the work of others, real-time threads
+//! that come up, and whether time goes on as it should.
+
+use rtscope_model::{event::Event, plan::Phase};
+use rtscope_sys::sched;
+
+use super::{Conductor, Load};
+use crate::{
+    environment::SystemCounters,
+    load::Running,
+    other_work::new_real_time_threads,
+    timekeeping::{Reading, STALL_MIN, stall},
+};
+
+impl Conductor<'_, '_> {
+    /// Says what happened to the clocks since the last look.
+    pub(super) fn look_at_clocks(&mut self, phase: &Phase) {
+        let (now, age_ns) = (Reading::now(), self.stream.elapsed_ns());
+        let found = self.clocks.look(now, phase.sampler.clock, &phase.name, age_ns);
+        found.into_iter().for_each(|finding| self.stream.found(finding));
+    }
+
+    /// Says why the control thread slept too long, if it did so by much.
+    pub(super) fn judge_sleep(&mut self, overslept_ns: u64) {
+        if overslept_ns < STALL_MIN.0 {
+            return;
+        }
+        let meanwhile = SystemCounters::read(self.tree).span_since(&self.counters, overslept_ns);
+        let control = sched::affinity(sched::SELF).unwrap_or_default();
+        self.stream.found(stall(overslept_ns, &control, &meanwhile));
+    }
+
+    /// Looks at other processes inside a phase, where that takes no time of a measured CPU.
+    pub(super) fn look_at_others(&mut self) {
+        let now_ns = self.stream.elapsed_ns();
+        let own_cpus = sched::affinity(sched::SELF).unwrap_or_default();
+        if let Some(watch) = &mut self.others
+            && own_cpus.common(&self.launcher.measured).is_empty()
+        {
+            watch.look_if_due(self.tree, std::process::id(), now_ns);
+        }
+    }
+
+    /// Says who used the CPUs in a phase that is over.
+    pub(super) fn read_other_work(&mut self, cell: u32) {
+        let now_ns = self.stream.elapsed_ns();
+        let Some(watch) = self.others.take() else { return };
+        let work = watch.finish(self.tree, std::process::id(), now_ns, cell);
+        work.into_iter().for_each(|work| self.stream.emit(Event::OtherWork(work)));
+    }
+
+    /// Says which real-time threads came up since the run began: those of loads, and others.
+    pub(super) fn read_real_time_threads(&mut self, cell: u32, loads: &[Load]) {
+        let pids: Vec<Option<u32>> =
+            loads.iter().map(|load| load.running.as_ref().map(Running::pid)).collect();
+        let (own_pid, before) = (std::process::id(), self.real_time_before);
+        for new in new_real_time_threads(self.tree, own_pid, cell, &pids, before) {
+            self.stream.emit(Event::NewRealTimeThreads(new));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The one way to standard output and standard error for text that isn't a screen.
+//!
+//! Names of threads, hosts, plans and files come from others. What a terminal would obey in them is
+//! shown instead of sent (see `rtscope_model::printable`). A message on standard error is one line;
+//! standard output takes lines, tabs and, where the terminal wants them, our own attributes.
+
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
+
+use rtscope_model::printable::{guarded, printable};
+
+/// Writes a line to standard error, formatted as by `format!`.
+macro_rules! note {
+    ($($arg:tt)*) => { $crate::output::note(&format!($($arg)*)) };
+}
+
+/// Writes text to standard output. A reader that has gone away is no error.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(guarded(text, has_attributes(&io::stdout())).as_bytes())
+}
+
+/// Writes a document as it is to standard output.
+pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(e).context("can't write to standard output"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one line to standard error. Nobody to read it is no error, here and below.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(line));
+}
+
+/// Writes several lines to standard error. Their names must be printable already.
+pub(crate) fn note_lines(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", guarded(text, false));
+}
+
+/// Writes a line of progress to standard error, over the one before; see [`can_redraw`].
+pub(crate) fn progress(line: &str) {
+    let _ = write!(io::stderr(), "\r\x1b[K{}", printable(line));
+    let _ = io::stderr().flush();
+}
+
+/// A path in one line, whatever is in its name.
+pub(crate) fn shown(path: impl AsRef<Path>) -> String {
+    printable(&path.as_ref().display().to_string()).into_owned()
+}
+
+/// Whether a stream is a terminal that can move its cursor.
+pub(crate) fn can_redraw(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && moves_cursor(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether a stream is a terminal that shows attributes (colours, bold), and whose user wants them.
+pub(crate) fn has_attributes(stream: &impl IsTerminal) -> bool {
+    can_redraw(stream) && wants_attributes()
+}
+
+/// Whether the user wants attributes: `NO_COLOR`, when it is set and not empty, says no.
+pub(crate) fn wants_attributes() -> bool {
+    is_unset(std::env::var_os("NO_COLOR").as_deref())
+}
+
+fn moves_cursor(term: Option<&OsStr>) -> bool {
+    !is_unset(term) && term != Some(OsStr::new("dumb"))
+}
+
+fn is_unset(variable: Option<&OsStr>) -> bool {
+    variable.is_none_or(OsStr::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dumb_terminal_gets_no_attributes() {
+        for (term, moves) in
+            [(None, false), (Some(""), false), (Some("dumb"), false), (Some("xterm"), true)]
+        {
+            assert_eq!(moves_cursor(term.map(OsStr::new)), moves, "{term:?}");
+        }
+        for (no_color, unset) in [(None, true), (Some(""), true), (Some("0"), false)] {
+            assert_eq!(is_unset(no_color.map(OsStr::new)), unset, "{no_color:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_one_line() {
+        assert_eq!(shown("a\nVerdict: PASS\x1b[2K"), "a\\nVerdict: PASS\\u001b[2K");
+    }
+}
