@@ -213,7 +213,7 @@ impl Histogram {
             *self.counts.entry(index.min(last)).or_default() += count;
             self.count += count;
         }
-        self.count += unplaced.count;
+        self.count = self.count.saturating_add(unplaced.count);
         self.unplaced = self.unplaced.and(unplaced);
         if !unplaced.is_empty() || bins.iter().any(|bin| bin.1 > 0) {
             self.min_ns = self.min_ns.min(min_ns);
@@ -249,7 +249,7 @@ impl Histogram {
     #[must_use]
     pub fn overflow(&self) -> u64 {
         let placed: u64 = self.counts.range(self.layout.exact..).map(|(_, count)| count).sum();
-        placed + self.unplaced.count
+        placed.saturating_add(self.unplaced.count)
     }
 
     /// Latencies that are counted but in no bucket.

@@ -4,7 +4,7 @@
 //! The slice is the unit of everything: the histogram of a cell is the sum of its slices, the plot
 //! over time is their maxima, and a record cut short by SIGKILL loses at most the slice in progress.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::histogram::{Bin, Unplaced};
 
@@ -30,16 +30,19 @@ pub struct Slice {
     /// The programmed expiry that follows the last one: where the next slice starts.
     pub end_ns: u64,
     /// Activations on the grid from `start_ns` to `end_ns`, counted from the instants.
+    #[serde(deserialize_with = "count")]
     pub planned: u64,
     /// Activations whose latency was measured.
+    #[serde(deserialize_with = "count")]
     pub recorded: u64,
     /// Activations that a late wake-up swallowed.
+    #[serde(deserialize_with = "count")]
     pub missed: u64,
     /// Wake-ups before their programmed expiry (a clock step): recorded as latency 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "count")]
     pub early: u64,
     /// Wake-ups on another CPU than the one before.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "count")]
     pub migrations: u64,
     /// Smallest latency; 0 when nothing was recorded.
     pub min_ns: u64,
@@ -52,12 +55,13 @@ pub struct Slice {
     /// Sum of the latencies.
     pub sum_ns: u64,
     /// Measured latencies: `[bucket, count]`, ascending.
+    #[serde(deserialize_with = "bins")]
     pub bins: Vec<(u32, u64)>,
     /// Recorded latencies without a bucket: in slices of imports only.
     #[serde(default, skip_serializing_if = "Unplaced::is_empty")]
     pub unplaced: Unplaced,
     /// Latencies that the missed activations would have seen (coordinated omission).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bins")]
     pub omitted: Vec<(u32, u64)>,
     /// Largest and summed latency of `omitted`, exact.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -73,6 +77,26 @@ pub struct Extent {
     pub max_ns: u64,
     /// Sum.
     pub sum_ns: u64,
+}
+
+/// The most activations that a slice may count. More than a machine could ever make; the sums of a record of
+/// such slices still fit 64 bits.
+const COUNT_MAX: u64 = 1 << 48;
+
+fn count<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+    let count = u64::deserialize(d)?;
+    match count {
+        ..=COUNT_MAX => Ok(count),
+        _ => Err(serde::de::Error::custom("more activations than a slice can hold")),
+    }
+}
+
+fn bins<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<(u32, u64)>, D::Error> {
+    let bins: Vec<(u32, u64)> = Vec::deserialize(d)?;
+    match bins.iter().all(|bin| bin.1 <= COUNT_MAX) {
+        true => Ok(bins),
+        false => Err(serde::de::Error::custom("more latencies than a slice can hold")),
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -146,5 +170,24 @@ impl Slice {
         let counts = self.bins.iter().map(|bin| bin.1).chain([self.unplaced.count]);
         let counted = counts.fold(0, u64::saturating_add);
         self.planned == self.recorded.saturating_add(self.missed) && counted == self.recorded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_of_impossible_counts_is_damage() {
+        let slice = |recorded: &str, bin: &str| {
+            let text = format!(
+                r#"{{"thread":0,"scope":"discarded","start_ns":0,"end_ns":9,"planned":1,"recorded":{recorded},
+                "missed":0,"min_ns":1,"max_ns":1,"max_at_ns":0,"max_cpu":0,"sum_ns":1,"bins":[[1,{bin}]]}}"#
+            );
+            serde_json::from_str::<Slice>(&text)
+        };
+        assert!(slice("1", "1").is_ok());
+        assert!(slice("18446744073709551615", "1").is_err());
+        assert!(slice("1", "9007199254740993").is_err());
     }
 }

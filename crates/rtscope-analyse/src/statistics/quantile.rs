@@ -208,6 +208,9 @@ struct Binomial {
     q: f64,
 }
 
+/// The largest standard deviation for which chances are summed: two million steps.
+const SUMMED_TO: f64 = 1e5;
+
 /// A chance below this share of the largest no longer changes a sum of them.
 const NEGLIGIBLE: f64 = 1e-20;
 
@@ -237,11 +240,24 @@ impl Binomial {
     /// The largest rank with P(fewer lie below) <= 2.5 % and the smallest rank with
     /// P(at least so many lie below) <= 2.5 %.
     fn ranks(&self) -> (Option<u64>, Option<u64>) {
+        let deviation = (self.n as f64 * self.p * self.q).sqrt();
+        if deviation > SUMMED_TO {
+            return self.ranks_of_many(deviation);
+        }
         let up_to: f64 = self.downwards().map(|(_, chance)| chance).sum();
         let from: f64 = self.upwards().map(|(_, chance)| chance).sum();
         let allowed = TAIL * (up_to + from - 1.0);
         let low = first_within(self.downwards(), up_to, allowed).map(|k| k + 1);
         (low, first_within(self.upwards(), from, allowed))
+    }
+}
+
+impl Binomial {
+    /// The ranks by the normal distribution, two wider on each side for what it leaves out: the skewness
+    /// moves an end by less than half a rank, and rounding by one.
+    fn ranks_of_many(&self, deviation: f64) -> (Option<u64>, Option<u64>) {
+        let (mean, reach) = (self.n as f64 * self.p, 1.96 * deviation);
+        (Some((mean - reach) as u64 - 2), Some((mean + reach) as u64 + 4))
     }
 }
 
@@ -263,6 +279,22 @@ mod tests {
     use rtscope_model::histogram::Layout;
 
     use super::*;
+
+    #[test]
+    fn ranks_of_many_samples_are_those_of_the_sum_or_up_to_four_wider() {
+        for (n, p) in [(4_000_000, 0.5), (50_000_000, 0.99), (200_000_000, 0.9999)] {
+            let below = Binomial { n, p, q: 1.0 - p };
+            let deviation = (n as f64 * below.p * below.q).sqrt();
+            let (Some(low), Some(high)) = below.ranks() else { panic!("no ranks") };
+            let (Some(wide_low), Some(wide_high)) = below.ranks_of_many(deviation) else {
+                panic!("no ranks")
+            };
+            assert!((wide_low..=wide_low + 4).contains(&low), "{n} {p}: {low} and {wide_low}");
+            assert!((high..=high + 4).contains(&wide_high), "{n} {p}: {high} and {wide_high}");
+        }
+        // A count of a damaged record: the sum did not end within a minute.
+        assert!(matches!(interval_ranks(1 << 48, 500_000_000), (Some(_), Some(_))));
+    }
 
     /// The chance of each count, by logarithms of factorials.
     fn chances(n: usize, p: f64) -> Vec<f64> {

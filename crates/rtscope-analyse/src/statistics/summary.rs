@@ -182,7 +182,8 @@ impl Sum {
         self.recorded += slice.recorded;
         self.missed += slice.missed;
         self.early += slice.early;
-        self.exposure_ns += slice.end_ns.saturating_sub(slice.start_ns);
+        let span_ns = slice.end_ns.saturating_sub(slice.start_ns);
+        self.exposure_ns = self.exposure_ns.saturating_add(span_ns);
         let sum_ns = u128::from(slice.sum_ns);
         self.measured.add_all(&slice.bins, slice.unplaced, slice.min_ns, slice.max_ns, sum_ns);
         let extent = slice.omitted_extent;
@@ -196,7 +197,7 @@ impl Sum {
         self.recorded += other.recorded;
         self.missed += other.missed;
         self.early += other.early;
-        self.exposure_ns += other.exposure_ns;
+        self.exposure_ns = self.exposure_ns.saturating_add(other.exposure_ns);
         self.measured.merge(&other.measured);
         self.omitted.merge(&other.omitted);
     }
