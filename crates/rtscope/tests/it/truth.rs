@@ -9,7 +9,7 @@ use rtscope_measure::{
     sampler::{Beat, LiveFigures, Sampled, Shared, Slots, exchange, run},
 };
 use rtscope_model::{
-    event::{EndReason, Event, FORMAT, Stamped, Tally},
+    event::{Bounds, EndReason, Event, FORMAT, Stamped, Tally},
     plan::{self, Overrun, Sleep},
     record::Record,
     schedule::{Placement, Policy},
@@ -130,15 +130,18 @@ fn record() -> Record {
         },
         Event::PhaseStarted { cell: 0, name: "known".to_owned() },
     ];
-    let slices = clock.slices.into_inner().into_iter().map(Event::Slice);
+    let slices = clock.slices.into_inner();
+    let to_ns = slices.last().expect("slices").end_ns;
+    let bounds = Some(Bounds { from_ns: 1_000_000_000, to_ns });
+    let slices = slices.into_iter().map(Event::Slice);
     let tally = Tally { wakeups: tally.wakeups, ..Tally::default() };
     let ends = [
-        Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds: None },
+        Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds },
         Event::ThreadEnded { thread: 0, tally, found: None },
         Event::RunEnded { why: EndReason::Finished },
     ];
     for (n, event) in events.into_iter().chain(slices).chain(ends).enumerate() {
-        recorder.event(&Stamped { at_ns: n as u64, event });
+        recorder.event(&Stamped { at_ns: n as u64 * 1_000_000_000, event });
     }
     let (source, trouble) = recorder.finish();
     assert_eq!(trouble, None);
