@@ -10,6 +10,7 @@ use rtscope_measure::{
 };
 use rtscope_model::{
     event::{Bounds, EndReason, Event, FORMAT, Stamped, Tally},
+    histogram::Layout,
     plan::{self, Overrun, Sleep},
     record::Record,
     schedule::{Placement, Policy},
@@ -73,36 +74,13 @@ impl Known {
 const PLAN: &str = "name = 'truth'\n[sampler]\nresolution = '1ns'\nbuckets = 100000\ncpus = '1'\n\
                     [[phase]]\nname = 'known'\nduration = '100s'\n";
 
-/// The record of the known distribution, written and read back.
-fn record() -> Record {
-    let plan = plan::parse("truth", PLAN).expect("a plan");
-    let layout = plan.phases[0].sampler.layout();
-    let (mut ours, slots) = exchange(layout, 1_000_000_000);
-    let clock = Known {
-        now_ns: Cell::new(0),
-        n: Cell::new(0),
-        shared: Shared::new(1),
-        slots: RefCell::new(slots),
-        slices: RefCell::default(),
-    };
-    clock.shared.enter(0, None);
-    let beat = Beat {
-        first_ns: 1_000_000_000,
-        interval_ns: INTERVAL_NS,
-        sleep: Sleep::Absolute,
-        overrun: Overrun::Skip,
-        break_above_ns: u64::MAX,
-        raw_from_ns: 0,
-    };
-    let tally = run(&clock, &beat, &clock.shared, &LiveFigures::default(), &mut ours, None);
-    clock.drain();
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut recorder = Recorder::create(&folder.path().join("run"), &plan.to_toml()).expect("new");
+/// What a run says before its first slice.
+fn beginning(layout: Layout) -> [Event; 4] {
     let cpus: rtscope_model::cpu::CpuSet = [1].into_iter().collect();
     let placement = Placement { policy: Policy::Fifo, priority: 90, nice: 0, budget: None, cpus };
     let found = placement.clone();
     let (asked, control) = (placement.clone(), placement);
-    let events = [
+    [
         Event::RunStarted {
             format: FORMAT,
             version: "0".to_owned(),
@@ -129,7 +107,34 @@ fn record() -> Record {
             found,
         },
         Event::PhaseStarted { cell: 0, name: "known".to_owned() },
-    ];
+    ]
+}
+
+/// The record of the known distribution, written and read back.
+fn record() -> Record {
+    let plan = plan::parse("truth", PLAN).expect("a plan");
+    let layout = plan.phases[0].sampler.layout();
+    let (mut ours, slots) = exchange(layout, 1_000_000_000);
+    let clock = Known {
+        now_ns: Cell::new(0),
+        n: Cell::new(0),
+        shared: Shared::new(1),
+        slots: RefCell::new(slots),
+        slices: RefCell::default(),
+    };
+    clock.shared.enter(0, None);
+    let beat = Beat {
+        first_ns: 1_000_000_000,
+        interval_ns: INTERVAL_NS,
+        sleep: Sleep::Absolute,
+        overrun: Overrun::Skip,
+        break_above_ns: u64::MAX,
+        raw_from_ns: 0,
+    };
+    let tally = run(&clock, &beat, &clock.shared, &LiveFigures::default(), &mut ours, None);
+    clock.drain();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut recorder = Recorder::create(&folder.path().join("run"), &plan.to_toml()).expect("new");
     let slices = clock.slices.into_inner();
     let to_ns = slices.last().expect("slices").end_ns;
     let bounds = Some(Bounds { from_ns: 1_000_000_000, to_ns });
@@ -140,7 +145,7 @@ fn record() -> Record {
         Event::ThreadEnded { thread: 0, tally, found: None },
         Event::RunEnded { why: EndReason::Finished },
     ];
-    for (n, event) in events.into_iter().chain(slices).chain(ends).enumerate() {
+    for (n, event) in beginning(layout).into_iter().chain(slices).chain(ends).enumerate() {
         recorder.event(&Stamped { at_ns: n as u64 * 1_000_000_000, event });
     }
     let (source, trouble) = recorder.finish();
