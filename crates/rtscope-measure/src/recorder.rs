@@ -112,6 +112,11 @@ impl Recorder {
         let outcome = match &stamped.event {
             Event::Progress(_) => return,
             Event::Slice(slice) => self.slice(slice),
+            Event::RunEnded { why, .. } => {
+                let files = self.slices.iter().map(|(&n, file)| (slices_name(n), file.chain));
+                let event = Event::RunEnded { why: *why, files: files.collect() };
+                self.events.line(&Stamped { at_ns: stamped.at_ns, event })
+            }
             event => {
                 if let Event::SessionStarted { layout, .. } = event {
                     self.layout = *layout;
@@ -127,7 +132,7 @@ impl Recorder {
             let sum = self.sums.entry((cell, slice.thread));
             sum.or_insert_with(|| CellSum::new(self.layout)).add(slice);
         }
-        let path = || self.folder.join(format!("slices/t{}.jsonl", slice.thread));
+        let path = || self.folder.join(slices_name(slice.thread));
         self.slices.entry(slice.thread).or_insert_with(|| Appender::new(path())).line(slice)
     }
 
@@ -249,13 +254,17 @@ impl Recorder {
             ..Files::default()
         };
         let slices = self.slices.into_iter();
-        let slices = slices.map(|(n, file)| (format!("slices/t{n}.jsonl"), file.into_growing()));
+        let slices = slices.map(|(n, file)| (slices_name(n), file.into_growing()));
         let slices = slices.collect();
         let events = self.events.into_growing();
         let source = Source { whole, events, slices, folder: self.folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
         (source, self.trouble.or(raw_ended))
     }
+}
+
+fn slices_name(thread: u32) -> String {
+    format!("slices/t{thread}.jsonl")
 }
 
 /// Writes a file by way of a second name, so that a reader never sees half of it.
@@ -317,12 +326,15 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
 mod tests {
     use std::{fs::File, io::Write, sync::Arc};
 
-    use rtscope_model::event::EndReason;
+    use rtscope_model::{
+        chain::{Chain, Link},
+        event::EndReason,
+    };
 
     use super::{file::RAW_BYTES, *};
 
     fn ended() -> Stamped {
-        Stamped { at_ns: 1, event: Event::RunEnded { why: EndReason::Finished } }
+        Stamped { at_ns: 1, event: Event::run_ended(EndReason::Finished) }
     }
 
     #[test]
@@ -346,7 +358,10 @@ mod tests {
         recorder.event(&Stamped { event: Event::Found(finding), at_ns: 2 });
         assert_eq!(recorder.new_trouble(), None, "it is said once");
         let (source, trouble) = recorder.finish();
-        assert_eq!(source.events.text().lines().count(), 3, "{}", source.events.text());
+        let text = source.events.text();
+        let mut chain = Chain::default();
+        let links: Vec<Link> = text.lines().map(|line| chain.check(line.as_bytes())).collect();
+        assert_eq!(links, [Link::Intact; 3], "{text}");
         assert!(trouble.is_some());
         // Once there is room again, what waited is written.
         assert_eq!(on_disk(&out).lines().count(), 1);

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use rtscope_model::chain::Chain;
 use serde::Serialize;
 
 use super::source::Growing;
@@ -18,16 +19,17 @@ pub(super) struct Appender {
     pub(super) path: PathBuf,
     pub(super) file: Option<Arc<File>>,
     pub(super) waiting: Vec<u8>,
+    /// Of all lines, those that wait among them.
+    pub(super) chain: Chain,
 }
 
 impl Appender {
     pub(super) fn new(path: PathBuf) -> Appender {
-        Appender { path, file: None, waiting: Vec::new() }
+        Appender { path, file: None, waiting: Vec::new(), chain: Chain::default() }
     }
 
     pub(super) fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.waiting, value)?;
-        self.waiting.push(b'\n');
+        self.chain.write(&mut self.waiting, value)?;
         self.flush()
     }
 

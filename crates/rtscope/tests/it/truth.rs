@@ -138,7 +138,7 @@ fn record() -> Record {
     let ends = [
         Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds },
         Event::ThreadEnded { thread: 0, tally, found: None },
-        Event::RunEnded { why: EndReason::Finished },
+        Event::run_ended(EndReason::Finished),
     ];
     for (n, event) in events.into_iter().chain(slices).chain(ends).enumerate() {
         recorder.event(&Stamped { at_ns: n as u64 * 1_000_000_000, event });
