@@ -11,7 +11,7 @@ use std::{
 use rtscope_model::chain::Chain;
 use serde::Serialize;
 
-use super::source::Growing;
+use super::{source::Growing, sync::Syncer};
 
 /// A file that grows by lines and keeps what the disk doesn't take.
 #[derive(Debug)]
@@ -21,16 +21,30 @@ pub(super) struct Appender {
     pub(super) waiting: Vec<u8>,
     /// Of all lines, those that wait among them.
     pub(super) chain: Chain,
+    /// Whether the open file is synced from time to time.
+    is_synced: bool,
 }
 
 impl Appender {
     pub(super) fn new(path: PathBuf) -> Appender {
-        Appender { path, file: None, waiting: Vec::new(), chain: Chain::default() }
+        Appender {
+            path,
+            file: None,
+            waiting: Vec::new(),
+            chain: Chain::default(),
+            is_synced: false,
+        }
     }
 
-    pub(super) fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
+    /// Adds a line, and has the file synced from now on.
+    pub(super) fn line(&mut self, value: &impl Serialize, syncer: &Syncer) -> io::Result<()> {
         self.chain.write(&mut self.waiting, value)?;
-        self.flush()
+        let outcome = self.flush();
+        if let (Some(file), false) = (&self.file, self.is_synced) {
+            syncer.add(file.clone());
+            self.is_synced = true;
+        }
+        outcome
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

@@ -10,6 +10,7 @@ use rtscope_measure::{
 };
 use rtscope_model::{
     event::{Bounds, EndReason, Event, FORMAT, Stamped, Tally},
+    histogram::Layout,
     plan::{self, Overrun, Sleep},
     record::Record,
     schedule::{Placement, Policy},
@@ -98,11 +99,31 @@ fn record() -> Record {
     clock.drain();
     let folder = tempfile::tempdir().expect("a folder");
     let mut recorder = Recorder::create(&folder.path().join("run"), &plan.to_toml()).expect("new");
+    let slices = clock.slices.into_inner();
+    let to_ns = slices.last().expect("slices").end_ns;
+    let bounds = Some(Bounds { from_ns: 1_000_000_000, to_ns });
+    let slices = slices.into_iter().map(Event::Slice);
+    let tally = Tally { wakeups: tally.wakeups, ..Tally::default() };
+    let ends = [
+        Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds },
+        Event::ThreadEnded { thread: 0, tally, found: None },
+        Event::run_ended(EndReason::Finished),
+    ];
+    for (n, event) in beginning(layout).into_iter().chain(slices).chain(ends).enumerate() {
+        recorder.event(&Stamped { at_ns: n as u64 * 1_000_000_000, event });
+    }
+    let (source, trouble) = recorder.finish();
+    assert_eq!(trouble, None);
+    source.read().expect("a record")
+}
+
+/// The events before the first slice.
+fn beginning(layout: Layout) -> [Event; 4] {
     let cpus: rtscope_model::cpu::CpuSet = [1].into_iter().collect();
     let placement = Placement { policy: Policy::Fifo, priority: 90, nice: 0, budget: None, cpus };
     let found = placement.clone();
     let (asked, control) = (placement.clone(), placement);
-    let events = [
+    [
         Event::RunStarted {
             format: FORMAT,
             version: "0".to_owned(),
@@ -129,23 +150,7 @@ fn record() -> Record {
             found,
         },
         Event::PhaseStarted { cell: 0, name: "known".to_owned() },
-    ];
-    let slices = clock.slices.into_inner();
-    let to_ns = slices.last().expect("slices").end_ns;
-    let bounds = Some(Bounds { from_ns: 1_000_000_000, to_ns });
-    let slices = slices.into_iter().map(Event::Slice);
-    let tally = Tally { wakeups: tally.wakeups, ..Tally::default() };
-    let ends = [
-        Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds },
-        Event::ThreadEnded { thread: 0, tally, found: None },
-        Event::run_ended(EndReason::Finished),
-    ];
-    for (n, event) in events.into_iter().chain(slices).chain(ends).enumerate() {
-        recorder.event(&Stamped { at_ns: n as u64 * 1_000_000_000, event });
-    }
-    let (source, trouble) = recorder.finish();
-    assert_eq!(trouble, None);
-    source.read().expect("a record")
+    ]
 }
 
 #[test]
