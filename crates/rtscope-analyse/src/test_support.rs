@@ -180,7 +180,7 @@ impl Run {
             let tally = Tally { wakeups, wall_ns: self.at_ns, cpu_ns: 1_000, ..Tally::default() };
             self.event(Event::ThreadEnded { thread, tally, found: None });
         }
-        self.event(Event::RunEnded { why: EndReason::Finished });
+        self.event(Event::run_ended(EndReason::Finished));
         self
     }
 

@@ -206,7 +206,7 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     let why = *outcome.as_ref().unwrap_or(&EndReason::Failed);
     let after = environment::collect(&order.tree);
     stream.recorder.environment("environment.after.json", &after);
-    stream.emit(Event::RunEnded { why });
+    stream.emit(Event::run_ended(why));
     let (source, not_written) = stream.into_recorder().finish();
     outcome.map(|_| Finished { source, not_written })
 }

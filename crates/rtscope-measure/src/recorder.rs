@@ -4,21 +4,29 @@
 //! said. A disk that is full, or gone, loses nothing either: what can't be written waits in memory,
 //! is tried again with every later line and once more at the end, and the verdict is made of both.
 //!
+//! Every 5 s the lines are synced to the disk, so that a machine that locks up loses at most 10 s.
+//!
 //! Raw samples are the exception: they are no part of the verdict, and too many to wait. They leave
 //! [`RESERVE_BYTES`] of the disk to the rest of the record, and are written no more once a write has
 //! failed. What is left out is counted.
 
 mod file;
 mod source;
+mod sync;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use self::file::{Appender, RawFile};
 pub use self::source::{ReadError, Source, read_plan};
+use self::{
+    file::{Appender, RawFile},
+    sync::Syncer,
+};
 use crate::sampler::RawSample;
 use rtscope_model::{
     environment::Environment,
@@ -73,6 +81,7 @@ pub struct Recorder {
     trouble: Option<String>,
     /// Codes of the findings that were told.
     told: BTreeSet<&'static str>,
+    syncer: Syncer,
 }
 
 impl Recorder {
@@ -99,7 +108,9 @@ impl Recorder {
             unwritten: BTreeSet::new(),
             trouble: None,
             told: BTreeSet::new(),
+            syncer: Syncer::start(),
         };
+        ["", "slices"].into_iter().for_each(|name| recorder.sync(name));
         recorder.write("plan.toml", plan.to_owned());
         match recorder.trouble {
             Some(why) => Err(failed(io::Error::other(why))),
@@ -112,11 +123,17 @@ impl Recorder {
         let outcome = match &stamped.event {
             Event::Progress(_) => return,
             Event::Slice(slice) => self.slice(slice),
+            Event::RunEnded { why, .. } => {
+                let files = self.slices.iter().map(|(&n, file)| (slices_name(n), file.chain));
+                let event = Event::RunEnded { why: *why, files: files.collect() };
+                self.events.line(&Stamped { at_ns: stamped.at_ns, event }, &self.syncer)
+            }
             event => {
-                if let Event::SessionStarted { layout, .. } = event {
+                if let Event::SessionStarted { layout, control, .. } = event {
                     self.layout = *layout;
+                    self.syncer.move_to(&control.cpus);
                 }
-                self.events.line(stamped)
+                self.events.line(stamped, &self.syncer)
             }
         };
         self.note(outcome);
@@ -127,8 +144,9 @@ impl Recorder {
             let sum = self.sums.entry((cell, slice.thread));
             sum.or_insert_with(|| CellSum::new(self.layout)).add(slice);
         }
-        let path = || self.folder.join(format!("slices/t{}.jsonl", slice.thread));
-        self.slices.entry(slice.thread).or_insert_with(|| Appender::new(path())).line(slice)
+        let path = || self.folder.join(slices_name(slice.thread));
+        let file = self.slices.entry(slice.thread).or_insert_with(|| Appender::new(path()));
+        file.line(slice, &self.syncer)
     }
 
     /// Takes a raw sample: 16 bytes, expiry since the start of the run and latency, little-endian ns.
@@ -190,11 +208,19 @@ impl Recorder {
         let outcome = write_whole(&self.folder.join(name), text.as_bytes());
         if outcome.is_ok() {
             self.unwritten.remove(name);
+            self.sync(name);
         } else {
             self.unwritten.insert(name);
         }
         self.whole.insert(name, text);
         self.note(outcome);
+    }
+
+    /// Has a small file or a folder of the record synced.
+    fn sync(&self, name: &str) {
+        if let Ok(file) = File::open(self.folder.join(name)) {
+            self.syncer.add(Arc::new(file));
+        }
     }
 
     fn note(&mut self, outcome: io::Result<()>) {
@@ -249,13 +275,17 @@ impl Recorder {
             ..Files::default()
         };
         let slices = self.slices.into_iter();
-        let slices = slices.map(|(n, file)| (format!("slices/t{n}.jsonl"), file.into_growing()));
+        let slices = slices.map(|(n, file)| (slices_name(n), file.into_growing()));
         let slices = slices.collect();
         let events = self.events.into_growing();
         let source = Source { whole, events, slices, folder: self.folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
         (source, self.trouble.or(raw_ended))
     }
+}
+
+fn slices_name(thread: u32) -> String {
+    format!("slices/t{thread}.jsonl")
 }
 
 /// Writes a file by way of a second name, so that a reader never sees half of it.
@@ -315,14 +345,17 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, io::Write, sync::Arc};
+    use std::io::Write;
 
-    use rtscope_model::event::EndReason;
+    use rtscope_model::{
+        chain::{Chain, Link},
+        event::EndReason,
+    };
 
     use super::{file::RAW_BYTES, *};
 
     fn ended() -> Stamped {
-        Stamped { at_ns: 1, event: Event::RunEnded { why: EndReason::Finished } }
+        Stamped { at_ns: 1, event: Event::run_ended(EndReason::Finished) }
     }
 
     #[test]
@@ -346,7 +379,10 @@ mod tests {
         recorder.event(&Stamped { event: Event::Found(finding), at_ns: 2 });
         assert_eq!(recorder.new_trouble(), None, "it is said once");
         let (source, trouble) = recorder.finish();
-        assert_eq!(source.events.text().lines().count(), 3, "{}", source.events.text());
+        let text = source.events.text();
+        let mut chain = Chain::default();
+        let links: Vec<Link> = text.lines().map(|line| chain.check(line.as_bytes())).collect();
+        assert_eq!(links, [Link::Intact; 3], "{text}");
         assert!(trouble.is_some());
         // Once there is room again, what waited is written.
         assert_eq!(on_disk(&out).lines().count(), 1);

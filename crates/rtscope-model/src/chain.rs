@@ -2,9 +2,10 @@
 //!
 //! The last key of each line, `crc`, is the CRC-32 (IEEE 802.3) of all lines up to and including this
 //! one, each without its `crc` key, closing brace and line feed. A line that is changed, removed,
-//! doubled or moved breaks the chain at that place. What a file without its end lacks is told by the
-//! event `record-closed`, which holds the number of lines and the last checksum of each file. The
-//! checksum protects against accidents, not against somebody who computes it anew.
+//! doubled or moved breaks the chain at that place. What a file of slices without its end lacks is told
+//! by the event `run-ended`, which holds the number of lines and the last checksum of each. That event
+//! is itself the end of `events.jsonl`. The checksum protects against accidents, not against somebody
+//! who computes it anew.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,15 +33,24 @@ pub enum Link {
 }
 
 impl Chain {
-    /// Adds the checksum to the JSON object that `line` holds from `start` on, and ends the line.
-    pub fn seal(&mut self, line: &mut Vec<u8>, start: usize) {
-        if line.last() == Some(&b'}') {
-            line.pop();
+    /// Adds a value, which must become a JSON object with keys, to `text` as the next line of its file,
+    /// with its checksum and its line feed.
+    ///
+    /// # Errors
+    ///
+    /// When the value can't be written as JSON; the text is as it was then.
+    pub fn write(&mut self, text: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
+        let start = text.len();
+        if let Err(e) = serde_json::to_writer(&mut *text, value) {
+            text.truncate(start);
+            return Err(e);
         }
-        self.add(&line[start..]);
-        line.extend_from_slice(KEY);
-        line.extend_from_slice(self.crc.to_string().as_bytes());
-        line.extend_from_slice(b"}\n");
+        text.pop();
+        self.add(&text[start..]);
+        text.extend_from_slice(KEY);
+        text.extend_from_slice(self.crc.to_string().as_bytes());
+        text.extend_from_slice(b"}\n");
+        Ok(())
     }
 
     /// Checks a line that was read. After a broken link the chain goes on from what the line says, so
@@ -75,8 +85,9 @@ mod tests {
     fn sealed(bodies: &[&str]) -> Vec<String> {
         let mut chain = Chain::default();
         let seal = |body: &&str| {
-            let mut line = body.as_bytes().to_vec();
-            chain.seal(&mut line, 0);
+            let value: serde_json::Value = serde_json::from_str(body).expect("JSON");
+            let mut line = Vec::new();
+            chain.write(&mut line, &value).expect("a line");
             String::from_utf8(line).expect("text").trim_end().to_owned()
         };
         bodies.iter().map(seal).collect()

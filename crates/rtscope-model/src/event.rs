@@ -1,9 +1,12 @@
 //! What happens during a run, as one stream. The terminal, the recorder, the live screen and every
 //! other consumer read the same events.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    chain::Chain,
     finding::Finding,
     histogram::Layout,
     origin::Origin,
@@ -237,6 +240,9 @@ pub enum Event {
     RunEnded {
         /// Why.
         why: EndReason,
+        /// How each file of slices ends, by name; none in older records.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        files: BTreeMap<String, Chain>,
     },
 }
 
@@ -290,6 +296,12 @@ impl IdleSpans {
 }
 
 impl Event {
+    /// The end of a run; the recorder adds how its files end.
+    #[must_use]
+    pub fn run_ended(why: EndReason) -> Event {
+        Event::RunEnded { why, files: BTreeMap::new() }
+    }
+
     /// What a load achieved in one span.
     #[must_use]
     pub fn load_rate(cell: u32, load: u32, span_ns: u64, work: u64, unit: &str) -> Event {

@@ -16,6 +16,7 @@
 //! neighbouring slices are joined.
 
 mod condense;
+mod ends;
 mod events;
 mod histograms;
 mod lines;

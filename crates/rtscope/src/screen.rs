@@ -210,7 +210,7 @@ mod tests {
         at(1_151, begins(2, "rest again"));
         at(5_000, ends(2, EndReason::Duration));
         at(5_010, seen(2, &[7_000]));
-        at(5_020, Event::RunEnded { why: EndReason::Finished });
+        at(5_020, Event::run_ended(EndReason::Finished));
         assert_eq!(
             said,
             [

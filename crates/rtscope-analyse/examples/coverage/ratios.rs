@@ -130,7 +130,7 @@ fn events(threads: u32) -> String {
     }));
     events.push(Event::PhaseStarted { cell: 0, name: "p".to_owned() });
     events.push(Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds: None });
-    events.push(Event::RunEnded { why: EndReason::Finished });
+    events.push(Event::run_ended(EndReason::Finished));
     events.into_iter().map(|event| line(&Stamped { at_ns: 0, event })).collect()
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rtscope_model::{
+    chain::Chain,
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     histogram::{EXACT_MIN, Layout},
@@ -119,6 +120,7 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
     events.extend(findings.into_iter().map(|f| Stamped { at_ns: 0, event: Event::Found(f) }));
     let mut slices: Vec<(String, String)> = Vec::new();
     let mut histograms = Histograms { format: FORMAT, histograms: Vec::new() };
+    let mut ends = BTreeMap::new();
     let (mut start_ns, mut thread_index) = (0u64, 0u32);
     for (cell_index, cell) in (0u32..).zip(cells) {
         let layout = sound(cell.layout);
@@ -135,31 +137,44 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
                 cpu: thread.cpu,
                 interval_ns: thread.interval_ns,
             });
-            let (mut text, mut sum) = (String::new(), CellSum::new(layout));
+            let (mut text, mut chain) = (Vec::new(), Chain::default());
+            let mut sum = CellSum::new(layout);
             for part in &thread.parts {
                 let slice = slice(thread, part, (thread_index, cell_index), start_ns);
                 end_ns = end_ns.max(slice.end_ns);
                 sum.add(&slice);
-                text += &serde_json::to_string(&slice).expect("a slice is plain values");
-                text.push('\n');
+                chain.write(&mut text, &slice).expect("a slice is plain values");
             }
             histograms.histograms.push(sum.of(cell_index, thread_index));
-            slices.push((format!("slices/t{thread_index}.jsonl"), text));
+            let name = format!("slices/t{thread_index}.jsonl");
+            ends.insert(name.clone(), chain);
+            slices.push((name, json_text(text)));
             thread_index += 1;
         }
         start_ns = end_ns;
     }
-    events.push(Stamped { at_ns: start_ns, event: Event::RunEnded { why: EndReason::Finished } });
-    let line =
-        |event: &Stamped| serde_json::to_string(event).expect("an event is plain values") + "\n";
+    let event = Event::RunEnded { why: EndReason::Finished, files: ends };
+    events.push(Stamped { at_ns: start_ns, event });
     Files {
         plan: plan(import, cells).to_toml(),
         before: String::new(),
         after: String::new(),
-        events: events.iter().map(line).collect(),
+        events: lines(&events),
         slices,
         histograms: serde_json::to_string(&histograms).expect("histograms are plain values"),
     }
+}
+
+fn lines(events: &[Stamped]) -> String {
+    let (mut text, mut chain) = (Vec::new(), Chain::default());
+    for event in events {
+        chain.write(&mut text, event).expect("an event is plain values");
+    }
+    json_text(text)
+}
+
+fn json_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
 /// A layout that a record may have.

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(of(&killed, &[]).verdict, Verdict::Inconclusive);
         for why in [EndReason::Interrupted, EndReason::Failed, EndReason::Break] {
             let ended = run("\"max < 1ms\"").edit(|event| {
-                if let Event::RunEnded { why: ended } = event {
+                if let Event::RunEnded { why: ended, .. } = event {
                     *ended = why;
                 }
             });

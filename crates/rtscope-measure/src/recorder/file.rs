@@ -8,9 +8,10 @@ use std::{
     sync::Arc,
 };
 
+use rtscope_model::chain::Chain;
 use serde::Serialize;
 
-use super::source::Growing;
+use super::{source::Growing, sync::Syncer};
 
 /// A file that grows by lines and keeps what the disk doesn't take.
 #[derive(Debug)]
@@ -18,17 +19,32 @@ pub(super) struct Appender {
     pub(super) path: PathBuf,
     pub(super) file: Option<Arc<File>>,
     pub(super) waiting: Vec<u8>,
+    /// Of all lines, those that wait among them.
+    pub(super) chain: Chain,
+    /// Whether the open file is synced from time to time.
+    is_synced: bool,
 }
 
 impl Appender {
     pub(super) fn new(path: PathBuf) -> Appender {
-        Appender { path, file: None, waiting: Vec::new() }
+        Appender {
+            path,
+            file: None,
+            waiting: Vec::new(),
+            chain: Chain::default(),
+            is_synced: false,
+        }
     }
 
-    pub(super) fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.waiting, value)?;
-        self.waiting.push(b'\n');
-        self.flush()
+    /// Adds a line, and has the file synced from now on.
+    pub(super) fn line(&mut self, value: &impl Serialize, syncer: &Syncer) -> io::Result<()> {
+        self.chain.write(&mut self.waiting, value)?;
+        let outcome = self.flush();
+        if let (Some(file), false) = (&self.file, self.is_synced) {
+            syncer.add(file.clone());
+            self.is_synced = true;
+        }
+        outcome
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

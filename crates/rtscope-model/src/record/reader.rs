@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CellHistogram, CellSum, Condensed, Content, Counts, Events, Files, Histograms, Lines,
-    NotARecord, Record, lines::Read, threads,
+    NotARecord, Record, ends, lines::Read, threads,
 };
 use crate::{
     chain::Chain,
@@ -193,6 +193,7 @@ impl Reader {
             self.chains.insert(read.name, read.chain);
         }
         record.slices.sort_by_key(|slice| (slice.thread, slice.start_ns));
+        record.findings.extend(ends::differ(&record.events, &self.chains));
         record.findings.append(&mut self.later);
         let missing = self.coverage.finish(&record.threads, |thread| record.label(thread));
         record.findings.extend(missing);

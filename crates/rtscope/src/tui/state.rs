@@ -207,7 +207,7 @@ impl State {
             Event::System(span) => self.machine = machine_of(span),
             Event::Slice(slice) => self.slice(slice),
             Event::Progress(progress) => self.progress(progress),
-            Event::RunEnded { why } => {
+            Event::RunEnded { why, .. } => {
                 self.close();
                 self.ended = Some(*why);
             }

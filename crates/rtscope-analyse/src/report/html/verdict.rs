@@ -277,7 +277,7 @@ fn took(record: &Record) -> String {
     let last_event = record.events.last().map_or(0, |last| last.at_ns);
     let last_slice = record.slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
     let ended = record.events.iter().find_map(|stamped| match stamped.event {
-        Event::RunEnded { why } => Some(why),
+        Event::RunEnded { why, .. } => Some(why),
         _ => None,
     });
     let how = match ended {

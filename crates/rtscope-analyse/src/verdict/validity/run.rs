@@ -90,7 +90,8 @@ pub(super) fn interrupted(scene: &Scene) -> Option<Finding> {
 /// The run, or a phase of it, failed. The phases after a failed one are measured all the same.
 pub(super) fn failed(scene: &Scene) -> Option<Finding> {
     let events = scene.record.events.iter();
-    let all = events.clone().any(|e| e.event == Event::RunEnded { why: EndReason::Failed });
+    let all =
+        events.clone().any(|e| matches!(e.event, Event::RunEnded { why: EndReason::Failed, .. }));
     let cells = events.filter_map(|stamped| match stamped.event {
         Event::PhaseEnded { cell, why: EndReason::Failed, .. } => {
             Some(scene.cells.get(cell as usize)?.name.clone())
@@ -108,7 +109,7 @@ pub(super) fn failed(scene: &Scene) -> Option<Finding> {
 /// Whether the run or a phase of it ended so.
 fn ended(scene: &Scene, wanted: EndReason) -> bool {
     scene.record.events.iter().any(|stamped| match stamped.event {
-        Event::RunEnded { why } | Event::PhaseEnded { why, .. } => why == wanted,
+        Event::RunEnded { why, .. } | Event::PhaseEnded { why, .. } => why == wanted,
         _ => false,
     })
 }
@@ -142,7 +143,7 @@ mod tests {
 
     fn ended_by(why: EndReason) -> Run {
         good().edit(|event| {
-            if let Event::RunEnded { why: ended } = event {
+            if let Event::RunEnded { why: ended, .. } = event {
                 *ended = why;
             }
         })

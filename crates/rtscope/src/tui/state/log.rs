@@ -84,7 +84,9 @@ impl Log {
                 Some(text) => (Tone::Warning, text),
                 None => return,
             },
-            Event::RunEnded { why } => (Tone::Plain, format!("the run ended: {}", reason(*why))),
+            Event::RunEnded { why, .. } => {
+                (Tone::Plain, format!("the run ended: {}", reason(*why)))
+            }
             _ => return,
         };
         if self.entries.len() == KEPT {

@@ -30,7 +30,7 @@ fn phases_run_one_after_the_other() {
     script.after_ms(10).ends(1, EndReason::Failed);
     script.begins(2);
     script.after_ms(10).ends(2, EndReason::Interrupted);
-    script.happens(Event::RunEnded { why: EndReason::Interrupted });
+    script.happens(Event::run_ended(EndReason::Interrupted));
     let statuses: Vec<_> = script.state.cells.iter().map(|cell| cell.status).collect();
     assert_eq!(statuses, [Status::Done, Status::Failed, Status::Cut]);
     assert_eq!(script.state.ended, Some(EndReason::Interrupted));

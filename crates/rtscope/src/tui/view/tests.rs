@@ -116,7 +116,7 @@ fn a_screen_of_40_by_10_keeps_the_maxima() {
 fn no_size_and_no_state_is_too_small_or_too_large() {
     let mut ended = Script::under_load(2);
     ended.ends(1, EndReason::Break);
-    ended.happens(Event::RunEnded { why: EndReason::Break });
+    ended.happens(Event::run_ended(EndReason::Break));
     let mut found = Script::under_load(1);
     found.happens(Event::Found(Finding::new("a", Weight::Warning, "steal time ".repeat(30))));
     let mut odd = Script::placed(3);
