@@ -218,7 +218,10 @@ impl Row {
     /// What the largest latency is below, where another tool cut it to a whole unit.
     #[must_use]
     pub fn max_below_ns(&self) -> Option<u64> {
-        self.histogram.max_ns().filter(|_| self.is_cut()).map(|max_ns| max_ns + self.grain_ns)
+        self.histogram
+            .max_ns()
+            .filter(|_| self.is_cut())
+            .map(|max_ns| max_ns.saturating_add(self.grain_ns))
     }
 
     /// What the mean is below, where another tool cut latencies to whole units. A mean of latencies that are

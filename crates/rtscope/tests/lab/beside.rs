@@ -132,10 +132,15 @@ fn the_word_that_broke_a_latency_is_found() {
         return;
     }
     let room = room();
+    // An interval needs blocks of time to show whether late wake-ups come in clusters: ten in each phase.
+    let plan = super::PLAN.replace("'20ms'", "'20ms'\nslice = '100ms'");
+    let plan =
+        plan.replace("cycles = 400", "cycles = 2000").replace("cycles = 1000", "cycles = 2000");
+    fs::write(room.path().join("blocks.toml"), plan).expect("written");
     let words = [
         "lab",
         "bisect",
-        "small.toml",
+        "blocks.toml",
         "--good",
         "debian-stock:preempt=full",
         "--bad",
