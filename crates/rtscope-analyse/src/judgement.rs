@@ -206,7 +206,9 @@ impl Row {
         match self.effective() {
             Ok(effective) => quantile::coverage_sentence(effective),
             Err(refusal) => {
-                format!("how much the observed maximum covers is not known: {refusal}")
+                format!(
+                    "the share of wake-ups that the observed maximum covers is not known: {refusal}"
+                )
             }
         }
     }
@@ -239,5 +241,12 @@ impl Row {
     #[must_use]
     pub fn max_ns(&self) -> Option<u64> {
         self.corrected.max_ns()
+    }
+
+    /// Whether the largest latency is the time that an activation which was never answered had waited at
+    /// least.
+    #[must_use]
+    pub fn max_is_at_least(&self) -> bool {
+        self.corrected.max_ns() > self.histogram.max_ns()
     }
 }

@@ -198,10 +198,12 @@ impl Conductor<'_, '_> {
         self.read_system();
         self.look_at_clocks(phase);
         self.stream.emit(Event::PhaseEnded { cell, why, bounds: session.bounds(cell) });
+        let before = surroundings::ahead_of_loads();
         self.read_other_work(cell);
         if !phase.end.load_ends {
             self.read_real_time_threads(cell, &loads);
         }
+        surroundings::as_before(before);
         self.stop_loads(session, cell, phase, loads);
         why
     }

@@ -92,8 +92,7 @@ impl ClockWatch {
             let text = format!(
                 "the clock that the phase samples on (CLOCK_REALTIME) was set {direction} by {by}, {when}"
             );
-            let advice =
-                "stop what sets the time while it is measured, or sample on the monotonic clock";
+            let advice = "do not let any program set the time during the measurement, or sample on the monotonic clock";
             found.push(Finding::new("clock-stepped", Weight::Invalidates, text).advise(advice));
         }
         if asleep_ns > 0 {
@@ -122,20 +121,20 @@ pub(crate) fn stall(overslept_ns: u64, control: &CpuSet, meanwhile: &SystemSpan)
             "stood-still",
             Weight::PreventsPass,
             format!(
-                "rtscope's control thread slept {overslept} too long although CPU {cpu} was free: the \
-                 whole machine stood still, or rtscope was stopped"
+                "rtscope's control thread overslept by {overslept} although CPU {cpu} was free: the whole \
+                    machine was paused, or rtscope was stopped"
             ),
         )
         .advise(
-            "a paused virtual machine, firmware or a kernel that holds all CPUs, a frozen cgroup and \
-             SIGSTOP all look like this: look at the host and at the kernel's log",
+            "check the host and the kernel log. Possible causes are a paused virtual machine, firmware or a \
+                kernel that holds all CPUs, a frozen cgroup and SIGSTOP",
         ),
         None => Finding::new(
             "control-held-up",
             Weight::Warning,
             format!(
-                "rtscope's control thread was kept from its CPUs for {overslept}: slices and phases are \
-                 longer than asked"
+                "rtscope's control thread could not run for {overslept}, so slices and phases are longer than \
+                    requested"
             ),
         )
         .advise("give it a CPU without real-time threads: measure fewer CPUs, or move the load"),

@@ -63,8 +63,9 @@ struct Sampled {
     is_absolute: bool,
     /// How much later than the first thread of its session it starts.
     stagger_ns: u64,
-    /// Where the last slice ends, and its largest latency.
+    /// Where the last slice ends.
     end_ns: Option<u64>,
+    /// The largest latency so far.
     max_ns: u64,
     /// Where the last slice of each cell ends.
     reach_ns: BTreeMap<u32, u64>,
@@ -182,7 +183,7 @@ impl Coverage {
         }
         if let Some(end_ns) = sampled.end_ns.filter(|&end_ns| slice.start_ns < end_ns) {
             wrong(format!(
-                "a slice begins at {}, before the one before it ends at {}",
+                "a slice begins at {}, before the previous slice ends at {}",
                 at(slice.start_ns),
                 at(end_ns)
             ));
@@ -204,7 +205,7 @@ impl Coverage {
             }
         }
         sampled.end_ns = Some(slice.end_ns);
-        sampled.max_ns = slice.max_ns;
+        sampled.max_ns = sampled.max_ns.max(slice.max_ns);
         sampled.recorded += slice.recorded;
     }
 }
@@ -331,13 +332,13 @@ impl Coverage {
             n => format!(", and {n} more"),
         };
         let text = format!(
-            "activations were due in a phase and never answered in it. They count as missed, as late as \
-             they can be shown to be: {}{more}",
+            "activations were due in a phase but never answered in it. They count as missed, with the time \
+                that they are known to have waited: {}{more}",
             places.join(", ")
         );
         (!places.is_empty()).then(|| {
             Finding::new("unanswered", Weight::PreventsPass, text).advise(
-                "find what held the CPU: a real-time load above the sampler's priority does",
+                "find out what held the CPU, for example a real-time load above the sampler's priority",
             )
         })
     }

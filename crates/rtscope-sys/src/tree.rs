@@ -32,15 +32,16 @@ impl Tree {
         self.root.join(path)
     }
 
-    /// The text of a file, without the white space around it.
+    /// The text of a file, without the white space around it. Bytes that are not UTF-8, as in the name of
+    /// a thread that was cut inside of a letter, are replaced.
     ///
     /// # Errors
     ///
-    /// When it can't be read or is not UTF-8.
+    /// When it can't be read.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
         let path = self.path(path);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(text.trim().to_owned()),
+        match fs::read(&path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
             Err(source) => Err(Error::File { operation: "read", path, source }),
         }
     }

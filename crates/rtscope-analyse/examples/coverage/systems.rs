@@ -23,7 +23,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Buckets of 1 ns, so that no bucket's width makes an interval look better.
 pub(crate) const LAYOUT: Layout = Layout { unit_ns: 1, exact: 1_000_000 };
 
-/// How late wake-ups come together.
+/// How late wake-ups come in clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
     /// Each is late by itself.

@@ -124,8 +124,8 @@ impl Missed {
 fn than(ratio: Option<&Ratio>, refused: Option<Refusal>) -> String {
     match (ratio, refused) {
         (Some(ratio), _) => ratio.sentence(),
-        (None, Some(refusal)) => format!("whether they differ is open: {refusal}"),
-        (None, None) => "how many it really was is not in the file".to_owned(),
+        (None, Some(refusal)) => format!("cannot say whether they differ: {refusal}"),
+        (None, None) => "the file does not contain the exact count".to_owned(),
     }
 }
 
@@ -180,7 +180,7 @@ impl Ratio {
         let high = self.high.map_or_else(|| "no bound".to_owned(), times);
         if !self.chance.is_different() {
             return format!(
-                "too few to tell the sides apart (B's share is, at 95 %, {} to {high} times A's)",
+                "too few to separate the sides (B's share is {} to {high} times A's, 95 % interval)",
                 times(self.low)
             );
         }

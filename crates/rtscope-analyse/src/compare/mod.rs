@@ -125,7 +125,7 @@ fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
         n => format!("; {} could not be judged", number_of(n as u64, "figure")),
     };
     if figures == 0 {
-        return format!("nothing can be said about a difference: no figure could be judged{open}");
+        return format!("cannot say whether the sides differ: no figure could be judged{open}");
     }
     let looked = number_of(figures as u64, "figure");
     let differing = |change: &Change| {
@@ -134,7 +134,9 @@ fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
     };
     let different: Vec<String> = changes.iter().filter_map(differing).collect();
     if different.is_empty() {
-        return format!("no difference found: {looked} compared, all within chance{open}");
+        return format!(
+            "no difference found: none of {looked} differs by more than chance explains{open}"
+        );
     }
     let independent = changes.iter().any(|change| change.basis == Basis::Independent);
     let caveat = if independent { ", if wake-ups are independent" } else { "" };
@@ -149,11 +151,11 @@ fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
 fn basis_note(changes: &[Change]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
     let note = if any(Basis::Independent) {
-        "the intervals take wake-ups as independent: a run is shorter than about 5 s, or its file does not \
-         hold the order of the latencies. True intervals are wider"
+        "the intervals assume independent wake-ups, because a run is shorter than about 5 s or its file does \
+            not contain the order of the latencies. The true intervals are wider"
     } else if any(Basis::Slices) {
-        "one run on a side: how much two runs of one system differ is not in the intervals (three or more \
-         on each side, taken in turn, put it in)"
+        "with one run on a side, the intervals don't include the difference between runs of one system. Take \
+            three or more runs on each side, in turn"
     } else {
         return None;
     };

@@ -227,7 +227,7 @@ fn no_sentence_ranks_two_maxima() {
     let text = found.changes.iter().flat_map(|c| &c.sentences).chain(&found.notes);
     let text: String = text.map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(!text.contains("max"), "{text}");
-    assert!(text.contains("too few to tell the sides apart"), "{text}");
+    assert!(text.contains("too few to separate the sides"), "{text}");
 }
 
 #[test]

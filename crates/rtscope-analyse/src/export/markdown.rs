@@ -31,7 +31,7 @@ fn document(subject: &Subject<'_>) -> String {
     });
     let machine = plain(&machine.unwrap_or_default());
     let _ = writeln!(text, "\nMeasured{machine}, {began}, rtscope {version}.\n");
-    let _ = writeln!(text, "Wake-up latency in us:\n\n{}", table_markdown(judgement));
+    let _ = writeln!(text, "Wake-up latency in us:\n\n{}", table_markdown(judgement, plain));
     let suites = suites(subject);
     let rows: String = suites.iter().flat_map(of_suite).collect();
     if !rows.is_empty() {

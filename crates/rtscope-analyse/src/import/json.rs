@@ -88,8 +88,8 @@ impl Text {
             rest = rest[read..].trim_start();
         }
         if is_mended {
-            let text = "the file is not valid JSON and was mended (its tool writes values that are \
-                        no numbers, or quotes inside of texts)";
+            let text = "the file is not valid JSON and was repaired (its tool writes values that are not \
+                numbers, or unescaped quotes in strings)";
             reading.note("import-mended", Weight::Note, text);
         }
         if !rest.is_empty() {

@@ -100,7 +100,7 @@ fn a_histogram_of_cyclictest_is_read_with_its_overflow() {
     let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.figures_verdict).collect();
     // A histogram doesn't show whether late wake-ups came together.
     assert_eq!(verdicts, [Verdict::Pass, Verdict::Inconclusive, Verdict::Inconclusive]);
-    assert!(judgement.outcomes[1].sentence.contains("does not say when each latency was"));
+    assert!(judgement.outcomes[1].sentence.contains("does not say when each latency occurred"));
 }
 
 #[test]
@@ -397,22 +397,19 @@ fn what_a_tool_cut_is_told_from_to_and_judged_by_its_upper_end() {
         let record = record(vec![reading], require);
         judge(&record, &[]).outcomes
     };
-    // 16 us may be 16.99 us; the mean of 8.0008 us may be 9.0008 us.
-    let verdicts: Vec<Verdict> = outcomes(&[
-        "max < 16us",
-        "max < 16500ns",
-        "max < 17us",
-        "mean < 8us",
-        "mean < 9us",
-        "mean < 10us",
-    ])
-    .iter()
-    .map(|outcome| outcome.figures_verdict)
-    .collect();
+    // 16 us may be 16.99 us. A histogram has no order in time: nothing says how far its mean may be
+    // from that of the system.
+    let verdicts: Vec<Verdict> =
+        outcomes(&["max < 16us", "max < 16500ns", "max < 17us", "mean < 10us"])
+            .iter()
+            .map(|outcome| outcome.figures_verdict)
+            .collect();
     use Verdict::{Fail, Inconclusive, Pass};
-    assert_eq!(verdicts, [Fail, Inconclusive, Pass, Fail, Inconclusive, Pass]);
+    assert_eq!(verdicts, [Fail, Inconclusive, Pass, Inconclusive]);
     let said = &outcomes(&["max < 17us"])[0].sentence;
     assert!(said.contains("the maximum is 16.000 us to 17.000 us"), "{said}");
+    let said = &outcomes(&["mean < 10us"])[0].sentence;
+    assert!(said.contains("is 8 us to 9 us (the file has whole units)"), "{said}");
     let (reading, _) = of(b"8 99990\n16 10\n");
     let record = record(vec![reading], &[]);
     let judgement = judge(&record, &[]);

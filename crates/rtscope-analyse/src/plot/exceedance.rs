@@ -320,7 +320,7 @@ mod tests {
         scene_of("", &late, |scene| {
             assert_eq!(headline(scene), "In a, 1 in 1,000 wake-ups took longer than 6 us");
         });
-        // One slice: nothing tells whether late wake-ups come together.
+        // One slice: nothing tells whether late wake-ups come in clusters.
         scene_of("require = [\"max < 100us\"]", &calm[..1_000], |scene| {
             assert_eq!(headline(scene), "No wake-up took 100 us or more in a");
         });

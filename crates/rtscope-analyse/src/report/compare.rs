@@ -82,10 +82,12 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
     let interval = match change.basis {
         _ if change.shifts.is_empty() => "No quantile is known of both sides.",
         Basis::Runs => "Intervals: Student's t on the values of the runs.",
-        Basis::Slices => "Intervals: at the number of independent wake-ups that each run is worth.",
+        Basis::Slices => {
+            "The intervals use the equivalent number of independent wake-ups of each run."
+        }
         Basis::Independent => {
-            "Intervals: as if wake-ups were independent, because a run is too short or has no order. True \
-             ones are wider."
+            "The intervals assume independent wake-ups, because a run is too short or its latencies have no \
+                order. The true intervals are wider."
         }
     };
     ChangeView {
@@ -127,7 +129,7 @@ fn sides(change: &Change) -> Table {
 
 fn limits(change: &Change) -> Table {
     let mut table =
-        Table::new(["at or above", "A", "B", "B's share, times A's", "95 %", "chance, adjusted"]);
+        Table::new(["at or above", "A", "B", "B's share, times A's", "95 %", "adjusted p-value"]);
     for seen in &change.exceedances {
         let counts =
             [counted(seen.a, seen.a_surely, seen.a_of), counted(seen.b, seen.b_surely, seen.b_of)];

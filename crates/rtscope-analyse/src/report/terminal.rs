@@ -298,7 +298,7 @@ load = ["message groups=1"]
           messages
             with 95 % confidence, at most 1 wake-up in 506 exceeds the observed maximum (p99.8)
             2 humps: 5.5 us (98.98 %) and 15.5 us (1.03 %)
-        A look beyond what was seen takes 40 slices in a cell (a slice is 1 s by default).
+        Tail extrapolation needs at least 40 slices per phase (a slice is 1 s by default).
 
         Requirements
           max < 200us  pass  in every cell
@@ -306,12 +306,12 @@ load = ["message groups=1"]
 
         Verdict: PASS
           - rest, max < 200us: the maximum is 21.500 us; no latency of 200us or more in 4 s on 2
-            threads: with 95 % confidence at most once in 1.34 s, counting an event that hits all
-            threads once
+            threads: with 95 % confidence at most once in 1.34 s, where an event that hits all
+            threads counts as one
           - rest, missed = 0: none of 8,000 activations was missed
           - messages, max < 200us: the maximum is 93.210 us; no latency of 200us or more in 4 s on
-            2 threads: with 95 % confidence at most once in 1.34 s, counting an event that hits
-            all threads once
+            2 threads: with 95 % confidence at most once in 1.34 s, where an event that hits all
+            threads counts as one
           - messages, missed = 0: none of 8,000 activations was missed
 
         Next: to back '200us or more at most once a minute', each phase must last 3 min 42 s
@@ -360,9 +360,9 @@ load = ["message groups=1"]
 
         Verdict: INCONCLUSIVE because of virtual-machine
           - rest, p99.99 < 40us: p99.99 of 8,000 latencies is 21.5 us, with 95 % confidence at
-            least 12 us: an upper end needs 97,265 latencies
+            least 12 us: a 95 % upper bound needs at least 97,265 latencies
           - messages, p99.99 < 40us: p99.99 of 8,000 latencies is 93.2 us, with 95 % confidence at
-            least 18 us: an upper end needs 97,265 latencies
+            least 18 us: a 95 % upper bound needs at least 97,265 latencies
 
         Next: see to virtual-machine; what you answer for yourself, accept, as with --accept
               virtual-machine.
@@ -399,7 +399,7 @@ load = ["message groups=1"]
         load 6     1,003       6  3.0   9.0  4.0  4.0    6.0   6,002  6,002
         load 7         0       0    -     -    -    -      -       -      -
         7 phases: no intervals for the tail: it takes a phase of at least 2 s to show whether late
-        wake-ups come together.
+        wake-ups come in clusters.
 
         Loads
           load 3, fork: 700 messages a second
@@ -419,22 +419,22 @@ load = ["message groups=1"]
         Verdict: FAIL
           - load 1, max < 1ms: the maximum is 1,000.300 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1 s on each thread (no interval: it takes a phase of at
-            least 2 s to show whether late wake-ups come together)
+            least 2 s to show whether late wake-ups come in clusters)
           - load 2, max < 1ms: the maximum is 2,000.600 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1 s on each thread (no interval: it takes a phase of at
-            least 2 s to show whether late wake-ups come together)
+            least 2 s to show whether late wake-ups come in clusters)
           - load 3, max < 1ms: the maximum is 3,000.900 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come together)
+            at least 2 s to show whether late wake-ups come in clusters)
           - load 4, max < 1ms: the maximum is 4,001.200 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come together)
+            at least 2 s to show whether late wake-ups come in clusters)
           - load 5, max < 1ms: the maximum is 5,001.500 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come together)
+            at least 2 s to show whether late wake-ups come in clusters)
           - load 6, max < 1ms: the maximum is 6,001.800 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come together)
+            at least 2 s to show whether late wake-ups come in clusters)
 
         Next: in the report, see when and on which CPU the latencies of load 1, load 2, load 3,
               load 4, load 5, load 6 came. The worst was 6,001.800 us in load 6, CPU 1. To end a
@@ -481,7 +481,7 @@ load = ["message groups=1"]
     #[test]
     fn the_markdown_table_has_every_row() {
         let judgement = judge(&run("", 93_210).record(), &[]);
-        insta::assert_snapshot!(table_markdown(&judgement), @r"
+        insta::assert_snapshot!(table_markdown(&judgement, str::to_owned), @r"
         | cell | thread | recorded | missed | min | mean | p50 | p99 | p99.9 | p99.99 | max |
         |:---|:---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
         | rest | CPU 0 | 4,000 | 0 | 2.3 | 3.0 | 3.0 | 7.0 | 11.0 | 14.0 | 14.0 |

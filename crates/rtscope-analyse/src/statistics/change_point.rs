@@ -64,13 +64,13 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::TooFew { runs } => write!(
                 f,
-                "{} are too few to find a change of level: it takes {RUNS_MIN}",
+                "{} are too few to find a change of level: at least {RUNS_MIN} are needed",
                 counted(*runs as u64, "run")
             ),
             Refusal::Lengths { least, most } => write!(
                 f,
-                "maxima of runs of {} to {} wake-ups can't be compared, for a longer run has a larger \
-                 one: use a quantile such as p99.9",
+                "cannot compare the maxima of runs with {} to {} wake-ups, because longer runs have larger \
+                    maxima: use a quantile such as p99.9",
                 grouped(*least),
                 grouped(*most)
             ),

@@ -128,6 +128,9 @@ fn first_true(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     high
 }
 
+/// Windows of one slice that are looked at one by one, at most: an hour in windows of the shortest claim.
+const WINDOWS_MAX: usize = 100_000;
+
 /// A claim that is held against slices as they come: in order for each thread, threads in any order.
 #[derive(Clone, Debug)]
 pub struct Watch {
@@ -177,9 +180,19 @@ impl Watch {
         histogram.add_all(&slice.bins, slice.unplaced, slice.min_ns, slice.max_ns, sum_ns);
         let (_, at_most) = histogram.at_or_above(self.limit.0);
         self.latencies += at_most;
+        let touched = length_ns / self.window_ns + 2;
+        let mut known = 1;
         self.windows.insert(slice.max_at_ns / self.window_ns);
+        if slice.min_ns >= self.limit.0 {
+            // Every wake-up was an exceedance: there was one in each window of the slice.
+            let whole = slice.start_ns / self.window_ns..slice.end_ns / self.window_ns;
+            let before = self.windows.len();
+            self.windows.extend(whole.take(WINDOWS_MAX));
+            known += (self.windows.len() - before) as u64;
+        }
         if length_ns > self.window_ns {
-            self.apart += at_most - 1;
+            // At most one event in each window, however many latencies.
+            self.apart += at_most.min(touched).saturating_sub(known);
         }
     }
 
@@ -258,7 +271,10 @@ impl Claim {
                 let rate = exceedance::rate(self.per_second_low);
                 format!("refuted at 95 %: {seen}, so events come at least {rate}")
             }
-            _ => format!("still open: {seen}; {} more without an event would back it", self.left()),
+            _ => format!(
+                "still open: {seen} (another {} without an event would back the claim)",
+                self.left()
+            ),
         }
     }
 
@@ -284,7 +300,9 @@ impl Claim {
 
     /// `no exceedance`, `1 exceedance`, `2 events (60 exceedances)`.
     fn seen(&self) -> String {
-        match (self.events, self.latencies) {
+        // What refutes a claim is what there was for certain.
+        let refuted = self.verdict == Verdict::Fail;
+        match (if refuted { self.events_surely } else { self.events }, self.latencies) {
             (_, 0) => "no exceedance".to_owned(),
             (events, n) if events == n => counted(n, "exceedance"),
             (events, n) => format!("{} ({})", counted(events, "event"), counted(n, "exceedance")),

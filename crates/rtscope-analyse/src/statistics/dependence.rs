@@ -90,7 +90,7 @@ impl Dependence {
         let noise = (2.0 / (self.blocks - 1) as f64).sqrt();
         (self.design_effect >= TOLD_FROM.max(1.0 + 2.0 * noise)).then(|| {
             format!(
-                "late wake-ups come together: {} count as {} independent ones",
+                "late wake-ups come in clusters: {} count as {} independent ones",
                 grouped(wakeups),
                 grouped((wakeups as f64 / self.design_effect) as u64)
             )
@@ -119,17 +119,17 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Nothing => f.write_str("nothing was measured"),
             Refusal::Unordered => f.write_str(
-                "the import does not say when each latency was, so nothing shows whether late wake-ups \
-                 come together",
+                "the import does not say when each latency occurred, so rtscope can't see whether late \
+                    wake-ups come in clusters",
             ),
             Refusal::TooShort { needed_ns } => write!(
                 f,
-                "it takes a phase of at least {} to show whether late wake-ups come together",
+                "it takes a phase of at least {} to show whether late wake-ups come in clusters",
                 Nanos(*needed_ns)
             ),
             Refusal::Slow => f.write_str(
-                "late wake-ups come in long spells, and this phase has too few of them: measure at \
-                 least ten",
+                "late wake-ups come in long spells, and this phase contains too few of them: measure until it \
+                    contains at least ten",
             ),
         }
     }
@@ -578,7 +578,7 @@ mod tests {
         let refused = estimate(&shares(&[3]), 1_000_000_000).expect_err("too short");
         assert_eq!(
             refused.to_string(),
-            "it takes a phase of at least 2 s to show whether late wake-ups come together"
+            "it takes a phase of at least 2 s to show whether late wake-ups come in clusters"
         );
     }
 }

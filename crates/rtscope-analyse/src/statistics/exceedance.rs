@@ -210,7 +210,7 @@ impl Exceedance {
         if self.at_most == 0 {
             let once = at_most_once_in(watch.wall_ns);
             let event = if watch.threads > 1 {
-                ", counting an event that hits all threads once"
+                ", where an event that hits all threads counts as one"
             } else {
                 ""
             };
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(
             say(&[&[5]], 20, 2),
             "no latency of 200us or more in 20 s on 2 threads: with 95 % confidence at most once in 6.68 s, \
-             counting an event that hits all threads once"
+             where an event that hits all threads counts as one"
         );
         assert_eq!(
             say(&[&[5]], 3_600, 1),
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(
             say(&[&[5, 200]], 10, 1),
             "1 of 2 latencies was 200us or more in 10 s: once in 10 s (no interval: it takes a \
-             phase of at least 2 s to show whether late wake-ups come together)"
+             phase of at least 2 s to show whether late wake-ups come in clusters)"
         );
         let mut ten = [&[5u64, 5, 5][..]; 10];
         ten[3] = &[5, 200, 5];

@@ -144,10 +144,8 @@ fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
     assert_eq!(judgement.verdict, Verdict::Fail);
     assert_eq!(
         judgement.reasons,
-        [
-            "rest, max < 5ms: the maximum is at least 9,997,000.000 us: an activation that was never \
-          answered had waited so long"
-        ]
+        ["rest, max < 5ms: the maximum is at least 9,997,000.000 us, the time that an unanswered \
+          activation had waited"]
     );
     let codes: Vec<&str> = judgement.findings.iter().map(|f| f.code.as_str()).collect();
     assert_eq!(codes, ["unanswered"]);

@@ -197,7 +197,11 @@ mod tests {
         let judgement = of(&run("\"p99.99 < 1ms\", \"max < 1ms\""), &[]);
         assert_eq!(judgement.verdict, Verdict::Inconclusive);
         assert_eq!(judgement.reasons.len(), 1);
-        assert!(judgement.reasons[0].contains("an upper end needs"), "{:?}", judgement.reasons);
+        assert!(
+            judgement.reasons[0].contains("a 95 % upper bound needs"),
+            "{:?}",
+            judgement.reasons
+        );
     }
 
     #[test]

@@ -162,7 +162,8 @@ fn relative_sleep(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<F
     let median = rhythm.drift_ns.max(0.0);
     let share = median / rhythm.period_ns as f64;
     let text = format!(
-        "{} sleeps for a time and not until an instant: a typical period is {} longer than its sleep (median), which adds up to {} in an hour. {}",
+        "{} uses relative sleeps. Its median period is {} longer than its sleep, which adds up to {} per hour. \
+            {}",
         named(seen.thread),
         Nanos(median as u64),
         Nanos((share * HOUR_NS) as u64),
@@ -181,13 +182,13 @@ fn drift(rhythm: &Rhythm) -> String {
     let shown = |share: f64| Nanos((share.max(0.0) * HOUR_NS) as u64);
     match slope.half {
         Ok(half) => format!(
-            "With all delays that were seen it is {} in an hour (95 %: {} to {})",
+            "With all observed delays, the drift is {} per hour (95 % interval {} to {})",
             shown(slope.value),
             shown(slope.value - half),
             shown(slope.value + half)
         ),
         Err(why) => format!(
-            "What long delays add isn't known, for {}: look longer (--duration)",
+            "The effect of long delays is not known, because {}. Use a longer --duration",
             why.reason()
         ),
     }

@@ -84,8 +84,8 @@ fn claimed(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) ->
         Some(claim) if claim.wall_ns > 0 => (claim.verdict, claim.sentence()),
         Some(_) => (Verdict::Inconclusive, "nothing was measured".to_owned()),
         None => {
-            let text =
-                "still open: an import does not say when each latency was, and what was missed";
+            let text = "still open: an import does not say when each latency occurred or which activations were \
+                    missed";
             (Verdict::Inconclusive, text.to_owned())
         }
     }
@@ -98,11 +98,11 @@ fn pass_if(met: bool) -> Verdict {
 fn max(cell: &CellSummary, limit_ns: u64) -> Option<Answer> {
     let (row, watch) = (&cell.all, cell.watch());
     let max_ns = row.max_ns()?;
-    if row.histogram.max_ns() != Some(max_ns) {
+    if row.max_is_at_least() {
         // How long it would have waited in the end is not known: only a limit that it reached is decided.
         let verdict = if max_ns < limit_ns { Verdict::Inconclusive } else { Verdict::Fail };
         let sentence = format!(
-            "the maximum is at least {}: an activation that was never answered had waited so long",
+            "the maximum is at least {}, the time that an unanswered activation had waited",
             exact_us(max_ns)
         );
         return Some((verdict, sentence));
@@ -201,7 +201,10 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
     let open = match (verdict, found.high_ns) {
         (Verdict::Inconclusive, Some(_)) => INSIDE.to_owned(),
         (Verdict::Inconclusive, None) => {
-            format!(": an upper end needs {} latencies", grouped(found.samples_for_interval()))
+            format!(
+                ": a 95 % upper bound needs at least {} latencies",
+                grouped(found.samples_for_interval())
+            )
         }
         _ => String::new(),
     };
@@ -212,7 +215,7 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
 }
 
 /// What is said of a limit between the ends of an interval.
-const INSIDE: &str = ": the limit lies inside, measure longer";
+const INSIDE: &str = ": the limit lies inside this interval, so measure longer";
 
 fn interval(found: &Quantile) -> String {
     let end = |ns: Option<u64>| ns.map(|ns| Nanos(ns).to_string());
@@ -293,8 +296,8 @@ mod tests {
             "p50 < 511us",
             &ramps,
             Verdict::Inconclusive,
-            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us: the limit lies inside, \
-             measure longer",
+            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us: the limit lies inside \
+             this interval, so measure longer",
         );
         check(
             "p50 < 488us",
@@ -318,7 +321,7 @@ mod tests {
             &ramp(900),
             Verdict::Inconclusive,
             "p99.9 of 900 latencies is 899 us, without an interval: it takes a phase of at least 2 s \
-             to show whether late wake-ups come together (with 95 % confidence at \
+             to show whether late wake-ups come in clusters (with 95 % confidence at \
              least 896 us if wake-ups were independent)",
         );
     }
@@ -331,7 +334,7 @@ mod tests {
             (0..60).flat_map(|n| [second(n), vec![5_000; 940]].concat()).collect();
         let (verdict, sentence) = outcome("p99 < 90us", &latencies);
         assert_eq!(verdict, Verdict::Inconclusive, "{sentence}");
-        assert!(sentence.contains("late wake-ups come together: 60,000 count as"), "{sentence}");
+        assert!(sentence.contains("late wake-ups come in clusters: 60,000 count as"), "{sentence}");
         // The same latencies, spread evenly.
         let even: Vec<u64> =
             (0..60_000u64).map(|n| if n.is_multiple_of(83) { 100_000 } else { 5_000 }).collect();
@@ -344,7 +347,7 @@ mod tests {
         let mean = "the mean of 10,000 latencies is 15 us, 95 % interval 14.9 us to 15.1 us";
         check("mean < 15200ns", &latencies, Verdict::Pass, mean);
         check("mean < 14800ns", &latencies, Verdict::Fail, mean);
-        let open = format!("{mean}: the limit lies inside, measure longer");
+        let open = format!("{mean}: the limit lies inside this interval, so measure longer");
         check("mean < 15us", &latencies, Verdict::Inconclusive, &open);
     }
 

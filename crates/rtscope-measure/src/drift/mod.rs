@@ -95,8 +95,8 @@ pub enum DriftError {
     },
     /// More activations than a recording holds.
     #[error(
-        "{activations} activations are more than the {ACTIVATIONS_MAX} that a recording holds: look at \
-         it for {longest} or less, or at a longer period"
+        "{activations} activations exceed the {ACTIVATIONS_MAX} that a recording holds: measure for {longest} \
+            or less, or use a longer period"
     )]
     TooLong {
         /// Due in the asked time.

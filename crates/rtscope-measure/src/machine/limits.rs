@@ -95,8 +95,8 @@ impl Limits {
         for Room { left, advice } in &self.memory {
             if need.memory_bytes > left / 2 {
                 return Err(format!(
-                    "the sampling threads need {} of memory, but only {} are available and half of it is \
-                     the limit: {advice}",
+                    "the sampling threads need {} of memory, but only {} are available, of which they may use \
+                        half: {advice}",
                     mib(need.memory_bytes),
                     mib(*left)
                 ));

@@ -1,7 +1,11 @@
 //! What else happens on the machine while a phase is measured: the work of others, real-time threads
 //! that come up, and whether time goes on as it should.
 
-use rtscope_model::{event::Event, plan::Phase};
+use rtscope_model::{
+    event::Event,
+    plan::Phase,
+    schedule::{Placement, Policy},
+};
 use rtscope_sys::sched;
 
 use super::{Conductor, Load};
@@ -11,6 +15,22 @@ use crate::{
     other_work::{OtherWorkWatch, new_real_time_threads},
     timekeeping::{Reading, STALL_MIN, stall},
 };
+
+/// Lets the control thread run ahead of ordinary processes, where that is permitted: beside hundreds of
+/// a load it would get a few milliseconds a second, and one look at all of them would take longer than
+/// their phase. For the time between two phases only. Returns the place to go back to.
+pub(super) fn ahead_of_loads() -> Option<Placement> {
+    let before = sched::placement(sched::SELF).ok().filter(|own| !own.policy.is_real_time())?;
+    let ahead = Placement { policy: Policy::Fifo, priority: 1, nice: 0, ..before.clone() };
+    sched::set_policy(sched::SELF, &ahead).ok().map(|()| before)
+}
+
+/// Goes back to the place before [`ahead_of_loads`].
+pub(super) fn as_before(before: Option<Placement>) {
+    if let Some(before) = before {
+        let _ = sched::set_policy(sched::SELF, &before);
+    }
+}
 
 impl Conductor<'_, '_> {
     /// Says what happened to the clocks since the last look.

@@ -296,7 +296,7 @@ load = ["none", "message"]
         );
         let said = parse("m", &matrix).expect_err("refused").to_string();
         assert!(
-            said.contains("the matrix has 1000000000 phases, and 10000 are the most"),
+            said.contains("the matrix has 1000000000 phases, but the maximum is 10000"),
             "{said}"
         );
         let phases: String = (0..10_001)

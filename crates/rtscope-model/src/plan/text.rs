@@ -88,7 +88,7 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
     if size > PHASES_MAX {
         let what = if typed.matrix.is_some() { "the matrix has" } else { "the plan has" };
         let message = format!(
-            "{what} {size} phases, and {PHASES_MAX} are the most: split it into several plans"
+            "{what} {size} phases, but the maximum is {PHASES_MAX}: split it into several plans"
         );
         return Err(fail(vec![Problem::new(message)]));
     }

@@ -22,7 +22,7 @@ use crate::{
 
 /// Compare two sides: do they differ, in what, by how much, and what else differs
 ///
-/// The first line answers: different or not, and in what. It allows for the number of figures that
+/// The first line says whether the sides differ, and in which figures. It allows for the number of figures that
 /// were compared, so that equal systems are called different in at most 5 % of comparisons.
 ///
 /// A side is one record or several. A record is a folder. FOLDER@CELL is one cell of it, so that two

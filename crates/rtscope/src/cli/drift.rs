@@ -125,8 +125,8 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
     let is_known = args.period.is_some() || args.command.is_empty();
     if is_known && args.duration > longest {
         let text = format!(
-            "--duration {} at a period of {period} makes more activations than the {} that a recording \
-             holds: ask for {longest} or less, or for a longer --period",
+            "--duration {} at a period of {period} exceeds the {} activations that a recording holds: use \
+                --duration {longest} or less, or a longer --period",
             args.duration,
             grouped(drift::ACTIVATIONS_MAX)
         );

@@ -30,8 +30,8 @@ pub(super) fn prolong(
     };
     let [phase] = plan.phases.as_mut_slice() else {
         return refused(format!(
-            "plan {} has {} phases, but --until prolongs a plan of one: name such a plan, for example \
-             soak, or write one",
+            "plan {} has {} phases, but --until needs a plan with one phase: name one, for example soak, or \
+                write one",
             plan.name,
             plan.phases.len()
         ));

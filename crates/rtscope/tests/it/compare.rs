@@ -270,8 +270,9 @@ fn a_run_ends_as_soon_as_its_claim_is_decided() {
     // The claim is in the record: a report says the same.
     let report = json(here, "report backed --json");
     let outcome = &report["requirements"][0];
+    // Others may be at work on this machine, which takes a pass away from what the figures say.
     assert_eq!(
-        (&outcome["requirement"], &outcome["verdict"]),
+        (&outcome["requirement"], &outcome["figures_verdict"]),
         (&"max < 20s once in 500ms".into(), &"pass".into())
     );
     // Every wake-up is later than 1 ns.
@@ -284,5 +285,5 @@ fn a_run_ends_as_soon_as_its_claim_is_decided() {
     let done = output(here, "run rest.toml --out open --until 'max<20s once in 1h' --at-most 2s");
     assert_eq!((done.status.code(), cause("open")), (Some(3), vec!["duration".into()]));
     let open = json(here, "report open --json")["requirements"][0]["sentence"].to_string();
-    assert!(open.contains("more without an event would back it"), "{open}");
+    assert!(open.contains("without an event would back the claim"), "{open}");
 }

@@ -214,11 +214,15 @@ fn around(
         interval: below_ns.map_or_else(String::new, |below_ns| format!("below {}", us(below_ns))),
         ..Figure::default()
     };
+    let max = match row.max_ns() {
+        Some(max_ns) if row.max_is_at_least() => format!("≥{}", us(max_ns)),
+        _ => histogram.max_ns().map_or_else(|| "-".to_owned(), us),
+    };
     let mean_below_ns = row.mean_below_ns().map(|ns| ns.round() as u64);
     let mean_ns = histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64);
     [exact(histogram.min_ns(), None), exact(mean_ns, mean_below_ns)]
         .into_iter()
         .chain(quantiles)
-        .chain([exact(histogram.max_ns(), row.max_below_ns())])
+        .chain([Figure { value: max, ..exact(None, row.max_below_ns()) }])
         .collect()
 }

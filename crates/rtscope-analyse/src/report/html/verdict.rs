@@ -168,6 +168,7 @@ fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
     let tile = |cell: &&Cell<'_>| {
         let row = &cell.summary.all;
         let worst = row.max_ns().map(time).unwrap_or_else(|| "nothing".to_owned());
+        let worst = if row.max_is_at_least() { format!("≥{worst}") } else { worst };
         let (worst, unit) = worst.split_once(' ').unwrap_or((worst.as_str(), ""));
         let deepest = row.quantiles.iter().rev().find(|quantile| quantile.high_ns.is_some());
         let mut lines: Vec<String> = deepest

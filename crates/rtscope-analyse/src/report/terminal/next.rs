@@ -84,7 +84,7 @@ fn look(judgement: &Judgement) -> String {
     let cells: Vec<&CellSummary> = judgement.cells.iter().filter(has_failed).collect();
     let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
     let rows = cells.iter().flat_map(|cell| cell.threads.iter().map(move |row| (*cell, row)));
-    let worst = rows.filter_map(|(cell, row)| Some((row.histogram.max_ns()?, cell, row)));
+    let worst = rows.filter_map(|(cell, row)| Some((row.max_ns()?, cell, row)));
     let worst = worst.max_by_key(|(max_ns, ..)| *max_ns).map(|(max_ns, cell, row)| {
         format!(" The worst was {} in {}, {}.", exact_us(max_ns), cell.name, row.label)
     });

@@ -80,6 +80,9 @@ impl Column {
         };
         match (latency_ns, below_ns) {
             (None, _) => "-".to_owned(),
+            (Some(ns), _) if self == Column::Max && row.max_is_at_least() => {
+                format!(">={}", us(ns))
+            }
             (Some(ns), None) => us(ns),
             (Some(ns), Some(below_ns)) => format!("{} to {}", us(ns), us(below_ns)),
         }
@@ -291,9 +294,10 @@ fn too_few(judgement: &Judgement, columns: &[(Column, usize)]) -> Option<String>
     (!needs.is_empty()).then_some(text)
 }
 
-/// The table as Markdown, every thread of every cell, in microseconds.
+/// The table as Markdown, every thread of every cell, in microseconds. `escape` makes a phase's name
+/// harmless there.
 #[must_use]
-pub fn table_markdown(judgement: &Judgement) -> String {
+pub fn table_markdown(judgement: &Judgement, escape: impl Fn(&str) -> String) -> String {
     let headings: Vec<String> = COLUMNS.iter().map(|column| column.heading()).collect();
     let rule = "---:|".repeat(COLUMNS.len());
     let mut text = format!("| cell | thread | {} |\n|:---|:---|{rule}\n", headings.join(" | "));
@@ -301,7 +305,7 @@ pub fn table_markdown(judgement: &Judgement) -> String {
         let all = Some(&cell.all).filter(|_| cell.threads.len() != 1);
         for row in cell.threads.iter().chain(all) {
             let values: Vec<String> = COLUMNS.iter().map(|column| column.value(row)).collect();
-            let name = cell.name.replace('|', "\\|");
+            let name = escape(&cell.name);
             text += &format!("| {name} | {} | {} |\n", row.label, values.join(" | "));
         }
     }

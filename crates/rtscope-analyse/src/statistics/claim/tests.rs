@@ -163,12 +163,27 @@ fn a_limit_that_is_always_exceeded_is_refuted() {
 
 #[test]
 fn slices_longer_than_a_window_back_nothing_that_they_may_hide() {
-    // "Once in 2 s" has windows of 100 ms: each of 30 wake-ups in a slice may be an event.
+    // "Once in 2 s" has windows of 100 ms. A slice of 1 s touches at most 12 of them: as many events.
     let mut watch = watch(2, 1);
     (0..20).for_each(|second| watch.add(&slice(0, second, &[])));
     watch.add(&slice(0, 20, &(0..30).collect::<Vec<u64>>()));
     let claim = watch.claim();
-    assert_eq!((claim.events, claim.events_surely, claim.verdict), (30, 1, Verdict::Inconclusive));
+    assert_eq!((claim.events, claim.events_surely, claim.verdict), (12, 1, Verdict::Inconclusive));
+}
+
+#[test]
+fn a_limit_that_every_wake_up_reaches_is_refuted_in_seconds() {
+    // Windows of 50 ms in slices of 1 s.
+    let mut watch = watch(1, 1);
+    let always = |second: u64| {
+        let mut slice = slice(0, second, &[]);
+        (slice.min_ns, slice.max_ns, slice.bins) = (250_000, 250_000, vec![(250, 1_000)]);
+        slice
+    };
+    (0..3).for_each(|second| watch.add(&always(second)));
+    let claim = watch.claim();
+    assert_eq!((claim.verdict, claim.events_surely), (Verdict::Fail, 30));
+    assert!(claim.sentence().contains("30 events (3,000 exceedances)"), "{}", claim.sentence());
 }
 
 #[test]

@@ -399,14 +399,14 @@ fn return_level(period_ns: u64, level: f64, ends: (Option<f64>, Option<f64>)) ->
 }
 
 /// What holds of every level that is given.
-pub const INDICATIVE: &str = "What goes beyond the largest latency is indicative: it holds if the run was \
-    steady and no other cause comes. What the run did not meet is in no model.";
+pub const INDICATIVE: &str = "Figures beyond the largest latency are indicative. They hold if the run was \
+    steady and no other cause appears. No model covers what did not happen during the run.";
 
 /// What a cell lacks that [`Tail::is_too_short`].
 #[must_use]
 pub fn takes_longer() -> String {
     format!(
-        "A look beyond what was seen takes {BLOCKS_MIN} slices in a cell (a slice is 1 s by default)."
+        "Tail extrapolation needs at least {BLOCKS_MIN} slices per phase (a slice is 1 s by default)."
     )
 }
 

@@ -56,9 +56,9 @@ pub(super) fn foreign_work(scene: &Scene) -> Option<Finding> {
     let places = listed(much.map(|work| {
         format!("{} ({})", scene.cell_name(work.cell), words(work, &CpuSet::default()))
     }))?;
-    let text = format!("others used the CPUs beside the loads: {places}");
+    let text = format!("other processes used the CPUs besides the loads: {places}");
     let advice =
-        "stop these processes: latencies and the loads' rates would be others without them";
+        "stop these processes, because they change the latencies and the rates of the loads";
     Some(Finding::new("foreign-work", Weight::Warning, text).advise(advice))
 }
 

@@ -56,7 +56,7 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
         let back = back(tid, &changed.before);
         print(&format!("{tid}: {} -> {}\nTo go back: {back}\n", changed.before, changed.found))?;
         if !sound {
-            note!("rtscope: asked was {}: the kernel has made something else of it", changed.asked);
+            note!("rtscope: the kernel did not apply {} as requested", changed.asked);
         }
     }
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))

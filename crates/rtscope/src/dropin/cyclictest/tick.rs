@@ -189,7 +189,8 @@ impl<'a> Watch<'a> {
         {
             let missed = self.run.threads[n].missed;
             say(&format!(
-                "WARN: thread {n} had not woken for at least {} when the run ended, and missed {missed} cycles in all: the wait is in its maximum",
+                "WARN: when the run ended, thread {n} had waited for at least {} and missed {missed} cycles in \
+                    total. Its maximum includes this wait",
                 Nanos(*waited_ns)
             ));
         }
