@@ -74,6 +74,42 @@ impl Known {
 const PLAN: &str = "name = 'truth'\n[sampler]\nresolution = '1ns'\nbuckets = 100000\ncpus = '1'\n\
                     [[phase]]\nname = 'known'\nduration = '100s'\n";
 
+/// What a run says before its first slice.
+fn beginning(layout: Layout) -> [Event; 4] {
+    let cpus: rtscope_model::cpu::CpuSet = [1].into_iter().collect();
+    let placement = Placement { policy: Policy::Fifo, priority: 90, nice: 0, budget: None, cpus };
+    let found = placement.clone();
+    let (asked, control) = (placement.clone(), placement);
+    [
+        Event::RunStarted {
+            format: FORMAT,
+            version: "0".to_owned(),
+            command: Vec::new(),
+            wall_clock: "2026-01-01T00:00:00Z".to_owned(),
+            monotonic_ns: 0,
+        },
+        Event::SessionStarted {
+            session: 0,
+            first_cell: 0,
+            cells: 1,
+            layout,
+            first_thread: 0,
+            threads: 1,
+            locked_kib: 1,
+            control,
+        },
+        Event::ThreadPlaced {
+            thread: 0,
+            session: 0,
+            tid: 1,
+            interval_ns: INTERVAL_NS,
+            asked,
+            found,
+        },
+        Event::PhaseStarted { cell: 0, name: "known".to_owned() },
+    ]
+}
+
 /// The record of the known distribution, written and read back.
 fn record() -> Record {
     let plan = plan::parse("truth", PLAN).expect("a plan");
@@ -115,42 +151,6 @@ fn record() -> Record {
     let (source, trouble) = recorder.finish();
     assert_eq!(trouble, None);
     source.read().expect("a record")
-}
-
-/// The events before the first slice.
-fn beginning(layout: Layout) -> [Event; 4] {
-    let cpus: rtscope_model::cpu::CpuSet = [1].into_iter().collect();
-    let placement = Placement { policy: Policy::Fifo, priority: 90, nice: 0, budget: None, cpus };
-    let found = placement.clone();
-    let (asked, control) = (placement.clone(), placement);
-    [
-        Event::RunStarted {
-            format: FORMAT,
-            version: "0".to_owned(),
-            command: Vec::new(),
-            wall_clock: "2026-01-01T00:00:00Z".to_owned(),
-            monotonic_ns: 0,
-        },
-        Event::SessionStarted {
-            session: 0,
-            first_cell: 0,
-            cells: 1,
-            layout,
-            first_thread: 0,
-            threads: 1,
-            locked_kib: 1,
-            control,
-        },
-        Event::ThreadPlaced {
-            thread: 0,
-            session: 0,
-            tid: 1,
-            interval_ns: INTERVAL_NS,
-            asked,
-            found,
-        },
-        Event::PhaseStarted { cell: 0, name: "known".to_owned() },
-    ]
 }
 
 #[test]
