@@ -313,8 +313,8 @@ mod tests {
             "p99.9 < 2ms",
             &ramp(1_000).repeat(4),
             Verdict::Inconclusive,
-            "p99.9 of 4,000 latencies is 999 us, with 95 % confidence at least 996 us: an upper end \
-             needs 9,724 latencies",
+            "p99.9 of 4,000 latencies is 999 us, with 95 % confidence at least 996 us: a 95 % \
+             upper bound needs at least 9,724 latencies",
         );
         check(
             "p99.9 < 2ms",
