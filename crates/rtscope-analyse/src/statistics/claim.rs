@@ -142,6 +142,7 @@ pub struct Watch {
     threads: BTreeMap<u32, u64>,
     /// Windows with an exceedance.
     windows: BTreeSet<u64>,
+    longest_slice_ns: u64,
     latencies: u64,
     /// Latencies of slices longer than a window, each of which may be an event of its own.
     apart: u64,
@@ -163,6 +164,7 @@ impl Watch {
             layout,
             threads: threads.into_iter().map(|thread| (thread, 0)).collect(),
             windows: BTreeSet::new(),
+            longest_slice_ns: 0,
             latencies: 0,
             apart: 0,
         }
@@ -172,6 +174,7 @@ impl Watch {
     pub fn add(&mut self, slice: &Slice) {
         let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
         *self.threads.entry(slice.thread).or_default() += length_ns;
+        self.longest_slice_ns = self.longest_slice_ns.max(length_ns);
         if slice.recorded == 0 || slice.max_ns < self.limit.0 {
             return;
         }
@@ -196,15 +199,32 @@ impl Watch {
         }
     }
 
+    /// Whether the claim is decided, and stays so when the run ends now: the slices that are still open
+    /// add time, and maybe no event.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        let verdict = self.claim().verdict;
+        let ends_ns = self.longest_slice_ns.saturating_mul(2);
+        verdict != Verdict::Inconclusive && self.claim_after(ends_ns).verdict == verdict
+    }
+
     /// What the slices so far say.
     #[must_use]
     pub fn claim(&self) -> Claim {
-        let wall_ns = self.threads.values().copied().min().unwrap_or(0);
+        self.claim_after(0)
+    }
+
+    /// What they would say after more time without an event.
+    fn claim_after(&self, more_ns: u64) -> Claim {
+        // What backs a claim is the time in which all threads were watched; what refutes it, the time in
+        // which any was.
+        let times_ns = || self.threads.values().map(|ns| ns.saturating_add(more_ns));
+        let (wall_ns, longest_ns) = (times_ns().min().unwrap_or(0), times_ns().max().unwrap_or(0));
         let events_surely = self.events();
         let events = events_surely + self.apart;
         let inside_ns = events_surely.saturating_mul(2 * self.window_ns);
         let times = |ns: u64| ns as f64 / self.once_in.0 as f64;
-        let (all, outside) = (times(wall_ns), times(wall_ns.saturating_sub(inside_ns)));
+        let (all, outside) = (times(longest_ns), times(wall_ns.saturating_sub(inside_ns)));
         let is_decided = |events, time| is_excluded(events, time, 1.0, PRIOR_TIMES);
         let verdict = if outside > events as f64 && is_decided(events, outside) {
             Verdict::Pass

@@ -120,7 +120,7 @@ impl<'a> Watched<'a> {
         }
         self.told_ns = wall_ns;
         let open = claims.iter().find(|claim| claim.verdict == Verdict::Inconclusive);
-        if open.is_none() {
+        if self.watches.iter().all(Watch::is_decided) {
             self.interrupt.decide();
         }
         open.or(claims.first()).copied()

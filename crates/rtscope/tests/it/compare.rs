@@ -230,7 +230,7 @@ fn an_inconclusive_record_and_an_import_back_no_claim() {
     let found = output(here, "claim imported --limit 1s --once-in 10ms");
     let said = text(&found.stdout);
     assert_eq!(found.status.code(), Some(3), "{said}");
-    assert!(said.contains("an import does not say when each latency was"), "{said}");
+    assert!(said.contains("an import does not say when each latency occurred"), "{said}");
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {

@@ -50,7 +50,7 @@ fn a_duration_that_a_recording_does_not_hold_is_refused_before_the_start() {
         let refused = output(folder.path(), &line);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(64), "{said}");
-        assert!(said.contains("ask for 3 min 20 s or less"), "{said}");
+        assert!(said.contains("use --duration 3 min 20 s or less"), "{said}");
     }
     assert!(!folder.path().join("run").exists());
 }

@@ -137,10 +137,14 @@ fn outcomes(judgement: &Judgement) -> Vec<OutcomeView> {
 /// The worst latency of each phase in one sentence; of many phases only the range.
 fn headline(scene: &Scene<'_>) -> String {
     let max_ns = |cell: &Cell<'_>| cell.summary.all.max_ns();
+    let late = |cell: &Cell<'_>| {
+        let least = if cell.summary.all.max_is_at_least() { "at least " } else { "" };
+        format!("{least}{}", time(max_ns(cell).unwrap_or(0)))
+    };
     let Some(worst) = scene.worst() else {
         return "No wake-up was measured.".to_owned();
     };
-    let worst_text = time(max_ns(worst).unwrap_or(0));
+    let worst_text = late(worst);
     let measured = scene.cells.iter().filter_map(|cell| Some((cell, max_ns(cell)?)));
     let measured: Vec<_> = measured.collect();
     if measured.len() > 4 {
@@ -154,7 +158,7 @@ fn headline(scene: &Scene<'_>) -> String {
     }
     let phases: Vec<String> = measured
         .iter()
-        .map(|(cell, max_ns)| format!("{} in {}", time(*max_ns), cell.summary.name))
+        .map(|(cell, _)| format!("{} in {}", late(cell), cell.summary.name))
         .collect();
     let list = match phases.split_last() {
         Some((last, [])) => last.clone(),
