@@ -23,7 +23,7 @@
 //!   slope is the mean step.
 //! * Otherwise: least squares of phase against time.
 //!
-//! [`slope`](super::slope) has the intervals of both.
+//! [`super::slope`] has the intervals of both.
 
 use rtscope_model::{
     drift::{Activation, Periodic},

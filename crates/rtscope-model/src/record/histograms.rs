@@ -10,7 +10,7 @@ use crate::{
 /// `histograms.json`: the sums of the slices, for readers that want no more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histograms {
-    /// [`FORMAT`].
+    /// [`crate::event::FORMAT`].
     pub format: u32,
     /// One entry for each cell and thread that recorded anything.
     pub histograms: Vec<CellHistogram>,
