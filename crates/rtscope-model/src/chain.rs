@@ -28,7 +28,7 @@ pub enum Link {
     Intact,
     /// Its checksum is wrong: this line or its neighbourhood was changed.
     Broken,
-    /// It has none, as in records of format 1.
+    /// It has none, as in records of before there were checksums.
     Absent,
 }
 

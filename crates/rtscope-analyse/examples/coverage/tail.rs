@@ -7,9 +7,11 @@ use rtscope_analyse::statistics::{
 };
 use rtscope_model::{
     histogram::{Histogram, Layout},
-    slice::{Extent, Scope, Slice},
+    slice::Slice,
 };
 use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::systems::slice_of;
 
 /// A simulated system: its latencies, and the one that is reached once in `1 / p` wake-ups.
 struct System {
@@ -140,29 +142,6 @@ const SYSTEMS: [System; 10] = [
     },
 ];
 
-fn slice_of(second: u64, one: &Histogram) -> Slice {
-    Slice {
-        thread: 0,
-        scope: Scope::Cell(0),
-        start_ns: second * 1_000_000_000,
-        end_ns: (second + 1) * 1_000_000_000,
-        planned: one.count(),
-        recorded: one.count(),
-        missed: 0,
-        early: 0,
-        migrations: 0,
-        min_ns: one.min_ns().unwrap_or(0),
-        max_ns: one.max_ns().unwrap_or(0),
-        max_at_ns: 0,
-        max_cpu: 0,
-        sum_ns: u64::try_from(one.sum_ns()).unwrap_or(u64::MAX),
-        bins: one.bins(),
-        unplaced: rtscope_model::histogram::Unplaced::default(),
-        omitted: Vec::new(),
-        omitted_extent: Extent::default(),
-    }
-}
-
 fn run(system: &System, random: &mut Random) -> (Vec<Slice>, Histogram) {
     let mut all = Histogram::new(Layout::default());
     let mut burst = Burst::default();
@@ -170,7 +149,7 @@ fn run(system: &System, random: &mut Random) -> (Vec<Slice>, Histogram) {
         let mut one = Histogram::new(Layout::default());
         (0..RATE).for_each(|_| one.record((system.latency_ns)(random, &mut burst) as u64));
         all.merge(&one);
-        slice_of(second, &one)
+        slice_of(0, second, &one)
     };
     let slices = (0..SECONDS).map(&mut second_of).collect();
     (slices, all)

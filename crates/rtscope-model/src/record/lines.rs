@@ -144,7 +144,7 @@ impl<T: DeserializeOwned> Lines<T> {
         Some(Finding::new("record-damaged", Weight::PreventsPass, text))
     }
 
-    /// A chain that doesn't hold. Files of format 1 have none; a file in which only some lines have a
+    /// A chain that doesn't hold. Older files have none; a file in which only some lines have a
     /// checksum got the others from elsewhere.
     fn change(&self) -> Option<Finding> {
         let unsealed = self.unsealed.count > 0 && self.chain.lines > 0;
