@@ -28,6 +28,7 @@ use std::fmt;
 use self::{condense::Condensed, events::Events, lines::Lines};
 pub use self::{
     condense::{Condenser, Counts},
+    ends::PLAN_CHANGED,
     histograms::{CellHistogram, CellSum, Histograms},
     reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
     spans::Spans,
@@ -58,6 +59,19 @@ pub struct Files {
     pub slices: Vec<(String, String)>,
     /// `histograms.json`.
     pub histograms: String,
+}
+
+impl Files {
+    /// Name and text of each file that is written as a whole.
+    #[must_use]
+    pub fn whole(&self) -> [(&'static str, &str); 4] {
+        [
+            ("plan.toml", &self.plan),
+            ("environment.before.json", &self.before),
+            ("environment.after.json", &self.after),
+            ("histograms.json", &self.histograms),
+        ]
+    }
 }
 
 /// Everything one run left behind.

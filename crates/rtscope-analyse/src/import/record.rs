@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rtscope_model::{
-    chain::Chain,
+    chain::{Chain, checksum},
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     histogram::{EXACT_MIN, Layout},
@@ -153,16 +153,18 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
         }
         start_ns = end_ns;
     }
-    let event = Event::RunEnded { why: EndReason::Finished, files: ends };
-    events.push(Stamped { at_ns: start_ns, event });
-    Files {
+    let mut files = Files {
         plan: plan(import, cells).to_toml(),
-        before: String::new(),
-        after: String::new(),
-        events: lines(&events),
         slices,
         histograms: serde_json::to_string(&histograms).expect("histograms are plain values"),
-    }
+        ..Files::default()
+    };
+    let whole = files.whole().into_iter().filter(|(_, text)| !text.is_empty());
+    let whole = whole.map(|(name, text)| (name.to_owned(), checksum(text.as_bytes()))).collect();
+    let event = Event::RunEnded { why: EndReason::Finished, files: ends, whole };
+    events.push(Stamped { at_ns: start_ns, event });
+    files.events = lines(&events);
+    files
 }
 
 fn lines(events: &[Stamped]) -> String {
