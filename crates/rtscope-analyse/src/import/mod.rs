@@ -5,13 +5,15 @@
 //! ```
 //!
 //! A reader is fed pieces of any size and keeps a bounded amount of memory, however long the file.
-//! What can't be read is counted and told as a finding; nothing in a file makes a reader fail.
+//! What can't be read is counted and told as a finding; nothing in a file makes a reader fail. Time of
+//! a run that no latency covers is told, too (`coverage`).
 //!
 //! What an import can't show: how the machine was set up, where the threads really ran, what load
 //! ran, and which activations were missed. The findings say so.
 
 mod cell;
 mod columns;
+mod coverage;
 mod cyclictest;
 mod cyclictest_json;
 mod detect;
@@ -173,6 +175,9 @@ impl Stream {
                 cell.origin.grain_ns = cell.layout.unit_ns;
             }
         }
+        let mut cells = std::mem::take(&mut reading.cells);
+        cells.iter_mut().for_each(|cell| coverage::check(cell, &mut reading));
+        reading.cells = cells;
         reading.cells.retain(|cell| cell.count() > 0);
         if reading.cells.is_empty() {
             reading.note("import-empty", Weight::Invalidates, format!("{name} holds no latency"));
