@@ -99,12 +99,18 @@ pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Bytes of a file that its format is told from.
 const BEGINNING: usize = 64 << 10;
 
+/// No file of any format has so many bytes without a line break. One that has, as a device that gives
+/// zeros, may never end.
+const UNBROKEN_MAX: u64 = 64 << 20;
+
 /// A file on its way in.
 pub struct Stream {
     options: Options,
     format: Option<&'static Importer>,
     waiting: Vec<u8>,
     reader: Option<Box<dyn Reader>>,
+    /// Bytes since the last line break.
+    unbroken: u64,
 }
 
 impl std::fmt::Debug for Stream {
@@ -127,7 +133,7 @@ impl Stream {
         };
         let format = format.map(named).transpose()?;
         let reader = format.map(|importer| (importer.open)(&options));
-        Ok(Stream { options, format, waiting: Vec::new(), reader })
+        Ok(Stream { options, format, waiting: Vec::new(), reader, unbroken: 0 })
     }
 
     /// The format; none while it isn't known.
@@ -136,8 +142,18 @@ impl Stream {
         self.format.map(|importer| importer.name)
     }
 
+    /// Whether the file has a line so long that nothing good can follow: who feeds it may stop.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        self.unbroken > UNBROKEN_MAX
+    }
+
     /// Takes the next piece of the file.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.unbroken = match memchr::memrchr(b'\n', bytes) {
+            Some(at) => (bytes.len() - at) as u64,
+            None => self.unbroken + bytes.len() as u64,
+        };
         if let Some(reader) = &mut self.reader {
             return reader.feed(bytes);
         }
@@ -164,7 +180,15 @@ impl Stream {
         if self.reader.is_none() {
             self.begin();
         }
+        let is_endless = self.is_endless();
         let mut reading = self.reader.map(Reader::finish).unwrap_or_default();
+        if is_endless {
+            let text = format!(
+                "reading ended at a line of more than {} MiB: what follows it is not known",
+                UNBROKEN_MAX >> 20
+            );
+            reading.note("import-truncated", Weight::PreventsPass, text);
+        }
         let name = &self.options.name;
         if self.format.is_none() {
             return unknown(name);
