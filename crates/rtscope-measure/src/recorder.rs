@@ -155,6 +155,11 @@ impl Recorder {
         file.line(slice, &self.syncer)
     }
 
+    /// Whether it holds any measurement.
+    pub(crate) fn has_measured(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
     /// Takes a raw sample: 16 bytes, expiry since the start of the run and latency, little-endian ns.
     pub fn raw(&mut self, thread: u32, sample: RawSample) {
         let path = || {
