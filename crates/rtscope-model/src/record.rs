@@ -20,6 +20,7 @@ mod ends;
 mod events;
 mod histograms;
 mod lines;
+mod pyramid;
 mod reader;
 mod spans;
 
@@ -29,6 +30,7 @@ use self::{condense::Condensed, events::Events, lines::Lines};
 pub use self::{
     condense::{Condenser, Counts},
     histograms::{CellHistogram, CellSum, Histograms},
+    pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
     reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
     spans::Spans,
 };
@@ -90,7 +92,8 @@ pub struct Content {
     pub events: u64,
     /// Slices by thread and scope.
     pub slices: Counts,
-    /// Length that slices were joined to, in nanoseconds; none where they are as in the files.
+    /// Length that slices were joined to, in nanoseconds, as the run went or on reading; none where they
+    /// are as they were measured.
     pub joined_ns: Option<u64>,
 }
 
