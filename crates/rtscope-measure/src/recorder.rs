@@ -325,8 +325,10 @@ impl Recorder {
         // Without a last event, as when the run failed, spans are still held back.
         self.spans.end(&mut |stamped| drop(events.line(&stamped, syncer)));
         let slices = self.slices.values_mut().map(|slices| &mut slices.file);
-        let files = slices.chain([events]);
-        let outcome = files.fold(Ok(()), |outcome, file| outcome.and(file.close()));
+        let mut outcome = Ok(());
+        for file in slices.chain([events]) {
+            outcome = outcome.and(file.close());
+        }
         self.note(outcome);
         if self.raw.values().any(|raw| raw.file.is_removed()) {
             self.raw_ended = Some("the files were removed".to_owned());

@@ -65,9 +65,9 @@ fn a_long_run_has_every_latency_in_a_small_record() {
     let record = read(&out);
     assert_eq!(codes(&record), [""; 0]);
     has_everything(&record, &machine);
-    // 7 hours of minutes and an hour of seconds, instead of 8 hours of seconds.
+    // Up to 7 hours of minutes and 90 minutes of seconds, instead of 8 hours of seconds.
     let lines: u64 = record.content.slices.values().sum();
-    assert!(lines < 4 * (7 * 60 + HOUR + HOUR / 2), "{lines} slices");
+    assert!(lines < 4 * (7 * 60 + HOUR + HOUR / 2 + 100), "{lines} slices");
     assert!(bytes(&out) < 4 * 5_400 * 1_000, "{} bytes", bytes(&out));
     for &(thread, second, latency_ns) in &machine.spikes {
         let kept = record.slices.iter().find(|slice| slice.max_ns == latency_ns);
@@ -84,7 +84,7 @@ fn a_long_run_has_every_latency_in_a_small_record() {
 
 #[test]
 fn a_long_run_that_is_killed_loses_nothing_that_was_told() {
-    for seconds in [HOUR, 5 * HOUR / 4 + 1, 2 * HOUR + 77] {
+    for seconds in [HOUR, 3 * HOUR / 2 + 1, 2 * HOUR + 77] {
         let folder = tempfile::tempdir().expect("a folder");
         let out = folder.path().join("run");
         let mut machine = Machine::new(2, 8 * HOUR);

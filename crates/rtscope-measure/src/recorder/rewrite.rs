@@ -19,7 +19,7 @@ use rtscope_model::{
 use super::{file::Appender, sync::Syncer};
 
 /// A file is rewritten when its slices that are as they were measured have grown by so much.
-const STEP_NS: u64 = FINE_NS / 4;
+const STEP_NS: u64 = FINE_NS / 2;
 
 /// Bytes that are read and written at a time: memory of a run is locked.
 const BUFFER_BYTES: usize = 32 << 10;
