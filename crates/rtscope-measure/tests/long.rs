@@ -34,7 +34,7 @@ fn has_everything(record: &Record, machine: &Machine) {
             slices.for_each(|slice| sum.add(&slice));
             sum.of(0, thread)
         };
-        let told = sum_of(&mut (0..machine.second()).map(|second| machine.slice(thread, second)));
+        let told = sum_of(&mut (0..machine.second).map(|second| machine.slice(thread, second)));
         let found = record.slices.iter().filter(|slice| slice.thread == thread).cloned();
         assert!(told == sum_of(&mut { found }), "thread {thread}");
     }

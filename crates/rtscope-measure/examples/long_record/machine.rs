@@ -29,7 +29,8 @@ pub(crate) struct Machine {
     pub(crate) seconds: u64,
     /// Latencies that are longer than all others: thread, second, length.
     pub(crate) spikes: Vec<(u32, u64, u64)>,
-    second: u64,
+    /// Seconds that have passed.
+    pub(crate) second: u64,
     layout: Layout,
     models: Vec<Slice>,
 }
@@ -40,11 +41,6 @@ impl Machine {
         let mut latencies = Latencies { layout, state: 1 };
         let models = (0..MODELS).map(|_| latencies.slice()).collect();
         Machine { threads, seconds, spikes: Vec::new(), second: 0, layout, models }
-    }
-
-    /// Seconds that have passed.
-    pub(crate) fn second(&self) -> u64 {
-        self.second
     }
 
     pub(crate) fn plan(&self) -> Plan {

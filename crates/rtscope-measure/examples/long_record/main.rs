@@ -21,10 +21,10 @@ fn main() -> ExitCode {
     let mut machine = Machine::new(threads, u64::from(hours) * 3_600);
     let mut recorder = machine.recorder(Path::new(folder));
     let before = Instant::now();
-    while machine.second() < machine.seconds {
+    while machine.second < machine.seconds {
         machine.run(&mut recorder, 900);
         recorder.catch_up();
-        let hours = machine.second() as f64 / 3_600.0;
+        let hours = machine.second as f64 / 3_600.0;
         eprint!("\r{hours:.2} h of the run in {:.0} s", before.elapsed().as_secs_f64());
     }
     machine.end(&mut recorder);
