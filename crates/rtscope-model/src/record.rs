@@ -7,6 +7,7 @@
 //! slices/tN.jsonl           one slice a line, a file for each thread
 //! histograms.json           sums of the slices, written when the run ends
 //! environment.after.json    what was found after
+//! lab.json                  of a guest: how its time passed
 //! ```
 //!
 //! Reading never fails on a damaged line: what can't be read becomes a finding. A record without
@@ -38,6 +39,7 @@ use crate::{
     environment::Environment,
     event::{Event, Stamped, Tally},
     finding::Finding,
+    guest::VirtualTime,
     histogram::Layout,
     origin::Origin,
     plan::Plan,
@@ -60,6 +62,8 @@ pub struct Files {
     pub slices: Vec<(String, String)>,
     /// `histograms.json`.
     pub histograms: String,
+    /// `lab.json`, of a guest's record.
+    pub lab: String,
 }
 
 /// Everything one run left behind.
@@ -74,6 +78,8 @@ pub struct Record {
     /// Events in order, slices not among them. Of a long run, spans of counters and of loads' rates
     /// that follow each other are joined: their sums stay exact.
     pub events: Vec<Stamped>,
+    /// How time passed in a guest of the lab; none when it was the machine's own.
+    pub virtual_time: Option<VirtualTime>,
     /// The sampling threads.
     pub threads: Vec<ThreadRecord>,
     /// All slices, by thread and then by time. Of a long run, slices that follow each other are
