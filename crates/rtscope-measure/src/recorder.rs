@@ -33,6 +33,7 @@ use self::{
 };
 use crate::sampler::RawSample;
 use rtscope_model::{
+    chain::checksum,
     environment::Environment,
     event::{Event, FORMAT, Stamped},
     finding::{Finding, Weight},
@@ -140,9 +141,14 @@ impl Recorder {
             Event::Slice(slice) => self.slice(slice),
             Event::RunEnded { why, .. } => {
                 self.catch_up();
+                self.write_sums();
                 let chain = |(&n, slices): (&u32, &SliceFile)| (slices_name(n), slices.file.chain);
+                let sum = |(name, text): (&&str, &String)| {
+                    ((*name).to_owned(), checksum(text.as_bytes()))
+                };
                 let files = self.slices.iter().map(chain).collect();
-                let event = Event::RunEnded { why: *why, files };
+                let whole = self.whole.iter().map(sum).collect();
+                let event = Event::RunEnded { why: *why, files, whole };
                 self.line(Stamped { at_ns: stamped.at_ns, event })
             }
             event => {
@@ -210,6 +216,11 @@ impl Recorder {
                 None => threads.pop().into_iter().for_each(|thread| self.rewrite(thread)),
             }
         }
+    }
+
+    /// Whether it holds any measurement.
+    pub(crate) fn has_measured(&self) -> bool {
+        !self.slices.is_empty()
     }
 
     /// Takes a raw sample: 16 bytes, expiry since the start of the run and latency, little-endian ns.
@@ -307,19 +318,24 @@ impl Recorder {
         Some(Finding::new(code, Weight::Warning, text).advise(advice))
     }
 
-    /// Writes the sums and whatever still waits. The record as it is, on disk or not, and why a part
-    /// of it could not be written.
-    pub fn finish(mut self) -> (Source, Option<String>) {
+    /// Writes the sums of the slices: the last file before the end of the events, which has its
+    /// checksum.
+    fn write_sums(&mut self) {
         let histograms = self.sums.iter().map(|(&(cell, thread), sum)| sum.of(cell, thread));
         let histograms = Histograms { format: FORMAT, histograms: histograms.collect() };
+        match serde_json::to_string(&histograms) {
+            Ok(text) => self.write("histograms.json", text),
+            Err(e) => self.trouble = Some(e.to_string()),
+        }
+    }
+
+    /// Writes whatever still waits. The record as it is, on disk or not, and why a part of it could not
+    /// be written.
+    pub fn finish(mut self) -> (Source, Option<String>) {
         self.trouble = None;
         for name in std::mem::take(&mut self.unwritten) {
             let text = self.whole.remove(name).unwrap_or_default();
             self.write(name, text);
-        }
-        match serde_json::to_string(&histograms) {
-            Ok(text) => self.write("histograms.json", text),
-            Err(e) => self.trouble = Some(e.to_string()),
         }
         let (events, syncer) = (&mut self.events, &self.syncer);
         // Without a last event, as when the run failed, spans are still held back.
@@ -395,15 +411,9 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
     }
     let failed = |source| RecordError::Create { path: folder.to_owned(), source };
     fs::create_dir_all(folder.join("slices")).map_err(failed)?;
-    let whole = [
-        ("plan.toml", &files.plan),
-        ("environment.before.json", &files.before),
-        ("environment.after.json", &files.after),
-        ("events.jsonl", &files.events),
-        ("histograms.json", &files.histograms),
-    ];
-    let whole = whole.into_iter().filter(|(_, text)| !text.is_empty());
-    let slices = files.slices.iter().map(|(name, text)| (name.as_str(), text));
+    let whole = files.whole().into_iter().chain([("events.jsonl", files.events.as_str())]);
+    let whole = whole.filter(|(_, text)| !text.is_empty());
+    let slices = files.slices.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     for (name, text) in slices.chain(whole) {
         write_whole(&folder.join(name), text.as_bytes()).map_err(failed)?;
     }

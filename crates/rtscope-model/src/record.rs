@@ -30,6 +30,7 @@ use std::fmt;
 use self::{condense::Condensed, events::Events, lines::Lines};
 pub use self::{
     condense::{Condenser, Counts},
+    ends::PLAN_CHANGED,
     histograms::{CellHistogram, CellSum, Histograms},
     pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
     reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
@@ -64,6 +65,19 @@ pub struct Files {
     pub histograms: String,
     /// `lab.json`, of a guest's record.
     pub lab: String,
+}
+
+impl Files {
+    /// Name and text of each file that is written as a whole.
+    #[must_use]
+    pub fn whole(&self) -> [(&'static str, &str); 4] {
+        [
+            ("plan.toml", &self.plan),
+            ("environment.before.json", &self.before),
+            ("environment.after.json", &self.after),
+            ("histograms.json", &self.histograms),
+        ]
+    }
 }
 
 /// Everything one run left behind.

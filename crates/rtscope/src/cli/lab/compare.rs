@@ -79,7 +79,6 @@ impl Comparison {
                 labels.push(item.cell.subject.label.clone());
             }
         }
-        let (labels, names) = (labels.len(), labels);
         let mut all = Comparison {
             timing,
             page: page::Comparison {
@@ -89,7 +88,7 @@ impl Comparison {
                     Timing::Virtual { shift } => page::Time::Virtual { shift },
                     Timing::Wall | Timing::Kvm => page::Time::Wall,
                 },
-                kernels: names,
+                kernels: labels.clone(),
                 loads: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
                 seeds: items.iter().map(|item| item.cell.seed).collect::<BTreeSet<_>>().len(),
                 unreached: Vec::new(),
@@ -101,7 +100,7 @@ impl Comparison {
                 beside: Vec::new(),
                 traces: Vec::new(),
             },
-            real_time: vec![None; labels],
+            real_time: vec![None; labels.len()],
             documents: Vec::new(),
             broken: Vec::new(),
             warnings: Vec::new(),
