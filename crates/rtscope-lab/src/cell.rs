@@ -1,10 +1,10 @@
 //! One run in one kernel: its inputs, their hash, its record's folder.
 //!
-//! In virtual time the record is a function of the inputs. So a run whose inputs were seen before is
-//! not run again: its record is taken from the cache.
+//! In virtual time the emulator logs the run, so that it can be replayed to the bit. A run whose inputs
+//! were seen before is not run again: its record is taken from the cache.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -25,7 +25,9 @@ use crate::{
     image,
     images::{self, Held},
     machine::Machine,
-    qemu::{Timing, Words},
+    qemu::{Log, Timing, Words},
+    recheck::{self, Touched},
+    replay_log::{LOG, Raw},
     subject::Subject,
 };
 
@@ -101,6 +103,10 @@ pub struct Inputs {
     /// Whether the guest brought its whole record.
     #[serde(default)]
     pub whole: bool,
+    /// SHA-256 of the run's log, compressed as it lies in the record's folder; none by the host's clock, and
+    /// in records that were made before runs had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_sha256: Option<String>,
     /// SHA-256 of each file of the record.
     pub files: BTreeMap<String, String>,
 }
@@ -129,6 +135,8 @@ pub struct Surroundings<'a> {
     pub reuse: bool,
     /// Whether to end everything now.
     pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Says what the user should know of a record beside how its guest ended.
+    pub say: &'a (dyn Fn(&str) + Sync),
 }
 
 /// SHA-256 in hexadecimal digits.
@@ -190,7 +198,7 @@ pub fn pack(
 }
 
 impl Cell {
-    fn words<'a>(&'a self, console: &'a Path, channel: &'a Path) -> Words<'a> {
+    fn words<'a>(&'a self, console: &'a Path, channel: &'a Path, log: Log<'a>) -> Words<'a> {
         Words {
             machine: &self.machine,
             timing: self.timing,
@@ -203,13 +211,15 @@ impl Cell {
             append: &self.subject.append,
             console,
             channel,
+            log,
         }
     }
 
     /// What the cell is made of; the files of its record are not known yet.
     #[must_use]
     pub fn inputs(&self, emulator: &str) -> Inputs {
-        let arguments = self.words(Path::new(""), Path::new("")).identity();
+        let none = Path::new("");
+        let arguments = self.words(none, none, Log::Record(none)).identity();
         let key = key_of(&[
             ("kernel", self.subject.kernel_sha256.as_bytes()),
             ("image", self.image_sha256.as_bytes()),
@@ -231,6 +241,7 @@ impl Cell {
             emulator: emulator.to_owned(),
             arguments,
             whole: false,
+            log_sha256: None,
             files: BTreeMap::new(),
         }
     }
@@ -252,8 +263,9 @@ impl Cell {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel"));
         // A kernel is quiet until it mounts its first process; now it shall speak at once.
         let append = ["earlyprintk=serial", "ignore_loglevel"].map(str::to_owned);
-        let words =
-            Words { timing: Timing::Kvm, append: &append, ..self.words(&console, &channel) };
+        let log = Raw::in_folder(&folder);
+        let words = self.words(&console, &channel, Log::Record(log.path()));
+        let words = Words { timing: Timing::Kvm, append: &append, ..words };
         let spoke = boot::speaks(&words, guard, limit);
         let _ = fs::remove_dir_all(&folder);
         spoke
@@ -264,7 +276,8 @@ impl Cell {
     ///
     /// # Errors
     ///
-    /// Files, or an emulator that can't be started. What happens in the guest is no error.
+    /// Files, an emulator that can't be started, or a record in the folder that would be taken and was
+    /// changed. What happens in the guest is no error.
     pub fn run(
         &self,
         emulator: &str,
@@ -272,34 +285,84 @@ impl Cell {
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<Outcome, LabError> {
-        let mut inputs = self.inputs(emulator);
-        let known = around.cache.root().join("records").join(&inputs.key);
-        if let Ok(there) = read_inputs(folder) {
-            if around.reuse && there.whole && there.key == inputs.key {
-                return Ok(Outcome {
-                    folder: folder.to_owned(),
-                    ending: Ending::Sent,
-                    took: None,
-                    inputs: there,
-                });
-            }
-            fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
-        }
-        if around.reuse && self.timing.is_virtual() && known.join(INPUTS).is_file() {
-            copy(&known, folder)?;
-            inputs = read_inputs(folder)?;
-            return Ok(Outcome {
-                folder: folder.to_owned(),
-                ending: Ending::Sent,
-                took: None,
-                inputs,
-            });
+        let inputs = self.inputs(emulator);
+        if let Some(known) = self.known(&inputs.key, folder, around)? {
+            let (folder, ending) = (folder.to_owned(), Ending::Sent);
+            return Ok(Outcome { folder, ending, took: None, inputs: known });
         }
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
+        let log = Raw::in_folder(folder);
+        let outcome = self.boot(inputs, Log::Record(log.path()), folder, around, on_line)?;
+        if outcome.ending == Ending::Sent && self.timing.is_virtual() {
+            keep(folder, &kept_at(around.cache, &outcome.inputs.key), around)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Makes the run of a record again from its log, into a folder.
+    ///
+    /// # Errors
+    ///
+    /// The log can't be unpacked; and as [`Cell::run`].
+    pub fn replay(
+        &self,
+        emulator: &str,
+        record: &Path,
+        folder: &Path,
+        around: &Surroundings<'_>,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome, LabError> {
+        fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+        let log = Raw::unpack(&record.join(LOG), folder)?;
+        self.boot(self.inputs(emulator), Log::Replay(log.path()), folder, around, on_line)
+    }
+
+    /// The record that need not be made again: the folder's own, or the cache's, which is then copied there.
+    fn known(
+        &self,
+        key: &str,
+        folder: &Path,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<Inputs>, LabError> {
+        if let Ok(there) = read_inputs(folder) {
+            if around.reuse && there.whole && there.key == key {
+                check(folder, &there)?;
+                return Ok(Some(there));
+            }
+            fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
+        }
+        let kept = kept_at(around.cache, key);
+        if !around.reuse || !self.timing.is_virtual() {
+            return Ok(None);
+        }
+        let Ok(inputs) = read_inputs(&kept) else { return Ok(None) };
+        let touched = recheck::touched(&kept, &inputs)?;
+        if touched.is_empty() {
+            copy(&kept, folder)?;
+            return Ok(Some(inputs));
+        }
+        let (kept_in, list) = (kept.display(), list(&touched));
+        (around.say)(&format!(
+            "the record that was kept in {kept_in} is no longer the one that its guest brought: {list}; it \
+             is measured again"
+        ));
+        fs::remove_dir_all(&kept).map_err(LabError::file("remove", &kept))?;
+        Ok(None)
+    }
+
+    /// Boots the guest and writes what it brings, with the run's log when that is recorded.
+    fn boot(
+        &self,
+        mut inputs: Inputs,
+        log: Log<'_>,
+        folder: &Path,
+        around: &Surroundings<'_>,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome, LabError> {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
         let guest = boot::boot(&mut Boot {
-            words: self.words(&console, &channel),
+            words: self.words(&console, &channel, log),
             guard: around.guard,
             silence: self.silence,
             stop: around.stop,
@@ -317,14 +380,64 @@ impl Cell {
             write(folder, name, bytes)?;
         }
         inputs.whole = guest.ending == Ending::Sent;
+        if inputs.whole && self.timing.is_virtual() {
+            if guest.in_order {
+                inputs.files.insert(CONSOLE.to_owned(), hash_of(&console)?);
+                inputs.log_sha256 = logged(log, folder)?;
+            } else {
+                let folder = folder.display();
+                (around.say)(&format!(
+                    "{folder}: the emulator did not end in order, so this run has no log; `rtscope lab \
+                     replay` compares the record with a fresh run"
+                ));
+            }
+        }
         let text = serde_json::to_string_pretty(&inputs).unwrap_or_default() + "\n";
         write(folder, INPUTS, text.as_bytes())?;
-        if guest.ending == Ending::Sent && self.timing.is_virtual() {
-            keep(folder, &known)?;
-        }
         let (ending, took) = (guest.ending, Some(guest.took));
         Ok(Outcome { folder: folder.to_owned(), ending, took, inputs })
     }
+}
+
+/// Puts a run's log into its folder; its hash.
+fn logged(log: Log<'_>, folder: &Path) -> Result<Option<String>, LabError> {
+    match log {
+        Log::Record(raw) => {
+            crate::replay_log::pack(raw, folder)?;
+            hash_of(&folder.join(LOG)).map(Some)
+        }
+        Log::Replay(_) => Ok(None),
+    }
+}
+
+fn hash_of(path: &Path) -> Result<String, LabError> {
+    fs::read(path).map(|bytes| sha256(&bytes)).map_err(LabError::file("read", path))
+}
+
+/// Refuses a record that is no longer the one that its guest brought.
+///
+/// # Errors
+///
+/// Each file that was altered, deleted or added, and what to do.
+pub fn check(folder: &Path, inputs: &Inputs) -> Result<(), LabError> {
+    let touched = recheck::touched(folder, inputs)?;
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let (folder, list) = (folder.display(), list(&touched));
+    Err(LabError::Refused(format!(
+        "{folder} is no longer the record that its guest brought: {list}. `rtscope lab replay {folder}` shows \
+         what differs; --fresh measures it again, and --out names another folder"
+    )))
+}
+
+fn list(touched: &[Touched]) -> String {
+    touched.iter().map(Touched::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Where the cache keeps the record of inputs.
+fn kept_at(cache: &Cache, key: &str) -> PathBuf {
+    cache.root().join("records").join(key)
 }
 
 /// Reads what a record was made of.
@@ -335,9 +448,20 @@ impl Cell {
 pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
     let path = folder.join(INPUTS);
     let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-    serde_json::from_str(&text).map_err(|e| {
-        LabError::Refused(format!("{} is not a record of the lab: {e}", path.display()))
-    })
+    let refused = |why: String| {
+        LabError::Refused(format!("{} is not a record of the lab: {why}", path.display()))
+    };
+    let inputs: Inputs = serde_json::from_str(&text).map_err(|e| refused(e.to_string()))?;
+    match inputs.files.keys().find(|name| !is_inside(name)) {
+        Some(name) => Err(refused(format!("it names the file {name:?}"))),
+        None => Ok(inputs),
+    }
+}
+
+/// Whether a file's name stays in its folder.
+fn is_inside(name: &str) -> bool {
+    !name.is_empty()
+        && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 /// Whether a folder holds all that a guest brought.
@@ -356,9 +480,7 @@ fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
 
 /// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
-    let inside =
-        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    if !inside {
+    if !is_inside(name) {
         return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
     }
     let path = folder.join(name);
@@ -367,9 +489,15 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
     fs::write(&path, bytes).map_err(LabError::file("write", &path))
 }
 
-/// Puts a record into the cache in one step.
-fn keep(folder: &Path, known: &Path) -> Result<(), LabError> {
+/// Puts a record into the cache in one step. One of the same inputs that is there stays, and it is said when
+/// it differs.
+fn keep(folder: &Path, known: &Path, around: &Surroundings<'_>) -> Result<(), LabError> {
     if known.exists() {
+        if let (Ok(new), Ok(old)) = (read_inputs(folder), read_inputs(known))
+            && new.files != old.files
+        {
+            (around.say)(&differ(folder, &new, known, &old));
+        }
         return Ok(());
     }
     let part = known.with_extension(format!("part{}", std::process::id()));
@@ -386,8 +514,22 @@ fn keep(folder: &Path, known: &Path) -> Result<(), LabError> {
     }
 }
 
+/// What is said of two runs of the same inputs that differ.
+fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
+    let names: BTreeSet<&String> = of_new.files.keys().chain(of_old.files.keys()).collect();
+    let other = |name: &&&String| of_new.files.get(**name) != of_old.files.get(**name);
+    let names: Vec<&str> = names.iter().filter(other).map(|name| name.as_str()).collect();
+    format!(
+        "{} differs from an earlier run of the same inputs, {}, in {}: both are true runs, and each is \
+         replayed to the bit from its own log",
+        new.display(),
+        old.display(),
+        names.join(", ")
+    )
+}
+
 /// Copies a folder and what is in it.
-fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
+pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
     fs::create_dir_all(to).map_err(LabError::file("make", to))?;
     for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
         let entry = entry.map_err(LabError::file("list", from))?;
@@ -403,6 +545,8 @@ fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -423,8 +567,30 @@ mod tests {
         let (record, known) = (folder.path().join("record"), folder.path().join("records/key"));
         write(&record, "slices/t0.jsonl", b"x").expect("written");
         write(&record, "events.jsonl", b"y").expect("written");
-        keep(&record, &known).expect("kept");
-        keep(&record, &known).expect("kept already");
+        let said = Mutex::new(Vec::new());
+        let say = |text: &str| said.lock().expect("unpoisoned").push(text.to_owned());
+        let cache = Cache::at(folder.path());
+        let stop = || false;
+        let around =
+            Surroundings { cache: &cache, guard: &[], reuse: true, stop: &stop, say: &say };
+        keep(&record, &known, &around).expect("kept");
+        keep(&record, &known, &around).expect("kept already");
+        // Two runs of the same inputs that differ are both true, and the user hears of it.
+        let inputs = |hash: &str| {
+            format!(
+                r#"{{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"","image_sha256":"",
+                "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"",
+                "arguments":[],"files":{{"events.jsonl":"{hash}","plan.toml":"p"}},"whole":true}}"#
+            )
+        };
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        for (run, hash) in [(&first, "a"), (&second, "b")] {
+            write(run, INPUTS, inputs(hash).as_bytes()).expect("written");
+            keep(run, &folder.path().join("records/other"), &around).expect("kept");
+        }
+        let said = said.lock().expect("unpoisoned").join("\n");
+        assert!(said.contains("in events.jsonl: both are true runs"), "{said}");
+        fs::remove_dir_all(folder.path().join("records/other")).expect("removed");
         let again = folder.path().join("again");
         copy(&known, &again).expect("copied");
         assert_eq!(fs::read(again.join("slices/t0.jsonl")).expect("there"), b"x");

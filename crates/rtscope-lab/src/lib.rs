@@ -32,6 +32,8 @@ pub mod prebuilt;
 pub mod progress;
 pub mod qemu;
 pub mod queue;
+pub mod recheck;
+pub mod replay_log;
 pub mod source;
 pub mod spec;
 pub mod subject;
