@@ -191,6 +191,8 @@ impl Lab {
             } else {
                 println!("{out}: fresh equal: {is_equal}; {}", shell::last_lines(&replay.log, 8));
             }
+            let Counted { fresh, replayed, .. } = counted;
+            eprintln!("load {load}: of {run} runs {fresh} equal, of their replays {replayed}");
         }
         Ok(counted)
     }

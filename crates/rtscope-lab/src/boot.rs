@@ -202,9 +202,9 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
             (heard, used) = (Instant::now(), emulator.cpu_time());
         }
         if let Some(ending) = watch.verdict.take() {
-            in_order = match order.words.timing.is_virtual() {
-                true => watch.see_out(&mut emulator, order),
-                false => emulator.wait(END_GRACE),
+            in_order = match order.words.log {
+                Some(_) => watch.see_out(&mut emulator, order),
+                None => emulator.wait(END_GRACE),
             };
             break ending;
         }

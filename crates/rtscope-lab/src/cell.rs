@@ -1,10 +1,10 @@
 //! One run in one kernel: its inputs, their hash, its record's folder.
 //!
-//! In virtual time the emulator logs the run, so that it can be replayed to the bit. A run whose inputs
-//! were seen before is not run again: its record is taken from the cache.
+//! In virtual time with one CPU the emulator logs the run, so that it can be replayed to the bit. A run whose
+//! inputs were seen before is not run again: its record is taken from the cache.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -24,8 +24,9 @@ use crate::{
     error::LabError,
     image,
     images::{self, Held},
+    kept,
     machine::Machine,
-    qemu::{Log, Timing, Words},
+    qemu::{Log, Timing, Words, is_logged},
     recheck::{self, Touched},
     replay_log::{LOG, Raw},
     subject::Subject,
@@ -103,8 +104,8 @@ pub struct Inputs {
     /// Whether the guest brought its whole record.
     #[serde(default)]
     pub whole: bool,
-    /// SHA-256 of the run's log, compressed as it lies in the record's folder; none by the host's clock, and
-    /// in records that were made before runs had one.
+    /// SHA-256 of the run's log, compressed as it lies in the record's folder; none by the host's clock, with
+    /// several CPUs, and in records that were made before runs had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_sha256: Option<String>,
     /// SHA-256 of each file of the record.
@@ -198,7 +199,12 @@ pub fn pack(
 }
 
 impl Cell {
-    fn words<'a>(&'a self, console: &'a Path, channel: &'a Path, log: Log<'a>) -> Words<'a> {
+    fn words<'a>(
+        &'a self,
+        console: &'a Path,
+        channel: &'a Path,
+        log: Option<Log<'a>>,
+    ) -> Words<'a> {
         Words {
             machine: &self.machine,
             timing: self.timing,
@@ -215,11 +221,16 @@ impl Cell {
         }
     }
 
+    /// A log that is recorded to a file, where the emulator logs runs of this kind.
+    fn recorded<'a>(&self, path: &'a Path) -> Option<Log<'a>> {
+        is_logged(self.timing, &self.machine, self.cpus).then_some(Log::Record(path))
+    }
+
     /// What the cell is made of; the files of its record are not known yet.
     #[must_use]
     pub fn inputs(&self, emulator: &str) -> Inputs {
         let none = Path::new("");
-        let arguments = self.words(none, none, Log::Record(none)).identity();
+        let arguments = self.words(none, none, self.recorded(none)).identity();
         let key = key_of(&[
             ("kernel", self.subject.kernel_sha256.as_bytes()),
             ("image", self.image_sha256.as_bytes()),
@@ -263,8 +274,7 @@ impl Cell {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel"));
         // A kernel is quiet until it mounts its first process; now it shall speak at once.
         let append = ["earlyprintk=serial", "ignore_loglevel"].map(str::to_owned);
-        let log = Raw::in_folder(&folder);
-        let words = self.words(&console, &channel, Log::Record(log.path()));
+        let words = self.words(&console, &channel, None);
         let words = Words { timing: Timing::Kvm, append: &append, ..words };
         let spoke = boot::speaks(&words, guard, limit);
         let _ = fs::remove_dir_all(&folder);
@@ -293,9 +303,9 @@ impl Cell {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
         let log = Raw::in_folder(folder);
-        let outcome = self.boot(inputs, Log::Record(log.path()), folder, around, on_line)?;
+        let outcome = self.boot(inputs, self.recorded(log.path()), folder, around, on_line)?;
         if outcome.ending == Ending::Sent && self.timing.is_virtual() {
-            keep(folder, &kept_at(around.cache, &outcome.inputs.key), around)?;
+            kept::keep(folder, &kept::at(around.cache, &outcome.inputs.key), around)?;
         }
         Ok(outcome)
     }
@@ -315,7 +325,7 @@ impl Cell {
     ) -> Result<Outcome, LabError> {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         let log = Raw::unpack(&record.join(LOG), folder)?;
-        self.boot(self.inputs(emulator), Log::Replay(log.path()), folder, around, on_line)
+        self.boot(self.inputs(emulator), Some(Log::Replay(log.path())), folder, around, on_line)
     }
 
     /// The record that need not be made again: the folder's own, or the cache's, which is then copied there.
@@ -332,14 +342,14 @@ impl Cell {
             }
             fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
         }
-        let kept = kept_at(around.cache, key);
+        let kept = kept::at(around.cache, key);
         if !around.reuse || !self.timing.is_virtual() {
             return Ok(None);
         }
         let Ok(inputs) = read_inputs(&kept) else { return Ok(None) };
         let touched = recheck::touched(&kept, &inputs)?;
         if touched.is_empty() {
-            copy(&kept, folder)?;
+            kept::copy(&kept, folder)?;
             return Ok(Some(inputs));
         }
         let (kept_in, list) = (kept.display(), list(&touched));
@@ -355,7 +365,7 @@ impl Cell {
     fn boot(
         &self,
         mut inputs: Inputs,
-        log: Log<'_>,
+        log: Option<Log<'_>>,
         folder: &Path,
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
@@ -380,7 +390,7 @@ impl Cell {
             write(folder, name, bytes)?;
         }
         inputs.whole = guest.ending == Ending::Sent;
-        if inputs.whole && self.timing.is_virtual() {
+        if let Some(log) = log.filter(|_| inputs.whole) {
             if guest.in_order {
                 inputs.files.insert(CONSOLE.to_owned(), hash_of(&console)?);
                 inputs.log_sha256 = logged(log, folder)?;
@@ -435,11 +445,6 @@ fn list(touched: &[Touched]) -> String {
     touched.iter().map(Touched::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Where the cache keeps the record of inputs.
-fn kept_at(cache: &Cache, key: &str) -> PathBuf {
-    cache.root().join("records").join(key)
-}
-
 /// Reads what a record was made of.
 ///
 /// # Errors
@@ -479,7 +484,7 @@ fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
 }
 
 /// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
     if !is_inside(name) {
         return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
     }
@@ -489,64 +494,8 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
     fs::write(&path, bytes).map_err(LabError::file("write", &path))
 }
 
-/// Puts a record into the cache in one step. One of the same inputs that is there stays, and it is said when
-/// it differs.
-fn keep(folder: &Path, known: &Path, around: &Surroundings<'_>) -> Result<(), LabError> {
-    if known.exists() {
-        if let (Ok(new), Ok(old)) = (read_inputs(folder), read_inputs(known))
-            && new.files != old.files
-        {
-            (around.say)(&differ(folder, &new, known, &old));
-        }
-        return Ok(());
-    }
-    let part = known.with_extension(format!("part{}", std::process::id()));
-    if let Err(e) = copy(folder, &part) {
-        let _ = fs::remove_dir_all(&part);
-        return Err(e);
-    }
-    match fs::rename(&part, known) {
-        // Another process was faster with the same record.
-        Err(_) if known.exists() => {
-            fs::remove_dir_all(&part).map_err(LabError::file("remove", &part))
-        }
-        moved => moved.map_err(LabError::file("rename", &part)),
-    }
-}
-
-/// What is said of two runs of the same inputs that differ.
-fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
-    let names: BTreeSet<&String> = of_new.files.keys().chain(of_old.files.keys()).collect();
-    let other = |name: &&&String| of_new.files.get(**name) != of_old.files.get(**name);
-    let names: Vec<&str> = names.iter().filter(other).map(|name| name.as_str()).collect();
-    format!(
-        "{} differs from an earlier run of the same inputs, {}, in {}: both are true runs, and each is \
-         replayed to the bit from its own log",
-        new.display(),
-        old.display(),
-        names.join(", ")
-    )
-}
-
-/// Copies a folder and what is in it.
-pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(to).map_err(LabError::file("make", to))?;
-    for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
-        let entry = entry.map_err(LabError::file("list", from))?;
-        let (path, copied) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy(&path, &copied)?;
-        } else {
-            fs::copy(&path, &copied).map_err(LabError::file("copy", &path))?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[test]
@@ -559,41 +508,5 @@ mod tests {
             assert!(write(&inside, name, b"x").is_err(), "{name:?} was accepted");
         }
         assert!(!folder.path().join("out").exists());
-    }
-
-    #[test]
-    fn a_kept_record_is_an_equal_one() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (record, known) = (folder.path().join("record"), folder.path().join("records/key"));
-        write(&record, "slices/t0.jsonl", b"x").expect("written");
-        write(&record, "events.jsonl", b"y").expect("written");
-        let said = Mutex::new(Vec::new());
-        let say = |text: &str| said.lock().expect("unpoisoned").push(text.to_owned());
-        let cache = Cache::at(folder.path());
-        let stop = || false;
-        let around =
-            Surroundings { cache: &cache, guard: &[], reuse: true, stop: &stop, say: &say };
-        keep(&record, &known, &around).expect("kept");
-        keep(&record, &known, &around).expect("kept already");
-        // Two runs of the same inputs that differ are both true, and the user hears of it.
-        let inputs = |hash: &str| {
-            format!(
-                r#"{{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"","image_sha256":"",
-                "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"",
-                "arguments":[],"files":{{"events.jsonl":"{hash}","plan.toml":"p"}},"whole":true}}"#
-            )
-        };
-        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
-        for (run, hash) in [(&first, "a"), (&second, "b")] {
-            write(run, INPUTS, inputs(hash).as_bytes()).expect("written");
-            keep(run, &folder.path().join("records/other"), &around).expect("kept");
-        }
-        let said = said.lock().expect("unpoisoned").join("\n");
-        assert!(said.contains("in events.jsonl: both are true runs"), "{said}");
-        fs::remove_dir_all(folder.path().join("records/other")).expect("removed");
-        let again = folder.path().join("again");
-        copy(&known, &again).expect("copied");
-        assert_eq!(fs::read(again.join("slices/t0.jsonl")).expect("there"), b"x");
-        assert_eq!(fs::read_dir(folder.path().join("records")).expect("there").count(), 1);
     }
 }

@@ -24,6 +24,7 @@ pub mod explain;
 pub mod image;
 pub mod images;
 pub mod install;
+pub mod kept;
 pub mod machine;
 pub mod modules;
 pub mod package;

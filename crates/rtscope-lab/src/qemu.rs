@@ -10,8 +10,7 @@ use crate::machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "time")]
 pub enum Timing {
-    /// By instructions: each takes 2^shift ns, and idle time passes at once. The emulator records the
-    /// run, so that it can be replayed to the bit.
+    /// By instructions: each takes 2^shift ns, and idle time passes at once.
     Virtual {
         /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250.
         shift: u8,
@@ -23,7 +22,7 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// Whether a run is recorded and can be replayed to the bit.
+    /// Whether time passes by instructions.
     #[must_use]
     pub fn is_virtual(self) -> bool {
         matches!(self, Timing::Virtual { .. })
@@ -51,6 +50,13 @@ impl Log<'_> {
     }
 }
 
+/// Whether the emulator logs a run, so that it can be replayed to the bit: in virtual time with one CPU. It
+/// refuses to log several.
+#[must_use]
+pub fn is_logged(timing: Timing, machine: &Machine, cpus: u32) -> bool {
+    timing.is_virtual() && machine.cpus.unwrap_or(cpus) == 1
+}
+
 /// What the emulator is told, beside the machine.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
@@ -76,8 +82,8 @@ pub struct Words<'a> {
     pub console: &'a Path,
     /// File of the record's line.
     pub channel: &'a Path,
-    /// The run's log; only runs in virtual time have one.
-    pub log: Log<'a>,
+    /// The run's log, where the emulator can write one: see [`is_logged`].
+    pub log: Option<Log<'a>>,
 }
 
 impl Words<'_> {
@@ -114,7 +120,13 @@ impl Words<'_> {
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
         match self.timing {
             Timing::Virtual { shift } => {
-                add("-icount", format!("shift={shift},sleep=off{}", self.log.words()));
+                add(
+                    "-icount",
+                    format!(
+                        "shift={shift},sleep=off{}",
+                        self.log.map_or(String::new(), Log::words)
+                    ),
+                );
                 add("-rtc", "base=2020-01-01,clock=vm".to_owned());
             }
             Timing::Wall => add("-accel", "tcg,thread=multi".to_owned()),
@@ -156,7 +168,7 @@ impl Words<'_> {
             device_tree: self.device_tree.map(|_| place("DEVICE-TREE")),
             console: place("CONSOLE"),
             channel: place("CHANNEL"),
-            log: Log::Record(place("LOG")),
+            log: self.log.map(|_| Log::Record(place("LOG"))),
             ..self.clone()
         };
         words.arguments()
@@ -180,7 +192,7 @@ mod tests {
             append,
             console: Path::new("/o/console.txt"),
             channel: Path::new("/o/channel"),
-            log: Log::Record(Path::new("/o/log")),
+            log: Some(Log::Record(Path::new("/o/log"))),
         }
     }
 
@@ -233,12 +245,24 @@ mod tests {
     }
 
     #[test]
+    fn only_one_cpu_in_virtual_time_is_logged() {
+        let machine = |name| Machine::find(name).expect("shipped");
+        let virtual_time = Timing::Virtual { shift: 1 };
+        assert!(is_logged(virtual_time, &machine("x86-64"), 1));
+        assert!(!is_logged(virtual_time, &machine("x86-64"), 2));
+        assert!(!is_logged(virtual_time, &machine("raspi3b"), 1), "it has four");
+        assert!(!is_logged(Timing::Wall, &machine("x86-64"), 1));
+    }
+
+    #[test]
     fn a_replay_is_the_same_run_with_the_log_read() {
         let machine = Machine::find("x86-64").expect("shipped");
         let first = words(&machine, Timing::Virtual { shift: 1 }, &[]);
-        let again = Words { log: Log::Replay(Path::new("/o,1/log")), ..first.clone() };
+        let again = Words { log: Some(Log::Replay(Path::new("/o,1/log"))), ..first.clone() };
         assert_eq!(first.identity(), again.identity());
         let line = again.arguments().join(" ");
         assert!(line.contains("-icount shift=1,sleep=off,rr=replay,rrfile=/o,,1/log"), "{line}");
+        let unlogged = Words { log: None, ..first.clone() }.arguments().join(" ");
+        assert!(unlogged.contains("-icount shift=1,sleep=off -rtc"), "{unlogged}");
     }
 }

@@ -42,12 +42,12 @@ impl Room {
         silence_ms: u64,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Guest {
-        self.boot_in(Timing::Wall, machine, script, silence_ms, stop)
+        self.boot_with(None, machine, script, silence_ms, stop)
     }
 
-    fn boot_in(
+    fn boot_with(
         &self,
-        timing: Timing,
+        log: Option<Log<'_>>,
         machine: &str,
         script: &str,
         silence_ms: u64,
@@ -57,7 +57,7 @@ impl Room {
         let (console, channel) = (self.path("console.txt"), self.path("channel"));
         let guard = self.guard(script);
         let mut order = Boot {
-            words: Words { timing, ..words(&machine, &console, &channel) },
+            words: Words { log, ..words(&machine, &console, &channel) },
             guard: &guard,
             silence: Duration::from_millis(silence_ms),
             stop,
@@ -84,7 +84,7 @@ fn words<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> Word
         append: &[],
         console,
         channel,
-        log: Log::Record(Path::new("log")),
+        log: None,
     }
 }
 
@@ -171,8 +171,8 @@ fn an_emulator_that_logs_is_left_to_end_in_order() {
         let room = Room::new();
         fs::write(room.path("frames"), wire::end(0)).expect("written");
         let script = format!("cat {} >> $CHANNEL; {end}", room.path("frames").display());
-        let virtual_time = Timing::Virtual { shift: 1 };
-        let guest = room.boot_in(virtual_time, "x86-64", &script, 30_000, &|| false);
+        let log = Some(Log::Record(Path::new("log")));
+        let guest = room.boot_with(log, "x86-64", &script, 30_000, &|| false);
         assert_eq!(guest.ending, Ending::Sent);
         (guest.in_order, guest.console)
     };

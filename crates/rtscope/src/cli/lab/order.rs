@@ -62,8 +62,8 @@ pub(in crate::cli) struct Judging {
 /// How guests are run.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Options {
-    /// Time passes by instructions, not by this machine's clock; the run is logged and can be replayed to
-    /// the bit (default)
+    /// Time passes by instructions, not by this machine's clock. With one CPU the run is logged and can be
+    /// replayed to the bit (default)
     #[arg(long, conflicts_with_all = ["wall", "kvm"])]
     r#virtual: bool,
     /// Time is this machine's, with all its disturbances

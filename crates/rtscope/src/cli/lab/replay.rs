@@ -12,6 +12,7 @@ use rtscope_lab::{
     boot::Ending,
     cell::{self, Cell, Inputs, Outcome, Surroundings},
     images::Held,
+    kept,
     machine::Machine,
     recheck::{self, Blame, Change, Disagreement},
     replay_log::LOG,
@@ -34,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(1800);
 /// The emulator replays the run from the log that lies with the record, so the record's files come out
 /// again to the bit, however busy this machine is. A file that was altered on disk is told from a replay
 /// that differs. Kernel and image must still be there, and the emulator must have the same version. A
-/// record without a log (older rtscope) is compared with a fresh run.
+/// record without a log (older rtscope, or several CPUs) is compared with a fresh run.
 ///
 /// The exit code is 0 when all bytes are equal, 2 when not; then the files that differ are kept beside the
 /// record.
@@ -114,7 +115,9 @@ fn way_of(args: &Args, before: &Inputs, emulator: &str) -> anyhow::Result<(Way, 
     }
     let compared = "the record is compared with a fresh run";
     let Some(hash) = &before.log_sha256 else {
-        let why = format!("this record has no log of its run (older rtscope): {compared}");
+        let why = format!(
+            "this record has no log of its run (older rtscope, or several CPUs): {compared}"
+        );
         return Ok((Way::Fresh, Some(if other { format!("{why}; {}", another()) } else { why })));
     };
     if other {
@@ -237,7 +240,7 @@ fn keep(record: &Path, way: Way, again: &Path, found: &[Disagreement]) -> anyhow
         fs::remove_dir_all(&kept).with_context(failed)?;
     }
     match way {
-        Way::Fresh => cell::copy(again, &kept)?,
+        Way::Fresh => kept::copy(again, &kept)?,
         Way::Log => {
             for one in found {
                 let (from, to) = (again.join(&one.name), kept.join(&one.name));
