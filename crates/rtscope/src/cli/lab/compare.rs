@@ -27,12 +27,13 @@ use rtscope_lab::{
     error::LabError,
     qemu::Timing,
     queue::Item,
+    subject::Subject,
     verify::{self, Verification},
 };
 use rtscope_measure::agent::SHOWN;
 use rtscope_model::{
     environment::Preemption,
-    guest::{self, Cost, Tracer},
+    guest::{self, Cost, Start, Tracer},
     plan::{Plan, Published},
     verdict::Verdict,
 };
@@ -57,6 +58,10 @@ pub(super) struct Comparison {
     documents: Vec<Value>,
     /// Requirements that are not met: in which kernel and cell, and what was seen.
     broken: Vec<String>,
+    /// The verdict of each guest that brought a record.
+    verdicts: Vec<Verdict>,
+    /// Words of the kernel command line that a kernel doesn't know: its name and the word.
+    unknown_words: BTreeSet<(String, String)>,
     /// What was asked for and is not so.
     warnings: Vec<String>,
     worst: Verdict,
@@ -103,6 +108,8 @@ impl Comparison {
             real_time: vec![None; labels.len()],
             documents: Vec::new(),
             broken: Vec::new(),
+            verdicts: Vec::new(),
+            unknown_words: BTreeSet::new(),
             warnings: Vec::new(),
             worst: Verdict::Measured,
             undecided: String::new(),
@@ -124,7 +131,7 @@ impl Comparison {
                 unreached += 1;
                 all.document_without(item, &LabError::NotReached.to_string());
             } else {
-                all.add(item, outcome)?;
+                all.add(plan, item, outcome)?;
             }
         }
         if unreached > 0 {
@@ -158,10 +165,19 @@ impl Comparison {
 
     /// What a search is told of these guests.
     pub(super) fn answer(&self) -> Answer {
-        match (self.failed, self.page.failures.first(), self.worst) {
-            (_, _, Verdict::Fail) => Answer::Bad,
-            (true, Some((_, why)), _) => Answer::Unknown(why.clone()),
-            (false, _, Verdict::Pass) => Answer::Good,
+        if let Some((kernel, word)) = self.unknown_words.first() {
+            return Answer::Unknown(format!("{kernel} doesn't know the word {word}"));
+        }
+        if let (true, Some((_, why))) = (self.failed, self.page.failures.first()) {
+            return Answer::Unknown(why.clone());
+        }
+        let count = |verdict| self.verdicts.iter().filter(|one| **one == verdict).count();
+        match (count(Verdict::Pass), count(Verdict::Fail), self.verdicts.len()) {
+            (passed, 0, all) if passed == all && all > 0 => Answer::Good,
+            (0, failed, all) if failed == all && all > 0 => Answer::Bad,
+            (passed, failed, all) if passed + failed == all => {
+                Answer::Unknown(format!("the seeds disagree: {failed} of {all} fail"))
+            }
             _ => Answer::Unknown(format!("the run was inconclusive: {}", self.undecided)),
         }
     }
@@ -172,7 +188,12 @@ impl Comparison {
         self.page.entries.iter().filter(wanted).map(|entry| entry.max_ns).max()
     }
 
-    fn add(&mut self, item: &Item, outcome: Result<Outcome, LabError>) -> anyhow::Result<()> {
+    fn add(
+        &mut self,
+        plan: &Plan,
+        item: &Item,
+        outcome: Result<Outcome, LabError>,
+    ) -> anyhow::Result<()> {
         let cell = &item.cell;
         let name = format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan);
         let outcome = match outcome {
@@ -205,9 +226,11 @@ impl Comparison {
             self.fail(item, name, format!("another kernel ran than was asked for: {wrong}"));
             return Ok(());
         }
+        record::keep_required(&outcome.folder, plan)?;
         let judged = record::open(&outcome.folder, &Terms::default())?;
         judged.publish(&outcome.folder)?;
         self.worst = worst(self.worst, judged.judgement.verdict);
+        self.verdicts.push(judged.judgement.verdict);
         if judged.judgement.verdict == Verdict::Inconclusive {
             self.undecided = judged.judgement.reasons.join("; ");
         }
@@ -229,12 +252,9 @@ impl Comparison {
         if let Some(warning) =
             found.and_then(|found| preemption::warning(&cell.subject.append, found))
         {
-            let warning = format!("{label}: {warning}");
-            if !self.warnings.contains(&warning) {
-                self.page.facts.push((format!("{label}, warning"), warning.clone()));
-                self.warnings.push(warning);
-            }
+            self.warn(label, &warning);
         }
+        self.tell_start(&cell.subject, &outcome.folder);
         let outcomes = judged.judgement.outcomes.iter();
         let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
         let required = outcomes_of(&judged.judgement, kernel);
@@ -282,6 +302,39 @@ impl Comparison {
             && !self.page.facts.iter().any(|(name, _)| *name == seen)
         {
             self.page.facts.push((seen, verified.to_string()));
+        }
+    }
+
+    /// Tells what the guest found before it measured.
+    fn tell_start(&mut self, subject: &Subject, folder: &Path) {
+        // Records of guests before there was such a file say nothing.
+        let text = fs::read_to_string(folder.join(guest::START)).unwrap_or_default();
+        let Ok(start) = serde_json::from_str::<Start>(&text) else { return };
+        for word in subject.append.iter().filter(|word| start.unknown_words.contains(word)) {
+            self.unknown_words.insert((subject.label.clone(), word.clone()));
+            self.warn(
+                &subject.label,
+                &format!(
+                    "this kernel doesn't know the word {word}, or not its value: it changes nothing"
+                ),
+            );
+        }
+        if let Some(said) = start.sentence() {
+            if start.at_rest {
+                let fact = (format!("{}, start", subject.label), format!("each guest {said}"));
+                let is_known = self.page.facts.iter().any(|(name, _)| *name == fact.0);
+                self.page.facts.extend((!is_known).then_some(fact));
+            } else {
+                self.warn(&subject.label, &format!("a guest {said}"));
+            }
+        }
+    }
+
+    fn warn(&mut self, label: &str, warning: &str) {
+        let warning = format!("{label}: {warning}");
+        if !self.warnings.contains(&warning) {
+            self.page.facts.push((format!("{label}, warning"), warning.clone()));
+            self.warnings.push(warning);
         }
     }
 

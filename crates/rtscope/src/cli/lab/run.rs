@@ -45,7 +45,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let subjects = lab.subjects(&args.kernel)?;
     let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
     for (subject, name) in subjects.iter().zip(names) {
-        for seed in 1..=args.judging.seeds {
+        for seed in 1..=args.judging.seeds.unwrap_or(1) {
             let cell = lab.cell(subject, &plan, seed)?;
             items.push(Item { cell, folder: out.join(format!("{name}-seed{seed}")) });
         }
