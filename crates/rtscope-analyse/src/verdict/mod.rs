@@ -21,8 +21,9 @@ pub mod validity;
 
 use rtscope_model::{
     event::Event,
-    finding::{Finding, Weight},
-    record::Record,
+    finding::{DAMAGE, Finding, Weight},
+    printable::quoted,
+    record::{PLAN_CHANGED, Record},
     verdict::Verdict,
 };
 
@@ -35,7 +36,7 @@ pub fn decide(record: &Record, cells: Vec<CellSummary>, accept: &[String]) -> Ju
     let (findings, accepted) = findings(record, &cells, accept);
     let mut outcomes = requirement::outcomes(record, &cells);
     outcomes.iter_mut().for_each(|outcome| settle(outcome, &findings));
-    let verdict = verdict(&outcomes);
+    let verdict = verdict(&outcomes, &findings);
     let reasons = reasons(verdict, &outcomes, &findings);
     Judgement { verdict, reasons, findings, accepted, outcomes, cells }
 }
@@ -55,10 +56,15 @@ fn findings(
     // Who was there tells it better than a rule that infers it.
     let mut inferred = validity::findings(record, cells);
     inferred.retain(|finding| told.iter().all(|known| known.code != finding.code));
+    let told = told.into_iter().map(|finding| match validity::against_holders(record, cells) {
+        Some(advice) if finding.code == "unanswered" => finding.advise(advice),
+        _ => finding,
+    });
     let mut findings: Vec<Finding> = Vec::new();
     let mut accepted: Vec<String> = Vec::new();
-    for mut finding in told.into_iter().chain(inferred) {
-        if finding.weight > Weight::Warning && accept.contains(&finding.code) {
+    for mut finding in told.chain(inferred) {
+        let is_accepted = accept.contains(&finding.code) && !DAMAGE.contains(&&*finding.code);
+        if finding.weight > Weight::Warning && is_accepted {
             finding.weight = Weight::Warning;
             finding.text += " (accepted: it does not touch the verdict)";
             if !accepted.contains(&finding.code) {
@@ -70,9 +76,16 @@ fn findings(
         }
     }
     let unused = accept.iter().filter(|code| findings.iter().all(|f| f.code != **code));
-    for code in unused.collect::<Vec<_>>() {
-        let text = format!("{code:?} was accepted, but nothing of that name was found");
-        let finding = Finding::new("accept-unused", Weight::Note, text);
+    let unused = unused.map(|code| {
+        let text = format!("{} was accepted, but nothing of that name was found", quoted(code));
+        Finding::new("accept-unused", Weight::Note, text)
+    });
+    let damage = DAMAGE.iter().filter(|damage| findings.iter().any(|found| found.code == **damage));
+    let refused = damage.filter(|damage| accept.iter().any(|code| code == *damage)).map(|damage| {
+        let text = format!("{damage} can't be accepted: the figures themselves are damaged");
+        Finding::new("accept-refused", Weight::Note, text)
+    });
+    for finding in unused.chain(refused).collect::<Vec<_>>() {
         if !findings.contains(&finding) {
             findings.push(finding);
         }
@@ -95,11 +108,14 @@ fn settle(outcome: &mut Outcome, findings: &[Finding]) {
     }
 }
 
-/// The worst verdict of any requirement.
-fn verdict(outcomes: &[Outcome]) -> Verdict {
+/// The worst verdict of any requirement. A plan without requirements asked none only if it is the plan
+/// that was run.
+fn verdict(outcomes: &[Outcome], findings: &[Finding]) -> Verdict {
     let worst_first = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
     let any = |verdict: &Verdict| outcomes.iter().any(|outcome| outcome.verdict == *verdict);
-    worst_first.into_iter().find(any).unwrap_or(Verdict::Measured)
+    let is_known = findings.iter().all(|finding| finding.code != PLAN_CHANGED);
+    let of_none = if is_known { Verdict::Measured } else { Verdict::Inconclusive };
+    worst_first.into_iter().find(any).unwrap_or(of_none)
 }
 
 /// Outcomes up to which a pass names each.
@@ -193,6 +209,16 @@ mod tests {
     }
 
     #[test]
+    fn damage_is_not_accepted() {
+        let mut killed = run("\"max < 1ms\"");
+        killed.events.pop();
+        let judgement = of(&killed, &["record-cut-short"]);
+        assert_eq!((judgement.verdict, judgement.accepted), (Verdict::Inconclusive, Vec::new()));
+        let text = "record-cut-short can't be accepted: the figures themselves are damaged";
+        assert!(judgement.findings.iter().any(|finding| finding.text == text));
+    }
+
+    #[test]
     fn an_open_requirement_is_inconclusive() {
         let judgement = of(&run("\"p99.99 < 1ms\", \"max < 1ms\""), &[]);
         assert_eq!(judgement.verdict, Verdict::Inconclusive);
@@ -225,6 +251,20 @@ mod tests {
         run.events.insert(1, rtscope_model::event::Stamped { at_ns: 1, event: told });
         let findings = of(&run, &[]).findings;
         assert_eq!((findings.len(), findings[0].text.as_str()), (1, "told"));
+    }
+
+    #[test]
+    fn a_requirement_that_was_deleted_from_the_plan_does_not_leave_a_measured_run() {
+        let mut record = run("").record();
+        assert_eq!(judge(&record, &[]).verdict, Verdict::Measured);
+        record.findings.push(Finding::new(
+            PLAN_CHANGED,
+            Weight::Invalidates,
+            "the plan is another",
+        ));
+        let judgement = judge(&record, &[]);
+        assert_eq!(judgement.verdict, Verdict::Inconclusive);
+        assert_eq!(judgement.reasons, ["the plan is another"]);
     }
 
     #[test]

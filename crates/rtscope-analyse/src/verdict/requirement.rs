@@ -5,7 +5,7 @@
 //! * quantiles and `mean`: the interval against the limit, as wide as the wake-ups' dependence on each
 //!   other makes it. Pass when its upper end is below, Fail when its lower end is not, and Inconclusive
 //!   when the limit lies inside, the run is too short, or no interval can be given.
-//! * `missed`: the count.
+//! * `missed`: the count. Of a sampler that misses nothing by definition it is no answer.
 //! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
 //! Quantiles and mean include what the missed activations would have seen, since a requirement is
@@ -13,6 +13,7 @@
 //! answered: then it is the time that it had waited at least.
 
 use rtscope_model::{
+    plan::{Overrun, Sampler, Sleep},
     record::Record,
     time::Nanos,
     verdict::{Requirement, Statistic, Verdict},
@@ -70,7 +71,10 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
         Statistic::Quantile(parts) => {
             quantile(cell, requirement.statistic, parts, requirement.limit)
         }
-        Statistic::Missed => missed(row, requirement.limit),
+        Statistic::Missed => {
+            let phase = record.plan.phases.get(cell.cell as usize);
+            missed(row, requirement.limit, phase.and_then(|phase| never_misses(&phase.sampler)))
+        }
     };
     let why = match row.recorded {
         0 => "nothing was measured",
@@ -157,13 +161,33 @@ fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
     Some((verdict, format!("{value}, {interval}{open}")))
 }
 
-fn missed(row: &Row, limit: u64) -> Option<Answer> {
+/// How a sampler sleeps that misses nothing by definition, however late it is.
+fn never_misses(sampler: &Sampler) -> Option<&'static str> {
+    match (sampler.sleep, sampler.overrun) {
+        (Sleep::Relative, _) => Some("sleep = \"relative\""),
+        (Sleep::Absolute, Overrun::Replay) => Some("overrun = \"replay\""),
+        (Sleep::Absolute, Overrun::Skip) => None,
+    }
+}
+
+fn missed(row: &Row, limit: u64, never_misses: Option<&str>) -> Option<Answer> {
     let planned = Some(row.planned).filter(|&planned| planned > 0)?;
+    if !row.missed_is_known && row.missed > limit {
+        let text = format!("at least {} were missed", counted(row.missed, "activation"));
+        return Some((Verdict::Fail, text));
+    }
     if !row.missed_is_known {
         let text = "what was missed is not in an import".to_owned();
         return Some((Verdict::Inconclusive, text));
     }
     let of = counted(planned, "activation");
+    if let Some(how) = never_misses.filter(|_| row.missed <= limit) {
+        let text = format!(
+            "with {how} a late wake-up misses no activation, so this requirement says nothing: require \
+             a maximum"
+        );
+        return Some((Verdict::Inconclusive, text));
+    }
     let sentence = match row.missed {
         0 => format!("none of {of} was missed"),
         1 => format!("1 of {of} was missed"),
@@ -367,6 +391,26 @@ mod tests {
         check("missed = 899", &latencies, Verdict::Fail, "900 of 1,000 activations were missed");
         check("missed = 900", &latencies, Verdict::Pass, "900 of 1,000 activations were missed");
         check("missed = 0", &[1], Verdict::Pass, "none of 1 activation was missed");
+    }
+
+    #[test]
+    fn a_sampler_that_misses_nothing_by_definition_does_not_pass_for_it() {
+        let outcome = |sampler: &str, latencies_ns: &[u64]| {
+            let plan = format!(
+                "name = \"p\"\n[[phase]]\nname = \"rest\"\nduration = \"1s\"\nrequire = [\"missed = 0\"]\n{sampler}"
+            );
+            let record = Run::new(&plan, 1).cell(0, &[latencies_ns]).end().record();
+            let outcome = outcomes(&record, &summary::cells(&record)).remove(0);
+            (outcome.verdict, outcome.sentence)
+        };
+        for sampler in ["sampler.sleep = \"relative\"", "sampler.overrun = \"replay\""] {
+            let (verdict, sentence) = outcome(sampler, &[1_000; 100]);
+            assert_eq!(verdict, Verdict::Inconclusive, "{sampler}");
+            assert!(sentence.contains("says nothing: require a maximum"), "{sentence}");
+            // One that is known to be missed, because nothing answered it, is one.
+            assert_eq!(outcome(sampler, &[5_000_000; 10]).0, Verdict::Fail);
+        }
+        assert_eq!(outcome("", &[1_000; 100]).0, Verdict::Pass);
     }
 
     #[test]

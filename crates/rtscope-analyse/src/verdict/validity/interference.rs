@@ -7,6 +7,7 @@ use rtscope_model::{
     environment::RealTimeThread,
     event::{Event, SystemSpan},
     finding::{Finding, Weight},
+    guest::VirtualTime,
     record::ThreadRecord,
     schedule::Policy,
     time::Nanos,
@@ -87,6 +88,17 @@ fn spans_of<'a>(scene: &Scene<'a>, cell: u32) -> Vec<&'a SystemSpan> {
 /// Real-time threads that run before the sampler, or in turn with it, on its CPUs: those that were
 /// there before the run, those that came up since, and those of the plan's own loads.
 pub(super) fn competing_threads(scene: &Scene) -> Option<Finding> {
+    let names = competitors(scene)?;
+    let text = format!("other threads may run before the sampler on its CPUs: {names}");
+    Some(Finding::new("competing-threads", Weight::PreventsPass, text).advise(AGAINST_COMPETITORS))
+}
+
+/// What to do against threads that run before the sampler.
+pub(super) const AGAINST_COMPETITORS: &str =
+    "stop them, move them to other CPUs, or sample at a higher priority";
+
+/// The names of the threads that run before the sampler, or in turn with it, on its CPUs.
+pub(super) fn competitors(scene: &Scene) -> Option<String> {
     let here: Vec<&RealTimeThread> = scene.before()?.real_time_threads.iter().collect();
     let old =
         here.iter().filter(|thread| competes(thread, &scene.record.threads)).map(|t| named(t));
@@ -105,9 +117,7 @@ pub(super) fn competing_threads(scene: &Scene) -> Option<Finding> {
     }
     let mut told = BTreeSet::new();
     places.retain(|place| told.insert(place.clone()));
-    let text = format!("other threads may run before the sampler on its CPUs: {}", listed(places)?);
-    let advice = "stop them, move them to other CPUs, or sample at a higher priority";
-    Some(Finding::new("competing-threads", Weight::PreventsPass, text).advise(advice))
+    listed(places)
 }
 
 /// Whether a thread may run before one of these sampling threads, or in turn with it.
@@ -151,8 +161,11 @@ fn is_stopper(thread: &RealTimeThread) -> bool {
     thread.kernel && ["migration", "stopper", "watchdog", "watchdogd"].contains(&name)
 }
 
-/// The machine's time is not its own.
+/// The machine's time is not its own. In virtual time the host has no part in it.
 pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
+    if scene.record.virtual_time.is_some() {
+        return None;
+    }
     let kind = recognised(scene, |word| !CONTAINERS.contains(&word))?;
     let text = match kind.as_str() {
         "virtual machine" => "this is a virtual machine: its host decides when it runs".to_owned(),
@@ -160,6 +173,17 @@ pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
     };
     let advice = "the figures are this guest's on this host: measure the real machine";
     Some(Finding::new("virtual-machine", Weight::PreventsPass, text).advise(advice))
+}
+
+/// What time that passes by instructions leaves out.
+pub(super) fn virtual_time(scene: &Scene) -> Option<Finding> {
+    let VirtualTime { shift } = scene.record.virtual_time?;
+    let instruction_ns = 1_u64.checked_shl(u32::from(shift))?;
+    let text = format!(
+        "time passed by instructions ({instruction_ns} ns each), so the host could not delay this guest; caches, \
+         the memory bus and real devices have no part in the figures"
+    );
+    Some(Finding::new("virtual-time", Weight::Note, text))
 }
 
 /// A container measures its host's kernel.
@@ -326,6 +350,20 @@ mod tests {
         let texts: Vec<String> = all(&inside("kvm, docker")).into_iter().map(|f| f.text).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts[0].contains("(kvm)") && texts[1].contains("(docker)"), "{texts:?}");
+    }
+
+    #[test]
+    fn in_virtual_time_the_host_is_no_objection() {
+        let guest = || good().machine(|m| m.virtualisation = Some("qemu".to_owned()));
+        let in_time = |lab: &str| {
+            let mut run = guest();
+            run.lab = lab.to_owned();
+            run
+        };
+        let text =
+            only(&in_time(r#"{"time": "virtual", "shift": 1}"#), "virtual-time", Weight::Note);
+        assert!(text.contains("2 ns each"), "{text}");
+        only(&in_time(r#"{"time": "wall"}"#), "virtual-machine", Weight::PreventsPass);
     }
 
     #[test]
