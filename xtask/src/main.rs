@@ -1,4 +1,5 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `notices` and `dist`.
+//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
+//! `notices` and `dist`.
 
 #![forbid(unsafe_code)]
 
@@ -6,6 +7,7 @@ mod bench;
 mod dist;
 mod fuzz;
 mod icount;
+mod lab_repeat;
 mod notices;
 mod packages;
 mod shell;
@@ -55,6 +57,12 @@ const CHORES: &[Chore] = &[
         run: fuzz::run,
     },
     Chore {
+        name: "lab-repeat",
+        about: "count how often runs of the lab with the same inputs are equal, and replays of them [--runs N] \
+                [--load N,...]",
+        run: lab_repeat::run,
+    },
+    Chore {
         name: "notices",
         about: "print the licences that whoever passes the binary on has to pass on with it",
         run: |words| no_words(words).and_then(|()| notices::run()),
@@ -87,7 +95,7 @@ fn main() -> ExitCode {
 
 fn usage() -> String {
     let lines: String =
-        CHORES.iter().map(|chore| format!("  {:<8}{}\n", chore.name, chore.about)).collect();
+        CHORES.iter().map(|chore| format!("  {:<11}{}\n", chore.name, chore.about)).collect();
     format!("cargo xtask CHORE\n\n{lines}")
 }
 

@@ -9,13 +9,14 @@ use std::{
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use flate2::read::GzDecoder;
 use rtscope_model::wire::{FAILURE, Frame, Reader};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     console::{self, Trouble},
@@ -32,6 +33,16 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long an emulator may take to end after its guest has sent everything.
 const END_GRACE: Duration = Duration::from_millis(500);
+
+/// How long an emulator that logs its run may take to end: the log is whole only when it ended in order,
+/// and on a busy host that takes a while.
+const LOG_GRACE: Duration = Duration::from_secs(60);
+
+/// A guest that says that its system has ended and that can't switch itself off is ended after this.
+const HALT_GRACE: Duration = Duration::from_secs(2);
+
+/// How long an emulator may take to end in order when it is told to.
+const ORDERLY: Duration = Duration::from_secs(10);
 
 /// A silent guest that has had less than one part in so many of a CPU's time is starved, not hung; with
 /// less than [`HALTED`] of a second of it, it waits for what never comes.
@@ -73,6 +84,8 @@ pub struct Guest {
     pub ending: Ending,
     /// How long it took on the host's clock.
     pub took: Duration,
+    /// Whether the emulator ended in order: the log of its run is whole, and so is the console.
+    pub in_order: bool,
 }
 
 /// How a guest ended.
@@ -94,7 +107,7 @@ pub enum Ending {
     Damaged,
     /// The host had no room for what the guest said.
     DiskFull(PathBuf),
-    /// The emulator did not run: how it ended and what it said.
+    /// The emulator did not run, or failed: how it ended and what it said.
     Emulator(String),
     /// The user ended it.
     Interrupted,
@@ -129,7 +142,7 @@ impl Ending {
                  with --out",
                 folder.display()
             ),
-            Ending::Emulator(said) => format!("the emulator did not run: {said}"),
+            Ending::Emulator(said) => format!("the emulator failed: {said}"),
             Ending::Interrupted => "it was interrupted".to_owned(),
         }
     }
@@ -183,18 +196,23 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
         verdict: None,
     };
     let (mut heard, mut used) = (Instant::now(), Duration::ZERO);
+    let mut in_order = false;
     let ending = loop {
         if watch.look(order.on_line) {
             (heard, used) = (Instant::now(), emulator.cpu_time());
         }
         if let Some(ending) = watch.verdict.take() {
-            emulator.wait(END_GRACE);
+            in_order = match order.words.log {
+                Some(_) => watch.see_out(&mut emulator, order),
+                None => emulator.wait(END_GRACE),
+            };
             break ending;
         }
         if let Some(status) = emulator.ended() {
             // What was written between the look and the end.
             watch.look(order.on_line);
-            break watch.verdict.take().unwrap_or_else(|| watch.without_record(&status, &emulator));
+            in_order = status.success();
+            break watch.verdict.take().unwrap_or_else(|| watch.without_record(status, &emulator));
         }
         if (order.stop)() {
             break Ending::Interrupted;
@@ -222,7 +240,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
         Some(folder) if lost && is_full(folder) => Ending::DiskFull(folder.to_owned()),
         _ => ending,
     };
-    Ok(Guest { files: watch.files, console: watch.said, ending, took: began.elapsed() })
+    Ok(Guest { files: watch.files, console: watch.said, ending, took: began.elapsed(), in_order })
 }
 
 /// Boots a guest until it says anything, or for as long as the limit; then ends it. Whether it spoke.
@@ -247,7 +265,7 @@ pub fn speaks(words: &Words<'_>, guard: &[String], limit: Duration) -> Result<bo
                 return Ok(true);
             }
             let (program, said) = (words.machine.program.clone(), emulator.said());
-            return Err(LabError::Program { program, status, said });
+            return Err(LabError::Program { program, status: status.to_string(), said });
         }
         if Instant::now() > until {
             return Ok(false);
@@ -305,15 +323,26 @@ impl Emulator {
         stat.ok().and_then(|stat| cpu_time(&stat)).unwrap_or_default()
     }
 
-    fn ended(&mut self) -> Option<String> {
-        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
-    fn wait(&mut self, limit: Duration) {
+    /// Waits for its end. Whether it came within the limit, and in order.
+    fn wait(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         while self.ended().is_none() && Instant::now() < until {
             thread::sleep(LOOK);
         }
+        self.ended().is_some_and(|status| status.success())
+    }
+
+    /// Tells it to end in order, and waits for that.
+    fn end_in_order(&mut self) -> bool {
+        // Until its end is seen, no other process has its number.
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        self.wait(ORDERLY)
     }
 
     fn said(&self) -> String {
@@ -370,6 +399,27 @@ impl Watch {
         more
     }
 
+    /// Lets the emulator end in order after its guest has sent everything, and reads what the console still
+    /// says. Whether it did.
+    fn see_out(&mut self, emulator: &mut Emulator, order: &mut Boot<'_>) -> bool {
+        let (began, mut heard) = (Instant::now(), Instant::now());
+        let in_order = loop {
+            if self.look(order.on_line) {
+                heard = Instant::now();
+            }
+            if let Some(status) = emulator.ended() {
+                break status.success();
+            }
+            let halted = console::has_ended(&self.said) && heard.elapsed() > HALT_GRACE;
+            if halted || began.elapsed() > LOG_GRACE || (order.stop)() {
+                break emulator.end_in_order();
+            }
+            thread::sleep(LOOK);
+        };
+        self.look(order.on_line);
+        in_order
+    }
+
     fn read(&mut self, bytes: &[u8]) {
         for frame in self.reader.feed(bytes) {
             self.take(frame);
@@ -398,8 +448,9 @@ impl Watch {
     }
 
     /// Why an emulator that ended has sent no record.
-    fn without_record(&self, status: &str, emulator: &Emulator) -> Ending {
-        if self.said.is_empty() && !emulator.said().is_empty() {
+    fn without_record(&self, status: ExitStatus, emulator: &Emulator) -> Ending {
+        // A guest's end is no failure of the emulator; one that can't read its log fails at any time.
+        if (self.said.is_empty() || !status.success()) && !emulator.said().is_empty() {
             return Ending::Emulator(format!("{} ({status})", emulator.said()));
         }
         self.explain(|last| match (last, self.files.is_empty()) {

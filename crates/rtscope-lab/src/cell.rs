@@ -1,7 +1,7 @@
 //! One run in one kernel: its inputs, their hash, its record's folder.
 //!
-//! In virtual time the record is a function of the inputs. So a run whose inputs were seen before is
-//! not run again: its record is taken from the cache.
+//! In virtual time with one CPU the emulator logs the run, so that it can be replayed to the bit. A run whose
+//! inputs were seen before is not run again: its record is taken from the cache.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,11 @@ use crate::{
     error::LabError,
     image,
     images::{self, Held},
+    kept,
     machine::Machine,
-    qemu::{Timing, Words},
+    qemu::{Log, Timing, Words, is_logged},
+    recheck::{self, Touched},
+    replay_log::{LOG, Raw},
     subject::Subject,
 };
 
@@ -101,6 +104,10 @@ pub struct Inputs {
     /// Whether the guest brought its whole record.
     #[serde(default)]
     pub whole: bool,
+    /// SHA-256 of the run's log, compressed as it lies in the record's folder; none by the host's clock, with
+    /// several CPUs, and in records that were made before runs had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_sha256: Option<String>,
     /// SHA-256 of each file of the record.
     pub files: BTreeMap<String, String>,
 }
@@ -129,6 +136,8 @@ pub struct Surroundings<'a> {
     pub reuse: bool,
     /// Whether to end everything now.
     pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Says what the user should know of a record beside how its guest ended.
+    pub say: &'a (dyn Fn(&str) + Sync),
 }
 
 /// SHA-256 in hexadecimal digits.
@@ -190,7 +199,12 @@ pub fn pack(
 }
 
 impl Cell {
-    fn words<'a>(&'a self, console: &'a Path, channel: &'a Path) -> Words<'a> {
+    fn words<'a>(
+        &'a self,
+        console: &'a Path,
+        channel: &'a Path,
+        log: Option<Log<'a>>,
+    ) -> Words<'a> {
         Words {
             machine: &self.machine,
             timing: self.timing,
@@ -203,13 +217,20 @@ impl Cell {
             append: &self.subject.append,
             console,
             channel,
+            log,
         }
+    }
+
+    /// A log that is recorded to a file, where the emulator logs runs of this kind.
+    fn recorded<'a>(&self, path: &'a Path) -> Option<Log<'a>> {
+        is_logged(self.timing, &self.machine, self.cpus).then_some(Log::Record(path))
     }
 
     /// What the cell is made of; the files of its record are not known yet.
     #[must_use]
     pub fn inputs(&self, emulator: &str) -> Inputs {
-        let arguments = self.words(Path::new(""), Path::new("")).identity();
+        let none = Path::new("");
+        let arguments = self.words(none, none, self.recorded(none)).identity();
         let key = key_of(&[
             ("kernel", self.subject.kernel_sha256.as_bytes()),
             ("image", self.image_sha256.as_bytes()),
@@ -231,6 +252,7 @@ impl Cell {
             emulator: emulator.to_owned(),
             arguments,
             whole: false,
+            log_sha256: None,
             files: BTreeMap::new(),
         }
     }
@@ -252,8 +274,8 @@ impl Cell {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel"));
         // A kernel is quiet until it mounts its first process; now it shall speak at once.
         let append = ["earlyprintk=serial", "ignore_loglevel"].map(str::to_owned);
-        let words =
-            Words { timing: Timing::Kvm, append: &append, ..self.words(&console, &channel) };
+        let words = self.words(&console, &channel, None);
+        let words = Words { timing: Timing::Kvm, append: &append, ..words };
         let spoke = boot::speaks(&words, guard, limit);
         let _ = fs::remove_dir_all(&folder);
         spoke
@@ -264,7 +286,8 @@ impl Cell {
     ///
     /// # Errors
     ///
-    /// Files, or an emulator that can't be started. What happens in the guest is no error.
+    /// Files, an emulator that can't be started, or a record in the folder that would be taken and was
+    /// changed. What happens in the guest is no error.
     pub fn run(
         &self,
         emulator: &str,
@@ -272,34 +295,84 @@ impl Cell {
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<Outcome, LabError> {
-        let mut inputs = self.inputs(emulator);
-        let known = around.cache.root().join("records").join(&inputs.key);
-        if let Ok(there) = read_inputs(folder) {
-            if around.reuse && there.whole && there.key == inputs.key {
-                return Ok(Outcome {
-                    folder: folder.to_owned(),
-                    ending: Ending::Sent,
-                    took: None,
-                    inputs: there,
-                });
-            }
-            fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
-        }
-        if around.reuse && self.timing.is_virtual() && known.join(INPUTS).is_file() {
-            copy(&known, folder)?;
-            inputs = read_inputs(folder)?;
-            return Ok(Outcome {
-                folder: folder.to_owned(),
-                ending: Ending::Sent,
-                took: None,
-                inputs,
-            });
+        let inputs = self.inputs(emulator);
+        if let Some(known) = self.known(&inputs.key, folder, around)? {
+            let (folder, ending) = (folder.to_owned(), Ending::Sent);
+            return Ok(Outcome { folder, ending, took: None, inputs: known });
         }
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
+        let log = Raw::in_folder(folder);
+        let outcome = self.boot(inputs, self.recorded(log.path()), folder, around, on_line)?;
+        if outcome.ending == Ending::Sent && self.timing.is_virtual() {
+            kept::keep(folder, &kept::at(around.cache, &outcome.inputs.key), around)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Makes the run of a record again from its log, into a folder.
+    ///
+    /// # Errors
+    ///
+    /// The log can't be unpacked; and as [`Cell::run`].
+    pub fn replay(
+        &self,
+        emulator: &str,
+        record: &Path,
+        folder: &Path,
+        around: &Surroundings<'_>,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome, LabError> {
+        fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+        let log = Raw::unpack(&record.join(LOG), folder)?;
+        self.boot(self.inputs(emulator), Some(Log::Replay(log.path())), folder, around, on_line)
+    }
+
+    /// The record that need not be made again: the folder's own, or the cache's, which is then copied there.
+    fn known(
+        &self,
+        key: &str,
+        folder: &Path,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<Inputs>, LabError> {
+        if let Ok(there) = read_inputs(folder) {
+            if around.reuse && there.whole && there.key == key {
+                check(folder, &there)?;
+                return Ok(Some(there));
+            }
+            fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
+        }
+        let kept = kept::at(around.cache, key);
+        if !around.reuse || !self.timing.is_virtual() {
+            return Ok(None);
+        }
+        let Ok(inputs) = read_inputs(&kept) else { return Ok(None) };
+        let touched = recheck::touched(&kept, &inputs)?;
+        if touched.is_empty() {
+            kept::copy(&kept, folder)?;
+            return Ok(Some(inputs));
+        }
+        let (kept_in, list) = (kept.display(), list(&touched));
+        (around.say)(&format!(
+            "the record that was kept in {kept_in} is no longer the one that its guest brought: {list}; it \
+             is measured again"
+        ));
+        fs::remove_dir_all(&kept).map_err(LabError::file("remove", &kept))?;
+        Ok(None)
+    }
+
+    /// Boots the guest and writes what it brings, with the run's log when that is recorded.
+    fn boot(
+        &self,
+        mut inputs: Inputs,
+        log: Option<Log<'_>>,
+        folder: &Path,
+        around: &Surroundings<'_>,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome, LabError> {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
         let guest = boot::boot(&mut Boot {
-            words: self.words(&console, &channel),
+            words: self.words(&console, &channel, log),
             guard: around.guard,
             silence: self.silence,
             stop: around.stop,
@@ -317,14 +390,59 @@ impl Cell {
             write(folder, name, bytes)?;
         }
         inputs.whole = guest.ending == Ending::Sent;
+        if let Some(log) = log.filter(|_| inputs.whole) {
+            if guest.in_order {
+                inputs.files.insert(CONSOLE.to_owned(), hash_of(&console)?);
+                inputs.log_sha256 = logged(log, folder)?;
+            } else {
+                let folder = folder.display();
+                (around.say)(&format!(
+                    "{folder}: the emulator did not end in order, so this run has no log; `rtscope lab \
+                     replay` compares the record with a fresh run"
+                ));
+            }
+        }
         let text = serde_json::to_string_pretty(&inputs).unwrap_or_default() + "\n";
         write(folder, INPUTS, text.as_bytes())?;
-        if guest.ending == Ending::Sent && self.timing.is_virtual() {
-            keep(folder, &known)?;
-        }
         let (ending, took) = (guest.ending, Some(guest.took));
         Ok(Outcome { folder: folder.to_owned(), ending, took, inputs })
     }
+}
+
+/// Puts a run's log into its folder; its hash.
+fn logged(log: Log<'_>, folder: &Path) -> Result<Option<String>, LabError> {
+    match log {
+        Log::Record(raw) => {
+            crate::replay_log::pack(raw, folder)?;
+            hash_of(&folder.join(LOG)).map(Some)
+        }
+        Log::Replay(_) => Ok(None),
+    }
+}
+
+fn hash_of(path: &Path) -> Result<String, LabError> {
+    fs::read(path).map(|bytes| sha256(&bytes)).map_err(LabError::file("read", path))
+}
+
+/// Refuses a record that is no longer the one that its guest brought.
+///
+/// # Errors
+///
+/// Each file that was altered, deleted or added, and what to do.
+pub fn check(folder: &Path, inputs: &Inputs) -> Result<(), LabError> {
+    let touched = recheck::touched(folder, inputs)?;
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let (folder, list) = (folder.display(), list(&touched));
+    Err(LabError::Refused(format!(
+        "{folder} is no longer the record that its guest brought: {list}. `rtscope lab replay {folder}` shows \
+         what differs; --fresh measures it again, and --out names another folder"
+    )))
+}
+
+fn list(touched: &[Touched]) -> String {
+    touched.iter().map(Touched::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads what a record was made of.
@@ -335,9 +453,20 @@ impl Cell {
 pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
     let path = folder.join(INPUTS);
     let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-    serde_json::from_str(&text).map_err(|e| {
-        LabError::Refused(format!("{} is not a record of the lab: {e}", path.display()))
-    })
+    let refused = |why: String| {
+        LabError::Refused(format!("{} is not a record of the lab: {why}", path.display()))
+    };
+    let inputs: Inputs = serde_json::from_str(&text).map_err(|e| refused(e.to_string()))?;
+    match inputs.files.keys().find(|name| !is_inside(name)) {
+        Some(name) => Err(refused(format!("it names the file {name:?}"))),
+        None => Ok(inputs),
+    }
+}
+
+/// Whether a file's name stays in its folder.
+fn is_inside(name: &str) -> bool {
+    !name.is_empty()
+        && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 /// Whether a folder holds all that a guest brought.
@@ -355,50 +484,14 @@ fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
 }
 
 /// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
-    let inside =
-        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    if !inside {
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+    if !is_inside(name) {
         return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
     }
     let path = folder.join(name);
     let parent = path.parent().unwrap_or(folder);
     fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
     fs::write(&path, bytes).map_err(LabError::file("write", &path))
-}
-
-/// Puts a record into the cache in one step.
-fn keep(folder: &Path, known: &Path) -> Result<(), LabError> {
-    if known.exists() {
-        return Ok(());
-    }
-    let part = known.with_extension(format!("part{}", std::process::id()));
-    if let Err(e) = copy(folder, &part) {
-        let _ = fs::remove_dir_all(&part);
-        return Err(e);
-    }
-    match fs::rename(&part, known) {
-        // Another process was faster with the same record.
-        Err(_) if known.exists() => {
-            fs::remove_dir_all(&part).map_err(LabError::file("remove", &part))
-        }
-        moved => moved.map_err(LabError::file("rename", &part)),
-    }
-}
-
-/// Copies a folder and what is in it.
-fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(to).map_err(LabError::file("make", to))?;
-    for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
-        let entry = entry.map_err(LabError::file("list", from))?;
-        let (path, copied) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy(&path, &copied)?;
-        } else {
-            fs::copy(&path, &copied).map_err(LabError::file("copy", &path))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -415,19 +508,5 @@ mod tests {
             assert!(write(&inside, name, b"x").is_err(), "{name:?} was accepted");
         }
         assert!(!folder.path().join("out").exists());
-    }
-
-    #[test]
-    fn a_kept_record_is_an_equal_one() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (record, known) = (folder.path().join("record"), folder.path().join("records/key"));
-        write(&record, "slices/t0.jsonl", b"x").expect("written");
-        write(&record, "events.jsonl", b"y").expect("written");
-        keep(&record, &known).expect("kept");
-        keep(&record, &known).expect("kept already");
-        let again = folder.path().join("again");
-        copy(&known, &again).expect("copied");
-        assert_eq!(fs::read(again.join("slices/t0.jsonl")).expect("there"), b"x");
-        assert_eq!(fs::read_dir(folder.path().join("records")).expect("there").count(), 1);
     }
 }

@@ -10,8 +10,7 @@ use crate::machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "time")]
 pub enum Timing {
-    /// By instructions: each takes 2^shift ns, and idle time passes at once. The same inputs give
-    /// the same run to the bit, however busy the host is.
+    /// By instructions: each takes 2^shift ns, and idle time passes at once.
     Virtual {
         /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250.
         shift: u8,
@@ -23,11 +22,39 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// Whether two runs are equal to the bit.
+    /// Whether time passes by instructions.
     #[must_use]
     pub fn is_virtual(self) -> bool {
         matches!(self, Timing::Virtual { .. })
     }
+}
+
+/// What the emulator does with the log of a run in virtual time: everything in it that doesn't follow
+/// from the inputs, such as the order in which the emulator's two threads took their turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log<'a> {
+    /// Writes it to a file.
+    Record(&'a Path),
+    /// Makes the run again that a file holds.
+    Replay(&'a Path),
+}
+
+impl Log<'_> {
+    /// What follows the emulator's `-icount shift=N,sleep=off`. A comma in a file's name is doubled.
+    fn words(self) -> String {
+        let (verb, path) = match self {
+            Log::Record(path) => ("record", path),
+            Log::Replay(path) => ("replay", path),
+        };
+        format!(",rr={verb},rrfile={}", path.display().to_string().replace(',', ",,"))
+    }
+}
+
+/// Whether the emulator logs a run, so that it can be replayed to the bit: in virtual time with one CPU. It
+/// refuses to log several.
+#[must_use]
+pub fn is_logged(timing: Timing, machine: &Machine, cpus: u32) -> bool {
+    timing.is_virtual() && machine.cpus.unwrap_or(cpus) == 1
 }
 
 /// What the emulator is told, beside the machine.
@@ -55,6 +82,8 @@ pub struct Words<'a> {
     pub console: &'a Path,
     /// File of the record's line.
     pub channel: &'a Path,
+    /// The run's log, where the emulator can write one: see [`is_logged`].
+    pub log: Option<Log<'a>>,
 }
 
 impl Words<'_> {
@@ -91,7 +120,13 @@ impl Words<'_> {
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
         match self.timing {
             Timing::Virtual { shift } => {
-                add("-icount", format!("shift={shift},sleep=off"));
+                add(
+                    "-icount",
+                    format!(
+                        "shift={shift},sleep=off{}",
+                        self.log.map_or(String::new(), Log::words)
+                    ),
+                );
                 add("-rtc", "base=2020-01-01,clock=vm".to_owned());
             }
             Timing::Wall => add("-accel", "tcg,thread=multi".to_owned()),
@@ -123,7 +158,7 @@ impl Words<'_> {
     }
 
     /// [`Words::arguments`] without the names of files, which say nothing about the run: what is
-    /// hashed in their place are the files' contents.
+    /// hashed in their place are the files' contents. A run and its replay have the same identity.
     #[must_use]
     pub fn identity(&self) -> Vec<String> {
         let place = |name: &'static str| Path::new(name);
@@ -133,6 +168,7 @@ impl Words<'_> {
             device_tree: self.device_tree.map(|_| place("DEVICE-TREE")),
             console: place("CONSOLE"),
             channel: place("CHANNEL"),
+            log: self.log.map(|_| Log::Record(place("LOG"))),
             ..self.clone()
         };
         words.arguments()
@@ -156,6 +192,7 @@ mod tests {
             append,
             console: Path::new("/o/console.txt"),
             channel: Path::new("/o/channel"),
+            log: Some(Log::Record(Path::new("/o/log"))),
         }
     }
 
@@ -168,7 +205,7 @@ mod tests {
     fn virtual_time_fixes_everything_that_could_differ() {
         let line = line("x86-64", Timing::Virtual { shift: 1 });
         for word in [
-            "-icount shift=1,sleep=off",
+            "-icount shift=1,sleep=off,rr=record,rrfile=/o/log",
             "-rtc base=2020-01-01,clock=vm",
             "-seed 7",
             "-smp 1",
@@ -205,5 +242,27 @@ mod tests {
         let elsewhere = Words { kernel: Path::new("/elsewhere"), ..first.clone() };
         assert_eq!(first.identity(), elsewhere.identity());
         assert_ne!(first.identity(), Words { seed: 8, ..first.clone() }.identity());
+    }
+
+    #[test]
+    fn only_one_cpu_in_virtual_time_is_logged() {
+        let machine = |name| Machine::find(name).expect("shipped");
+        let virtual_time = Timing::Virtual { shift: 1 };
+        assert!(is_logged(virtual_time, &machine("x86-64"), 1));
+        assert!(!is_logged(virtual_time, &machine("x86-64"), 2));
+        assert!(!is_logged(virtual_time, &machine("raspi3b"), 1), "it has four");
+        assert!(!is_logged(Timing::Wall, &machine("x86-64"), 1));
+    }
+
+    #[test]
+    fn a_replay_is_the_same_run_with_the_log_read() {
+        let machine = Machine::find("x86-64").expect("shipped");
+        let first = words(&machine, Timing::Virtual { shift: 1 }, &[]);
+        let again = Words { log: Some(Log::Replay(Path::new("/o,1/log"))), ..first.clone() };
+        assert_eq!(first.identity(), again.identity());
+        let line = again.arguments().join(" ");
+        assert!(line.contains("-icount shift=1,sleep=off,rr=replay,rrfile=/o,,1/log"), "{line}");
+        let unlogged = Words { log: None, ..first.clone() }.arguments().join(" ");
+        assert!(unlogged.contains("-icount shift=1,sleep=off -rtc"), "{unlogged}");
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! * `rtscope.channel=ttyS1`: the line that the record leaves by. Default: the console.
 //! * `rtscope.seed=3`: shifts the run against the kernel's own periodic work, by up to 10 ms. In
-//!   virtual time two runs of one seed are equal to the bit; seeds give replicas that differ in
-//!   phase only. They can't show what differs between two pieces of hardware.
+//!   virtual time seeds give replicas that differ in phase only. They can't show what differs between
+//!   two pieces of hardware.
 //!
 //! Nothing that is sent or done depends on the host: no time-out of the host's, no random number that
 //! the emulator doesn't give.

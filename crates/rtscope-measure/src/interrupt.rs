@@ -1,14 +1,59 @@
 //! Signals that end a run: each sets a flag that the control thread looks at.
+//!
+//! From the first change of a system setting on, none of them ends the process any more, whatever verb it
+//! runs: see [`protect_settings`].
 
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
+use signal_hook::{
+    SigId,
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU},
+};
+
+/// The signals by which a user ends a run.
+const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// What the process does at these signals.
+static PROCESS: Mutex<Process> = Mutex::new(Process { shutdowns: Vec::new(), early: None });
+
+struct Process {
+    /// What ends it at a second SIGINT.
+    shutdowns: Vec<SigId>,
+    /// Set by a signal that came after the first change of a setting; none before that change.
+    early: Option<Arc<AtomicBool>>,
+}
+
+fn process() -> MutexGuard<'static, Process> {
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// System settings are about to be changed: from now on no number of SIGINTs, SIGTERMs or SIGHUPs ends the
+/// process before it has restored them. A signal that comes before anybody listens to it is kept for
+/// [`Interrupt::install`]. SIGQUIT (Ctrl-\\) still ends the process at once.
+///
+/// # Errors
+///
+/// When the handlers can't be set.
+pub(crate) fn protect_settings() -> io::Result<()> {
+    let mut process = process();
+    for shutdown in process.shutdowns.drain(..) {
+        signal_hook::low_level::unregister(shutdown);
+    }
+    if process.early.is_none() {
+        let early = Arc::new(AtomicBool::new(false));
+        for signal in ENDING {
+            signal_hook::flag::register(signal, early.clone())?;
+        }
+        process.early = Some(early);
+    }
+    Ok(())
+}
 
 /// Whether the run shall end, and why.
 #[derive(Clone, Debug, Default)]
@@ -20,23 +65,28 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Ends the run at SIGINT, SIGTERM or SIGHUP, and when the kernel says (SIGXCPU) that a
-    /// real-time thread of ours ran too long without sleeping. A second SIGINT ends the process, and
-    /// so does a second SIGXCPU: its handler runs in the thread that runs, however starved the
-    /// machine is, and needs nobody else to end it.
+    /// real-time thread of ours ran too long without sleeping. A second SIGINT ends the process unless
+    /// it has changed system settings. A second SIGXCPU always does: its handler runs in the thread
+    /// that runs, however starved the machine is, and needs nobody else to end it.
     ///
     /// # Errors
     ///
     /// When the handlers can't be set.
     pub fn install() -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
-        // Before the handlers that set the flags: it ends the process when they are set already.
-        signal_hook::flag::register_conditional_shutdown(SIGINT, 130, interrupt.stop.clone())?;
+        let mut process = process();
+        if process.early.is_none() {
+            let stop = interrupt.stop.clone();
+            // Before the handlers that set the flags: it ends the process when they are set already.
+            let shutdown = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stop)?;
+            process.shutdowns.push(shutdown);
+        }
+        drop(process);
         interrupt.listen()
     }
 
-    /// As [`Interrupt::install`], but further SIGINTs change nothing: restoring settings must not be cut
-    /// short, and `timeout -s INT` sends two, one to the process and one to its group. SIGQUIT
-    /// (Ctrl-\) still ends the process at once.
+    /// As [`Interrupt::install`], but further SIGINTs never change anything: a run must come to its verdict,
+    /// and `timeout -s INT` sends two, one to the process and one to its group.
     ///
     /// # Errors
     ///
@@ -47,8 +97,11 @@ impl Interrupt {
 
     fn listen(self) -> io::Result<Interrupt> {
         signal_hook::flag::register_conditional_shutdown(SIGXCPU, 1, self.runaway.clone())?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in ENDING {
             signal_hook::flag::register(signal, self.stop.clone())?;
+        }
+        if process().early.as_ref().is_some_and(|early| early.swap(false, Relaxed)) {
+            self.stop();
         }
         signal_hook::flag::register(SIGXCPU, self.runaway.clone())?;
         Ok(self)

@@ -167,8 +167,8 @@ pub struct Finished {
 /// # Errors
 ///
 /// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
-/// then is in the record's folder, and every setting is as it was. A setting of the whole run that is
-/// refused leaves no record.
+/// then is in the record's folder, and every setting is as it was. A setting that is refused before
+/// anything was measured leaves no record.
 pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
     let before = environment::collect(&order.tree);
     let mut plan = order.plan.clone();
@@ -195,6 +195,11 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
     let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
+    if let (Err(RunError::Tune(_)), false) = (&outcome, stream.recorder.has_measured()) {
+        // The settings of the first phase were refused.
+        recorder::remove_unused(&order.folder, was_there);
+        return outcome.map(|_| unreachable!("it is an error"));
+    }
 
     if order.interrupt.is_runaway() {
         stream.found(Finding::new(

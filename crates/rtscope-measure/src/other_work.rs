@@ -38,8 +38,16 @@ pub(crate) struct OtherWorkWatch {
     started_ns: u64,
     looked_ns: u64,
     counters: SystemCounters,
-    ours_ticks: u64,
+    ours: Ours,
     seen: BTreeMap<Identity, Seen>,
+}
+
+/// The CPU time of this process and all below it.
+#[derive(Clone, Copy, Default)]
+struct Ours {
+    ns: u64,
+    /// What rounding may have hidden of it.
+    hidden_ns: u64,
 }
 
 /// A process's number and when it started, in ticks since boot: no later process has both.
@@ -50,14 +58,14 @@ struct Seen {
     name: String,
     kernel: bool,
     /// CPU time, when the phase began and when it was last looked at.
-    first_ticks: u64,
-    last_ticks: u64,
+    first_ns: u64,
+    last_ns: u64,
     ended: bool,
 }
 
 impl Seen {
-    fn used_ticks(&self) -> u64 {
-        self.last_ticks.saturating_sub(self.first_ticks)
+    fn used_ns(&self) -> u64 {
+        self.last_ns.saturating_sub(self.first_ns)
     }
 }
 
@@ -68,12 +76,12 @@ impl OtherWorkWatch {
             started_ns: now_ns,
             looked_ns: now_ns,
             counters: SystemCounters::read(tree),
-            ours_ticks: 0,
+            ours: Ours::default(),
             seen: BTreeMap::new(),
         };
-        watch.ours_ticks = watch.look(tree, own_pid, now_ns);
+        watch.ours = watch.look(tree, own_pid, now_ns);
         // What was used before the phase doesn't count.
-        watch.seen.values_mut().for_each(|seen| seen.first_ticks = seen.last_ticks);
+        watch.seen.values_mut().for_each(|seen| seen.first_ns = seen.last_ns);
         watch
     }
 
@@ -94,30 +102,31 @@ impl OtherWorkWatch {
     ) -> Option<OtherWork> {
         let span_ns = now_ns - self.started_ns;
         let cpus = SystemCounters::read(tree).threads_since(&self.counters, span_ns);
-        let ours_ticks = self.look(tree, own_pid, now_ns).saturating_sub(self.ours_ticks);
+        let ours = self.look(tree, own_pid, now_ns);
         if cpus.is_empty() {
             return None;
         }
-        let tick_ns = 1_000_000_000 / ticks_per_second();
         let of = |kernel| -> u64 {
             let seen = self.seen.values().filter(|seen| seen.kernel == kernel);
-            seen.map(Seen::used_ticks).sum::<u64>() * tick_ns
+            seen.map(Seen::used_ns).sum()
         };
-        let (ours_ns, kernel_ns, named_ns) = (ours_ticks * tick_ns, of(true), of(false));
+        let ours_ns = ours.ns.saturating_sub(self.ours.ns);
+        let (kernel_ns, named_ns) = (of(true), of(false));
         let busy_ns: u64 = cpus.iter().map(|cpu| cpu.threads_ns).sum();
-        let others_ns = named_ns.max(busy_ns.saturating_sub(ours_ns + kernel_ns));
-        let processes = self.busiest(tick_ns);
+        let known_ns = ours_ns + kernel_ns + ours.hidden_ns;
+        let others_ns = named_ns.max(busy_ns.saturating_sub(known_ns));
+        let processes = self.busiest();
         Some(OtherWork { cell, span_ns, ours_ns, kernel_ns, others_ns, cpus, processes })
     }
 
-    fn busiest(&self, tick_ns: u64) -> Vec<BusyProcess> {
-        let busy = self.seen.iter().filter(|(_, seen)| seen.used_ticks() > 0);
+    fn busiest(&self) -> Vec<BusyProcess> {
+        let busy = self.seen.iter().filter(|(_, seen)| seen.used_ns() > 0);
         let mut processes: Vec<BusyProcess> = busy
             .map(|((pid, _), seen)| BusyProcess {
                 pid: *pid,
                 name: seen.name.clone(),
                 kernel: seen.kernel,
-                cpu_ns: seen.used_ticks() * tick_ns,
+                cpu_ns: seen.used_ns(),
             })
             .collect();
         processes.sort_by_key(|process| (std::cmp::Reverse(process.cpu_ns), process.pid));
@@ -126,42 +135,58 @@ impl OtherWorkWatch {
     }
 
     /// Brings the processes up to date, and answers the CPU time of ours so far.
-    fn look(&mut self, tree: &Tree, own_pid: u32, now_ns: u64) -> u64 {
+    fn look(&mut self, tree: &Tree, own_pid: u32, now_ns: u64) -> Ours {
         self.looked_ns = now_ns;
         let all = processes(tree);
         let ours = family(own_pid, &all);
         self.seen.values_mut().for_each(|seen| seen.ended = true);
-        let mut ours_ticks = 0;
+        let tick_ns = 1_000_000_000 / ticks_per_second();
+        let mut sum = Ours::default();
         for (pid, stat) in all {
+            let told_ns = stat.cpu_ticks * tick_ns;
             if ours.contains(&pid) {
                 // A child that ends leaves its time to the parent that waits for it, so the sum over
-                // all of ours loses nothing.
-                ours_ticks += stat.cpu_ticks + stat.children_ticks;
+                // all of ours loses nothing but what rounding cuts off.
+                let run_ns = run_ns(tree, pid);
+                sum.ns += run_ns.unwrap_or(0).max(told_ns) + stat.children_ticks * tick_ns;
+                // User and system time are cut to whole ticks each.
+                sum.hidden_ns += if run_ns.is_none() { 2 * tick_ns } else { 0 };
                 continue;
             }
+            let last_ns = match stat.is_kernel() {
+                true => run_ns(tree, pid).unwrap_or(0).max(told_ns),
+                false => told_ns,
+            };
             let seen = self.seen.entry((pid, stat.started_ticks)).or_insert(Seen {
                 name: String::new(),
                 kernel: stat.is_kernel(),
-                first_ticks: 0,
-                last_ticks: 0,
+                first_ns: 0,
+                last_ns: 0,
                 ended: false,
             });
-            (seen.name, seen.last_ticks, seen.ended) = (stat.name, stat.cpu_ticks, false);
+            (seen.name, seen.last_ns, seen.ended) = (stat.name, last_ns, false);
         }
         self.forget();
-        ours_ticks
+        sum
     }
 
     /// Forgets ended processes that used little, so that a long phase doesn't gather them all.
     fn forget(&mut self) {
         let ended = self.seen.iter().filter(|(_, seen)| seen.ended);
         let mut ended: Vec<(u64, Identity)> =
-            ended.map(|(identity, seen)| (seen.used_ticks(), *identity)).collect();
+            ended.map(|(identity, seen)| (seen.used_ns(), *identity)).collect();
         ended.sort_unstable_by_key(|(used, _)| std::cmp::Reverse(*used));
         for (_, identity) in ended.into_iter().skip(REMEMBERED) {
             self.seen.remove(&identity);
         }
     }
+}
+
+/// How long the first thread of a process ran, to the nanosecond, where the kernel shows it: of hundreds
+/// of processes that ran for less than a tick each, `stat` tells of no time at all.
+fn run_ns(tree: &Tree, pid: u32) -> Option<u64> {
+    let text = tree.read(format!("proc/{pid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 /// Every process, by its number.
@@ -221,6 +246,8 @@ pub(crate) fn new_real_time_threads(
 
 #[cfg(test)]
 mod tests {
+    use std::{io::Read as _, process::Stdio};
+
     use super::*;
     use crate::environment::fake::FakeTree;
 
@@ -245,6 +272,15 @@ mod tests {
 
     /// A machine with these processes, of which two CPUs were busy for so many ticks.
     fn machine(busy: [u64; 2], processes: &[Process]) -> FakeTree {
+        let fake = rounding_machine(busy, processes);
+        for Process { pid, ticks, .. } in processes {
+            fake.file(&format!("proc/{pid}/schedstat"), &format!("{} 9 9\n", ns(*ticks)));
+        }
+        fake
+    }
+
+    /// The same, of which the kernel shows whole ticks only.
+    fn rounding_machine(busy: [u64; 2], processes: &[Process]) -> FakeTree {
         let fake = FakeTree::new();
         let [a, b] = busy;
         fake.file("proc/stat", &format!("cpu0 {a} 0 0 0 0 0 0 0\ncpu1 {b} 0 0 0 0 0 0 0\n"));
@@ -307,6 +343,58 @@ mod tests {
     }
 
     #[test]
+    fn many_processes_that_ran_for_less_than_a_tick_each_are_ours() {
+        let load = (1..=400).map(|n| process(OWN + n, OWN, "message", 0));
+        let all: Vec<Process> =
+            std::iter::once(process(OWN, 9, "rtscope", 0)).chain(load).collect();
+        let (before, after) = (machine([0, 0], &all), machine([200, 200], &all));
+        let each = |n: u32| after.file(&format!("proc/{}/schedstat", OWN + n), "9000000 9 9\n");
+        (1..=400).for_each(each);
+        let work = watched(&before, &after);
+        assert_eq!((work.ours_ns, work.others_ns), (400 * 9_000_000, ns(400) - 400 * 9_000_000));
+        // Without the exact times, what rounding may have hidden is nobody's.
+        let rounding = rounding_machine([200, 200], &all);
+        assert_eq!(watched(&rounding_machine([0, 0], &all), &rounding).others_ns, 0);
+    }
+
+    #[test]
+    fn real_processes_that_run_for_a_few_milliseconds_each_are_told_in_full() {
+        let tree = Tree::default();
+        let own_pid = std::process::id();
+        if run_ns(&tree, own_pid).is_none() || !std::path::Path::new("/proc/self/sched").exists() {
+            return eprintln!("skipped: the kernel has neither schedstat nor sched");
+        }
+        let watch = OtherWorkWatch::start(&tree, own_pid, 0);
+        let spin = "i=0; while [ $i -lt 1500 ]; do i=$((i+1)); done; echo done; read line";
+        let start = |_| {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", spin]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            command.spawn().expect("a shell")
+        };
+        let mut children: Vec<_> = (0..40).map(start).collect();
+        for child in &mut children {
+            let mut said = [0; 4];
+            child.stdout.as_mut().expect("a pipe").read_exact(&mut said).expect("it is done");
+        }
+        // Exact, from a file that the code doesn't read.
+        let exact_ns: u64 = children.iter().map(|child| exact_ns(child.id())).sum();
+        let work = watch.finish(&tree, own_pid, SECOND_NS, 0).expect("counters");
+        for mut child in children {
+            drop(child.stdin.take());
+            child.wait().expect("it ends");
+        }
+        assert!(work.ours_ns >= exact_ns, "{} of {exact_ns} ns", work.ours_ns);
+    }
+
+    /// `se.sum_exec_runtime`, in milliseconds with six decimals, of a process of one thread.
+    fn exact_ns(pid: u32) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/sched")).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("se.sum_exec_runtime"));
+        let value = line.and_then(|line| line.rsplit(':').next()).expect("a time").trim();
+        value.replace('.', "").parse().expect("a number")
+    }
+
+    #[test]
     fn a_process_number_that_is_used_again_is_another_process() {
         let before = machine([0, 0], &[process(70, 1, "old", 1_000)]);
         let after = machine([300, 0], &[]);
@@ -325,7 +413,7 @@ mod tests {
         let end = machine([700, 0], &[]);
         let mut watch = OtherWorkWatch::start(&start.tree, OWN, 0);
         watch.look_if_due(&middle.tree, OWN, LOOK_SPAN.0 - 1);
-        assert_eq!(watch.busiest(1).len(), 0, "it is not yet due");
+        assert_eq!(watch.busiest().len(), 0, "it is not yet due");
         watch.look_if_due(&middle.tree, OWN, LOOK_SPAN.0);
         let work = watch.finish(&end.tree, OWN, 2 * LOOK_SPAN.0, 0).expect("counters");
         assert_eq!((work.processes[0].cpu_ns, work.others_ns), (ns(600), ns(700)));

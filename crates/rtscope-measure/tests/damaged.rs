@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use rtscope_measure::recorder::{Recorder, Source};
 use rtscope_model::{
+    environment::Environment,
     event::{EndReason, Event, FORMAT, Stamped},
     histogram::Unplaced,
     plan,
@@ -48,7 +49,10 @@ fn started() -> Event {
 }
 
 fn recorder(folder: &Path) -> Recorder {
-    let plan = plan::parse("x", "name = 'x'\n[[phase]]\nname = 'x'\nduration = '6s'");
+    let plan = plan::parse(
+        "x",
+        "name = 'x'\nrequire = ['max < 1ms']\n[[phase]]\nname = 'x'\nduration = '6s'",
+    );
     Recorder::create(&folder.join("run"), &plan.expect("a plan").to_toml()).expect("a record")
 }
 
@@ -65,6 +69,9 @@ fn record(is_ended: bool, mut middle: impl FnMut(&Path)) -> TempDir {
     middle(folder.path());
     write(&mut recorder, (SLICES / 2..SLICES).map(slice));
     middle(folder.path());
+    for name in ["environment.before.json", "environment.after.json"] {
+        recorder.environment(name, &Environment::default());
+    }
     write(&mut recorder, is_ended.then(|| Event::run_ended(EndReason::Finished)));
     recorder.finish();
     folder
@@ -133,6 +140,33 @@ fn a_line_that_is_edited_removed_or_doubled_is_found() {
     let events =
         edited("events.jsonl", |lines| lines[1] = lines[1].replace("finished", "interrupted"));
     assert_eq!(events[0].0, "record-changed", "{events:?}");
+}
+
+/// What is found when a file that is written as a whole has another text, or is gone.
+fn rewritten(name: &str, text: Option<fn(String) -> String>) -> Vec<(String, String)> {
+    let folder = record(true, |_| {});
+    let path = folder.path().join("run").join(name);
+    let old = fs::read_to_string(&path).expect("a file");
+    match text {
+        Some(edit) => fs::write(&path, edit(old)).expect("written"),
+        None => fs::remove_file(&path).expect("removed"),
+    }
+    found(&folder)
+}
+
+#[test]
+fn a_whole_file_that_is_edited_or_removed_is_named() {
+    let plan = "plan.toml is not as the run wrote it: what the run required is not known";
+    let without = |text: String| text.replace("require = [\"max < 1ms\"]\n", "");
+    assert_eq!(rewritten("plan.toml", Some(without)), one("plan-changed", plan));
+    for name in ["environment.before.json", "environment.after.json"] {
+        let changed = one("record-changed", &format!("{name} is not as the run wrote it"));
+        assert_eq!(rewritten(name, Some(|text| text + " ")), changed);
+        let missing = one("record-changed", &format!("{name} is missing or empty"));
+        assert_eq!(rewritten(name, None), missing);
+    }
+    let changed = one("record-changed", "histograms.json is not as the run wrote it");
+    assert_eq!(rewritten("histograms.json", Some(|text| text + " ")), changed);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 //! one, each without its `crc` key, closing brace and line feed. A line that is changed, removed,
 //! doubled or moved breaks the chain at that place. What a file of slices without its end lacks is told
 //! by the event `run-ended`, which holds the number of lines and the last checksum of each. That event
-//! is itself the end of `events.jsonl`. The checksum protects against accidents, not against somebody
-//! who computes it anew.
+//! is itself the end of `events.jsonl`. It also holds the checksum of each file that is written as a
+//! whole, such as the plan. The checksums protect against accidents, not against somebody who computes
+//! them anew.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,12 @@ impl Chain {
         hasher.update(body);
         (self.lines, self.crc) = (self.lines + 1, hasher.finalize());
     }
+}
+
+/// The CRC-32 (IEEE 802.3) of a file that is written as a whole.
+#[must_use]
+pub fn checksum(file: &[u8]) -> u32 {
+    crc32fast::hash(file)
 }
 
 /// A line without its checksum, and the checksum.

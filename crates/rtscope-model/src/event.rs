@@ -243,6 +243,9 @@ pub enum Event {
         /// How each file of slices ends, by name; none in older records.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         files: BTreeMap<String, Chain>,
+        /// The checksum of each file that is written as a whole, by name; none in older records.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        whole: BTreeMap<String, u32>,
     },
 }
 
@@ -296,10 +299,10 @@ impl IdleSpans {
 }
 
 impl Event {
-    /// The end of a run; the recorder adds how its files end.
+    /// The end of a run; the recorder adds what its files hold.
     #[must_use]
     pub fn run_ended(why: EndReason) -> Event {
-        Event::RunEnded { why, files: BTreeMap::new() }
+        Event::RunEnded { why, files: BTreeMap::new(), whole: BTreeMap::new() }
     }
 
     /// What a load achieved in one span.

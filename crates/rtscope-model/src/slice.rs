@@ -4,9 +4,11 @@
 //! The slice is the unit of everything: the histogram of a cell is the sum of its slices, the plot
 //! over time is their maxima, and a record cut short by SIGKILL loses at most the slice in progress.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::histogram::{Bin, Unplaced};
+use crate::histogram::{Bin, Layout, Unplaced};
 
 /// Which activations a slice holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -118,7 +120,58 @@ fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
     }
 }
 
+/// The most omitted activations that one stall is expanded into; a clock step of years would
+/// otherwise keep a real-time thread busy for minutes. The rest is counted.
+const EXPANDED_MAX: u64 = 1 << 20;
+
+/// How many missed activations of one stall are expanded into omitted latencies.
+#[must_use]
+#[inline]
+pub const fn expanded(missed: u64) -> u64 {
+    if missed < EXPANDED_MAX { missed } else { EXPANDED_MAX }
+}
+
 impl Slice {
+    /// Activations that were due and never answered, and how long those of them that are expanded waited
+    /// at least.
+    #[must_use]
+    pub fn unanswered(
+        (thread, scope): (u32, Scope),
+        layout: Layout,
+        (start_ns, end_ns): (u64, u64),
+        count: u64,
+        waits_ns: impl Iterator<Item = u64>,
+    ) -> Slice {
+        let mut omitted: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut extent = Extent { min_ns: u64::MAX, ..Extent::default() };
+        for waited_ns in waits_ns {
+            *omitted.entry(layout.index(waited_ns)).or_default() += 1;
+            extent.min_ns = extent.min_ns.min(waited_ns);
+            extent.max_ns = extent.max_ns.max(waited_ns);
+            extent.sum_ns = extent.sum_ns.saturating_add(waited_ns);
+        }
+        Slice {
+            thread,
+            scope,
+            start_ns,
+            end_ns,
+            planned: count,
+            recorded: 0,
+            missed: count,
+            early: 0,
+            migrations: 0,
+            min_ns: 0,
+            max_ns: 0,
+            max_at_ns: start_ns,
+            max_cpu: 0,
+            sum_ns: 0,
+            bins: Vec::new(),
+            unplaced: Unplaced::default(),
+            omitted: omitted.into_iter().collect(),
+            omitted_extent: extent,
+        }
+    }
+
     /// Whether another slice goes on where this one ends: of the same thread and scope, without a gap.
     #[must_use]
     pub fn is_followed_by(&self, next: &Slice) -> bool {

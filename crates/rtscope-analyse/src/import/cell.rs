@@ -18,6 +18,11 @@ pub struct Cell {
     pub threads: Vec<Thread>,
     /// Where it comes from.
     pub origin: Origin,
+    /// Whether the threads started and ended together, and each counted its own cycles: then they
+    /// cover the same time.
+    pub is_one_run: bool,
+    /// How long the tool ran by a wall clock, in whole seconds, where the file says it.
+    pub ran_ns: Option<u64>,
 }
 
 /// One thread or CPU.
@@ -33,6 +38,8 @@ pub struct Thread {
     pub duration_ns: Option<u64>,
     /// One part without order, or several in order.
     pub parts: Vec<Part>,
+    /// How long it had waited at least when the run ended, if it was waiting then.
+    pub waited_ns: Option<u64>,
 }
 
 /// Latencies of a span of cycles.
@@ -99,6 +106,10 @@ pub(super) const COUNT_MAX: u64 = 1 << 36;
 
 /// The largest latency that is believed, a day: beyond it a number is damage.
 pub(super) const LATENCY_NS_MAX: u64 = 86_400_000_000_000;
+
+/// The longest run that is believed, a year: a hostile number of cycles must not run out of the time
+/// there is.
+pub(super) const LONGEST_NS: u64 = u64::MAX >> 9;
 
 /// A histogram that is read row by row: an index, and a count for each thread.
 #[derive(Clone, Debug, Default)]

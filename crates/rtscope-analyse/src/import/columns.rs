@@ -190,8 +190,8 @@ impl Table {
                 label: named.cloned().unwrap_or_else(|| format!("{label} {index}")),
                 cpu: (label == "CPU").then_some(index as u32),
                 interval_ns: self.options.interval_ns,
-                duration_ns: None,
                 parts: if part.count > 0 { vec![part] } else { Vec::new() },
+                ..Thread::default()
             }
         };
         let threads = match is_single {
@@ -210,7 +210,9 @@ impl Table {
             ..Origin::default()
         };
         let layout = if is_single { self.layout } else { self.rows.layout(unit_ns) };
-        reading.cells.push(Cell { name: String::new(), layout, threads, origin });
+        // Plain columns may be of several runs.
+        let is_one_run = label == "CPU";
+        reading.cells.push(Cell { layout, threads, origin, is_one_run, ..Cell::default() });
         reading
     }
 

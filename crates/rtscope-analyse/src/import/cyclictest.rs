@@ -402,7 +402,7 @@ impl Run {
             false if has_histogram => self.threads_of_rows(log),
             false => self.threads_of_status(log),
         };
-        Cell { name: String::new(), layout, threads, origin }
+        Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
     }
 
     /// What must be known of this run.

@@ -62,14 +62,24 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
             label: format!("thread {index}"),
             cpu: number(&thread["cpu"]).and_then(|cpu| u32::try_from(cpu).ok()),
             interval_ns: options.interval_ns.or(interval_us.map(|us| us.saturating_mul(1_000))),
-            duration_ns: None,
             parts: if part.count > 0 { vec![part] } else { Vec::new() },
+            ..Thread::default()
         });
     }
     tell(reading, value, has_histogram && !threads.is_empty(), beyond);
     let mut layout = widest.layout(unit_ns);
     layout.unit_ns = unit_ns;
-    Cell { name: String::new(), layout, threads, origin: origin(value, command, &asked) }
+    // rtscope's export of a single phase has the times of the whole run, and no cyclictest's command.
+    let ran_ns = asked.interval_us.and_then(|_| ran_ns(value));
+    let origin = origin(value, command, &asked);
+    Cell { layout, threads, origin, is_one_run: true, ran_ns, ..Cell::default() }
+}
+
+/// From the start to the end, which are wall-clock times in whole seconds.
+fn ran_ns(value: &Value) -> Option<u64> {
+    let time = |key: &str| jiff::fmt::rfc2822::parse(value[key].as_str()?).ok();
+    let (start, end) = (time("start_time")?, time("end_time")?);
+    u64::try_from(end.timestamp().duration_since(start.timestamp()).as_nanos()).ok()
 }
 
 fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) {

@@ -84,5 +84,6 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
         facts: facts.collect(),
         ..Origin::default()
     };
-    Cell { name: String::new(), layout: widest.layout(unit_ns), threads, origin }
+    let layout = widest.layout(unit_ns);
+    Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
 }

@@ -5,13 +5,15 @@
 //! ```
 //!
 //! A reader is fed pieces of any size and keeps a bounded amount of memory, however long the file.
-//! What can't be read is counted and told as a finding; nothing in a file makes a reader fail.
+//! What can't be read is counted and told as a finding; nothing in a file makes a reader fail. Time of
+//! a run that no latency covers is told, too (`coverage`).
 //!
 //! What an import can't show: how the machine was set up, where the threads really ran, what load
 //! ran, and which activations were missed. The findings say so.
 
 mod cell;
 mod columns;
+mod coverage;
 mod cyclictest;
 mod cyclictest_json;
 mod detect;
@@ -97,12 +99,18 @@ pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Bytes of a file that its format is told from.
 const BEGINNING: usize = 64 << 10;
 
+/// No file of any format has so many bytes without a line break. One that has, as a device that gives
+/// zeros, may never end.
+const UNBROKEN_MAX: u64 = 64 << 20;
+
 /// A file on its way in.
 pub struct Stream {
     options: Options,
     format: Option<&'static Importer>,
     waiting: Vec<u8>,
     reader: Option<Box<dyn Reader>>,
+    /// Bytes since the last line break.
+    unbroken: u64,
 }
 
 impl std::fmt::Debug for Stream {
@@ -125,7 +133,7 @@ impl Stream {
         };
         let format = format.map(named).transpose()?;
         let reader = format.map(|importer| (importer.open)(&options));
-        Ok(Stream { options, format, waiting: Vec::new(), reader })
+        Ok(Stream { options, format, waiting: Vec::new(), reader, unbroken: 0 })
     }
 
     /// The format; none while it isn't known.
@@ -134,8 +142,18 @@ impl Stream {
         self.format.map(|importer| importer.name)
     }
 
+    /// Whether the file has a line so long that nothing good can follow: who feeds it may stop.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        self.unbroken > UNBROKEN_MAX
+    }
+
     /// Takes the next piece of the file.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.unbroken = match memchr::memrchr(b'\n', bytes) {
+            Some(at) => (bytes.len() - at) as u64,
+            None => self.unbroken + bytes.len() as u64,
+        };
         if let Some(reader) = &mut self.reader {
             return reader.feed(bytes);
         }
@@ -162,7 +180,15 @@ impl Stream {
         if self.reader.is_none() {
             self.begin();
         }
+        let is_endless = self.is_endless();
         let mut reading = self.reader.map(Reader::finish).unwrap_or_default();
+        if is_endless {
+            let text = format!(
+                "reading ended at a line of more than {} MiB: what follows it is not known",
+                UNBROKEN_MAX >> 20
+            );
+            reading.note("import-truncated", Weight::PreventsPass, text);
+        }
         let name = &self.options.name;
         if self.format.is_none() {
             return unknown(name);
@@ -173,6 +199,9 @@ impl Stream {
                 cell.origin.grain_ns = cell.layout.unit_ns;
             }
         }
+        let mut cells = std::mem::take(&mut reading.cells);
+        cells.iter_mut().for_each(|cell| coverage::check(cell, &mut reading));
+        reading.cells = cells;
         reading.cells.retain(|cell| cell.count() > 0);
         if reading.cells.is_empty() {
             reading.note("import-empty", Weight::Invalidates, format!("{name} holds no latency"));

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use rtscope_model::{
-    chain::Chain,
+    chain::{Chain, checksum},
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     histogram::{EXACT_MIN, Layout},
     plan::{End, Phase, Plan, Resolution, Sampler},
     record::{CellSum, Files, Histograms},
-    slice::{Extent, Scope, Slice},
+    slice::{Extent, Scope, Slice, expanded},
     time::Nanos,
     verdict::Requirement,
 };
 
 use super::{
     Reading,
-    cell::{Cell, Part, Thread},
+    cell::{COUNT_MAX, Cell, LONGEST_NS, Part, Thread},
 };
 
 /// What a record says of its import.
@@ -129,7 +129,8 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
         push(Event::CellImported { cell: cell_index, layout, session: cell_index, origin });
         push(Event::PhaseStarted { cell: cell_index, name: cell.name.clone() });
         let mut end_ns = start_ns;
-        for thread in cell.threads.iter().filter(|thread| !thread.parts.is_empty()) {
+        let is_known = |thread: &&Thread| !thread.parts.is_empty() || thread.waited_ns.is_some();
+        for thread in cell.threads.iter().filter(is_known) {
             push(Event::ThreadImported {
                 thread: thread_index,
                 session: cell_index,
@@ -139,8 +140,10 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
             });
             let (mut text, mut chain) = (Vec::new(), Chain::default());
             let mut sum = CellSum::new(layout);
-            for part in &thread.parts {
-                let slice = slice(thread, part, (thread_index, cell_index), start_ns);
+            let place = (thread_index, cell_index);
+            let told = thread.parts.iter().map(|part| slice(thread, part, place, start_ns));
+            let open = unanswered(thread, layout, place, start_ns);
+            for slice in told.chain(open) {
                 end_ns = end_ns.max(slice.end_ns);
                 sum.add(&slice);
                 chain.write(&mut text, &slice).expect("a slice is plain values");
@@ -153,16 +156,18 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
         }
         start_ns = end_ns;
     }
-    let event = Event::RunEnded { why: EndReason::Finished, files: ends };
-    events.push(Stamped { at_ns: start_ns, event });
-    Files {
+    let mut files = Files {
         plan: plan(import, cells).to_toml(),
-        before: String::new(),
-        after: String::new(),
-        events: lines(&events),
         slices,
         histograms: serde_json::to_string(&histograms).expect("histograms are plain values"),
-    }
+        ..Files::default()
+    };
+    let whole = files.whole().into_iter().filter(|(_, text)| !text.is_empty());
+    let whole = whole.map(|(name, text)| (name.to_owned(), checksum(text.as_bytes()))).collect();
+    let event = Event::RunEnded { why: EndReason::Finished, files: ends, whole };
+    events.push(Stamped { at_ns: start_ns, event });
+    files.events = lines(&events);
+    files
 }
 
 fn lines(events: &[Stamped]) -> String {
@@ -183,8 +188,6 @@ fn sound(layout: Layout) -> Layout {
 }
 
 fn slice(thread: &Thread, part: &Part, (index, cell): (u32, u32), origin_ns: u64) -> Slice {
-    // A hostile number of cycles must not run out of the time there is.
-    const LONGEST_NS: u64 = u64::MAX >> 9;
     let interval_ns = thread.interval_ns.unwrap_or(0);
     let at = |cycle: u64| cycle.saturating_mul(interval_ns).min(LONGEST_NS);
     let first = thread.parts.first().map_or(0, |part| part.first);
@@ -213,6 +216,24 @@ fn slice(thread: &Thread, part: &Part, (index, cell): (u32, u32), origin_ns: u64
         omitted: Vec::new(),
         omitted_extent: Extent::default(),
     }
+}
+
+/// The activations that were due after the last one that a thread answered.
+fn unanswered(
+    thread: &Thread,
+    layout: Layout,
+    (index, cell): (u32, u32),
+    origin_ns: u64,
+) -> Option<Slice> {
+    let interval_ns = thread.interval_ns.filter(|&interval_ns| interval_ns > 0)?;
+    let waited_ns = thread.waited_ns?;
+    let last = thread.parts.last().map(|part| slice(thread, part, (index, cell), origin_ns));
+    let start_ns = last.map_or(origin_ns, |last| last.end_ns);
+    let count = waited_ns.div_ceil(interval_ns).min(COUNT_MAX);
+    let end_ns = start_ns.saturating_add(count.saturating_mul(interval_ns));
+    let waits = (0..expanded(count)).map(|n| waited_ns.saturating_sub(n * interval_ns));
+    let place = (index, Scope::Cell(cell));
+    Some(Slice::unanswered(place, layout, (start_ns, end_ns), count, waits))
 }
 
 /// A plan that describes what was imported: nobody ran it.

@@ -202,6 +202,7 @@ impl Table {
                 interval_ns: self.options.interval_ns,
                 duration_ns: self.duration_ns,
                 parts: if part.count > 0 { vec![part] } else { Vec::new() },
+                ..Thread::default()
             };
             let name = format!("{run}{kind}");
             let known = cells.iter_mut().find(|cell| cell.name == name);
@@ -212,6 +213,8 @@ impl Table {
                     layout: self.rows.layout(unit_ns),
                     threads: vec![thread],
                     origin: Origin { grain_ns: unit_ns, ..self.origin() },
+                    ran_ns: self.duration_ns.filter(|_| kind != "noise"),
+                    ..Cell::default()
                 }),
             }
         }

@@ -464,3 +464,81 @@ fn junk_is_told_to_be_no_measurement_without_a_guess_at_its_unit() {
         assert!(finding.advice.contains("--format"), "{}", finding.advice);
     }
 }
+
+/// A quiet run of two threads, of which the second counted so many cycles.
+fn quiet(cycles: u64, max_us: u64) -> Reading {
+    let line = |thread: u32, cycles: u64, max_us: u64| {
+        format!(
+            "T: {thread} ({}) P:80 I:1000 C:{cycles:7} Min:      4 Act:    9 Avg:    9 Max:{max_us:8}\n",
+            100 + thread
+        )
+    };
+    of((line(0, 60_000, 40) + &line(1, cycles, max_us)).as_bytes()).0
+}
+
+#[test]
+fn a_thread_that_was_waiting_when_its_run_ended_is_told_from_the_others() {
+    let told = quiet(20_000, 90);
+    let finding = told.findings.iter().find(|finding| finding.code == "unanswered").expect("told");
+    assert_eq!(finding.weight, Weight::PreventsPass);
+    // 60 s, less 20 s that it counted, less 20,000 latencies of 9 us cut to whole units, which
+    // explain 0.2 s, less 2 s and 2 % of 60 s that threads may differ by.
+    assert!(finding.text.contains("thread 1 (waited at least 36.6 s)"), "{}", finding.text);
+    let record = record(vec![told], &["max < 1s", "missed = 0"]);
+    let judgement = judge(&record, &["imported".to_owned()]);
+    let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Fail, Verdict::Fail]);
+    let row = &judgement.cells[0].threads[1];
+    assert_eq!((row.missed, row.max_ns()), (36_600, Some(36_600_000_000)));
+    assert!(row.max_is_at_least());
+    assert_eq!(row.histogram.max_ns(), Some(90_000));
+    assert_eq!(row.corrected.count(), 20_000 + 36_600);
+    let sentence = &judgement.outcomes[1].sentence;
+    assert_eq!(sentence, "at least 36,600 activations were missed");
+}
+
+#[test]
+fn a_thread_without_any_latency_does_not_vanish() {
+    let told = quiet(0, 0);
+    let record = record(vec![told], &[]);
+    assert_eq!(record.threads.len(), 2);
+    let cell = &summary::cells(&record)[0];
+    assert_eq!((cell.threads[1].recorded, cell.threads[1].max_ns()), (0, Some(56_800_000_000)));
+}
+
+#[test]
+fn threads_that_differ_by_what_their_latencies_explain_are_whole() {
+    assert!(!codes(&quiet(57_500, 90)).contains(&"unanswered"));
+    // A latency of 30 s is in the file: no cycle was counted meanwhile.
+    let mut slow = quiet(30_000, 30_000_000);
+    assert!(codes(&slow).contains(&"unanswered"), "an average of 9 us doesn't explain 30 s");
+    slow = of(b"T: 0 (1) P:80 I:1000 C:  60000 Min:  4 Act:  9 Avg:    9 Max:      40\n\
+        T: 1 (2) P:80 I:1000 C:  30000 Min:  4 Act:  9 Avg: 1009 Max:30000000\n")
+    .0;
+    assert!(!codes(&slow).contains(&"unanswered"), "{:?}", slow.findings);
+    // A run that ends with the first thread that has done its loops.
+    let loops = of(b"T: 0 (1) P:80 I:1000 C:  60000 Min:  4 Act:  9 Avg:    9 Max:      40\n\
+        T: 1 (2) P:80 I:1500 C:  60000 Min:  4 Act:  9 Avg:    9 Max:      40\n")
+    .0;
+    assert!(!codes(&loops).contains(&"unanswered"));
+}
+
+#[test]
+fn a_tool_that_ran_longer_than_its_cycles_cover_is_told() {
+    let json = |ended: &str| {
+        let text = format!(
+            r#"{{"cmdline:": "cyclictest -q -t1 -p80 --json=x", "rt_test_version:": "2.40", "return_code": 0,
+            "start_time": "Sun, 22 Nov 2026 00:24:10 +0000", "end_time": "Sun, 22 Nov 2026 {ended} +0000",
+            "num_threads": 1, "resolution_in_ns": 0, "thread": {{"0": {{"histogram": {{"5": 60000}},
+            "cycles": 60000, "min": 5, "max": 5, "avg": 5.0, "cpu": 0, "node": 0}}}}}}"#
+        );
+        of(text.as_bytes()).0
+    };
+    assert!(!codes(&json("00:25:12")).contains(&"coverage"));
+    let short = json("00:26:10");
+    let finding = short.findings.iter().find(|finding| finding.code == "coverage").expect("told");
+    assert_eq!(finding.weight, Weight::PreventsPass);
+    let expected =
+        "the tool ran for 2 min, and the cycles of these threads cover less: thread 0: 1 min.";
+    assert!(finding.text.contains(expected), "{}", finding.text);
+}

@@ -22,7 +22,7 @@ pub mod validity;
 use rtscope_model::{
     event::Event,
     finding::{Finding, Weight},
-    record::Record,
+    record::{PLAN_CHANGED, Record},
     verdict::Verdict,
 };
 
@@ -35,7 +35,7 @@ pub fn decide(record: &Record, cells: Vec<CellSummary>, accept: &[String]) -> Ju
     let (findings, accepted) = findings(record, &cells, accept);
     let mut outcomes = requirement::outcomes(record, &cells);
     outcomes.iter_mut().for_each(|outcome| settle(outcome, &findings));
-    let verdict = verdict(&outcomes);
+    let verdict = verdict(&outcomes, &findings);
     let reasons = reasons(verdict, &outcomes, &findings);
     Judgement { verdict, reasons, findings, accepted, outcomes, cells }
 }
@@ -95,11 +95,14 @@ fn settle(outcome: &mut Outcome, findings: &[Finding]) {
     }
 }
 
-/// The worst verdict of any requirement.
-fn verdict(outcomes: &[Outcome]) -> Verdict {
+/// The worst verdict of any requirement. A plan without requirements asked none only if it is the plan
+/// that was run.
+fn verdict(outcomes: &[Outcome], findings: &[Finding]) -> Verdict {
     let worst_first = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
     let any = |verdict: &Verdict| outcomes.iter().any(|outcome| outcome.verdict == *verdict);
-    worst_first.into_iter().find(any).unwrap_or(Verdict::Measured)
+    let is_known = findings.iter().all(|finding| finding.code != PLAN_CHANGED);
+    let of_none = if is_known { Verdict::Measured } else { Verdict::Inconclusive };
+    worst_first.into_iter().find(any).unwrap_or(of_none)
 }
 
 /// Outcomes up to which a pass names each.
@@ -225,6 +228,20 @@ mod tests {
         run.events.insert(1, rtscope_model::event::Stamped { at_ns: 1, event: told });
         let findings = of(&run, &[]).findings;
         assert_eq!((findings.len(), findings[0].text.as_str()), (1, "told"));
+    }
+
+    #[test]
+    fn a_requirement_that_was_deleted_from_the_plan_does_not_leave_a_measured_run() {
+        let mut record = run("").record();
+        assert_eq!(judge(&record, &[]).verdict, Verdict::Measured);
+        record.findings.push(Finding::new(
+            PLAN_CHANGED,
+            Weight::Invalidates,
+            "the plan is another",
+        ));
+        let judgement = judge(&record, &[]);
+        assert_eq!(judgement.verdict, Verdict::Inconclusive);
+        assert_eq!(judgement.reasons, ["the plan is another"]);
     }
 
     #[test]

@@ -159,6 +159,10 @@ fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
 
 fn missed(row: &Row, limit: u64) -> Option<Answer> {
     let planned = Some(row.planned).filter(|&planned| planned > 0)?;
+    if !row.missed_is_known && row.missed > limit {
+        let text = format!("at least {} were missed", counted(row.missed, "activation"));
+        return Some((Verdict::Fail, text));
+    }
     if !row.missed_is_known {
         let text = "what was missed is not in an import".to_owned();
         return Some((Verdict::Inconclusive, text));

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rtscope_model::wire;
 
 use super::*;
-use crate::{machine::Machine, qemu::Timing};
+use crate::{
+    machine::Machine,
+    qemu::{Log, Timing},
+};
 
 /// A folder with the files that a guest's lines go to.
 struct Room(tempfile::TempDir);
@@ -39,11 +42,22 @@ impl Room {
         silence_ms: u64,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Guest {
+        self.boot_with(None, machine, script, silence_ms, stop)
+    }
+
+    fn boot_with(
+        &self,
+        log: Option<Log<'_>>,
+        machine: &str,
+        script: &str,
+        silence_ms: u64,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Guest {
         let machine = Machine::find(machine).expect("shipped");
         let (console, channel) = (self.path("console.txt"), self.path("channel"));
         let guard = self.guard(script);
         let mut order = Boot {
-            words: words(&machine, &console, &channel),
+            words: Words { log, ..words(&machine, &console, &channel) },
             guard: &guard,
             silence: Duration::from_millis(silence_ms),
             stop,
@@ -70,6 +84,7 @@ fn words<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> Word
         append: &[],
         console,
         channel,
+        log: None,
     }
 }
 
@@ -148,6 +163,28 @@ fn a_record_is_whole_or_damaged_or_a_reason() {
     assert_eq!(send(&[broken, wire::end(1)]).ending, Ending::Damaged);
     let guest = send(&[file(wire::FAILURE, b"no CPU 7"), wire::end(1)]);
     assert_eq!(guest.ending, Ending::Failed("no CPU 7".to_owned()));
+}
+
+#[test]
+fn an_emulator_that_logs_is_left_to_end_in_order() {
+    let run = |end: &str| {
+        let room = Room::new();
+        fs::write(room.path("frames"), wire::end(0)).expect("written");
+        let script = format!("cat {} >> $CHANNEL; {end}", room.path("frames").display());
+        let log = Some(Log::Record(Path::new("log")));
+        let guest = room.boot_with(log, "x86-64", &script, 30_000, &|| false);
+        assert_eq!(guest.ending, Ending::Sent);
+        (guest.in_order, guest.console)
+    };
+    // Longer than an emulator has that logs nothing.
+    let (in_order, console) = run("sleep 1; echo 'reboot: Power down' >> $CONSOLE; exit 0");
+    assert_eq!((in_order, console.as_str()), (true, "reboot: Power down\n"));
+    // A machine that can't switch itself off is told to end.
+    let halted = "echo 'reboot: System halted' >> $CONSOLE";
+    let (in_order, _) = run(&format!("trap 'exit 0' TERM; {halted}; while :; do sleep 0.1; done"));
+    assert!(in_order, "it was told and ended");
+    let (in_order, _) = run("exit 1");
+    assert!(!in_order, "a log of an emulator that failed is not whole");
 }
 
 #[test]

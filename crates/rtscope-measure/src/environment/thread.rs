@@ -10,6 +10,10 @@ use super::text::{numbered, value};
 /// `PF_KTHREAD` in the kernel's `include/linux/sched.h`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
+/// `PF_EXITING` and `PF_SIGNALED` of the kernel.
+const EXITING: u32 = 0x4;
+const SIGNALED: u32 = 0x400;
+
 /// Every thread of a real-time policy but those of one process.
 pub(crate) fn real_time(tree: &Tree, own_pid: u32) -> Vec<RealTimeThread> {
     let mut found = Vec::new();
@@ -72,6 +76,11 @@ impl Stat {
     /// Whether it is the kernel's own.
     pub(crate) fn is_kernel(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
+    }
+
+    /// Whether it is on its way out: a fatal signal was taken, or the kernel already clears up after it.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.flags & (EXITING | SIGNALED) != 0
     }
 
     pub(crate) fn parse(line: &[u8]) -> Option<Stat> {

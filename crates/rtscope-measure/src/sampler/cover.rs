@@ -5,17 +5,14 @@
 //! compares where a thread's slices end with where the next begins: whatever of a cell lies in between was
 //! due and not answered. It is missed, and has waited at least until the thread's next sign of life.
 
-use std::collections::BTreeMap;
-
 use rtscope_model::{
-    histogram::{Layout, Unplaced},
-    slice::{Extent, Slice},
+    histogram::Layout,
+    slice::{Slice, expanded},
 };
 
 use super::{
     reign::{Shared, is_cell},
     slot::{Sampled, Taken},
-    wakeup::expanded,
 };
 
 /// How far a thread's slices reach. Instants are relative to the start of the run.
@@ -110,7 +107,9 @@ impl Cover {
                 let waits = (0..expanded(count)).map(|n| waited_ns.saturating_sub(n * interval_ns));
                 self.unexpanded += count - expanded(count);
                 let end_ns = start_ns + count * interval_ns;
-                sink(self.unanswered(of, cell, (start_ns, end_ns), count, waits));
+                let span_ns = (start_ns, end_ns);
+                let place = (of.thread, of.scope(cell));
+                sink(Slice::unanswered(place, self.layout, span_ns, count, waits));
             }
         }
     }
@@ -130,45 +129,8 @@ impl Cover {
             && until_ns > due_ns
         {
             let waits = std::iter::once(until_ns - due_ns);
-            sink(self.unanswered(of, cell, (due_ns, until_ns), 1, waits));
-        }
-    }
-
-    fn unanswered(
-        &self,
-        of: &Sampled,
-        cell: u32,
-        (start_ns, end_ns): (u64, u64),
-        count: u64,
-        waits_ns: impl Iterator<Item = u64>,
-    ) -> Slice {
-        let mut bins: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut extent = Extent { min_ns: u64::MAX, ..Extent::default() };
-        for waited_ns in waits_ns {
-            *bins.entry(self.layout.index(waited_ns)).or_default() += 1;
-            extent.min_ns = extent.min_ns.min(waited_ns);
-            extent.max_ns = extent.max_ns.max(waited_ns);
-            extent.sum_ns = extent.sum_ns.saturating_add(waited_ns);
-        }
-        Slice {
-            thread: of.thread,
-            scope: of.scope(cell),
-            start_ns,
-            end_ns,
-            planned: count,
-            recorded: 0,
-            missed: count,
-            early: 0,
-            migrations: 0,
-            min_ns: 0,
-            max_ns: 0,
-            max_at_ns: start_ns,
-            max_cpu: 0,
-            sum_ns: 0,
-            bins: Vec::new(),
-            unplaced: Unplaced::default(),
-            omitted: bins.into_iter().collect(),
-            omitted_extent: extent,
+            let (place, span_ns) = ((of.thread, of.scope(cell)), (due_ns, until_ns));
+            sink(Slice::unanswered(place, self.layout, span_ns, 1, waits));
         }
     }
 }

@@ -7,13 +7,10 @@
 
 use rtscope_model::{
     histogram::{Layout, Unplaced},
-    slice::{Extent, Scope, Slice},
+    slice::{Extent, Scope, Slice, expanded},
 };
 
-use super::{
-    reign::{STOP, Shared, is_cell},
-    wakeup::expanded,
-};
+use super::reign::{STOP, Shared, is_cell};
 
 /// One measured activation, for the raw file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,10 +17,6 @@ use super::{
     slot::{Exchange, Figures, Late, RawSample},
 };
 
-/// The most omitted activations that one stall is expanded into; a clock step of years would
-/// otherwise keep a real-time thread busy for minutes. The rest is counted.
-const OMITTED_MAX: u64 = 1 << 20;
-
 /// What a thread shows of its cell to whoever asks: at its next wake-up, and once more at its end. Looks
 /// are rare and wake-ups are many: showing each would cost a quarter of the loop. Own cache lines: a look
 /// from another CPU must not slow a neighbour down.
@@ -188,11 +184,6 @@ fn sleep<C: Clock>(clock: &C, beat: &Beat, shared: &Shared, expiry_ns: u64) -> u
 fn swallowed(beat: &Beat, latency_ns: u64) -> u64 {
     let skips = matches!((beat.sleep, beat.overrun), (Sleep::Absolute, Overrun::Skip));
     if skips { (latency_ns - 1) / beat.interval_ns } else { 0 }
-}
-
-/// The most omitted activations to expand for one stall.
-pub(super) const fn expanded(missed: u64) -> u64 {
-    if missed < OMITTED_MAX { missed } else { OMITTED_MAX }
 }
 
 impl LiveFigures {

@@ -20,6 +20,9 @@ pub enum TuneError {
         /// What was looked for.
         path: PathBuf,
     },
+    /// A signal could end the process before it has restored them.
+    #[error("can't set the handlers of signals: {0}")]
+    Signals(io::Error),
     /// The kernel refused.
     #[error("{0}{hint}", hint = hint(.0))]
     System(#[from] Error),

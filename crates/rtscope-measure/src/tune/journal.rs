@@ -68,10 +68,12 @@ impl Owner {
     }
 
     pub(super) fn is_alive(self) -> bool {
-        // A dead process that nobody has waited for still has an entry.
-        let dead = |stat: &Stat| ["Z", "X"].contains(&stat.state.as_str());
+        // A dead process that nobody has waited for still has an entry, and so has one that was killed
+        // a moment ago: it restores nothing any more.
+        let dead = |stat: &Stat| ["Z", "X"].contains(&stat.state.as_str()) || stat.is_ending();
         stat_of(self.pid)
             .is_some_and(|stat| stat.started_ticks == self.started_ticks && !dead(&stat))
+            && !is_killed(self.pid)
     }
 
     fn file_name(self) -> String {
@@ -87,6 +89,18 @@ impl Owner {
 /// Processes are the real system's, whatever tree the settings are in.
 fn stat_of(pid: u32) -> Option<Stat> {
     Stat::parse(&Tree::default().read_bytes(format!("proc/{pid}/stat")).ok()?)
+}
+
+/// Whether a SIGKILL waits for a process or its first thread: on a busy machine it takes a while until
+/// they run again to obey.
+fn is_killed(pid: u32) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    let status = Tree::default().read(format!("proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().filter_map(|line| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(signals.trim(), 16).ok()
+    });
+    pending.fold(0, |all, some| all | some) & SIGKILL != 0
 }
 
 fn boot() -> String {

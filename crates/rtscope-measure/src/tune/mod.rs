@@ -36,6 +36,7 @@ use self::{
     restore::{Outcome, put_back, repair_command},
     setting::{Target, present},
 };
+use crate::interrupt;
 
 /// Settings that are changed. Dropping the value restores them, last first; [`Applied::restore`] also
 /// tells what it did.
@@ -70,6 +71,9 @@ pub fn apply(
     // Without throttling the kernel does not check whether the fair server's bandwidth fits: some releases
     // count it wrongly, and refuse to change it. What is changed last is put back first.
     asked.sort_by_key(|one| one.setting.name != "throttling");
+    if !asked.is_empty() {
+        interrupt::protect_settings().map_err(TuneError::Signals)?;
+    }
     let (journal, changes) = journal_all(tree, journal_dir, &asked)?;
     let mut applied =
         Applied { tree: tree.clone(), journal, changes: Vec::new(), held: Vec::new() };

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
+use super::ends::ADVICE;
 use crate::{
     chain::{Chain, Link},
     finding::{Finding, Weight},
@@ -163,8 +164,7 @@ impl<T: DeserializeOwned> Lines<T> {
         } else {
             return None;
         };
-        let advice = "use the record as the run wrote it; it was edited or copied with errors";
-        Some(Finding::new("record-changed", Weight::PreventsPass, text).advise(advice))
+        Some(Finding::new("record-changed", Weight::PreventsPass, text).advise(ADVICE))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     coverage::Coverage,
     event::{Event, FORMAT, Stamped},
     finding::{Finding, Weight},
+    guest::VirtualTime,
     plan::{self, Plan},
     printable::from_json,
     slice::{Scope, Slice},
@@ -142,7 +143,7 @@ impl Reader {
             Some(Event::RunStarted { .. }) => {}
             _ => return Err(NotARecord("events.jsonl does not begin with run-started".to_owned())),
         }
-        let mut later = Vec::new();
+        let mut later = ends::altered(&events.events, files);
         let before = json("environment.before.json", &files.before, &mut later);
         let after = json("environment.after.json", &files.after, &mut later);
         let slices = plan.phases.iter().map(|phase| phase.sampler.slice.0);
@@ -154,6 +155,7 @@ impl Reader {
             plan,
             before,
             after,
+            virtual_time: VirtualTime::find(&files.lab),
             threads,
             events: events.events,
             slices: Vec::new(),
@@ -179,8 +181,11 @@ impl Reader {
     pub fn finish(mut self, mut files: Vec<SliceFile>) -> Record {
         files.sort_by(|a, b| a.read.name.cmp(&b.read.name));
         let length_ns = files.iter().map(|file| file.pass.condensed.length_ns).max().unwrap_or(0);
+        let joined_ns = files.iter().map(|file| file.pass.condensed.joined_ns()).max().unwrap_or(0);
         let record = &mut self.record;
-        record.content.joined_ns = Some(length_ns).filter(|&length_ns| length_ns > 0);
+        // A slice of an import may be all that the file had.
+        let joined_ns = if record.is_imported() { length_ns } else { joined_ns };
+        record.content.joined_ns = Some(joined_ns).filter(|&joined_ns| joined_ns > 0);
         let mut wrong = 0;
         for SliceFile { read, pass } in files {
             record.findings.extend(read.findings);

@@ -1,18 +1,22 @@
 //! `rtscope import`: other tools' results as a record.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc,
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
 use rtscope_analyse::import::{self, Import, Options, Reading, Stream};
 use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{time::Nanos, verdict::Requirement};
+use rtscope_sys::system;
+use rustix::fs::OFlags;
 
 use super::{Refused, print, run::summary, wall_clock};
 use crate::{
@@ -112,9 +116,13 @@ fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<R
     let failed = || format!("can't read {}", path.display());
     let source: Box<dyn Read + Send> = match path.as_os_str() == "-" {
         true => Box::new(io::stdin()),
-        false => Box::new(File::open(path).with_context(failed)?),
+        false => open(path, WRITER_LIMIT).with_context(failed)?,
     };
-    pieces(source, |piece| stream.feed(piece)).with_context(failed)?;
+    let feed = |piece: &[u8]| {
+        stream.feed(piece);
+        !stream.is_endless()
+    };
+    pieces(source, feed).with_context(failed)?;
     let reading = stream.finish();
     if reading.cells.is_empty() && format.is_none() {
         let formats: Vec<String> =
@@ -126,9 +134,52 @@ fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<R
     Ok(reading)
 }
 
-/// Hands a source over piece by piece. The next piece is read while the last one is made use of: two pieces go
-/// around between the threads.
-fn pieces(mut source: impl Read + Send, mut feed: impl FnMut(&[u8])) -> io::Result<()> {
+/// How long a FIFO may be without anybody who writes to it.
+const WRITER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Opens a file, or a pipe that has a name. Opening a FIFO to which nobody writes would wait without end, and
+/// most devices give data without end.
+fn open(path: &Path, limit: Duration) -> io::Result<Box<dyn Read + Send>> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_file() {
+        return Ok(Box::new(File::open(path)?));
+    }
+    let refused = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    if !kind.is_fifo() {
+        let what = if kind.is_dir() { "a folder" } else { "a device or a socket" };
+        return Err(refused(format!(
+            "it is {what}; name a regular file or a pipe, or write - for standard input"
+        )));
+    }
+    let mut fifo = File::options().read(true).custom_flags(system::NONBLOCK).open(path)?;
+    let until = Instant::now() + limit;
+    let mut first = vec![0];
+    // Without a writer a read is at its end. With one that has written nothing yet, it would block.
+    loop {
+        match fifo.read(&mut first) {
+            Ok(0) if Instant::now() >= until => {
+                return Err(refused(format!(
+                    "no program has written to the FIFO for {} s; start the one that does first",
+                    limit.as_secs()
+                )));
+            }
+            Ok(0) => thread::sleep(Duration::from_millis(20)),
+            Ok(_) => break,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                first.clear();
+                break;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    rustix::fs::fcntl_setfl(&fifo, rustix::fs::fcntl_getfl(&fifo)? - OFlags::NONBLOCK)?;
+    Ok(Box::new(io::Cursor::new(first).chain(fifo)))
+}
+
+/// Hands a source over piece by piece, up to its end or until nothing more is wanted. The next piece is read
+/// while the last one is made use of: two pieces go around between the threads.
+fn pieces(mut source: impl Read + Send, mut feed: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let (give, take) = mpsc::sync_channel::<(Vec<u8>, usize)>(1);
     let (give_back, used) = mpsc::channel::<Vec<u8>>();
     for _ in 0..2 {
@@ -150,10 +201,14 @@ fn pieces(mut source: impl Read + Send, mut feed: impl FnMut(&[u8])) -> io::Resu
             Ok(())
         });
         for (piece, length) in take {
-            feed(&piece[..length]);
+            if !feed(&piece[..length]) {
+                break;
+            }
             // The reader may have come to the end.
             let _ = give_back.send(piece);
         }
+        // Whoever waits for a piece to fill must not wait any longer.
+        drop(give_back);
         reading.join().expect("reading does not panic")
     })
 }
@@ -204,11 +259,45 @@ mod tests {
     fn every_piece_comes_once_and_in_order_and_an_error_after_the_last() {
         for fails in [false, true] {
             let mut seen = Vec::new();
-            let ended = pieces(Slow { left: 1_000, fails }, |piece| seen.extend_from_slice(piece));
+            let ended = pieces(Slow { left: 1_000, fails }, |piece| {
+                seen.extend_from_slice(piece);
+                true
+            });
             assert_eq!(ended.is_err(), fails);
             let wanted: Vec<u8> =
                 (1..=1_000u32).rev().flat_map(|left| [(left % 251) as u8; 3]).collect();
             assert_eq!(seen, wanted);
         }
+    }
+
+    #[test]
+    fn a_fifo_without_a_writer_is_refused_and_one_with_a_writer_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("fifo");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a FIFO");
+        let refused = open(&path, Duration::from_millis(50)).err().expect("refused").to_string();
+        assert!(refused.contains("no program has written to the FIFO"), "{refused}");
+        let text = "5\n6\n".repeat(1_000);
+        let writer = {
+            let (path, text) = (path.clone(), text.clone());
+            thread::spawn(move || fs::write(path, text).expect("written"))
+        };
+        let mut read = String::new();
+        let mut source = open(&path, Duration::from_secs(60)).expect("opened");
+        source.read_to_string(&mut read).expect("read");
+        writer.join().expect("it ends");
+        assert_eq!(read, text);
+    }
+
+    #[test]
+    fn an_endless_source_is_left_when_no_more_is_wanted() {
+        let mut pieces_left = 3;
+        pieces(io::repeat(0), |_| {
+            pieces_left -= 1;
+            pieces_left > 0
+        })
+        .expect("no error");
+        assert_eq!(pieces_left, 0);
     }
 }

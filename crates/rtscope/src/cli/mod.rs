@@ -261,15 +261,16 @@ fn ways_to_permission(tree: &Tree) -> String {
     rtscope_measure::environment::permission_advice(&permission).join("; or ")
 }
 
-/// Puts back what a killed run left changed; each line goes to standard error.
-fn restore_leftovers() -> bool {
+/// Puts back what a killed run left changed; each line goes to standard error. How many settings it found, and
+/// whether all are as they were.
+fn restore_leftovers() -> (usize, bool) {
     let restored = tune::restore_leftovers(&Tree::default(), &tune::journal_dir());
-    let mut sound = true;
+    let (found, mut sound) = (restored.len(), true);
     for one in restored {
         sound &= one.error.is_none();
         note!("rtscope: {one}");
     }
-    sound
+    (found, sound)
 }
 
 #[cfg(test)]

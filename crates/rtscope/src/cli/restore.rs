@@ -8,7 +8,7 @@ use super::{print, restore_leftovers};
 use crate::exit;
 
 pub(super) fn main() -> anyhow::Result<ExitCode> {
-    let sound = restore_leftovers();
+    let (found, sound) = restore_leftovers();
     let own = tune::journal_dir();
     let of_root = Path::new(tune::JOURNALS_OF_ROOT);
     let mut holders = tune::holders(&own);
@@ -23,10 +23,12 @@ pub(super) fn main() -> anyhow::Result<ExitCode> {
     for holder in &holders {
         print(&format!("{holder}\n"))?;
     }
-    print(match (sound, holders.is_empty()) {
-        (true, true) => "every setting is as it was\n",
-        (true, false) => "every other setting is as it was\n",
-        (false, _) => "some settings could not be restored\n",
+    print(match (found, sound, holders.is_empty()) {
+        (0, _, true) => "no killed run has left a setting to restore\n",
+        (0, _, false) => "no killed run has left another setting to restore\n",
+        (_, true, true) => "every setting is as it was\n",
+        (_, true, false) => "every other setting is as it was\n",
+        (_, false, _) => "not every setting is as it was: see above\n",
     })?;
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
 }

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::{folder, json, output, program, root_or_skip, rtscope, skip, text};
+use crate::support::{folder, json, output, output_of, program, root_or_skip, rtscope, skip, text};
 
 fn corpus(name: &str) -> String {
     format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -60,6 +60,60 @@ fn what_is_no_result_is_said_with_what_would_be() {
     assert!(!folder.path().join("none").exists(), "nothing is written");
     let misspelt = output(folder.path(), &format!("import {file} --format cyclictst"));
     assert_eq!(misspelt.status.code(), Some(64));
+}
+
+#[test]
+fn what_never_ends_is_refused_or_left() {
+    let folder = folder();
+    let device = output(folder.path(), "import /dev/zero --out none");
+    assert_eq!(device.status.code(), Some(1));
+    let said = text(&device.stderr);
+    assert!(said.contains("/dev/zero") && said.contains("it is a device"), "{said}");
+    // A line that never ends, by way of standard input. It was waited for without end.
+    let zeros = std::fs::File::open("/dev/zero").expect("a device");
+    let endless =
+        output_of(rtscope(folder.path()).args(["import", "-", "--out", "none"]).stdin(zeros));
+    assert_eq!(endless.status.code(), Some(1), "{}", text(&endless.stderr));
+    let format = ["import", "-", "--out", "none", "--format", "cyclictest"];
+    let zeros = std::fs::File::open("/dev/zero").expect("a device");
+    let endless = output_of(rtscope(folder.path()).args(format).stdin(zeros));
+    let said = text(&endless.stderr);
+    assert!(said.contains("reading ended at a line of more than 64 MiB"), "{said}");
+    assert!(!folder.path().join("none").exists());
+}
+
+#[test]
+fn a_long_file_is_read_in_bounded_memory() {
+    const LINES: u64 = 20_000_000;
+    let folder = folder();
+    let words =
+        ["import", "-", "--format", "columns", "--unit", "us", "--interval", "1ms", "--out", "in"];
+    let mut import = rtscope(folder.path())
+        .args(words)
+        .arg("--json")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("rtscope starts");
+    let mut input = import.stdin.take().expect("a pipe");
+    let block: String = (0..100_000).map(|n| format!("{}\n", 10 + n % 90)).collect();
+    for _ in 0..LINES / 100_000 {
+        input.write_all(block.as_bytes()).expect("it reads");
+    }
+    // While it waits for more, all of its memory is there: the largest of all is what it ever had.
+    let peak_kib = || -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", import.id())).expect("alive");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim_end_matches("kB").trim().parse().expect("a number")
+    };
+    let peak_kib = peak_kib();
+    drop(input);
+    let output = import.wait_with_output().expect("it ends");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+    assert_eq!(document["cells"][0]["all"]["recorded"], LINES);
+    let input_kib = LINES * 3 / 1_024;
+    assert!(peak_kib < input_kib / 2, "{peak_kib} KiB for {input_kib} KiB of input");
 }
 
 #[test]

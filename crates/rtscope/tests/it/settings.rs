@@ -119,6 +119,7 @@ fn many_interrupts_leave_no_setting_changed() {
         "{said}"
     );
     assert!(!said.contains("every setting is"), "{said}");
+    assert!(!said.contains("every other setting is"), "nothing was restored: {said}");
     for _ in 0..5 {
         kill(child.id(), "INT");
     }
@@ -127,6 +128,34 @@ fn many_interrupts_leave_no_setting_changed() {
     assert_eq!(output.status.code(), Some(3), "an interrupted run is inconclusive");
     assert!(text(&output.stdout).contains("Verdict: INCONCLUSIVE"), "{}", text(&output.stdout));
     assert!(folder.path().join("run/verdict.json").exists());
+}
+
+/// The process of a run that was killed a moment ago is still there, and was taken for one that holds its
+/// setting and restores it at its end.
+#[test]
+fn a_run_that_is_being_killed_holds_nothing() {
+    if !root_or_skip("a_run_that_is_being_killed_holds_nothing") {
+        return;
+    }
+    let (folder, before) = (folder(), throttling());
+    for n in 0..3 {
+        let mut child = rtscope(folder.path())
+            .args(words(&format!("run quick --set throttling=off --out run{n} --quiet")))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        wait_for("the change", Duration::from_secs(20), || throttling() == "-1");
+        kill(child.id(), "KILL");
+        let restore = output(folder.path(), "restore");
+        let said = text(&restore.stdout);
+        assert_eq!(throttling(), before, "{said}");
+        assert_eq!(said, "every setting is as it was\n");
+        assert!(text(&restore.stderr).contains("throttling is restored"));
+        child.wait().expect("ends");
+    }
+    let again = output(folder.path(), "restore");
+    assert_eq!(text(&again.stdout), "no killed run has left a setting to restore\n");
 }
 
 #[test]
@@ -143,8 +172,15 @@ fn a_refused_setting_leaves_no_folder() {
         .expect("starts");
     wait_for("the change", Duration::from_secs(10), || throttling() == "-1");
     fs::create_dir(folder.path().join("mine")).expect("a folder");
-    for out in ["refused", "mine"] {
-        let refused = output(folder.path(), &format!("run --set throttling=off --out {out}"));
+    // Settings of single phases change one session after the other.
+    let phases = "name = 'x'\n[[phase]]\nname = 'a'\nduration = '1s'\nsettings.throttling = 'off'\n\
+                  [[phase]]\nname = 'b'\nduration = '1s'\n";
+    fs::write(folder.path().join("phases.toml"), phases).expect("a plan");
+    let whole = "run --set throttling=off --out";
+    for (command, out) in
+        [(whole, "refused"), (whole, "mine"), ("run phases.toml --out", "refused")]
+    {
+        let refused = output(folder.path(), &format!("{command} {out}"));
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains("is held by"), "{}", text(&refused.stderr));
     }

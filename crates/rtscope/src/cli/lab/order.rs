@@ -62,7 +62,8 @@ pub(in crate::cli) struct Judging {
 /// How guests are run.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Options {
-    /// Time passes by instructions: the same run to the bit, however busy this machine is (default)
+    /// Time passes by instructions, not by this machine's clock. With one CPU the run is logged and can be
+    /// replayed to the bit (default)
     #[arg(long, conflicts_with_all = ["wall", "kvm"])]
     r#virtual: bool,
     /// Time is this machine's, with all its disturbances
@@ -373,7 +374,7 @@ impl Lab {
             let name = item.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             (name, item.cell.inputs(&self.emulator(&item.cell)).key)
         };
-        output::claim(out, items.iter().map(guest).collect())?;
+        output::claim(out, items.iter().map(guest).collect(), !self.options.fresh)?;
         if self.timing().is_virtual() && self.options.smp > 1 {
             note!(
                 "{} CPUs in virtual time take turns on one of this machine's: slow, and real-time kernels \
@@ -407,6 +408,7 @@ impl Lab {
             guard: &self.guard,
             reuse: !self.options.fresh,
             stop: &stop,
+            say: &|text| note!("{text}"),
         };
         let teller =
             Mutex::new(Teller { terminal: can_redraw(&io::stderr()), told: Instant::now() });

@@ -104,12 +104,18 @@ struct Order {
 }
 
 /// Makes the folder for the records of these guests, each with the hash of its inputs; or goes on in one
-/// that holds just these, where the records that are not whole are removed.
+/// that holds just these, where the records that are not whole are removed. `reuse` says that those that are
+/// whole will be taken as they are.
 ///
 /// # Errors
 ///
-/// It holds others, or can't be made; then none is left behind.
-pub(super) fn claim(out: &Path, guests: BTreeMap<String, String>) -> anyhow::Result<()> {
+/// It holds others, or can't be made; then none is left behind. Or a record that would be taken is no longer
+/// the one that its guest brought.
+pub(super) fn claim(
+    out: &Path,
+    guests: BTreeMap<String, String>,
+    reuse: bool,
+) -> anyhow::Result<()> {
     let order = Order { format: 1, guests };
     let path = out.join(ORDER);
     if is_taken(out) {
@@ -120,7 +126,12 @@ pub(super) fn claim(out: &Path, guests: BTreeMap<String, String>) -> anyhow::Res
         }
         for name in order.guests.keys() {
             let record = out.join(name);
-            if record.exists() && !cell::is_whole(&record) {
+            let inputs = cell::read_inputs(&record).ok().filter(|inputs| inputs.whole);
+            if let Some(inputs) = inputs {
+                if reuse {
+                    cell::check(&record, &inputs)?;
+                }
+            } else if record.exists() {
                 fs::remove_dir_all(&record)
                     .with_context(|| format!("can't remove {}", record.display()))?;
             }
@@ -192,18 +203,28 @@ mod tests {
         let out = folder.path().join("out");
         let of = |key: &str| BTreeMap::from([("rt-rest-seed1".to_owned(), key.to_owned())]);
         assert!(place(Some(&out), "x").is_ok() && !out.exists());
-        claim(&out, of("k1")).expect("made");
+        claim(&out, of("k1"), true).expect("made");
         let half = out.join("rt-rest-seed1");
         fs::create_dir(&half).expect("a guest that was interrupted");
         assert_eq!(place(Some(&out), "x").expect("the lab's own"), out);
-        let said = claim(&out, of("k2")).expect_err("another kernel").to_string();
+        let said = claim(&out, of("k2"), true).expect_err("another kernel").to_string();
         assert!(said.contains("rt-rest-seed1 differs") && half.exists(), "{said}");
-        claim(&out, of("k1")).expect("the same");
+        claim(&out, of("k1"), true).expect("the same");
         assert!(!half.exists(), "a record that is not whole is made again");
+        // One that is whole is taken as it is only when nobody has altered it.
+        let inputs = r#"{"format":1,"key":"k1","kernel":"","kernel_file":"","kernel_sha256":"",
+            "image_sha256":"","machine":"","time":"wall","seed":1,"cpus":1,"memory_mib":null,
+            "emulator":"","arguments":[],"files":{"histograms.json":"0"},"whole":true}"#;
+        fs::create_dir(&half).expect("made");
+        fs::write(half.join("lab.json"), inputs).expect("written");
+        fs::write(half.join("histograms.json"), "{}").expect("written");
+        let said = claim(&out, of("k1"), true).expect_err("altered").to_string();
+        assert!(said.contains("histograms.json (altered)") && said.contains("--fresh"), "{said}");
+        claim(&out, of("k1"), false).expect("it will be measured again");
         let foreign = folder.path().join("foreign");
         fs::create_dir(&foreign).expect("made");
         fs::write(foreign.join("letter"), "x").expect("written");
-        assert!(place(Some(&foreign), "x").is_err() && claim(&foreign, of("k1")).is_err());
-        claim(&foreign.join("letter").join("below"), of("k1")).expect_err("no folder");
+        assert!(place(Some(&foreign), "x").is_err() && claim(&foreign, of("k1"), true).is_err());
+        claim(&foreign.join("letter").join("below"), of("k1"), true).expect_err("no folder");
     }
 }

@@ -1,16 +1,21 @@
-//! `rtscope lab replay`: a record made again, and compared byte by byte.
+//! `rtscope lab replay`: the run of a record made again from its log, and its files compared byte by byte.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
+use anyhow::Context;
 use rtscope_lab::{
     boot::Ending,
-    cell::{self, Cell, Inputs, Surroundings},
+    cell::{self, Cell, Inputs, Outcome, Surroundings},
     images::Held,
+    kept,
     machine::Machine,
+    recheck::{self, Blame, Change, Disagreement},
+    replay_log::LOG,
     subject::Subject,
 };
 use rtscope_measure::interrupt::Interrupt;
@@ -19,23 +24,42 @@ use super::order;
 use crate::{
     cli::{Refused, print},
     exit,
+    output::shown,
 };
 
 /// How long a guest may be silent: its plan is not looked at, so generously.
 const SILENCE: Duration = Duration::from_secs(1800);
 
-/// Run a record of the lab again and compare every byte
+/// Make the run of a record again and compare every byte of its files
 ///
-/// The record names every input by its hash. The kernel and the image must still be there; an emulator
-/// of another version is said. The exit code is 0 when all bytes are equal, 2 when not.
+/// The emulator replays the run from the log that lies with the record, so the record's files come out
+/// again to the bit, however busy this machine is. A file that was altered on disk is told from a replay
+/// that differs. Kernel and image must still be there, and the emulator must have the same version. A
+/// record without a log (older rtscope, or several CPUs) is compared with a fresh run.
+///
+/// The exit code is 0 when all bytes are equal, 2 when not; then the files that differ are kept beside the
+/// record.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
     /// The record's folder
     record: PathBuf,
+    /// Run the same inputs afresh instead of replaying the log. A fresh run that differs is as true as the
+    /// record
+    #[arg(long)]
+    fresh: bool,
     /// Where kernels and images are kept
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+}
+
+/// How the run is made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// From its log.
+    Log,
+    /// From its inputs alone.
+    Fresh,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -52,30 +76,182 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let cell = cell_of(&before, &cache)?;
     let emulator = cell::emulator_version(&cell.machine)?;
-    if emulator != before.emulator {
-        let found =
-            format!("the emulator is now {emulator}, the record was made by {}", before.emulator);
-        print(&format!("{found}: differences may come from that\n"))?;
-    }
-    let interrupt = Interrupt::install()?;
-    let stop = || interrupt.is_stopped();
-    let pid = std::process::id().to_string();
-    let guard = ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned);
-    let around = Surroundings { cache: &cache, guard: &guard, reuse: false, stop: &stop };
-    let folder = cache.root().join(format!("replay-{pid}"));
-    let outcome = cell.run(&emulator, &folder, &around, &mut |line| note!("{line}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    let outcome = outcome?;
-    if outcome.ending != Ending::Sent {
-        anyhow::bail!("the guest brought no record: {}", cell.explain(&outcome.ending));
-    }
-    let differing = differing(&before, &outcome.inputs);
-    if differing.is_empty() {
-        print(&format!("equal: {} files, every byte\n", before.files.len()))?;
+    let (way, why) = way_of(args, &before, &emulator)?;
+    why.iter().try_for_each(|why| print(&format!("{why}\n")))?;
+    let again = Again::new(&cache)?;
+    let outcome = again.run(&cell, way, &emulator, args)?;
+    let found = recheck::compare(&args.record, &before, &again.folder, &outcome.inputs)?;
+    if found.is_empty() {
+        let how = match way {
+            Way::Log => "the replay of its log",
+            Way::Fresh => "a fresh run",
+        };
+        print(&format!("equal: {} files, every byte, in {how}\n", before.files.len()))?;
         return Ok(ExitCode::from(exit::PASS));
     }
-    print(&format!("different: {}\n", differing.join(", ")))?;
+    print(&described(way, &found))?;
+    let kept = keep(&args.record, way, &again.folder, &found)?;
+    print(&match way {
+        Way::Log => format!("What the replay gave is kept in {}\n", shown(&kept)),
+        Way::Fresh => format!(
+            "The fresh run is kept as a record of its own, which has its own log: {}\n",
+            shown(&kept)
+        ),
+    })?;
     Ok(ExitCode::from(exit::FAIL))
+}
+
+/// How the run can be made again, and what the user should know of that.
+fn way_of(args: &Args, before: &Inputs, emulator: &str) -> anyhow::Result<(Way, Option<String>)> {
+    let another = || {
+        format!(
+            "the emulator is now {emulator}, the record was made by {}: differences may come from that",
+            before.emulator
+        )
+    };
+    let other = emulator != before.emulator;
+    if args.fresh {
+        return Ok((Way::Fresh, other.then(another)));
+    }
+    let compared = "the record is compared with a fresh run";
+    let Some(hash) = &before.log_sha256 else {
+        let why = format!(
+            "this record has no log of its run (older rtscope, or several CPUs): {compared}"
+        );
+        return Ok((Way::Fresh, Some(if other { format!("{why}; {}", another()) } else { why })));
+    };
+    if other {
+        let why = format!("a log is replayed by the emulator that wrote it only: {compared}");
+        return Ok((Way::Fresh, Some(format!("{}; {why}", another()))));
+    }
+    let log = args.record.join(LOG);
+    let intact = fs::read(&log).is_ok_and(|bytes| cell::sha256(&bytes) == *hash);
+    if !intact {
+        let log = log.display();
+        let text = format!(
+            "{log} is not the log that {} names: it was altered or deleted, so the run can't be replayed; \
+             --fresh compares the record with a fresh run",
+            cell::INPUTS
+        );
+        return Err(Refused(text).into());
+    }
+    Ok((Way::Log, None))
+}
+
+/// A folder of the cache for the run that is made again; it goes when this is dropped.
+struct Again<'a> {
+    cache: &'a rtscope_lab::cache::Cache,
+    folder: PathBuf,
+    interrupt: Interrupt,
+}
+
+impl Again<'_> {
+    fn new(cache: &rtscope_lab::cache::Cache) -> anyhow::Result<Again<'_>> {
+        let folder = cache.root().join(format!("replay-{}", std::process::id()));
+        Ok(Again { cache, folder, interrupt: Interrupt::install()? })
+    }
+
+    fn run(&self, cell: &Cell, way: Way, emulator: &str, args: &Args) -> anyhow::Result<Outcome> {
+        let stop = || self.interrupt.is_stopped();
+        let pid = std::process::id().to_string();
+        let guard = ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned);
+        let around = Surroundings {
+            cache: self.cache,
+            guard: &guard,
+            reuse: false,
+            stop: &stop,
+            // That a fresh run differs from another one is said below, of the record itself.
+            say: &|_| {},
+        };
+        let mut on_line = |line: &str| note!("{line}");
+        let outcome = match way {
+            Way::Log => cell.replay(emulator, &args.record, &self.folder, &around, &mut on_line)?,
+            Way::Fresh => cell.run(emulator, &self.folder, &around, &mut on_line)?,
+        };
+        match &outcome.ending {
+            Ending::Sent => Ok(outcome),
+            ending => anyhow::bail!("the guest brought no record: {}", cell.explain(ending)),
+        }
+    }
+}
+
+impl Drop for Again<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Says for each file which of record, hash and run is the odd one, and where the two differ first.
+fn described(way: Way, found: &[Disagreement]) -> String {
+    let run = match way {
+        Way::Log => "the replay",
+        Way::Fresh => "the fresh run",
+    };
+    let line = |one: &Disagreement| {
+        let change = |change: Change| match change {
+            Change::Altered => "altered on disk",
+            Change::Deleted => "deleted from the record",
+            Change::Added => "added to the record",
+        };
+        let what = match one.blame {
+            Blame::Disk(Change::Added) => format!("added to the record; {run} brings no such file"),
+            Blame::Disk(how) => {
+                format!("{}; {run} gives the file that the guest brought", change(how))
+            }
+            Blame::Run => format!("{run} differs from the record"),
+            Blame::Both(how) => {
+                format!("{}; {run} differs from what the guest brought, too", change(how))
+            }
+            Blame::Hash => {
+                format!("{run} gives this file; its hash in {} was altered", cell::INPUTS)
+            }
+        };
+        let first = one.first.as_ref().map_or(String::new(), |first| {
+            format!(
+                "\n  first in line {}, byte {}: {:?} in the record, {:?} in {run}",
+                first.line, first.byte, first.before, first.after
+            )
+        });
+        format!("{}: {what}{first}\n", one.name)
+    };
+    let lines: String = found.iter().map(line).collect();
+    let all_of_run = found.iter().all(|one| one.blame == Blame::Run);
+    let both_true = match way {
+        Way::Fresh if all_of_run => {
+            "Both are true runs of the same inputs: none of them is wrong.\n"
+        }
+        _ => "",
+    };
+    format!("different: {} of the files\n{lines}{both_true}", found.len())
+}
+
+/// Keeps what differed beside the record: the files that the replay gave, or the whole fresh run.
+fn keep(record: &Path, way: Way, again: &Path, found: &[Disagreement]) -> anyhow::Result<PathBuf> {
+    let record =
+        fs::canonicalize(record).with_context(|| format!("can't find {}", record.display()))?;
+    let name = record.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let suffix = match way {
+        Way::Log => "replayed",
+        Way::Fresh => "fresh",
+    };
+    let kept = record.with_file_name(format!("{name}.{suffix}"));
+    let failed = || format!("can't keep what differed in {}", kept.display());
+    if kept.exists() {
+        fs::remove_dir_all(&kept).with_context(failed)?;
+    }
+    match way {
+        Way::Fresh => kept::copy(again, &kept)?,
+        Way::Log => {
+            for one in found {
+                let (from, to) = (again.join(&one.name), kept.join(&one.name));
+                fs::create_dir_all(to.parent().unwrap_or(&kept)).with_context(failed)?;
+                if from.is_file() {
+                    fs::copy(&from, &to).with_context(failed)?;
+                }
+            }
+        }
+    }
+    Ok(kept)
 }
 
 /// What to name in place of a folder that is no record.
@@ -93,15 +269,6 @@ fn no_record(folder: &Path) -> Refused {
         ),
         None => format!("{shown} is no record of the lab: it has no {}", cell::INPUTS),
     })
-}
-
-/// Files whose bytes differ, or that only one of the two records has.
-fn differing(before: &Inputs, after: &Inputs) -> Vec<String> {
-    let mut names: Vec<&String> = before.files.keys().chain(after.files.keys()).collect();
-    names.sort();
-    names.dedup();
-    let differs = |name: &&String| before.files.get(*name) != after.files.get(*name);
-    names.into_iter().filter(differs).cloned().collect()
 }
 
 /// The cell that the record was made by, with every input checked.
@@ -135,6 +302,46 @@ fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fresh_run_that_differs_is_as_true_as_the_record_and_an_altered_record_is_not() {
+        let one = |blame| Disagreement { name: "slices/t0.jsonl".to_owned(), blame, first: None };
+        let said = described(Way::Fresh, &[one(Blame::Run)]);
+        assert!(said.contains("the fresh run differs") && said.contains("Both are true"), "{said}");
+        let said = described(Way::Fresh, &[one(Blame::Run), one(Blame::Both(Change::Altered))]);
+        assert!(said.contains("altered on disk") && !said.contains("Both are true"), "{said}");
+        let said = described(Way::Log, &[one(Blame::Disk(Change::Deleted))]);
+        assert!(
+            said.contains("slices/t0.jsonl: deleted from the record; the replay gives"),
+            "{said}"
+        );
+        assert!(!said.contains("Both are true"), "{said}");
+    }
+
+    #[test]
+    fn what_differed_is_kept_beside_the_record_and_replaces_what_was_kept_before() {
+        let room = tempfile::tempdir().expect("a folder");
+        let (record, again) = (room.path().join("rt-seed1"), room.path().join("again"));
+        for (folder, text) in [(&record, "old"), (&again, "new")] {
+            fs::create_dir_all(folder.join("slices")).expect("made");
+            fs::write(folder.join("slices/t0.jsonl"), text).expect("written");
+            fs::write(folder.join("plan.toml"), "p").expect("written");
+        }
+        let one = |name: &str| Disagreement {
+            name: name.to_owned(),
+            blame: Blame::Disk(Change::Altered),
+            first: None,
+        };
+        let kept = keep(&record, Way::Log, &again, &[one("plan.toml")]).expect("kept");
+        assert_eq!(kept.file_name().expect("a name"), "rt-seed1.replayed");
+        let kept =
+            keep(&record, Way::Log, &again, &[one("slices/t0.jsonl"), one("gone")]).expect("kept");
+        assert_eq!(fs::read_to_string(kept.join("slices/t0.jsonl")).expect("there"), "new");
+        assert!(!kept.join("plan.toml").exists() && !kept.join("gone").exists());
+        let kept = keep(&record, Way::Fresh, &again, &[one("slices/t0.jsonl")]).expect("kept");
+        assert_eq!(kept.file_name().expect("a name"), "rt-seed1.fresh");
+        assert!(kept.join("plan.toml").is_file(), "the whole fresh run is a record");
+    }
 
     #[test]
     fn the_folder_of_many_records_is_told_from_a_record() {

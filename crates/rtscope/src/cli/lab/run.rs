@@ -14,8 +14,8 @@ use crate::plans;
 /// Run a plan in several kernels and compare them
 ///
 /// Each kernel boots in an emulator, with this very program as all there is in the guest. In virtual
-/// time (the default) the same command gives the same record to the bit; the pages say what virtual time
-/// can show and what it can't.
+/// time (the default) each run is logged, and `rtscope lab replay` makes its record again to the bit. The
+/// pages say what virtual time can show and what it can't.
 ///
 /// Examples:
 ///   rtscope lab run lab-quick --kernel debian-stock --kernel debian-rt

@@ -36,8 +36,8 @@ use crate::{
 /// Run scheduling experiments in kernels: who runs when, with nothing else on the machine
 ///
 /// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual
-/// time (the default) no other program, no hypervisor and no cache disturbs them, and the same command
-/// gives the same records to the bit. With two CPUs (--smp 2) the order is shown, and no ratios.
+/// time (the default) no other program, no hypervisor and no cache disturbs them, and `rtscope lab
+/// replay` makes each record again to the bit. With two CPUs (--smp 2) the order is shown, and no ratios.
 ///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt

@@ -1,0 +1,113 @@
+//! Whether the latencies of an import cover the time that its tool ran.
+//!
+//! No format has the time of each latency. Two figures tell of a gap all the same:
+//!
+//! * Threads of one run start and end together. One whose cycles cover less time than those of another
+//!   was waiting when the run ended: a thread that woke would have counted a latency as long as the gap. So
+//!   what is missing was due and never answered, as in a run of our own.
+//! * Some tools say how long they ran, by a wall clock. That clock may have been set meanwhile, so a gap is
+//!   told, and no latency is made of it.
+
+use rtscope_model::{finding::Weight, time::Nanos};
+
+use super::{
+    Reading,
+    cell::{Cell, LONGEST_NS, Thread},
+};
+
+/// What threads of one run may differ by when nothing is missing: they are started one after the other,
+/// and a tool looks a few times a second whether the run is over. Wall clocks are told in whole seconds.
+const TOLERANCE_NS: u64 = 2_000_000_000;
+
+/// The share of a run, one in so many, that may be missing besides: a relative sleep stretches each
+/// cycle by the time that the loop takes.
+const TOLERANCE_SHARE: u64 = 50;
+
+/// Threads that a finding names.
+const NAMED: usize = 4;
+
+/// Looks for gaps in a cell: notes on its threads how long they waited, and tells of it.
+pub(super) fn check(cell: &mut Cell, reading: &mut Reading) {
+    if cell.is_one_run {
+        unanswered(cell, reading);
+    }
+    if let Some(ran_ns) = cell.ran_ns {
+        shortfall(cell, ran_ns, reading);
+    }
+}
+
+/// The time that a thread's cycles cover at least; none without an interval.
+fn covered_ns(thread: &Thread) -> Option<u64> {
+    let interval_ns = thread.interval_ns.filter(|&interval_ns| interval_ns > 0)?;
+    Some(cycles(thread).saturating_mul(interval_ns).min(LONGEST_NS))
+}
+
+/// Cycles of a thread from its first on, those that a log leaves out included.
+fn cycles(thread: &Thread) -> u64 {
+    thread.parts.last().map_or(0, |part| part.end)
+}
+
+/// The time that is missing of what a thread should cover, beyond what can be explained otherwise.
+fn missing_ns(thread: &Thread, expected_ns: u64, grain_ns: u64) -> Option<u64> {
+    let late_ns = thread.parts.iter().fold(0u64, |sum, part| {
+        sum.saturating_add(part.sum_ns).saturating_add(part.count.saturating_mul(grain_ns))
+    });
+    let tolerance_ns = TOLERANCE_NS.saturating_add(expected_ns / TOLERANCE_SHARE);
+    let explained_ns = covered_ns(thread)?.saturating_add(late_ns).saturating_add(tolerance_ns);
+    expected_ns.checked_sub(explained_ns).filter(|&missing_ns| missing_ns > 0)
+}
+
+/// Threads that were waiting when the longest of their run ended.
+fn unanswered(cell: &mut Cell, reading: &mut Reading) {
+    let Some(expected_ns) = cell.threads.iter().filter_map(covered_ns).max() else { return };
+    // A run may end with its first thread that has done a number of cycles: that one isn't short.
+    let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
+    let grain_ns = cell.layout.unit_ns;
+    let mut places = Vec::new();
+    for thread in cell.threads.iter_mut().filter(|thread| cycles(thread) < most) {
+        thread.waited_ns = missing_ns(thread, expected_ns, grain_ns);
+        if let Some(waited_ns) = thread.waited_ns {
+            places.push(format!("{} (waited at least {})", thread.label, Nanos(waited_ns)));
+        }
+    }
+    if places.is_empty() {
+        return;
+    }
+    let text = format!(
+        "threads covered less time than others of their run, so activations were due and never \
+         answered. They count as missed, with the time that they are known to have waited: {}",
+        shortened(&places)
+    );
+    reading.note("unanswered", Weight::PreventsPass, text).advice =
+        "find out what held the CPU, for example a real-time load above the sampler's priority"
+            .to_owned();
+}
+
+/// Threads that cover less time than their tool says that it ran.
+fn shortfall(cell: &Cell, ran_ns: u64, reading: &mut Reading) {
+    let grain_ns = cell.layout.unit_ns;
+    let short = cell.threads.iter().filter(|thread| thread.waited_ns.is_none());
+    let place = |thread: &Thread| {
+        missing_ns(thread, ran_ns, grain_ns)?;
+        Some(format!("{}: {}", thread.label, Nanos(covered_ns(thread)?)))
+    };
+    let places: Vec<String> = short.filter_map(place).collect();
+    if !places.is_empty() {
+        let text = format!(
+            "the tool ran for {}, and the cycles of these threads cover less: {}. Activations were \
+             missed, samples were lost, or the clock was set or the machine suspended during the run",
+            Nanos(ran_ns),
+            shortened(&places)
+        );
+        reading.note("coverage", Weight::PreventsPass, text).advice =
+            "measure again, and compare the number of cycles with the duration".to_owned();
+    }
+}
+
+fn shortened(places: &[String]) -> String {
+    let named = places.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match places.len().saturating_sub(NAMED) {
+        0 => named,
+        n => format!("{named}, and {n} more"),
+    }
+}

@@ -1,0 +1,120 @@
+//! Records that the cache keeps, by the hash of their inputs.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cache::Cache,
+    cell::{Inputs, Surroundings, read_inputs},
+    error::LabError,
+};
+
+/// Where the cache keeps the record of inputs.
+pub(crate) fn at(cache: &Cache, key: &str) -> PathBuf {
+    cache.root().join("records").join(key)
+}
+
+/// Puts a record into the cache in one step. One of the same inputs that is there stays, and it is said when
+/// it differs.
+pub(crate) fn keep(folder: &Path, known: &Path, around: &Surroundings<'_>) -> Result<(), LabError> {
+    if known.exists() {
+        if let (Ok(new), Ok(old)) = (read_inputs(folder), read_inputs(known))
+            && new.files != old.files
+        {
+            (around.say)(&differ(folder, &new, known, &old));
+        }
+        return Ok(());
+    }
+    let part = known.with_extension(format!("part{}", std::process::id()));
+    if let Err(e) = copy(folder, &part) {
+        let _ = fs::remove_dir_all(&part);
+        return Err(e);
+    }
+    match fs::rename(&part, known) {
+        // Another process was faster with the same record.
+        Err(_) if known.exists() => {
+            fs::remove_dir_all(&part).map_err(LabError::file("remove", &part))
+        }
+        moved => moved.map_err(LabError::file("rename", &part)),
+    }
+}
+
+/// What is said of two runs of the same inputs that differ.
+fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
+    let names: BTreeSet<&String> = of_new.files.keys().chain(of_old.files.keys()).collect();
+    let other = |name: &&&String| of_new.files.get(**name) != of_old.files.get(**name);
+    let names: Vec<&str> = names.iter().filter(other).map(|name| name.as_str()).collect();
+    format!(
+        "{} differs from an earlier run of the same inputs, {}, in {}: both are true runs, and each is \
+         replayed to the bit from its own log",
+        new.display(),
+        old.display(),
+        names.join(", ")
+    )
+}
+
+/// Copies a folder and what is in it.
+///
+/// # Errors
+///
+/// A file can't be read or written.
+pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
+    fs::create_dir_all(to).map_err(LabError::file("make", to))?;
+    for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
+        let entry = entry.map_err(LabError::file("list", from))?;
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &copied)?;
+        } else {
+            fs::copy(&path, &copied).map_err(LabError::file("copy", &path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::cell::{INPUTS, write};
+
+    #[test]
+    fn a_kept_record_is_an_equal_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (record, known) = (folder.path().join("record"), folder.path().join("records/key"));
+        write(&record, "slices/t0.jsonl", b"x").expect("written");
+        write(&record, "events.jsonl", b"y").expect("written");
+        let said = Mutex::new(Vec::new());
+        let say = |text: &str| said.lock().expect("unpoisoned").push(text.to_owned());
+        let cache = Cache::at(folder.path());
+        let stop = || false;
+        let around =
+            Surroundings { cache: &cache, guard: &[], reuse: true, stop: &stop, say: &say };
+        keep(&record, &known, &around).expect("kept");
+        keep(&record, &known, &around).expect("kept already");
+        // Two runs of the same inputs that differ are both true, and the user hears of it.
+        let inputs = |hash: &str| {
+            format!(
+                r#"{{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"","image_sha256":"",
+                "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"",
+                "arguments":[],"files":{{"events.jsonl":"{hash}","plan.toml":"p"}},"whole":true}}"#
+            )
+        };
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        for (run, hash) in [(&first, "a"), (&second, "b")] {
+            write(run, INPUTS, inputs(hash).as_bytes()).expect("written");
+            keep(run, &folder.path().join("records/other"), &around).expect("kept");
+        }
+        let said = said.lock().expect("unpoisoned").join("\n");
+        assert!(said.contains("in events.jsonl: both are true runs"), "{said}");
+        fs::remove_dir_all(folder.path().join("records/other")).expect("removed");
+        let again = folder.path().join("again");
+        copy(&known, &again).expect("copied");
+        assert_eq!(fs::read(again.join("slices/t0.jsonl")).expect("there"), b"x");
+        assert_eq!(fs::read_dir(folder.path().join("records")).expect("there").count(), 1);
+    }
+}

@@ -1,0 +1,204 @@
+//! A record's files against the hashes that were noted when its guest brought them, and against the
+//! files of another run of the same inputs.
+
+use std::{
+    collections::BTreeSet,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cell::{Inputs, sha256},
+    error::LabError,
+    replay_log::LOG,
+};
+
+/// Folders of a record in which every file counts: a reader takes what lies there.
+const READ_WHOLE: [&str; 2] = ["slices", "raw"];
+
+/// So much of a text is shown where two files differ.
+const SHOWN_BYTES: usize = 40;
+
+/// How a file of a record is no longer as its guest brought it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has other bytes.
+    Altered,
+    /// It is gone.
+    Deleted,
+    /// The guest brought no such file.
+    Added,
+}
+
+/// A file that is no longer as its guest brought it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// Path in the record.
+    pub name: String,
+    /// What happened to it.
+    pub change: Change,
+}
+
+impl fmt::Display for Touched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let change = match self.change {
+            Change::Altered => "altered",
+            Change::Deleted => "deleted",
+            Change::Added => "added",
+        };
+        write!(f, "{} ({change})", self.name)
+    }
+}
+
+/// The files of a record that are no longer as its guest brought them, the run's log among them.
+///
+/// # Errors
+///
+/// A file is there and can't be read.
+pub fn touched(folder: &Path, inputs: &Inputs) -> Result<Vec<Touched>, LabError> {
+    let log = inputs.log_sha256.as_ref().map(|hash| (LOG, hash));
+    let named = inputs.files.iter().map(|(name, hash)| (name.as_str(), hash)).chain(log);
+    let mut touched = Vec::new();
+    for (name, hash) in named {
+        let change = match read(folder, name)? {
+            None => Change::Deleted,
+            Some(bytes) if sha256(&bytes) != *hash => Change::Altered,
+            Some(_) => continue,
+        };
+        touched.push(Touched { name: name.to_owned(), change });
+    }
+    let added = added(folder, inputs);
+    touched.extend(added.into_iter().map(|name| Touched { name, change: Change::Added }));
+    Ok(touched)
+}
+
+/// Files that a reader of the record would take and that the guest didn't bring.
+fn added(folder: &Path, inputs: &Inputs) -> Vec<String> {
+    let entries = READ_WHOLE.iter().flat_map(|room| {
+        let there = fs::read_dir(folder.join(room)).into_iter().flatten().flatten();
+        there.map(move |entry| format!("{room}/{}", entry.file_name().to_string_lossy()))
+    });
+    let mut added: Vec<String> = entries.filter(|name| !inputs.files.contains_key(name)).collect();
+    added.sort();
+    added
+}
+
+/// What is wrong with a file of a record, when the same inputs have run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The file on disk is no longer the one that the guest brought; the other run gives the latter.
+    Disk(Change),
+    /// The file is the one that the guest brought; the other run gives another one.
+    Run,
+    /// The file is no longer the one that the guest brought, and the other run gives a third one.
+    Both(Change),
+    /// The other run gives the file on disk; the hash of it was changed.
+    Hash,
+}
+
+/// A file in which a record, its hashes and another run don't agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// Path in the record.
+    pub name: String,
+    /// Which of the three is the odd one.
+    pub blame: Blame,
+    /// The first difference between the record on disk and the other run; none where one of them has no
+    /// such file.
+    pub first: Option<Difference>,
+}
+
+/// The first difference between two files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Line, from 1.
+    pub line: usize,
+    /// Byte of the line, from 1.
+    pub byte: usize,
+    /// What the first file has there; nothing at its end.
+    pub before: String,
+    /// What the second file has there.
+    pub after: String,
+}
+
+/// Compares the files of a record on disk with those of another run, byte by byte.
+///
+/// # Errors
+///
+/// A file can't be read.
+pub fn compare(
+    record: &Path,
+    noted: &Inputs,
+    again: &Path,
+    brought: &Inputs,
+) -> Result<Vec<Disagreement>, LabError> {
+    let mut names: BTreeSet<String> = noted.files.keys().cloned().collect();
+    // An older record doesn't name its console.
+    let is_named = |name: &&String| *name != crate::boot::CONSOLE;
+    names.extend(brought.files.keys().filter(is_named).cloned());
+    names.extend(added(record, noted));
+    let mut found = Vec::new();
+    for name in names {
+        let (disk, other) = (read(record, &name)?, read(again, &name)?);
+        let hash = noted.files.get(&name).map(String::as_str);
+        if let Some(blame) = blame(hash, disk.as_deref(), other.as_deref()) {
+            let both = disk.as_ref().zip(other.as_ref());
+            let first = both.and_then(|(disk, other)| difference(disk, other));
+            found.push(Disagreement { name, blame, first });
+        }
+    }
+    Ok(found)
+}
+
+fn blame(hash: Option<&str>, disk: Option<&[u8]>, other: Option<&[u8]>) -> Option<Blame> {
+    let (on_disk, made) = (disk.map(sha256), other.map(sha256));
+    let change = match (hash, &on_disk) {
+        (None, _) => Change::Added,
+        (_, None) => Change::Deleted,
+        _ => Change::Altered,
+    };
+    match (on_disk.as_deref() == hash, made.as_deref() == hash, on_disk == made) {
+        (true, true, _) => None,
+        (true, false, _) => Some(Blame::Run),
+        (false, true, _) => Some(Blame::Disk(change)),
+        (false, false, true) => Some(Blame::Hash),
+        (false, false, false) => Some(Blame::Both(change)),
+    }
+}
+
+/// Where two files differ first; none when they are equal.
+fn difference(before: &[u8], after: &[u8]) -> Option<Difference> {
+    let common = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+    if common == before.len() && common == after.len() {
+        return None;
+    }
+    let line_starts = before[..common].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    // A few bytes before the difference say what it is about.
+    let from = common.saturating_sub(SHOWN_BYTES / 2).max(line_starts);
+    let shown = |bytes: &[u8]| {
+        let piece = &bytes[from..bytes.len().min(from + SHOWN_BYTES)];
+        let line = piece.split(|b| *b == b'\n').next().unwrap_or_default();
+        String::from_utf8_lossy(line).into_owned()
+    };
+    Some(Difference {
+        line: before[..common].iter().filter(|b| **b == b'\n').count() + 1,
+        byte: common - line_starts + 1,
+        before: shown(before),
+        after: shown(after),
+    })
+}
+
+/// A file of a record; none where there is no such file.
+fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, LabError> {
+    let path: PathBuf = folder.join(name);
+    match fs::read(&path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(e) => Err(LabError::file("read", &path)(e)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::qemu::Timing;
+
+const HISTOGRAMS: &str = "histograms.json";
+const SLICES: &str = "slices/t0.jsonl";
+
+/// A folder with these files, and what its `lab.json` says of it.
+fn record(files: &[(&str, &str)]) -> (tempfile::TempDir, Inputs) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut hashes = BTreeMap::new();
+    for (name, text) in files {
+        put(folder.path(), name, text);
+        hashes.insert((*name).to_owned(), sha256(text.as_bytes()));
+    }
+    let inputs = Inputs {
+        format: 1,
+        key: "k".to_owned(),
+        kernel: String::new(),
+        kernel_file: PathBuf::new(),
+        kernel_sha256: String::new(),
+        image_sha256: String::new(),
+        machine: String::new(),
+        timing: Timing::Virtual { shift: 1 },
+        seed: 1,
+        cpus: 1,
+        memory_mib: None,
+        emulator: String::new(),
+        arguments: Vec::new(),
+        whole: true,
+        log_sha256: None,
+        files: hashes,
+    };
+    (folder, inputs)
+}
+
+fn put(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().expect("below")).expect("made");
+    fs::write(path, text).expect("written");
+}
+
+const BROUGHT: [(&str, &str); 3] = [
+    ("plan.toml", "p"),
+    (HISTOGRAMS, "{\"max\": 12104}"),
+    (SLICES, "{\"a\":1}\n{\"sum_ns\":300}\n"),
+];
+
+fn blames(found: &[Disagreement]) -> Vec<(&str, Blame)> {
+    found.iter().map(|one| (one.name.as_str(), one.blame)).collect()
+}
+
+#[test]
+fn every_file_that_was_altered_deleted_or_added_is_named() {
+    let (folder, mut inputs) = record(&BROUGHT);
+    put(folder.path(), LOG, "log");
+    inputs.log_sha256 = Some(sha256(b"log"));
+    put(folder.path(), "report.html", "derived: nobody's evidence");
+    assert_eq!(touched(folder.path(), &inputs).expect("read"), []);
+    put(folder.path(), HISTOGRAMS, "{\"max\": 12004}");
+    put(folder.path(), LOG, "another");
+    put(folder.path(), "slices/t1.jsonl", "{}\n");
+    fs::remove_file(folder.path().join("plan.toml")).expect("removed");
+    let named: Vec<String> =
+        touched(folder.path(), &inputs).expect("read").iter().map(Touched::to_string).collect();
+    assert_eq!(
+        named,
+        [
+            "histograms.json (altered)",
+            "plan.toml (deleted)",
+            "replay.log.gz (altered)",
+            "slices/t1.jsonl (added)"
+        ]
+    );
+}
+
+#[test]
+fn a_record_altered_on_disk_is_told_from_a_run_that_differs() {
+    let (folder, noted) = record(&BROUGHT);
+    let (again, brought) = record(&BROUGHT);
+    let compared = || compare(folder.path(), &noted, again.path(), &brought).expect("read");
+    assert_eq!(compared(), []);
+    put(folder.path(), HISTOGRAMS, "{\"max\": 12004}");
+    fs::remove_file(folder.path().join("plan.toml")).expect("removed");
+    put(again.path(), SLICES, "{\"a\":1}\n{\"sum_ns\":302}\n");
+    put(folder.path(), "slices/t1.jsonl", "{}\n");
+    let found = compared();
+    assert_eq!(
+        blames(&found),
+        [
+            (HISTOGRAMS, Blame::Disk(Change::Altered)),
+            ("plan.toml", Blame::Disk(Change::Deleted)),
+            (SLICES, Blame::Run),
+            ("slices/t1.jsonl", Blame::Disk(Change::Added)),
+        ]
+    );
+    let first = found[2].first.clone().expect("both are there");
+    assert_eq!((first.line, first.byte), (2, 13));
+    assert_eq!(
+        (first.before.as_str(), first.after.as_str()),
+        ("{\"sum_ns\":300}", "{\"sum_ns\":302}")
+    );
+    put(folder.path(), SLICES, "{\"a\":1}\n{\"sum_ns\":299}\n");
+    assert_eq!(compared()[2].blame, Blame::Both(Change::Altered));
+}
+
+#[test]
+fn an_altered_hash_is_told_from_an_altered_file() {
+    let (folder, mut noted) = record(&BROUGHT);
+    let (again, brought) = record(&BROUGHT);
+    noted.files.insert(HISTOGRAMS.to_owned(), sha256(b"another"));
+    let found = compare(folder.path(), &noted, again.path(), &brought).expect("read");
+    assert_eq!(blames(&found), [(HISTOGRAMS, Blame::Hash)]);
+}
+
+#[test]
+fn a_file_that_only_one_run_brought_differs_and_a_console_that_was_never_noted_does_not() {
+    let (folder, noted) = record(&BROUGHT);
+    let (again, mut brought) = record(&BROUGHT);
+    for name in ["beside.txt", crate::boot::CONSOLE] {
+        put(again.path(), name, "x");
+        brought.files.insert(name.to_owned(), sha256(b"x"));
+    }
+    let found = compare(folder.path(), &noted, again.path(), &brought).expect("read");
+    assert_eq!(blames(&found), [("beside.txt", Blame::Run)]);
+    assert_eq!(found[0].first, None);
+}
+
+#[test]
+fn the_first_difference_is_found_where_one_file_ends() {
+    let first = difference(b"one\ntwo\n", b"one\ntwo\nthree\n").expect("different");
+    assert_eq!((first.line, first.byte), (3, 1));
+    assert_eq!((first.before.as_str(), first.after.as_str()), ("", "three"));
+    assert_eq!(difference(b"one", b"one"), None);
+}

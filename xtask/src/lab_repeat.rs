@@ -1,0 +1,273 @@
+//! `cargo xtask lab-repeat`: how often runs of the lab with the same inputs are equal, and whether each is
+//! replayed to the bit, while the machine is more and less busy.
+//!
+//! A fresh run is compared with the first one by the hashes of all files that its guest brought; then
+//! `rtscope lab replay` replays it from its log. The load comes from programs that only compute and that give
+//! way to the emulator a little; the load average that was reached is printed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::shell;
+
+const USAGE: &str = "usage: cargo xtask lab-repeat [--runs N] [--load N,N,...] [--kernel NAME] [--program FILE] \
+    [--guest FILE]";
+
+/// A second of wake-ups at rest, where two runs have differed, and one under a load.
+const PLAN: &str = "
+name = 'repeat'
+title = 'the same run again'
+[sampler]
+policy = 'fifo'
+priority = 90
+interval = '500us'
+warmup = '20ms'
+[[phase]]
+name = 'rest'
+cycles = 1000
+[[phase]]
+name = 'message'
+cycles = 200
+settle = '10ms'
+load = ['message']
+";
+
+/// How long a guest may take.
+const GUEST_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The load average follows slowly: it is waited for at most this long.
+const LOAD_LIMIT: Duration = Duration::from_secs(4 * 60);
+
+/// A program of load ends by itself after so many seconds, should this one be killed.
+const SPIN_SECONDS: &str = "14400";
+
+/// What is asked.
+#[derive(Debug, PartialEq)]
+struct Asked {
+    runs: u32,
+    loads: Vec<u32>,
+    kernel: String,
+    program: Option<PathBuf>,
+    guest: Option<PathBuf>,
+}
+
+/// Runs, counts and prints. Whether every replay was equal; fresh runs that differ are counted only.
+pub(crate) fn run(words: &[&str]) -> Result<bool> {
+    let asked = parse(words)?;
+    let program = match &asked.program {
+        Some(program) => fs::canonicalize(program)?,
+        None => shell::built(&["--release", "--package", "rtscope"])?,
+    };
+    let room = crate::scratch()?.join(format!("lab-repeat-{}", std::process::id()));
+    fs::create_dir_all(&room)?;
+    fs::write(room.join("repeat.toml"), PLAN)?;
+    let guest = asked.guest.as_deref().map(fs::canonicalize).transpose()?;
+    let lab = Lab { program, guest, room, kernel: asked.kernel };
+    let first = lab.fresh("first")?;
+    println!("load  load average  fresh equal    replayed equal  seconds of a run and a replay");
+    let mut all = true;
+    for load in asked.loads {
+        let counted = lab.count(load, asked.runs, &first)?;
+        all &= counted.replayed == counted.runs;
+        println!("{counted}");
+    }
+    if all {
+        fs::remove_dir_all(&lab.room)?;
+    } else {
+        println!("the records that differed are in {}", lab.room.display());
+    }
+    Ok(all)
+}
+
+fn parse(words: &[&str]) -> Result<Asked> {
+    let (mut runs, mut loads, mut kernel) = (10, vec![1, 10, 100], "tiny-6.12-rt".to_owned());
+    let (mut program, mut guest) = (None, None);
+    for pair in words.chunks(2) {
+        match pair {
+            ["--runs", number] => runs = number.parse().context(USAGE)?,
+            ["--load", list] => {
+                let read: Result<_, _> = list.split(',').map(str::parse).collect();
+                loads = read.context(USAGE)?;
+            }
+            ["--kernel", name] => kernel = (*name).to_owned(),
+            ["--program", file] => program = Some(PathBuf::from(file)),
+            ["--guest", file] => guest = Some(PathBuf::from(file)),
+            _ => bail!(USAGE),
+        }
+    }
+    ensure!(runs > 0 && loads.iter().all(|load| (1..=1000).contains(load)), USAGE);
+    Ok(Asked { runs, loads, kernel, program, guest })
+}
+
+/// The rtscope that is tried, and where.
+struct Lab {
+    program: PathBuf,
+    guest: Option<PathBuf>,
+    room: PathBuf,
+    kernel: String,
+}
+
+/// What was counted at one load.
+struct Counted {
+    load: u32,
+    /// The lowest and the highest load average at the end of a run.
+    average: (f64, f64),
+    runs: u32,
+    fresh: u32,
+    replayed: u32,
+    /// How long all runs and all replays took.
+    took: (Duration, Duration),
+}
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (low, high) = self.average;
+        let of_all = |count: u32| format!("{count} of {}", self.runs);
+        let each = |took: Duration| took.as_secs_f64() / f64::from(self.runs);
+        let average = format!("{low:.1} to {high:.1}");
+        let (fresh, replayed) = (of_all(self.fresh), of_all(self.replayed));
+        let (run, replay) = (each(self.took.0), each(self.took.1));
+        let load = self.load;
+        write!(f, "{load:<5} {average:<13} {fresh:<14} {replayed:<15} {run:.1}, {replay:.1}")
+    }
+}
+
+impl Lab {
+    fn rtscope(&self, words: &[&str]) -> Result<shell::Finished> {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.room).args(words);
+        shell::logged(&mut command, &self.room.join("log"), GUEST_LIMIT)
+    }
+
+    /// Runs the plan afresh into a folder; the hashes of all that the guest brought.
+    fn fresh(&self, out: &str) -> Result<Value> {
+        let mut words =
+            vec!["lab", "run", "repeat.toml", "--kernel", &self.kernel, "--fresh", "--out", out];
+        let guest = self.guest.as_ref().map(|path| path.display().to_string());
+        words.extend(guest.iter().flat_map(|path| ["--program", path]));
+        let ran = self.rtscope(&words)?;
+        let inputs = record(&self.room.join(out)).join("lab.json");
+        let text = fs::read_to_string(&inputs)
+            .with_context(|| format!("no record came: {}", shell::last_lines(&ran.log, 10)))?;
+        let inputs: Value = serde_json::from_str(&text)?;
+        ensure!(inputs["whole"] == true, "no record came: {}", shell::last_lines(&ran.log, 10));
+        Ok(inputs["files"].clone())
+    }
+
+    fn count(&self, load: u32, runs: u32, first: &Value) -> Result<Counted> {
+        let _spinners = Spinners::start(load)?;
+        let mut counted = Counted {
+            load,
+            average: (f64::INFINITY, 0.0),
+            runs,
+            fresh: 0,
+            replayed: 0,
+            took: (Duration::ZERO, Duration::ZERO),
+        };
+        for run in 1..=runs {
+            let out = format!("load{load}-{run}");
+            let began = Instant::now();
+            let is_equal = self.fresh(&out)? == *first;
+            counted.took.0 += began.elapsed();
+            counted.fresh += u32::from(is_equal);
+            let began = Instant::now();
+            let folder = record(&self.room.join(&out)).display().to_string();
+            let replay = self.rtscope(&["lab", "replay", &folder])?;
+            counted.took.1 += began.elapsed();
+            counted.replayed += u32::from(replay.is_ok());
+            let average = load_average()?;
+            let (low, high) = counted.average;
+            counted.average = (low.min(average), high.max(average));
+            if is_equal && replay.is_ok() {
+                fs::remove_dir_all(self.room.join(&out))?;
+            } else {
+                println!("{out}: fresh equal: {is_equal}; {}", shell::last_lines(&replay.log, 8));
+            }
+            let Counted { fresh, replayed, .. } = counted;
+            eprintln!("load {load}: of {run} runs {fresh} equal, of their replays {replayed}");
+        }
+        Ok(counted)
+    }
+}
+
+/// The only record in a folder of the lab.
+fn record(out: &Path) -> PathBuf {
+    let entries = fs::read_dir(out).into_iter().flatten().flatten();
+    let found = entries.map(|entry| entry.path()).find(|path| path.join("lab.json").is_file());
+    found.unwrap_or_else(|| out.to_owned())
+}
+
+/// Programs that only compute. Dropping them ends them.
+struct Spinners(Vec<Child>);
+
+impl Spinners {
+    /// Starts as many as a load average needs to which the emulator adds one, and waits until it is near.
+    fn start(load: u32) -> Result<Spinners> {
+        let mut spinners = Spinners(Vec::new());
+        let words = ["-n", "19", "timeout", SPIN_SECONDS, "sh", "-c", "while :; do :; done"];
+        for _ in 1..load {
+            spinners.0.push(shell::start(Command::new("nice").args(words))?);
+        }
+        let until = Instant::now() + LOAD_LIMIT;
+        while load_average()? < 0.8 * f64::from(load - 1) && Instant::now() < until {
+            thread::sleep(Duration::from_secs(1));
+        }
+        Ok(spinners)
+    }
+}
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // `timeout` hands a SIGTERM on; a SIGKILL would leave the loop behind it running.
+            let _ = Command::new("kill").arg(child.id().to_string()).status();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The load average of the last minute.
+fn load_average() -> Result<f64> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let first = text.split_whitespace().next().context("an empty /proc/loadavg")?;
+    Ok(first.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_in_pairs_and_have_bounds() {
+        let asked = parse(&["--runs", "3", "--load", "1,40"]).expect("sound");
+        assert_eq!((asked.runs, asked.loads), (3, vec![1, 40]));
+        for words in
+            [&["--runs"][..], &["--runs", "0"], &["--load", "1,x"], &["--load", "0"], &["3"]]
+        {
+            parse(words).expect_err("refused");
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_range_of_the_load_and_the_time_of_one_run() {
+        let counted = Counted {
+            load: 10,
+            average: (8.25, 12.0),
+            runs: 4,
+            fresh: 3,
+            replayed: 4,
+            took: (Duration::from_secs(40), Duration::from_secs(50)),
+        };
+        let row = counted.to_string();
+        let parts: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(parts.join(" "), "10 8.2 to 12.0 3 of 4 4 of 4 10.0, 12.5");
+    }
+}
