@@ -1,5 +1,5 @@
 #![no_main]
 
-use rtscope_fuzz::{Stage, import};
+use rtscope_fuzz::{Stages, import};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| import("linuxcnc", bytes, Stage::of(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| import("linuxcnc", bytes, Stages::wanted()));

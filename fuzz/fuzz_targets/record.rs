@@ -1,5 +1,5 @@
 #![no_main]
 
-use rtscope_fuzz::{Stage, record};
+use rtscope_fuzz::{Stages, record};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| record(bytes, Stage::of(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| record(bytes, Stages::wanted()));

@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rtscope_fuzz::wave(bytes));
+use rtscope_fuzz::{Stages, wave};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| wave(bytes, Stages::wanted()));

@@ -53,7 +53,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "fuzz",
-        about: "run every fuzz target for a while, 5 minutes in all [--minutes N]",
+        about: "run fuzz targets for a while, 5 minutes in all [--minutes N] [TARGET]...",
         run: fuzz::run,
     },
     Chore {

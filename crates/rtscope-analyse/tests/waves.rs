@@ -186,6 +186,37 @@ fn captures() -> impl Strategy<Value = Capture> {
     })
 }
 
+/// A fuzzer's finding: the header said only `$var wire 1 ! $end`, and the file had no channel.
+#[test]
+fn a_capture_without_a_name_is_written_and_read_back() {
+    for (line, read_back) in [("", "line"), ("$end", "_end"), ("a b", "a_b")] {
+        let edges =
+            [(1_000, true), (2_000, false), (3_000, true)].map(|(ns, up)| Edge::new(ns, up));
+        let capture = Capture {
+            line: line.to_owned(),
+            start_ns: 0,
+            end_ns: 4_000,
+            resolution_ns: 1,
+            edges: edges.to_vec(),
+            gaps: Vec::new(),
+            made: None,
+            made_in_gaps: None,
+            is_full: false,
+        };
+        let written = instrument::write_vcd(&capture);
+        let again =
+            instrument::read(written.as_bytes(), Choice::default()).expect(&written).capture;
+        assert_eq!((again.line.as_str(), &again.edges), (read_back, &capture.edges));
+    }
+}
+
+#[test]
+fn a_channel_s_name_is_printable() {
+    let text = "$timescale 1 us $end\n$var wire 1 ! a\u{1b}[2J $end\n$enddefinitions $end\n#0 0!\n#5 1!\n#9 0!\n";
+    let reading = instrument::read(text.as_bytes(), Choice::default()).expect("read");
+    assert_eq!(reading.capture.line, "a\\u001b[2J");
+}
+
 proptest! {
     #[test]
     fn a_capture_is_written_and_read_back(capture in captures()) {

@@ -182,6 +182,15 @@ fn lost_in(line: &str) -> Option<u64> {
     rest.split_once(" EVENTS]")?.0.parse().ok()
 }
 
+/// Instants end here, 146 years after their clock began: what is later is none. Threads choose their names,
+/// and a name can look like a line.
+const INSTANTS_END_NS: u64 = 1 << 62;
+
+/// An instant of a clock, in nanoseconds.
+pub(crate) fn instant_ns(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|ns| *ns < INSTANTS_END_NS)
+}
+
 /// The head of a line of the trace: `NAME-TID [CPU] FLAGS SECONDS.MICROSECONDS: EVENT`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
@@ -211,12 +220,13 @@ impl<'a> Line<'a> {
         let (flags, rest) = rest.split_once(' ')?;
         let (at, event) = rest.trim_start().split_once(": ")?;
         let (seconds, micros) = at.split_once('.')?;
-        let at_us: u64 = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
+        let second_us = seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?;
+        let at_us = second_us.checked_add(micros.parse().ok()?)?;
         Some(Line {
             tid: name.trim_end().rsplit_once('-')?.1.parse().ok()?,
             cpu: cpu.parse().ok()?,
             in_interrupt: flags.chars().any(|flag| "hHsSzZ".contains(flag)),
-            at_ns: at_us * 1_000,
+            at_ns: at_us.checked_mul(1_000).filter(|ns| *ns < INSTANTS_END_NS)?,
             event,
         })
     }
@@ -259,6 +269,16 @@ mod tests {
         let text = "app-41 [001] d..2. 10.400200: sched_switch: x";
         for end in 0..text.find("sched_switch").expect("the event") {
             assert_eq!(Line::parse(&text[..end]), None, "{}", &text[..end]);
+        }
+    }
+
+    /// A thread may be called so; the times overflowed.
+    #[test]
+    fn a_time_beyond_all_clocks_is_none() {
+        for at in
+            ["18446744073709551615.0", "18446744073709.999999", "18446744074.0", "4611686019.0"]
+        {
+            assert_eq!(Line::parse(&format!("a-1 [000] d..2. {at}: x: y")), None, "{at}");
         }
     }
 

@@ -58,7 +58,8 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     }
     let mut value = serde_json::from_str(text)?;
     make_printable(&mut value);
-    serde_json::from_value(value)
+    // Not `from_value`: the code of every type that is read would be there twice.
+    serde_json::from_str(&value.to_string())
 }
 
 /// The same value, every text in it [`printable`]. A value that JSON can't hold stays as it is.

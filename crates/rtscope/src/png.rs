@@ -4,9 +4,10 @@
 //! which a font's own advances are enough; the machinery that shapes every script of the world would
 //! make the program a megabyte larger.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::Read};
 
 use anyhow::Context;
+use flate2::read::ZlibDecoder;
 use resvg::{
     tiny_skia,
     usvg::{self, roxmltree},
@@ -28,9 +29,14 @@ const KEPT: [&str; 8] = [
 /// How much a bold text's strokes grow, as a part of the font's size: the font has one weight.
 const BOLD: f32 = 0.035;
 
+/// The font, as build.rs packed it.
+const FONT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/font.zlib"));
+
 /// Renders an SVG at its own size.
 pub(crate) fn of_svg(svg: &str) -> anyhow::Result<Vec<u8>> {
-    let face = Face::parse(epaint_default_fonts::UBUNTU_LIGHT, 0).context("the font")?;
+    let mut font = Vec::new();
+    ZlibDecoder::new(FONT).read_to_end(&mut font).context("the font")?;
+    let face = Face::parse(&font, 0).context("the font")?;
     let svg = outlined(svg, &face)?;
     let tree = usvg::Tree::from_str(&svg, &usvg::Options::default())
         .context("the plot can't be read back")?;

@@ -241,7 +241,7 @@ pub(crate) fn read_document<T: DeserializeOwned>(path: &Path, format: u32) -> an
         bail!("{path} has format {}; this version reads format {format}", document["format"]);
     }
     make_printable(&mut document);
-    serde_json::from_value(document).with_context(read)
+    serde_json::from_str(&document.to_string()).with_context(read)
 }
 
 /// The folder of a new record, which must not be in it yet: the one that was asked for, or a fresh one.

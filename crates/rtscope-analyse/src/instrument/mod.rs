@@ -6,7 +6,10 @@
 mod csv;
 mod vcd;
 
-use rtscope_model::wave::{Capture, Edge, Gap};
+use rtscope_model::{
+    printable::printable,
+    wave::{Capture, Edge, Gap},
+};
 
 pub use self::vcd::write as write_vcd;
 
@@ -150,7 +153,7 @@ struct Channel {
 
 impl Channel {
     fn new(name: &str) -> Channel {
-        Channel { name: name.to_owned(), ..Channel::default() }
+        Channel { name: printable(name).into_owned(), ..Channel::default() }
     }
 
     /// The level from an instant on; none is unknown. Instants don't go back.

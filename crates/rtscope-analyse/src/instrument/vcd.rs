@@ -216,8 +216,10 @@ pub fn write(capture: &Capture) -> String {
     if let Some(made) = capture.made {
         let _ = write!(text, " made={made} made_in_gaps={}", capture.made_in_gaps.unwrap_or(0));
     }
+    // A name is one word that isn't a keyword.
     let name: String =
-        capture.line.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
+        capture.line.chars().map(|c| if c.is_whitespace() || c == '$' { '_' } else { c }).collect();
+    let name = if name.is_empty() { "line" } else { &name };
     let _ = write!(
         text,
         " $end\n$scope module rtscope $end\n$var wire 1 ! {name} $end\n\

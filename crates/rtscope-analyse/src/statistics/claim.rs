@@ -189,8 +189,9 @@ impl Watch {
         let touched = length_ns / self.window_ns + 2;
         let mut known = 1;
         self.windows.insert(slice.max_at_ns / self.window_ns);
-        if slice.min_ns >= self.limit.0 {
-            // Every wake-up was an exceedance: there was one in each window of the slice.
+        if slice.min_ns >= self.limit.0 && slice.recorded >= length_ns / self.window_ns {
+            // Every wake-up was an exceedance, and they are not rarer than windows: there was one in each
+            // window of the slice.
             let whole = slice.start_ns / self.window_ns..slice.end_ns / self.window_ns;
             let before = self.windows.len();
             self.windows.extend(whole.take(WINDOWS_MAX));

@@ -23,6 +23,7 @@ use rtscope_sys::{
 };
 
 use self::beat::Beat;
+pub use self::outside::read_trace;
 use crate::{interrupt::Interrupt, trace::TraceError};
 
 /// The most activations of a recording: 24 bytes each.

@@ -67,7 +67,7 @@ impl Watch {
         match event {
             "hrtimer_start" if !head.in_interrupt && tid != self.own => {
                 let function = trace::value(words, "function=").unwrap_or_default();
-                let expiry = trace::value(words, "softexpires=").and_then(|ns| ns.parse().ok());
+                let expiry = trace::value(words, "softexpires=").and_then(trace::instant_ns);
                 let Some(expiry_ns) = expiry.filter(|_| ENDS_A_SLEEP.contains(&function)) else {
                     return;
                 };
@@ -104,7 +104,7 @@ impl Sleeper {
         };
         // Who is woken by something else goes to sleep again, if it will.
         match self.armed.take() {
-            Some((armed_ns, expiry_ns)) if is_due(expiry_ns) => {
+            Some((armed_ns, expiry_ns)) if armed_ns <= woke_ns && is_due(expiry_ns) => {
                 self.push(Activation { armed_ns, expiry_ns, woke_ns });
             }
             _ => self.other += 1,
@@ -168,6 +168,17 @@ pub(super) fn watch(
     judged(watch, command, thread, period_ns, events.lost(), ended)
 }
 
+/// What a trace that is there as text tells of a program: of the thread with most activations.
+///
+/// # Errors
+///
+/// When no thread made three periods.
+pub fn read_trace(text: &str, command: &[String]) -> Result<Periodic, DriftError> {
+    let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
+    text.lines().for_each(|line| watch.line(line));
+    judged(watch, command, None, None, 0, None)
+}
+
 /// The thread that is to be judged.
 fn judged(
     watch: Watch,
@@ -203,8 +214,10 @@ fn judged(
         return Err(DriftError::NotPeriodic(text));
     };
     let mut sleepers = watch.sleepers;
-    let one = sleepers.remove(&tid).unwrap_or_default();
-    let start_ns = one.activations.first().map_or(0, |first| first.armed_ns);
+    let mut one = sleepers.remove(&tid).unwrap_or_default();
+    // The kernel writes them in order; a thread's name that looks like a line may not be.
+    one.activations.sort_by_key(|activation| activation.woke_ns);
+    let start_ns = one.activations.iter().map(|one| one.armed_ns).min().unwrap_or(0);
     let activations = one.activations.iter().map(|a| Activation {
         armed_ns: a.armed_ns - start_ns,
         // On another clock it stays as it is: only its differences say something.
@@ -339,6 +352,26 @@ mod tests {
         assert!(!watch.is_full());
         watch.line(&waking("10.010060", 7));
         assert!(watch.is_full());
+    }
+
+    /// A name that looks like a line of a trace may go back in time, where a subtraction overflowed.
+    #[test]
+    fn activations_out_of_order_are_put_in_order() {
+        let sleep = |at: &str, expiry_ns: u64, woke: &str| {
+            [start(7, at, "hrtimer_wakeup", expiry_ns, "ABS"), waking(woke, 7)].join("\n")
+        };
+        let lines = [
+            sleep("10.020000", 10_030_000_000, "10.030050"),
+            sleep("10.000000", 10_010_000_000, "10.010050"),
+            sleep("10.010100", 10_020_000_000, "10.020050"),
+            // Woken before it slept; and at an instant that no clock has.
+            sleep("10.040000", 10_030_000_000, "10.035000"),
+            sleep("10.050000", u64::MAX, "10.060000"),
+        ];
+        let periodic = read_trace(&lines.join("\n"), &["app".to_owned()]).expect("three periods");
+        let woke: Vec<u64> = periodic.activations.iter().map(|one| one.woke_ns / 1_000).collect();
+        assert_eq!(woke, [10_050, 20_050, 30_050]);
+        assert_eq!(periodic.activations[0].armed_ns, 0);
     }
 
     #[test]

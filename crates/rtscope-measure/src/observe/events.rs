@@ -8,15 +8,16 @@ use crate::trace::{self, Line};
 
 /// What a trace tells.
 #[derive(Debug, Default)]
-pub(super) struct Trace {
+pub struct Trace {
     /// Events of each thread, in order.
-    pub(super) threads: BTreeMap<u32, Vec<Event>>,
+    pub threads: BTreeMap<u32, Vec<Event>>,
     /// Events that had no room.
-    pub(super) lost: u64,
+    pub lost: u64,
 }
 
 /// Reads a trace; events that are none of ours are left out.
-pub(super) fn read(text: &str) -> Trace {
+#[must_use]
+pub fn read(text: &str) -> Trace {
     let mut found = Trace::default();
     for line in text.lines() {
         found.lost = trace::lost(line).unwrap_or(found.lost);
@@ -26,6 +27,8 @@ pub(super) fn read(text: &str) -> Trace {
             found.threads.entry(tid).or_default().push(event);
         }
     }
+    // The kernel writes them in order; a thread's name that looks like a line may not be.
+    found.threads.values_mut().for_each(|events| events.sort_by_key(|event| event.at_ns));
     found
 }
 
@@ -66,7 +69,8 @@ fn switch(text: &str) -> [Option<(u32, What)>; 2] {
 /// Timers of other purposes than waking a thread have other functions.
 fn timer(text: &str) -> Option<What> {
     let wakes = after(text, "function=")?.starts_with("hrtimer_wakeup");
-    let expires_ns = number(text, "softexpires=").or_else(|| number(text, "expires="))?;
+    let expires = after(text, "softexpires=").or_else(|| after(text, "expires="))?;
+    let expires_ns = trace::instant_ns(expires.split(' ').next()?)?;
     let relative = after(text, "mode=").is_some_and(|mode| mode.starts_with("REL"));
     wakes.then_some(What::Timer { expires_ns, relative })
 }
@@ -129,6 +133,17 @@ mod tests {
         );
         assert_eq!(trace.threads[&9391], [at(110, What::Out { ready: true })]);
         assert_eq!((trace.threads.len(), trace.lost), (2, 2));
+    }
+
+    /// A name that looks like a line of a trace may go back in time, where differences overflowed.
+    #[test]
+    fn events_out_of_order_are_put_in_order() {
+        let fault = |at: &str| format!("app-41 [001] ..... {at}: page_fault_user: address=0x1\n");
+        let trace = read(&[fault("10.5"), fault("9.5"), fault("10.1")].concat());
+        let at_ns: Vec<u64> = trace.threads[&41].iter().map(|event| event.at_ns).collect();
+        assert!(at_ns.is_sorted(), "{at_ns:?}");
+        let timer = "app-41 [001] d..1. 10.1: hrtimer_start: function=hrtimer_wakeup expires=18446744073709551615 mode=ABS";
+        assert!(read(timer).threads.is_empty());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{fork::signal, process, tree::Tree};
 
+pub use self::events::{Trace, read as read_trace};
 use crate::{
     environment::{Stat, value},
     inspect,

@@ -37,6 +37,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
+pub use self::switches::{Traced, parse as read_trace};
 use self::{
     application::{Finished, Task},
     rules::{Changed, rules},

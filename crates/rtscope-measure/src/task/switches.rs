@@ -22,14 +22,14 @@ pub(super) struct Capture(Instance);
 
 /// What was recorded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Traced {
+pub struct Traced {
     /// Runs of each thread, in instants of `CLOCK_MONOTONIC`; one that the trace saw no end of ends
     /// at `u64::MAX`.
-    pub(super) runs: Vec<Vec<Run>>,
+    pub runs: Vec<Vec<Run>>,
     /// When each was ready and its CPU ran an ordinary thread or none: for ordinary ones it means nothing.
-    pub(super) held_up: Vec<Vec<Run>>,
+    pub held_up: Vec<Vec<Run>>,
     /// Events that had no room.
-    pub(super) lost: u64,
+    pub lost: u64,
 }
 
 impl Capture {
@@ -52,8 +52,9 @@ impl Capture {
     }
 }
 
-/// Reads the trace as text.
-fn parse(text: &str, tids: &[i32]) -> Traced {
+/// Reads the trace as text, for these threads.
+#[must_use]
+pub fn parse(text: &str, tids: &[i32]) -> Traced {
     let mut threads: Vec<Thread> = tids.iter().map(|_| Thread::default()).collect();
     let mut lost = 0;
     for line in text.lines() {

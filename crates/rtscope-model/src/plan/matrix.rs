@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{CpuChoice, End, Phase, Sampler, SamplerPatch};
+use super::{
+    CpuChoice, End, Phase, Sampler, SamplerPatch,
+    sampler::{interval_axis, priority_axis},
+};
 use crate::{load::LoadLine, schedule::Policy, time::Nanos};
 
 /// The `[matrix]` table. Repeats vary slowest, then settings and the sampler's axes, so that cells with
@@ -22,10 +25,10 @@ pub(super) struct Matrix {
     #[serde(default)]
     policy: Vec<Policy>,
     /// Priorities of the sampler.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "priority_axis")]
     priority: Vec<u8>,
     /// Intervals of the sampler.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "interval_axis")]
     interval: Vec<Nanos>,
     /// CPU sets of the sampler.
     #[serde(default)]
@@ -283,6 +286,24 @@ load = ["none", "message"]
         };
         assert!(said("repeat = 2", "repeat = 0").contains("at least once"));
         assert!(said("throttling=off", "throttling").contains("NAME=VALUE"));
+    }
+
+    /// A fuzzer's finding: the ranges that a `[sampler]` is held to did not hold for the axes.
+    #[test]
+    fn axes_are_held_to_the_ranges_of_a_sampler() {
+        let said = |axis: &str| {
+            let text =
+                format!("name = 'm'\n[matrix]\nduration = '1s'\npolicy = ['fifo']\n{axis}\n");
+            parse("m", &text).expect_err(axis).to_string()
+        };
+        for interval in ["0ms", "9us", "25h"] {
+            let said = said(&format!("interval = ['1ms', '{interval}']"));
+            assert!(said.contains("interval is out of range"), "{said}");
+        }
+        for priority in ["0", "100", "255", "-1", "300"] {
+            let said = said(&format!("priority = [50, {priority}]"));
+            assert!(said.contains("priority is out of range"), "{said}");
+        }
     }
 
     #[test]

@@ -386,8 +386,20 @@ fn threads<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
     )
 }
 
+const PRIORITY_TEXT: &str = "priority is out of range: 1 to 99, 99 the highest";
+
 fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
-    whole(d, 1..=99, "priority is out of range: 1 to 99, 99 the highest")
+    whole(d, 1..=99, PRIORITY_TEXT)
+}
+
+/// The priorities of a matrix.
+pub(super) fn priority_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, D::Error> {
+    let priorities = Vec::<i64>::deserialize(d)?.into_iter();
+    let one = |priority: i64| u8::try_from(priority).ok().filter(|n| (1..=99).contains(n));
+    priorities
+        .map(one)
+        .collect::<Option<_>>()
+        .ok_or_else(|| serde::de::Error::custom(PRIORITY_TEXT))
 }
 
 fn nice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i8>, D::Error> {
@@ -409,6 +421,11 @@ fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> 
 
 fn intervals<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Nanos>>, D::Error> {
     checked(d, |all: &Vec<Nanos>| all.iter().all(is_interval), INTERVAL_TEXT)
+}
+
+/// The intervals of a matrix.
+pub(super) fn interval_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Nanos>, D::Error> {
+    intervals(d).map(Option::unwrap_or_default)
 }
 
 fn buckets<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
