@@ -9,7 +9,7 @@ use rtscope_model::{
 use serde::Serialize;
 
 use crate::statistics::{
-    dependence::{Blocks, Dependence, Refusal},
+    dependence::{Blocks, Dependence, Margins, Refusal},
     exceedance::{Exceedance, Watch},
     modes::Mode,
     quantile::{self, Quantile},
@@ -145,8 +145,8 @@ pub struct Row {
     pub quantiles: Vec<Quantile>,
     /// Exceedance of each required limit, and of a ladder of round ones.
     pub exceedances: Vec<Exceedance>,
-    /// Half the width of the 95 % interval of the mean of `corrected`, or why there is none.
-    pub mean_half_width_ns: Result<f64, Refusal>,
+    /// How far the 95 % interval of the mean of `corrected` reaches from it, or why there is none.
+    pub mean_margins_ns: Result<Margins, Refusal>,
 }
 
 /// Quantiles from which on latencies are the tail: p99.
