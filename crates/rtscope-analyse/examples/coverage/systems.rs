@@ -43,16 +43,28 @@ pub(crate) enum System {
     Wandering,
     /// Each by itself, but their rate rises and falls by 80 % in a minute.
     Wave,
+    /// Two hundred in a row.
+    LongBursts,
+    /// The same as `Wandering`, but it forgets in 12 s.
+    SlowWandering,
 }
 
 impl System {
-    /// Those that the rules were chosen with.
+    /// Those that every table has.
     pub(crate) const ALL: [System; 4] =
         [System::Independent, System::Bursts, System::Spells, System::Common];
 
-    /// Those that no rule was chosen with.
-    pub(crate) const HELD_OUT: [System; 4] =
+    /// Those that the rules were chosen with as well.
+    pub(crate) const OTHERS: [System; 4] =
         [System::ShortBursts, System::ShortSpells, System::Wandering, System::Wave];
+
+    /// Those that no rule was chosen with.
+    pub(crate) const HELD_OUT: [System; 2] = [System::LongBursts, System::SlowWandering];
+
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = System> {
+        System::ALL.into_iter().chain(System::OTHERS).chain(System::HELD_OUT)
+    }
 
     /// What a table calls it.
     pub(crate) fn name(self) -> &'static str {
@@ -65,6 +77,8 @@ impl System {
             System::ShortSpells => "spells of 3 s",
             System::Wandering => "wandering rate, 5 s",
             System::Wave => "wave of 60 s",
+            System::LongBursts => "bursts of 200",
+            System::SlowWandering => "wandering rate, 12 s",
         }
     }
 
@@ -85,7 +99,12 @@ impl System {
             System::ShortBursts => (20, 1),
             System::Spells => (10, 8),
             System::ShortSpells => (10, 3),
-            System::Independent | System::Common | System::Wandering | System::Wave => (1, 1),
+            System::LongBursts => (200, 1),
+            System::Independent
+            | System::Common
+            | System::Wandering
+            | System::SlowWandering
+            | System::Wave => (1, 1),
         }
     }
 
@@ -96,7 +115,7 @@ impl System {
             System::Independent | System::Common => {
                 (chosen(0..wakeups, LATE, random).collect(), LATE)
             }
-            System::Bursts | System::ShortBursts => {
+            System::Bursts | System::ShortBursts | System::LongBursts => {
                 let (length, _) = self.event();
                 let chance = self.late_share() / length as f64;
                 let starts = chosen(0..wakeups, chance, random);
@@ -107,15 +126,8 @@ impl System {
             }
             System::Spells => spells(8.0, wakeups, random),
             System::ShortSpells => spells(3.0, wakeups, random),
-            System::Wandering => {
-                let kept = (-STEP_S / 5.0).exp();
-                let mut log = normal(random);
-                let rate = move |_, random: &mut Random| {
-                    log = kept * log + (1.0 - kept * kept).sqrt() * normal(random);
-                    (0.8 * log - 0.32).exp()
-                };
-                at_rate(rate, wakeups, random)
-            }
+            System::Wandering => wandering(5.0, wakeups, random),
+            System::SlowWandering => wandering(12.0, wakeups, random),
             System::Wave => {
                 let begin = random.share();
                 let turn = std::f64::consts::TAU;
@@ -142,6 +154,17 @@ fn spells(length: f64, wakeups: u64, random: &mut Random) -> (Vec<u64>, f64) {
         at += length;
     }
     (late, 5.0 * LATE * inside as f64 / wakeups as f64)
+}
+
+/// Late by themselves at a rate that wanders and forgets in so many seconds.
+fn wandering(forgets_s: f64, wakeups: u64, random: &mut Random) -> (Vec<u64>, f64) {
+    let kept = (-STEP_S / forgets_s).exp();
+    let mut log = normal(random);
+    let rate = move |_, random: &mut Random| {
+        log = kept * log + (1.0 - kept * kept).sqrt() * normal(random);
+        (0.8 * log - 0.32).exp()
+    };
+    at_rate(rate, wakeups, random)
 }
 
 /// A rate is constant for so many seconds.

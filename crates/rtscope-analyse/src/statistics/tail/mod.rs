@@ -244,6 +244,9 @@ fn maxima(blocks: &Blocks, layout: Layout, duration_ns: u64) -> Result<Fit, Stri
     let fit = Extreme::fit(&maxima).filter(|_| maxima.len() > 4).ok_or(coarse)?;
     let goodness = fit.goodness(&maxima);
     agrees(goodness, "the maxima of the blocks")?;
+    has_one_cause(&maxima, "the maxima of the blocks", |others, largest, count| {
+        Some(Extreme::fit(others)?.chance_of_largest(largest, count))
+    })?;
     let (shape_low, shape_high) = fit.shape_interval(&maxima);
     can_be_continued(fit.shape, shape_high, "the maxima of the blocks")?;
     let level = |period_ns: u64| {
@@ -345,6 +348,9 @@ fn peaks(
     let Threshold { threshold_ns, peaks, excess, fit } = &candidates[chosen];
     let dependence = wakeups.measured(*threshold_ns as u64).map_err(|why| why.to_string())?;
     let effect = dependence.inflation();
+    has_one_cause(excess, "the peaks over the threshold", |others, largest, count| {
+        Some(Pareto::fit(others)?.chance_of_largest(largest, count))
+    })?;
     let (shape_low, shape_high) = fit.shape_interval(excess, effect);
     can_be_continued(fit.shape, shape_high, "the peaks over the threshold")?;
     let level = |period_ns: u64| {
@@ -372,6 +378,29 @@ fn agrees(goodness: Option<f64>, what: &str) -> Result<(), String> {
         }
         Some(_) => Ok(()),
         None => Err(format!("{what} lie in too few buckets to see whether a law fits")),
+    }
+}
+
+/// Refuses when the largest value is far beyond what a fit to all others expects: it has another cause, of
+/// which one value says too little. `chance` fits the others and gives the chance that the largest of all is
+/// that large.
+fn has_one_cause(
+    values: &[Interval],
+    what: &str,
+    chance: impl Fn(&[Interval], f64, f64) -> Option<f64>,
+) -> Result<(), String> {
+    let Some((largest, below)) = values.split_last() else { return Ok(()) };
+    let mut others = below.to_vec();
+    if largest.count > 1.0 {
+        others.push(Interval { count: largest.count - 1.0, ..*largest });
+    }
+    let count = values.iter().map(|bucket| bucket.count).sum();
+    match chance(&others, largest.low, count) {
+        Some(chance) if chance < DOUBT => Err(format!(
+            "the largest of {what} is far beyond the others (p = {chance:.1e}): it has another cause, and one \
+             latency says too little about it"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -192,6 +192,23 @@ fn a_run_that_breaks_an_assumption_is_refused_with_the_reason() {
 }
 
 #[test]
+fn one_latency_of_another_cause_is_not_continued() {
+    for seed in 0..5 {
+        let mut random = Random::new(seed);
+        let mut left = 61_111;
+        let tail = tail_of(120, 1_000, |_| {
+            left -= 1;
+            if left == 0 { 210_000 } else { mixture(&mut random) }
+        });
+        for estimate in [&tail.maxima, &tail.peaks] {
+            assert!(estimate.fit.is_none(), "{:?}", tail.sentences());
+        }
+        let reasons = format!("{:?} {:?}", tail.maxima.refused, tail.peaks.refused);
+        assert!(reasons.contains("another cause") || reasons.contains("too heavy"), "{reasons}");
+    }
+}
+
+#[test]
 fn a_single_histogram_and_a_short_run_say_what_they_lack() {
     let mut random = Random::new(3);
     let (slices, all) = slices(1, 50_000, |_| mixture(&mut random));
