@@ -33,6 +33,8 @@ pub(crate) struct Run {
     pub(crate) events: Vec<Stamped>,
     /// The slices.
     pub(crate) slices: Vec<Slice>,
+    /// `lab.json`.
+    pub(crate) lab: String,
     layout: Layout,
     cells: u32,
     at_ns: u64,
@@ -89,6 +91,7 @@ impl Run {
             after: Some(quiet_machine(threads + 1)),
             events: Vec::new(),
             slices: Vec::new(),
+            lab: String::new(),
             layout,
             cells,
             at_ns: 0,
@@ -228,6 +231,7 @@ impl Run {
             events: self.events.iter().map(line_of).collect(),
             slices: slices.into_iter().map(|(t, text)| (format!("t{t}.jsonl"), text)).collect(),
             histograms: String::new(),
+            lab: self.lab.clone(),
         }
     }
 

@@ -6,11 +6,14 @@
 //!
 //! Every 5 s the lines are synced to the disk, so that a machine that locks up loses at most 10 s.
 //!
+//! The record of a long run stays small: slices and spans of counters that lie far back are joined.
+//!
 //! Raw samples are the exception: they are no part of the verdict, and too many to wait. They leave
 //! [`RESERVE_BYTES`] of the disk to the rest of the record, and are written no more once a write has
 //! failed. What is left out is counted.
 
 mod file;
+mod rewrite;
 mod source;
 mod sync;
 
@@ -25,6 +28,7 @@ use std::{
 pub use self::source::{ReadError, Source, read_plan};
 use self::{
     file::{Appender, RawFile},
+    rewrite::{Rewritten, SliceFile},
     sync::Syncer,
 };
 use crate::sampler::RawSample;
@@ -33,7 +37,8 @@ use rtscope_model::{
     event::{Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     histogram::Layout,
-    record::{CellSum, Files, Histograms},
+    plan,
+    record::{CellSum, Files, Histograms, Spans, limits_ns, span_length_ns},
     slice::{Scope, Slice},
 };
 
@@ -69,7 +74,13 @@ const RESERVE_BYTES: u64 = 8 << 20;
 pub struct Recorder {
     folder: PathBuf,
     events: Appender,
-    slices: BTreeMap<u32, Appender>,
+    /// Counters that may still be joined.
+    spans: Spans,
+    slices: BTreeMap<u32, SliceFile>,
+    /// The limit of each cell's maximum.
+    limits_ns: Arc<[Option<u64>]>,
+    /// Whether a file of slices is being rewritten.
+    is_rewriting: bool,
     raw: BTreeMap<u32, RawFile>,
     /// Why raw samples are no longer written.
     raw_ended: Option<String>,
@@ -99,7 +110,11 @@ impl Recorder {
         let mut recorder = Recorder {
             folder: folder.to_owned(),
             events: Appender::new(folder.join("events.jsonl")),
+            spans: Spans::default(),
             slices: BTreeMap::new(),
+            limits_ns: plan::parse_kept("plan.toml", plan)
+                .map_or([].into(), |plan| limits_ns(&plan)),
+            is_rewriting: false,
             raw: BTreeMap::new(),
             raw_ended: None,
             sums: BTreeMap::new(),
@@ -124,19 +139,33 @@ impl Recorder {
             Event::Progress(_) => return,
             Event::Slice(slice) => self.slice(slice),
             Event::RunEnded { why, .. } => {
-                let files = self.slices.iter().map(|(&n, file)| (slices_name(n), file.chain));
-                let event = Event::RunEnded { why: *why, files: files.collect() };
-                self.events.line(&Stamped { at_ns: stamped.at_ns, event }, &self.syncer)
+                self.catch_up();
+                let chain = |(&n, slices): (&u32, &SliceFile)| (slices_name(n), slices.file.chain);
+                let files = self.slices.iter().map(chain).collect();
+                let event = Event::RunEnded { why: *why, files };
+                self.line(Stamped { at_ns: stamped.at_ns, event })
             }
             event => {
                 if let Event::SessionStarted { layout, control, .. } = event {
                     self.layout = *layout;
                     self.syncer.move_to(&control.cpus);
                 }
-                self.events.line(stamped, &self.syncer)
+                self.line(stamped.clone())
             }
         };
         self.note(outcome);
+    }
+
+    /// Writes an event, after the spans before it. Of a long run, spans are held back to be joined.
+    fn line(&mut self, stamped: Stamped) -> io::Result<()> {
+        let mut outcome = Ok(());
+        let length_ns = span_length_ns(stamped.at_ns);
+        let (events, syncer) = (&mut self.events, &self.syncer);
+        self.spans.add(stamped, length_ns, &mut |stamped| {
+            let written = events.line(&stamped, syncer);
+            outcome = std::mem::replace(&mut outcome, Ok(())).and(written);
+        });
+        outcome
     }
 
     fn slice(&mut self, slice: &Slice) -> io::Result<()> {
@@ -145,8 +174,42 @@ impl Recorder {
             sum.or_insert_with(|| CellSum::new(self.layout)).add(slice);
         }
         let path = || self.folder.join(slices_name(slice.thread));
-        let file = self.slices.entry(slice.thread).or_insert_with(|| Appender::new(path()));
-        file.line(slice, &self.syncer)
+        let file = self.slices.entry(slice.thread);
+        let file = file.or_insert_with(|| SliceFile::new(path(), slice));
+        let outcome = file.add(slice, &self.syncer);
+        if self.is_rewriting {
+            let done = self.syncer.rewritten();
+            done.into_iter().for_each(|done| self.replace(done));
+        } else {
+            self.rewrite(slice.thread);
+        }
+        outcome
+    }
+
+    /// Has a thread's file of slices rewritten when it is worth it: one file at a time.
+    fn rewrite(&mut self, thread: u32) {
+        let rewrite = self.slices[&thread].rewrite(thread, &self.limits_ns);
+        self.is_rewriting = rewrite.is_some_and(|rewrite| self.syncer.rewrite(rewrite));
+    }
+
+    fn replace(&mut self, done: Rewritten) {
+        self.is_rewriting = false;
+        if let Some(file) = self.slices.get_mut(&done.thread) {
+            file.replace(done, &self.syncer);
+        }
+    }
+
+    /// Waits for the file that is being rewritten, and has the others rewritten that are due: at the end of
+    /// a run, and in a simulated one, whose clock may be faster than any disk.
+    pub fn catch_up(&mut self) {
+        let mut threads: Vec<u32> = self.slices.keys().copied().collect();
+        while self.is_rewriting || !threads.is_empty() {
+            match self.is_rewriting.then(|| self.syncer.wait_for_rewritten()) {
+                Some(Some(done)) => self.replace(done),
+                Some(None) => return,
+                None => threads.pop().into_iter().for_each(|thread| self.rewrite(thread)),
+            }
+        }
     }
 
     /// Takes a raw sample: 16 bytes, expiry since the start of the run and latency, little-endian ns.
@@ -258,8 +321,12 @@ impl Recorder {
             Ok(text) => self.write("histograms.json", text),
             Err(e) => self.trouble = Some(e.to_string()),
         }
+        let (events, syncer) = (&mut self.events, &self.syncer);
+        // Without a last event, as when the run failed, spans are still held back.
+        self.spans.end(&mut |stamped| drop(events.line(&stamped, syncer)));
+        let slices = self.slices.values_mut().map(|slices| &mut slices.file);
         let mut outcome = Ok(());
-        for file in self.slices.values_mut().chain([&mut self.events]) {
+        for file in slices.chain([events]) {
             outcome = outcome.and(file.close());
         }
         self.note(outcome);
@@ -275,7 +342,7 @@ impl Recorder {
             ..Files::default()
         };
         let slices = self.slices.into_iter();
-        let slices = slices.map(|(n, file)| (slices_name(n), file.into_growing()));
+        let slices = slices.map(|(n, slices)| (slices_name(n), slices.file.into_growing()));
         let slices = slices.collect();
         let events = self.events.into_growing();
         let source = Source { whole, events, slices, folder: self.folder };

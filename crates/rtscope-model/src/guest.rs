@@ -43,6 +43,27 @@ pub struct Beside {
     pub experiments: Vec<String>,
 }
 
+/// Time that passes by instructions: the host can't delay the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VirtualTime {
+    /// An instruction takes `2^shift` ns.
+    pub shift: u8,
+}
+
+impl VirtualTime {
+    /// What a record's `lab.json` says; none when the guest's time was its host's.
+    #[must_use]
+    pub fn find(lab: &str) -> Option<VirtualTime> {
+        #[derive(Deserialize)]
+        struct Lab {
+            time: String,
+            shift: Option<u8>,
+        }
+        let lab: Lab = serde_json::from_str(lab).ok()?;
+        (lab.time == "virtual").then_some(VirtualTime { shift: lab.shift? })
+    }
+}
+
 /// A tracer of the kernel that measures by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -7,6 +7,7 @@
 //! slices/tN.jsonl           one slice a line, a file for each thread
 //! histograms.json           sums of the slices, written when the run ends
 //! environment.after.json    what was found after
+//! lab.json                  of a guest: how its time passed
 //! ```
 //!
 //! Reading never fails on a damaged line: what can't be read becomes a finding. A record without
@@ -20,6 +21,7 @@ mod ends;
 mod events;
 mod histograms;
 mod lines;
+mod pyramid;
 mod reader;
 mod spans;
 
@@ -29,6 +31,7 @@ use self::{condense::Condensed, events::Events, lines::Lines};
 pub use self::{
     condense::{Condenser, Counts},
     histograms::{CellHistogram, CellSum, Histograms},
+    pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
     reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
     spans::Spans,
 };
@@ -36,6 +39,7 @@ use crate::{
     environment::Environment,
     event::{Event, Stamped, Tally},
     finding::Finding,
+    guest::VirtualTime,
     histogram::Layout,
     origin::Origin,
     plan::Plan,
@@ -58,6 +62,8 @@ pub struct Files {
     pub slices: Vec<(String, String)>,
     /// `histograms.json`.
     pub histograms: String,
+    /// `lab.json`, of a guest's record.
+    pub lab: String,
 }
 
 /// Everything one run left behind.
@@ -72,6 +78,8 @@ pub struct Record {
     /// Events in order, slices not among them. Of a long run, spans of counters and of loads' rates
     /// that follow each other are joined: their sums stay exact.
     pub events: Vec<Stamped>,
+    /// How time passed in a guest of the lab; none when it was the machine's own.
+    pub virtual_time: Option<VirtualTime>,
     /// The sampling threads.
     pub threads: Vec<ThreadRecord>,
     /// All slices, by thread and then by time. Of a long run, slices that follow each other are
@@ -90,7 +98,8 @@ pub struct Content {
     pub events: u64,
     /// Slices by thread and scope.
     pub slices: Counts,
-    /// Length that slices were joined to, in nanoseconds; none where they are as in the files.
+    /// Length that slices were joined to, in nanoseconds, as the run went or on reading; none where they
+    /// are as they were measured.
     pub joined_ns: Option<u64>,
 }
 

@@ -34,7 +34,11 @@ pub use self::{
     setting::Difference,
     shift::Shift,
 };
-pub(crate) use self::{limit::counted, shift::signed_us};
+pub(crate) use self::{
+    limit::counted,
+    ratio::{Values, adjust, difference},
+    shift::signed_us,
+};
 use crate::{judgement::Judgement, number::counted as number_of};
 
 /// Version of the document that `rtscope compare --json` prints.

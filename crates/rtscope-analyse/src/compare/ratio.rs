@@ -148,7 +148,7 @@ fn of_runs(a: &[Counted], b: &[Counted]) -> Ratio {
 
 /// Values of a side's runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Values {
+pub(crate) struct Values {
     mean: f64,
     /// Variance of the mean.
     variance: f64,
@@ -157,7 +157,7 @@ pub(super) struct Values {
 
 impl Values {
     /// `least` is a variance of a single value below which theirs can't be.
-    pub(super) fn of(values: &[f64], least: f64) -> Values {
+    pub(crate) fn of(values: &[f64], least: f64) -> Values {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -168,15 +168,15 @@ impl Values {
 
 /// A difference of means with its interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Difference {
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
-    pub(super) chance: Chance,
+pub(crate) struct Difference {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) chance: Chance,
 }
 
 /// B's mean less A's, by Welch's t.
-pub(super) fn difference(a: Values, b: Values) -> Difference {
+pub(crate) fn difference(a: Values, b: Values) -> Difference {
     let value = b.mean - a.mean;
     let variance = a.variance + b.variance;
     let parts = [a, b].map(|side| side.variance.powi(2) / side.freedom);
@@ -194,7 +194,7 @@ pub(super) fn difference(a: Values, b: Values) -> Difference {
 
 /// Adjusts the chances of all figures that were looked at: one of them is called different by chance in at
 /// most 5 % of comparisons (S. Holm, Scandinavian Journal of Statistics 6, 1979).
-pub(super) fn adjust(mut chances: Vec<&mut Chance>) {
+pub(crate) fn adjust(mut chances: Vec<&mut Chance>) {
     chances.sort_by(|a, b| a.p.total_cmp(&b.p));
     let mut least = 0.0f64;
     for (left, chance) in (1..=chances.len()).rev().zip(&mut chances) {

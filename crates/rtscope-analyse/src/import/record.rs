@@ -162,6 +162,7 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
         events: lines(&events),
         slices,
         histograms: serde_json::to_string(&histograms).expect("histograms are plain values"),
+        lab: String::new(),
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Columns {
     /// The columns.
     pub(crate) columns: Vec<Column>,
     grids: Vec<Grid>,
+    /// Place in `columns` of each column of the grids: those in which no slice starts are left out.
+    kept: Vec<usize>,
 }
 
 /// A span of time within one cell.
@@ -85,8 +87,10 @@ impl Columns {
             let column = Column { cell: grid.place, ..empty.clone() };
             columns.resize(columns.len() + grid.slices.div_ceil(each) as usize, column);
         }
-        let mut gathered = Columns { columns, grids };
+        let kept = (0..columns.len()).collect();
+        let mut gathered = Columns { columns, grids, kept };
         gathered.fill(scene);
+        gathered.leave_out_empty();
         gathered
     }
 
@@ -100,17 +104,25 @@ impl Columns {
             column.end_ns = column.end_ns.max(slice.end_ns);
             column.seen[place].add(slice, exact);
         }
-        // A column without a slice (a damaged record) takes no time.
-        for column in &mut self.columns {
-            column.start_ns = column.start_ns.min(column.end_ns);
+    }
+
+    /// Slices that were joined reach over the columns that follow; of a damaged record some are missing.
+    fn leave_out_empty(&mut self) {
+        let mut next = 0;
+        for (column, place) in self.columns.iter().zip(&mut self.kept) {
+            *place = next;
+            next += usize::from(!column.is_empty());
         }
+        self.columns.retain(|column| !column.is_empty());
     }
 
     /// The column of a slice; none for slices of cells that are not shown.
     pub(crate) fn of(&self, slice: &Slice) -> Option<usize> {
         let Scope::Cell(cell) = slice.scope else { return None };
         let grid = self.grids.iter().find(|grid| grid.cell == cell)?;
-        Some(grid.first + (grid.index(slice.start_ns) / grid.each) as usize)
+        let place = self.kept[grid.first + (grid.index(slice.start_ns) / grid.each) as usize];
+        // A damaged slice may leave its column as if it were empty.
+        (place < self.columns.len()).then_some(place)
     }
 }
 
@@ -171,6 +183,10 @@ impl Seen {
 }
 
 impl Column {
+    fn is_empty(&self) -> bool {
+        self.start_ns == u64::MAX
+    }
+
     /// All threads together.
     pub(crate) fn all(&self) -> Seen {
         self.seen.iter().fold(Seen::default(), |all, seen| {
@@ -214,5 +230,22 @@ mod tests {
         let columns = &scene.columns().columns;
         assert!(columns.len() <= COLUMNS, "{}", columns.len());
         assert_eq!(columns.iter().map(|column| column.all().recorded).sum::<u64>(), 100);
+    }
+
+    #[test]
+    fn slices_that_were_joined_make_wide_columns_and_no_empty_ones() {
+        let mut record = fixture::long(100);
+        // The first half of the run as one slice.
+        let mut first = record.slices.remove(0);
+        record.slices.drain(..49).for_each(|slice| first.absorb(&slice));
+        record.slices.insert(0, first);
+        let judgement = judge(&record, &[]);
+        let scene = Scene::new(&record, &judgement, None);
+        let columns = scene.columns();
+        assert_eq!(columns.columns.len(), 51);
+        assert!(columns.columns.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
+        for (at, slice) in record.slices.iter().enumerate() {
+            assert_eq!(columns.of(slice), Some(at));
+        }
     }
 }

@@ -10,7 +10,7 @@ mod provenance;
 mod tail;
 #[cfg(test)]
 mod tests;
-mod verdict;
+pub(in crate::report) mod verdict;
 
 use askama::Template;
 use rtscope_model::{finding::Weight, record::Record};

@@ -1,18 +1,18 @@
 //! Many kernels on one page: for each load and kernel the 99.9th percentile and the worst latency, with
-//! the spread over the seeds, and which loads tell which kernels apart.
+//! the spread over the seeds, what was required and what became of it, and which loads tell which
+//! kernels apart ([`apart`]).
 //!
 //! The figures are those of each record's own judgement; this page adds none. The spread over seeds is
-//! that of replicas which differ in phase only: it is no confidence interval for other hardware.
+//! that of replicas which differ in phase and layout: it is no confidence interval for other hardware.
 
+pub mod apart;
 pub mod beside;
 
 use askama::Template;
+use rtscope_model::verdict::Verdict;
 
+use self::apart::Pair;
 use crate::number::us;
-
-/// Kernels are told apart by a load when the worse one's 99.9th percentile is at least this many times
-/// the better one's, in every pair of seeds.
-const APART: f64 = 1.5;
 
 /// A 99.9th percentile of so many times the best one has the full colour at the least.
 const HOT: f64 = 2.0;
@@ -48,6 +48,21 @@ pub struct Entry {
     pub missed: u64,
     /// The record's page.
     pub page: String,
+}
+
+/// A requirement of a kernel under a load, and what its worst seed says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Required {
+    /// Index of the kernel.
+    pub kernel: usize,
+    /// The load.
+    pub load: String,
+    /// The requirement, as `max < 50us`.
+    pub requirement: String,
+    /// The weightiest verdict of all seeds.
+    pub verdict: Verdict,
+    /// What was seen with that seed.
+    pub seen: String,
 }
 
 /// A figure that somebody has published, to be set beside ours.
@@ -86,6 +101,8 @@ pub struct Comparison {
     pub facts: Vec<(String, String)>,
     /// The figures.
     pub entries: Vec<Entry>,
+    /// What was required of each kernel under each load.
+    pub required: Vec<Required>,
     /// Guests that brought no record: which, and why.
     pub failures: Vec<(String, String)>,
     /// Published figures.
@@ -94,6 +111,18 @@ pub struct Comparison {
     pub beside: Vec<beside::Pair>,
     /// What the kernels' own tracers said: kernel and phase, in words, and the file.
     pub traces: Vec<(String, String, String)>,
+}
+
+impl Comparison {
+    fn kernel_of(&self, required: &Required) -> &str {
+        self.kernels.get(required.kernel).map_or("", String::as_str)
+    }
+}
+
+impl Required {
+    fn class(&self) -> &'static str {
+        super::html::verdict::class(self.verdict)
+    }
 }
 
 /// Figures over the seeds of one kernel under one load.
@@ -146,15 +175,6 @@ struct Row {
     places: Vec<Result<Place, &'static str>>,
 }
 
-/// What a load tells of the kernels.
-struct Separation {
-    load: String,
-    best: String,
-    worst: String,
-    ratio: String,
-    verdict: String,
-}
-
 #[derive(Template)]
 #[template(path = "lab.html")]
 struct Page<'a> {
@@ -165,7 +185,8 @@ struct Page<'a> {
     recorded: String,
     rows: Vec<Row>,
     worst: Vec<Result<Place, &'static str>>,
-    separations: Vec<Separation>,
+    pairs: Vec<Pair>,
+    unbounded: Option<String>,
 }
 
 impl Page<'_> {
@@ -206,21 +227,21 @@ pub fn page(all: &Comparison) -> String {
         recorded: crate::number::grouped(recorded),
         rows: rows.collect(),
         worst: kernels(all).map(|kernel| place(all, kernel, None, heat)).collect(),
-        separations: loads.iter().filter_map(|load| separation(all, load)).collect(),
+        pairs: apart::pairs(all),
+        unbounded: unbounded(all),
     };
     page.render().expect("a string takes every text")
 }
 
-/// What the whole says in a sentence.
+/// What the whole says in a sentence: of two kernels or more only what is told apart.
 #[must_use]
 pub fn headline(all: &Comparison) -> String {
     let worst = |kernel: usize| {
         let entries = of(all, kernel, None);
         entries.iter().map(|e| e.p99_9_ns).max().map(|ns| (ns, kernel))
     };
-    let mut order: Vec<(u64, usize)> = kernels(all).filter_map(worst).collect();
-    order.sort_unstable();
-    match order.as_slice() {
+    let measured: Vec<(u64, usize)> = kernels(all).filter_map(worst).collect();
+    match measured.as_slice() {
         [] => "No guest brought a record".to_owned(),
         [(ns, kernel)] => {
             let under = match extent(all, *kernel) {
@@ -233,21 +254,51 @@ pub fn headline(all: &Comparison) -> String {
                 us(*ns)
             )
         }
-        [(best_ns, best), .., (worst_ns, worst)] => {
-            let extent = |kernel: usize| {
-                extent(all, kernel).map_or(String::new(), |extent| format!(" ({extent})"))
+        several => {
+            let pairs = apart::pairs(all);
+            let said = match pairs.iter().find(|pair| pair.apart) {
+                Some(largest) => largest.sentence(),
+                None => match pairs.first() {
+                    Some(largest) => format!("{}; {}", largest.sentence(), apart::why_none(all)),
+                    None => apart::why_none(all),
+                },
             };
-            format!(
-                "99.9 % of wake-ups within {} us in {}{}, within {} us in {}{}, under the worst load of each",
-                us(*best_ns),
-                all.kernels[*best],
-                extent(*best),
-                us(*worst_ns),
-                all.kernels[*worst],
-                extent(*worst)
-            )
+            let lacks = several.iter().filter_map(|&(_, kernel)| {
+                extent(all, kernel).map(|extent| format!("{}: {extent}", all.kernels[kernel]))
+            });
+            let lacks: Vec<String> = lacks.collect();
+            let lacks =
+                if lacks.is_empty() { lacks.join("") } else { format!(" ({})", lacks.join("; ")) };
+            let mut said = said + &lacks;
+            said[..1].make_ascii_uppercase();
+            said
         }
     }
+}
+
+/// Fewest wake-ups whose 99.9th percentile has an upper bound at 95 %: with fewer, the largest may be below
+/// it in more than 2.5 % of cases.
+fn needed_wakeups() -> u64 {
+    (0.025_f64.ln() / 0.999_f64.ln()).ceil() as u64
+}
+
+/// What is to be said where the fewest wake-ups of a place don't bound their 99.9th percentile.
+#[must_use]
+pub fn unbounded(all: &Comparison) -> Option<String> {
+    let of_place = |load: &str, kernel: usize| {
+        let entries = of(all, kernel, Some(load));
+        (!entries.is_empty()).then(|| entries.iter().map(|entry| entry.recorded).sum::<u64>())
+    };
+    let loads = loads(all);
+    let places = loads.iter().flat_map(|load| kernels(all).filter_map(|k| of_place(load, k)));
+    let fewest = places.min()?;
+    (fewest < needed_wakeups()).then(|| {
+        let [fewest, needed] = [fewest, needed_wakeups()].map(crate::number::grouped);
+        format!(
+            "The 99.9th percentile of {fewest} wake-ups has no upper bound at 95 %; {needed} wake-ups over all \
+             seeds would have one."
+        )
+    })
 }
 
 /// How much of what was asked for a kernel's figures speak of; none when it is all.
@@ -362,38 +413,6 @@ fn figures(
     })
 }
 
-/// What a load tells of the kernels; none when fewer than two have figures.
-fn separation(all: &Comparison, load: &str) -> Option<Separation> {
-    let mut spreads: Vec<(Spread, &str)> = kernels(all)
-        .filter_map(|kernel| {
-            let spread = spread(&of(all, kernel, Some(load)), |entry| entry.p99_9_ns)?;
-            Some((spread, all.kernels[kernel].as_str()))
-        })
-        .collect();
-    spreads.sort_by_key(|(spread, _)| spread.median_ns);
-    let ((best, best_name), (worst, worst_name)) = (*spreads.first()?, *spreads.last()?);
-    if spreads.len() < 2 {
-        return None;
-    }
-    let ratio = |better: Spread, worse: Spread| worse.low_ns as f64 / better.high_ns.max(1) as f64;
-    let apart =
-        |(better, _): &(Spread, &str), (worse, _): &(Spread, &str)| ratio(*better, *worse) >= APART;
-    let pairs = (0..spreads.len()).flat_map(|a| (a + 1..spreads.len()).map(move |b| (a, b)));
-    let told = pairs.clone().filter(|&(a, b)| apart(&spreads[a], &spreads[b])).count();
-    let verdict = match (told, pairs.count()) {
-        (0, _) => "tells none apart".to_owned(),
-        (told, all) if told == all => "tells all apart".to_owned(),
-        (told, all) => format!("tells {told} of {all} pairs apart"),
-    };
-    Some(Separation {
-        load: load.to_owned(),
-        best: format!("{best_name}, {} us", us(best.median_ns)),
-        worst: format!("{worst_name}, {} us", us(worst.median_ns)),
-        ratio: format!("{:.1}", worst.median_ns as f64 / best.median_ns.max(1) as f64),
-        verdict,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,6 +450,13 @@ mod tests {
                 entry(1, "disk", 1, 9),
                 entry(1, "disk", 2, 11),
             ],
+            required: vec![Required {
+                kernel: 0,
+                load: "disk".to_owned(),
+                requirement: "max < 50us".to_owned(),
+                verdict: Verdict::Fail,
+                seen: "the maximum is 140 us".to_owned(),
+            }],
             failures: vec![("old seed 1".to_owned(), "the kernel gave up".to_owned())],
             published: Vec::new(),
             beside: Vec::new(),
@@ -438,24 +464,65 @@ mod tests {
         }
     }
 
+    /// Kernels a, b and so on, with the 99.9th percentiles in us of their seeds under each load.
+    pub(super) fn comparison_of(loads: &[(&str, &[&[u64]])]) -> Comparison {
+        let mut all = comparison();
+        let count = loads.iter().map(|(_, sides)| sides.len()).max().unwrap_or(0);
+        let name = |at: usize| char::from(b'a' + at as u8).to_string();
+        all.kernels = (0..count).map(name).collect();
+        all.loads = loads.iter().map(|(load, _)| (*load).to_owned()).collect();
+        all.seeds = loads.iter().flat_map(|(_, s)| s.iter().map(|s| s.len())).max().unwrap_or(0);
+        all.entries = Vec::new();
+        for (load, sides) in loads {
+            for (kernel, seeds) in sides.iter().enumerate() {
+                let seeds = (1..).zip(seeds.iter());
+                all.entries.extend(seeds.map(|(seed, &us)| entry(kernel, load, seed, us)));
+            }
+        }
+        all
+    }
+
     #[test]
-    fn a_load_tells_kernels_apart_only_when_every_pair_of_seeds_does() {
-        let all = comparison();
-        let rest = separation(&all, "rest").expect("two kernels");
-        assert_eq!((rest.verdict.as_str(), rest.ratio.as_str()), ("tells none apart", "1.1"));
-        let disk = separation(&all, "disk").expect("two kernels");
-        assert_eq!(disk.verdict, "tells all apart");
-        let mut overlapping = all;
-        overlapping.entries.push(entry(1, "disk", 3, 65));
-        assert_eq!(separation(&overlapping, "disk").expect("two").verdict, "tells none apart");
+    fn the_headline_names_only_what_is_told_apart() {
+        let (low, high): (&[u64], &[u64]) = (&[20, 21, 20, 22, 20], &[460, 470, 450, 455, 465]);
+        let near: &[u64] = &[450, 480, 455, 460, 470];
+        let all = comparison_of(&[("rest", &[low, low, low]), ("disk", &[low, high, near])]);
+        assert_eq!(
+            headline(&all),
+            "Under disk, 99.9 % of wake-ups within 20.0 us in a and within 460.0 us in b: 23 times"
+        );
+        let told = |pair: &Pair| (pair.better.clone() + &pair.worse, pair.apart);
+        let disk: Vec<_> =
+            apart::pairs(&all).iter().filter(|p| p.load == "disk").map(told).collect();
+        let expected = [("ab", true), ("ac", true), ("bc", false)];
+        assert_eq!(disk, expected.map(|(pair, apart)| (pair.to_owned(), apart)));
+        let once = comparison_of(&[("disk", &[&[20], &[460]])]);
+        assert!(
+            headline(&once)
+                .ends_with("23 times; one run of each can't tell the kernels apart; --seeds 5 may")
+        );
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_wake_ups_is_said_to_be_unbounded() {
+        assert_eq!(needed_wakeups(), 3_688);
+        let mut all = comparison_of(&[("rest", &[&[9], &[9]])]);
+        assert!(unbounded(&all).expect("too few").contains("of 2,000 wake-ups"));
+        all.entries.iter_mut().for_each(|entry| entry.recorded = 3_688);
+        assert_eq!(unbounded(&all), None);
     }
 
     #[test]
     fn the_page_has_every_figure_and_escapes_what_it_is_given() {
         let page = page(&comparison());
-        for part in
-            ["a &#60;title&#62;", "0-1/report.html", "1-2/report.html", "the kernel gave up"]
-        {
+        for part in [
+            "a &#60;title&#62;",
+            "0-1/report.html",
+            "1-2/report.html",
+            "the kernel gave up",
+            "max &#60; 50us",
+            "the maximum is 140 us",
+        ] {
             assert!(page.contains(part), "{part} is missing");
         }
         assert!(!page.contains("a <title>"));
@@ -463,7 +530,9 @@ mod tests {
             page.contains("caches") && page.contains("500 million"),
             "what virtual time can't show"
         );
-        assert!(headline(&comparison()).contains("within 11.0 us in rt, within 70.0 us in stock"));
+        assert!(
+            headline(&comparison()).contains("within 9.0 us in rt and within 60.0 us in stock")
+        );
     }
 
     #[test]
@@ -472,7 +541,7 @@ mod tests {
         all.loads.push("fork".to_owned());
         all.unreached.push((1, "fork".to_owned()));
         all.entries.retain(|entry| entry.kernel == 0 || entry.seed == 1);
-        assert!(headline(&all).contains("in rt (2 of 3 loads), within 70.0 us in stock (2 of 3"));
+        assert!(headline(&all).ends_with("(stock: 2 of 3 loads; rt: 2 of 3 loads)"));
         let shown = page(&all);
         for part in ["<th scope=\"row\">fork</th>", "not reached", "no record", "1 of 2 seeds"] {
             assert!(shown.contains(part), "{part} is missing");

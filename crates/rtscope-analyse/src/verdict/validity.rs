@@ -34,7 +34,7 @@ struct Scene<'a> {
 type Rule = fn(&Scene) -> Option<Finding>;
 
 /// Every rule with the code of its finding.
-const RULES: [(&str, Rule); 36] = [
+const RULES: [(&str, Rule); 37] = [
     ("no-samples", run::no_samples),
     ("phases-not-run", run::not_reached),
     ("accounting", run::accounting),
@@ -62,6 +62,7 @@ const RULES: [(&str, Rule); 36] = [
     ("not-at-rest", other_work::not_at_rest),
     ("foreign-work", other_work::foreign_work),
     ("virtual-machine", interference::virtual_machine),
+    ("virtual-time", interference::virtual_time),
     ("container", interference::container),
     ("throttled", interference::throttled),
     ("throttling-on", machine::throttling_on),

@@ -75,6 +75,14 @@ impl Appender {
         outcome
     }
 
+    /// Goes on with another file, which has the place of the old one.
+    pub(super) fn exchange(&mut self, file: File, chain: Chain, syncer: &Syncer) {
+        let file = Arc::new(file);
+        syncer.add(file.clone());
+        self.file.replace(file).into_iter().for_each(|old| syncer.forget(old));
+        self.chain = chain;
+    }
+
     /// Writes what waits, and all of it once more where the file was removed.
     pub(super) fn close(&mut self) -> io::Result<()> {
         if self.is_removed() {

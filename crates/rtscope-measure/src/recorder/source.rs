@@ -95,6 +95,7 @@ impl Source {
                 before: text("environment.before.json")?,
                 after: text("environment.after.json")?,
                 histograms: text("histograms.json")?,
+                lab: text("lab.json")?,
                 ..Files::default()
             },
             events: grown("events.jsonl")?,

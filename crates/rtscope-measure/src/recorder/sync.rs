@@ -1,7 +1,7 @@
 //! Has the record taken to the disk while it runs, so that a machine that locks up, as it may in a long
-//! test, loses no more than the last 10 s.
+//! test, loses no more than the last 10 s; and has the files of long runs rewritten.
 //!
-//! A thread of its own waits for the disk; the control thread never does. It has ordinary priority and
+//! A thread of its own does it and waits for the disk; the control thread never does. It has ordinary priority and
 //! the control thread's CPUs, so that it is no part of what is measured.
 
 use std::{
@@ -20,25 +20,32 @@ use rtscope_model::{
 };
 use rtscope_sys::{sched, thread::block_signals};
 
+use super::rewrite::{Rewrite, Rewritten};
+
 /// Time between two rounds: half of what may be lost, the other half is for a slow disk.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The thread's stack: memory of a run is locked.
-const STACK_BYTES: usize = 128 << 10;
+const STACK_BYTES: usize = 256 << 10;
 
 /// What the thread is told.
 #[derive(Debug)]
 enum Word {
     /// Another file or folder to sync.
     Add(Arc<File>),
+    /// One that need not be synced any more.
+    Forget(Arc<File>),
     /// The CPUs to run on.
     Move(CpuSet),
+    /// A file to rewrite.
+    Rewrite(Rewrite),
 }
 
-/// Syncs files, each in every round. Dropping it waits for a last round.
+/// Syncs files, each in every round, and rewrites them. Dropping it waits for a last round.
 #[derive(Debug)]
 pub(super) struct Syncer {
     words: Option<Sender<Word>>,
+    rewritten: Receiver<Rewritten>,
     /// None when the kernel gave no thread: it then writes the files when it likes to.
     thread: Option<JoinHandle<()>>,
 }
@@ -51,14 +58,15 @@ impl Syncer {
 
     pub(super) fn with(every: Duration, sync: impl Fn(&File) + Send + 'static) -> Syncer {
         let (words, heard) = channel();
+        let (tell, rewritten) = channel();
         let work = move || {
             block_signals();
             be_ordinary();
-            serve(&heard, every, sync);
+            serve(&heard, &tell, every, sync);
         };
         let builder = thread::Builder::new().name("rtscope-sync".to_owned());
         let thread = builder.stack_size(STACK_BYTES).spawn(work).ok();
-        Syncer { words: Some(words), thread }
+        Syncer { words: Some(words), rewritten, thread }
     }
 
     /// Syncs a file or folder from now on.
@@ -66,16 +74,33 @@ impl Syncer {
         self.tell(Word::Add(file));
     }
 
+    /// Leaves a file out of the rounds to come.
+    pub(super) fn forget(&self, file: Arc<File>) {
+        self.tell(Word::Forget(file));
+    }
+
     /// Moves the thread to other CPUs.
     pub(super) fn move_to(&self, cpus: &CpuSet) {
         self.tell(Word::Move(cpus.clone()));
     }
 
-    fn tell(&self, word: Word) {
-        if let Some(words) = &self.words {
-            // Without a thread nobody listens.
-            let _ = words.send(word);
-        }
+    /// Has a file rewritten. Whether anybody does: without a thread nobody listens.
+    pub(super) fn rewrite(&self, rewrite: Rewrite) -> bool {
+        self.tell(Word::Rewrite(rewrite))
+    }
+
+    /// A file that was rewritten meanwhile.
+    pub(super) fn rewritten(&self) -> Option<Rewritten> {
+        self.rewritten.try_recv().ok()
+    }
+
+    /// Waits for a file that is being rewritten.
+    pub(super) fn wait_for_rewritten(&self) -> Option<Rewritten> {
+        self.rewritten.recv().ok()
+    }
+
+    fn tell(&self, word: Word) -> bool {
+        self.words.as_ref().is_some_and(|words| words.send(word).is_ok())
     }
 }
 
@@ -98,13 +123,16 @@ fn be_ordinary() {
     }
 }
 
-fn serve(words: &Receiver<Word>, every: Duration, sync: impl Fn(&File)) {
+fn serve(words: &Receiver<Word>, tell: &Sender<Rewritten>, every: Duration, sync: impl Fn(&File)) {
     let mut files: Vec<Arc<File>> = Vec::new();
     let mut next = Instant::now() + every;
     loop {
         match words.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(Word::Add(file)) => files.push(file),
+            Ok(Word::Forget(file)) => files.retain(|known| !Arc::ptr_eq(known, &file)),
             Ok(Word::Move(cpus)) => drop(sched::set_affinity(sched::SELF, &cpus)),
+            // One at a time, so that the next round is not late.
+            Ok(Word::Rewrite(rewrite)) => drop(tell.send(rewrite.run())),
             Err(ended) => {
                 files.iter().for_each(|file| sync(file));
                 if ended == RecvTimeoutError::Disconnected {

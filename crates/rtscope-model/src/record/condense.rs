@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pyramid::JOINED_MIN_NS;
 use crate::slice::{Scope, Slice};
 
 /// Joins slices of one file as they come, by a grid that begins with each scope.
@@ -80,6 +81,8 @@ pub(super) struct Condensed {
     pub(super) length_ns: u64,
     /// Length of a slice as the sampler makes it.
     slice_ns: u64,
+    /// Of the longest slice as it was read.
+    longest_ns: u64,
     bytes: usize,
     bytes_max: usize,
 }
@@ -92,12 +95,14 @@ impl Condensed {
             condenser: Condenser::default(),
             length_ns: 0,
             slice_ns: slice_ns.max(1),
+            longest_ns: 0,
             bytes: 0,
             bytes_max: (RECORD_BYTES / files.max(1)).max(FILE_BYTES_MIN),
         }
     }
 
     pub(super) fn add(&mut self, slice: Slice) {
+        self.longest_ns = self.longest_ns.max(slice.end_ns.saturating_sub(slice.start_ns));
         if let Some(done) = self.condenser.add(slice, self.length_ns) {
             self.keep(done);
         }
@@ -131,6 +136,13 @@ impl Condensed {
         }
         self.bytes = slices.iter().map(bytes_of).sum();
         self.slices = slices;
+    }
+
+    /// Length that slices were joined to, on reading or as the run went; 0 when they were not. A thread
+    /// of ours that was held up makes a longer slice too, but not one of a minute.
+    pub(super) fn joined_ns(&self) -> u64 {
+        let was_joined = self.longest_ns >= JOINED_MIN_NS && self.longest_ns > 2 * self.slice_ns;
+        self.length_ns.max(if was_joined { self.longest_ns } else { 0 })
     }
 
     /// The slices, joined to a length that is at least the own one.

@@ -20,6 +20,7 @@ use crate::{
     coverage::Coverage,
     event::{Event, FORMAT, Stamped},
     finding::{Finding, Weight},
+    guest::VirtualTime,
     plan::{self, Plan},
     printable::from_json,
     slice::{Scope, Slice},
@@ -154,6 +155,7 @@ impl Reader {
             plan,
             before,
             after,
+            virtual_time: VirtualTime::find(&files.lab),
             threads,
             events: events.events,
             slices: Vec::new(),
@@ -179,8 +181,11 @@ impl Reader {
     pub fn finish(mut self, mut files: Vec<SliceFile>) -> Record {
         files.sort_by(|a, b| a.read.name.cmp(&b.read.name));
         let length_ns = files.iter().map(|file| file.pass.condensed.length_ns).max().unwrap_or(0);
+        let joined_ns = files.iter().map(|file| file.pass.condensed.joined_ns()).max().unwrap_or(0);
         let record = &mut self.record;
-        record.content.joined_ns = Some(length_ns).filter(|&length_ns| length_ns > 0);
+        // A slice of an import may be all that the file had.
+        let joined_ns = if record.is_imported() { length_ns } else { joined_ns };
+        record.content.joined_ns = Some(joined_ns).filter(|&joined_ns| joined_ns > 0);
         let mut wrong = 0;
         for SliceFile { read, pass } in files {
             record.findings.extend(read.findings);

@@ -17,6 +17,7 @@ mod inspection;
 mod kernels;
 mod killed;
 mod loads;
+mod long;
 mod observer;
 mod ordinary_user;
 mod packaging;

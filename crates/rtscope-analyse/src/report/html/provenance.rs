@@ -104,13 +104,19 @@ fn in_the_record(record: &Record) -> String {
 
 /// How many slices the files hold, and how many of them this page is made of.
 fn slices(record: &Record) -> String {
-    let read = counted(record.content.slices.values().sum(), "slice");
+    let in_files = record.content.slices.values().sum();
+    let read = counted(in_files, "slice");
     match record.content.joined_ns {
         None => format!("slices/ ({read})"),
         Some(joined_ns) => {
-            let joined = grouped(record.slices.len() as u64);
             let length = Nanos(joined_ns);
-            format!("slices/ ({read}; joined to {joined} of up to {length} for this page)")
+            match record.slices.len() as u64 {
+                kept if kept < in_files => {
+                    let kept = grouped(kept);
+                    format!("slices/ ({read}; joined to {kept} of up to {length} for this page)")
+                }
+                _ => format!("slices/ ({read} of up to {length})"),
+            }
         }
     }
 }

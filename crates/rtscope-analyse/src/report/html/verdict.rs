@@ -65,7 +65,7 @@ pub(super) struct OutcomeView {
 }
 
 /// The class of a verdict's colour.
-fn class(verdict: Verdict) -> &'static str {
+pub(in crate::report) fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Measured => "measured",
         Verdict::Pass => "pass",

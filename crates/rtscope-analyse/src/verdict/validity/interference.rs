@@ -7,6 +7,7 @@ use rtscope_model::{
     environment::RealTimeThread,
     event::{Event, SystemSpan},
     finding::{Finding, Weight},
+    guest::VirtualTime,
     record::ThreadRecord,
     schedule::Policy,
     time::Nanos,
@@ -151,8 +152,11 @@ fn is_stopper(thread: &RealTimeThread) -> bool {
     thread.kernel && ["migration", "stopper", "watchdog", "watchdogd"].contains(&name)
 }
 
-/// The machine's time is not its own.
+/// The machine's time is not its own. In virtual time the host has no part in it.
 pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
+    if scene.record.virtual_time.is_some() {
+        return None;
+    }
     let kind = recognised(scene, |word| !CONTAINERS.contains(&word))?;
     let text = match kind.as_str() {
         "virtual machine" => "this is a virtual machine: its host decides when it runs".to_owned(),
@@ -160,6 +164,17 @@ pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
     };
     let advice = "the figures are this guest's on this host: measure the real machine";
     Some(Finding::new("virtual-machine", Weight::PreventsPass, text).advise(advice))
+}
+
+/// What time that passes by instructions leaves out.
+pub(super) fn virtual_time(scene: &Scene) -> Option<Finding> {
+    let VirtualTime { shift } = scene.record.virtual_time?;
+    let instruction_ns = 1_u64.checked_shl(u32::from(shift))?;
+    let text = format!(
+        "time passed by instructions ({instruction_ns} ns each), so the host could not delay this guest; caches, \
+         the memory bus and real devices have no part in the figures"
+    );
+    Some(Finding::new("virtual-time", Weight::Note, text))
 }
 
 /// A container measures its host's kernel.
@@ -326,6 +341,20 @@ mod tests {
         let texts: Vec<String> = all(&inside("kvm, docker")).into_iter().map(|f| f.text).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts[0].contains("(kvm)") && texts[1].contains("(docker)"), "{texts:?}");
+    }
+
+    #[test]
+    fn in_virtual_time_the_host_is_no_objection() {
+        let guest = || good().machine(|m| m.virtualisation = Some("qemu".to_owned()));
+        let in_time = |lab: &str| {
+            let mut run = guest();
+            run.lab = lab.to_owned();
+            run
+        };
+        let text =
+            only(&in_time(r#"{"time": "virtual", "shift": 1}"#), "virtual-time", Weight::Note);
+        assert!(text.contains("2 ns each"), "{text}");
+        only(&in_time(r#"{"time": "wall"}"#), "virtual-machine", Weight::PreventsPass);
     }
 
     #[test]

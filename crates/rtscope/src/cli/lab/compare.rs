@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::{
-    export,
+    Judgement, export,
     number::us,
     report::lab::{
         self as page,
@@ -44,9 +44,6 @@ use crate::{
     output::shown,
     record::{self, Judged, Terms},
 };
-
-/// Codes of findings that say nothing about a guest in virtual time: the host can't disturb it.
-const NO_HARM_IN_VIRTUAL_TIME: [&str; 1] = ["virtual-machine"];
 
 /// The 99.9th percentile, in parts of a billion.
 const P99_9: u32 = 999_000_000;
@@ -98,6 +95,7 @@ impl Comparison {
                 unreached: Vec::new(),
                 facts: facts(items),
                 entries: Vec::new(),
+                required: Vec::new(),
                 failures: Vec::new(),
                 published: Vec::new(),
                 beside: Vec::new(),
@@ -200,10 +198,6 @@ impl Comparison {
                 return Ok(());
             }
         };
-        let accept = match self.timing.is_virtual() {
-            true => NO_HARM_IN_VIRTUAL_TIME.map(str::to_owned).to_vec(),
-            false => Vec::new(),
-        };
         let identity = cell.subject.identity.clone();
         let verify = |asked| verify::verify_against(&outcome.folder.join(SHOWN), Some(asked));
         // A guest without /proc shows nothing of its kernel.
@@ -212,7 +206,7 @@ impl Comparison {
             self.fail(item, name, format!("another kernel ran than was asked for: {wrong}"));
             return Ok(());
         }
-        let judged = record::open(&outcome.folder, &Terms { require: Vec::new(), accept })?;
+        let judged = record::open(&outcome.folder, &Terms::default())?;
         judged.publish(&outcome.folder)?;
         self.worst = worst(self.worst, judged.judgement.verdict);
         if judged.judgement.verdict == Verdict::Inconclusive {
@@ -244,6 +238,8 @@ impl Comparison {
         }
         let outcomes = judged.judgement.outcomes.iter();
         let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
+        let required = outcomes_of(&judged.judgement, kernel);
+        required.for_each(|required| self.require(required));
         self.broken.extend(broken.map(|one| {
             let (load, asked) = (&one.name, &one.requirement);
             format!("{label} seed {}, {load}: {asked} is not met: {}", cell.seed, one.sentence)
@@ -287,6 +283,16 @@ impl Comparison {
             && !self.page.facts.iter().any(|(name, _)| *name == seen)
         {
             self.page.facts.push((seen, verified.to_string()));
+        }
+    }
+
+    /// Takes in what became of a requirement with another seed: the weightiest verdict stays.
+    fn require(&mut self, new: page::Required) {
+        let key = |one: &page::Required| (one.kernel, one.load.clone(), one.requirement.clone());
+        match self.page.required.iter_mut().find(|known| key(known) == key(&new)) {
+            Some(known) if worst(known.verdict, new.verdict) != known.verdict => *known = new,
+            Some(_) => {}
+            None => self.page.required.push(new),
         }
     }
 
@@ -369,11 +375,24 @@ impl Comparison {
 
     /// The document that `--json` prints.
     fn document(&self) -> Value {
+        let requirement = |one: &page::Required| {
+            json!({
+                "kernel": self.page.kernels[one.kernel],
+                "load": one.load,
+                "requirement": one.requirement,
+                "verdict": one.verdict,
+                "seen": one.seen,
+            })
+        };
+        let requirements: Vec<Value> = self.page.required.iter().map(requirement).collect();
         json!({
             "format": 1,
             "plan": self.page.plan,
             "timing": self.timing,
+            "headline": page::headline(&self.page),
             "verdict": self.worst,
+            "requirements": requirements,
+            "pairs": page::apart::pairs(&self.page),
             "broken": self.broken,
             "warnings": self.warnings,
             "kernels": self.documents,
@@ -429,6 +448,7 @@ impl Comparison {
             text.push('\n');
         }
         text.push_str("\np99.9 / max in us, the worst of all seeds\n");
+        text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
         for pair in &self.page.beside {
             let of = |side: &Buckets| {
                 QUANTILES
@@ -471,6 +491,17 @@ impl Comparison {
         text.push('\n');
         text
     }
+}
+
+/// What was required of a kernel in one record.
+fn outcomes_of(judgement: &Judgement, kernel: usize) -> impl Iterator<Item = page::Required> {
+    judgement.outcomes.iter().map(move |one| page::Required {
+        kernel,
+        load: one.name.clone(),
+        requirement: one.requirement.to_string(),
+        verdict: one.verdict,
+        seen: one.explanation(),
+    })
 }
 
 /// A pair of histograms as JSON.

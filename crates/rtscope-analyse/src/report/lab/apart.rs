@@ -1,0 +1,214 @@
+//! Which kernels a load tells apart.
+//!
+//! What one build of a kernel shows in one run depends on how its work, the loads' and the sampler's fall
+//! together: a word on the kernel command line that changes nothing else moves a 99.9th percentile by half
+//! of itself. The seeds of a run move it as such a word does. So a difference between two kernels counts only
+//! against the spread over seeds: at least [`SEEDS`] of each, the logarithms of their 99.9th percentiles
+//! compared by Welch's t, adjusted by Holm for all pairs and loads, and no seed of the better kernel as late as
+//! one of the worse. Differences below [`RATIO`] are left to other builds to confirm.
+
+use serde::Serialize;
+
+use super::{Comparison, Spread, kernels, loads, of, spread};
+use crate::{
+    compare::{Chance, Values, adjust, difference},
+    number::us,
+};
+
+/// Fewest seeds of each kernel with which kernels are told apart.
+pub const SEEDS: usize = 5;
+
+/// Least ratio of the medians: another build of the same kernel moves figures by less.
+const RATIO: f64 = 1.5;
+
+/// Variance of the logarithm of a single figure, at least: in virtual time the figures of all seeds may be
+/// equal, and a bucket of the histogram is up to 3 % wide.
+const VARIANCE_MIN: f64 = 1e-4;
+
+/// Two kernels under a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// The load.
+    pub load: String,
+    /// The kernel with the smaller median over the seeds.
+    pub better: String,
+    /// The other one.
+    pub worse: String,
+    /// Medians over the seeds of the 99.9th percentile.
+    pub better_ns: u64,
+    /// Of the worse kernel.
+    pub worse_ns: u64,
+    /// The worse median divided by the better one.
+    pub ratio: f64,
+    /// Chance of such a difference between equal kernels, alone and adjusted for all that was looked at; none
+    /// with fewer than two seeds.
+    #[serde(flatten)]
+    pub chance: Option<Chance>,
+    /// Whether the load tells the two apart.
+    pub apart: bool,
+}
+
+struct Side<'a> {
+    kernel: &'a str,
+    spread: Spread,
+    logs: Vec<f64>,
+}
+
+/// All pairs of kernels under all loads, the largest ratio first.
+#[must_use]
+pub fn pairs(all: &Comparison) -> Vec<Pair> {
+    let mut found: Vec<(Pair, bool)> = Vec::new();
+    for load in loads(all) {
+        let mut sides: Vec<Side<'_>> = kernels(all).filter_map(|k| side(all, k, load)).collect();
+        sides.sort_by_key(|side| side.spread.median_ns);
+        for (at, better) in sides.iter().enumerate() {
+            found.extend(sides[at + 1..].iter().map(|worse| pair(load, better, worse)));
+        }
+    }
+    adjust(found.iter_mut().filter_map(|(pair, _)| pair.chance.as_mut()).collect());
+    let judged = found.into_iter().map(|(pair, is_clear)| Pair {
+        apart: is_clear && pair.chance.is_some_and(Chance::is_different),
+        ..pair
+    });
+    let mut pairs: Vec<Pair> = judged.collect();
+    pairs.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+    pairs
+}
+
+fn side<'a>(all: &'a Comparison, kernel: usize, load: &str) -> Option<Side<'a>> {
+    let entries = of(all, kernel, Some(load));
+    let spread = spread(&entries, |entry| entry.p99_9_ns)?;
+    let logs = entries.iter().map(|entry| (entry.p99_9_ns.max(1) as f64).ln()).collect();
+    Some(Side { kernel: &all.kernels[kernel], spread, logs })
+}
+
+/// A pair, and whether it is clear enough to be told apart if chance allows.
+fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (Pair, bool) {
+    let [fewest, ..] = {
+        let mut counts = [better.logs.len(), worse.logs.len()];
+        counts.sort_unstable();
+        counts
+    };
+    let ratio = worse.spread.median_ns as f64 / better.spread.median_ns.max(1) as f64;
+    let values = |side: &Side<'_>| Values::of(&side.logs, VARIANCE_MIN);
+    let chance = (fewest > 1).then(|| difference(values(better), values(worse)).chance);
+    let is_clear = fewest >= SEEDS && ratio >= RATIO && worse.spread.low_ns > better.spread.high_ns;
+    let pair = Pair {
+        load: load.to_owned(),
+        better: better.kernel.to_owned(),
+        worse: worse.kernel.to_owned(),
+        better_ns: better.spread.median_ns,
+        worse_ns: worse.spread.median_ns,
+        ratio,
+        chance,
+        apart: false,
+    };
+    (pair, is_clear)
+}
+
+impl Pair {
+    /// The ratio as it is shown everywhere.
+    #[must_use]
+    pub fn times(&self) -> String {
+        match self.ratio {
+            ratio if ratio < 10.0 => format!("{ratio:.1}"),
+            ratio => format!("{ratio:.0}"),
+        }
+    }
+
+    pub(super) fn better_us(&self) -> String {
+        us(self.better_ns)
+    }
+
+    pub(super) fn worse_us(&self) -> String {
+        us(self.worse_ns)
+    }
+
+    /// The adjusted chance in words; a dash where one run has no spread.
+    #[must_use]
+    pub fn chance_text(&self) -> String {
+        match self.chance.map(|chance| chance.p_adjusted) {
+            None => "-".to_owned(),
+            Some(p) if p < 0.001 => "below 0.1 %".to_owned(),
+            Some(p) => format!("{:.1} %", 100.0 * p),
+        }
+    }
+
+    /// What a headline says of it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!(
+            "under {}, 99.9 % of wake-ups within {} us in {} and within {} us in {}: {} times",
+            self.load,
+            us(self.better_ns),
+            self.better,
+            us(self.worse_ns),
+            self.worse,
+            self.times()
+        )
+    }
+}
+
+/// Why a comparison of several kernels tells none apart, in words.
+#[must_use]
+pub fn why_none(all: &Comparison) -> String {
+    match all.seeds {
+        1 => format!("one run of each can't tell the kernels apart; --seeds {SEEDS} may"),
+        seeds if seeds < SEEDS => {
+            format!("{seeds} seeds can't tell the kernels apart; --seeds {SEEDS} may")
+        }
+        _ => "no load tells the kernels apart".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::comparison_of, *};
+
+    /// Two kernels under one load, with the 99.9th percentiles of their seeds in us.
+    fn one(better: &[u64], worse: &[u64]) -> Pair {
+        let all = comparison_of(&[("disk", &[better, worse])]);
+        pairs(&all).remove(0)
+    }
+
+    #[test]
+    fn five_seeds_that_agree_tell_two_kernels_apart() {
+        let pair = one(&[22, 21, 22, 24, 22], &[461, 480, 450, 470, 455]);
+        assert!(pair.apart, "{pair:?}");
+        assert_eq!(
+            (pair.better_ns, pair.worse_ns, pair.times()),
+            (22_000, 461_000, "21".to_owned())
+        );
+        assert!(!one(&[22, 21, 22, 24], &[461, 480, 450, 470]).apart, "four are too few");
+        assert!(!one(&[22], &[461]).apart, "one has no spread");
+    }
+
+    #[test]
+    fn what_an_inert_word_can_do_is_no_difference() {
+        // 99.9th percentiles of one kernel under disk with words that it ignores: 336 to 570 us.
+        assert!(!one(&[359, 344, 336, 420, 547], &[547, 570, 401, 359, 388]).apart);
+        // Higher throughout, and less than another build may do.
+        assert!(!one(&[300, 301, 302, 300, 301], &[400, 401, 402, 400, 401]).apart);
+    }
+
+    #[test]
+    fn kernels_that_are_equal_are_called_different_in_few_of_many_comparisons() {
+        // 8 loads and 4 kernels that differ by chance alone, by up to 1.8 times.
+        let mut random = crate::statistics::random::Random::new(1);
+        let mut different = 0;
+        for _ in 0..200 {
+            let mut seeds = || -> Vec<u64> {
+                (0..5).map(|_| (300.0 * (0.6 * random.share()).exp()) as u64).collect()
+            };
+            let loads: Vec<Vec<Vec<u64>>> =
+                (0..8).map(|_| (0..4).map(|_| seeds()).collect()).collect();
+            let names: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+            let sides: Vec<Vec<&[u64]>> =
+                loads.iter().map(|load| load.iter().map(Vec::as_slice).collect()).collect();
+            let rows: Vec<(&str, &[&[u64]])> =
+                names.iter().map(String::as_str).zip(sides.iter().map(Vec::as_slice)).collect();
+            different += usize::from(pairs(&comparison_of(&rows)).iter().any(|pair| pair.apart));
+        }
+        assert!(different <= 10, "{different} of 200");
+    }
+}
