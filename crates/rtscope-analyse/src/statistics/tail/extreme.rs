@@ -123,9 +123,10 @@ impl Extreme {
         profile_interval(level, self.log_likelihood, effect, 0.5 * self.scale, within, profile)
     }
 
-    /// The chance that the largest of so many maxima is this large.
+    /// The chance that the largest of so many maxima is this large. Where a fitted tail ends is known badly, so
+    /// a tail that ends is taken as exponential.
     pub(super) fn chance_of_largest(&self, largest: f64, count: f64) -> f64 {
-        -(count * ln_below(largest, self.location, self.scale, self.shape)).exp_m1()
+        -(count * ln_below(largest, self.location, self.scale, self.shape.max(0.0))).exp_m1()
     }
 
     /// How well the buckets agree with the fit: the chance of a worse agreement if it were true.
