@@ -42,7 +42,7 @@ fn check(what: &str, score: &Score, refused_at_most: f64) {
 /// Most refusals of a system, in percent.
 fn refused_at_most(system: System) -> f64 {
     match system {
-        System::Spells | System::Wandering => 25.0,
+        System::Spells | System::Wandering | System::SlowWandering => 25.0,
         // Two waves say nothing of a third.
         System::Wave => 100.0,
         _ => 5.0,
