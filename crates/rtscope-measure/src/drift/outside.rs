@@ -294,7 +294,7 @@ mod tests {
     fn start(tid: i32, at: &str, function: &str, expiry: u64, mode: &str) -> String {
         format!(
             " app-{tid} [000] d..1. {at}: hrtimer_start: hrtimer=0 function={function} expires={} softexpires={expiry} mode={mode} was_armed=0",
-            expiry + 50_000
+            expiry.saturating_add(50_000)
         )
     }
 
