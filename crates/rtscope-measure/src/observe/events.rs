@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_trace_that_is_cut_anywhere_is_no_panic() {
         for end in 0..TRACE.len() {
-            read(&TRACE[..end]);
+            let _ = read(&TRACE[..end]);
         }
     }
 }
