@@ -35,7 +35,7 @@ pub fn series(bytes: &[u8], stages: Stages) {
         return;
     }
     let choice = pipe::number_of(bytes);
-    if stages.is_all() || choice % 32 == 0 {
+    if stages.is_all() || choice.is_multiple_of(32) {
         pipe::compare(&runs[..1], &runs[1..]);
     }
     if stages.is_all() || choice % 32 == 1 {

@@ -46,9 +46,6 @@ const GUEST_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The load average follows slowly: it is waited for at most this long.
 const LOAD_LIMIT: Duration = Duration::from_secs(4 * 60);
 
-/// A program of load ends by itself after so many seconds, should this one be killed.
-const SPIN_SECONDS: &str = "14400";
-
 /// What is asked.
 #[derive(Debug, PartialEq)]
 struct Asked {
@@ -163,7 +160,7 @@ impl Lab {
     }
 
     fn count(&self, load: u32, runs: u32, first: &Value) -> Result<Counted> {
-        let _spinners = Spinners::start(load)?;
+        let _spinners = Spinners::start(&self.program, load)?;
         let mut counted = Counted {
             load,
             average: (f64::INFINITY, 0.0),
@@ -210,11 +207,14 @@ struct Spinners(Vec<Child>);
 
 impl Spinners {
     /// Starts as many as a load average needs to which the emulator adds one, and waits until it is near.
-    fn start(load: u32) -> Result<Spinners> {
+    fn start(rtscope: &Path, load: u32) -> Result<Spinners> {
         let mut spinners = Spinners(Vec::new());
-        let words = ["-n", "19", "timeout", SPIN_SECONDS, "sh", "-c", "while :; do :; done"];
+        let own = std::process::id().to_string();
+        // They end with this process, whatever ends it.
+        let guard = ["guard", "--parent", &own, "--as-is", "--"];
+        let spin = ["nice", "-n", "19", "sh", "-c", "while :; do :; done"];
         for _ in 1..load {
-            spinners.0.push(shell::start(Command::new("nice").args(words))?);
+            spinners.0.push(shell::start(Command::new(rtscope).args(guard).args(spin))?);
         }
         let until = Instant::now() + LOAD_LIMIT;
         while load_average()? < 0.8 * f64::from(load - 1) && Instant::now() < until {
@@ -227,8 +227,7 @@ impl Spinners {
 impl Drop for Spinners {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // `timeout` hands a SIGTERM on; a SIGKILL would leave the loop behind it running.
-            let _ = Command::new("kill").arg(child.id().to_string()).status();
+            let _ = child.kill();
             let _ = child.wait();
         }
     }

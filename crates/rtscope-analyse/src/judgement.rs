@@ -9,7 +9,7 @@ use rtscope_model::{
 use serde::Serialize;
 
 use crate::statistics::{
-    dependence::{Blocks, Dependence, Refusal},
+    dependence::{Blocks, Dependence, Margins, Refusal},
     exceedance::{Exceedance, Watch},
     modes::Mode,
     quantile::{self, Quantile},
@@ -145,12 +145,20 @@ pub struct Row {
     pub quantiles: Vec<Quantile>,
     /// Exceedance of each required limit, and of a ladder of round ones.
     pub exceedances: Vec<Exceedance>,
-    /// Half the width of the 95 % interval of the mean of `corrected`, or why there is none.
-    pub mean_half_width_ns: Result<f64, Refusal>,
+    /// How far the 95 % interval of the mean of `corrected` reaches from it, or why there is none.
+    pub mean_margins_ns: Result<Margins, Refusal>,
 }
 
 /// Quantiles from which on latencies are the tail: p99.
 const TAIL_FROM: u32 = 990_000_000;
+
+/// Shorter phases rarely contain several of the disturbances that last for seconds
+/// (`docs/method/coverage.md`).
+const SHORT_NS: u64 = 120_000_000_000;
+
+/// What intervals of a short phase can't know.
+const SHORT: &str = "the intervals describe this phase only, and a disturbance that lasts for seconds or comes \
+    rarely may be missing from less than 2 min";
 
 impl CellSummary {
     /// How long all threads together were watched.
@@ -170,12 +178,17 @@ impl CellSummary {
         found.and_then(|quantile| quantile.dependence).unwrap_or(Err(Refusal::Nothing))
     }
 
-    /// How much the wake-ups beyond p99 depend on each other, or why that is not known, in words; none
-    /// when they hardly do, or nothing was measured.
+    /// How much the wake-ups beyond p99 depend on each other, or why that is not known, in words, and what
+    /// intervals of a short phase can't know; none when there is nothing to say, or nothing was measured.
     #[must_use]
     pub fn dependence_sentence(&self) -> Option<String> {
         match self.dependence() {
-            Ok(found) => found.sentence(self.all.recorded),
+            Ok(found) => {
+                let short = (self.duration_ns < SHORT_NS).then(|| SHORT.to_owned());
+                let sentences = [found.sentence(self.all.recorded), short];
+                let sentences: Vec<String> = sentences.into_iter().flatten().collect();
+                (!sentences.is_empty()).then(|| sentences.join("; "))
+            }
             Err(Refusal::Nothing) => None,
             Err(refusal) => Some(format!("no intervals for the tail: {refusal}")),
         }

@@ -107,6 +107,8 @@ impl Words<'_> {
         }
         words.push(format!("rtscope.channel={}", machine.channel));
         words.push(format!("rtscope.seed={}", self.seed));
+        // Its length moves what lies in memory behind it, as any word would.
+        words.push(format!("rtscope.layout={}", "x".repeat((self.seed * 37 % 128) as usize)));
         words.extend(self.append.iter().cloned());
         words.join(" ")
     }

@@ -2,7 +2,8 @@
 //! the record out.
 //!
 //! ```text
-//! mount -> read /plan.toml or /guest.toml, and the kernel command line -> run -> frames on a serial line -> power off
+//! mount -> read /plan.toml or /guest.toml, and the kernel command line -> wait for the kernel's own work -> run
+//! -> frames on a serial line -> power off
 //! ```
 //!
 //! The guest holds nothing but this program, and what `guest.toml` names: modules of the kernel, Debian's
@@ -21,6 +22,7 @@ mod beside;
 mod cyclictest;
 mod experiments;
 mod gpio;
+mod start;
 
 use std::{
     fs::{self, OpenOptions},
@@ -105,9 +107,13 @@ pub fn main(version: &str, wall_clock: fn() -> String) {
     let _ = net::set_up("lo");
     let tree = Tree::default();
     let options = Options::read(&tree.read("proc/cmdline").unwrap_or_default());
+    let start = start::settle(&tree);
     std::thread::sleep(Duration::from_nanos(options.shift_ns()));
     let outcome = panic::catch_unwind(|| measure(version, wall_clock()))
         .unwrap_or_else(|_| Err("the agent panicked: its words are on the console".to_owned()));
+    let outcome = outcome.and_then(|()| {
+        start::keep(&start, Path::new(RECORD)).map_err(|e| format!("{}: {e}", guest::START))
+    });
     if let Err(why) = &outcome {
         say(&format!("failed: {why}"));
     }

@@ -13,7 +13,7 @@ use std::{
 
 use signal_hook::{
     SigId,
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU},
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGXCPU},
 };
 
 /// The signals by which a user ends a run.
@@ -61,6 +61,7 @@ pub struct Interrupt {
     stop: Arc<AtomicBool>,
     runaway: Arc<AtomicBool>,
     decided: Arc<AtomicBool>,
+    continued: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -104,6 +105,7 @@ impl Interrupt {
             self.stop();
         }
         signal_hook::flag::register(SIGXCPU, self.runaway.clone())?;
+        signal_hook::flag::register(SIGCONT, self.continued.clone())?;
         Ok(self)
     }
 
@@ -121,6 +123,11 @@ impl Interrupt {
     /// Whether the running phase was decided since the last call.
     pub(crate) fn take_decided(&self) -> bool {
         self.decided.swap(false, Relaxed)
+    }
+
+    /// Whether the process was told to continue (SIGCONT) since the last call, as it is after SIGSTOP.
+    pub(crate) fn take_continued(&self) -> bool {
+        self.continued.swap(false, Relaxed)
     }
 
     /// Whether the run shall end.

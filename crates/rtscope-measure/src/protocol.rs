@@ -13,6 +13,7 @@ use rtscope_model::{
     event::{EndReason, Event, Progress},
     finding::{Finding, Weight},
     plan::{Phase, Plan, Start},
+    printable::quoted,
     schedule::{Placement, Policy},
     time::Nanos,
 };
@@ -248,8 +249,9 @@ impl Conductor<'_, '_> {
                 }
                 Err(e) => {
                     let text = format!(
-                        "load {:?} of phase {:?} did not start: {e}",
-                        line.name, phase.name
+                        "load {} of phase {} did not start: {e}",
+                        quoted(&line.name),
+                        quoted(&phase.name)
                     );
                     let finding = Finding::new("load-did-not-start", Weight::Invalidates, text);
                     return (loads, Some(finding));
@@ -384,8 +386,8 @@ impl Conductor<'_, '_> {
             let Some(ended) = running.poll() else { continue };
             any = true;
             if !ended.ok {
-                let (line, name) = (&phase.loads[i].name, &phase.name);
-                let text = format!("load {line:?} of phase {name:?} died: {}", ended.how);
+                let (line, name) = (quoted(&phase.loads[i].name), quoted(&phase.name));
+                let text = format!("load {line} of phase {name} died: {}", ended.how);
                 died = died.or(Some(Finding::new("load-died", Weight::Invalidates, text)));
             }
             if !was_asked {

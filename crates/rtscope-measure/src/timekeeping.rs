@@ -14,6 +14,7 @@ use rtscope_model::{
     event::SystemSpan,
     finding::{Finding, Weight},
     plan::ClockName,
+    printable::quoted,
     time::Nanos,
 };
 use rtscope_sys::clock::{Clock, SystemClock};
@@ -84,7 +85,7 @@ impl ClockWatch {
         let step_ns = now.gained(&self.last, [|r| r.realtime_ns, |r| r.boot_ns], STEP_MIN_NS);
         let asleep_ns = now.gained(&self.last, [|r| r.boot_ns, |r| r.monotonic_ns], SUSPEND_MIN_NS);
         self.last = now;
-        let when = format!("{} into the run, in phase {phase:?}", Nanos(age_ns));
+        let when = format!("{} into the run, in phase {}", Nanos(age_ns), quoted(phase));
         let mut found = Vec::new();
         if step_ns != 0 && clock == ClockName::Realtime {
             let direction = if step_ns > 0 { "forward" } else { "back" };
@@ -108,9 +109,23 @@ impl ClockWatch {
 }
 
 /// What it means that the control thread overslept by [`STALL_MIN`] or more, when the CPUs did this
-/// meanwhile. `control` are those that it may use.
-pub(crate) fn stall(overslept_ns: u64, control: &CpuSet, meanwhile: &SystemSpan) -> Finding {
+/// meanwhile. `control` are those that it may use. `was_stopped` says that it was told to continue.
+pub(crate) fn stall(
+    overslept_ns: u64,
+    was_stopped: bool,
+    control: &CpuSet,
+    meanwhile: &SystemSpan,
+) -> Finding {
     let overslept = Nanos(overslept_ns);
+    if was_stopped {
+        let text = format!(
+            "rtscope was stopped by a signal and continued: its control thread overslept by {overslept}"
+        );
+        return Finding::new("stopped", Weight::PreventsPass, text).advise(
+            "do not stop rtscope while it measures (SIGSTOP, Ctrl-Z, a debugger): its sampling threads \
+             stop with it",
+        );
+    }
     let idle = meanwhile
         .cpus
         .iter()
@@ -213,13 +228,17 @@ mod tests {
             ..SystemSpan::default()
         };
         let second: CpuSet = "1".parse().expect("a set");
-        let code = |overslept_ns, busy_ns| {
-            let finding = stall(overslept_ns, &second, &span(busy_ns));
+        let told = |was_stopped, busy_ns| {
+            let finding = stall(3 * SECOND_NS, was_stopped, &second, &span(busy_ns));
             (finding.code, finding.weight)
         };
-        let (three, busy) = (3 * SECOND_NS, 3 * SECOND_NS);
+        let busy = 3 * SECOND_NS;
         let still = ("stood-still".to_owned(), Weight::PreventsPass);
-        assert_eq!(code(three, [busy, 40_000_000]), still);
-        assert_eq!(code(three, [0, busy]), ("control-held-up".to_owned(), Weight::Warning));
+        assert_eq!(told(false, [busy, 40_000_000]), still);
+        assert_eq!(told(false, [0, busy]), ("control-held-up".to_owned(), Weight::Warning));
+        // Whatever the CPUs did meanwhile.
+        for busy_ns in [[busy, 40_000_000], [0, busy]] {
+            assert_eq!(told(true, busy_ns), ("stopped".to_owned(), Weight::PreventsPass));
+        }
     }
 }

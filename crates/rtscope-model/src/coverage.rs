@@ -14,6 +14,7 @@ use crate::{
     event::{Bounds, Event, Stamped},
     finding::{Finding, Weight},
     plan::{ClockName, Plan, Sleep},
+    printable::quoted,
     record::ThreadRecord,
     slice::{Scope, Slice},
     time::Nanos,
@@ -128,7 +129,7 @@ impl Coverage {
         // Of a run that was killed the last phase has no end; of one that ended, each.
         for cell in started.into_keys().filter(|_| expected.ended_ns.is_some()) {
             let name = plan.phases.get(cell as usize).map_or("", |phase| &phase.name);
-            gaps.add(None, format!("the end of phase {name:?} is missing"));
+            gaps.add(None, format!("the end of phase {} is missing", quoted(name)));
         }
         let (seen, unanswered) = (BTreeMap::new(), BTreeMap::new());
         Coverage { expected: Arc::new(expected), seen, gaps, unanswered }
@@ -320,8 +321,9 @@ impl Coverage {
         let place = |(&(cell, thread), found): (&(u32, u32), &Unanswered)| {
             let phase = self.expected.cells.get(&cell).map_or("", |span| &span.name);
             format!(
-                "{} in {phase:?} ({}, waited at least {})",
+                "{} in {} ({}, waited at least {})",
                 name(thread),
+                quoted(phase),
                 found.count,
                 Nanos(found.waited_ns)
             )
@@ -375,5 +377,6 @@ fn session_of(events: &[Stamped], cell: u32) -> Option<u32> {
 
 fn hole(span: &CellSpan, from_ns: u64, to_ns: u64) -> String {
     let (from, to) = (Nanos(from_ns), Nanos(to_ns));
-    format!("nothing of phase {:?} from {from} to {to} after the start of the run", span.name)
+    let name = quoted(&span.name);
+    format!("nothing of phase {name} from {from} to {to} after the start of the run")
 }

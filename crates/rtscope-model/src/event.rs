@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     chain::Chain,
@@ -156,7 +156,8 @@ pub enum Event {
     PhaseEnded {
         /// Index of the cell.
         cell: u32,
-        /// Why.
+        /// Why; never [`EndReason::Finished`].
+        #[serde(deserialize_with = "of_phase")]
         why: EndReason,
         /// Which activations belong to the cell; none in older records, and when it had not begun to count.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,6 +258,14 @@ pub struct Bounds {
     pub from_ns: u64,
     /// The first instant after it.
     pub to_ns: u64,
+}
+
+/// Why a phase ended. Only a run is finished.
+fn of_phase<'de, D: Deserializer<'de>>(d: D) -> Result<EndReason, D::Error> {
+    match EndReason::deserialize(d)? {
+        EndReason::Finished => Err(serde::de::Error::custom("a run is finished, a phase never is")),
+        why => Ok(why),
+    }
 }
 
 fn one() -> u64 {
@@ -447,4 +456,20 @@ pub struct Live {
     pub recorded: u64,
     /// Missed in the cell.
     pub missed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_is_never_finished() {
+        let ended = |event: &str, why: &str| {
+            let text = format!(r#"{{"at_ns":1,"event":"{event}","cell":0,"why":"{why}"}}"#);
+            serde_json::from_str::<Stamped>(&text)
+        };
+        assert!(ended("phase-ended", "duration").is_ok());
+        assert!(ended("phase-ended", "finished").is_err());
+        assert!(ended("run-ended", "finished").is_ok());
+    }
 }

@@ -16,6 +16,18 @@ pub enum Weight {
     Invalidates,
 }
 
+/// Codes of damage: a part of what was measured is missing, or is not what the run wrote. Nobody can answer
+/// for figures that are not there, so these can't be accepted.
+pub const DAMAGE: [&str; 7] = [
+    "record-cut-short",
+    "record-changed",
+    "record-damaged",
+    "plan-changed",
+    "histograms-differ",
+    "accounting",
+    "slices-unknown",
+];
+
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {

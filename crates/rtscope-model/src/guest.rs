@@ -8,6 +8,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::{printable::printable, time::Nanos};
+
 /// Where the text lies in a guest.
 pub const PATH: &str = "guest.toml";
 
@@ -19,6 +21,52 @@ pub const EXPERIMENT: &str = "experiment.json";
 
 /// File of a record that says what a simulated GPIO chip showed.
 pub const GPIO: &str = "gpio.txt";
+
+/// File of a record that says what the guest found and waited for before it measured: a [`Start`].
+pub const START: &str = "start.json";
+
+/// What a guest found and waited for before it measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    /// Words of the kernel command line that the kernel doesn't know, or whose value it refused: they
+    /// change nothing.
+    pub unknown_words: Vec<String>,
+    /// How long the guest waited for the kernel's own work, in nanoseconds of its time.
+    pub waited_ns: u64,
+    /// Whether that work came to an end.
+    pub at_rest: bool,
+    /// Who kept the CPUs busy meanwhile, the busiest first.
+    pub workers: Vec<Worker>,
+}
+
+/// A process or a kernel thread, and its CPU time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its name.
+    pub name: String,
+    /// CPU time in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl Start {
+    /// What is worth telling, in words; none when the guest was at rest at once.
+    #[must_use]
+    pub fn sentence(&self) -> Option<String> {
+        let busiest = self.workers.first()?;
+        let waited = Nanos(self.waited_ns);
+        let name = printable(&busiest.name);
+        let cpu = Nanos(busiest.cpu_ns);
+        Some(match self.at_rest {
+            true => {
+                format!("waited {waited} for the kernel's own work: {name} used {cpu} of CPU time")
+            }
+            false => format!(
+                "was not at rest after {waited}: {name} used {cpu} of CPU time; the figures at rest hold its work"
+            ),
+        })
+    }
+}
 
 /// What the guest does beside its plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,6 +20,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, &|_| 0)
 }
 
+/// The same in quotes, for a name inside of a sentence. Not as `{:?}` writes it: that would escape once more
+/// what is shown already.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", printable(text))
+}
+
 /// The same, for a text that may have lines of its own, as a plan's `about`.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
@@ -136,6 +143,13 @@ mod tests {
         assert_eq!(printable("a\x1b[2K\x07\u{9b}b"), "a\\u001b[2K\\u0007\\u009bb");
         assert_eq!(printable("x\nVerdict: PASS\r\t"), "x\\nVerdict: PASS\\r\\t");
         assert_eq!(printable("\u{202e}ssap\u{2028}\u{7f}"), "\\u202essap\\u2028\\u007f");
+    }
+
+    #[test]
+    fn a_name_in_quotes_is_escaped_once() {
+        let name = printable("a\x1b[2K \"b\" c:\\d").into_owned();
+        assert_eq!(quoted(&name), "\"a\\u001b[2K \"b\" c:\\d\"");
+        assert_eq!(quoted("a\n"), "\"a\\n\"", "one that was not shown before is, too");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A record's folder: opened, judged, and given its verdict and its page.
 //!
 //! What the user accepted when the record was judged is kept beside it, in `accepted.json`, so that
-//! every later reader comes to the same verdict.
+//! every later reader comes to the same verdict. So is what is required of a guest, in `required.json`:
+//! the guest's own plan doesn't have it, because a word more in the guest is another measurement.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
@@ -43,16 +45,29 @@ pub(crate) struct Judged {
 /// `accepted.json`: what the user accepted when the record was judged.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Accepted {
-    /// [`ACCEPTED_FORMAT`].
+    /// [`FORMAT`].
     format: u32,
     /// Codes of findings.
     accepted: Vec<String>,
 }
 
+/// `required.json`: what is required of a record whose plan doesn't say it.
+#[derive(Debug, Default, PartialEq, Deserialize, Serialize)]
+struct Required {
+    /// [`FORMAT`].
+    format: u32,
+    /// Of all phases.
+    require: Vec<Requirement>,
+    /// Of some phases, by their names.
+    phases: BTreeMap<String, Vec<Requirement>>,
+}
+
 const ACCEPTED: &str = "accepted.json";
-const ACCEPTED_FORMAT: u32 = 1;
-/// Many times what the codes of all findings need.
-const ACCEPTED_BYTES_MAX: u64 = 64 * 1024;
+const REQUIRED: &str = "required.json";
+/// Version of both files.
+const FORMAT: u32 = 1;
+/// Many times what the codes of all findings need, or the requirements of the longest plan.
+const KEPT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
 pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
@@ -79,7 +94,43 @@ fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
         record.findings.push(not_accepted(&e));
         Vec::new()
     });
+    match kept::<Required>(folder, REQUIRED) {
+        Ok(required) => required.iter().for_each(|required| required.add_to(&mut record.plan)),
+        Err(e) => record.findings.push(not_required(&e)),
+    }
     Ok((record, accepted))
+}
+
+/// Keeps what a plan requires with a record whose own plan doesn't say it.
+pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
+    let required = Required::of(plan);
+    let path = folder.join(REQUIRED);
+    if required == (Required { format: FORMAT, ..Required::default() }) {
+        let _ = fs::remove_file(path);
+        return Ok(());
+    }
+    write(&path, &(serde_json::to_string(&required)? + "\n"))
+}
+
+impl Required {
+    fn of(plan: &Plan) -> Required {
+        let of_phases = plan.phases.iter().filter(|phase| !phase.require.is_empty());
+        let phases = of_phases.map(|phase| (phase.name.clone(), phase.require.clone()));
+        Required { format: FORMAT, require: plan.require.clone(), phases: phases.collect() }
+    }
+
+    fn add_to(&self, plan: &mut Plan) {
+        let add = |to: &mut Vec<Requirement>, from: &[Requirement]| {
+            let new: Vec<_> = from.iter().filter(|one| !to.contains(one)).copied().collect();
+            to.extend(new);
+        };
+        add(&mut plan.require, &self.require);
+        for phase in &mut plan.phases {
+            if let Some(from) = self.phases.get(&phase.name) {
+                add(&mut phase.require, from);
+            }
+        }
+    }
 }
 
 /// The plan of a record's folder, without the time that reading all of the record takes.
@@ -110,22 +161,33 @@ fn not_accepted(error: &anyhow::Error) -> Finding {
     Finding::new("accepted-unreadable", Weight::Warning, text).advise(advice)
 }
 
+fn not_required(error: &anyhow::Error) -> Finding {
+    let text = format!("{REQUIRED} can't be read, so it is not known what was required: {error:#}");
+    Finding::new("required-unreadable", Weight::PreventsPass, text)
+}
+
 /// The codes in a record's `accepted.json`; none without that file.
 fn stored_codes(folder: &Path) -> anyhow::Result<Vec<String>> {
-    let path = folder.join(ACCEPTED);
+    let kept = kept::<Accepted>(folder, ACCEPTED)?;
+    Ok(kept.map(|kept| kept.accepted).unwrap_or_default())
+}
+
+/// What a small file that is kept beside a record holds; none without that file.
+fn kept<T: DeserializeOwned>(folder: &Path, name: &str) -> anyhow::Result<Option<T>> {
+    let path = folder.join(name);
     match fs::symlink_metadata(&path) {
-        Err(_) => return Ok(Vec::new()),
+        Err(_) => return Ok(None),
         // Reading a pipe would wait for whoever writes into it.
         Ok(found) if !found.is_file() => bail!("it is not a regular file"),
         Ok(_) => {}
     }
     let mut text = String::new();
-    File::open(&path)?.take(ACCEPTED_BYTES_MAX).read_to_string(&mut text)?;
-    let stored: Accepted = serde_json::from_str(&text)?;
-    if stored.format != ACCEPTED_FORMAT {
-        bail!("it has format {}; this version reads format {ACCEPTED_FORMAT}", stored.format);
+    File::open(&path)?.take(KEPT_BYTES_MAX).read_to_string(&mut text)?;
+    let document: Value = serde_json::from_str(&text)?;
+    if document["format"] != FORMAT {
+        bail!("it has format {}; this version reads format {FORMAT}", document["format"]);
     }
-    Ok(stored.accepted)
+    Ok(Some(serde_json::from_value(document)?))
 }
 
 impl Judged {
@@ -152,7 +214,7 @@ impl Judged {
             return Ok(());
         }
         codes.extend(new);
-        let accepted = Accepted { format: ACCEPTED_FORMAT, accepted: codes };
+        let accepted = Accepted { format: FORMAT, accepted: codes };
         write(&folder.join(ACCEPTED), &(serde_json::to_string(&accepted)? + "\n"))
     }
 
@@ -206,4 +268,32 @@ pub(crate) fn fresh_folder(plan: &str, wall_clock: &str) -> PathBuf {
     let numbered = (2..).map(|n| base.join(format!("{name}-{stamp}-{n}")));
     let mut candidates = std::iter::once(base.join(format!("{name}-{stamp}"))).chain(numbered);
     candidates.find(|folder| !folder.exists()).expect("there is always a next number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_required_of_a_guest_is_kept_beside_its_record() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "name = 'x'\nrequire = ['max < 50us']\n[[phase]]\nname = 'a'\nduration = '1s'\n\
+                    [[phase]]\nname = 'b'\nduration = '1s'\nrequire = ['p99 < 9us']";
+        let plan = plan::parse("x", text).expect("a plan");
+        keep_required(folder.path(), &plan).expect("written");
+        let mut bare = plan.clone();
+        bare.require.clear();
+        bare.phases.iter_mut().for_each(|phase| phase.require.clear());
+        let required: Required = kept(folder.path(), REQUIRED).expect("readable").expect("there");
+        required.add_to(&mut bare);
+        required.add_to(&mut bare);
+        assert_eq!(bare, plan);
+        // What isn't required any more is not kept.
+        bare.require.clear();
+        bare.phases.iter_mut().for_each(|phase| phase.require.clear());
+        keep_required(folder.path(), &bare).expect("written");
+        assert_eq!(kept::<Required>(folder.path(), REQUIRED).expect("no file is fine"), None);
+        fs::write(folder.path().join(REQUIRED), "{\"format\": 9}").expect("written");
+        assert!(kept::<Required>(folder.path(), REQUIRED).is_err());
+    }
 }

@@ -15,7 +15,7 @@ use rtscope_model::{
 use crate::output;
 use crate::tui::{
     self, Screen,
-    state::{State, Summary, busy_others},
+    state::{State, Sum, Summary, busy_others},
 };
 
 /// How much a run shows while it goes.
@@ -138,10 +138,18 @@ impl Lines {
 
 /// The figures of a phase; none when nothing was measured.
 fn figures(summary: &Summary) -> Option<String> {
-    let sums = || summary.lanes.iter().map(|(_, sum)| sum).filter(|sum| sum.recorded > 0);
-    let worst_ns = sums().map(|sum| sum.max_ns).max()?;
+    let told = |sum: &&Sum| sum.recorded > 0 || sum.open_ns > 0;
+    let sums = || summary.lanes.iter().map(|(_, sum)| sum).filter(told);
+    let worst = sums().max_by_key(|sum| sum.worst_ns())?;
+    let least = if worst.is_at_least() { "at least " } else { "" };
     let missed: u64 = sums().map(|sum| sum.missed).sum();
-    Some(format!("      max {}, missed {missed}", Nanos(worst_ns)))
+    let mut text = format!("      max {least}{}, missed {missed}", Nanos(worst.worst_ns()));
+    let open = summary.lanes.iter().filter(|(_, sum)| sum.open_ns > 0);
+    let open: Vec<&str> = open.map(|(label, _)| label.as_str()).collect();
+    if !open.is_empty() {
+        text += &format!(", a wake-up unanswered on {}", open.join(", "));
+    }
+    Some(text)
 }
 
 impl Screen for Lines {
@@ -161,7 +169,11 @@ impl Screen for Lines {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::{event::EndReason, histogram::Layout};
+    use rtscope_model::{
+        event::{Bounds, EndReason},
+        histogram::Layout,
+        slice::Slice,
+    };
 
     use super::*;
     use crate::tui::script::{Script, plan, session_started, slice, thread_placed};
@@ -182,6 +194,30 @@ mod tests {
         assert_eq!(said.len(), 5, "{said:?}");
         assert!(said[1].contains("28 % of the time needed, no exceedance; about 2 min 40 s more"));
         assert_eq!(said[4].trim(), "backed: no exceedance");
+    }
+
+    #[test]
+    fn the_line_of_a_phase_knows_of_a_wake_up_that_is_still_open() {
+        let mut lines = Lines::new(&plan());
+        let mut said = Vec::new();
+        let mut at = |ms: u64, event| {
+            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
+        };
+        at(0, session_started(0, 2));
+        at(0, thread_placed(0, 0));
+        at(0, thread_placed(1, 1));
+        at(0, Event::PhaseStarted { cell: 0, name: "rest".to_owned() });
+        let seen = |thread, end_ms: u64| {
+            let slice = slice(thread, 0, Layout::default(), &[4_000]);
+            Event::Slice(Slice { end_ns: end_ms * 1_000_000, ..slice })
+        };
+        at(5_000, seen(0, 5_000));
+        at(5_000, seen(1, 2_000));
+        let bounds = Some(Bounds { from_ns: 0, to_ns: 5_000_000_000 });
+        at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
+        at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
+        let expected = "      max at least 3.2 s, missed 0, a wake-up unanswered on CPU 1";
+        assert_eq!(said, ["[1/3] rest: 5 s", expected]);
     }
 
     #[test]

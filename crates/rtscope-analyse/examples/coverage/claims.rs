@@ -47,14 +47,10 @@ fn late(system: System, pause_s: f64, random: &mut Random) -> BTreeMap<u64, (f64
     let mut add = |at_s: f64, count| late.entry(at_s as u64).or_insert((at_s, 0)).1 += count;
     let mut at_s = pause_s * random.exponential();
     while at_s < GIVE_UP_S as f64 {
-        match system {
-            System::Independent | System::Common => add(at_s, 1),
-            System::Bursts => add(at_s, 50),
-            System::Spells => {
-                (0..8).for_each(|second| add(at_s + f64::from(second), 10));
-                at_s += 8.0;
-            }
-        }
+        let (count, seconds) = system.event();
+        (0..seconds).for_each(|second| add(at_s + f64::from(second), count));
+        // The next spell begins after this one. A shorter event takes no time.
+        at_s += if seconds > 1 { f64::from(seconds) } else { 0.0 };
         at_s += pause_s * random.exponential();
     }
     late

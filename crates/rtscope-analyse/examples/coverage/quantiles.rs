@@ -6,8 +6,8 @@ use rtscope_analyse::statistics::{
 };
 
 use super::{
-    score::{Ends, Score, print_head, print_line},
-    systems::{self, System},
+    score::{Ends, Figure, Truth, print_head, print_lines},
+    systems::{self, Run, System},
 };
 
 /// Lengths of a run, in seconds.
@@ -20,27 +20,36 @@ pub(crate) const QUANTILES: [(u32, &str); 3] =
 /// What many runs of a system come to.
 #[derive(Debug, Default)]
 pub(crate) struct Scores {
-    /// Of each quantile: if wake-ups were independent, and as they are.
-    pub(crate) quantiles: [(Score, Score); QUANTILES.len()],
-    /// Of the mean.
-    pub(crate) mean: Score,
+    /// Each quantile.
+    pub(crate) quantiles: [Figure; QUANTILES.len()],
+    /// The mean.
+    pub(crate) mean: Figure,
+}
+
+/// What the intervals of a run ought to enclose, by a value that depends on the share of late wake-ups.
+pub(crate) fn truth(system: System, run: &Run, value: impl Fn(f64) -> f64) -> Truth {
+    Truth {
+        of_system: value(system.late_share()),
+        of_run: value(run.late),
+        has_met: run.late > 0.0,
+    }
 }
 
 /// Measures a system many times.
 pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> Scores {
     let mut scores = Scores::default();
-    let mean_ns = systems::mean_ns();
     for seed in 0..runs {
         let run = systems::run(system, seconds, &mut Random::new(u64::from(seed)));
-        for ((parts, _), (independent, honest)) in QUANTILES.iter().zip(&mut scores.quantiles) {
-            let truth_ns = systems::exceeded_by_ns(f64::from(quantile::WHOLE - parts) / 1e9);
-            independent.add(ends(quantile::of(&run.histogram, *parts)), truth_ns);
+        for ((parts, _), figure) in QUANTILES.iter().zip(&mut scores.quantiles) {
+            let beyond = f64::from(quantile::WHOLE - parts) / 1e9;
+            let truth = truth(system, &run, |late| systems::exceeded_by_ns(beyond, late));
             let found = quantile::dependent(&run.histogram, *parts, &run.blocks, false);
-            honest.add(ends(found), truth_ns);
+            figure.add(ends(quantile::of(&run.histogram, *parts)), ends(found), truth);
         }
         let found_ns = run.histogram.mean_ns().expect("latencies");
-        let half = run.blocks.mean_half_width_ns().ok();
-        scores.mean.add(half.map(|half| (Some(found_ns - half), Some(found_ns + half))), mean_ns);
+        let margins = run.blocks.mean_margins_ns().ok();
+        let ends = margins.map(|ns| (Some(found_ns - ns.below), Some(found_ns + ns.above)));
+        scores.mean.add(None, ends, truth(system, &run, systems::mean_ns));
     }
     scores
 }
@@ -57,12 +66,12 @@ fn ends(found: Option<Quantile>) -> Option<Ends> {
 pub(crate) fn rows(runs: u32) {
     print_head();
     for seconds in SECONDS {
-        for system in System::ALL {
+        for system in System::all() {
             let scores = scores(system, seconds, runs);
-            for ((_, name), (independent, honest)) in QUANTILES.iter().zip(&scores.quantiles) {
-                print_line(name, system.name(), seconds, independent, honest);
+            for ((_, name), figure) in QUANTILES.iter().zip(&scores.quantiles) {
+                print_lines(name, system.name(), seconds, figure);
             }
-            print_line("mean", system.name(), seconds, &Score::default(), &scores.mean);
+            print_lines("mean", system.name(), seconds, &scores.mean);
         }
     }
 }

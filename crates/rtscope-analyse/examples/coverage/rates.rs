@@ -3,7 +3,8 @@
 use rtscope_analyse::statistics::{exceedance, random::Random};
 
 use super::{
-    score::{Score, print_head, print_line},
+    quantiles::truth,
+    score::{Figure, print_head, print_lines},
     systems::{self, RATE, System},
 };
 
@@ -14,20 +15,20 @@ const SECONDS: [u64; 3] = [10, 120, 600];
 pub(crate) const LIMITS: [(u64, &str); 2] =
     [(20_000, "rate above 20 us"), (51_000, "rate above 51 us")];
 
-/// What many runs of a system come to, for each limit: if wake-ups were independent, and as they are.
-pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> [(Score, Score); LIMITS.len()] {
-    let mut scores = <[(Score, Score); LIMITS.len()]>::default();
+/// What many runs of a system come to, for each limit.
+pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> [Figure; LIMITS.len()] {
+    let mut scores = <[Figure; LIMITS.len()]>::default();
     for seed in 0..runs {
         let run = systems::run(system, seconds, &mut Random::new(u64::from(seed)));
-        for ((limit_ns, _), (independent, honest)) in LIMITS.iter().zip(&mut scores) {
-            let truth = RATE as f64 * systems::share_above(*limit_ns as f64);
+        for ((limit_ns, _), figure) in LIMITS.iter().zip(&mut scores) {
+            let rate = |late| RATE as f64 * systems::share_above(*limit_ns as f64, late);
             let seen = exceedance::of(&run.histogram, *limit_ns, run.watch, &run.blocks)
                 .expect("latencies");
             let ends = |ends: exceedance::Interval| {
                 (Some(ends.per_second_low), Some(ends.per_second_high))
             };
-            independent.add(Some(ends(seen.if_independent)), truth);
-            honest.add(seen.interval.map(ends), truth);
+            let independent = Some(ends(seen.if_independent));
+            figure.add(independent, seen.interval.map(ends), truth(system, &run, rate));
         }
     }
     scores
@@ -37,11 +38,9 @@ pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> [(Score, Score)
 pub(crate) fn rows(runs: u32) {
     print_head();
     for seconds in SECONDS {
-        for system in System::ALL {
-            for ((_, name), (independent, honest)) in
-                LIMITS.iter().zip(scores(system, seconds, runs))
-            {
-                print_line(name, system.name(), seconds, &independent, &honest);
+        for system in System::all() {
+            for ((_, name), figure) in LIMITS.iter().zip(&scores(system, seconds, runs)) {
+                print_lines(name, system.name(), seconds, figure);
             }
         }
     }

@@ -49,10 +49,10 @@ fn compared_at(a: &[Record], b: &[Record], cell: Option<&str>, limits_ns: &[u64]
 
 #[test]
 fn a_real_difference_is_found_with_its_size() {
-    let found = compared(&[record(1, 8e3, 13)], &[record(5, 5e3, 0)], None);
+    let found = compared(&[record(1, 8e3, 20)], &[record(5, 5e3, 0)], None);
     assert_eq!(found.changes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["rest", "busy"]);
     let busy = &found.changes[1];
-    let words = "B meets 70 us, A does not: 13 of 20,000 against 0 of 20,000; at 95 % B's share is at most 0.";
+    let words = "B meets 70 us, A does not: 20 of 20,000 against 0 of 20,000; at 95 % B's share is at most 0.";
     assert!(busy.sentences[0].starts_with(words), "{:?}", busy.sentences);
     for shift in &busy.shifts[..2] {
         let (low, high) = (shift.low_ns.expect("low"), shift.high_ns.expect("high"));
@@ -135,7 +135,7 @@ fn missed_activations_are_judged_as_well() {
     let side = |stalls: usize| {
         let mut latencies = vec![5_000u64; 60_000];
         // Each swallows 9 activations.
-        (0..stalls).for_each(|n| latencies[n * 900 + 450] = 9_500_000);
+        (0..stalls).for_each(|n| latencies[n * 1_000 + 450] = 9_500_000);
         let plan = "name = \"p\"\n[[phase]]\nname = \"busy\"\nduration = \"60s\"";
         test_support::Run::new(plan, 1).cell(0, &[&latencies]).end().record()
     };

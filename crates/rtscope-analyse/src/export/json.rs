@@ -7,14 +7,15 @@ use rtscope_model::{
     event::Event,
     histogram::Histogram,
     record::{Record, ThreadRecord},
-    verdict::Statistic,
+    verdict::{Statistic, Verdict},
 };
 use serde_json::{Map, Value, json};
 
 use super::Format;
 use crate::{
-    judgement::{CellSummary, Judgement, Row},
+    judgement::{CellSummary, Judgement, Outcome, Row},
     statistics::{
+        claim,
         dependence::{Dependence, Refusal},
         exceedance::{Exceedance, Kind},
         quantile::{self, Quantile},
@@ -55,9 +56,44 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
         "reasons": judgement.reasons,
         "findings": judgement.findings,
         "accepted": judgement.accepted,
-        "requirements": judgement.outcomes,
+        "requirements": judgement
+            .outcomes
+            .iter()
+            .map(|outcome| of_outcome(outcome, judgement, record))
+            .collect::<Vec<_>>(),
         "cells": judgement.cells.iter().map(|cell| of_cell(cell, record)).collect::<Vec<_>>(),
     })
+}
+
+/// A requirement in a cell; of a claim also the figures that decide it.
+fn of_outcome(outcome: &Outcome, judgement: &Judgement, record: &Record) -> Value {
+    let cell = judgement.cells.iter().find(|cell| cell.cell == outcome.cell);
+    let claimed = outcome.requirement.claim().zip(cell);
+    let claim = claimed.and_then(|((limit, once_in), cell)| {
+        let claim = claim::of_cell(record, cell, limit, once_in)?;
+        Some(json!({
+            "state": match outcome.verdict {
+                Verdict::Pass => "backed",
+                Verdict::Fail => "refuted",
+                Verdict::Inconclusive | Verdict::Measured => "open",
+            },
+            "limit_ns": claim.limit_ns,
+            "once_in_ns": claim.once_in_ns,
+            "confidence": claim::CONFIDENCE,
+            "exposure": "wall-time",
+            "exposure_ns": claim.wall_ns,
+            "needed_ns": claim.needed_ns,
+            "events": claim.events,
+            "events_surely": claim.events_surely,
+            "latencies": claim.latencies,
+            "window_ns": claim.window_ns,
+            "per_second_low": claim.per_second_low,
+            "per_second_high": claim.per_second_high,
+        }))
+    });
+    let mut keys = json!(outcome);
+    keys["claim"] = json!(claim);
+    keys
 }
 
 fn of_cell(cell: &CellSummary, record: &Record) -> Value {
@@ -207,6 +243,36 @@ load = ["message groups=1"]
     fn document_of(run: &Run) -> Value {
         let record = run.record();
         document(&judge(&record, &[]), &record)
+    }
+
+    #[test]
+    fn a_claim_has_its_figures() {
+        let plan = PLAN.replace("\"missed = 0\"", "\"max < 200us once in 100ms\"");
+        let run = Run::new(&plan, 1)
+            .cell(0, &[&[3_000; 2_000]])
+            .cell(1, &[&[300_000; 2_000]])
+            .load(1, "message groups=1", &[1_000, 2_000])
+            .end();
+        let document = document_of(&run);
+        let of = |cell: u64| -> Value {
+            let requirements = document["requirements"].as_array().expect("requirements").iter();
+            let mut claims =
+                requirements.filter(|one| one["cell"] == cell && !one["claim"].is_null());
+            claims.next().expect("a claim")["claim"].clone()
+        };
+        assert_eq!(
+            (of(0)["state"].clone(), of(1)["state"].clone()),
+            (json!("backed"), json!("refuted"))
+        );
+        assert_eq!(of(0)["exposure_ns"], 2_000_000_000u64);
+        assert_eq!(
+            (of(0)["once_in_ns"].clone(), of(0)["confidence"].clone()),
+            (json!(100_000_000), json!(0.95))
+        );
+        assert_eq!(of(1)["latencies"], 2_000);
+        assert_eq!(document["requirements"][0]["claim"], Value::Null, "max < 200us is no claim");
+        let schema: Value = serde_json::from_str(SCHEMA).expect("json");
+        assert_eq!(broken(&schema, &schema, &document, "document"), [""; 0]);
     }
 
     fn full() -> Run {

@@ -99,7 +99,7 @@ fn shortfall(cell: &Cell, ran_ns: u64, reading: &mut Reading) {
             Nanos(ran_ns),
             shortened(&places)
         );
-        reading.note("coverage", Weight::PreventsPass, text).advice =
+        reading.note("import-shortfall", Weight::PreventsPass, text).advice =
             "measure again, and compare the number of cycles with the duration".to_owned();
     }
 }

@@ -534,9 +534,10 @@ fn a_tool_that_ran_longer_than_its_cycles_cover_is_told() {
         );
         of(text.as_bytes()).0
     };
-    assert!(!codes(&json("00:25:12")).contains(&"coverage"));
+    assert!(!codes(&json("00:25:12")).contains(&"import-shortfall"));
     let short = json("00:26:10");
-    let finding = short.findings.iter().find(|finding| finding.code == "coverage").expect("told");
+    let finding =
+        short.findings.iter().find(|finding| finding.code == "import-shortfall").expect("told");
     assert_eq!(finding.weight, Weight::PreventsPass);
     let expected =
         "the tool ran for 2 min, and the cycles of these threads cover less: thread 0: 1 min.";

@@ -309,7 +309,7 @@ mod tests {
         let calm = [5_000; 10_000];
         scene_of("require = [\"max < 100us\"]", &calm, |scene| {
             let expected =
-                "No wake-up took 100 us or more: at 95 % that is at most 1 in 2,506 in a";
+                "No wake-up took 100 us or more: at 95 % that is at most 1 in 1,940 in a";
             assert_eq!(headline(scene), expected);
         });
         let mut late = calm;

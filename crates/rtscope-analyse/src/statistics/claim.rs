@@ -42,6 +42,9 @@ use crate::{judgement::CellSummary, number::counted};
 /// Chance that a claim is decided wrongly, however often it is looked at.
 const WRONG: f64 = 0.05;
 
+/// The confidence with which a claim is backed or refuted.
+pub const CONFIDENCE: f64 = 1.0 - WRONG;
+
 /// Shape `a` of the mixture: that of Jeffreys' prior for a rate, which favours no order of magnitude.
 const SHAPE: f64 = 0.5;
 

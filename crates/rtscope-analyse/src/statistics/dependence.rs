@@ -4,13 +4,12 @@
 //! several CPUs together. A thousand late wake-ups of ten disturbances say no more about a system than
 //! ten independent ones. So the cell is cut into blocks of equal time, and the wake-ups of all threads
 //! that reach a limit are counted in each. The design effect is how many times larger the variance of
-//! these counts is than that of independent wake-ups (L. Kish, Survey Sampling, 1965, section 8.2; batch
-//! means: G. S. Fishman, Management Science 24, 1978).
+//! their sum is than that of independent wake-ups (L. Kish, Survey Sampling, 1965, section 8.2). It comes
+//! from the slow part of the counts, their first [`WAVES`] cosines ([`waves`]), so that disturbances of
+//! any length count in full, up to about a tenth of the cell.
 //!
-//! Blocks that are shorter than a disturbance cut it into pieces that look independent. So the length of
-//! the blocks doubles until only ten or so are left, and the largest design effect counts. Few blocks know
-//! a variance badly: Student's t widens for them. When neighbours among the longest blocks still resemble
-//! each other, the disturbances are too long for the run, and there is a [`Refusal`] instead.
+//! When nearly all that the counts vary is slow, the disturbances are too long for the run, and there is a
+//! [`Refusal`] instead.
 //!
 //! ```text
 //! let mut blocks = Blocks::new(layout);
@@ -23,7 +22,7 @@
 //! Memory: at most [`BLOCKS_MAX`] blocks of at most a few hundred classes of latency each, whatever the
 //! length of the run and the number of threads.
 //!
-//! What it can't show: a disturbance that comes once, or a rhythm longer than a tenth of the cell.
+//! What it can't show: a disturbance that didn't come in the cell, or one that lasted for all of it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -33,8 +32,9 @@ use rtscope_model::{
     time::Nanos,
 };
 use serde::{Serialize, Serializer};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{Beta, ContinuousCDF};
 
+use super::{exceedance, waves};
 use crate::number::grouped;
 
 /// Most blocks that are kept; when there are more, each two become one.
@@ -46,12 +46,19 @@ const SHORTEST_NS: u64 = 62_500_000;
 /// Classes of latency, 3 % wide: enough to tell who reached a limit, whatever the record's buckets.
 const CLASSES: Layout = Layout { unit_ns: 1, exact: 64 };
 
-/// Blocks stop growing when there would be fewer than this.
-const BLOCKS_GROWN: usize = 10;
+/// Cosines that the design effect is taken from: the slowest has half a wave in the cell, the fastest three.
+/// Fewer blocks than twice this many have half as many cosines as blocks.
+const WAVES: usize = 6;
 
-/// Correlation of neighbouring blocks, and design effect, from which on disturbances are too long for
-/// the run. Ten blocks of independent disturbances exceed both in 2 % of cases (simulated).
-const CORRELATED: (f64, f64) = (0.4, 2.0);
+/// The share of the dependence that is slow, and the design effect, from which on disturbances are too long
+/// for the run.
+const SLOW: (f64, f64) = (0.6, 3.0);
+
+/// Few blocks exceed that share by chance: what they exceed in one of fifty cases is allowed.
+const SLOW_BY_CHANCE: f64 = 0.98;
+
+/// Parts of a cell of which the quietest is looked for.
+const TENTHS: usize = 10;
 
 /// Design effect from which on a reader is told of it, if it is beyond the noise of its blocks.
 const TOLD_FROM: f64 = 1.5;
@@ -68,7 +75,7 @@ pub struct Dependence {
     /// Number of independent wake-ups that all wake-ups of the cell are worth: their number divided by
     /// the design effect.
     pub effective: f64,
-    /// Length of the blocks that the design effect was found with.
+    /// Length of the blocks of time that wake-ups were counted in.
     pub block_ns: u64,
     /// How many such blocks.
     pub blocks: usize,
@@ -76,18 +83,18 @@ pub struct Dependence {
 
 impl Dependence {
     /// What to divide a count by before its interval is computed as that of independent wake-ups: the
-    /// design effect, and Student's t for the few blocks that it was estimated from.
+    /// design effect, and Student's t for the few cosines that it was estimated from.
     #[must_use]
     pub fn inflation(&self) -> f64 {
-        self.design_effect * (student(self.blocks) / NORMAL).powi(2)
+        self.design_effect * (waves::student(waves_in(self.blocks)) / NORMAL).powi(2)
     }
 
     /// How many independent wake-ups a number of them is worth, in words; none where the design effect
     /// is hardly above 1, or no more than noise.
     #[must_use]
     pub fn sentence(&self, wakeups: u64) -> Option<String> {
-        // Of independent wake-ups, a variance of n blocks has a relative error of sqrt(2 / (n - 1)).
-        let noise = (2.0 / (self.blocks - 1) as f64).sqrt();
+        // Of independent wake-ups, a mean square of n cosines has a relative error of sqrt(2 / n).
+        let noise = (2.0 / f64::from(waves_in(self.blocks))).sqrt();
         (self.design_effect >= TOLD_FROM.max(1.0 + 2.0 * noise)).then(|| {
             format!(
                 "late wake-ups come in clusters: {} count as {} independent ones",
@@ -95,6 +102,30 @@ impl Dependence {
                 grouped((wakeups as f64 / self.design_effect) as u64)
             )
         })
+    }
+}
+
+/// How far an interval reaches below and above a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Margins {
+    /// Below it.
+    pub below: f64,
+    /// Above it.
+    pub above: f64,
+}
+
+impl Margins {
+    /// Those of a sum of equal disturbances, and at least one, with this standard deviation. `excess` is the
+    /// sum as far as it is known. Much less than one disturbance is none: then the sum is taken as normal.
+    fn of(excess: f64, deviation: f64) -> Margins {
+        if excess <= 0.5 * deviation {
+            return Margins { below: NORMAL * deviation, above: NORMAL * deviation };
+        }
+        let excess = excess.max(deviation);
+        let count = (excess / deviation).powi(2);
+        let end = |count_end: f64| excess * (count_end / count - 1.0);
+        let gamma = exceedance::gamma_quantile;
+        Margins { below: -end(gamma(count, 0.025)), above: end(gamma(count + 1.0, 0.975)) }
     }
 }
 
@@ -294,13 +325,17 @@ impl Blocks {
         self.estimate(nearer)
     }
 
-    /// Half the width of the 95 % interval of the mean latency, in nanoseconds, missed activations
-    /// included.
+    /// How far the 95 % interval of the mean latency reaches from the mean, in nanoseconds, missed
+    /// activations included.
+    ///
+    /// Disturbances only add to a mean, and a run may have met few of them. So what the mean has more than
+    /// that of the quietest tenth of the cell is taken as a sum of equal disturbances, as many as give it its
+    /// variance. Its interval is that of their number ([`exceedance::gamma_quantile`]).
     ///
     /// # Errors
     ///
     /// When the cell is too short, or its disturbances too long, to tell.
-    pub fn mean_half_width_ns(&self) -> Result<f64, Refusal> {
+    pub fn mean_margins_ns(&self) -> Result<Margins, Refusal> {
         let mut all = Counts::default();
         let mut each = Vec::new();
         for block in self.in_order() {
@@ -324,9 +359,10 @@ impl Blocks {
                 * ((f64::midpoint(low, low + width) - mean_ns).powi(2) + width.powi(2) / 12.0)
         };
         let squares: f64 = all.classes.iter().map(square).sum();
-        let residuals = each.iter().map(|(of, sum_ns)| sum_ns - mean_ns * of).collect();
-        let found = largest(n, residuals, squares, self.block_ns)?;
-        Ok(NORMAL * (found.inflation() * squares).sqrt() / n)
+        let residuals: Vec<f64> = each.iter().map(|(of, sum_ns)| sum_ns - mean_ns * of).collect();
+        let found = of_residuals(n, &residuals, squares, self.block_ns)?;
+        let deviation_ns = (found.inflation() * squares).sqrt() / n;
+        Ok(Margins::of(excess(&each, mean_ns), deviation_ns))
     }
 
     /// The wake-ups of each block, in the order of time, that reach a limit: to the nearest class of
@@ -386,46 +422,67 @@ pub fn estimate(shares: &[Share], block_ns: u64) -> Result<Dependence, Refusal> 
     let all = total(shares);
     let share = all.beyond as f64 / all.of as f64;
     let residual = |one: &Share| one.beyond as f64 - share * one.of as f64;
-    let residuals = shares.iter().map(residual).collect();
-    largest(all.of as f64, residuals, all.beyond as f64 * (1.0 - share), block_ns)
+    let residuals: Vec<f64> = shares.iter().map(residual).collect();
+    of_residuals(all.of as f64, &residuals, all.beyond as f64 * (1.0 - share), block_ns)
 }
 
-/// The largest design effect over blocks that double in length. `residuals` are what each block has
-/// more than its part of the whole, `independent` the sum of their squares if wake-ups were.
-fn largest(
+/// The design effect from what each block has more than its part of the whole. `independent` is the sum of
+/// their squares if wake-ups were independent.
+fn of_residuals(
     of: f64,
-    mut residuals: Vec<f64>,
+    residuals: &[f64],
     independent: f64,
-    mut block_ns: u64,
+    block_ns: u64,
 ) -> Result<Dependence, Refusal> {
+    let blocks = residuals.len();
     if of < 1.0 {
         return Err(Refusal::Nothing);
     }
-    if residuals.len() < 2 {
+    if blocks < 2 {
         return Err(Refusal::TooShort { needed_ns: block_ns.saturating_mul(2) });
     }
-    let blocks = residuals.len();
-    let mut largest = Dependence { design_effect: 0.0, effective: of, block_ns, blocks };
-    loop {
-        let blocks = residuals.len();
-        let squares: f64 = residuals.iter().map(|r| r * r).sum();
-        let variance = squares * blocks as f64 / (blocks - 1) as f64;
-        let design_effect = if independent > 0.0 { variance / independent } else { 1.0 };
-        if design_effect > largest.design_effect {
-            largest = Dependence { design_effect, block_ns, blocks, ..largest };
-        }
-        if blocks / 2 < BLOCKS_GROWN {
-            break;
-        }
-        residuals = residuals.chunks(2).map(|pair| pair.iter().sum()).collect();
-        block_ns = block_ns.saturating_mul(2);
-    }
-    if largest.design_effect > CORRELATED.1 && correlation(&residuals) > CORRELATED.0 {
+    let waves = waves_in(blocks);
+    // What one cosine has if wake-ups are independent.
+    let each = independent / blocks as f64;
+    let slow = waves::energy(residuals, 1..waves + 1);
+    let design_effect = if each > 0.0 { slow / (f64::from(waves) * each) } else { 1.0 };
+    let all: f64 = residuals.iter().map(|r| r * r).sum();
+    // What is left is the part of dependence, slow and in all.
+    let slow = slow - f64::from(waves) * each;
+    let all = all - (blocks - 1) as f64 * each;
+    if design_effect > SLOW.1 && slow > slow_share(blocks) * all {
         return Err(Refusal::Slow);
     }
-    largest.design_effect = largest.design_effect.max(1.0);
-    largest.effective = of / largest.design_effect;
-    Ok(largest)
+    let design_effect = design_effect.max(1.0);
+    Ok(Dependence { design_effect, effective: of / design_effect, block_ns, blocks })
+}
+
+/// How many cosines of so many blocks give the design effect.
+fn waves_in(blocks: usize) -> u32 {
+    (blocks / 2).clamp(1, WAVES) as u32
+}
+
+/// The share of the dependence in the slow cosines from which on it is too slow. By chance, `n` of `m`
+/// cosines have a share that follows a beta distribution.
+fn slow_share(blocks: usize) -> f64 {
+    let waves = waves_in(blocks) as usize;
+    let others = (blocks - 1).saturating_sub(waves);
+    let by_chance = Beta::new(waves as f64 / 2.0, others as f64 / 2.0);
+    by_chance.map_or(1.0, |share| share.inverse_cdf(SLOW_BY_CHANCE)).max(SLOW.0)
+}
+
+/// What the mean has more than the mean of the quietest tenth; 0 where there are too few blocks to look for
+/// one. Each block has its wake-ups and the sum of their latencies.
+fn excess(blocks: &[(f64, f64)], mean_ns: f64) -> f64 {
+    if blocks.len() < TENTHS {
+        return 0.0;
+    }
+    let mean_of = |tenth: &[(f64, f64)]| {
+        let sum = tenth.iter().fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
+        (sum.0 > 0.0).then(|| sum.1 / sum.0)
+    };
+    let means_ns = blocks.chunks_exact(blocks.len() / TENTHS).filter_map(mean_of);
+    mean_ns - means_ns.fold(mean_ns, f64::min)
 }
 
 fn total(shares: &[Share]) -> Share {
@@ -434,151 +491,5 @@ fn total(shares: &[Share]) -> Share {
     shares.iter().fold(Share::default(), add)
 }
 
-/// Correlation of neighbours among values whose mean is 0.
-fn correlation(values: &[f64]) -> f64 {
-    let together: f64 = values.windows(2).map(|pair| pair[0] * pair[1]).sum();
-    together / values.iter().map(|value| value * value).sum::<f64>()
-}
-
-/// The 97.5 % quantile of Student's t for a variance of so many values.
-fn student(values: usize) -> f64 {
-    let freedom = values.saturating_sub(1).max(1) as f64;
-    StudentsT::new(0.0, 1.0, freedom).expect("a positive freedom").inverse_cdf(0.975)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::statistics::random::Random;
-
-    fn shares(counts: &[u64]) -> Vec<Share> {
-        counts.iter().map(|&beyond| Share { of: 1_000, beyond }).collect()
-    }
-
-    fn slice(thread: u32, start_ms: u64, length_ms: u64, late: u64, omitted: u64) -> Slice {
-        let all = length_ms - omitted;
-        Slice {
-            thread,
-            scope: rtscope_model::slice::Scope::Cell(0),
-            start_ns: start_ms * 1_000_000,
-            end_ns: (start_ms + length_ms) * 1_000_000,
-            planned: length_ms,
-            recorded: all,
-            missed: omitted,
-            early: 0,
-            migrations: 0,
-            min_ns: 5_000,
-            max_ns: 90_000,
-            max_at_ns: 0,
-            max_cpu: 0,
-            sum_ns: 0,
-            bins: vec![(5, all - late), (90, late)],
-            unplaced: rtscope_model::histogram::Unplaced::default(),
-            omitted: vec![(70, omitted)],
-            omitted_extent: rtscope_model::slice::Extent::default(),
-        }
-    }
-
-    #[test]
-    fn independent_wake_ups_have_a_design_effect_near_one() {
-        let mut random = Random::new(1);
-        let counts: Vec<u64> =
-            (0..500).map(|_| (0..1_000).filter(|_| random.share() < 0.02).count() as u64).collect();
-        let found = estimate(&shares(&counts), 1_000_000_000).expect("long enough");
-        assert!(found.design_effect < 2.0, "{found:?}");
-    }
-
-    #[test]
-    fn bursts_count_as_one_event_each() {
-        // 50 late wake-ups at once, in every tenth second or so.
-        let mut random = Random::new(2);
-        let counts: Vec<u64> =
-            (0..600).map(|_| if random.share() < 0.1 { 50 } else { 0 }).collect();
-        let found = estimate(&shares(&counts), 1_000_000_000).expect("long enough");
-        assert!((30.0..100.0).contains(&found.design_effect), "{found:?}");
-        assert!((found.effective * found.design_effect - 600_000.0).abs() < 1.0, "{found:?}");
-    }
-
-    #[test]
-    fn threads_are_summed_and_the_order_does_not_matter() {
-        let late = |second: u64| if second.is_multiple_of(7) { 30 } else { 0 };
-        let slices: Vec<Slice> = (0..4u32)
-            .flat_map(|thread| {
-                (0..40).map(move |second| slice(thread, second * 1_000, 1_001, late(second), 3))
-            })
-            .collect();
-        let fed = |slices: &mut dyn Iterator<Item = &Slice>| {
-            let mut blocks = Blocks::new(Layout::default());
-            slices.for_each(|slice| blocks.add(slice));
-            blocks
-        };
-        let (one, other) = (fed(&mut slices.iter()), fed(&mut slices.iter().rev()));
-        assert_eq!(one.block_ns(), 1_000_000_000);
-        assert_eq!(one.shares(50_000, false), other.shares(50_000, false));
-        assert_eq!(one.shares(50_000, false)[7], Share { of: 4 * 998, beyond: 120 });
-        assert_eq!(one.shares(50_000, true)[7], Share { of: 4 * 1_001, beyond: 132 });
-    }
-
-    #[test]
-    fn memory_is_bounded_and_long_slices_fit() {
-        let mut blocks = Blocks::new(Layout::default());
-        (0..5_000).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));
-        assert_eq!(blocks.block_ns(), 8_000_000_000);
-        assert!(blocks.shares(50_000, false).len() <= BLOCKS_MAX);
-        blocks.add(&slice(1, 0, 60_000, 10, 0));
-        assert_eq!(blocks.block_ns(), 64_000_000_000);
-        let shares = blocks.shares(50_000, false);
-        let (of, beyond) =
-            shares.iter().fold((0, 0), |sum, one| (sum.0 + one.of, sum.1 + one.beyond));
-        assert_eq!((of, beyond), (5_060_000, 5_010));
-    }
-
-    #[test]
-    fn spells_as_long_as_the_run_are_refused() {
-        // Twelve seconds out of thirty are bad, all in a row.
-        let counts: Vec<u64> =
-            (0..30).map(|n| if (9..21).contains(&n) { 100 } else { 0 }).collect();
-        assert_eq!(estimate(&shares(&counts), 1_000_000_000), Err(Refusal::Slow));
-        // Many short ones in a long run are not.
-        let counts: Vec<u64> = (0..600).map(|n| if n % 37 < 5 { 100 } else { 0 }).collect();
-        assert!(estimate(&shares(&counts), 1_000_000_000).is_ok());
-    }
-
-    #[test]
-    fn without_order_nothing_is_known() {
-        let mut blocks = Blocks::new(Layout::default()).without_order();
-        (0..20).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));
-        assert_eq!(blocks.measured(50_000), Err(Refusal::Unordered));
-        assert_eq!(blocks.mean_half_width_ns(), Err(Refusal::Unordered));
-        assert_eq!(Blocks::new(Layout::default()).measured(50_000), Err(Refusal::Nothing));
-    }
-
-    #[test]
-    fn one_stall_is_one_event_however_many_activations_it_swallows() {
-        let mut blocks = Blocks::new(Layout::default());
-        (0..60).for_each(|second| {
-            blocks.add(&slice(0, second * 1_000, 1_000, 0, if second == 31 { 400 } else { 0 }));
-        });
-        let found = blocks.corrected(50_000).expect("long enough");
-        assert!(found.design_effect > 300.0, "{found:?}");
-        assert!(blocks.measured(50_000).expect("long enough").design_effect == 1.0);
-    }
-
-    #[test]
-    fn few_blocks_widen_by_students_t() {
-        for (blocks, t) in [(2, 12.706), (10, 2.262), (30, 2.045)] {
-            let found = Dependence { design_effect: 2.0, effective: 1.0, block_ns: 1, blocks };
-            let expected = 2.0 * (t / NORMAL) * (t / NORMAL);
-            assert!((found.inflation() / expected - 1.0).abs() < 1e-3, "{blocks}");
-        }
-    }
-
-    #[test]
-    fn too_few_blocks_are_refused_with_what_it_takes() {
-        let refused = estimate(&shares(&[3]), 1_000_000_000).expect_err("too short");
-        assert_eq!(
-            refused.to_string(),
-            "it takes a phase of at least 2 s to show whether late wake-ups come in clusters"
-        );
-    }
-}
+mod tests;

@@ -172,7 +172,8 @@ pub fn expected_in(cell: &CellSummary, limit_ns: u64, k: u64) -> Option<(f64, f6
 /// the exact quantile takes a time that grows with the root of the shape.
 const APPROXIMATED_FROM: f64 = 1e6;
 
-fn gamma_quantile(shape: f64, p: f64) -> f64 {
+/// A quantile of the gamma distribution of scale 1.
+pub(super) fn gamma_quantile(shape: f64, p: f64) -> f64 {
     if shape >= APPROXIMATED_FROM {
         return wilson_hilferty(shape, p);
     }
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!(
             say(&ten, 10, 1),
             "1 of 30 latencies was 200us or more in 10 s: once in 10 s, 95 % interval once in 6 min 34 s to \
-             once in 1.43 s"
+             once in 1.2 s"
         );
         assert_eq!(exposure_for(Nanos::from_secs(3_600)).to_string(), "2 h 59 min 44 s");
         assert_eq!(rate(1_234.5), "1,235 a second");
@@ -397,9 +398,9 @@ mod tests {
             let found = seen(&slices, 200_000, 100, threads).1.expect("observed");
             found.interval.expect("an interval").per_second_high
         };
-        // One late wake-up in 100 s: per thread no rarer on eight threads than on one, but for rounding
-        // of a fraction of an event.
-        assert!(high(8) > 0.6 * high(1), "{} {}", high(8), high(1));
+        // One late wake-up in 100 s: per thread hardly rarer on eight threads than on one. The assumption
+        // that one event hits all eight needs no Student's t, which widens the interval of one.
+        assert!(high(8) > 0.5 * high(1), "{} {}", high(8), high(1));
         let many: Vec<&[u64]> =
             (0..100).map(|n| if n % 3 == 0 { &[300][..] } else { &[5] }).collect();
         let found =

@@ -18,3 +18,4 @@ pub mod slope;
 pub mod summary;
 pub mod sweep;
 pub mod tail;
+mod waves;

@@ -1,16 +1,16 @@
 //! The slope of a phase against time, with an interval that allows for errors that depend on each other.
 //!
 //! Late activations come in spells. The variance of a mean, or of a slope, is then that of the slow part of
-//! the errors: their long-run variance. It is the mean square of the errors' first [`WAVES`] cosines, which
-//! have from one half to four waves in the whole look, and the interval is Student's with as many degrees of freedom
-//! (E. Lazarus, D. J. Lewis, J. H. Stock and M. W. Watson, Journal of Business & Economic Statistics 36,
-//! 2018). Errors may depend on each other over up to about a twentieth of the look.
+//! the errors: their long-run variance. It is the mean square of the errors' first [`WAVES`] cosines
+//! ([`waves`]), which have from one half to four waves in the whole look. Errors may depend on each other
+//! over up to about a twentieth of the look.
 //!
 //! Where errors hang together for longer, or a few long delays make most of the variance, no interval
 //! is honest: then there is none, and the reason is given.
 
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::waves;
 
 /// Cosines that the long-run variance is taken from, and the degrees of freedom of the interval.
 const WAVES: u32 = 8;
@@ -78,7 +78,7 @@ pub fn of_steps(steps: &[(f64, f64)]) -> Slope {
             true => Err(NoInterval::RareDelays),
             false => Ok(variance),
         })
-        .map(|variance| quantile() * (variance * errors.len() as f64).sqrt() / elapsed);
+        .map(|variance| waves::student(WAVES) * (variance * errors.len() as f64).sqrt() / elapsed);
     Slope { value, half }
 }
 
@@ -94,7 +94,7 @@ pub fn of_points(points: &[(f64, f64)]) -> Slope {
     let value = with / own;
     let errors: Vec<f64> = points.iter().map(|p| p.1 - height - value * (p.0 - at)).collect();
     // The first cosine is nearly a line, and the line was taken away.
-    let half = long_run(&errors, 2).map(|variance| quantile() * (variance / own).sqrt());
+    let half = long_run(&errors, 2).map(|variance| waves::student(WAVES) * (variance / own).sqrt());
     Slope { value, half }
 }
 
@@ -104,12 +104,7 @@ fn long_run(errors: &[f64], first: u32) -> Result<f64, NoInterval> {
         return Err(NoInterval::Few);
     }
     let n = errors.len() as f64;
-    let wave = |number: u32| {
-        let turn = std::f64::consts::PI * f64::from(number) / n;
-        let of = |(i, error): (usize, &f64)| error * (turn * (i as f64 + 0.5)).cos();
-        errors.iter().enumerate().map(of).sum::<f64>().powi(2) * 2.0 / n
-    };
-    let slow = (first..first + WAVES).map(wave).sum::<f64>() / f64::from(WAVES);
+    let slow = waves::energy(errors, first..first + WAVES) / f64::from(WAVES);
     let all = errors.iter().map(|error| error * error).sum::<f64>() / n;
     match n * all < INDEPENDENT_MIN * slow {
         true => Err(NoInterval::Spells),
@@ -131,10 +126,6 @@ fn deciding_parts(errors: &[f64]) -> f64 {
         true => sum(2).powi(2) / sum(4),
         false => PARTS as f64,
     }
-}
-
-fn quantile() -> f64 {
-    StudentsT::new(0.0, 1.0, f64::from(WAVES)).expect("degrees of freedom").inverse_cdf(0.975)
 }
 
 #[cfg(test)]
@@ -197,10 +188,5 @@ mod tests {
         let one_delay =
             (0..800).map(|i| 10.0 * random.share() + f64::from(u8::from(i == 60)) * 9e4);
         assert_eq!(reason(one_delay.collect()), NoInterval::RareDelays);
-    }
-
-    #[test]
-    fn students_quantile_is_that_of_the_tables() {
-        assert!((quantile() - 2.306).abs() < 5e-4);
     }
 }

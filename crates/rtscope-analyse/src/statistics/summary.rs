@@ -68,7 +68,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let end_ns = slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
     let duration_ns = end_ns.saturating_sub(start_ns);
     let modes = modes::of(&all.measured);
-    let tail = tail::of(slices, &all.measured, duration_ns, &modes, !missed_is_known);
+    let tail = tail::of(slices, &all.measured, &all.blocks, duration_ns, &modes, !missed_is_known);
     let watched =
         Watch { exposure_ns: all.exposure_ns, wall_ns: duration_ns, threads: sums.len().max(1) };
     let row_of = |sum: Sum| {
@@ -220,7 +220,7 @@ impl Sum {
             exposure_ns: self.exposure_ns,
             quantiles: quantile::ladder(&self.measured, &self.blocks),
             exceedances: limits_ns.iter().filter_map(exceed).collect(),
-            mean_half_width_ns: self.blocks.mean_half_width_ns(),
+            mean_margins_ns: self.blocks.mean_margins_ns(),
             histogram: self.measured,
             corrected,
         }

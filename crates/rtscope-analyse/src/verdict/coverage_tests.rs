@@ -1,8 +1,10 @@
 //! Records of which a part is missing, and of which a thread was not heard of: none of them passes.
 
 use rtscope_model::{
+    environment::RealTimeThread,
     event::{Bounds, Event},
     record::{Files, Record},
+    schedule::Policy,
     slice::{Extent, Scope, Slice},
     verdict::Verdict,
 };
@@ -66,6 +68,20 @@ fn a_failing_record_that_was_cut_before_its_stall_does_not_pass() {
     let expected = "CPU 0: nothing of phase \"rest\" from 3 s to 10 s after the start of the run";
     assert!(found.contains(expected), "{found}");
     assert!(found.contains("it woke 9992 times, and its slices hold 3000 latencies"), "{found}");
+}
+
+/// A name is shown as it is on every other line, not once more escaped.
+#[test]
+fn a_name_that_a_terminal_would_obey_is_escaped_once() {
+    let mut files = good().files();
+    files.plan = files.plan.replace("'rest'", r#""x\u001by""#);
+    assert!(files.plan.contains(r"x\u001by"), "{}", files.plan);
+    let mut lines: Vec<String> = files.slices[0].1.lines().map(str::to_owned).collect();
+    lines.truncate(3);
+    files.slices[0].1 = lines.join("\n");
+    let findings = judged(&files).findings;
+    let found = findings.iter().find(|finding| finding.code == "coverage").expect("told");
+    assert!(found.text.contains(r#"of phase "x\u001by" from"#), "{}", found.text);
 }
 
 #[test]
@@ -149,6 +165,21 @@ fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
     );
     let codes: Vec<&str> = judgement.findings.iter().map(|f| f.code.as_str()).collect();
     assert_eq!(codes, ["unanswered"]);
+    // Who may have held the CPU is named where the record knows.
+    let holder = RealTimeThread {
+        tid: 8,
+        pid: 7,
+        name: "spinner".to_owned(),
+        process: None,
+        policy: Policy::Fifo,
+        priority: 99,
+        cpus: std::iter::once(0).collect(),
+        kernel: false,
+    };
+    let run = run.machine(|machine| machine.real_time_threads = vec![holder.clone()]);
+    let findings = judged(&run.files()).findings;
+    let told = findings.iter().find(|finding| finding.code == "unanswered").expect("told");
+    assert!(told.advice.contains("held the CPU: spinner (8, fifo 99)"), "{}", told.advice);
     assert_eq!(judgement.cells[0].all.max_ns(), Some(longest_ns));
 }
 

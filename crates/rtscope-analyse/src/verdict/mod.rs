@@ -21,7 +21,8 @@ pub mod validity;
 
 use rtscope_model::{
     event::Event,
-    finding::{Finding, Weight},
+    finding::{DAMAGE, Finding, Weight},
+    printable::quoted,
     record::{PLAN_CHANGED, Record},
     verdict::Verdict,
 };
@@ -55,10 +56,15 @@ fn findings(
     // Who was there tells it better than a rule that infers it.
     let mut inferred = validity::findings(record, cells);
     inferred.retain(|finding| told.iter().all(|known| known.code != finding.code));
+    let told = told.into_iter().map(|finding| match validity::against_holders(record, cells) {
+        Some(advice) if finding.code == "unanswered" => finding.advise(advice),
+        _ => finding,
+    });
     let mut findings: Vec<Finding> = Vec::new();
     let mut accepted: Vec<String> = Vec::new();
-    for mut finding in told.into_iter().chain(inferred) {
-        if finding.weight > Weight::Warning && accept.contains(&finding.code) {
+    for mut finding in told.chain(inferred) {
+        let is_accepted = accept.contains(&finding.code) && !DAMAGE.contains(&&*finding.code);
+        if finding.weight > Weight::Warning && is_accepted {
             finding.weight = Weight::Warning;
             finding.text += " (accepted: it does not touch the verdict)";
             if !accepted.contains(&finding.code) {
@@ -70,9 +76,16 @@ fn findings(
         }
     }
     let unused = accept.iter().filter(|code| findings.iter().all(|f| f.code != **code));
-    for code in unused.collect::<Vec<_>>() {
-        let text = format!("{code:?} was accepted, but nothing of that name was found");
-        let finding = Finding::new("accept-unused", Weight::Note, text);
+    let unused = unused.map(|code| {
+        let text = format!("{} was accepted, but nothing of that name was found", quoted(code));
+        Finding::new("accept-unused", Weight::Note, text)
+    });
+    let damage = DAMAGE.iter().filter(|damage| findings.iter().any(|found| found.code == **damage));
+    let refused = damage.filter(|damage| accept.iter().any(|code| code == *damage)).map(|damage| {
+        let text = format!("{damage} can't be accepted: the figures themselves are damaged");
+        Finding::new("accept-refused", Weight::Note, text)
+    });
+    for finding in unused.chain(refused).collect::<Vec<_>>() {
         if !findings.contains(&finding) {
             findings.push(finding);
         }
@@ -193,6 +206,16 @@ mod tests {
         assert_eq!(accepted.findings[0].weight, Weight::Warning);
         assert!(accepted.findings[0].text.contains("accepted"));
         assert_eq!(accepted.findings[1].code, "accept-unused");
+    }
+
+    #[test]
+    fn damage_is_not_accepted() {
+        let mut killed = run("\"max < 1ms\"");
+        killed.events.pop();
+        let judgement = of(&killed, &["record-cut-short"]);
+        assert_eq!((judgement.verdict, judgement.accepted), (Verdict::Inconclusive, Vec::new()));
+        let text = "record-cut-short can't be accepted: the figures themselves are damaged";
+        assert!(judgement.findings.iter().any(|finding| finding.text == text));
     }
 
     #[test]

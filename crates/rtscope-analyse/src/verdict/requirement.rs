@@ -5,7 +5,7 @@
 //! * quantiles and `mean`: the interval against the limit, as wide as the wake-ups' dependence on each
 //!   other makes it. Pass when its upper end is below, Fail when its lower end is not, and Inconclusive
 //!   when the limit lies inside, the run is too short, or no interval can be given.
-//! * `missed`: the count.
+//! * `missed`: the count. Of a sampler that misses nothing by definition it is no answer.
 //! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
 //! Quantiles and mean include what the missed activations would have seen, since a requirement is
@@ -13,6 +13,7 @@
 //! answered: then it is the time that it had waited at least.
 
 use rtscope_model::{
+    plan::{Overrun, Sampler, Sleep},
     record::Record,
     time::Nanos,
     verdict::{Requirement, Statistic, Verdict},
@@ -70,7 +71,10 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
         Statistic::Quantile(parts) => {
             quantile(cell, requirement.statistic, parts, requirement.limit)
         }
-        Statistic::Missed => missed(row, requirement.limit),
+        Statistic::Missed => {
+            let phase = record.plan.phases.get(cell.cell as usize);
+            missed(row, requirement.limit, phase.and_then(|phase| never_misses(&phase.sampler)))
+        }
     };
     let why = match row.recorded {
         0 => "nothing was measured",
@@ -135,8 +139,8 @@ fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
     if let Some(below_ns) = below_ns {
         value += &format!(" to {} (the file has whole units)", latency(below_ns));
     }
-    let half_ns = match row.mean_half_width_ns {
-        Ok(half_ns) => half_ns,
+    let margins_ns = match row.mean_margins_ns {
+        Ok(margins_ns) => margins_ns,
         Err(refusal) => {
             return Some((
                 Verdict::Inconclusive,
@@ -144,7 +148,8 @@ fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
             ));
         }
     };
-    let (low_ns, high_ns) = ((mean_ns - half_ns).max(0.0), below_ns.unwrap_or(mean_ns) + half_ns);
+    let low_ns = (mean_ns - margins_ns.below).max(0.0);
+    let high_ns = below_ns.unwrap_or(mean_ns) + margins_ns.above;
     let limit_ns = limit_ns as f64;
     let (verdict, open) = if high_ns < limit_ns {
         (Verdict::Pass, "")
@@ -157,7 +162,16 @@ fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
     Some((verdict, format!("{value}, {interval}{open}")))
 }
 
-fn missed(row: &Row, limit: u64) -> Option<Answer> {
+/// How a sampler sleeps that misses nothing by definition, however late it is.
+fn never_misses(sampler: &Sampler) -> Option<&'static str> {
+    match (sampler.sleep, sampler.overrun) {
+        (Sleep::Relative, _) => Some("sleep = \"relative\""),
+        (Sleep::Absolute, Overrun::Replay) => Some("overrun = \"replay\""),
+        (Sleep::Absolute, Overrun::Skip) => None,
+    }
+}
+
+fn missed(row: &Row, limit: u64, never_misses: Option<&str>) -> Option<Answer> {
     let planned = Some(row.planned).filter(|&planned| planned > 0)?;
     if !row.missed_is_known && row.missed > limit {
         let text = format!("at least {} were missed", counted(row.missed, "activation"));
@@ -168,6 +182,13 @@ fn missed(row: &Row, limit: u64) -> Option<Answer> {
         return Some((Verdict::Inconclusive, text));
     }
     let of = counted(planned, "activation");
+    if let Some(how) = never_misses.filter(|_| row.missed <= limit) {
+        let text = format!(
+            "with {how} a late wake-up misses no activation, so this requirement says nothing: require \
+             a maximum"
+        );
+        return Some((Verdict::Inconclusive, text));
+    }
     let sentence = match row.missed {
         0 => format!("none of {of} was missed"),
         1 => format!("1 of {of} was missed"),
@@ -243,7 +264,10 @@ fn latencies(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{statistics::summary, test_support::Run};
+    use crate::{
+        statistics::{random::Random, summary},
+        test_support::Run,
+    };
 
     /// The outcomes of a run of one phase with these latencies.
     fn outcome(require: &str, latencies_ns: &[u64]) -> (Verdict, String) {
@@ -282,32 +306,32 @@ mod tests {
             &latencies,
             Verdict::Fail,
             "the maximum is 80.001 us; 1 of 10,000 latencies was 80001ns or more in 10 s: once in \
-             10 s, 95 % interval once in 6 min 34 s to once in 1.46 s",
+             10 s, 95 % interval once in 6 min 34 s to 1.17 a second",
         );
     }
 
     #[test]
     fn a_quantile_is_judged_by_its_interval() {
-        // Of 10,000 independent latencies in ten blocks, p50 lies between the 4,886th and the 5,116th.
+        // Of 10,000 independent latencies in ten blocks, p50 lies between the 4,871st and the 5,130th.
         let ramps = ramp(1_000).repeat(10);
         check(
-            "p50 < 513us",
+            "p50 < 515us",
             &ramps,
             Verdict::Pass,
-            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us",
+            "p50 of 10,000 latencies is 500 us, 95 % interval 487 us to 514 us",
         );
         check(
             "p50 < 511us",
             &ramps,
             Verdict::Inconclusive,
-            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us: the limit lies inside \
+            "p50 of 10,000 latencies is 500 us, 95 % interval 487 us to 514 us: the limit lies inside \
              this interval, so measure longer",
         );
         check(
-            "p50 < 488us",
+            "p50 < 487us",
             &ramps,
             Verdict::Fail,
-            "p50 of 10,000 latencies is 500 us, 95 % interval 488 us to 512 us",
+            "p50 of 10,000 latencies is 500 us, 95 % interval 487 us to 514 us",
         );
     }
 
@@ -317,8 +341,8 @@ mod tests {
             "p99.9 < 2ms",
             &ramp(1_000).repeat(4),
             Verdict::Inconclusive,
-            "p99.9 of 4,000 latencies is 999 us, with 95 % confidence at least 996 us: a 95 % \
-             upper bound needs at least 9,724 latencies",
+            "p99.9 of 4,000 latencies is 999 us, with 95 % confidence at least 995 us: a 95 % \
+             upper bound needs at least 17,774 latencies",
         );
         check(
             "p99.9 < 2ms",
@@ -332,8 +356,9 @@ mod tests {
 
     #[test]
     fn latencies_that_come_together_widen_the_interval() {
-        // 1.2 % are late, in one second out of five: the interval of p99 reaches those on time.
-        let second = |n: u64| vec![if n.is_multiple_of(5) { 100_000 } else { 5_000 }; 60];
+        // 1.2 % are late, in about one second out of five: the interval of p99 reaches those on time.
+        let mut random = Random::new(1);
+        let mut second = |_| vec![if random.below(5) == 0 { 100_000 } else { 5_000 }; 60];
         let latencies: Vec<u64> =
             (0..60).flat_map(|n| [second(n), vec![5_000; 940]].concat()).collect();
         let (verdict, sentence) = outcome("p99 < 90us", &latencies);
@@ -371,6 +396,26 @@ mod tests {
         check("missed = 899", &latencies, Verdict::Fail, "900 of 1,000 activations were missed");
         check("missed = 900", &latencies, Verdict::Pass, "900 of 1,000 activations were missed");
         check("missed = 0", &[1], Verdict::Pass, "none of 1 activation was missed");
+    }
+
+    #[test]
+    fn a_sampler_that_misses_nothing_by_definition_does_not_pass_for_it() {
+        let outcome = |sampler: &str, latencies_ns: &[u64]| {
+            let plan = format!(
+                "name = \"p\"\n[[phase]]\nname = \"rest\"\nduration = \"1s\"\nrequire = [\"missed = 0\"]\n{sampler}"
+            );
+            let record = Run::new(&plan, 1).cell(0, &[latencies_ns]).end().record();
+            let outcome = outcomes(&record, &summary::cells(&record)).remove(0);
+            (outcome.verdict, outcome.sentence)
+        };
+        for sampler in ["sampler.sleep = \"relative\"", "sampler.overrun = \"replay\""] {
+            let (verdict, sentence) = outcome(sampler, &[1_000; 100]);
+            assert_eq!(verdict, Verdict::Inconclusive, "{sampler}");
+            assert!(sentence.contains("says nothing: require a maximum"), "{sentence}");
+            // One that is known to be missed, because nothing answered it, is one.
+            assert_eq!(outcome(sampler, &[5_000_000; 10]).0, Verdict::Fail);
+        }
+        assert_eq!(outcome("", &[1_000; 100]).0, Verdict::Pass);
     }
 
     #[test]

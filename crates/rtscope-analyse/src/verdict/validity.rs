@@ -34,7 +34,7 @@ struct Scene<'a> {
 type Rule = fn(&Scene) -> Option<Finding>;
 
 /// Every rule with the code of its finding.
-const RULES: [(&str, Rule); 37] = [
+const RULES: [(&str, Rule); 38] = [
     ("no-samples", run::no_samples),
     ("phases-not-run", run::not_reached),
     ("accounting", run::accounting),
@@ -61,6 +61,7 @@ const RULES: [(&str, Rule); 37] = [
     ("competing-threads", interference::competing_threads),
     ("not-at-rest", other_work::not_at_rest),
     ("foreign-work", other_work::foreign_work),
+    ("other-work-missing", other_work::missing),
     ("virtual-machine", interference::virtual_machine),
     ("virtual-time", interference::virtual_time),
     ("container", interference::container),
@@ -79,6 +80,14 @@ const RULES: [(&str, Rule); 37] = [
 pub fn findings(record: &Record, cells: &[CellSummary]) -> Vec<Finding> {
     let scene = Scene { record, cells };
     RULES.iter().filter_map(|(_, rule)| rule(&scene)).collect()
+}
+
+/// What to do about activations that nothing answered, where the record shows who may have held the CPU.
+#[must_use]
+pub fn against_holders(record: &Record, cells: &[CellSummary]) -> Option<String> {
+    let names = interference::competitors(&Scene { record, cells })?;
+    let advice = interference::AGAINST_COMPETITORS;
+    Some(format!("these threads may have held the CPU: {names}; {advice}"))
 }
 
 /// The codes of everything that rules may find.

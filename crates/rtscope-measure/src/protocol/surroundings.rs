@@ -42,12 +42,13 @@ impl Conductor<'_, '_> {
 
     /// Says why the control thread slept too long, if it did so by much.
     pub(super) fn judge_sleep(&mut self, overslept_ns: u64) {
+        let was_stopped = self.interrupt.take_continued();
         if overslept_ns < STALL_MIN.0 {
             return;
         }
         let meanwhile = SystemCounters::read(self.tree).span_since(&self.counters, overslept_ns);
         let control = sched::affinity(sched::SELF).unwrap_or_default();
-        self.stream.found(stall(overslept_ns, &control, &meanwhile));
+        self.stream.found(stall(overslept_ns, was_stopped, &control, &meanwhile));
     }
 
     /// Takes note of what other processes have done so far: the phase is about to count.

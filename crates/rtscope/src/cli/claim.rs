@@ -3,9 +3,12 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_analyse::{
-    judgement::CellSummary,
+    judgement::{CellSummary, Outcome},
     number::counted,
-    statistics::{claim, quantile},
+    statistics::{
+        claim::{self, Claim},
+        quantile,
+    },
 };
 use rtscope_model::{
     finding::Weight,
@@ -105,6 +108,15 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
+/// What a phase says about the claim. One that its figures would back is open when something speaks against
+/// the record.
+fn answer(outcome: &Outcome) -> &str {
+    match outcome.withheld_because {
+        Some(_) => "still open, because the record is inconclusive",
+        None => &outcome.sentence,
+    }
+}
+
 /// What a record says about the claim, phase by phase. It is judged as a record is that requires the
 /// claim and nothing else.
 fn check(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<ExitCode> {
@@ -115,10 +127,11 @@ fn check(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<Exi
     if args.json {
         let cell = |cell: &CellSummary| {
             let outcome = judgement.outcomes.iter().find(|outcome| outcome.cell == cell.cell);
+            let claimed = claim::of_cell(&judged.record, cell, limit, args.once_in);
             json!({
                 "name": cell.name,
-                "claim": claim::of_cell(&judged.record, cell, limit, args.once_in),
-                "sentence": outcome.map(|outcome| &outcome.sentence),
+                "claim": claimed.map(|claim| Claim { verdict: outcome.map_or(claim.verdict, |o| o.verdict), ..claim }),
+                "sentence": outcome.map(answer),
             })
         };
         let document = json!({
@@ -129,15 +142,16 @@ fn check(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<Exi
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
         return Ok(exit::of_verdict(judgement.verdict));
     }
-    let mut text = format!("{limit} or more at most once in {}\n", args.once_in);
-    for outcome in &judgement.outcomes {
-        text += &format!("  {}: {}\n", outcome.name, outcome.sentence);
-    }
+    let mut text = String::new();
     if judgement.verdict == Verdict::Inconclusive {
         let against = judgement.findings.iter().filter(|f| f.weight >= Weight::PreventsPass);
         against.for_each(|f| {
             text += &format!("This record backs no claim: {} [{}]\n", f.text, f.code)
         });
+    }
+    text += &format!("{limit} or more at most once in {}\n", args.once_in);
+    for outcome in &judgement.outcomes {
+        text += &format!("  {}: {}\n", outcome.name, answer(outcome));
     }
     print(&text)?;
     Ok(exit::of_verdict(judgement.verdict))

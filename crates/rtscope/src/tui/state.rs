@@ -11,7 +11,7 @@ mod log;
 use std::collections::VecDeque;
 
 use rtscope_model::{
-    event::{EndReason, Event, Progress, Stamped, SystemSpan},
+    event::{Bounds, EndReason, Event, Progress, Stamped, SystemSpan},
     histogram::Layout,
     plan::{Phase, Plan},
     slice::{Scope, Slice},
@@ -97,6 +97,9 @@ pub(crate) struct Summary {
 struct Closing {
     summary: Summary,
     due_ns: u64,
+    bounds: Option<Bounds>,
+    /// Interval of each thread.
+    intervals: Vec<u64>,
 }
 
 /// How long after a phase's end its last slices are waited for, at least: two looks of the control
@@ -194,7 +197,7 @@ impl State {
                 self.sums.push(Sum::default());
             }
             Event::PhaseStarted { cell, .. } => self.begin(*cell as usize),
-            Event::PhaseEnded { cell, why, .. } => self.end(*cell as usize, *why),
+            Event::PhaseEnded { cell, why, bounds } => self.end(*cell as usize, *why, *bounds),
             Event::LoadStarted { line, load, .. } => {
                 self.load(*load, |known| known.line.clone_from(line))
             }
@@ -230,7 +233,14 @@ impl State {
 
     /// No more events will come: what is still awaited is closed as it is.
     pub(crate) fn close(&mut self) {
-        self.summaries.extend(self.closing.take().map(|closing| closing.summary));
+        let Some(mut closing) = self.closing.take() else { return };
+        let lanes = closing.summary.lanes.iter_mut().zip(&closing.intervals);
+        for ((_, sum), interval_ns) in lanes {
+            if let Some(bounds) = closing.bounds {
+                sum.look(bounds, *interval_ns, self.at_ns);
+            }
+        }
+        self.summaries.push_back(closing.summary);
     }
 
     /// The limits of the phase that the figures belong to.
@@ -270,7 +280,7 @@ impl State {
         }
     }
 
-    fn end(&mut self, cell: usize, why: EndReason) {
+    fn end(&mut self, cell: usize, why: EndReason, bounds: Option<Bounds>) {
         self.close();
         let Some(known) = self.cells.get_mut(cell) else { return };
         known.ended_ns = self.at_ns;
@@ -285,7 +295,9 @@ impl State {
         let took_ns = self.at_ns.saturating_sub(known.started_ns);
         let slowest_ns = self.lanes.iter().map(|lane| lane.interval_ns).max().unwrap_or(0);
         let due_ns = self.at_ns + SLICES_DUE_NS.max(slowest_ns.saturating_mul(2));
-        self.closing = Some(Closing { summary: Summary { cell, why, took_ns, lanes }, due_ns });
+        let summary = Summary { cell, why, took_ns, lanes };
+        let intervals = self.lanes.iter().map(|lane| lane.interval_ns).collect();
+        self.closing = Some(Closing { summary, due_ns, bounds, intervals });
     }
 
     fn load(&mut self, load: u32, change: impl FnOnce(&mut Load)) {

@@ -221,7 +221,10 @@ fn an_inconclusive_record_and_an_import_back_no_claim() {
     let found = output(here, "claim cut-short --limit 1s --once-in 10ms");
     let said = text(&found.stdout);
     assert_eq!(found.status.code(), Some(3), "{said}");
-    assert!(said.contains("This record backs no claim: "), "{said}");
+    assert!(said.starts_with("This record backs no claim: "), "{said}");
+    assert!(!said.contains("backed"), "{said}");
+    let found = json(here, "claim cut-short --limit 1s --once-in 10ms --json");
+    assert_eq!(found["cells"][0]["claim"]["verdict"], "inconclusive", "{found}");
 
     fs::write(here.join("t.txt"), "T: 0 ( 1) P:80 I:1000 C: 600000 Min: 1 Act: 2 Avg: 3 Max: 9\n")
         .expect("a file");

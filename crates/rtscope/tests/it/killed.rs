@@ -88,3 +88,27 @@ fn a_record_with_a_torn_last_line_is_read() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("not a record"), "{}", text(&output.stderr));
 }
+
+/// A run that was stopped was told as one whose control thread was held up by others, on a busy machine.
+#[test]
+fn a_run_that_was_stopped_says_so() {
+    let folder = folder();
+    let text_of = "name = 'stopped'\n[[phase]]\nname = 'rest'\nduration = '6s'\n";
+    fs::write(folder.path().join("p.toml"), text_of).expect("a plan");
+    let mut child = rtscope(folder.path())
+        .args(words("run p.toml --out run --quiet"))
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let events = folder.path().join("run/events.jsonl");
+    wait_for("the phase", Duration::from_secs(20), || {
+        fs::read_to_string(&events).is_ok_and(|text| text.contains("phase-started"))
+    });
+    kill(child.id(), "STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    kill(child.id(), "CONT");
+    child.wait().expect("ends");
+    let findings = json(folder.path(), "report run --json")["findings"].to_string();
+    assert!(findings.contains("rtscope was stopped by a signal and continued"), "{findings}");
+}

@@ -148,10 +148,11 @@ fn headline(scene: &Scene<'_>) -> String {
     let measured = scene.cells.iter().filter_map(|cell| Some((cell, max_ns(cell)?)));
     let measured: Vec<_> = measured.collect();
     if measured.len() > 4 {
-        let best = measured.iter().map(|(_, max_ns)| *max_ns).min().unwrap_or(0);
+        let best = measured.iter().min_by_key(|(_, max_ns)| *max_ns);
+        let best = best.map(|(cell, _)| late(cell)).unwrap_or_default();
         return format!(
             "The worst wake-up was late by {} in the best of {} phases and by {worst_text} in {}.",
-            time(best),
+            best,
             measured.len(),
             worst.summary.name
         );

@@ -1,7 +1,7 @@
 //! What to do next: one or two steps that follow from the verdict.
 
 use rtscope_model::{
-    finding::Weight,
+    finding::{DAMAGE, Weight},
     record::Record,
     time::Nanos,
     verdict::{Statistic, Verdict},
@@ -40,14 +40,24 @@ fn repair(judgement: &Judgement) -> Option<String> {
             codes.push(&finding.code);
         }
     }
-    let first = codes.first()?;
+    let acceptable = codes.iter().find(|code| !DAMAGE.contains(code)).copied();
+    let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
+    let accept = acceptable
+        .filter(|_| judgement.verdict != Verdict::Measured)
+        .map(|code| format!("what you answer for yourself, accept, as with --accept {code}"));
+    let again = is_damaged.then(|| {
+        "the record is damaged, which can't be accepted: use the record as the run wrote it, or measure \
+         again"
+            .to_owned()
+    });
+    codes.first()?;
     let codes = codes.join(", ");
-    Some(match judgement.verdict {
-        Verdict::Measured => format!("before you rely on the figures, see to {codes}."),
-        _ => format!(
-            "see to {codes}; what you answer for yourself, accept, as with --accept {first}."
-        ),
-    })
+    let see = match judgement.verdict {
+        Verdict::Measured => format!("before you rely on the figures, see to {codes}"),
+        _ => format!("see to {codes}"),
+    };
+    let steps: Vec<String> = [Some(see), again, accept].into_iter().flatten().collect();
+    Some(steps.join("; ") + ".")
 }
 
 /// How to get a verdict, with the first round limit above what was seen as an example.
@@ -86,7 +96,8 @@ fn look(judgement: &Judgement) -> String {
     let rows = cells.iter().flat_map(|cell| cell.threads.iter().map(move |row| (*cell, row)));
     let worst = rows.filter_map(|(cell, row)| Some((row.max_ns()?, cell, row)));
     let worst = worst.max_by_key(|(max_ns, ..)| *max_ns).map(|(max_ns, cell, row)| {
-        format!(" The worst was {} in {}, {}.", exact_us(max_ns), cell.name, row.label)
+        let least = if row.max_is_at_least() { "at least " } else { "" };
+        format!(" The worst was {least}{} in {}, {}.", exact_us(max_ns), cell.name, row.label)
     });
     let limits = failed.iter().filter(|outcome| outcome.requirement.statistic == Statistic::Max);
     let limit_ns = limits.map(|outcome| outcome.requirement.limit).min();

@@ -71,23 +71,6 @@ impl Blocks {
         ((middle_ns - self.slots_from_ns as f64) / self.slot_ns as f64) as u64
     }
 
-    /// How many times larger the variance of the latencies of a block at or above a limit is than that of
-    /// as many independent ones: at least 1. All threads are counted together, for one event may hit all.
-    pub(super) fn design_effect(&self, slices: &[&Slice], layout: Layout, limit_ns: u64) -> f64 {
-        let slots = self.length_ns / self.slot_ns.max(1);
-        let from = layout.index(limit_ns);
-        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-        for slice in slices.iter().filter(|slice| slice.recorded > 0) {
-            let above = slice.bins.iter().filter(|bin| bin.0 >= from).map(|bin| bin.1).sum::<u64>();
-            *counts.entry(self.slot_of(slice) / slots.max(1)).or_default() += above;
-        }
-        let n = counts.len() as f64;
-        let mean = counts.values().sum::<u64>() as f64 / n;
-        let squares = counts.values().map(|&count| (count as f64 - mean).powi(2)).sum::<f64>();
-        let variance = squares / (n - 1.0);
-        if mean > 0.0 && n > 1.0 { (variance / mean).max(1.0) } else { 1.0 }
-    }
-
     /// The maxima by bucket, ascending.
     pub(super) fn intervals(&self, layout: Layout) -> Vec<Interval> {
         let mut indices: Vec<u32> = self.maxima_ns.iter().map(|&ns| layout.index(ns)).collect();

@@ -123,6 +123,12 @@ impl Extreme {
         profile_interval(level, self.log_likelihood, effect, 0.5 * self.scale, within, profile)
     }
 
+    /// The chance that the largest of so many maxima is this large. Where a fitted tail ends is known badly, so
+    /// a tail that ends is taken as exponential.
+    pub(super) fn chance_of_largest(&self, largest: f64, count: f64) -> f64 {
+        -(count * ln_below(largest, self.location, self.scale, self.shape.max(0.0))).exp_m1()
+    }
+
     /// How well the buckets agree with the fit: the chance of a worse agreement if it were true.
     pub(super) fn goodness(&self, maxima: &[Interval]) -> Option<f64> {
         let below = |x: f64| ln_below(x, self.location, self.scale, self.shape).exp();

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 pub use self::checks::Check;
 use self::{blocks::Blocks, checks::DOUBT, extreme::Extreme, pareto::Pareto};
-use super::modes::Mode;
+use super::{dependence, modes::Mode};
 
 /// Shapes that are looked at: beyond them a distribution has no use here.
 const SHAPE_SEARCHED: (f64, f64) = (-0.95, 1.5);
@@ -54,9 +54,9 @@ const THRESHOLD_STEP: f64 = 0.6;
 /// Standard errors between the shapes at two thresholds that show that the lower is too low.
 const SHAPES_APART: f64 = 3.0;
 
-/// The same latencies choose the threshold, pass the checks and give the interval, which no likelihood
-/// allows for: from the likelihood alone, intervals of 95 % held 86 to 96 %. Its logarithm must fall so many
-/// times further (`docs/method/tail.md`).
+/// The same maxima pass the checks and give the interval, which no likelihood allows for: from the
+/// likelihood alone, intervals of 95 % held 86 to 96 %. Its logarithm must fall so many times further
+/// (`docs/method/tail.md`). For peaks, the inflation of their dependence is enough.
 const ALLOWANCE: f64 = 1.6;
 
 /// A return level is given up to so many times the observed time.
@@ -150,12 +150,14 @@ pub struct ReturnLevel {
     pub high_ns: Option<u64>,
 }
 
-/// Looks at the tail of a cell: the slices of all its threads, the sum of their histograms, its time
-/// on the wall, and the humps of the histogram. An imported cell may be one histogram alone.
+/// Looks at the tail of a cell: the slices of all its threads, the sum of their histograms, how they depend
+/// on each other, its time on the wall, and the humps of the histogram. An imported cell may be one histogram
+/// alone.
 #[must_use]
 pub fn of(
     slices: &[&Slice],
     histogram: &Histogram,
+    wakeups: &dependence::Blocks,
     duration_ns: u64,
     modes: &[Mode],
     imported: bool,
@@ -181,9 +183,7 @@ pub fn of(
     tail.checks.push(bursts);
     single.extend(lonely_hump(modes));
     tail.maxima = refuse_or(order, || maxima(&blocks, histogram.layout(), duration_ns));
-    let design_effect =
-        |limit_ns: f64| blocks.design_effect(slices, histogram.layout(), limit_ns as u64);
-    tail.peaks = refuse_or(single, || peaks(histogram, duration_ns, design_effect));
+    tail.peaks = refuse_or(single, || peaks(histogram, duration_ns, wakeups));
     tail
 }
 
@@ -244,6 +244,9 @@ fn maxima(blocks: &Blocks, layout: Layout, duration_ns: u64) -> Result<Fit, Stri
     let fit = Extreme::fit(&maxima).filter(|_| maxima.len() > 4).ok_or(coarse)?;
     let goodness = fit.goodness(&maxima);
     agrees(goodness, "the maxima of the blocks")?;
+    has_one_cause(&maxima, "the maxima of the blocks", |others, largest, count| {
+        Some(Extreme::fit(others)?.chance_of_largest(largest, count))
+    })?;
     let (shape_low, shape_high) = fit.shape_interval(&maxima);
     can_be_continued(fit.shape, shape_high, "the maxima of the blocks")?;
     let level = |period_ns: u64| {
@@ -320,12 +323,11 @@ fn thresholds(histogram: &Histogram) -> Vec<Threshold> {
     found
 }
 
-/// `design_effect` is how many times larger than by chance the variance of the number of exceedances is:
-/// so many times less do they say.
+/// `wakeups` says how much the exceedances depend on each other: so many times less do they say.
 fn peaks(
     histogram: &Histogram,
     duration_ns: u64,
-    design_effect: impl Fn(f64) -> f64,
+    wakeups: &dependence::Blocks,
 ) -> Result<Fit, String> {
     let candidates = thresholds(histogram);
     if candidates.is_empty() {
@@ -344,12 +346,16 @@ fn peaks(
         )
     })?;
     let Threshold { threshold_ns, peaks, excess, fit } = &candidates[chosen];
-    let effect = design_effect(*threshold_ns);
+    let dependence = wakeups.measured(*threshold_ns as u64).map_err(|why| why.to_string())?;
+    let effect = dependence.inflation();
+    has_one_cause(excess, "the peaks over the threshold", |others, largest, count| {
+        Some(Pareto::fit(others)?.chance_of_largest(largest, count))
+    })?;
     let (shape_low, shape_high) = fit.shape_interval(excess, effect);
     can_be_continued(fit.shape, shape_high, "the peaks over the threshold")?;
     let level = |period_ns: u64| {
         let m = *peaks as f64 * period_ns as f64 / duration_ns as f64;
-        let (low, high) = fit.level_interval(excess, m, effect * ALLOWANCE);
+        let (low, high) = fit.level_interval(excess, m, effect);
         let above = |x: f64| x + threshold_ns;
         return_level(period_ns, above(fit.level(m)), (low.map(above), high.map(above)))
     };
@@ -372,6 +378,29 @@ fn agrees(goodness: Option<f64>, what: &str) -> Result<(), String> {
         }
         Some(_) => Ok(()),
         None => Err(format!("{what} lie in too few buckets to see whether a law fits")),
+    }
+}
+
+/// Refuses when the largest value is far beyond what a fit to all others expects: it has another cause, of
+/// which one value says too little. `chance` fits the others and gives the chance that the largest of all is
+/// that large.
+fn has_one_cause(
+    values: &[Interval],
+    what: &str,
+    chance: impl Fn(&[Interval], f64, f64) -> Option<f64>,
+) -> Result<(), String> {
+    let Some((largest, below)) = values.split_last() else { return Ok(()) };
+    let mut others = below.to_vec();
+    if largest.count > 1.0 {
+        others.push(Interval { count: largest.count - 1.0, ..*largest });
+    }
+    let count = values.iter().map(|bucket| bucket.count).sum();
+    match chance(&others, largest.low, count) {
+        Some(chance) if chance < DOUBT => Err(format!(
+            "the largest of {what} is far beyond the others (p = {chance:.1e}): it has another cause, and one \
+             latency says too little about it"
+        )),
+        _ => Ok(()),
     }
 }
 

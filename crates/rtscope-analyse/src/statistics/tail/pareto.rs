@@ -117,6 +117,13 @@ impl Pareto {
         profile_interval(level, self.log_likelihood, effect, 0.1 * level, within, profile)
     }
 
+    /// The chance that the largest of so many excesses is this large. Where a fitted tail ends is known badly,
+    /// so a tail that ends is taken as exponential.
+    pub(super) fn chance_of_largest(&self, largest: f64, count: f64) -> f64 {
+        let beyond = ln_beyond(largest, self.scale, self.shape.max(0.0)).exp();
+        -(count * (-beyond).ln_1p()).exp_m1()
+    }
+
     /// How well the buckets agree with the fit: the chance of a worse agreement if it were true.
     pub(super) fn goodness(&self, excess: &[Interval]) -> Option<f64> {
         let below = |x: f64| -ln_beyond(x, self.scale, self.shape).exp_m1();

@@ -118,10 +118,16 @@ fn slices(
     (slices, all)
 }
 
+fn wakeups(slices: &[&Slice]) -> dependence::Blocks {
+    let mut blocks = dependence::Blocks::new(Layout::default());
+    slices.iter().for_each(|slice| blocks.add(slice));
+    blocks
+}
+
 fn tail_of(seconds: u64, each: usize, latency_ns: impl FnMut(u64) -> u64) -> Tail {
     let (slices, all) = slices(seconds, each, latency_ns);
     let slices: Vec<&Slice> = slices.iter().collect();
-    of(&slices, &all, seconds * 1_000_000_000, &modes::of(&all), false)
+    of(&slices, &all, &wakeups(&slices), seconds * 1_000_000_000, &modes::of(&all), false)
 }
 
 /// A body near 8 us, and one wake-up of 50 delayed by an interrupt: 10 us and an exponential of 6 us.
@@ -186,11 +192,29 @@ fn a_run_that_breaks_an_assumption_is_refused_with_the_reason() {
 }
 
 #[test]
+fn one_latency_of_another_cause_is_not_continued() {
+    for seed in 0..5 {
+        let mut random = Random::new(seed);
+        let mut left = 61_111;
+        let tail = tail_of(120, 1_000, |_| {
+            left -= 1;
+            if left == 0 { 210_000 } else { mixture(&mut random) }
+        });
+        for estimate in [&tail.maxima, &tail.peaks] {
+            assert!(estimate.fit.is_none(), "{:?}", tail.sentences());
+        }
+        let reasons = format!("{:?} {:?}", tail.maxima.refused, tail.peaks.refused);
+        assert!(reasons.contains("another cause") || reasons.contains("too heavy"), "{reasons}");
+    }
+}
+
+#[test]
 fn a_single_histogram_and_a_short_run_say_what_they_lack() {
     let mut random = Random::new(3);
     let (slices, all) = slices(1, 50_000, |_| mixture(&mut random));
     let slices: Vec<&Slice> = slices.iter().collect();
-    let single = |imported| of(&slices, &all, 1_000_000_000, &modes::of(&all), imported);
+    let single =
+        |imported| of(&slices, &all, &wakeups(&slices), 1_000_000_000, &modes::of(&all), imported);
     let one = single(false);
     assert!(one.sentences()[0].contains("the cell has 1 slice: a tail needs 40"), "{one:?}");
     let single = single(true);

@@ -88,6 +88,17 @@ fn spans_of<'a>(scene: &Scene<'a>, cell: u32) -> Vec<&'a SystemSpan> {
 /// Real-time threads that run before the sampler, or in turn with it, on its CPUs: those that were
 /// there before the run, those that came up since, and those of the plan's own loads.
 pub(super) fn competing_threads(scene: &Scene) -> Option<Finding> {
+    let names = competitors(scene)?;
+    let text = format!("other threads may run before the sampler on its CPUs: {names}");
+    Some(Finding::new("competing-threads", Weight::PreventsPass, text).advise(AGAINST_COMPETITORS))
+}
+
+/// What to do against threads that run before the sampler.
+pub(super) const AGAINST_COMPETITORS: &str =
+    "stop them, move them to other CPUs, or sample at a higher priority";
+
+/// The names of the threads that run before the sampler, or in turn with it, on its CPUs.
+pub(super) fn competitors(scene: &Scene) -> Option<String> {
     let here: Vec<&RealTimeThread> = scene.before()?.real_time_threads.iter().collect();
     let old =
         here.iter().filter(|thread| competes(thread, &scene.record.threads)).map(|t| named(t));
@@ -106,9 +117,7 @@ pub(super) fn competing_threads(scene: &Scene) -> Option<Finding> {
     }
     let mut told = BTreeSet::new();
     places.retain(|place| told.insert(place.clone()));
-    let text = format!("other threads may run before the sampler on its CPUs: {}", listed(places)?);
-    let advice = "stop them, move them to other CPUs, or sample at a higher priority";
-    Some(Finding::new("competing-threads", Weight::PreventsPass, text).advise(advice))
+    listed(places)
 }
 
 /// Whether a thread may run before one of these sampling threads, or in turn with it.

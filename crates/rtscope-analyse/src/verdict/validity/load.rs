@@ -2,6 +2,7 @@
 
 use rtscope_model::{
     finding::{Finding, Weight},
+    printable::quoted,
     time::Nanos,
 };
 
@@ -29,7 +30,7 @@ pub(super) fn did_not_run(scene: &Scene) -> Option<Finding> {
         None => None,
     };
     let places = listed(loads(scene).filter_map(|(cell, load)| {
-        Some(format!("{:?} in {} ({})", load.line, cell.name, wrong(load)?))
+        Some(format!("{} in {} ({})", quoted(&load.line), cell.name, wrong(load)?))
     }))?;
     let text = format!("loads did not run as they should: {places}");
     let advice = "try the load alone with 'rtscope load'";
@@ -40,7 +41,8 @@ pub(super) fn did_not_run(scene: &Scene) -> Option<Finding> {
 pub(super) fn idle(scene: &Scene) -> Option<Finding> {
     let holes = loads(scene).filter(|(_, load)| load.idle_spans > 0 && load.work > 0);
     let places = listed(holes.map(|(cell, load)| {
-        format!("{:?} in {} ({} of {} spans)", load.line, cell.name, load.idle_spans, load.spans)
+        let line = quoted(&load.line);
+        format!("{line} in {} ({} of {} spans)", cell.name, load.idle_spans, load.spans)
     }))?;
     let text = format!("loads did nothing for a while: {places}");
     let advice = "a load that waits does not load: look at its rate over time in the report";
@@ -57,7 +59,7 @@ pub(super) fn ended_early(scene: &Scene) -> Option<Finding> {
     });
     let places = listed(early.map(|(cell, load)| {
         let (without, phase) = (Nanos(load.unloaded_ns), Nanos(cell.duration_ns));
-        format!("{:?} in {} ({without} of {phase} without it)", load.line, cell.name)
+        format!("{} in {} ({without} of {phase} without it)", quoted(&load.line), cell.name)
     }))?;
     let text = format!("loads were done before their phase was over: {places}");
     let advice = "give the load more to do, or end the phase with it (load_ends = true)";

@@ -62,6 +62,30 @@ pub(super) fn foreign_work(scene: &Scene) -> Option<Finding> {
     Some(Finding::new("foreign-work", Weight::Warning, text).advise(advice))
 }
 
+/// A phase of which the record doesn't say what others did. Runs that seal their whole files always say it;
+/// older ones may not.
+pub(super) fn missing(scene: &Scene) -> Option<Finding> {
+    let events = || scene.record.events.iter().map(|stamped| &stamped.event);
+    let promises =
+        |event: &Event| matches!(event, Event::RunEnded { whole, .. } if !whole.is_empty());
+    if !events().any(promises) {
+        return None;
+    }
+    let is_told = |wanted: u32| {
+        events().any(|event| matches!(event, Event::OtherWork(work) if work.cell == wanted))
+    };
+    let places = listed(events().filter_map(|event| match event {
+        // Without bounds it ended before it counted.
+        Event::PhaseEnded { cell, bounds: Some(_), .. } if !is_told(*cell) => {
+            Some(scene.cell_name(*cell).to_owned())
+        }
+        _ => None,
+    }))?;
+    let text = format!("the record doesn't say what other processes did in: {places}");
+    let advice = "use the record as the run wrote it, or measure where /proc/stat can be read";
+    Some(Finding::new("other-work-missing", Weight::PreventsPass, text).advise(advice))
+}
+
 /// What others did in the phases that have loads, or in those without.
 fn works<'a>(scene: &Scene<'a>, loaded: bool) -> impl Iterator<Item = &'a OtherWork> {
     let record = scene.record;
@@ -108,7 +132,10 @@ fn words(work: &OtherWork, measured: &CpuSet) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::other_work::{BusyCpu, BusyProcess};
+    use rtscope_model::{
+        event::Bounds,
+        other_work::{BusyCpu, BusyProcess},
+    };
 
     use super::{
         super::tests::{all, good, only},
@@ -170,6 +197,27 @@ mod tests {
         let text = only(&used(1, [50, 50, 50], &[("make", 150)]), "foreign-work", Weight::Warning);
         assert!(text.contains("busy (others used 50 % of all CPUs: make (10) 3 s)"), "{text}");
         assert_eq!(all(&used(1, [5, 5, 5], &[("make", 15)])), []);
+    }
+
+    #[test]
+    fn a_record_that_lost_what_others_did_is_told() {
+        let sealed = |run: Run| {
+            run.edit(|event| match event {
+                Event::PhaseEnded { bounds, .. } => {
+                    *bounds = Some(Bounds { from_ns: 0, to_ns: 1 });
+                }
+                Event::RunEnded { whole, .. } => drop(whole.insert("plan.toml".to_owned(), 1)),
+                _ => {}
+            })
+        };
+        let complete = used(0, [0, 0, 0], &[])
+            .happens(Event::OtherWork(OtherWork { cell: 1, ..OtherWork::default() }));
+        assert_eq!(all(&sealed(complete)), []);
+        let text =
+            only(&sealed(used(0, [0, 0, 0], &[])), "other-work-missing", Weight::PreventsPass);
+        assert_eq!(text, "the record doesn't say what other processes did in: busy");
+        // An older record promises nothing.
+        assert_eq!(all(&used(0, [0, 0, 0], &[])), []);
     }
 
     #[test]

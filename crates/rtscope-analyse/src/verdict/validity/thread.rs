@@ -228,6 +228,36 @@ mod tests {
         assert_eq!(all(&ends(|_| ())), []);
     }
 
+    /// When a CPU goes offline, the kernel moves a thread that was pinned to it and widens its mask.
+    #[test]
+    fn a_cpu_that_went_away_in_mid_run_keeps_it_from_a_pass() {
+        let moved = |comes_back: bool| {
+            let mut run = good().edit(|event| {
+                if let Event::ThreadEnded { thread: 1, found, tally } = event {
+                    let cpus = if comes_back { "1" } else { "0" };
+                    let cpus = cpus.parse().expect("a set");
+                    (tally.migrations, *found) = (1, Some(Placement { cpus, ..fifo(1) }));
+                }
+            });
+            if !comes_back {
+                let after = run.after.as_mut().expect("an environment");
+                after.cpus.online = "0".parse().expect("a set");
+            }
+            run
+        };
+        let found = all(&moved(false));
+        let told: Vec<(&str, Weight)> = found.iter().map(|f| (f.code.as_str(), f.weight)).collect();
+        let expected = [
+            ("placement", Weight::Invalidates),
+            ("migrations", Weight::Invalidates),
+            ("environment-changed", Weight::Warning),
+        ];
+        assert_eq!(told, expected);
+        assert!(found[0].text.contains("at its end fifo 90 on CPU 0"), "{}", found[0].text);
+        // A CPU that is back at the end has moved the thread all the same.
+        only(&moved(true), "migrations", Weight::Invalidates);
+    }
+
     #[test]
     fn unlocked_memory_is_found() {
         let unlocked = good().edit(|event| {

@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut search = Search {
         lab,
         plan,
-        seeds: args.judging.seeds,
+        seeds: args.judging.seeds.unwrap_or(SEEDS),
         out,
         known: BTreeMap::new(),
         steps: Vec::new(),
@@ -92,6 +92,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 struct Culprit {
     changes: Vec<String>,
     vague: bool,
+}
+
+/// How many replicas of each kernel, unless the user says otherwise.
+const SEEDS: u64 = 5;
+
+/// Chance that, of two kernels that don't differ, all seeds of the one meet a requirement and all of the other
+/// fail it: of all ways in which as many passes as failures may fall on both, one is that.
+fn chance(seeds: u64) -> f64 {
+    // 1 / (2n choose n).
+    (1..=seeds).map(|k| k as f64 / (seeds + k) as f64).product()
 }
 
 /// A search and what it has judged.
@@ -268,7 +278,7 @@ impl Search {
         self.judge(&name.collect::<Vec<_>>().join(":"), Some(title))
     }
 
-    /// Runs the plan in a kernel: good when every seed meets the requirement, bad when one fails it.
+    /// Runs the plan in a kernel: good when every seed meets the requirement, bad when every seed fails it.
     fn judge(&mut self, kernel: &str, title: Option<&str>) -> anyhow::Result<Answer> {
         if let Some(known) = self.known.get(kernel) {
             return Ok(known.clone());
@@ -317,6 +327,8 @@ impl Search {
             "steps": self.steps,
             "found": found.changes,
             "vague": found.vague,
+            "seeds": self.seeds,
+            "chance": chance(self.seeds),
         });
         let text = serde_json::to_string_pretty(&document)? + "\n";
         let path = self.out.join("bisect.json");
@@ -331,12 +343,27 @@ impl Search {
             (false, 1) => "this broke it:",
             (false, _) => "these broke it together:",
         };
+        let seeds = self.seeds;
         print(&format!(
-            "{head}\n  {}\n\n{} kernels were run; the steps: {}\n",
+            "{head}\n  {}\n\n{seeds} seeds passed in the good kernel, and {seeds} failed in the bad one: kernels that \
+             don't differ show that in {:.1} % of cases.\n{} kernels were run; the steps: {}\n",
             found.changes.join("\n  "),
+            100.0 * chance(self.seeds),
             self.known.len(),
             path.display()
         ))?;
         Ok(ExitCode::from(exit::PASS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_kernels_fall_apart_by_seeds_as_rarely_as_combinatorics_says() {
+        assert_eq!(chance(1), 0.5);
+        assert!((chance(3) - 1.0 / 20.0).abs() < 1e-12);
+        assert!((chance(5) - 1.0 / 252.0).abs() < 1e-12);
     }
 }

@@ -1,22 +1,21 @@
 //! From the records of many guests to one page, one document, one table.
 
 mod preemption;
+mod publish;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
     path::Path,
-    process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::{
     Judgement, export,
     number::us,
     report::lab::{
         self as page,
-        beside::{Buckets, Pair, QUANTILES},
+        beside::{Buckets, Pair},
     },
     statistics::quantile,
 };
@@ -27,23 +26,19 @@ use rtscope_lab::{
     error::LabError,
     qemu::Timing,
     queue::Item,
+    subject::Subject,
     verify::{self, Verification},
 };
 use rtscope_measure::agent::SHOWN;
 use rtscope_model::{
     environment::Preemption,
-    guest::{self, Cost, Tracer},
+    guest::{self, Cost, Start, Tracer},
     plan::{Plan, Published},
     verdict::Verdict,
 };
 use serde_json::{Value, json};
 
-use crate::{
-    cli::print,
-    exit,
-    output::shown,
-    record::{self, Judged, Terms},
-};
+use crate::record::{self, Judged, Terms};
 
 /// The 99.9th percentile, in parts of a billion.
 const P99_9: u32 = 999_000_000;
@@ -57,6 +52,10 @@ pub(super) struct Comparison {
     documents: Vec<Value>,
     /// Requirements that are not met: in which kernel and cell, and what was seen.
     broken: Vec<String>,
+    /// The verdict of each guest that brought a record.
+    verdicts: Vec<Verdict>,
+    /// Words of the kernel command line that a kernel doesn't know: its name and the word.
+    unknown_words: BTreeSet<(String, String)>,
     /// What was asked for and is not so.
     warnings: Vec<String>,
     worst: Verdict,
@@ -73,12 +72,7 @@ impl Comparison {
         items: &[Item],
         outcomes: Vec<Result<Outcome, LabError>>,
     ) -> anyhow::Result<Comparison> {
-        let mut labels: Vec<String> = Vec::new();
-        for item in items {
-            if !labels.contains(&item.cell.subject.label) {
-                labels.push(item.cell.subject.label.clone());
-            }
-        }
+        let labels = labels(items);
         let mut all = Comparison {
             timing,
             page: page::Comparison {
@@ -103,6 +97,8 @@ impl Comparison {
             real_time: vec![None; labels.len()],
             documents: Vec::new(),
             broken: Vec::new(),
+            verdicts: Vec::new(),
+            unknown_words: BTreeSet::new(),
             warnings: Vec::new(),
             worst: Verdict::Measured,
             undecided: String::new(),
@@ -124,7 +120,7 @@ impl Comparison {
                 unreached += 1;
                 all.document_without(item, &LabError::NotReached.to_string());
             } else {
-                all.add(item, outcome)?;
+                all.add(plan, item, outcome)?;
             }
         }
         if unreached > 0 {
@@ -158,10 +154,19 @@ impl Comparison {
 
     /// What a search is told of these guests.
     pub(super) fn answer(&self) -> Answer {
-        match (self.failed, self.page.failures.first(), self.worst) {
-            (_, _, Verdict::Fail) => Answer::Bad,
-            (true, Some((_, why)), _) => Answer::Unknown(why.clone()),
-            (false, _, Verdict::Pass) => Answer::Good,
+        if let Some((kernel, word)) = self.unknown_words.first() {
+            return Answer::Unknown(format!("{kernel} doesn't know the word {word}"));
+        }
+        if let (true, Some((_, why))) = (self.failed, self.page.failures.first()) {
+            return Answer::Unknown(why.clone());
+        }
+        let count = |verdict| self.verdicts.iter().filter(|one| **one == verdict).count();
+        match (count(Verdict::Pass), count(Verdict::Fail), self.verdicts.len()) {
+            (passed, 0, all) if passed == all && all > 0 => Answer::Good,
+            (0, failed, all) if failed == all && all > 0 => Answer::Bad,
+            (passed, failed, all) if passed + failed == all => {
+                Answer::Unknown(format!("the seeds disagree: {failed} of {all} fail"))
+            }
             _ => Answer::Unknown(format!("the run was inconclusive: {}", self.undecided)),
         }
     }
@@ -172,7 +177,12 @@ impl Comparison {
         self.page.entries.iter().filter(wanted).map(|entry| entry.max_ns).max()
     }
 
-    fn add(&mut self, item: &Item, outcome: Result<Outcome, LabError>) -> anyhow::Result<()> {
+    fn add(
+        &mut self,
+        plan: &Plan,
+        item: &Item,
+        outcome: Result<Outcome, LabError>,
+    ) -> anyhow::Result<()> {
         let cell = &item.cell;
         let name = format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan);
         let outcome = match outcome {
@@ -205,9 +215,11 @@ impl Comparison {
             self.fail(item, name, format!("another kernel ran than was asked for: {wrong}"));
             return Ok(());
         }
+        record::keep_required(&outcome.folder, plan)?;
         let judged = record::open(&outcome.folder, &Terms::default())?;
         judged.publish(&outcome.folder)?;
         self.worst = worst(self.worst, judged.judgement.verdict);
+        self.verdicts.push(judged.judgement.verdict);
         if judged.judgement.verdict == Verdict::Inconclusive {
             self.undecided = judged.judgement.reasons.join("; ");
         }
@@ -229,12 +241,9 @@ impl Comparison {
         if let Some(warning) =
             found.and_then(|found| preemption::warning(&cell.subject.append, found))
         {
-            let warning = format!("{label}: {warning}");
-            if !self.warnings.contains(&warning) {
-                self.page.facts.push((format!("{label}, warning"), warning.clone()));
-                self.warnings.push(warning);
-            }
+            self.warn(label, &warning);
         }
+        self.tell_start(&cell.subject, &outcome.folder);
         let outcomes = judged.judgement.outcomes.iter();
         let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
         let required = outcomes_of(&judged.judgement, kernel);
@@ -285,6 +294,39 @@ impl Comparison {
         }
     }
 
+    /// Tells what the guest found before it measured.
+    fn tell_start(&mut self, subject: &Subject, folder: &Path) {
+        // Records of guests before there was such a file say nothing.
+        let text = fs::read_to_string(folder.join(guest::START)).unwrap_or_default();
+        let Ok(start) = serde_json::from_str::<Start>(&text) else { return };
+        for word in subject.append.iter().filter(|word| start.unknown_words.contains(word)) {
+            self.unknown_words.insert((subject.label.clone(), word.clone()));
+            self.warn(
+                &subject.label,
+                &format!(
+                    "this kernel doesn't know the word {word}, or not its value: it changes nothing"
+                ),
+            );
+        }
+        if let Some(said) = start.sentence() {
+            if start.at_rest {
+                let fact = (format!("{}, start", subject.label), format!("each guest {said}"));
+                let is_known = self.page.facts.iter().any(|(name, _)| *name == fact.0);
+                self.page.facts.extend((!is_known).then_some(fact));
+            } else {
+                self.warn(&subject.label, &format!("a guest {said}"));
+            }
+        }
+    }
+
+    fn warn(&mut self, label: &str, warning: &str) {
+        let warning = format!("{label}: {warning}");
+        if !self.warnings.contains(&warning) {
+            self.page.facts.push((format!("{label}, warning"), warning.clone()));
+            self.warnings.push(warning);
+        }
+    }
+
     /// Takes in what became of a requirement with another seed: the weightiest verdict stays.
     fn require(&mut self, new: page::Required) {
         let key = |one: &page::Required| (one.kernel, one.load.clone(), one.requirement.clone());
@@ -321,7 +363,7 @@ impl Comparison {
                             our_cost: Cost::find(&text, guest::OURS),
                             their_cost: Cost::find(&text, guest::THEIRS),
                         };
-                        pairs.push(pair_document(&pair));
+                        pairs.push(publish::pair_document(&pair));
                         self.page.beside.push(pair);
                     }
                     Err(why) => self.page.failures.push((what.clone(), why)),
@@ -371,125 +413,17 @@ impl Comparison {
         let kernel = self.page.kernels.iter().position(|label| *label == item.cell.subject.label);
         kernel.unwrap_or_default()
     }
+}
 
-    /// The document that `--json` prints.
-    fn document(&self) -> Value {
-        let requirement = |one: &page::Required| {
-            json!({
-                "kernel": self.page.kernels[one.kernel],
-                "load": one.load,
-                "requirement": one.requirement,
-                "verdict": one.verdict,
-                "seen": one.seen,
-            })
-        };
-        let requirements: Vec<Value> = self.page.required.iter().map(requirement).collect();
-        json!({
-            "format": 1,
-            "plan": self.page.plan,
-            "timing": self.timing,
-            "headline": page::headline(&self.page),
-            "verdict": self.worst,
-            "requirements": requirements,
-            "pairs": page::apart::pairs(&self.page),
-            "broken": self.broken,
-            "warnings": self.warnings,
-            "kernels": self.documents,
-        })
+/// The kernels as they were asked for, each once.
+fn labels(items: &[Item]) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    for item in items {
+        if !labels.contains(&item.cell.subject.label) {
+            labels.push(item.cell.subject.label.clone());
+        }
     }
-
-    /// Writes the page and the document, tells the figures, and says where the page is.
-    pub(super) fn publish(&self, out: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-        let text = serde_json::to_string_pretty(&self.document())? + "\n";
-        let (page, document) = (out.join("index.html"), out.join("comparison.json"));
-        for (path, text) in [(&page, &page::page(&self.page)), (&document, &text)] {
-            let written = rtscope_measure::recorder::write_whole(path, text.as_bytes())
-                .with_context(|| format!("can't write {}", path.display()));
-            // What the guests have shown, or why they have not, is not lost with the page.
-            written.inspect_err(|_| {
-                let _ = print(&self.table());
-            })?;
-        }
-        if as_json {
-            print(&text)?;
-            note!("Report: {}", page.display());
-        } else {
-            print(&self.table())?;
-            print(&format!("Report: {}\n", shown(&page)))?;
-        }
-        Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.worst) })
-    }
-
-    /// The figures for a terminal: a line a load, a column a kernel.
-    fn table(&self) -> String {
-        let mut text = format!("{}\n\n", page::headline(&self.page));
-        let loads = page::loads(&self.page);
-        let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max(4);
-        let widths: Vec<usize> =
-            self.page.kernels.iter().map(|label| label.len().max(15)).collect();
-        let _ = write!(text, "{:first$}", "load");
-        for (label, width) in self.page.kernels.iter().zip(&widths) {
-            let _ = write!(text, "  {label:>width$}");
-        }
-        text.push('\n');
-        for load in loads {
-            let _ = write!(text, "{load:first$}");
-            for (kernel, width) in widths.iter().enumerate() {
-                let wanted = |entry: &&page::Entry| entry.kernel == kernel && entry.load == load;
-                let here = || self.page.entries.iter().filter(wanted);
-                let figure =
-                    match (here().map(|e| e.p99_9_ns).max(), here().map(|e| e.max_ns).max()) {
-                        (Some(p99_9), Some(max)) => format!("{} / {}", us(p99_9), us(max)),
-                        _ => page::absence(&self.page, kernel, load).to_owned(),
-                    };
-                let _ = write!(text, "  {figure:>width$}");
-            }
-            text.push('\n');
-        }
-        text.push_str("\np99.9 / max in us, the worst of all seeds\n");
-        text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
-        for pair in &self.page.beside {
-            let of = |side: &Buckets| {
-                QUANTILES
-                    .map(|(_, parts)| side.at(parts).map_or("-".to_owned(), |us| us.to_string()))
-            };
-            let _ = writeln!(
-                text,
-                "cyclictest beside ours, {} {} seed {}: p50/p99/p99.9 {} and {} us: {}",
-                pair.kernel,
-                pair.load,
-                pair.seed,
-                of(&pair.theirs).join("/"),
-                of(&pair.ours).join("/"),
-                pair.verdict()
-            );
-            if let Some((ours, theirs)) = pair.costs_ns() {
-                let _ = writeln!(
-                    text,
-                    "  CPU time a wake-up: {:.2} and {:.2} us, ours is {:.3} times cyclictest's",
-                    theirs / 1e3,
-                    ours / 1e3,
-                    ours / theirs
-                );
-            }
-        }
-        for (what, said, _) in &self.page.traces {
-            let _ = writeln!(text, "{what}: {said}");
-        }
-        if !self.page.failures.is_empty() {
-            text.push('\n');
-        }
-        for (name, why) in &self.page.failures {
-            let _ = writeln!(text, "{name}: {why}");
-        }
-        text.extend(self.warnings.iter().map(|line| format!("warning: {line}\n")));
-        text.extend(self.broken.iter().map(|line| format!("{line}\n")));
-        if self.worst != Verdict::Measured {
-            let _ = writeln!(text, "{}", self.worst);
-        }
-        text.push('\n');
-        text
-    }
+    labels
 }
 
 /// What was required of a kernel in one record.
@@ -500,30 +434,6 @@ fn outcomes_of(judgement: &Judgement, kernel: usize) -> impl Iterator<Item = pag
         requirement: one.requirement.to_string(),
         verdict: one.verdict,
         seen: one.explanation(),
-    })
-}
-
-/// A pair of histograms as JSON.
-fn pair_document(pair: &Pair) -> Value {
-    let side = |of: &Buckets| {
-        let quantiles = QUANTILES.map(|(name, parts)| (name, of.at(parts)));
-        json!({
-            "count": of.count(),
-            "max_us": of.max_us,
-            "overflow": of.overflow,
-            "quantiles_us": BTreeMap::from(quantiles),
-            "histogram_us": of.counts,
-        })
-    };
-    let costs = pair.costs_ns().map(|(ours, theirs)| json!({"ours": ours, "cyclictest": theirs}));
-    let apart = QUANTILES.map(|(name, parts)| (name, pair.apart_us(parts)));
-    json!({
-        "cell": pair.load,
-        "ours": side(&pair.ours),
-        "cyclictest": side(&pair.theirs),
-        "apart_us": BTreeMap::from(apart),
-        "meets": pair.meets(),
-        "cpu_ns_per_wakeup": costs,
     })
 }
 

@@ -32,13 +32,16 @@ pub(in crate::cli) struct Args {
     kernel: Vec<String>,
     /// Preemption models, chosen by boot parameter; for kernels with PREEMPT_DYNAMIC, others are run as
     /// they are
-    #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
+    #[arg(long, value_name = "MODEL,...", value_delimiter = ',', value_parser = MODELS)]
     preempt: Vec<String>,
     #[command(flatten)]
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
 }
+
+/// The preemption models of PREEMPT_DYNAMIC.
+const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plan = plans::load(&args.plan)?;
@@ -65,7 +68,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let loads = output::names(phases.iter().map(|phase| phase.name.as_str()))?;
     for (subject, kernel) in subjects.iter().zip(names) {
         for (phase, load) in phases.iter().zip(&loads) {
-            for seed in 1..=args.judging.seeds {
+            for seed in 1..=args.judging.seeds.unwrap_or(1) {
                 let cell = lab.cell(subject, phase, seed)?;
                 let folder = out.join(format!("{kernel}-{load}-seed{seed}"));
                 items.push(Item { cell, folder });

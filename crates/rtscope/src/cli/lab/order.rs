@@ -45,9 +45,9 @@ const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
 /// What is asked of the guests of a plan, and where the answer goes.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Judging {
-    /// How many replicas of each; the worst of them counts
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub(super) seeds: u64,
+    /// How many replicas of each; the worst of them counts [default: 1; bisect: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(super) seeds: Option<u64>,
     /// What must hold in every cell, as 'max < 50us'; repeatable
     #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
     pub(super) require: Vec<Requirement>,
@@ -235,9 +235,7 @@ impl Lab {
         seed: u64,
     ) -> anyhow::Result<Cell> {
         let extra = self.extra(subject, &plan.phases)?;
-        // What is only said of a plan is no part of what runs: a word more would be another image, and
-        // so another run.
-        let runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
+        let runs = as_run(plan);
         let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
         let longest = Duration::from_nanos(longest);
         self.guest(subject, (&plan.name, &runs.to_toml()), extra, seed, longest)
@@ -437,6 +435,18 @@ impl Lab {
     }
 }
 
+/// A plan without what changes nothing of what runs: what is said of it, and what is required. A word more
+/// would be another image, and so another measurement.
+fn as_run(plan: &Plan) -> Plan {
+    let mut runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
+    // Claims that end a phase are a part of what runs.
+    if !plan.until_decided {
+        runs.require.clear();
+        runs.phases.iter_mut().for_each(|phase| phase.require.clear());
+    }
+    runs
+}
+
 /// Modules that a load needs: the load's name, the option and its value that ask for it, the kernel's
 /// option, and the module.
 const LOAD_MODULES: [(&str, &str, &str, &str, &str); 1] =
@@ -533,4 +543,26 @@ impl Teller {
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plans;
+
+    #[test]
+    fn what_is_required_or_said_of_a_plan_is_no_part_of_what_runs() {
+        let plan = plans::load("lab-course").expect("shipped");
+        let mut other = plan.clone();
+        other.about = "another text".to_owned();
+        other.published.clear();
+        other.require = vec!["max < 50us".parse().expect("a requirement")];
+        other.phases[0].require = other.require.clone();
+        assert_eq!(as_run(&plan).to_toml(), as_run(&other).to_toml());
+        other.phases[0].sampler.priority -= 1;
+        assert_ne!(as_run(&plan).to_toml(), as_run(&other).to_toml());
+        // Here the requirement decides how long a phase takes.
+        other.until_decided = true;
+        assert_eq!(as_run(&other).require.len(), 1);
+    }
 }

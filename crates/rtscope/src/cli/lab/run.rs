@@ -14,8 +14,8 @@ use crate::plans;
 /// Run a plan in several kernels and compare them
 ///
 /// Each kernel boots in an emulator, with this very program as all there is in the guest. In virtual
-/// time (the default) each run is logged, and `rtscope lab replay` makes its record again to the bit. The
-/// pages say what virtual time can show and what it can't.
+/// time (the default) each run with one CPU is logged, and `rtscope lab replay` makes its record again to
+/// the bit. The pages say what virtual time can show and what it can't.
 ///
 /// Examples:
 ///   rtscope lab run lab-quick --kernel debian-stock --kernel debian-rt
@@ -45,7 +45,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let subjects = lab.subjects(&args.kernel)?;
     let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
     for (subject, name) in subjects.iter().zip(names) {
-        for seed in 1..=args.judging.seeds {
+        for seed in 1..=args.judging.seeds.unwrap_or(1) {
             let cell = lab.cell(subject, &plan, seed)?;
             items.push(Item { cell, folder: out.join(format!("{name}-seed{seed}")) });
         }

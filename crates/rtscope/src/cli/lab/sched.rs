@@ -37,7 +37,8 @@ use crate::{
 ///
 /// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual
 /// time (the default) no other program, no hypervisor and no cache disturbs them, and `rtscope lab
-/// replay` makes each record again to the bit. With two CPUs (--smp 2) the order is shown, and no ratios.
+/// replay` makes each record again to the bit. With two CPUs (--smp 2) the order is shown, without ratios and
+/// without a log to replay.
 ///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt

@@ -1,6 +1,12 @@
 //! One sampling thread as the screens show it, and the trail of its worst latencies.
 
-use rtscope_model::{cpu::CpuSet, event::Live, schedule::Placement, slice::Slice, time::Nanos};
+use rtscope_model::{
+    cpu::CpuSet,
+    event::{Bounds, Live},
+    schedule::Placement,
+    slice::Slice,
+    time::Nanos,
+};
 
 use super::Density;
 
@@ -50,10 +56,37 @@ pub(crate) struct Sum {
     pub(crate) missed: u64,
     /// Largest latency.
     pub(crate) max_ns: u64,
+    /// How long an activation had waited at least that nothing has answered.
+    pub(crate) open_ns: u64,
+    /// The first expiry that no slice has told of; 0 without a slice.
+    end_ns: u64,
 }
 
 impl Sum {
+    /// The largest latency, or the time that an unanswered activation had waited.
+    pub(crate) fn worst_ns(&self) -> u64 {
+        self.max_ns.max(self.open_ns)
+    }
+
+    /// Whether the largest latency is only known to be that or more.
+    pub(crate) fn is_at_least(&self) -> bool {
+        self.open_ns > self.max_ns
+    }
+
+    /// Takes note of a wake-up that is still awaited now, of a thread of which nothing was heard up to the
+    /// end of its phase.
+    pub(super) fn look(&mut self, bounds: Bounds, interval_ns: u64, now_ns: u64) {
+        let due_ns = self.end_ns.max(bounds.from_ns);
+        if due_ns.saturating_add(2 * interval_ns) < bounds.to_ns {
+            self.open_ns = self.open_ns.max(now_ns.saturating_sub(due_ns));
+        }
+    }
+
     pub(super) fn add(&mut self, slice: &Slice) {
+        self.end_ns = self.end_ns.max(slice.end_ns);
+        if slice.recorded == 0 {
+            self.open_ns = self.open_ns.max(slice.omitted_extent.max_ns);
+        }
         self.recorded += slice.recorded;
         self.missed += slice.missed;
         self.max_ns = self.max_ns.max(slice.max_ns);

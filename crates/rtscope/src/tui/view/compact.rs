@@ -18,7 +18,7 @@ use super::{
 };
 use crate::tui::{
     axis::rounded,
-    state::{Limits, State, Status, Summary, reason},
+    state::{Limits, State, Status, Sum, Summary, reason},
 };
 
 /// The most threads that get a line of their own.
@@ -164,9 +164,8 @@ pub(crate) fn summary(state: &State, summary: &Summary, width: u16) -> Buffer {
         Span::raw(format!("  {:>7}", rounded(summary.took_ns))),
     ];
     let lanes = summary.lanes.iter();
-    let all: Vec<_> =
-        lanes.clone().flat_map(|(label, sum)| max(label, sum.max_ns, limits)).collect();
-    let (label, worst) = lanes.max_by_key(|(_, sum)| sum.max_ns).cloned().unwrap_or_default();
+    let all: Vec<_> = lanes.clone().flat_map(|(label, sum)| max(label, *sum, limits)).collect();
+    let (label, worst) = lanes.max_by_key(|(_, sum)| sum.worst_ns()).cloned().unwrap_or_default();
     let of = if summary.lanes.len() > 1 {
         format!("worst of {}: ", summary.lanes.len())
     } else {
@@ -183,8 +182,8 @@ pub(crate) fn summary(state: &State, summary: &Summary, width: u16) -> Buffer {
     });
     let from_long_to_short = [
         all,
-        max(&format!("{of}{label}"), worst.max_ns, limits).to_vec(),
-        max("", worst.max_ns, limits).to_vec(),
+        max(&format!("{of}{label}"), worst, limits).to_vec(),
+        max("", worst, limits).to_vec(),
     ];
     let line = |maxima: &Vec<Span<'static>>| {
         let spans = head.iter().chain(maxima).chain(&missed).chain(&why);
@@ -198,10 +197,12 @@ pub(crate) fn summary(state: &State, summary: &Summary, width: u16) -> Buffer {
 }
 
 /// `CPU 0 max   34.2 us`: one width for all, so that the lines of several phases can be compared.
-fn max(label: &str, max_ns: u64, limits: Limits) -> [Span<'static>; 2] {
+fn max(label: &str, sum: Sum, limits: Limits) -> [Span<'static>; 2] {
     let space = if label.is_empty() { "" } else { " " };
+    let max_ns = sum.worst_ns();
+    let least = if sum.is_at_least() { "\u{2265}" } else { "" };
     [
         Span::styled(format!("   {label}{space}max "), DIM),
-        Span::styled(format!("{:>6} us", number::us(max_ns)), max_style(max_ns, limits)),
+        Span::styled(format!("{least}{:>6} us", number::us(max_ns)), max_style(max_ns, limits)),
     ]
 }

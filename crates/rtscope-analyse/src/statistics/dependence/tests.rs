@@ -1,0 +1,144 @@
+use super::*;
+use crate::statistics::random::Random;
+
+fn shares(counts: &[u64]) -> Vec<Share> {
+    counts.iter().map(|&beyond| Share { of: 1_000, beyond }).collect()
+}
+
+fn slice(thread: u32, start_ms: u64, length_ms: u64, late: u64, omitted: u64) -> Slice {
+    let all = length_ms - omitted;
+    Slice {
+        thread,
+        scope: rtscope_model::slice::Scope::Cell(0),
+        start_ns: start_ms * 1_000_000,
+        end_ns: (start_ms + length_ms) * 1_000_000,
+        planned: length_ms,
+        recorded: all,
+        missed: omitted,
+        early: 0,
+        migrations: 0,
+        min_ns: 5_000,
+        max_ns: 90_000,
+        max_at_ns: 0,
+        max_cpu: 0,
+        sum_ns: 0,
+        bins: vec![(5, all - late), (90, late)],
+        unplaced: rtscope_model::histogram::Unplaced::default(),
+        omitted: vec![(70, omitted)],
+        omitted_extent: rtscope_model::slice::Extent::default(),
+    }
+}
+
+#[test]
+fn independent_wake_ups_have_a_design_effect_near_one() {
+    let mut random = Random::new(1);
+    let counts: Vec<u64> =
+        (0..500).map(|_| (0..1_000).filter(|_| random.share() < 0.02).count() as u64).collect();
+    let found = estimate(&shares(&counts), 1_000_000_000).expect("long enough");
+    assert!(found.design_effect < 2.0, "{found:?}");
+}
+
+#[test]
+fn bursts_count_as_one_event_each() {
+    // 50 late wake-ups at once, in every tenth second or so.
+    let mut random = Random::new(2);
+    let counts: Vec<u64> = (0..600).map(|_| if random.share() < 0.1 { 50 } else { 0 }).collect();
+    let found = estimate(&shares(&counts), 1_000_000_000).expect("long enough");
+    assert!((30.0..100.0).contains(&found.design_effect), "{found:?}");
+    assert!((found.effective * found.design_effect - 600_000.0).abs() < 1.0, "{found:?}");
+}
+
+#[test]
+fn threads_are_summed_and_the_order_does_not_matter() {
+    let late = |second: u64| if second.is_multiple_of(7) { 30 } else { 0 };
+    let slices: Vec<Slice> = (0..4u32)
+        .flat_map(|thread| {
+            (0..40).map(move |second| slice(thread, second * 1_000, 1_001, late(second), 3))
+        })
+        .collect();
+    let fed = |slices: &mut dyn Iterator<Item = &Slice>| {
+        let mut blocks = Blocks::new(Layout::default());
+        slices.for_each(|slice| blocks.add(slice));
+        blocks
+    };
+    let (one, other) = (fed(&mut slices.iter()), fed(&mut slices.iter().rev()));
+    assert_eq!(one.block_ns(), 1_000_000_000);
+    assert_eq!(one.shares(50_000, false), other.shares(50_000, false));
+    assert_eq!(one.shares(50_000, false)[7], Share { of: 4 * 998, beyond: 120 });
+    assert_eq!(one.shares(50_000, true)[7], Share { of: 4 * 1_001, beyond: 132 });
+}
+
+#[test]
+fn memory_is_bounded_and_long_slices_fit() {
+    let mut blocks = Blocks::new(Layout::default());
+    (0..5_000).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));
+    assert_eq!(blocks.block_ns(), 8_000_000_000);
+    assert!(blocks.shares(50_000, false).len() <= BLOCKS_MAX);
+    blocks.add(&slice(1, 0, 60_000, 10, 0));
+    assert_eq!(blocks.block_ns(), 64_000_000_000);
+    let shares = blocks.shares(50_000, false);
+    let (of, beyond) = shares.iter().fold((0, 0), |sum, one| (sum.0 + one.of, sum.1 + one.beyond));
+    assert_eq!((of, beyond), (5_060_000, 5_010));
+}
+
+#[test]
+fn spells_as_long_as_the_run_are_refused() {
+    // Twelve seconds out of thirty are bad, all in a row.
+    let counts: Vec<u64> = (0..30).map(|n| if (9..21).contains(&n) { 100 } else { 0 }).collect();
+    assert_eq!(estimate(&shares(&counts), 1_000_000_000), Err(Refusal::Slow));
+    // Many short ones in a long run are not.
+    let counts: Vec<u64> = (0..600).map(|n| if n % 37 < 5 { 100 } else { 0 }).collect();
+    assert!(estimate(&shares(&counts), 1_000_000_000).is_ok());
+}
+
+#[test]
+fn without_order_nothing_is_known() {
+    let mut blocks = Blocks::new(Layout::default()).without_order();
+    (0..20).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));
+    assert_eq!(blocks.measured(50_000), Err(Refusal::Unordered));
+    assert_eq!(blocks.mean_margins_ns(), Err(Refusal::Unordered));
+    assert_eq!(Blocks::new(Layout::default()).measured(50_000), Err(Refusal::Nothing));
+}
+
+#[test]
+fn one_stall_is_one_event_however_many_activations_it_swallows() {
+    let mut blocks = Blocks::new(Layout::default());
+    (0..60).for_each(|second| {
+        blocks.add(&slice(0, second * 1_000, 1_000, 0, if second == 31 { 400 } else { 0 }));
+    });
+    let found = blocks.corrected(50_000).expect("long enough");
+    assert!(found.design_effect > 300.0, "{found:?}");
+    assert!(blocks.measured(50_000).expect("long enough").design_effect == 1.0);
+}
+
+#[test]
+fn few_blocks_widen_by_students_t() {
+    for (blocks, t) in [(2, 12.706), (4, 4.303), (10, 2.571), (12, 2.447), (1_000, 2.447)] {
+        let found = Dependence { design_effect: 2.0, effective: 1.0, block_ns: 1, blocks };
+        let expected = 2.0 * (t / NORMAL) * (t / NORMAL);
+        assert!((found.inflation() / expected - 1.0).abs() < 1e-3, "{blocks}");
+    }
+}
+
+#[test]
+fn few_disturbances_widen_the_mean_upwards() {
+    // Of four disturbances Garwood's interval is 1.09 to 10.24.
+    let four = Margins::of(4.0, 2.0);
+    assert!((four.below - 2.910).abs() < 1e-3 && (four.above - 6.242).abs() < 1e-3, "{four:?}");
+    // Of many it is nearly normal. One is the least, and less than half of one is none.
+    let many = Margins::of(1e4, 100.0);
+    assert!((many.below / 196.0 - 1.0).abs() < 0.02, "{many:?}");
+    assert!((many.above / 196.0 - 1.0).abs() < 0.02, "{many:?}");
+    assert_eq!(Margins::of(2.0, 3.0), Margins::of(3.0, 3.0));
+    assert_eq!(Margins::of(1.0, 3.0), Margins { below: 3.0 * NORMAL, above: 3.0 * NORMAL });
+    assert_eq!(Margins::of(0.0, 0.0), Margins { below: 0.0, above: 0.0 });
+}
+
+#[test]
+fn too_few_blocks_are_refused_with_what_it_takes() {
+    let refused = estimate(&shares(&[3]), 1_000_000_000).expect_err("too short");
+    assert_eq!(
+        refused.to_string(),
+        "it takes a phase of at least 2 s to show whether late wake-ups come in clusters"
+    );
+}

@@ -1,0 +1,166 @@
+//! The comparison as a page, as one JSON document, and as a table for a terminal.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode};
+
+use anyhow::Context;
+use rtscope_analyse::{
+    number::us,
+    report::lab::{
+        self as page,
+        beside::{Buckets, Pair, QUANTILES},
+    },
+};
+use rtscope_model::verdict::Verdict;
+use serde_json::{Value, json};
+
+use super::Comparison;
+use crate::{cli::print, exit, output::shown};
+
+impl Comparison {
+    /// The document that `--json` prints.
+    fn document(&self) -> Value {
+        let requirement = |one: &page::Required| {
+            json!({
+                "kernel": self.page.kernels[one.kernel],
+                "load": one.load,
+                "requirement": one.requirement,
+                "verdict": one.verdict,
+                "seen": one.seen,
+            })
+        };
+        let requirements: Vec<Value> = self.page.required.iter().map(requirement).collect();
+        json!({
+            "format": 1,
+            "plan": self.page.plan,
+            "timing": self.timing,
+            "headline": page::headline(&self.page),
+            "verdict": self.worst,
+            "requirements": requirements,
+            "pairs": page::apart::pairs(&self.page),
+            "broken": self.broken,
+            "warnings": self.warnings,
+            "kernels": self.documents,
+        })
+    }
+
+    /// Writes the page and the document, tells the figures, and says where the page is.
+    pub(in crate::cli::lab) fn publish(
+        &self,
+        out: &Path,
+        as_json: bool,
+    ) -> anyhow::Result<ExitCode> {
+        let text = serde_json::to_string_pretty(&self.document())? + "\n";
+        let (page, document) = (out.join("index.html"), out.join("comparison.json"));
+        for (path, text) in [(&page, &page::page(&self.page)), (&document, &text)] {
+            let written = rtscope_measure::recorder::write_whole(path, text.as_bytes())
+                .with_context(|| format!("can't write {}", path.display()));
+            // What the guests have shown, or why they have not, is not lost with the page.
+            written.inspect_err(|_| {
+                let _ = print(&self.table());
+            })?;
+        }
+        if as_json {
+            print(&text)?;
+            note!("Report: {}", page.display());
+        } else {
+            print(&self.table())?;
+            print(&format!("Report: {}\n", shown(&page)))?;
+        }
+        Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.worst) })
+    }
+
+    /// The figures for a terminal: a line a load, a column a kernel.
+    fn table(&self) -> String {
+        let mut text = format!("{}\n\n", page::headline(&self.page));
+        let loads = page::loads(&self.page);
+        let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max(4);
+        let widths: Vec<usize> =
+            self.page.kernels.iter().map(|label| label.len().max(15)).collect();
+        let _ = write!(text, "{:first$}", "load");
+        for (label, width) in self.page.kernels.iter().zip(&widths) {
+            let _ = write!(text, "  {label:>width$}");
+        }
+        text.push('\n');
+        for load in loads {
+            let _ = write!(text, "{load:first$}");
+            for (kernel, width) in widths.iter().enumerate() {
+                let wanted = |entry: &&page::Entry| entry.kernel == kernel && entry.load == load;
+                let here = || self.page.entries.iter().filter(wanted);
+                let figure =
+                    match (here().map(|e| e.p99_9_ns).max(), here().map(|e| e.max_ns).max()) {
+                        (Some(p99_9), Some(max)) => format!("{} / {}", us(p99_9), us(max)),
+                        _ => page::absence(&self.page, kernel, load).to_owned(),
+                    };
+                let _ = write!(text, "  {figure:>width$}");
+            }
+            text.push('\n');
+        }
+        text.push_str("\np99.9 / max in us, the worst of all seeds\n");
+        text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
+        for pair in &self.page.beside {
+            let of = |side: &Buckets| {
+                QUANTILES
+                    .map(|(_, parts)| side.at(parts).map_or("-".to_owned(), |us| us.to_string()))
+            };
+            let _ = writeln!(
+                text,
+                "cyclictest beside ours, {} {} seed {}: p50/p99/p99.9 {} and {} us: {}",
+                pair.kernel,
+                pair.load,
+                pair.seed,
+                of(&pair.theirs).join("/"),
+                of(&pair.ours).join("/"),
+                pair.verdict()
+            );
+            if let Some((ours, theirs)) = pair.costs_ns() {
+                let _ = writeln!(
+                    text,
+                    "  CPU time a wake-up: {:.2} and {:.2} us, ours is {:.3} times cyclictest's",
+                    theirs / 1e3,
+                    ours / 1e3,
+                    ours / theirs
+                );
+            }
+        }
+        for (what, said, _) in &self.page.traces {
+            let _ = writeln!(text, "{what}: {said}");
+        }
+        if !self.page.failures.is_empty() {
+            text.push('\n');
+        }
+        for (name, why) in &self.page.failures {
+            let _ = writeln!(text, "{name}: {why}");
+        }
+        text.extend(self.warnings.iter().map(|line| format!("warning: {line}\n")));
+        text.extend(self.broken.iter().map(|line| format!("{line}\n")));
+        if self.worst != Verdict::Measured {
+            let _ = writeln!(text, "{}", self.worst);
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// A pair of histograms as JSON.
+pub(super) fn pair_document(pair: &Pair) -> Value {
+    let side = |of: &Buckets| {
+        let quantiles = QUANTILES.map(|(name, parts)| (name, of.at(parts)));
+        json!({
+            "count": of.count(),
+            "max_us": of.max_us,
+            "overflow": of.overflow,
+            "quantiles_us": BTreeMap::from(quantiles),
+            "histogram_us": of.counts,
+        })
+    };
+    let costs = pair.costs_ns().map(|(ours, theirs)| json!({"ours": ours, "cyclictest": theirs}));
+    let apart = QUANTILES.map(|(name, parts)| (name, pair.apart_us(parts)));
+    json!({
+        "cell": pair.load,
+        "ours": side(&pair.ours),
+        "cyclictest": side(&pair.theirs),
+        "apart_us": BTreeMap::from(apart),
+        "meets": pair.meets(),
+        "cpu_ns_per_wakeup": costs,
+    })
+}
