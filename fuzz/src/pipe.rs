@@ -47,13 +47,13 @@ impl Stages {
     }
 
     pub(crate) fn has(self, stage: Stage, bytes: &[u8]) -> bool {
-        let chosen = match number_of(bytes) % 512 {
-            0 => Stage::Plot,
-            1 => Stage::Page,
-            2 => Stage::Export,
-            3 => Stage::Compare,
-            4..=19 => Stage::Claim,
-            20..=83 => Stage::Print,
+        let chosen = match number_of(bytes) % 4096 {
+            0 => Stage::Export,
+            1..=8 => Stage::Plot,
+            9..=16 => Stage::Page,
+            17..=24 => Stage::Compare,
+            25..=152 => Stage::Claim,
+            153..=664 => Stage::Print,
             _ => return self.is_all(),
         };
         self.is_all() || chosen == stage

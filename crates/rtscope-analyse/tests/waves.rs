@@ -186,7 +186,7 @@ fn captures() -> impl Strategy<Value = Capture> {
     })
 }
 
-/// A fuzzer's finding: the header said only `$var wire 1 ! $end`, and the file had no channel.
+/// The fuzzer found a header of `$var wire 1 ! $end`: the file could not be read back.
 #[test]
 fn a_capture_without_a_name_is_written_and_read_back() {
     for (line, read_back) in [("", "line"), ("$end", "_end"), ("a b", "a_b")] {

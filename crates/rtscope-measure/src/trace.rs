@@ -182,12 +182,12 @@ fn lost_in(line: &str) -> Option<u64> {
     rest.split_once(" EVENTS]")?.0.parse().ok()
 }
 
-/// Instants end here, 146 years after their clock began: what is later is none. Threads choose their names,
-/// and a name can look like a line.
+/// Timestamps from 146 years on are rejected, so that differences of two fit 64 bits. Threads choose their
+/// names, and a name can look like a line of the trace.
 const INSTANTS_END_NS: u64 = 1 << 62;
 
-/// An instant of a clock, in nanoseconds.
-pub(crate) fn instant_ns(word: &str) -> Option<u64> {
+/// Reads a timestamp in nanoseconds.
+pub(crate) fn parse_instant_ns(word: &str) -> Option<u64> {
     word.parse().ok().filter(|ns| *ns < INSTANTS_END_NS)
 }
 
@@ -272,9 +272,9 @@ mod tests {
         }
     }
 
-    /// A thread may be called so; the times overflowed.
+    /// Such a name of a thread made the conversion to nanoseconds overflow.
     #[test]
-    fn a_time_beyond_all_clocks_is_none() {
+    fn a_line_with_an_impossible_time_is_skipped() {
         for at in
             ["18446744073709551615.0", "18446744073709.999999", "18446744074.0", "4611686019.0"]
         {

@@ -58,7 +58,7 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     }
     let mut value = serde_json::from_str(text)?;
     make_printable(&mut value);
-    // Not `from_value`: the code of every type that is read would be there twice.
+    // `from_value` would add a second copy of the code of every type that is read.
     serde_json::from_str(&value.to_string())
 }
 

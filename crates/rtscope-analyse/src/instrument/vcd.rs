@@ -216,7 +216,7 @@ pub fn write(capture: &Capture) -> String {
     if let Some(made) = capture.made {
         let _ = write!(text, " made={made} made_in_gaps={}", capture.made_in_gaps.unwrap_or(0));
     }
-    // A name is one word that isn't a keyword.
+    // A name must not contain blanks, and must not be a keyword such as `$end`.
     let name: String =
         capture.line.chars().map(|c| if c.is_whitespace() || c == '$' { '_' } else { c }).collect();
     let name = if name.is_empty() { "line" } else { &name };

@@ -190,8 +190,8 @@ impl Watch {
         let mut known = 1;
         self.windows.insert(slice.max_at_ns / self.window_ns);
         if slice.min_ns >= self.limit.0 && slice.recorded >= length_ns / self.window_ns {
-            // Every wake-up was an exceedance, and they are not rarer than windows: there was one in each
-            // window of the slice.
+            // Every wake-up was an exceedance, and there are at least as many wake-ups as windows: each
+            // window of the slice contains an exceedance.
             let whole = slice.start_ns / self.window_ns..slice.end_ns / self.window_ns;
             let before = self.windows.len();
             self.windows.extend(whole.take(WINDOWS_MAX));

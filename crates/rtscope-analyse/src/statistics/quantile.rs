@@ -208,8 +208,8 @@ struct Binomial {
     q: f64,
 }
 
-/// The largest standard deviation for which chances are summed: two million steps. A fuzzer, which makes
-/// huge counts all the time, would do nothing but sum.
+/// The largest standard deviation for which chances are summed: two million steps. Fuzzers use a smaller
+/// limit, because most of their inputs have huge counts.
 const SUMMED_TO: f64 = if cfg!(fuzzing) { 1e3 } else { 1e5 };
 
 /// A chance below this share of the largest no longer changes a sum of them.

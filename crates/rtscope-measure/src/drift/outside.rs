@@ -67,7 +67,7 @@ impl Watch {
         match event {
             "hrtimer_start" if !head.in_interrupt && tid != self.own => {
                 let function = trace::value(words, "function=").unwrap_or_default();
-                let expiry = trace::value(words, "softexpires=").and_then(trace::instant_ns);
+                let expiry = trace::value(words, "softexpires=").and_then(trace::parse_instant_ns);
                 let Some(expiry_ns) = expiry.filter(|_| ENDS_A_SLEEP.contains(&function)) else {
                     return;
                 };
@@ -168,7 +168,7 @@ pub(super) fn watch(
     judged(watch, command, thread, period_ns, events.lost(), ended)
 }
 
-/// What a trace that is there as text tells of a program: of the thread with most activations.
+/// Reads a trace as text and returns the activations of its most active thread.
 ///
 /// # Errors
 ///
@@ -215,7 +215,7 @@ fn judged(
     };
     let mut sleepers = watch.sleepers;
     let mut one = sleepers.remove(&tid).unwrap_or_default();
-    // The kernel writes them in order; a thread's name that looks like a line may not be.
+    // The kernel writes events in order. A thread's name that looks like an event can break the order.
     one.activations.sort_by_key(|activation| activation.woke_ns);
     let start_ns = one.activations.iter().map(|one| one.armed_ns).min().unwrap_or(0);
     let activations = one.activations.iter().map(|a| Activation {
@@ -354,7 +354,7 @@ mod tests {
         assert!(watch.is_full());
     }
 
-    /// A name that looks like a line of a trace may go back in time, where a subtraction overflowed.
+    /// A thread's name can look like a line of the trace and go back in time: a subtraction overflowed.
     #[test]
     fn activations_out_of_order_are_put_in_order() {
         let sleep = |at: &str, expiry_ns: u64, woke: &str| {
@@ -364,9 +364,9 @@ mod tests {
             sleep("10.020000", 10_030_000_000, "10.030050"),
             sleep("10.000000", 10_010_000_000, "10.010050"),
             sleep("10.010100", 10_020_000_000, "10.020050"),
-            // Woken before it slept; and at an instant that no clock has.
+            // A wake-up before the sleep began, and an expiry at an impossible time.
             sleep("10.040000", 10_030_000_000, "10.035000"),
-            sleep("10.050000", u64::MAX, "10.060000"),
+            sleep("10.050000", 1 << 62, "10.060000"),
         ];
         let periodic = read_trace(&lines.join("\n"), &["app".to_owned()]).expect("three periods");
         let woke: Vec<u64> = periodic.activations.iter().map(|one| one.woke_ns / 1_000).collect();

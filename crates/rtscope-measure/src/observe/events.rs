@@ -27,7 +27,7 @@ pub fn read(text: &str) -> Trace {
             found.threads.entry(tid).or_default().push(event);
         }
     }
-    // The kernel writes them in order; a thread's name that looks like a line may not be.
+    // The kernel writes events in order. A thread's name that looks like an event can break the order.
     found.threads.values_mut().for_each(|events| events.sort_by_key(|event| event.at_ns));
     found
 }
@@ -70,7 +70,7 @@ fn switch(text: &str) -> [Option<(u32, What)>; 2] {
 fn timer(text: &str) -> Option<What> {
     let wakes = after(text, "function=")?.starts_with("hrtimer_wakeup");
     let expires = after(text, "softexpires=").or_else(|| after(text, "expires="))?;
-    let expires_ns = trace::instant_ns(expires.split(' ').next()?)?;
+    let expires_ns = trace::parse_instant_ns(expires.split(' ').next()?)?;
     let relative = after(text, "mode=").is_some_and(|mode| mode.starts_with("REL"));
     wakes.then_some(What::Timer { expires_ns, relative })
 }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!((trace.threads.len(), trace.lost), (2, 2));
     }
 
-    /// A name that looks like a line of a trace may go back in time, where differences overflowed.
+    /// A thread's name can look like a line of the trace and go back in time: differences overflowed.
     #[test]
     fn events_out_of_order_are_put_in_order() {
         let fault = |at: &str| format!("app-41 [001] ..... {at}: page_fault_user: address=0x1\n");

@@ -288,7 +288,7 @@ load = ["none", "message"]
         assert!(said("throttling=off", "throttling").contains("NAME=VALUE"));
     }
 
-    /// A fuzzer's finding: the ranges that a `[sampler]` is held to did not hold for the axes.
+    /// The fuzzer found that a matrix accepted values that a `[sampler]` table refuses.
     #[test]
     fn axes_are_held_to_the_ranges_of_a_sampler() {
         let said = |axis: &str| {

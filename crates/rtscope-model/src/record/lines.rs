@@ -8,7 +8,7 @@ use super::ends::ADVICE;
 use crate::{
     chain::{Chain, Link},
     finding::{Finding, Weight},
-    printable::from_json,
+    printable::{from_json, printable},
 };
 
 /// A longer line is none of ours: it is skipped and counted as damaged.
@@ -59,7 +59,7 @@ pub(super) struct Read {
 impl<T: DeserializeOwned> Lines<T> {
     pub(super) fn new(name: &str) -> Lines<T> {
         Lines {
-            name: name.to_owned(),
+            name: printable(name).into_owned(),
             rest: Vec::new(),
             too_long: false,
             number: 0,
@@ -185,6 +185,15 @@ mod tests {
         for piece in 1..12 {
             assert_eq!(read("17\n\n 23 \r\n42", piece), (vec![17, 23, 42], vec![]), "{piece}");
         }
+    }
+
+    /// The fuzzer found that the name of a file in a record's folder went to the terminal unchanged.
+    #[test]
+    fn the_name_of_a_damaged_file_is_printable() {
+        let mut lines = Lines::<u64>::new("slices/t0\u{1b}[2J.jsonl");
+        lines.feed(b"{\n", &mut drop);
+        let text = lines.finish(&mut drop).findings[0].text.clone();
+        assert_eq!(text, "slices/t0\\u001b[2J.jsonl: line 1 can't be read");
     }
 
     #[test]

@@ -208,8 +208,8 @@ fn progress_says_how_far_it_is() {
     );
 }
 
-/// A wake-up each millisecond, all of them late: 1,000 events a second. A claim of at most 50,000 was
-/// refuted, because each of its short windows counted as an event.
+/// One wake-up per millisecond, all late: 1,000 events per second. rtscope refuted the claim of at most
+/// 50,000 per second, because it counted each of the short windows as an event.
 #[test]
 fn windows_between_two_wakeups_hold_no_exceedance() {
     let mut watch = Watch::new(LIMIT, Nanos::from_us(20), Layout::default(), [0]);
