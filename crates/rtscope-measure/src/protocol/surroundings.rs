@@ -18,7 +18,7 @@ use crate::{
 
 /// Lets the control thread run ahead of ordinary processes, where that is permitted: beside hundreds of
 /// a load it would get a few milliseconds a second, and one look at all of them would take longer than
-/// their phase. For the time between two phases only. Returns the place to go back to.
+/// their phase. For the time outside of what counts only. Returns the place to go back to.
 pub(super) fn ahead_of_loads() -> Option<Placement> {
     let before = sched::placement(sched::SELF).ok().filter(|own| !own.policy.is_real_time())?;
     let ahead = Placement { policy: Policy::Fifo, priority: 1, nice: 0, ..before.clone() };
@@ -53,8 +53,12 @@ impl Conductor<'_, '_> {
 
     /// Takes note of what other processes have done so far: the phase is about to count.
     pub(super) fn watch_others(&mut self) {
+        // What a load does between the reading of the CPUs and that of its own processes would be
+        // nobody's.
+        let before = ahead_of_loads();
         let now_ns = self.stream.elapsed_ns();
         self.others = Some(OtherWorkWatch::start(self.tree, std::process::id(), now_ns));
+        as_before(before);
     }
 
     /// Looks at other processes inside a phase, where that takes no time of a measured CPU.

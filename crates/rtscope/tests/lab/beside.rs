@@ -148,6 +148,8 @@ fn the_word_that_broke_a_latency_is_found() {
         "--require",
         // Far from both, at a rank that enough wake-ups lie beyond: 15 us with preemption, 40 without.
         "p95 < 25us",
+        "--seeds",
+        "2",
         "--memory",
         "1024",
         "--json",
