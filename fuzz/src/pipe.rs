@@ -9,7 +9,11 @@ use rtscope_analyse::{
     report::{self, terminal::Style},
     statistics::claim,
 };
-use rtscope_model::{printable::guarded, record::Record, time::Nanos};
+use rtscope_model::{
+    printable::{guarded, make_printable},
+    record::Record,
+    time::Nanos,
+};
 
 /// A plain terminal.
 pub(crate) const STYLE: Style = Style { width: 100, colour: false };
@@ -77,7 +81,9 @@ pub(crate) fn show(record: &Record, bytes: &[u8], stages: Stages) {
     if stages.has(Stage::Print, bytes) {
         check_text(&report::terminal::summary(&judgement, record, STYLE));
         let document = export::json::document(&judgement, record);
-        assert!(!document.to_string().contains("\\u001b"), "a text that a terminal would obey");
+        let mut printable = document.clone();
+        make_printable(&mut printable);
+        assert_eq!(document, printable, "a text that a terminal would obey");
     }
     if stages.has(Stage::Plot, bytes) {
         draw(record, &judgement);
