@@ -1,5 +1,9 @@
 //! Kernels of our own under every load: what real-time preemption is worth, in virtual time.
 
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
 use crate::{document, is_kept, ready_or_skip, room, rtscope, skip, text, worst_ns};
 
 /// Made once for a machine before these tests run.
@@ -38,6 +42,7 @@ fn real_time_preemption_keeps_every_load_short_and_no_preemption_does_not() {
     let real_time: Vec<_> = worst.iter().filter(|((kernel, _), _)| kernel == REAL_TIME).collect();
     assert_eq!(real_time.len(), 8, "rest and seven loads: {worst:?}");
     assert!(real_time.iter().all(|(_, ns)| **ns < REAL_TIME_NS_MAX), "{worst:?}");
+    no_foreign_work(&room.path().join("out").join(format!("{REAL_TIME}-seed1")));
     if !has_stock {
         return;
     }
@@ -45,4 +50,13 @@ fn real_time_preemption_keeps_every_load_short_and_no_preemption_does_not() {
         let ns = worst[&(stock.clone(), load.to_owned())];
         assert!(ns > STOCK_NS_MIN, "{load}: {worst:?}");
     }
+}
+
+/// Nothing but the plan ran in a guest, however many processes its loads have.
+fn no_foreign_work(record: &Path) {
+    let verdict = fs::read_to_string(record.join("verdict.json")).expect("judged");
+    let verdict: Value = serde_json::from_str(&verdict).expect("JSON");
+    let findings = verdict["findings"].as_array().expect("findings");
+    let foreign = findings.iter().find(|finding| finding["code"] == "foreign-work");
+    assert_eq!(foreign, None);
 }
