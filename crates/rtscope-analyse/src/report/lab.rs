@@ -267,8 +267,10 @@ pub fn headline(all: &Comparison) -> String {
                 extent(all, kernel).map(|extent| format!("{}: {extent}", all.kernels[kernel]))
             });
             let lacks: Vec<String> = lacks.collect();
-            let lacks =
-                if lacks.is_empty() { lacks.join("") } else { format!(" ({})", lacks.join("; ")) };
+            let lacks = match lacks.as_slice() {
+                [] => String::new(),
+                lacks => format!(" ({})", lacks.join("; ")),
+            };
             let mut said = said + &lacks;
             said[..1].make_ascii_uppercase();
             said

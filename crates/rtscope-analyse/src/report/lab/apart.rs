@@ -84,11 +84,7 @@ fn side<'a>(all: &'a Comparison, kernel: usize, load: &str) -> Option<Side<'a>> 
 
 /// A pair, and whether it is clear enough to be told apart if chance allows.
 fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (Pair, bool) {
-    let [fewest, ..] = {
-        let mut counts = [better.logs.len(), worse.logs.len()];
-        counts.sort_unstable();
-        counts
-    };
+    let fewest = better.logs.len().min(worse.logs.len());
     let ratio = worse.spread.median_ns as f64 / better.spread.median_ns.max(1) as f64;
     let values = |side: &Side<'_>| Values::of(&side.logs, VARIANCE_MIN);
     let chance = (fewest > 1).then(|| difference(values(better), values(worse)).chance);
