@@ -18,6 +18,9 @@ use crate::shell;
 /// How long the build may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 
+/// Inputs that were kept of which every stage is tried: drawing all plots of one takes up to 0.2 s.
+const REPLAYED_MAX: usize = 300;
+
 /// How long it may take to send every kept input through every stage.
 const REPLAY_LIMIT: Duration = Duration::from_secs(60 * 60);
 
@@ -174,9 +177,9 @@ impl<'a> Target<'a> {
         Ok(Target { name, program: programs.join(name), folder, inputs })
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, inputs: &[PathBuf]) -> Command {
         let mut command = Command::new("prlimit");
-        command.arg(MEMORY_LIMIT).arg(&self.program).args(LIMITS).args(&self.inputs);
+        command.arg(MEMORY_LIMIT).arg(&self.program).args(LIMITS).args(inputs);
         let failed = self.folder.join("failed").join(self.name);
         command.arg(format!("-artifact_prefix={}-", failed.display()));
         command
@@ -184,7 +187,7 @@ impl<'a> Target<'a> {
 
     /// Looks for inputs that fail.
     fn search(&self, seconds: u64) -> Result<Fuzzed> {
-        let mut command = self.command();
+        let mut command = self.command(&self.inputs);
         // Choosing the next input by how rare what it reaches is takes more time than most executions.
         command.args(["-print_final_stats=1", "-max_len=8192", "-entropic=0"]);
         command.arg(format!("-max_total_time={seconds}"));
@@ -194,10 +197,22 @@ impl<'a> Target<'a> {
         Ok(Fuzzed::read(&finished.log, finished.is_ok()))
     }
 
-    /// Sends each input that was kept through every stage.
+    /// Sends inputs through every stage: those of the checkout, and as many of those that were kept as take
+    /// a minute or so. Their names are hashes of what they hold, so that the first ones are a fair sample.
     fn replay(&self) -> Result<bool> {
-        let mut command = self.command();
-        command.arg("-runs=0").env(ALL_STAGES, "1");
+        let mut inputs: Vec<PathBuf> = Vec::new();
+        for (at, folder) in self.inputs.iter().enumerate() {
+            let mut files = fs::read_dir(folder)?
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<Result<Vec<_>, _>>()?;
+            // A folder among files would be refused.
+            files.retain(|path| path.is_file());
+            files.sort();
+            files.truncate(if at == 0 { REPLAYED_MAX } else { usize::MAX });
+            inputs.extend(files);
+        }
+        let mut command = self.command(&inputs);
+        command.env(ALL_STAGES, "1");
         let log = self.folder.join(format!("{}-all.log", self.name));
         Ok(shell::logged(&mut command, &log, REPLAY_LIMIT)?.is_ok())
     }
