@@ -88,7 +88,7 @@ pub struct Words<'a> {
 
 impl Words<'_> {
     /// The kernel command line. Address randomisation is off and random numbers come from the
-    /// emulator's seed: what differs between two seeds is only what the agent shifts.
+    /// emulator's seed: what differs between two seeds is what the agent shifts, and the length of a word.
     #[must_use]
     pub fn kernel_line(&self) -> String {
         let machine = self.machine;

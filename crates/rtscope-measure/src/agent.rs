@@ -12,8 +12,10 @@
 //!
 //! * `rtscope.channel=ttyS1`: the line that the record leaves by. Default: the console.
 //! * `rtscope.seed=3`: shifts the run against the kernel's own periodic work, by up to 10 ms. In
-//!   virtual time seeds give replicas that differ in phase only. They can't show what differs between
-//!   two pieces of hardware.
+//!   virtual time seeds give replicas that differ in phase and, by the next word, in layout. They can't
+//!   show what differs between two pieces of hardware.
+//! * `rtscope.layout=xxx`: nothing. Its length differs from seed to seed, and with it where things lie in
+//!   memory.
 //!
 //! Nothing that is sent or done depends on the host: no time-out of the host's, no random number that
 //! the emulator doesn't give.
