@@ -10,6 +10,7 @@ pub mod beside;
 
 use askama::Template;
 use rtscope_model::verdict::Verdict;
+use serde::Serialize;
 
 use self::apart::Pair;
 use crate::number::us;
@@ -51,10 +52,10 @@ pub struct Entry {
 }
 
 /// A requirement of a kernel under a load, and what its worst seed says of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Required {
-    /// Index of the kernel.
-    pub kernel: usize,
+    /// The kernel.
+    pub kernel: String,
     /// The load.
     pub load: String,
     /// The requirement, as `max < 50us`.
@@ -111,12 +112,6 @@ pub struct Comparison {
     pub beside: Vec<beside::Pair>,
     /// What the kernels' own tracers said: kernel and phase, in words, and the file.
     pub traces: Vec<(String, String, String)>,
-}
-
-impl Comparison {
-    fn kernel_of(&self, required: &Required) -> &str {
-        self.kernels.get(required.kernel).map_or("", String::as_str)
-    }
 }
 
 impl Required {
@@ -453,7 +448,7 @@ mod tests {
                 entry(1, "disk", 2, 11),
             ],
             required: vec![Required {
-                kernel: 0,
+                kernel: "stock".to_owned(),
                 load: "disk".to_owned(),
                 requirement: "max < 50us".to_owned(),
                 verdict: Verdict::Fail,

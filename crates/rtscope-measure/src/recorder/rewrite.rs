@@ -67,8 +67,7 @@ impl SliceFile {
     /// What to do when the file is worth rewriting.
     pub(super) fn rewrite(&self, thread: u32, limits_ns: &Arc<[Option<u64>]>) -> Option<Rewrite> {
         let is_due = self.end_ns.saturating_sub(self.fine_from_ns) >= FINE_NS + STEP_NS;
-        // What waits for room on the disk is no part of the file.
-        if !is_due || !self.file.waiting.is_empty() || self.file.is_removed() {
+        if !is_due || !self.is_on_disk() {
             return None;
         }
         Some(Rewrite {
@@ -78,6 +77,11 @@ impl SliceFile {
             end_ns: self.end_ns,
             limits_ns: limits_ns.clone(),
         })
+    }
+
+    /// Whether the file is there and has every line: what waits for room on the disk is no part of it.
+    fn is_on_disk(&self) -> bool {
+        self.file.waiting.is_empty() && !self.file.is_removed()
     }
 
     /// Puts the new file in the place of the old one, after the lines that were added meanwhile. When
@@ -93,13 +97,8 @@ impl SliceFile {
 
     fn complete(&self, new: Rewritten, part: &Path) -> io::Result<(File, Chain)> {
         let (mut file, mut chain) = new.outcome?;
-        let (true, Some(mut old)) = (self.file.waiting.is_empty(), self.file.file.as_deref())
-        else {
-            return Err(io::ErrorKind::Interrupted.into());
-        };
-        if self.file.is_removed() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let old = self.file.file.as_deref().filter(|_| self.is_on_disk());
+        let mut old = old.ok_or(io::ErrorKind::NotFound)?;
         old.seek(SeekFrom::Start(new.bytes))?;
         let mut lines = Vec::new();
         for line in BufReader::with_capacity(BUFFER_BYTES, old).split(b'\n') {

@@ -19,7 +19,7 @@ use crate::{
 pub const SEEDS: usize = 5;
 
 /// Least ratio of the medians: another build of the same kernel moves figures by less.
-const RATIO: f64 = 1.5;
+pub(super) const RATIO: f64 = 1.5;
 
 /// Variance of the logarithm of a single figure, at least: in virtual time the figures of all seeds may be
 /// equal, and a bucket of the histogram is up to 3 % wide.

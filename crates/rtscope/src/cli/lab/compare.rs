@@ -58,7 +58,6 @@ pub(super) struct Comparison {
     unknown_words: BTreeSet<(String, String)>,
     /// What was asked for and is not so.
     warnings: Vec<String>,
-    worst: Verdict,
     /// Why the last inconclusive run was so.
     undecided: String,
     failed: bool,
@@ -100,7 +99,6 @@ impl Comparison {
             verdicts: Vec::new(),
             unknown_words: BTreeSet::new(),
             warnings: Vec::new(),
-            worst: Verdict::Measured,
             undecided: String::new(),
             failed: false,
         };
@@ -171,6 +169,11 @@ impl Comparison {
         }
     }
 
+    /// The weightiest verdict of all guests.
+    fn verdict(&self) -> Verdict {
+        self.verdicts.iter().copied().fold(Verdict::Measured, worst)
+    }
+
     /// The worst latency of a kernel under a load, over the seeds.
     fn max_ns(&self, kernel: usize, load: &str) -> Option<u64> {
         let wanted = |entry: &&page::Entry| entry.kernel == kernel && entry.load == load;
@@ -218,7 +221,6 @@ impl Comparison {
         record::keep_required(&outcome.folder, plan)?;
         let judged = record::open(&outcome.folder, &Terms::default())?;
         judged.publish(&outcome.folder)?;
-        self.worst = worst(self.worst, judged.judgement.verdict);
         self.verdicts.push(judged.judgement.verdict);
         if judged.judgement.verdict == Verdict::Inconclusive {
             self.undecided = judged.judgement.reasons.join("; ");
@@ -246,7 +248,7 @@ impl Comparison {
         self.tell_start(&cell.subject, &outcome.folder);
         let outcomes = judged.judgement.outcomes.iter();
         let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
-        let required = outcomes_of(&judged.judgement, kernel);
+        let required = outcomes_of(&judged.judgement, label);
         required.for_each(|required| self.require(required));
         self.broken.extend(broken.map(|one| {
             let (load, asked) = (&one.name, &one.requirement);
@@ -329,8 +331,10 @@ impl Comparison {
 
     /// Takes in what became of a requirement with another seed: the weightiest verdict stays.
     fn require(&mut self, new: page::Required) {
-        let key = |one: &page::Required| (one.kernel, one.load.clone(), one.requirement.clone());
-        match self.page.required.iter_mut().find(|known| key(known) == key(&new)) {
+        let is_same = |one: &&mut page::Required| {
+            (&one.kernel, &one.load, &one.requirement) == (&new.kernel, &new.load, &new.requirement)
+        };
+        match self.page.required.iter_mut().find(is_same) {
             Some(known) if worst(known.verdict, new.verdict) != known.verdict => *known = new,
             Some(_) => {}
             None => self.page.required.push(new),
@@ -427,9 +431,9 @@ fn labels(items: &[Item]) -> Vec<String> {
 }
 
 /// What was required of a kernel in one record.
-fn outcomes_of(judgement: &Judgement, kernel: usize) -> impl Iterator<Item = page::Required> {
+fn outcomes_of(judgement: &Judgement, kernel: &str) -> impl Iterator<Item = page::Required> {
     judgement.outcomes.iter().map(move |one| page::Required {
-        kernel,
+        kernel: kernel.to_owned(),
         load: one.name.clone(),
         requirement: one.requirement.to_string(),
         verdict: one.verdict,

@@ -19,23 +19,13 @@ use crate::{cli::print, exit, output::shown};
 impl Comparison {
     /// The document that `--json` prints.
     fn document(&self) -> Value {
-        let requirement = |one: &page::Required| {
-            json!({
-                "kernel": self.page.kernels[one.kernel],
-                "load": one.load,
-                "requirement": one.requirement,
-                "verdict": one.verdict,
-                "seen": one.seen,
-            })
-        };
-        let requirements: Vec<Value> = self.page.required.iter().map(requirement).collect();
         json!({
             "format": 1,
             "plan": self.page.plan,
             "timing": self.timing,
             "headline": page::headline(&self.page),
-            "verdict": self.worst,
-            "requirements": requirements,
+            "verdict": self.verdict(),
+            "requirements": self.page.required,
             "pairs": page::apart::pairs(&self.page),
             "broken": self.broken,
             "warnings": self.warnings,
@@ -66,7 +56,7 @@ impl Comparison {
             print(&self.table())?;
             print(&format!("Report: {}\n", shown(&page)))?;
         }
-        Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.worst) })
+        Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.verdict()) })
     }
 
     /// The figures for a terminal: a line a load, a column a kernel.
@@ -133,8 +123,8 @@ impl Comparison {
         }
         text.extend(self.warnings.iter().map(|line| format!("warning: {line}\n")));
         text.extend(self.broken.iter().map(|line| format!("{line}\n")));
-        if self.worst != Verdict::Measured {
-            let _ = writeln!(text, "{}", self.worst);
+        if self.verdict() != Verdict::Measured {
+            let _ = writeln!(text, "{}", self.verdict());
         }
         text.push('\n');
         text
