@@ -166,7 +166,7 @@ fn bytes_of(slice: &Slice) -> usize {
 pub type Counts = BTreeMap<(u32, Scope), u64>;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         histogram::{Layout, Unplaced},
@@ -177,7 +177,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     /// Seconds of a thread, with latencies that differ from second to second.
-    fn seconds(count: u64) -> Vec<Slice> {
+    pub(in crate::record) fn seconds(count: u64) -> Vec<Slice> {
         let slice = |n: u64| {
             let max_ns = 10_000 + n * 7_919 % 90_000;
             Slice {
@@ -215,7 +215,7 @@ mod tests {
         all
     }
 
-    fn sum(slices: &[Slice]) -> crate::record::CellHistogram {
+    pub(in crate::record) fn sum(slices: &[Slice]) -> crate::record::CellHistogram {
         let mut sum = CellSum::new(Layout::default());
         slices.iter().for_each(|slice| sum.add(slice));
         sum.of(0, 3)

@@ -135,43 +135,22 @@ impl Pyramid {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{
-        histogram::{Layout, Unplaced},
-        record::CellSum,
-        slice::Extent,
+    use super::{
+        super::condense::tests::{seconds as ordinary, sum},
+        *,
     };
+    use crate::histogram::Layout;
 
-    /// Seconds of a thread. Latencies stay below 50 us, except at the given seconds.
-    fn seconds(count: u64, spikes: &[(u64, u64)]) -> Vec<Slice> {
-        let slice = |n: u64| {
-            let spike = spikes.iter().find(|spike| spike.0 == n);
-            let max_ns = spike.map_or(20_000 + n * 7_919 % 30_000, |spike| spike.1);
-            Slice {
-                thread: 0,
-                scope: Scope::Cell(0),
-                start_ns: (n + 1) * SECOND_NS,
-                end_ns: (n + 2) * SECOND_NS,
-                planned: 2,
-                recorded: 2,
-                missed: 0,
-                early: 0,
-                migrations: 0,
-                min_ns: 4_000,
-                max_ns,
-                max_at_ns: (n + 1) * SECOND_NS + 5,
-                max_cpu: 0,
-                sum_ns: 4_000 + max_ns,
-                bins: vec![
-                    (Layout::default().index(4_000), 1),
-                    (Layout::default().index(max_ns), 1),
-                ],
-                unplaced: Unplaced::default(),
-                omitted: Vec::new(),
-                omitted_extent: Extent::default(),
-            }
-        };
-        (0..count).map(slice).collect()
+    /// Seconds of a thread. Latencies stay below 100 us, except at the given seconds.
+    fn seconds(count: u64, spikes: &[(usize, u64)]) -> Vec<Slice> {
+        let mut seconds = ordinary(count);
+        for &(at, latency_ns) in spikes {
+            let slice = &mut seconds[at];
+            slice.sum_ns += latency_ns - slice.max_ns;
+            slice.max_ns = latency_ns;
+            slice.bins[1].0 = Layout::default().index(latency_ns);
+        }
+        seconds
     }
 
     fn joined(slices: &[Slice], limit_ns: Option<u64>) -> Vec<Slice> {
@@ -182,19 +161,13 @@ mod tests {
         all
     }
 
-    fn sum(slices: &[Slice]) -> crate::record::CellHistogram {
-        let mut sum = CellSum::new(Layout::default());
-        slices.iter().for_each(|slice| sum.add(slice));
-        sum.of(0, 0)
-    }
-
     fn lengths(slices: &[Slice]) -> Vec<u64> {
         slices.iter().map(|slice| (slice.end_ns - slice.start_ns) / SECOND_NS).collect()
     }
 
     #[test]
-    fn a_day_and_an_hour_take_few_slices_with_every_sum_and_the_last_hour_in_seconds() {
-        let seconds = seconds(25 * 3600, &[(40_000, 900_000)]);
+    fn a_day_and_more_take_few_slices_with_every_sum_and_the_last_hour_in_seconds() {
+        let seconds = seconds(26 * 3600, &[(40_000, 900_000)]);
         let slices = joined(&seconds, None);
         assert_eq!(sum(&slices), sum(&seconds));
         assert!(slices.windows(2).all(|pair| pair[0].is_followed_by(&pair[1])));
@@ -210,11 +183,11 @@ mod tests {
 
     #[test]
     fn what_reaches_the_required_limit_stays_up_to_a_bound() {
-        let spikes: Vec<(u64, u64)> = (1..=150).map(|n| (n * 10, 300_000)).collect();
+        let spikes: Vec<(usize, u64)> = (1..=150).map(|n| (n * 10, 300_000)).collect();
         let seconds = seconds(3 * 3600, &spikes);
         let kept = |limit_ns| {
             let slices = joined(&seconds, limit_ns);
-            let is_kept = |slice: &&Slice| slice.max_ns == 300_000 && slice.recorded == 2;
+            let is_kept = |slice: &&Slice| slice.max_ns == 300_000 && slice.recorded == 10;
             slices.iter().filter(is_kept).count()
         };
         // The first one is a new maximum.
