@@ -157,8 +157,8 @@ const TAIL_FROM: u32 = 990_000_000;
 const SHORT_NS: u64 = 120_000_000_000;
 
 /// What intervals of a short phase can't know.
-const SHORT: &str = "the intervals describe this phase only, and a disturbance that lasts for seconds or comes \
-    rarely may be missing from less than 2 min";
+const SHORT: &str = "in less than 2 min, disturbances that are rare or last for seconds may not have occurred: the \
+    intervals do not allow for them";
 
 impl CellSummary {
     /// How long all threads together were watched.
@@ -179,18 +179,16 @@ impl CellSummary {
     }
 
     /// How much the wake-ups beyond p99 depend on each other, or why that is not known, in words, and what
-    /// intervals of a short phase can't know; none when there is nothing to say, or nothing was measured.
+    /// intervals of a short phase can't know: a clause each.
     #[must_use]
-    pub fn dependence_sentence(&self) -> Option<String> {
+    pub fn dependence_clauses(&self) -> Vec<String> {
         match self.dependence() {
             Ok(found) => {
                 let short = (self.duration_ns < SHORT_NS).then(|| SHORT.to_owned());
-                let sentences = [found.sentence(self.all.recorded), short];
-                let sentences: Vec<String> = sentences.into_iter().flatten().collect();
-                (!sentences.is_empty()).then(|| sentences.join("; "))
+                found.sentence(self.all.recorded).into_iter().chain(short).collect()
             }
-            Err(Refusal::Nothing) => None,
-            Err(refusal) => Some(format!("no intervals for the tail: {refusal}")),
+            Err(Refusal::Nothing) => Vec::new(),
+            Err(refusal) => vec![format!("no intervals for the tail: {refusal}")],
         }
     }
 }

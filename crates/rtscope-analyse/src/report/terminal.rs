@@ -290,8 +290,8 @@ load = ["message groups=1"]
           CPU 1     4,000       0  5.0   5.8  6.0  16.0   19.0    93.2  93.2
           all       8,000       0  4.1   5.3  6.0  13.0   19.0    93.2  93.2
         A 95 % upper bound needs more samples: 22,985 for p99.9, 177,767 for p99.99.
-        rest, messages: the intervals describe this phase only, and a disturbance that lasts for
-        seconds or comes rarely may be missing from less than 2 min.
+        rest, messages: in less than 2 min, disturbances that are rare or last for seconds may not
+        have occurred: the intervals do not allow for them.
 
         Beyond the figures
           rest

@@ -160,7 +160,7 @@ fn interval(quantile: &Quantile) -> String {
 
 /// How much the wake-ups of a phase depend on each other, in words; empty when they don't.
 fn dependence(cell: &CellSummary) -> String {
-    cell.dependence_sentence().map(|text| super::sentence(&text)).unwrap_or_default()
+    super::sentence(&cell.dependence_clauses().join("; "))
 }
 
 /// The intervals that independent wake-ups would have.

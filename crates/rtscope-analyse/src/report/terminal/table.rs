@@ -264,16 +264,22 @@ fn loads_apart(judgement: &Judgement, style: Style) -> String {
 fn notes(judgement: &Judgement, columns: &[(Column, usize)], style: Style) -> String {
     let note = |text: &str| style.paint(Ink::Faint, style.paragraph("", 0, text).trim_end()) + "\n";
     let mut text = too_few(judgement, columns).map(|text| note(&text)).unwrap_or_default();
-    let cells = judgement.cells.iter();
-    let told: Vec<(&str, String)> =
-        cells.filter_map(|cell| Some((cell.name.as_str(), cell.dependence_sentence()?))).collect();
-    for same in told.chunk_by(|a, b| a.1 == b.1) {
-        let names: Vec<&str> = same.iter().map(|cell| cell.0).collect();
+    // What holds for several phases is said once.
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for cell in &judgement.cells {
+        for clause in cell.dependence_clauses() {
+            match told.iter_mut().find(|known| known.0 == clause) {
+                Some(known) => known.1.push(&cell.name),
+                None => told.push((clause, vec![&cell.name])),
+            }
+        }
+    }
+    for (clause, names) in told {
         let names = match names.len() {
             0..=CELLS_IN_FULL => names.join(", "),
             n => format!("{n} phases"),
         };
-        text += &note(&format!("{names}: {}.", same[0].1));
+        text += &note(&format!("{names}: {clause}."));
     }
     text
 }
