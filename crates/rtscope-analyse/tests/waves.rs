@@ -210,6 +210,18 @@ fn a_capture_without_a_name_is_written_and_read_back() {
     }
 }
 
+/// The fuzzer found an edge before the capture's start, which was not read back.
+#[test]
+fn changes_before_the_first_instant_are_no_edges() {
+    let text = "$timescale 1 us $end\n$var wire 1 ! a $end\n$enddefinitions $end\n0! 1! #7 0! #9 1!\n#12\n";
+    let capture = instrument::read(text.as_bytes(), Choice::default()).expect("read").capture;
+    assert_eq!(capture.start_ns, 7_000);
+    assert_eq!(capture.edges, [Edge::new(7_000, false), Edge::new(9_000, true)]);
+    let written = instrument::write_vcd(&capture);
+    let again = instrument::read(written.as_bytes(), Choice::default()).expect("read").capture;
+    assert_eq!(again.edges, capture.edges);
+}
+
 #[test]
 fn a_channel_s_name_is_printable() {
     let text = "$timescale 1 us $end\n$var wire 1 ! a\u{1b}[2J $end\n$enddefinitions $end\n#0 0!\n#5 1!\n#9 0!\n";
