@@ -28,7 +28,7 @@ impl Comparison {
             "requirements": self.page.required,
             "pairs": page::apart::pairs(&self.page),
             "broken": self.broken,
-            "warnings": self.warnings,
+            "warnings": self.page.warnings,
             "kernels": self.documents,
         })
     }
@@ -63,14 +63,17 @@ impl Comparison {
     fn table(&self) -> String {
         let mut text = format!("{}\n\n", page::headline(&self.page));
         let loads = page::loads(&self.page);
-        let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max(4);
+        let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max("preemption".len());
         let widths: Vec<usize> =
             self.page.kernels.iter().map(|label| label.len().max(15)).collect();
-        let _ = write!(text, "{:first$}", "load");
-        for (label, width) in self.page.kernels.iter().zip(&widths) {
-            let _ = write!(text, "  {label:>width$}");
+        let models = page::models(&self.page);
+        for (name, columns) in [("load", &self.page.kernels), ("preemption", &models)] {
+            let _ = write!(text, "{name:first$}");
+            for (column, width) in columns.iter().zip(&widths) {
+                let _ = write!(text, "  {column:>width$}");
+            }
+            text.push('\n');
         }
-        text.push('\n');
         for load in loads {
             let _ = write!(text, "{load:first$}");
             for (kernel, width) in widths.iter().enumerate() {
@@ -121,7 +124,7 @@ impl Comparison {
         for (name, why) in &self.page.failures {
             let _ = writeln!(text, "{name}: {why}");
         }
-        text.extend(self.warnings.iter().map(|line| format!("warning: {line}\n")));
+        text.extend(self.page.warnings.iter().map(|line| format!("warning: {line}\n")));
         text.extend(self.broken.iter().map(|line| format!("{line}\n")));
         if self.verdict() != Verdict::Measured {
             let _ = writeln!(text, "{}", self.verdict());
