@@ -90,6 +90,7 @@ impl Comparison {
         }
         text.push_str("\np99.9 / max in us, the worst of all seeds\n");
         text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
+        text.push_str(&page::apart::text(&self.page));
         for pair in &self.page.beside {
             let of = |side: &Buckets| {
                 QUANTILES
