@@ -59,9 +59,9 @@ impl Comparison {
         Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.verdict()) })
     }
 
-    /// The figures for a terminal: a line a load, a column a kernel.
-    fn table(&self) -> String {
-        let mut text = format!("{}\n\n", page::headline(&self.page));
+    /// A line a load, a column a kernel.
+    fn figures(&self) -> String {
+        let mut text = String::new();
         let loads = page::loads(&self.page);
         let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max("preemption".len());
         let widths: Vec<usize> =
@@ -88,6 +88,13 @@ impl Comparison {
             }
             text.push('\n');
         }
+        text
+    }
+
+    /// The figures for a terminal, and what they tell.
+    fn table(&self) -> String {
+        let mut text = format!("{}\n\n", page::headline(&self.page));
+        text.push_str(&self.figures());
         text.push_str("\np99.9 / max in us, the worst of all seeds\n");
         text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&page::apart::text(&self.page));
