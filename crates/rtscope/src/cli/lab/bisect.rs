@@ -23,7 +23,7 @@ use super::{
     output,
 };
 use crate::{
-    cli::{Refused, print},
+    cli::{Refused, print, shape},
     exit, plans,
 };
 
@@ -32,20 +32,21 @@ use crate::{
 /// Between a kernel that meets the requirement and one that doesn't lie changes: words of the kernel
 /// command line, options of the configuration, other kernels in a row, or commits of a git tree. The
 /// search runs the plan in as few kernels between them as it can. Kernels are built where they must be,
-/// and kept.
+/// and kept. Without a plan this is `lab-quick`; the options that shape it are those of `rtscope run`.
 ///
 /// Examples:
 ///   rtscope lab bisect --good debian-stock:preempt=full --bad debian-stock:preempt=none:nohz=off \
 ///     --require 'max < 300us'
 ///   rtscope lab bisect --good tiny-6.12-rt --bad tiny-6.12-dynamic --require 'max < 50us'
+///   rtscope lab bisect lab-matrix --cycles 500 --good debian-rt --bad debian-stock --through debian-cloud \
+///     --require 'max < 50us'
 ///   rtscope lab bisect --good A --through B --through C --bad D --require 'p99.9 < 50us'
 ///   rtscope lab bisect --tree linux --spec my-kernel.toml --good v6.12 --bad v6.13 --require 'max < 50us'
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A shipped plan's name, or a file
-    #[arg(default_value = "lab-quick")]
-    plan: String,
+    /// A shipped plan's name, or a file [default: lab-quick]
+    plan: Option<String>,
     /// A kernel that meets the requirement, as for `lab run`; a commit with --tree
     #[arg(long, value_name = "KERNEL")]
     good: String,
@@ -65,11 +66,12 @@ pub(in crate::cli) struct Args {
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.judging.require);
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     if plan.require.is_empty() {
         let text = "what is a bad kernel? Name a requirement, as --require 'p99 < 80us'";
         return Err(Refused(text.to_owned()).into());
@@ -320,7 +322,7 @@ impl Search {
         let document = json!({
             "format": 1,
             "plan": self.plan.name,
-            "require": args.judging.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "require": args.shape.require().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "good": args.good,
             "bad": args.bad,
             "between": what,

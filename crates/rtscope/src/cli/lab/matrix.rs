@@ -10,7 +10,7 @@ use super::{
     order::{self, Lab},
     output,
 };
-use crate::plans;
+use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in a guest of its own
 ///
@@ -18,15 +18,18 @@ use crate::plans;
 /// matrix that was interrupted goes on where it was. The page is a heat map, each cell leads to its
 /// histogram.
 ///
+/// Without a plan this is `lab-matrix`: rest and seven loads. The options that shape the plan are those
+/// of `rtscope run`.
+///
 /// Examples:
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt
+///   rtscope lab matrix --kernel debian-rt --scale 0.2 --interval 1ms
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt --preempt none,voluntary,full --seeds 5
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A shipped plan's name, or a file: each of its phases is a row
-    #[arg(default_value = "lab-matrix")]
-    plan: String,
+    /// A shipped plan's name, or a file: each of its phases is a row [default: lab-matrix]
+    plan: Option<String>,
     /// A kernel, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
@@ -38,14 +41,15 @@ pub(in crate::cli) struct Args {
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
 }
 
 /// The preemption models of PREEMPT_DYNAMIC.
 const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.judging.require);
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_MATRIX)?;
     let mut lab = Lab::open(&args.options)?;
     let named = lab.subjects(&args.kernel)?;
     let mut names: Vec<String> = Vec::new();

@@ -26,11 +26,10 @@ use rtscope_model::{
     guest::{self, Beside, Tracer},
     plan::{Phase, Plan},
     time::Nanos,
-    verdict::Requirement,
 };
 
 use super::output;
-use crate::cli::{Refused, ending};
+use crate::cli::{Refused, ending, shape};
 use crate::output::{can_redraw, note, progress};
 
 /// After so long without a word it is said that guests are at work.
@@ -48,9 +47,6 @@ pub(in crate::cli) struct Judging {
     /// How many replicas of each; the worst of them counts [default: 1; bisect: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
-    /// What must hold in every cell, as 'max < 50us'; repeatable
-    #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
-    pub(super) require: Vec<Requirement>,
     /// Folder for the records and the page
     #[arg(short, long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -234,6 +230,7 @@ impl Lab {
         plan: &Plan,
         seed: u64,
     ) -> anyhow::Result<Cell> {
+        shape::refuse_absent_cpus(plan, self.cpus_of(subject)?)?;
         let extra = self.extra(subject, &plan.phases)?;
         let runs = as_run(plan);
         let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
@@ -260,6 +257,15 @@ impl Lab {
             extra.files.push((guest::experiment_file(name), text.clone().into_bytes(), false));
         }
         self.guest(subject, ("experiments", ""), extra, 1, longest)
+    }
+
+    /// CPUs of a guest: in virtual time a machine with a fixed number of them starts no more than were asked
+    /// for.
+    fn cpus_of(&self, subject: &Subject) -> Result<u32, LabError> {
+        let machine = subject.clone().machine(self.options.machine.as_deref())?;
+        let asked = self.options.smp;
+        let fixed = machine.cpus.unwrap_or(asked);
+        Ok(if self.timing().is_virtual() { asked.min(fixed) } else { fixed })
     }
 
     /// A cell of a plan (or of nothing) with its name, which is silent for `longest` of the guest's time.
