@@ -52,3 +52,56 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
     let (code, said) = lab(room.path(), bisect, &["--until", "max < 1ms once in 1h"]);
     assert!(code == Some(64) && said.contains("hours on the machine"), "{said}");
 }
+
+#[test]
+fn a_label_is_the_kernel_s_name_everywhere_and_the_record_can_be_replayed() {
+    let test = "a_label_is_the_kernel_s_name_everywhere_and_the_record_can_be_replayed";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let line = "run small.toml --memory 1024 --cycles 20 --kernel one=debian-rt --kernel two=debian-rt:nohz=off";
+    let (code, said) = lab(room.path(), line, &["--out", "out"]);
+    assert_eq!(code, Some(0), "{said}");
+    let out = room.path().join("out");
+    let document = document(&out);
+    let kernels = document["kernels"].as_array().expect("kernels");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let seen: Vec<_> = kernels
+        .iter()
+        .map(|kernel| [&kernel["kernel"], &kernel["record"], &kernel["inputs"]["kernel"]].map(text))
+        .collect();
+    assert_eq!(
+        seen,
+        [["one", "one-seed1", "one=debian-rt"], ["two", "two-seed1", "two=debian-rt:nohz=off"]]
+    );
+    assert!(said.contains("[1/2] ") && said.contains("one seed 1 small"), "{said}");
+    let page = fs::read_to_string(out.join("index.html")).expect("a page");
+    assert!(page.contains("two-seed1/report.html") && page.contains("two=debian-rt:nohz=off"));
+    // The same guest by another name is known, and bears that name.
+    let line = "run small.toml --memory 1024 --cycles 20 --kernel other=debian-rt --out again";
+    let (code, said) = lab(room.path(), line, &[]);
+    assert!(code == Some(0) && said.contains("other seed 1 small: known"), "{said}");
+    let inputs = fs::read_to_string(room.path().join("again/other-seed1/lab.json")).expect("there");
+    assert!(inputs.contains("\"kernel\": \"other=debian-rt\""), "{inputs}");
+    let (code, said) = lab(room.path(), "replay again/other-seed1", &[]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_label_that_is_taken_or_fits_no_folder_is_refused() {
+    let room = room();
+    for (line, why) in [
+        ("run --kernel a=debian-rt --kernel a=debian-stock", "two kernels are called a"),
+        ("sched --kernel debian-rt --kernel debian-rt=debian-stock", "two kernels are called"),
+        ("matrix --kernel a/b=debian-rt", "the label \"a/b\" has a slash in it"),
+        ("run --kernel a:b=debian-rt --kernel ..=debian-rt", "begins with"),
+    ] {
+        let (code, said) = lab(room.path(), line, &[]);
+        assert_eq!(code, Some(64), "{line}: {said}");
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    let line = "bisect --good a=debian-rt --bad a=debian-rt:nohz=off";
+    let (code, said) = lab(room.path(), line, &["--require", "max < 50us"]);
+    assert!(code == Some(64) && said.contains("two kernels are called a"), "{said}");
+}

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use rtscope_lab::queue::Item;
+use rtscope_lab::{queue::Item, subject::Subject};
 use rtscope_model::plan::Plan;
 
 use super::{
@@ -25,6 +25,7 @@ use crate::{cli::shape, plans};
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt
 ///   rtscope lab matrix --kernel debian-rt --scale 0.2 --interval 1ms
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt --preempt none,voluntary,full --seeds 5
+///   rtscope lab matrix --kernel old=path=/boot/vmlinuz-6.1 --kernel new=path=/boot/vmlinuz-6.12
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -52,21 +53,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_MATRIX)?;
     let mut lab = Lab::open(&args.options)?;
     let named = lab.subjects(&args.kernel)?;
-    let mut names: Vec<String> = Vec::new();
-    for subject in &named {
-        let dynamic = subject.has_option("PREEMPT_DYNAMIC");
-        match args.preempt.as_slice() {
-            models @ [_, ..] if dynamic => {
-                names.extend(
-                    models.iter().map(|model| format!("{}:preempt={model}", subject.label)),
-                );
-            }
-            _ => names.push(subject.label.clone()),
+    let in_model = |subject: &Subject| -> Vec<Subject> {
+        if args.preempt.is_empty() || !subject.has_option("PREEMPT_DYNAMIC") {
+            return vec![subject.clone()];
         }
-    }
+        let word = |model: &String| subject.with_word(&format!("preempt={model}"));
+        args.preempt.iter().map(word).collect()
+    };
+    let subjects: Vec<Subject> = named.iter().flat_map(in_model).collect();
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
-    let subjects = lab.subjects(&names)?;
     let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
     let phases = one_by_one(&plan);
     let loads = output::names(phases.iter().map(|phase| phase.name.as_str()))?;

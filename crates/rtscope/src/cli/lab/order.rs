@@ -19,7 +19,7 @@ use rtscope_lab::{
     progress::Progress,
     qemu::Timing,
     queue::{self, Item, News},
-    subject::Subject,
+    subject::{self, Subject},
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
@@ -218,7 +218,12 @@ impl Lab {
     }
 
     /// Finds the kernels; those that are prebuilt are fetched when they aren't there.
+    ///
+    /// # Errors
+    ///
+    /// There is no such kernel, or two have the same label.
     pub(super) fn subjects(&self, names: &[String]) -> anyhow::Result<Vec<Subject>> {
+        subject::check_labels(names)?;
         let find = |name: &String| Subject::find(name, &self.cache, &mut say);
         Ok(names.iter().map(find).collect::<Result<_, LabError>>()?)
     }

@@ -27,13 +27,15 @@ use crate::{cli::shape, plans};
 ///   rtscope lab run --kernel debian-rt --interval 200us --priority 50 --cycles 5000
 ///   rtscope lab run --kernel debian-rt --smp 2 --cpus 1 --duration 2s
 ///   rtscope lab run my-plan.toml --kernel path=/boot/vmlinuz-6.1 --wall
+///   rtscope lab run --kernel rt=path=/boot/vmlinuz --kernel full=debian-stock:preempt=full
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file [default: lab-quick]
     plan: Option<String>,
-    /// A kernel: debian-stock, debian-rt, one you built, or path=FILE; words of the kernel command line
-    /// follow after colons, as debian-stock:preempt=full; repeatable
+    /// A kernel: debian-stock, debian-rt, one you built, or path=FILE; repeatable. Words of the kernel
+    /// command line follow after colons, as debian-stock:preempt=full. A label before it, as
+    /// mine=debian-stock:preempt=full, is its name in folders, pages and JSON
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     #[command(flatten)]
