@@ -5,6 +5,7 @@
 //! debian-stock:preempt=full   with further words of the kernel command line, each after a colon
 //! tiny-6.12-rt                one that `rtscope kernel build` has made
 //! path=/boot/vmlinuz-6.1      any file
+//! linux-image-6.1_amd64.deb   a Debian package, with or without `path=`: the kernel and modules in it
 //! mine=debian-rt:threadirqs   with a label of one's own, by which everything calls it
 //! mine=path=/boot/vmlinuz     the same; `path` alone is never a label
 //! ```
@@ -63,9 +64,10 @@ impl Subject {
     /// There is no such kernel, or it can't be fetched.
     pub fn find(asked: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Subject, LabError> {
         let Asked { label, name, words } = Asked::parse(asked)?;
-        let mut found = match name.strip_prefix("path=") {
-            Some(path) => of_file(asked, Path::new(path))?,
-            None => of_kept(asked, &bring(name, cache, report)?)?,
+        let mut found = match (package_of(name), name.strip_prefix("path=")) {
+            (Some(file), _) => of_kept(asked, &prebuilt::of_file(file, cache, report)?)?,
+            (None, Some(path)) => of_file(asked, Path::new(path))?,
+            (None, None) => of_kept(asked, &bring(name, cache, report)?)?,
         };
         found.append = words;
         if let Some(label) = label {
@@ -126,6 +128,9 @@ impl Subject {
             return Modules::open(source, release, cache, report);
         }
         let Asked { name, .. } = Asked::parse(&self.asked)?;
+        if let Some(package) = package_of(name) {
+            return Modules::open(package, release, cache, report);
+        }
         let kept = cache.find(name);
         if let (Some(prebuilt), Some(kernel)) = (Prebuilt::find(name), &kept) {
             return prebuilt.modules(kernel, cache, report);
@@ -181,7 +186,7 @@ impl Subject {
 pub struct Asked<'a> {
     /// The user's own name for it.
     pub label: Option<&'a str>,
-    /// The kernel: a name, or `path=FILE`.
+    /// The kernel: a name, `path=FILE`, or a Debian package's file.
     pub name: &'a str,
     /// Words of the kernel command line.
     pub words: Vec<String>,
@@ -242,6 +247,12 @@ pub fn check_labels(asked: &[String]) -> Result<(), LabError> {
         }
     }
     Ok(())
+}
+
+/// The file, where a kernel is named by a Debian package.
+fn package_of(name: &str) -> Option<&Path> {
+    let file = name.strip_prefix("path=").unwrap_or(name);
+    file.ends_with(".deb").then(|| Path::new(file))
 }
 
 fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {

@@ -1,6 +1,6 @@
 //! What users type at the lab: plans and their options, kernels and their names.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use crate::{document, ready_or_skip, room, rtscope, text};
 
@@ -104,4 +104,49 @@ fn a_label_that_is_taken_or_fits_no_folder_is_refused() {
     let line = "bisect --good a=debian-rt --bad a=debian-rt:nohz=off";
     let (code, said) = lab(room.path(), line, &["--require", "max < 50us"]);
     assert!(code == Some(64) && said.contains("two kernels are called a"), "{said}");
+}
+
+/// A plan whose load needs a module of the kernel.
+const VETH: &str = "
+name = 'veth'
+title = 'a pair of network devices'
+[sampler]
+interval = '500us'
+warmup = '20ms'
+[[phase]]
+name = 'veth'
+cycles = 50
+settle = '20ms'
+load = ['network over=veth']
+";
+
+#[test]
+fn debian_s_cloud_kernel_and_one_in_a_package_boot_with_their_modules() {
+    let test = "debian_s_cloud_kernel_and_one_in_a_package_boot_with_their_modules";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    fs::write(room.path().join("veth.toml"), VETH).expect("written");
+    let depends = Command::new("apt-cache").args(["depends", "linux-image-cloud-amd64"]).output();
+    let depends = String::from_utf8(depends.expect("starts").stdout).expect("text");
+    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    let mut apt = Command::new("apt-get");
+    apt.current_dir(room.path()).args(["-q", "download", package.expect("the kernel's package")]);
+    assert!(apt.output().expect("starts").status.success(), "{package:?}");
+    let mut files = fs::read_dir(room.path()).expect("there").flatten();
+    let file = files.find(|entry| entry.path().extension().is_some_and(|ending| ending == "deb"));
+    let mine = format!("mine=path={}", file.expect("a package").file_name().display());
+    let line = "run veth.toml --memory 1024 --out out --kernel debian-cloud --kernel";
+    let (code, said) = lab(room.path(), line, &[&mine]);
+    assert_eq!(code, Some(0), "{said}");
+    let document = document(&room.path().join("out"));
+    for (kernel, label) in
+        document["kernels"].as_array().expect("kernels").iter().zip(["debian-cloud", "mine"])
+    {
+        assert_eq!(kernel["kernel"], label, "{said}");
+        assert_eq!(kernel["cells"][0]["all"]["recorded"], 50, "{said}");
+        let release = &kernel["verification"]["running"]["release"];
+        assert!(release.as_str().is_some_and(|name| name.ends_with("-cloud-amd64")), "{release}");
+    }
 }

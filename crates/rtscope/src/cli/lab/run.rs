@@ -28,12 +28,14 @@ use crate::{cli::shape, plans};
 ///   rtscope lab run --kernel debian-rt --smp 2 --cpus 1 --duration 2s
 ///   rtscope lab run my-plan.toml --kernel path=/boot/vmlinuz-6.1 --wall
 ///   rtscope lab run --kernel rt=path=/boot/vmlinuz --kernel full=debian-stock:preempt=full
+///   rtscope lab run --kernel debian-cloud --kernel linux-image-6.1.0-56-amd64_6.1.192-2_amd64.deb
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file [default: lab-quick]
     plan: Option<String>,
-    /// A kernel: debian-stock, debian-rt, one you built, or path=FILE; repeatable. Words of the kernel
+    /// A kernel: debian-stock, debian-rt, debian-cloud, one you built, path=FILE, or a Debian package's
+    /// file (.deb); repeatable. Words of the kernel
     /// command line follow after colons, as debian-stock:preempt=full. A label before it, as
     /// mine=debian-stock:preempt=full, is its name in folders, pages and JSON
     #[arg(short, long, value_name = "KERNEL", required = true)]
