@@ -43,6 +43,8 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
         ("matrix --kernel x --set idle-state=0", "no idle states"),
         ("sched --kernel x --interval 1ms", "an experiment has no sampler"),
         ("sched --kernel x --cycles 5", "--work sets"),
+        ("run --kernel x --shift 10", "of some 8000 instructions, 8.19 ms"),
+        ("sched --kernel x --shift 6", "take 0 to 5"),
     ] {
         let (code, said) = lab(room.path(), line, &[]);
         assert_eq!(code, Some(64), "{line}: {said}");

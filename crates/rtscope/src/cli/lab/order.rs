@@ -17,7 +17,7 @@ use rtscope_lab::{
     cyclictest,
     error::LabError,
     progress::Progress,
-    qemu::Timing,
+    qemu::{Timing, parse_shift},
     queue::{self, Item, News},
     subject::{self, Subject},
 };
@@ -68,8 +68,8 @@ pub(in crate::cli) struct Options {
     /// Time is this machine's, on its own CPUs, where KVM works
     #[arg(long)]
     kvm: bool,
-    /// Virtual time: an instruction takes 2^N ns
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=10))]
+    /// Virtual time: an instruction takes 2^N ns, N from 0 to 5
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift)]
     shift: u8,
     /// Guests at a time [default: as many as there are CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
