@@ -260,6 +260,9 @@ fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, L
         return prebuilt.bring(cache, report);
     }
     cache.find(name).ok_or_else(|| {
+        if let Err(why) = name::check("the kernel", name) {
+            return LabError::Refused(format!("{why}; a file is path={name}"));
+        }
         let mut known: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
         known.extend(prebuilt::NAMES.map(str::to_owned));
         known.sort();
@@ -397,6 +400,11 @@ mod tests {
         let said =
             Subject::find("debain-rt", &cache, &mut |_| {}).expect_err("unknown").to_string();
         assert!(said.contains("did you mean \"debian-rt\"?"), "{said}");
+        for asked in ["/boot/vmlinuz-6.1", "mine=/boot/vmlinuz-6.1"] {
+            let said = Subject::find(asked, &cache, &mut |_| {}).expect_err("a path").to_string();
+            assert!(said.contains("the kernel \"/boot/vmlinuz-6.1\" has a slash in it"), "{said}");
+            assert!(said.ends_with("a file is path=/boot/vmlinuz-6.1"), "{said}");
+        }
         let path = folder.path().join("text");
         fs::write(&path, "no kernel").expect("written");
         let asked = format!("path={}", path.display());
