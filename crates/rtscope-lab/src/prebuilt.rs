@@ -9,6 +9,8 @@ use std::{
     process::Command,
 };
 
+use serde::Serialize;
+
 use crate::{
     cache::{Cache, Kernel, Manifest, key_of, sha256_of_file},
     error::LabError,
@@ -33,19 +35,52 @@ pub struct Prebuilt {
     arch: &'static str,
     /// A further suite of the archive.
     suite: Option<&'static str>,
+    /// What it is, in a sentence's half.
+    title: &'static str,
+}
+
+/// What is known of a prebuilt kernel without fetching it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Description {
+    /// Name on the command line.
+    pub name: String,
+    /// What it is, one line.
+    pub title: String,
+    /// The package that depends on the newest image.
+    pub package: String,
+    /// The kernel's own name of the architecture.
+    pub arch: String,
+    /// A further suite that the package is from, as `backports`.
+    pub suite: Option<String>,
+    /// The version that this machine's lists of packages name first; none where they don't hold the package.
+    pub newest: Option<String>,
+    /// The package of the image that the cache keeps, and its version.
+    pub kept: Option<(String, String)>,
+    /// `uname -r` of the kept one.
+    pub release: Option<String>,
 }
 
 /// Debian's and the kernel's names of the architectures, and the flavour of Debian's images.
 const ARCHITECTURES: [(&str, &str, &str); 3] =
     [("amd64", "x86_64", "amd64"), ("arm64", "arm64", "arm64"), ("armhf", "arm", "armmp")];
 
-/// Names without an architecture: what they are of Debian's, and from which further suite.
-const FLAVOURS: [(&str, &str, Option<&str>); 5] = [
-    ("debian-stock", "", None),
-    ("debian-rt", "rt-", None),
-    (CLOUD, "cloud-", None),
-    ("debian-backports", "", Some("backports")),
-    ("debian-backports-rt", "rt-", Some("backports")),
+/// Names without an architecture: what they are of Debian's, from which further suite, and what for.
+const FLAVOURS: [(&str, &str, Option<&str>, &str); 5] = [
+    ("debian-stock", "", None, "Debian's kernel, as most machines with Debian run it"),
+    ("debian-rt", "rt-", None, "Debian's real-time kernel (PREEMPT_RT)"),
+    (CLOUD, "cloud-", None, "Debian's kernel for virtual machines, with few drivers"),
+    (
+        "debian-backports",
+        "",
+        Some("backports"),
+        "Debian's kernel from the backports of the release",
+    ),
+    (
+        "debian-backports-rt",
+        "rt-",
+        Some("backports"),
+        "Debian's real-time kernel (PREEMPT_RT) from the backports of the release",
+    ),
 ];
 
 /// The kernel for virtual machines, which Debian doesn't build for armhf.
@@ -69,13 +104,34 @@ impl Prebuilt {
             Some(found) => found,
             None => (own?, name),
         };
-        let (_, infix, suite) = FLAVOURS.into_iter().find(|(known, ..)| *known == flavour)?;
+        let (_, infix, suite, title) =
+            FLAVOURS.into_iter().find(|(known, ..)| *known == flavour)?;
         let (debian_arch, arch, image) = *architecture;
         if flavour == CLOUD && debian_arch == "armhf" {
             return None;
         }
         let meta = format!("linux-image-{infix}{image}");
-        Some(Prebuilt { name: name.to_owned(), meta, debian_arch, arch, suite })
+        Some(Prebuilt { name: name.to_owned(), meta, debian_arch, arch, suite, title })
+    }
+
+    /// What is known of it here. Nothing is fetched, so of a further suite and of another architecture only
+    /// what the cache keeps is known.
+    #[must_use]
+    pub fn describe(&self, cache: &Cache) -> Description {
+        let is_own = self.suite.is_none() && self.arch == own_arch();
+        let versions = || self.versions(&Apt::own(cache).ok()?).ok();
+        let kept = cache.find(&self.name).map(|kernel| kernel.manifest);
+        let input = |name: &str| kept.as_ref()?.inputs.get(name).cloned();
+        Description {
+            name: self.name.clone(),
+            title: self.title.to_owned(),
+            package: self.meta.clone(),
+            arch: self.arch.to_owned(),
+            suite: self.suite.map(str::to_owned),
+            newest: is_own.then(versions).flatten().and_then(|all| all.into_iter().next()),
+            kept: input("package").zip(input("version")),
+            release: kept.as_ref().map(|manifest| manifest.release.clone()),
+        }
     }
 
     /// The kernel from the cache, or fetched into it.
@@ -311,6 +367,34 @@ mod tests {
         for name in ["debian", "debian-rt-", "debian-rt-s390x", "arm64", "debian-cloud-armhf"] {
             assert_eq!(Prebuilt::find(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_known_of_a_kernel_is_said_without_fetching_it() {
+        let room = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(room.path());
+        let rt = Prebuilt::find("debian-rt-arm64").expect("known");
+        let told = rt.describe(&cache);
+        assert_eq!((told.package.as_str(), told.arch.as_str()), ("linux-image-rt-arm64", "arm64"));
+        assert!(told.title.contains("PREEMPT_RT"), "{told:?}");
+        assert_eq!((&told.kept, &told.release), (&None, &None));
+        let prepared = room.path().join("prepared");
+        fs::create_dir_all(&prepared).expect("made");
+        fs::write(prepared.join("vmlinuz"), "image").expect("written");
+        let inputs = [("package", "linux-image-6.1.0-1-rt-arm64"), ("version", "6.1.1-1")];
+        let manifest = Manifest {
+            name: "debian-rt-arm64".into(),
+            key: "0123456789abcdef".into(),
+            release: "6.1.0-1-rt-arm64".into(),
+            vmlinuz: "vmlinuz".into(),
+            inputs: inputs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..Manifest::default()
+        };
+        cache.keep(&prepared, &manifest).expect("kept");
+        let told = rt.describe(&cache);
+        let (package, version) = told.kept.expect("kept");
+        assert_eq!([package.as_str(), &version], ["linux-image-6.1.0-1-rt-arm64", "6.1.1-1"]);
+        assert_eq!(told.release.as_deref(), Some("6.1.0-1-rt-arm64"));
     }
 
     #[test]

@@ -13,7 +13,12 @@ use rtscope_model::text::{Problem, TextError, line_of, problem_of, suggest};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::{config::merge, error::LabError, name, prebuilt::Prebuilt};
+use crate::{
+    config::merge,
+    error::LabError,
+    name,
+    prebuilt::{self, Prebuilt},
+};
 
 /// A text that is part of the binary.
 #[derive(Clone, Copy, Debug)]
@@ -528,7 +533,8 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
         )));
     }
     if !path.is_file() {
-        let nearest = suggest(name, shipped.iter().map(|spec| spec.name.as_str()));
+        let known = shipped.iter().map(|spec| spec.name.as_str()).chain(prebuilt::NAMES);
+        let nearest = suggest(name, known);
         let hint = nearest.map(|word| format!(" (did you mean {word:?}?)")).unwrap_or_default();
         return Err(LabError::Refused(format!(
             "{name:?} is neither a shipped kernel nor a spec's file{hint}; \

@@ -152,3 +152,32 @@ fn debian_s_cloud_kernel_and_one_in_a_package_boot_with_their_modules() {
         assert!(release.as_str().is_some_and(|name| name.ends_with("-cloud-amd64")), "{release}");
     }
 }
+
+#[test]
+fn kernels_that_debian_has_built_are_shown() {
+    let room = room();
+    let kernel = |words: &[&str]| {
+        let ran = rtscope(room.path(), &[&["kernel"], words, &["--cache", "cache"]].concat());
+        let ran = { ran }.output().expect("starts");
+        (ran.status.code(), text(&ran))
+    };
+    for (name, package, title) in [
+        ("debian-stock-amd64", "linux-image-amd64", "as most machines with Debian"),
+        ("debian-rt-arm64", "linux-image-rt-arm64", "PREEMPT_RT"),
+        ("debian-cloud-amd64", "linux-image-cloud-amd64", "virtual machines"),
+    ] {
+        let (code, said) = kernel(&["show", name]);
+        assert_eq!(code, Some(0), "{said}");
+        let source = format!("Debian's package {package}, fetched by apt");
+        for part in [title, &source, "newest ", "in the cache   none"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let (_, said) = kernel(&["show", name, "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(document["package"], package);
+        let (code, said) = kernel(&["build", name]);
+        assert!(code == Some(64) && said.contains("there is nothing to make"), "{said}");
+    }
+    let (code, said) = kernel(&["show", "debian-stok"]);
+    assert!(code == Some(64) && said.contains("did you mean \"debian-stock\"?"), "{said}");
+}
