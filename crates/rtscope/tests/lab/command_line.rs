@@ -38,7 +38,14 @@ fn the_default_plan_runs_in_the_guest_as_the_options_shape_it() {
 #[test]
 fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
     let room = room();
+    let mut image = vec![0; 0x600];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    fs::write(room.path().join("bzImage"), &image).expect("written");
     for (line, why) in [
+        (
+            "run --kernel path=bzImage --cpus 3 --cache cache",
+            "measures CPU 3, and the guest has CPU 0",
+        ),
         ("run --kernel x --set governor=performance", "one frequency"),
         ("matrix --kernel x --set idle-state=0", "no idle states"),
         ("sched --kernel x --interval 1ms", "an experiment has no sampler"),
