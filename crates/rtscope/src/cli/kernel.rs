@@ -191,7 +191,8 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     outcome.map_err(|error| match error.downcast::<LabError>() {
-        // What was asked wrongly has its own exit code.
+        // What was asked wrongly has its own exit code, and each problem of a spec its own line.
+        Ok(LabError::Spec(problems)) => problems.into(),
         Ok(error) if error.is_usage() => Refused(error.to_string()).into(),
         Ok(error) => error.into(),
         Err(error) => error,

@@ -188,3 +188,20 @@ fn kernels_that_debian_has_built_are_shown() {
     let (code, said) = kernel(&["show", "debian-stok"]);
     assert!(code == Some(64) && said.contains("did you mean \"debian-stock\"?"), "{said}");
 }
+
+#[test]
+fn each_problem_of_a_spec_and_its_fragments_has_a_line_of_its_own() {
+    const SPEC: &str = "name = 'my/board'\ntitle = 'mine'\narch = 'x86_64'\nbase = 'defconfig'\n\
+                        fragments = ['own.config']\n[source]\nkind = 'vendor'\nvendor = 'v'\nreference = 'r'\n";
+    let room = room();
+    fs::write(room.path().join("mine.toml"), SPEC).expect("written");
+    fs::write(room.path().join("own.config"), "CONFIG_HZ_1000=y\nhello world\n").expect("written");
+    let ran = rtscope(room.path(), &["kernel", "build", "mine.toml"]).output().expect("starts");
+    let said = text(&ran);
+    assert_eq!(ran.status.code(), Some(64), "{said}");
+    let mut lines = said.lines();
+    let mut next = || lines.next().unwrap_or_default();
+    assert!(next().contains("mine.toml:1: the name \"my/board\" has a slash in it"), "{said}");
+    let fragment = "mine.toml:5: fragment own.config, line 2: \"hello world\" is neither";
+    assert!(next().contains(fragment), "{said}");
+}

@@ -18,7 +18,8 @@ use crate::{cli::shape, plans};
 /// the bit. The pages say what virtual time can show and what it can't.
 ///
 /// Without a plan this is `lab-quick`: rest, a message load and a disk load, one second each in the guest.
-/// The options that shape the plan are those of `rtscope run`.
+/// The options that shape the plan are those of `rtscope run`. Those that make no sense in a guest, such
+/// as --until, are refused with the reason.
 ///
 /// Examples:
 ///   rtscope lab run --kernel debian-stock --kernel debian-rt

@@ -41,6 +41,8 @@ use crate::{
 /// without a log to replay.
 ///
 /// Without an experiment these are the five of the project report, from one-fifo-pinned to two-fifo-free.
+/// Of the options that shape a plan an experiment takes --set only. The others are refused with the
+/// reason.
 ///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt
