@@ -78,7 +78,7 @@ pub struct Inputs {
     pub format: u32,
     /// Hash of all below that the record depends on.
     pub key: String,
-    /// The kernel as it was asked for, as `debian-stock:preempt=full`.
+    /// The kernel as it was asked for, as `mine=debian-stock:preempt=full`.
     pub kernel: String,
     /// The kernel's file.
     pub kernel_file: PathBuf,
@@ -110,6 +110,13 @@ pub struct Inputs {
     pub log_sha256: Option<String>,
     /// SHA-256 of each file of the record.
     pub files: BTreeMap<String, String>,
+}
+
+impl Inputs {
+    fn write(&self, folder: &Path) -> Result<(), LabError> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        write(folder, INPUTS, text.as_bytes())
+    }
 }
 
 /// What came of a cell.
@@ -240,7 +247,7 @@ impl Cell {
         Inputs {
             format: FORMAT,
             key,
-            kernel: self.subject.label.clone(),
+            kernel: self.subject.asked.clone(),
             kernel_file: self.subject.kernel.clone(),
             kernel_sha256: self.subject.kernel_sha256.clone(),
             image_sha256: self.image_sha256.clone(),
@@ -350,6 +357,10 @@ impl Cell {
         let touched = recheck::touched(&kept, &inputs)?;
         if touched.is_empty() {
             kept::copy(&kept, folder)?;
+            // It may have been asked for by another name then.
+            let (kernel, kernel_file) = (self.subject.asked.clone(), self.subject.kernel.clone());
+            let inputs = Inputs { kernel, kernel_file, ..inputs };
+            inputs.write(folder)?;
             return Ok(Some(inputs));
         }
         let (kept_in, list) = (kept.display(), list(&touched));
@@ -402,8 +413,7 @@ impl Cell {
                 ));
             }
         }
-        let text = serde_json::to_string_pretty(&inputs).unwrap_or_default() + "\n";
-        write(folder, INPUTS, text.as_bytes())?;
+        inputs.write(folder)?;
         let (ending, took) = (guest.ending, Some(guest.took));
         Ok(Outcome { folder: folder.to_owned(), ending, took, inputs })
     }

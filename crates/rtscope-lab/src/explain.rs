@@ -154,6 +154,7 @@ mod tests {
         Cell {
             subject: Subject {
                 label: "mine".to_owned(),
+                asked: "path=bzImage".to_owned(),
                 kernel,
                 kernel_sha256: String::new(),
                 arch: "x86_64".to_owned(),

@@ -27,6 +27,7 @@ pub mod install;
 pub mod kept;
 pub mod machine;
 pub mod modules;
+pub mod name;
 pub mod package;
 pub mod patch;
 pub mod prebuilt;

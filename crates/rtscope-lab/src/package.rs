@@ -12,6 +12,7 @@ use crate::{
     build::{self, Prepared},
     cache::{Cache, Kernel, MANIFEST},
     error::LabError,
+    name,
     progress::{Progress, Report, step},
     tool::{self, Need},
 };
@@ -74,6 +75,8 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
     let kernel = tool::output(&mut tar).and_then(|_| {
         let kernel = Kernel::open(&part)
             .map_err(|_| none(tarball, &format!("a tarball without a {MANIFEST} in it")))?;
+        name::check("its kernel's name", &kernel.manifest.name)
+            .map_err(|why| LabError::Refused(format!("{}: {why}", tarball.display())))?;
         let key = &kernel.manifest.key;
         let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_key || !kernel.vmlinuz().is_file() {
@@ -225,6 +228,18 @@ mod tests {
             let said = unpack(&path, &there).expect_err("no kernel").to_string();
             assert!(said.contains("is no tarball, and no kernel: name one"), "{said}");
         }
+        let named = Manifest { name: "../small".into(), ..kernel.manifest.clone() };
+        let text = serde_json::to_string(&named).expect("JSON");
+        fs::write(kernel.dir.join(MANIFEST), text).expect("written");
+        let packed = tarball(
+            &Kernel::open(&kernel.dir)
+                .map(|it| Kernel { manifest: kernel.manifest.clone(), ..it })
+                .expect("there"),
+            &out,
+            &mut |_| {},
+        );
+        let said = unpack(&packed.expect("packed"), &there).expect_err("its name").to_string();
+        assert!(said.contains("its kernel's name \"../small\" has a slash in it"), "{said}");
         let left = fs::read_dir(there.root().join("kernels")).expect("read").count();
         assert_eq!(left, 1, "nothing half-unpacked stays");
     }

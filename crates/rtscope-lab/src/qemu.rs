@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rtscope_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -12,7 +13,7 @@ use crate::machine::Machine;
 pub enum Timing {
     /// By instructions: each takes 2^shift ns, and idle time passes at once.
     Virtual {
-        /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250.
+        /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250: up to [`SHIFT_MAX`].
         shift: u8,
     },
     /// By the host's clock, emulated.
@@ -27,6 +28,33 @@ impl Timing {
     pub fn is_virtual(self) -> bool {
         matches!(self, Timing::Virtual { .. })
     }
+}
+
+/// The highest shift at which guests work.
+pub const SHIFT_MAX: u8 = 5;
+
+/// Instructions of a late wake-up in a guest: 7,600 of tiny-6.12-rt under the loads of lab-quick.
+const WAKE_UP_INSTRUCTIONS: u64 = 8_000;
+
+/// Reads a shift of virtual time.
+///
+/// # Errors
+///
+/// It is no number up to [`SHIFT_MAX`]. Of a higher one, why no guest works with it: at 6 the sampler of
+/// lab-quick no longer sleeps or its loads never work, and from 7 on kernels hang before they speak.
+pub fn parse_shift(text: &str) -> Result<u8, String> {
+    let shift: u8 = text.parse().map_err(|_| format!("write a number from 0 to {SHIFT_MAX}"))?;
+    if shift <= SHIFT_MAX {
+        return Ok(shift);
+    }
+    let ns = 1_u64.checked_shl(shift.into()).unwrap_or(u64::MAX);
+    let takes = |instructions| Nanos(ns.saturating_mul(instructions));
+    Err(format!(
+        "an instruction would take {}, and a late wake-up, of some {WAKE_UP_INSTRUCTIONS} instructions, {}: kernels \
+         as slow as that hang, or leave their sampler and loads no time; take 0 to {SHIFT_MAX}",
+        takes(1),
+        takes(WAKE_UP_INSTRUCTIONS)
+    ))
 }
 
 /// What the emulator does with the log of a run in virtual time: everything in it that doesn't follow
@@ -201,6 +229,25 @@ mod tests {
     fn line(machine: &str, timing: Timing) -> String {
         let machine = Machine::find(machine).expect("shipped");
         words(&machine, timing, &["preempt=full".to_owned()]).arguments().join(" ")
+    }
+
+    #[test]
+    fn a_shift_that_no_guest_works_with_is_refused_with_the_reason() {
+        for shift in 0..=5 {
+            assert_eq!(parse_shift(&shift.to_string()), Ok(shift));
+        }
+        // By hand: 2^10 ns, and 8000 of them.
+        let said = parse_shift("10").expect_err("too slow");
+        assert!(
+            said.contains("take 1.02 us, and") && said.contains("instructions, 8.19 ms"),
+            "{said}"
+        );
+        for text in ["6", "7", "8", "9", "64", "255"] {
+            assert!(parse_shift(text).expect_err(text).ends_with("take 0 to 5"), "{text}");
+        }
+        for text in ["-1", "fast", "256", ""] {
+            assert!(parse_shift(text).expect_err(text).contains("a number from 0 to 5"), "{text}");
+        }
     }
 
     #[test]

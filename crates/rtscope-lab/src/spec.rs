@@ -13,7 +13,12 @@ use rtscope_model::text::{Problem, TextError, line_of, problem_of, suggest};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::error::LabError;
+use crate::{
+    config::merge,
+    error::LabError,
+    name,
+    prebuilt::{self, Prebuilt},
+};
 
 /// A text that is part of the binary.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +224,7 @@ impl Spec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpecText {
-    name: String,
+    name: Spanned<String>,
     title: String,
     #[serde(default)]
     about: String,
@@ -237,7 +242,7 @@ struct SpecText {
     modules: Option<bool>,
     dtbs: Option<bool>,
     #[serde(default)]
-    variant: BTreeMap<String, Spanned<VariantText>>,
+    variant: BTreeMap<Spanned<String>, Spanned<VariantText>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -259,6 +264,7 @@ pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Vec<Spec>, TextErr
     let fail = |problems| TextError { name: name.to_owned(), problems };
     let typed: SpecText = toml::from_str(text).map_err(|e| fail(vec![problem_of(text, &e)]))?;
     let mut reader = Reader { text, folder, problems: Vec::new() };
+    reader.name("the name", &typed.name);
     let base = reader.base(&typed.base);
     reader.architecture(&typed);
     reader.source(&typed.source);
@@ -270,6 +276,8 @@ pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Vec<Spec>, TextErr
         .variant
         .iter()
         .map(|(name, variant)| {
+            reader.name("the variant", name);
+            let name = name.as_ref();
             let own = reader.fragments(&variant.as_ref().fragments);
             if variant.as_ref().fragments.is_empty() {
                 let at = variant.span().start;
@@ -286,7 +294,7 @@ pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Vec<Spec>, TextErr
         return Err(fail(reader.problems));
     }
     let one = Spec {
-        name: typed.name.clone(),
+        name: typed.name.as_ref().clone(),
         title: typed.title.clone(),
         about: typed.about.clone(),
         tried: typed.tried.clone(),
@@ -355,6 +363,13 @@ impl Reader<'_> {
         self.problems.push(Problem { line, message, suggestion });
     }
 
+    /// What kernels are called goes into the names of folders and files.
+    fn name(&mut self, what: &str, name: &Spanned<String>) {
+        if let Err(why) = name::check(what, name.as_ref()) {
+            self.add(name.span().start, why, None);
+        }
+    }
+
     fn architecture(&mut self, typed: &SpecText) {
         let arch = typed.arch.as_ref();
         let names = || ARCHITECTURES.iter().map(|(name, ..)| *name);
@@ -378,6 +393,11 @@ impl Reader<'_> {
             );
             self.add(base.span().start, message, suggest(name, ["tinyconfig", "defconfig"]));
         }
+        let senseless =
+            fs::read_to_string(&path).ok().and_then(|text| senseless("base", &path, &text));
+        if let Some(message) = senseless {
+            self.add(base.span().start, message, None);
+        }
         Base::File(path)
     }
 
@@ -387,7 +407,9 @@ impl Reader<'_> {
             match fragment(name.as_ref(), self.folder) {
                 Ok(fragment) => found.push(fragment),
                 Err(message) => {
+                    let is_there = self.folder.join(name.as_ref()).is_file();
                     let nearest = suggest(name.as_ref(), FRAGMENTS.iter().map(|f| f.name));
+                    let nearest = nearest.filter(|_| !is_there);
                     self.add(name.span().start, message, nearest);
                 }
             }
@@ -452,12 +474,26 @@ fn fragment(name: &str, folder: &Path) -> Result<Fragment, String> {
     }
     let path = folder.join(name);
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(Fragment { name: name_owned, text }),
+        Ok(text) => match senseless("fragment", &path, &text) {
+            Some(message) => Err(message),
+            None => Ok(Fragment { name: name_owned, text }),
+        },
         Err(_) if !name.contains('/') && !name.contains('.') => {
             Err(format!("fragment {name:?} is neither a shipped one nor a file"))
         }
         Err(e) => Err(format!("fragment {}: {e}", path.display())),
     }
+}
+
+/// The first line of a configuration in a file that asks for nothing, with how many others there are.
+fn senseless(what: &str, path: &Path, text: &str) -> Option<String> {
+    let found = merge::senseless(text);
+    let (line, why) = found.first()?;
+    let more = match found.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more of its lines)"),
+    };
+    Some(format!("{what} {}, line {line}: {why}{more}", path.display()))
 }
 
 /// Every kernel of every shipped spec.
@@ -490,8 +526,15 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
         Some((path, variant)) if !Path::new(name).exists() => (Path::new(path), Some(variant)),
         _ => (Path::new(name), None),
     };
+    if !path.is_file() && Prebuilt::find(name).is_some() {
+        return Err(LabError::Refused(format!(
+            "{name} is built by Debian, and there is nothing to make: `rtscope kernel show {name}` says what \
+             it is, and `rtscope lab run --kernel {name}` boots it"
+        )));
+    }
     if !path.is_file() {
-        let nearest = suggest(name, shipped.iter().map(|spec| spec.name.as_str()));
+        let known = shipped.iter().map(|spec| spec.name.as_str()).chain(prebuilt::NAMES);
+        let nearest = suggest(name, known);
         let hint = nearest.map(|word| format!(" (did you mean {word:?}?)")).unwrap_or_default();
         return Err(LabError::Refused(format!(
             "{name:?} is neither a shipped kernel nor a spec's file{hint}; \

@@ -5,9 +5,16 @@
 //! debian-stock:preempt=full   with further words of the kernel command line, each after a colon
 //! tiny-6.12-rt                one that `rtscope kernel build` has made
 //! path=/boot/vmlinuz-6.1      any file
+//! linux-image-6.1_amd64.deb   a Debian package, with or without `path=`: the kernel and modules in it
+//! mine=debian-rt:threadirqs   with a label of one's own, by which everything calls it
+//! mine=path=/boot/vmlinuz     the same; `path` alone is never a label
 //! ```
+//!
+//! What stands before the first `=` is a label, unless a colon comes earlier (then it belongs to a word) or
+//! it is `path`.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -17,6 +24,7 @@ use crate::{
     error::LabError,
     machine::Machine,
     modules::Modules,
+    name,
     prebuilt::{self, Prebuilt},
     progress::Report,
 };
@@ -24,8 +32,10 @@ use crate::{
 /// A kernel under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// As it was asked for.
+    /// What everything calls it: its own label, else as it was asked for.
     pub label: String,
+    /// As it was asked for, label included.
+    pub asked: String,
     /// Its file.
     pub kernel: PathBuf,
     /// SHA-256 of the file.
@@ -53,13 +63,27 @@ impl Subject {
     ///
     /// There is no such kernel, or it can't be fetched.
     pub fn find(asked: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Subject, LabError> {
-        let (name, append) = split(asked);
-        let mut found = match name.strip_prefix("path=") {
-            Some(path) => of_file(asked, Path::new(path))?,
-            None => of_kept(asked, &bring(name, cache, report)?)?,
+        let Asked { label, name, words } = Asked::parse(asked)?;
+        let mut found = match (package_of(name), name.strip_prefix("path=")) {
+            (Some(file), _) => of_kept(asked, &prebuilt::of_file(file, cache, report)?)?,
+            (None, Some(path)) => of_file(asked, Path::new(path))?,
+            (None, None) => of_kept(asked, &bring(name, cache, report)?)?,
         };
-        found.append = append;
+        found.append = words;
+        if let Some(label) = label {
+            found.label = label.to_owned();
+        }
         Ok(found)
+    }
+
+    /// The same kernel with one more word of the kernel command line, which its label shows.
+    #[must_use]
+    pub fn with_word(&self, word: &str) -> Subject {
+        let mut other = self.clone();
+        other.label = format!("{}:{word}", self.label);
+        other.asked = format!("{}:{word}", self.asked);
+        other.append.push(word.to_owned());
+        other
     }
 
     /// Whether the kernel's configuration has an option switched on; no when it isn't known.
@@ -103,7 +127,10 @@ impl Subject {
         if let Some(source) = asked {
             return Modules::open(source, release, cache, report);
         }
-        let (name, _) = split(&self.label);
+        let Asked { name, .. } = Asked::parse(&self.asked)?;
+        if let Some(package) = package_of(name) {
+            return Modules::open(package, release, cache, report);
+        }
         let kept = cache.find(name);
         if let (Some(prebuilt), Some(kernel)) = (Prebuilt::find(name), &kept) {
             return prebuilt.modules(kernel, cache, report);
@@ -154,11 +181,78 @@ impl Subject {
     }
 }
 
-/// The name, and the words after it. A path may hold no colon.
-fn split(asked: &str) -> (&str, Vec<String>) {
-    let mut parts = asked.split(':');
-    let name = parts.next().unwrap_or_default();
-    (name, parts.filter(|word| !word.is_empty()).map(str::to_owned).collect())
+/// A kernel as it is typed: `LABEL=NAME:WORD:WORD`. A path may hold no colon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The user's own name for it.
+    pub label: Option<&'a str>,
+    /// The kernel: a name, `path=FILE`, or a Debian package's file.
+    pub name: &'a str,
+    /// Words of the kernel command line.
+    pub words: Vec<String>,
+}
+
+impl<'a> Asked<'a> {
+    /// Takes a typed kernel apart.
+    ///
+    /// # Errors
+    ///
+    /// The label can't be the name of a folder.
+    pub fn parse(asked: &'a str) -> Result<Asked<'a>, LabError> {
+        let mut parts = asked.split(':');
+        let head = parts.next().unwrap_or_default();
+        let words = parts.filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let (label, name) = match head.split_once('=') {
+            None | Some(("path", _)) => (None, head),
+            Some((label, name)) => {
+                name::check("the label", label).map_err(|why| {
+                    LabError::Refused(format!("--kernel {asked}: {why}; a file is path=FILE"))
+                })?;
+                (Some(label), name)
+            }
+        };
+        Ok(Asked { label, name, words })
+    }
+
+    /// What the kernel is called: the label, else all that was typed.
+    #[must_use]
+    pub fn called(&self, asked: &'a str) -> &'a str {
+        self.label.unwrap_or(asked)
+    }
+
+    /// What was typed, without the label.
+    fn bare(&self, asked: &'a str) -> &'a str {
+        self.label.map_or(asked, |label| &asked[label.len() + 1..])
+    }
+}
+
+/// Refuses two kernels that would be called the same.
+///
+/// # Errors
+///
+/// Which two, and what to do; or a label that can't be one.
+pub fn check_labels(asked: &[String]) -> Result<(), LabError> {
+    let mut known: BTreeMap<&str, &String> = BTreeMap::new();
+    for one in asked {
+        let label = Asked::parse(one)?.called(one);
+        if let Some(other) = known.insert(label, one) {
+            if other == one {
+                return Err(LabError::Refused(format!("{one}: it is named twice")));
+            }
+            return Err(LabError::Refused(format!(
+                "two kernels are called {label}, {other} and {one}: give one of them another label, as \
+                 --kernel OTHER={}",
+                Asked::parse(one)?.bare(one)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The file, where a kernel is named by a Debian package.
+fn package_of(name: &str) -> Option<&Path> {
+    let file = name.strip_prefix("path=").unwrap_or(name);
+    file.ends_with(".deb").then(|| Path::new(file))
 }
 
 fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {
@@ -166,6 +260,9 @@ fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, L
         return prebuilt.bring(cache, report);
     }
     cache.find(name).ok_or_else(|| {
+        if let Err(why) = name::check("the kernel", name) {
+            return LabError::Refused(format!("{why}; a file is path={name}"));
+        }
         let mut known: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
         known.extend(prebuilt::NAMES.map(str::to_owned));
         known.sort();
@@ -184,6 +281,7 @@ fn of_kept(asked: &str, kernel: &Kernel) -> Result<Subject, LabError> {
     let file = kernel.vmlinuz();
     Ok(Subject {
         label: asked.to_owned(),
+        asked: asked.to_owned(),
         kernel_sha256: sha256_of_file(&file).map_err(LabError::file("read", &file))?,
         kernel: file,
         arch: kernel.manifest.arch.clone(),
@@ -209,6 +307,7 @@ fn of_file(asked: &str, path: &Path) -> Result<Subject, LabError> {
     let config = release.as_ref().map(|release| path.with_file_name(format!("config-{release}")));
     Ok(Subject {
         label: asked.to_owned(),
+        asked: asked.to_owned(),
         kernel: path.to_owned(),
         kernel_sha256: crate::cell::sha256(&bytes),
         arch: arch.to_owned(),
@@ -254,10 +353,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_follow_the_name() {
-        assert_eq!(split("debian-rt"), ("debian-rt", vec![]));
-        let (name, words) = split("debian-stock:preempt=full:threadirqs");
-        assert_eq!((name, words.join(" ").as_str()), ("debian-stock", "preempt=full threadirqs"));
+    fn a_label_stands_before_the_name_and_words_after_it() {
+        let parsed = |asked| {
+            let Asked { label, name, words } = Asked::parse(asked).expect("sound");
+            (label, name, words.join(" "))
+        };
+        assert_eq!(parsed("debian-rt"), (None, "debian-rt", String::new()));
+        assert_eq!(
+            parsed("debian-stock:preempt=full:threadirqs"),
+            (None, "debian-stock", "preempt=full threadirqs".to_owned())
+        );
+        assert_eq!(
+            parsed("mine=debian-stock:preempt=full"),
+            (Some("mine"), "debian-stock", "preempt=full".to_owned())
+        );
+        assert_eq!(parsed("rt=path=/boot/vm=1"), (Some("rt"), "path=/boot/vm=1", String::new()));
+        assert_eq!(parsed("path=/boot/vm=1"), (None, "path=/boot/vm=1", String::new()));
+        for asked in ["a/b=debian-rt", "=debian-rt", "a b=debian-rt", "..=debian-rt", "/k/a=b.deb"]
+        {
+            let said = Asked::parse(asked).expect_err("no folder's name").to_string();
+            assert!(said.contains("the label") && said.contains("path=FILE"), "{said}");
+        }
+    }
+
+    #[test]
+    fn two_kernels_of_one_label_are_refused() {
+        let check = |asked: &[&str]| {
+            check_labels(&asked.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
+        };
+        assert!(check(&["a=debian-rt", "b=debian-rt", "debian-rt"]).is_ok());
+        let said = check(&["rt=path=/a", "rt=debian-rt:quiet"]).expect_err("one label").to_string();
+        assert!(
+            said.contains("two kernels are called rt, rt=path=/a and rt=debian-rt:quiet"),
+            "{said}"
+        );
+        assert!(said.ends_with("--kernel OTHER=debian-rt:quiet"), "{said}");
+        // A label that is another kernel's name.
+        assert!(check(&["debian-rt", "debian-rt=debian-stock"]).is_err());
+        assert!(check(&["debian-rt", "debian-rt"]).is_err());
     }
 
     #[test]
@@ -267,6 +400,11 @@ mod tests {
         let said =
             Subject::find("debain-rt", &cache, &mut |_| {}).expect_err("unknown").to_string();
         assert!(said.contains("did you mean \"debian-rt\"?"), "{said}");
+        for asked in ["/boot/vmlinuz-6.1", "mine=/boot/vmlinuz-6.1"] {
+            let said = Subject::find(asked, &cache, &mut |_| {}).expect_err("a path").to_string();
+            assert!(said.contains("the kernel \"/boot/vmlinuz-6.1\" has a slash in it"), "{said}");
+            assert!(said.ends_with("a file is path=/boot/vmlinuz-6.1"), "{said}");
+        }
         let path = folder.path().join("text");
         fs::write(&path, "no kernel").expect("written");
         let asked = format!("path={}", path.display());

@@ -41,6 +41,12 @@ pub(crate) const DEFAULT: &str = "quick";
 /// The plan that runs until a claim is decided when none is named.
 pub(crate) const DEFAULT_UNTIL: &str = "soak";
 
+/// The plan of `lab run` and `lab bisect` when none is named.
+pub(crate) const DEFAULT_LAB: &str = "lab-quick";
+
+/// The plan of `lab matrix` when none is named.
+pub(crate) const DEFAULT_MATRIX: &str = "lab-matrix";
+
 /// The text of a shipped plan or a file, and the name that errors call it.
 pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
     if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name) {

@@ -44,6 +44,48 @@ fn read_line(line: &str) -> Option<(String, Value)> {
     Some((name.to_owned(), value))
 }
 
+/// The lines of a configuration that ask for nothing and are no comment either, by their number from 1, each
+/// with what is wrong.
+#[must_use]
+pub fn senseless(text: &str) -> Vec<(usize, String)> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(at, line)| Some((at + 1, wrong_with(line.trim())?))).collect()
+}
+
+fn wrong_with(line: &str) -> Option<String> {
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let (name, value) = line.split_once('=').map_or((line, None), |(n, v)| (n, Some(v)));
+    let option = name.strip_prefix("CONFIG_").filter(|name| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    });
+    match (option, value) {
+        (Some(_), Some(value)) if is_value(value) => None,
+        (Some(_), Some(value)) if !value.is_empty() => Some(format!(
+            "{line:?}: {value:?} is none of y, m, n, a number, and a text in double quotes"
+        )),
+        (Some(_), _) => {
+            Some(format!("{line:?} has no value: write {name}=y, or `# {name} is not set`"))
+        }
+        (None, _) => Some(format!(
+            "{line:?} is neither CONFIG_NAME=VALUE, nor `# CONFIG_NAME is not set`, nor a comment"
+        )),
+    }
+}
+
+/// Whether a text is a value as the kernel's tools write it.
+fn is_value(text: &str) -> bool {
+    let is_quoted = text.len() >= 2 && text.starts_with('"') && text.ends_with('"');
+    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let (digits, radix) = match hexadecimal {
+        Some(digits) => (digits, 16),
+        None => (text.strip_prefix('-').unwrap_or(text), 10),
+    };
+    let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    ["y", "m", "n"].contains(&text) || is_quoted || is_number
+}
+
 /// Where a later fragment overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
@@ -143,7 +185,33 @@ mod tests {
         assert_eq!(merged(&Options::new(), &twice), "CONFIG_Y=y\nCONFIG_X=m\n");
     }
 
+    #[test]
+    fn a_senseless_line_is_told_with_its_number() {
+        let sound = "# a comment\n\n  CONFIG_A=y \nCONFIG_B=m\r\nCONFIG_C=n\n# CONFIG_D is not set\n\
+                     CONFIG_E=-5\nCONFIG_F=0x1F\nCONFIG_4K=\"a = b\"\n";
+        assert_eq!(senseless(sound), []);
+        let text = "CONFIG_FOO\nCONFIG_A=y\nhello world\nCONFIG_B=\nCONFIG_C = y\nCONFIG_D=yes\nconfig_e=y\n\
+                    CONFIG_=y\nCONFIG_F=0x\nCONFIG_G=\"\nCONFIG_H=y # on\n";
+        let found = senseless(text);
+        let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [1, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert!(
+            found[0].1.contains("\"CONFIG_FOO\" has no value: write CONFIG_FOO=y"),
+            "{found:?}"
+        );
+        assert!(found[1].1.contains("\"hello world\" is neither"), "{found:?}");
+        assert!(found[4].1.contains("\"yes\" is none of y, m, n"), "{found:?}");
+    }
+
     proptest! {
+        #[test]
+        fn nothing_that_is_written_is_senseless(
+            value in "(y|m|n|-?[0-9]{1,6}|0x[0-9a-f]{1,6}|\"[a-z =#-]{0,9}\")"
+        ) {
+            let options = Options::from([("A".to_owned(), Value::Set(value)), ("B".to_owned(), Value::Off)]);
+            prop_assert_eq!(senseless(&write(&options)), []);
+        }
+
         #[test]
         fn what_is_written_is_read_back(
             names in proptest::collection::btree_map(

@@ -42,6 +42,77 @@ fn variants_are_kernels_of_their_own() {
 }
 
 #[test]
+fn a_name_that_fits_no_folder_is_refused_with_its_line() {
+    let wrong = |from: &str, to: &str| {
+        parse("b.toml", &SPEC.replacen(from, to, 1), Path::new("/"))
+            .expect_err("refused")
+            .to_string()
+    };
+    let said = wrong("\"board\"", "\"boards/mine\"");
+    assert!(said.contains("b.toml:2: the name \"boards/mine\" has a slash in it"), "{said}");
+    assert!(wrong("\"board\"", "\"my:board\"").contains("has ':' in it"));
+    let said = wrong("[variant.rt]", "[variant.\"r/t\"]");
+    assert!(said.contains("b.toml:18: the variant \"r/t\" has a slash in it"), "{said}");
+}
+
+#[test]
+fn a_senseless_line_of_a_fragment_or_a_base_is_named_with_file_and_line() {
+    let room = tempfile::tempdir().expect("a folder");
+    let own = room.path().join("own.config");
+    let read = |from: &str, to: &str| parse("b.toml", &SPEC.replacen(from, to, 1), room.path());
+    fs::write(&own, "CONFIG_HZ_1000=y\n# CONFIG_KEXEC is not set\n").expect("written");
+    assert!(read("\"latency\"", "\"own.config\"").is_ok());
+    for (text, line, why) in [
+        ("CONFIG_A=y\n\nCONFIG_FOO\n", 3, "\"CONFIG_FOO\" has no value"),
+        ("hello world\nCONFIG_FOO\n", 1, "\"hello world\" is neither CONFIG_NAME=VALUE"),
+    ] {
+        fs::write(&own, text).expect("written");
+        let place = format!("{}, line {line}: {why}", own.display());
+        let said = read("\"latency\"", "\"own.config\"").expect_err("refused").to_string();
+        assert!(said.contains(&format!("b.toml:7: fragment {place}")), "{said}");
+        let said = read("\"defconfig\"", "\"own.config\"").expect_err("refused").to_string();
+        assert!(said.contains(&format!("b.toml:6: base {place}")), "{said}");
+    }
+    assert!(SPECS.iter().all(|spec| parse(spec.name, spec.text, Path::new(".")).is_ok()));
+    for fragment in FRAGMENTS {
+        assert_eq!(merge::senseless(fragment.text), [], "{}", fragment.name);
+    }
+}
+
+/// The keys that a table of the spec takes, as its reader names them when it meets another one.
+fn keys_of(table: &str, kind: &str) -> Vec<String> {
+    let marker = format!("[{table}]\nkind = \"{kind}\"\nbogus = 1\n");
+    let head = SPEC.split("[source]").next().expect("a head");
+    let source = "[source]\nkind = \"vendor\"\nvendor = \"v\"\nreference = \"r\"\n";
+    let text = if table == "source" { head.to_owned() } else { format!("{head}{source}") };
+    let e = toml::from_str::<SpecText>(&(text + &marker)).expect_err("an unknown key").to_string();
+    let (_, expected) = e.split_once("expected ").unwrap_or_else(|| panic!("{kind}: {e}"));
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_key_of_every_kind_of_source_and_patch_is_documented() {
+    let page = include_str!("../../../../docs/guide/kernel.md");
+    for (table, kinds) in [
+        ("source", &["debian", "archive", "git", "vendor", "folder"][..]),
+        ("[patch]", &["file", "series", "debian-series"][..]),
+    ] {
+        for kind in kinds {
+            let keys = keys_of(table, kind);
+            assert!(!keys.is_empty());
+            let heading = format!("\n**`[{table}]`, `kind = \"{kind}\"`**");
+            let (_, after) = page.split_once(&heading).unwrap_or_else(|| panic!("{heading}"));
+            let after = after.split_once("\n|").expect("a table").1;
+            let rows = after.split("\n\n").next().expect("rows").lines();
+            let told: Vec<&str> = rows
+                .filter_map(|row| row.trim_start_matches("| ").strip_prefix('`')?.split('`').next())
+                .collect();
+            assert_eq!(told, keys, "{heading}");
+        }
+    }
+}
+
+#[test]
 fn mistakes_are_named_with_line_and_suggestion() {
     let wrong = |from: &str, to: &str| {
         let text = SPEC.replace(from, to);

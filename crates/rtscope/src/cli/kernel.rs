@@ -1,6 +1,7 @@
 //! `rtscope kernel`: make a kernel, install it, verify it, go back.
 
 mod screen;
+mod show;
 
 use std::{
     fmt::Write as _,
@@ -16,6 +17,7 @@ use rtscope_lab::{
     config::difference::{self, Side},
     error::LabError,
     install::{self, Initrd, Layout, Steps, Wish},
+    prebuilt,
     source::{self, Fetched},
     spec::{self, Spec},
     tool,
@@ -61,7 +63,8 @@ pub(super) enum Verb {
         #[command(flatten)]
         kept: Kept,
     },
-    /// What a kernel is made of
+    /// What a kernel is made of. Of one that Debian has built, such as debian-stock: its package and
+    /// version
     Show(Asked),
     /// Fetch source and patches, and check that they belong together
     Fetch(Asked),
@@ -173,7 +176,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     })?;
     let outcome = match verb {
         Verb::List { kept } => list(kept),
-        Verb::Show(asked) => show(asked),
+        Verb::Show(asked) => show::show(asked),
         Verb::Fetch(asked) => fetch(asked),
         Verb::Patch(asked) => patch(asked),
         Verb::Configure { asked, menuconfig } => configure(asked, *menuconfig),
@@ -188,7 +191,8 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     outcome.map_err(|error| match error.downcast::<LabError>() {
-        // What was asked wrongly has its own exit code.
+        // What was asked wrongly has its own exit code, and each problem of a spec its own line.
+        Ok(LabError::Spec(problems)) => problems.into(),
         Ok(error) if error.is_usage() => Refused(error.to_string()).into(),
         Ok(error) => error.into(),
         Err(error) => error,
@@ -214,6 +218,7 @@ fn list(kept: &Kept) -> anyhow::Result<ExitCode> {
     for spec in &specs {
         let _ = writeln!(text, "  {:width$}  {}", spec.name, spec.title);
     }
+    let _ = writeln!(text, "\nBuilt by Debian, for the lab: {}", prebuilt::NAMES.join(", "));
     let _ = writeln!(text, "\nKept in {}:", shown(kept.cache().root()));
     for Kernel { manifest, .. } in &built {
         let _ = writeln!(
@@ -227,55 +232,6 @@ fn list(kept: &Kept) -> anyhow::Result<ExitCode> {
     }
     print(&text)?;
     Ok(ExitCode::from(exit::PASS))
-}
-
-fn show(asked: &Asked) -> anyhow::Result<ExitCode> {
-    let spec = spec::find(&asked.name)?;
-    if asked.kept.json {
-        return print_json(&serde_json::to_value(&spec)?);
-    }
-    print(&in_words(&spec))?;
-    Ok(ExitCode::from(exit::PASS))
-}
-
-fn in_words(spec: &Spec) -> String {
-    let source = match &spec.source {
-        spec::Source::Debian { package, version, .. } => {
-            format!(
-                "Debian's package {package}{}",
-                version.as_ref().map_or(String::new(), |v| format!(" {v}"))
-            )
-        }
-        spec::Source::Archive { from, .. } => from.clone(),
-        spec::Source::Git { from, reference, .. } => format!("{from}, {reference}"),
-        spec::Source::Vendor { vendor, reference } => {
-            format!("the vendor's tree ({vendor}), branch {reference}; give it with --from")
-        }
-        spec::Source::Folder { path } => shown(path),
-    };
-    let patches = match spec.patches.as_slice() {
-        [] => "none".to_owned(),
-        patches => format!("{}", patches.len()),
-    };
-    let base = match &spec.base {
-        spec::Base::Target(name) => name.clone(),
-        spec::Base::File(path) => shown(path),
-    };
-    let fragments: Vec<&str> = spec.fragments.iter().map(|f| f.name.as_str()).collect();
-    let compiler = spec.cross_here().map_or("gcc".to_owned(), |prefix| format!("{prefix}gcc"));
-    format!(
-        "{}: {}\n{}\n\nsource         {source}\npatches        {patches}\nconfiguration  {base} + {}\n\
-         architecture   {}, compiler {compiler}\nmakes          {}{}{}\ntried          {}\n",
-        spec.name,
-        spec.title,
-        spec.about.trim_end(),
-        fragments.join(" + "),
-        spec.arch,
-        spec.image,
-        if spec.modules { ", modules" } else { "" },
-        if spec.dtbs { ", device trees" } else { "" },
-        if spec.tried.is_empty() { "nothing is said" } else { &spec.tried },
-    )
 }
 
 /// The steps up to fetching. What the steps after it need is checked first: a download may take long.

@@ -56,6 +56,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     }
     // What was asked wrongly is a usage error.
     outcome.map_err(|error| match error.downcast::<LabError>() {
+        Ok(LabError::Spec(problems)) => problems.into(),
         Ok(lab) if lab.is_usage() => super::Refused(lab.to_string()).into(),
         Ok(lab) => lab.into(),
         Err(other) => other,

@@ -24,6 +24,7 @@ mod restore;
 mod run;
 mod sampler;
 mod sched;
+mod shape;
 mod stat;
 mod throughput;
 mod until;

@@ -1,7 +1,6 @@
 //! `rtscope run`: the main job.
 
 use std::{
-    collections::BTreeSet,
     io::{self, IsTerminal},
     path::PathBuf,
     process::ExitCode,
@@ -12,10 +11,10 @@ use rtscope_analyse::report::{
     terminal::{self, Style},
 };
 use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
-use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
+use rtscope_model::plan::Plan;
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, compare, print, restore_leftovers, said, sampler, this_program, until};
+use super::{compare, print, restore_leftovers, said, shape, this_program, until};
 use crate::{
     exit,
     output::{self, shown},
@@ -45,33 +44,10 @@ pub(super) struct Args {
     /// Folder for the record and the page [default: rtscope-runs/PLAN-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What must hold in every phase, as 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
-    #[arg(short, long, value_name = "REQUIREMENT")]
-    require: Vec<Requirement>,
     /// Ignore this finding when computing the verdict. The report still lists it, and the record keeps
     /// the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// Change a system setting for the run, as throttling=off; restored afterwards; repeatable
-    #[arg(long, value_name = "SETTING=VALUE")]
-    set: Vec<String>,
-    /// All durations and cycle counts times this
-    #[arg(long, value_name = "FACTOR", conflicts_with = "duration", allow_hyphen_values = true)]
-    scale: Option<f64>,
-    /// Scale the whole plan to about this long
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
-    duration: Option<Nanos>,
-    /// End every phase when a thread has recorded this many activations, however long that takes
-    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["duration", "scale"])]
-    cycles: Option<u64>,
-    /// Measure until this claim is backed or refuted with 95 % confidence, for example
-    /// 'max < 200us once in 1h'. The plan must have one phase, which lasts as long as it takes
-    #[arg(long, value_name = "CLAIM", conflicts_with_all = ["duration", "scale", "cycles"])]
-    until: Option<Requirement>,
-    /// Stop after this time even if the claim is still open
-    /// [default: long enough to back the claim in spite of three exceedances]
-    #[arg(long, value_name = "TIME", requires = "until")]
-    at_most: Option<Nanos>,
     /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
     /// compare.html beside the report
     #[arg(long, value_name = "RUN")]
@@ -86,12 +62,12 @@ pub(super) struct Args {
     #[arg(long)]
     live: bool,
     #[command(flatten)]
-    sampler: sampler::Options,
+    shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     restore_leftovers();
-    let plan = plan(args)?;
+    let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
     if let Some(earlier) = &args.compare_with {
         // Before minutes are spent on a run that has nothing to be compared with.
         record::open(&compare::split(earlier).0, &Terms::default())?;
@@ -166,54 +142,6 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
         interrupt,
         unattended: rtscope_measure::UNATTENDED,
     }
-}
-
-/// The plan with what the command line changes.
-fn plan(args: &Args) -> anyhow::Result<Plan> {
-    let default = if args.until.is_some() { plans::DEFAULT_UNTIL } else { plans::DEFAULT };
-    let mut plan = plans::load(args.plan.as_deref().unwrap_or(default))?;
-    let patch = args.sampler.patch()?;
-    plan.patch_sampler(&patch);
-    if let Some(refusal) = plan.refusals(&patch).into_iter().next() {
-        return Err(Refused(refusal).into());
-    }
-    match (args.scale, args.duration) {
-        (Some(factor), _) if !(factor.is_finite() && factor > 0.0) => {
-            return Err(Refused(format!("--scale {factor}: write a factor above 0, as 0.1")).into());
-        }
-        (Some(factor), _) => plan.scale(factor),
-        (None, Some(Nanos::ZERO)) => {
-            return Err(Refused("--duration 0: nothing to measure".to_owned()).into());
-        }
-        (None, Some(duration)) => plan.scale_to(duration),
-        (None, None) => {}
-    }
-    match args.cycles {
-        Some(0) => return Err(Refused("--cycles 0: nothing to measure".to_owned()).into()),
-        Some(cycles) => plan.end_by_cycles(cycles),
-        None => {}
-    }
-    if let Some(claim) = args.until {
-        until::prolong(&mut plan, claim, args.at_most)?;
-    }
-    if let Some(why) = plan.too_long() {
-        return Err(Refused(why).into());
-    }
-    plan.require.extend(&args.require);
-    let mut given = BTreeSet::new();
-    for setting in &args.set {
-        let (name, value) = setting
-            .split_once('=')
-            .ok_or_else(|| Refused(format!("--set {setting}: write it as throttling=off")))?;
-        tune::check(name, value)
-            .map_err(|problem| Refused(format!("--set {setting}: {problem}")))?;
-        if !given.insert(name) {
-            let text = format!("--set {setting}: {name} is set twice; leave one out");
-            return Err(Refused(text).into());
-        }
-        plan.settings.insert(name.to_owned(), value.to_owned());
-    }
-    Ok(plan)
 }
 
 /// How standard output shows text.

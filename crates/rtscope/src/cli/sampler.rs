@@ -6,6 +6,7 @@ use rtscope_model::plan::{SamplerPatch, parse_sampler};
 /// Changes to the plan's sampler. Without them the plan decides.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Sampler")]
+#[group(id = "sampler")]
 pub(crate) struct Options {
     /// Number of threads [default: one for each measured CPU]
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
@@ -78,32 +79,40 @@ pub(crate) struct Options {
 impl Options {
     /// The patch, read by the same rules as a plan's `[sampler]` table.
     pub(crate) fn patch(&self) -> anyhow::Result<SamplerPatch> {
-        let [spread, raw] = [self.spread, self.raw].map(|set| set.then(|| "true".to_owned()));
+        Ok(parse_sampler(self.given())?)
+    }
+
+    /// The name of the first option that was given.
+    pub(crate) fn first_given(&self) -> Option<String> {
+        self.given().next().map(|(key, _)| key.replace('_', "-"))
+    }
+
+    /// The options that were given, as a plan names them.
+    fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         let values = [
-            ("threads", &self.threads),
-            ("cpus", &self.cpus),
-            ("placement", &self.placement),
-            ("policy", &self.policy),
-            ("priority", &self.priority),
-            ("nice", &self.nice),
-            ("runtime", &self.runtime),
-            ("interval", &self.interval),
-            ("distance", &self.distance),
-            ("intervals", &self.intervals),
-            ("spread", &spread),
-            ("clock", &self.clock),
-            ("sleep", &self.sleep),
-            ("overrun", &self.overrun),
-            ("start", &self.start),
-            ("stagger", &self.stagger),
-            ("warmup", &self.warmup),
-            ("resolution", &self.resolution),
-            ("buckets", &self.buckets),
-            ("slice", &self.slice),
-            ("break_above", &self.break_above),
-            ("raw", &raw),
+            ("threads", self.threads.as_deref()),
+            ("cpus", self.cpus.as_deref()),
+            ("placement", self.placement.as_deref()),
+            ("policy", self.policy.as_deref()),
+            ("priority", self.priority.as_deref()),
+            ("nice", self.nice.as_deref()),
+            ("runtime", self.runtime.as_deref()),
+            ("interval", self.interval.as_deref()),
+            ("distance", self.distance.as_deref()),
+            ("intervals", self.intervals.as_deref()),
+            ("spread", self.spread.then_some("true")),
+            ("clock", self.clock.as_deref()),
+            ("sleep", self.sleep.as_deref()),
+            ("overrun", self.overrun.as_deref()),
+            ("start", self.start.as_deref()),
+            ("stagger", self.stagger.as_deref()),
+            ("warmup", self.warmup.as_deref()),
+            ("resolution", self.resolution.as_deref()),
+            ("buckets", self.buckets.as_deref()),
+            ("slice", self.slice.as_deref()),
+            ("break_above", self.break_above.as_deref()),
+            ("raw", self.raw.then_some("true")),
         ];
-        let given = values.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
-        Ok(parse_sampler(given)?)
+        values.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
 }

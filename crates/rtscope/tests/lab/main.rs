@@ -3,6 +3,7 @@
 //! Figures may be asserted here: in virtual time they come from the inputs, not from this machine.
 
 mod beside;
+mod command_line;
 mod experiments;
 mod failures;
 mod preemption;

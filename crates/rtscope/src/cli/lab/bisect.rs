@@ -13,6 +13,7 @@ use rtscope_lab::{
     queue::Item,
     source,
     spec::{self, Source, Spec},
+    subject::{self, Asked},
 };
 use rtscope_model::plan::Plan;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use super::{
     output,
 };
 use crate::{
-    cli::{Refused, print},
+    cli::{Refused, print, shape},
     exit, plans,
 };
 
@@ -32,20 +33,21 @@ use crate::{
 /// Between a kernel that meets the requirement and one that doesn't lie changes: words of the kernel
 /// command line, options of the configuration, other kernels in a row, or commits of a git tree. The
 /// search runs the plan in as few kernels between them as it can. Kernels are built where they must be,
-/// and kept.
+/// and kept. Without a plan this is `lab-quick`; the options that shape it are those of `rtscope run`.
 ///
 /// Examples:
 ///   rtscope lab bisect --good debian-stock:preempt=full --bad debian-stock:preempt=none:nohz=off \
 ///     --require 'max < 300us'
 ///   rtscope lab bisect --good tiny-6.12-rt --bad tiny-6.12-dynamic --require 'max < 50us'
+///   rtscope lab bisect lab-matrix --cycles 500 --good debian-rt --bad debian-stock --through debian-cloud \
+///     --require 'max < 50us'
 ///   rtscope lab bisect --good A --through B --through C --bad D --require 'p99.9 < 50us'
 ///   rtscope lab bisect --tree linux --spec my-kernel.toml --good v6.12 --bad v6.13 --require 'max < 50us'
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A shipped plan's name, or a file
-    #[arg(default_value = "lab-quick")]
-    plan: String,
+    /// A shipped plan's name, or a file [default: lab-quick]
+    plan: Option<String>,
     /// A kernel that meets the requirement, as for `lab run`; a commit with --tree
     #[arg(long, value_name = "KERNEL")]
     good: String,
@@ -65,11 +67,12 @@ pub(in crate::cli) struct Args {
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.judging.require);
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     if plan.require.is_empty() {
         let text = "what is a bad kernel? Name a requirement, as --require 'p99 < 80us'";
         return Err(Refused(text.to_owned()).into());
@@ -104,6 +107,15 @@ fn chance(seeds: u64) -> f64 {
     (1..=seeds).map(|k| k as f64 / (seeds + k) as f64).product()
 }
 
+/// Which end of a search has these of all changes: 0 the good one, 1 the bad one.
+fn is_end(applied: &[usize], all: usize) -> Option<usize> {
+    match applied.len() {
+        0 => Some(0),
+        count if count == all => Some(1),
+        _ => None,
+    }
+}
+
 /// A search and what it has judged.
 struct Search {
     lab: Lab,
@@ -121,45 +133,61 @@ impl Search {
         if let (Some(tree), Some(spec)) = (&args.tree, &args.spec) {
             return Ok(("commits", self.commits(tree, &spec::find(spec)?, args)?));
         }
+        let kernels = [&args.good].into_iter().chain(&args.through).chain([&args.bad]);
+        subject::check_labels(&kernels.cloned().collect::<Vec<_>>())?;
         if !args.through.is_empty() {
             return Ok(("kernels", self.row(args)?));
         }
-        let ((good, good_words), (bad, bad_words)) =
-            (axis::split(&args.good), axis::split(&args.bad));
-        if good == bad {
-            return Ok(("words", self.words(good, &good_words, &bad_words)?));
+        let (good, bad) = (Asked::parse(&args.good)?, Asked::parse(&args.bad)?);
+        let ends = [good.called(&args.good), bad.called(&args.bad)];
+        if good.name == bad.name {
+            return Ok(("words", self.words(&good, &bad, ends)?));
         }
-        match (spec::find(good), spec::find(bad)) {
-            (Ok(a), Ok(b)) if good_words == bad_words => {
-                Ok(("options", self.options(&a, &b, &good_words)?))
+        match (spec::find(good.name), spec::find(bad.name)) {
+            (Ok(a), Ok(b)) if good.words == bad.words => {
+                Ok(("options", self.options(&a, &b, &good.words, ends)?))
             }
             _ => Err(Refused(format!(
-                "between {good} and {bad} there is nothing to search: name kernels between them by \
+                "between {} and {} there is nothing to search: name kernels between them by \
                  --through, two kernels of one name with other words, two that `rtscope kernel list` \
-                 can make with the same words, or commits by --tree"
+                 can make with the same words, or commits by --tree",
+                good.name, bad.name
             ))
             .into()),
         }
     }
 
-    fn words(&mut self, name: &str, good: &[String], bad: &[String]) -> anyhow::Result<Culprit> {
-        let changes = axis::word_changes(good, bad);
+    fn words(
+        &mut self,
+        good: &Asked<'_>,
+        bad: &Asked<'_>,
+        ends: [&str; 2],
+    ) -> anyhow::Result<Culprit> {
+        let changes = axis::word_changes(&good.words, &bad.words);
         let kernel = |applied: &[usize]| {
-            let words = axis::with_words(good, &changes, applied);
-            std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(":")
+            let words = axis::with_words(&good.words, &changes, applied);
+            std::iter::once(good.name.to_owned()).chain(words).collect::<Vec<_>>().join(":")
         };
         let texts = changes.iter().map(axis::WordChange::text).collect::<Vec<_>>();
-        self.culprits(&texts, &mut |search, applied| search.judge(&kernel(applied), None))
+        self.culprits(&texts, &mut |search, applied| {
+            let end = is_end(applied, texts.len()).map(|end| ends[end]);
+            search.judge(&kernel(applied), end)
+        })
     }
 
-    fn options(&mut self, good: &Spec, bad: &Spec, words: &[String]) -> anyhow::Result<Culprit> {
+    fn options(
+        &mut self,
+        good: &Spec,
+        bad: &Spec,
+        words: &[String],
+        ends: [&str; 2],
+    ) -> anyhow::Result<Culprit> {
         let changes = axis::option_changes(good, bad)?;
         let texts = changes.iter().map(axis::OptionChange::text).collect::<Vec<_>>();
         self.culprits(&texts, &mut |search, applied| {
-            let title = match applied {
-                [] => good.name.clone(),
-                applied if applied.len() == texts.len() => format!("{} with all", good.name),
-                applied => format!("{} with {} of {}", good.name, applied.len(), texts.len()),
+            let title = match is_end(applied, texts.len()) {
+                Some(end) => ends[end].to_owned(),
+                None => format!("{} with {} of {}", good.name, applied.len(), texts.len()),
             };
             let spec = axis::with_options(good, &changes, applied);
             search.built(&spec, words, &title)
@@ -188,7 +216,8 @@ impl Search {
         let bad = self.judge(row[row.len() - 1], None)?;
         self.check_ends(&good, &bad)?;
         let (good, bad) = bisect::first_bad(row.len() - 1, &mut |at| self.judge(row[at], None))?;
-        let text = format!("between {} and {}", row[good], row[bad]);
+        let called = |at: usize| Asked::parse(row[at]).map(|kernel| kernel.called(row[at]));
+        let text = format!("between {} and {}", called(good)?, called(bad)?);
         Ok(Culprit { changes: vec![text], vague: bad - good > 1 })
     }
 
@@ -283,12 +312,14 @@ impl Search {
         if let Some(known) = self.known.get(kernel) {
             return Ok(known.clone());
         }
-        let subject = self.lab.subjects(&[kernel.to_owned()])?.remove(0);
+        let mut subject = self.lab.subjects(&[kernel.to_owned()])?.remove(0);
+        let title = title.unwrap_or(&subject.label).to_owned();
+        subject.label.clone_from(&title);
         let number = self.known.len() + 1;
         let mut items = Vec::new();
         for seed in 1..=self.seeds {
             let cell = self.lab.cell(&subject, &self.plan, seed)?;
-            let name = format!("{number:02}-{}-seed{seed}", output::safe(kernel));
+            let name = format!("{number:02}-{}-seed{seed}", output::safe(&title));
             items.push(Item { cell, folder: self.out.join(name) });
         }
         let outcomes = self.lab.run(&items)?;
@@ -300,7 +331,7 @@ impl Search {
             .iter()
             .filter_map(|item| Some(item.folder.file_name()?.to_string_lossy().into_owned()))
             .collect();
-        Ok(self.note(title.unwrap_or(kernel), answer, &folders))
+        Ok(self.note(&title, answer, &folders))
     }
 
     /// Notes a step and tells it.
@@ -320,7 +351,7 @@ impl Search {
         let document = json!({
             "format": 1,
             "plan": self.plan.name,
-            "require": args.judging.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "require": args.shape.require().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "good": args.good,
             "bad": args.bad,
             "between": what,

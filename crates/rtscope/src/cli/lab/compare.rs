@@ -474,7 +474,12 @@ pub(super) fn facts(items: &[Item]) -> Vec<(String, String)> {
     for item in items {
         let subject = &item.cell.subject;
         let release = subject.release.as_deref().unwrap_or("unknown release");
-        let fact = (subject.label.clone(), format!("{release}, sha256 {}", subject.kernel_sha256));
+        let asked = match subject.label == subject.asked {
+            true => String::new(),
+            false => format!("{}, ", subject.asked),
+        };
+        let value = format!("{asked}{release}, sha256 {}", subject.kernel_sha256);
+        let fact = (subject.label.clone(), value);
         if !facts.contains(&fact) {
             facts.push(fact);
         }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use rtscope_lab::queue::Item;
+use rtscope_lab::{queue::Item, subject::Subject};
 use rtscope_model::plan::Plan;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     order::{self, Lab},
     output,
 };
-use crate::plans;
+use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in a guest of its own
 ///
@@ -18,15 +18,19 @@ use crate::plans;
 /// matrix that was interrupted goes on where it was. The page is a heat map, each cell leads to its
 /// histogram.
 ///
+/// Without a plan this is `lab-matrix`: rest and seven loads. The options that shape the plan are those
+/// of `rtscope run`.
+///
 /// Examples:
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt
+///   rtscope lab matrix --kernel debian-rt --scale 0.2 --interval 1ms
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt --preempt none,voluntary,full --seeds 5
+///   rtscope lab matrix --kernel old=path=/boot/vmlinuz-6.1 --kernel new=path=/boot/vmlinuz-6.12
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A shipped plan's name, or a file: each of its phases is a row
-    #[arg(default_value = "lab-matrix")]
-    plan: String,
+    /// A shipped plan's name, or a file: each of its phases is a row [default: lab-matrix]
+    plan: Option<String>,
     /// A kernel, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
@@ -38,31 +42,27 @@ pub(in crate::cli) struct Args {
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
 }
 
 /// The preemption models of PREEMPT_DYNAMIC.
 const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.judging.require);
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_MATRIX)?;
     let mut lab = Lab::open(&args.options)?;
     let named = lab.subjects(&args.kernel)?;
-    let mut names: Vec<String> = Vec::new();
-    for subject in &named {
-        let dynamic = subject.has_option("PREEMPT_DYNAMIC");
-        match args.preempt.as_slice() {
-            models @ [_, ..] if dynamic => {
-                names.extend(
-                    models.iter().map(|model| format!("{}:preempt={model}", subject.label)),
-                );
-            }
-            _ => names.push(subject.label.clone()),
+    let in_model = |subject: &Subject| -> Vec<Subject> {
+        if args.preempt.is_empty() || !subject.has_option("PREEMPT_DYNAMIC") {
+            return vec![subject.clone()];
         }
-    }
+        let word = |model: &String| subject.with_word(&format!("preempt={model}"));
+        args.preempt.iter().map(word).collect()
+    };
+    let subjects: Vec<Subject> = named.iter().flat_map(in_model).collect();
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
-    let subjects = lab.subjects(&names)?;
     let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
     let phases = one_by_one(&plan);
     let loads = output::names(phases.iter().map(|phase| phase.name.as_str()))?;

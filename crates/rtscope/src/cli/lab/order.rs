@@ -17,20 +17,19 @@ use rtscope_lab::{
     cyclictest,
     error::LabError,
     progress::Progress,
-    qemu::Timing,
+    qemu::{Timing, parse_shift},
     queue::{self, Item, News},
-    subject::Subject,
+    subject::{self, Subject},
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
     guest::{self, Beside, Tracer},
     plan::{Phase, Plan},
     time::Nanos,
-    verdict::Requirement,
 };
 
 use super::output;
-use crate::cli::{Refused, ending};
+use crate::cli::{Refused, ending, shape};
 use crate::output::{can_redraw, note, progress};
 
 /// After so long without a word it is said that guests are at work.
@@ -48,9 +47,6 @@ pub(in crate::cli) struct Judging {
     /// How many replicas of each; the worst of them counts [default: 1; bisect: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
-    /// What must hold in every cell, as 'max < 50us'; repeatable
-    #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
-    pub(super) require: Vec<Requirement>,
     /// Folder for the records and the page
     #[arg(short, long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -72,8 +68,8 @@ pub(in crate::cli) struct Options {
     /// Time is this machine's, on its own CPUs, where KVM works
     #[arg(long)]
     kvm: bool,
-    /// Virtual time: an instruction takes 2^N ns
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=10))]
+    /// Virtual time: an instruction takes 2^N ns, N from 0 to 5
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift)]
     shift: u8,
     /// Guests at a time [default: as many as there are CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -222,7 +218,12 @@ impl Lab {
     }
 
     /// Finds the kernels; those that are prebuilt are fetched when they aren't there.
+    ///
+    /// # Errors
+    ///
+    /// There is no such kernel, or two have the same label.
     pub(super) fn subjects(&self, names: &[String]) -> anyhow::Result<Vec<Subject>> {
+        subject::check_labels(names)?;
         let find = |name: &String| Subject::find(name, &self.cache, &mut say);
         Ok(names.iter().map(find).collect::<Result<_, LabError>>()?)
     }
@@ -234,6 +235,7 @@ impl Lab {
         plan: &Plan,
         seed: u64,
     ) -> anyhow::Result<Cell> {
+        shape::refuse_absent_cpus(plan, self.cpus_of(subject)?)?;
         let extra = self.extra(subject, &plan.phases)?;
         let runs = as_run(plan);
         let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
@@ -260,6 +262,15 @@ impl Lab {
             extra.files.push((guest::experiment_file(name), text.clone().into_bytes(), false));
         }
         self.guest(subject, ("experiments", ""), extra, 1, longest)
+    }
+
+    /// CPUs of a guest: in virtual time a machine with a fixed number of them starts no more than were asked
+    /// for.
+    fn cpus_of(&self, subject: &Subject) -> Result<u32, LabError> {
+        let machine = subject.clone().machine(self.options.machine.as_deref())?;
+        let asked = self.options.smp;
+        let fixed = machine.cpus.unwrap_or(asked);
+        Ok(if self.timing().is_virtual() { asked.min(fixed) } else { fixed })
     }
 
     /// A cell of a plan (or of nothing) with its name, which is silent for `longest` of the guest's time.

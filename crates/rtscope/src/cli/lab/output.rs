@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_lab::cell;
+use rtscope_lab::{cell, name};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Refused;
@@ -15,14 +15,10 @@ use crate::cli::Refused;
 /// File that says which guests the records of a folder are of.
 const ORDER: &str = "order.json";
 
-/// A folder's name may have 255 bytes, and more follows this part of it.
-const NAME_CHARS_MAX: usize = 100;
-
-/// A name for a folder: letters, digits, dots, dashes and underscores.
+/// A name for a folder, of the characters of a kernel's name.
 pub(super) fn safe(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    let mut name: String =
-        text.chars().map(|c| if plain(c) { c } else { '-' }).take(NAME_CHARS_MAX).collect();
+    let plain = text.chars().map(|c| if name::may_hold(c) { c } else { '-' });
+    let mut name: String = plain.take(name::CHARS_MAX).collect();
     // Neither hidden, nor the folder above.
     if name.starts_with('.') {
         name.replace_range(..1, "-");
@@ -30,8 +26,8 @@ pub(super) fn safe(text: &str) -> String {
     name
 }
 
-/// What the records of each kernel are called: a kernel's name and its words, and of a path no more of
-/// its end than tells it from the others.
+/// What the records of each kernel are called: a kernel's label, or its name and its words, and of a path no
+/// more of its end than tells it from the others. A label that fits a folder is the folder's name.
 ///
 /// # Errors
 ///
@@ -43,8 +39,13 @@ pub(super) fn names<'a>(labels: impl IntoIterator<Item = &'a str>) -> Result<Vec
         return Err(Refused(format!("{twice}: it is named twice")));
     }
     let longest = labels.iter().map(|label| label.split('/').count()).max().unwrap_or(1);
-    let mut taken = BTreeSet::new();
+    let fits = |label: &str| safe(label) == label;
+    let fitting = labels.iter().filter(|label| fits(label));
+    let mut taken: BTreeSet<String> = fitting.map(|label| (*label).to_owned()).collect();
     let name = |label: &&str| {
+        if fits(label) {
+            return (*label).to_owned();
+        }
         let is_alone = |parts: &usize| {
             let own = short(label, *parts);
             labels.iter().filter(|other| short(other, *parts) == own).count() == 1
@@ -59,8 +60,8 @@ pub(super) fn names<'a>(labels: impl IntoIterator<Item = &'a str>) -> Result<Vec
 
 /// A label whose path is cut to its last parts.
 fn short(label: &str, parts: usize) -> String {
-    let Some(rest) = label.strip_prefix("path=") else { return safe(label) };
-    let (path, words) = rest.split_at(rest.find(':').unwrap_or(rest.len()));
+    let (kernel, words) = label.split_at(label.find(':').unwrap_or(label.len()));
+    let path = kernel.strip_prefix("path=").unwrap_or(kernel);
     let all: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     safe(&format!("{}{words}", all[all.len().saturating_sub(parts)..].join("/")))
 }
@@ -184,7 +185,7 @@ mod tests {
             "debian-stock-a.b--x debian-rt-a.b--x debian-stock-rdinit--nope"
         );
         // Names that become equal only as those of folders.
-        assert_eq!(of(&["a:b", "a-b", "path=a-b", "path=/a-b"]), "a-b a-b-2 a-b-3 a-b-4");
+        assert_eq!(of(&["a:b", "a-b", "path=a-b", "path=/a-b"]), "a-b-2 a-b a-b-3 a-b-4");
         let said = names(["debian-rt", "debian-rt"]).expect_err("twice").to_string();
         assert_eq!(said, "debian-rt: it is named twice");
     }

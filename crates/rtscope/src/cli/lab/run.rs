@@ -9,7 +9,7 @@ use super::{
     order::{self, Lab},
     output,
 };
-use crate::plans;
+use crate::{cli::shape, plans};
 
 /// Run a plan in several kernels and compare them
 ///
@@ -17,28 +17,40 @@ use crate::plans;
 /// time (the default) each run with one CPU is logged, and `rtscope lab replay` makes its record again to
 /// the bit. The pages say what virtual time can show and what it can't.
 ///
+/// Without a plan this is `lab-quick`: rest, a message load and a disk load, one second each in the guest.
+/// The options that shape the plan are those of `rtscope run`. Those that make no sense in a guest, such
+/// as --until, are refused with the reason.
+///
 /// Examples:
-///   rtscope lab run lab-quick --kernel debian-stock --kernel debian-rt
-///   rtscope lab run lab-quick --kernel debian-stock:preempt=full --seeds 5
+///   rtscope lab run --kernel debian-stock --kernel debian-rt
+///   rtscope lab run --kernel debian-stock:preempt=full --seeds 5 --require 'max < 300us'
+///   rtscope lab run lab-course --kernel debian-rt --scale 0.1
+///   rtscope lab run --kernel debian-rt --interval 200us --priority 50 --cycles 5000
+///   rtscope lab run --kernel debian-rt --smp 2 --cpus 1 --duration 2s
 ///   rtscope lab run my-plan.toml --kernel path=/boot/vmlinuz-6.1 --wall
+///   rtscope lab run --kernel rt=path=/boot/vmlinuz --kernel full=debian-stock:preempt=full
+///   rtscope lab run --kernel debian-cloud --kernel linux-image-6.1.0-56-amd64_6.1.192-2_amd64.deb
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A shipped plan's name, or a file
-    plan: String,
-    /// A kernel: debian-stock, debian-rt, one you built, or path=FILE; words of the kernel command line
-    /// follow after colons, as debian-stock:preempt=full; repeatable
+    /// A shipped plan's name, or a file [default: lab-quick]
+    plan: Option<String>,
+    /// A kernel: debian-stock, debian-rt, debian-cloud, one you built, path=FILE, or a Debian package's
+    /// file (.deb); repeatable. Words of the kernel
+    /// command line follow after colons, as debian-stock:preempt=full. A label before it, as
+    /// mine=debian-stock:preempt=full, is its name in folders, pages and JSON
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     #[command(flatten)]
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = plans::load(&args.plan)?;
-    plan.require.extend(&args.judging.require);
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     let mut lab = Lab::open(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();

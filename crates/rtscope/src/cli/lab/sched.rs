@@ -28,7 +28,7 @@ use super::{
     output,
 };
 use crate::{
-    cli::{Refused, print, sched},
+    cli::{Refused, print, sched, shape},
     exit,
     output::shown,
 };
@@ -40,8 +40,13 @@ use crate::{
 /// replay` makes each record again to the bit. With two CPUs (--smp 2) the order is shown, without ratios and
 /// without a log to replay.
 ///
+/// Without an experiment these are the five of the project report, from one-fifo-pinned to two-fifo-free.
+/// Of the options that shape a plan an experiment takes --set only. The others are refused with the
+/// reason.
+///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt
+///   rtscope lab sched fifo-starvation --kernel debian-rt --set throttling=off
 ///   rtscope lab sched inversion-plain inversion-inherit --kernel debian-stock --kernel debian-rt
 ///   rtscope lab sched two-fifo-free --kernel tiny-6.12-rt --smp 2 --json
 #[derive(Debug, clap::Args)]
@@ -64,13 +69,17 @@ pub(in crate::cli) struct Args {
     json: bool,
     #[command(flatten)]
     options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let settings = args.shape.experiment_settings()?;
     let mut texts: Vec<(String, String)> = Vec::new();
     let mut longest = Duration::ZERO;
     for name in &args.experiments {
-        let experiment = sched::load(name, args.work)?;
+        let mut experiment = sched::load(name, args.work)?;
+        experiment.settings.extend(settings.clone());
         let name = output::safe(&experiment.name);
         if name.is_empty() || texts.iter().any(|(known, _)| *known == name) {
             return Err(Refused(format!("experiment {:?}: named twice", experiment.name)).into());

@@ -29,13 +29,6 @@ impl WordChange {
     }
 }
 
-/// Splits a kernel as the command line names it into its name and its words.
-pub(super) fn split(kernel: &str) -> (&str, Vec<String>) {
-    let mut parts = kernel.split(':');
-    let name = parts.next().unwrap_or_default();
-    (name, parts.filter(|word| !word.is_empty()).map(str::to_owned).collect())
-}
-
 /// What makes one list of words the other, in the order of the words.
 pub(super) fn word_changes(good: &[String], bad: &[String]) -> Vec<WordChange> {
     let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
@@ -178,7 +171,6 @@ mod tests {
         assert_eq!(all, ["debug", "preempt=none", "quiet"]);
         assert_eq!(with_words(&good, &changes, &[1]), words("preempt=full quiet"));
         assert_eq!(word_changes(&good, &good), []);
-        assert_eq!(split("debian-rt:a:b=c").1, words("a b=c"));
     }
 
     #[test]

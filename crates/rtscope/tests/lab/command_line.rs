@@ -1,0 +1,207 @@
+//! What users type at the lab: plans and their options, kernels and their names.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{document, ready_or_skip, room, rtscope, text};
+
+/// Runs the lab; its exit code and what it says.
+fn lab(folder: &Path, line: &str, more: &[&str]) -> (Option<i32>, String) {
+    let words: Vec<&str> = ["lab"].into_iter().chain(line.split(' ')).collect();
+    let ran = rtscope(folder, &[&words[..], more].concat()).output().expect("starts");
+    (ran.status.code(), text(&ran))
+}
+
+#[test]
+fn the_default_plan_runs_in_the_guest_as_the_options_shape_it() {
+    let test = "the_default_plan_runs_in_the_guest_as_the_options_shape_it";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let line =
+        "run --kernel debian-rt --memory 1024 --out out --interval 700us --priority 37 --cycles 23";
+    let (code, said) = lab(room.path(), line, &["--require", "missed = 0"]);
+    assert!(matches!(code, Some(0 | 2 | 3)), "{said}");
+    let document = document(&room.path().join("out"));
+    let cells = document["kernels"][0]["cells"].as_array().expect("cells").iter();
+    let seen: Vec<_> =
+        cells.map(|cell| (cell["name"].as_str(), cell["all"]["recorded"].as_u64())).collect();
+    let expected = ["rest", "message", "disk"].map(|name| (Some(name), Some(23)));
+    assert_eq!(seen, expected, "{said}");
+    let plan = room.path().join("out/debian-rt-seed1/plan.toml");
+    let plan = fs::read_to_string(plan).expect("the plan of the guest");
+    for line in ["interval = \"700us\"", "priority = 37", "cycles = 23"] {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
+    let room = room();
+    let mut image = vec![0; 0x600];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    fs::write(room.path().join("bzImage"), &image).expect("written");
+    for (line, why) in [
+        (
+            "run --kernel path=bzImage --cpus 3 --cache cache",
+            "measures CPU 3, and the guest has CPU 0",
+        ),
+        ("run --kernel x --set governor=performance", "one frequency"),
+        ("matrix --kernel x --set idle-state=0", "no idle states"),
+        ("sched --kernel x --interval 1ms", "an experiment has no sampler"),
+        ("sched --kernel x --cycles 5", "--work sets"),
+        ("run --kernel x --shift 10", "of some 8000 instructions, 8.19 ms"),
+        ("sched --kernel x --shift 6", "take 0 to 5"),
+    ] {
+        let (code, said) = lab(room.path(), line, &[]);
+        assert_eq!(code, Some(64), "{line}: {said}");
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    let bisect = "bisect --good x --bad y --at-most 1h";
+    let (code, said) = lab(room.path(), bisect, &["--until", "max < 1ms once in 1h"]);
+    assert!(code == Some(64) && said.contains("hours on the machine"), "{said}");
+}
+
+#[test]
+fn a_label_is_the_kernel_s_name_everywhere_and_the_record_can_be_replayed() {
+    let test = "a_label_is_the_kernel_s_name_everywhere_and_the_record_can_be_replayed";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    let line = "run small.toml --memory 1024 --cycles 20 --kernel one=debian-rt --kernel two=debian-rt:nohz=off";
+    let (code, said) = lab(room.path(), line, &["--out", "out"]);
+    assert_eq!(code, Some(0), "{said}");
+    let out = room.path().join("out");
+    let document = document(&out);
+    let kernels = document["kernels"].as_array().expect("kernels");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let seen: Vec<_> = kernels
+        .iter()
+        .map(|kernel| [&kernel["kernel"], &kernel["record"], &kernel["inputs"]["kernel"]].map(text))
+        .collect();
+    assert_eq!(
+        seen,
+        [["one", "one-seed1", "one=debian-rt"], ["two", "two-seed1", "two=debian-rt:nohz=off"]]
+    );
+    assert!(said.contains("[1/2] ") && said.contains("one seed 1 small"), "{said}");
+    let page = fs::read_to_string(out.join("index.html")).expect("a page");
+    assert!(page.contains("two-seed1/report.html") && page.contains("two=debian-rt:nohz=off"));
+    // The same guest by another name is known, and bears that name.
+    let line = "run small.toml --memory 1024 --cycles 20 --kernel other=debian-rt --out again";
+    let (code, said) = lab(room.path(), line, &[]);
+    assert!(code == Some(0) && said.contains("other seed 1 small: known"), "{said}");
+    let inputs = fs::read_to_string(room.path().join("again/other-seed1/lab.json")).expect("there");
+    assert!(inputs.contains("\"kernel\": \"other=debian-rt\""), "{inputs}");
+    let (code, said) = lab(room.path(), "replay again/other-seed1", &[]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_label_that_is_taken_or_fits_no_folder_is_refused() {
+    let room = room();
+    for (line, why) in [
+        ("run --kernel a=debian-rt --kernel a=debian-stock", "two kernels are called a"),
+        ("sched --kernel debian-rt --kernel debian-rt=debian-stock", "two kernels are called"),
+        ("matrix --kernel a/b=debian-rt", "the label \"a/b\" has a slash in it"),
+        ("run --kernel a:b=debian-rt --kernel ..=debian-rt", "begins with"),
+    ] {
+        let (code, said) = lab(room.path(), line, &[]);
+        assert_eq!(code, Some(64), "{line}: {said}");
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    let line = "bisect --good a=debian-rt --bad a=debian-rt:nohz=off";
+    let (code, said) = lab(room.path(), line, &["--require", "max < 50us"]);
+    assert!(code == Some(64) && said.contains("two kernels are called a"), "{said}");
+}
+
+/// A plan whose load needs a module of the kernel.
+const VETH: &str = "
+name = 'veth'
+title = 'a pair of network devices'
+[sampler]
+interval = '500us'
+warmup = '20ms'
+[[phase]]
+name = 'veth'
+cycles = 50
+settle = '20ms'
+load = ['network over=veth']
+";
+
+#[test]
+fn debian_s_cloud_kernel_and_one_in_a_package_boot_with_their_modules() {
+    let test = "debian_s_cloud_kernel_and_one_in_a_package_boot_with_their_modules";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    fs::write(room.path().join("veth.toml"), VETH).expect("written");
+    let depends = Command::new("apt-cache").args(["depends", "linux-image-cloud-amd64"]).output();
+    let depends = String::from_utf8(depends.expect("starts").stdout).expect("text");
+    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    let mut apt = Command::new("apt-get");
+    apt.current_dir(room.path()).args(["-q", "download", package.expect("the kernel's package")]);
+    assert!(apt.output().expect("starts").status.success(), "{package:?}");
+    let mut files = fs::read_dir(room.path()).expect("there").flatten();
+    let file = files.find(|entry| entry.path().extension().is_some_and(|ending| ending == "deb"));
+    let mine = format!("mine=path={}", file.expect("a package").file_name().display());
+    let line = "run veth.toml --memory 1024 --out out --kernel debian-cloud --kernel";
+    let (code, said) = lab(room.path(), line, &[&mine]);
+    assert_eq!(code, Some(0), "{said}");
+    let document = document(&room.path().join("out"));
+    for (kernel, label) in
+        document["kernels"].as_array().expect("kernels").iter().zip(["debian-cloud", "mine"])
+    {
+        assert_eq!(kernel["kernel"], label, "{said}");
+        assert_eq!(kernel["cells"][0]["all"]["recorded"], 50, "{said}");
+        let release = &kernel["verification"]["running"]["release"];
+        assert!(release.as_str().is_some_and(|name| name.ends_with("-cloud-amd64")), "{release}");
+    }
+}
+
+#[test]
+fn kernels_that_debian_has_built_are_shown() {
+    let room = room();
+    let kernel = |words: &[&str]| {
+        let ran = rtscope(room.path(), &[&["kernel"], words, &["--cache", "cache"]].concat());
+        let ran = { ran }.output().expect("starts");
+        (ran.status.code(), text(&ran))
+    };
+    for (name, package, title) in [
+        ("debian-stock-amd64", "linux-image-amd64", "as most machines with Debian"),
+        ("debian-rt-arm64", "linux-image-rt-arm64", "PREEMPT_RT"),
+        ("debian-cloud-amd64", "linux-image-cloud-amd64", "virtual machines"),
+    ] {
+        let (code, said) = kernel(&["show", name]);
+        assert_eq!(code, Some(0), "{said}");
+        let source = format!("Debian's package {package}, fetched by apt");
+        for part in [title, &source, "newest ", "in the cache   none"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let (_, said) = kernel(&["show", name, "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(document["package"], package);
+        let (code, said) = kernel(&["build", name]);
+        assert!(code == Some(64) && said.contains("there is nothing to make"), "{said}");
+    }
+    let (code, said) = kernel(&["show", "debian-stok"]);
+    assert!(code == Some(64) && said.contains("did you mean \"debian-stock\"?"), "{said}");
+}
+
+#[test]
+fn each_problem_of_a_spec_and_its_fragments_has_a_line_of_its_own() {
+    const SPEC: &str = "name = 'my/board'\ntitle = 'mine'\narch = 'x86_64'\nbase = 'defconfig'\n\
+                        fragments = ['own.config']\n[source]\nkind = 'vendor'\nvendor = 'v'\nreference = 'r'\n";
+    let room = room();
+    fs::write(room.path().join("mine.toml"), SPEC).expect("written");
+    fs::write(room.path().join("own.config"), "CONFIG_HZ_1000=y\nhello world\n").expect("written");
+    let ran = rtscope(room.path(), &["kernel", "build", "mine.toml"]).output().expect("starts");
+    let said = text(&ran);
+    assert_eq!(ran.status.code(), Some(64), "{said}");
+    let mut lines = said.lines();
+    let mut next = || lines.next().unwrap_or_default();
+    assert!(next().contains("mine.toml:1: the name \"my/board\" has a slash in it"), "{said}");
+    let fragment = "mine.toml:5: fragment own.config, line 2: \"hello world\" is neither";
+    assert!(next().contains(fragment), "{said}");
+}
