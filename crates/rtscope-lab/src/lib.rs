@@ -25,6 +25,7 @@ pub mod image;
 pub mod images;
 pub mod install;
 pub mod kept;
+mod kernel_image;
 pub mod machine;
 pub mod modules;
 pub mod package;

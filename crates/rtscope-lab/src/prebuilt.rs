@@ -69,6 +69,12 @@ impl Prebuilt {
         Some(Prebuilt { name: name.to_owned(), meta, debian_arch, arch, suite })
     }
 
+    /// The kernel's own name of its architecture.
+    #[must_use]
+    pub fn arch(&self) -> &'static str {
+        self.arch
+    }
+
     /// The kernel from the cache, or fetched into it.
     ///
     /// # Errors
@@ -78,7 +84,7 @@ impl Prebuilt {
         if let Some(kernel) = cache.find(&self.name) {
             return Ok(kernel);
         }
-        tool::require(&[Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")])?;
+        tool::require(&fetching())?;
         let apt = self.apt(cache, report)?;
         let downloads = cache.downloads();
         fs::create_dir_all(&downloads).map_err(LabError::file("make", &downloads))?;
@@ -224,6 +230,11 @@ fn dependency(field: &str) -> Option<(String, Option<String>)> {
     let name = one.split_whitespace().next()?.to_owned();
     let version = one.split_once("(= ").and_then(|(_, rest)| rest.strip_suffix(')'));
     Some((name, version.map(str::to_owned)))
+}
+
+/// What it takes to fetch a package of Debian and to unpack it.
+pub(crate) fn fetching() -> [Need; 3] {
+    [Need::of("apt-get", "apt"), Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")]
 }
 
 /// Debian's name of an architecture.

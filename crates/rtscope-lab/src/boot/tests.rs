@@ -236,6 +236,16 @@ fn a_starved_guest_does_not_hang() {
 }
 
 #[test]
+fn a_halted_guest_is_known_by_what_its_emulator_does() {
+    let ms = Duration::from_millis;
+    // QEMU 7.2 with a kernel whose payload was overwritten, and with one that boots and rests.
+    assert!(has_halted(ms(4_450), ms(4_450 + 6_180)));
+    assert!(!has_halted(ms(2_220), ms(2_220 + 2_830)), "not for long enough");
+    assert!(!has_halted(ms(170), ms(170 + 7_200)));
+    assert!(!has_halted(ms(6_000), ms(60_000)), "a long rest in a guest without a console");
+}
+
+#[test]
 fn a_process_s_time_is_read_whatever_its_name() {
     let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 1234 66 0 0 20 0 3 0 99";
     assert_eq!(cpu_time(stat), Some(Duration::from_secs(13)));

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{document, emulators, ready_or_skip, room, rtscope, skip, text};
+use rtscope_lab::cache::Cache;
+
+use crate::{document, emulators, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// A plan of 50 ms: the guests here end before it does.
 const SHORT: &str = "
@@ -109,9 +111,7 @@ fn a_missing_emulator_or_package_is_named_with_the_command_that_gets_it() {
     let empty = room.path().join("empty");
     fs::create_dir(&empty).expect("made");
     fs::write(room.path().join("short.toml"), SHORT).expect("written");
-    let mut image = vec![0; 0x600];
-    image[0x202..0x206].copy_from_slice(b"HdrS");
-    fs::write(room.path().join("bzImage"), &image).expect("written");
+    fs::write(room.path().join("bzImage"), empty_kernel()).expect("written");
     if !cfg!(target_arch = "x86_64") {
         skip(
             "a_missing_emulator_or_package_is_named_with_the_command_that_gets_it",
@@ -131,7 +131,50 @@ fn a_missing_emulator_or_package_is_named_with_the_command_that_gets_it() {
         "{emulator}"
     );
     let package = said("debian-rt");
-    assert!(package.contains("this machine lacks dpkg-deb"), "{package}");
+    assert!(package.contains("this machine lacks apt-get, dpkg-deb, tar"), "{package}");
+}
+
+/// A bzImage of nothing but its header: the set-up, and no kernel behind it.
+fn empty_kernel() -> Vec<u8> {
+    let mut image = vec![0; 5 * 512];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image
+}
+
+#[test]
+fn a_damaged_kernel_is_told_before_it_boots_and_one_that_halts_soon_after() {
+    let test = "a_damaged_kernel_is_told_before_it_boots_and_one_that_halts_soon_after";
+    if !ready_or_skip(test) || !is_kept("debian-stock") {
+        return;
+    }
+    let room = room();
+    let cache = Cache::default();
+    let kernel = cache.find("debian-stock").expect("kept").vmlinuz();
+    let whole = fs::read(&kernel).expect("a kernel");
+    let mut altered = whole.clone();
+    let middle = whole.len() / 2;
+    altered[middle..middle + 64].fill(0x58);
+    for (image, sentence) in [
+        (&whole[..600], "cut short, with 600 of"),
+        (&whole[..20_000], "cut short, with 20000 of"),
+        (&altered, "damaged"),
+    ] {
+        fs::write(room.path().join("vmlinuz"), image).expect("written");
+        let (code, said) = run(room.path(), &["--kernel", "path=vmlinuz"]);
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains("vmlinuz does not boot:") && said.contains(sentence), "{said}");
+        assert!(!room.path().join("out").exists(), "a guest was started");
+    }
+    // As a kernel that has neither checksum nor signature: it can't be known before.
+    let header = u32::from_le_bytes(altered[0x3c..0x40].try_into().expect("four")) as usize;
+    altered[header + 0xa8..header + 0xb0].fill(0);
+    let release = 0x200 + usize::from(u16::from_le_bytes([altered[0x20e], altered[0x20f]]));
+    altered[release..release + 4].copy_from_slice(b"6.99");
+    fs::write(room.path().join("vmlinuz"), &altered).expect("written");
+    // The limit of silence is far beyond what the test may take.
+    let (code, said) = run(room.path(), &["--kernel", "path=vmlinuz", "--silence", "1h"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("CPU halted before the kernel said a word"), "{said}");
 }
 
 /// A small file system of its own, unmounted when it is dropped.
@@ -164,9 +207,7 @@ fn a_full_disk_is_told_before_a_guest_boots_and_nothing_is_left_half_written() {
         return;
     };
     let out = Small::mount(&room.path().join("small"), "4M").expect("mounted like the first");
-    let mut image = vec![0; 0x600];
-    image[0x202..0x206].copy_from_slice(b"HdrS");
-    fs::write(room.path().join("bzImage"), &image).expect("written");
+    fs::write(room.path().join("bzImage"), empty_kernel()).expect("written");
     // The guest's files don't fit the cache.
     let (code, said) = run(room.path(), &["--kernel", "path=bzImage", "--cache", "cache"]);
     assert_eq!(code, Some(1), "{said}");
