@@ -10,6 +10,7 @@ mod output;
 mod replay;
 mod run;
 mod sched;
+mod teller;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_lab::cache::Cache;
+use rtscope_lab::{cache::Cache, program::Program};
 
 use crate::{document, emulators, is_kept, ready_or_skip, room, rtscope, skip, text};
 
@@ -56,8 +56,8 @@ fn a_guest_that_ends_badly_says_why_and_leaves_its_console() {
 
 /// Memory in which the kernel boots and the program, unpacked beside its archive, finds no room.
 fn starving_mib() -> u64 {
-    let program = fs::metadata(env!("CARGO_BIN_EXE_rtscope")).expect("built").len() >> 20;
-    program * 2 + 72
+    let program = Program::read(Path::new(env!("CARGO_BIN_EXE_rtscope")), false).expect("built");
+    (program.bytes().len() as u64 >> 20) * 2 + 72
 }
 
 /// Kernel with its words, whether its memory is short, what is said of its end, and what its console
@@ -130,8 +130,14 @@ fn a_missing_emulator_or_package_is_named_with_the_command_that_gets_it() {
         emulator.contains("lacks qemu-system-x86_64") && emulator.contains("qemu-system-x86"),
         "{emulator}"
     );
+    // All that is missing, at once.
     let package = said("debian-rt");
-    assert!(package.contains("this machine lacks apt-get, dpkg-deb, tar"), "{package}");
+    let lacks = "lacks qemu-system-x86_64, apt-get, dpkg-deb, tar: install";
+    assert!(
+        package.contains(lacks) && package.contains("apt dpkg qemu-system-x86 tar"),
+        "{package}"
+    );
+    assert!(!room.path().join("cache").exists(), "nothing was made before it was clear");
 }
 
 /// A bzImage of nothing but its header: the set-up, and no kernel behind it.
@@ -139,6 +145,51 @@ fn empty_kernel() -> Vec<u8> {
     let mut image = vec![0; 5 * 512];
     image[0x202..0x206].copy_from_slice(b"HdrS");
     image
+}
+
+/// A static program of one segment, for a machine of ELF's list.
+fn elf(machine: u8) -> Vec<u8> {
+    let mut elf = vec![0; 0x200];
+    elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (elf[16], elf[18]) = (2, machine);
+    (elf[0x20], elf[0x36], elf[0x38]) = (0x40, 56, 1);
+    (elf[0x40], elf[0x60]) = (1, 0x78);
+    elf
+}
+
+#[test]
+fn nothing_is_fetched_for_what_could_not_run() {
+    let test = "nothing_is_fetched_for_what_could_not_run";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    fs::write(room.path().join("short.toml"), SHORT).expect("written");
+    fs::write(room.path().join("aarch64"), elf(183)).expect("written");
+    fs::write(room.path().join("x86-64"), elf(62)).expect("written");
+    fs::write(room.path().join("garbage"), "no program").expect("written");
+    let dynamic = fs::read("/bin/sh").expect("a shell");
+    fs::write(room.path().join("dynamic"), dynamic).expect("written");
+    for (words, sentence) in [
+        ("debian-rt --program aarch64", "this program is for aarch64, the guest is x86_64"),
+        ("debian-rt-arm64 --program x86-64", "this program is for x86_64, the guest is aarch64"),
+        ("debian-rt-arm64", "this rtscope is for x86_64, the guest is aarch64"),
+        ("debian-rt --program garbage", "no program for Linux"),
+        ("debian-rt --program dynamic", "not static"),
+        ("debian-rt --program none", "read none"),
+        ("debian-rt --machine arm64", "is a kernel for x86_64, and the machine arm64"),
+        ("debian-rt --modules none", "--modules none"),
+        ("debian-rt --kernel debian-rt", "named twice"),
+        ("debian-rt --kernel debain-stock", "did you mean \"debian-stock\"?"),
+        ("debian-rt --wall --shift 2", "cannot be used with"),
+    ] {
+        let mut all = vec!["lab", "run", "short.toml", "--cache", "cache", "--kernel"];
+        all.extend(words.split(' '));
+        let ran = rtscope(room.path(), &all).output().expect("starts");
+        assert!(matches!(ran.status.code(), Some(1 | 2 | 64)), "{words}: {}", text(&ran));
+        assert!(text(&ran).contains(sentence), "{words}: {}", text(&ran));
+        assert!(!room.path().join("cache").exists(), "{words}: something was fetched");
+    }
 }
 
 #[test]

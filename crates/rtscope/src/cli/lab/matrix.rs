@@ -47,6 +47,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plan = plans::load(&args.plan)?;
     plan.require.extend(&args.judging.require);
     let mut lab = Lab::open(&args.options)?;
+    let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let named = lab.subjects(&args.kernel)?;
     let mut names: Vec<String> = Vec::new();
     for subject in &named {
@@ -60,7 +61,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             _ => names.push(subject.label.clone()),
         }
     }
-    let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
     let subjects = lab.subjects(&names)?;
     let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
