@@ -67,6 +67,8 @@ pub struct Cell {
     pub held: Held,
     /// What the plan is called.
     pub plan: String,
+    /// How long the plan takes in the guest's time, about.
+    pub planned: Duration,
     /// How long the guest may be silent.
     pub silence: Duration,
 }
@@ -326,6 +328,14 @@ impl Cell {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         let log = Raw::unpack(&record.join(LOG), folder)?;
         self.boot(self.inputs(emulator), Some(Log::Replay(log.path())), folder, around, on_line)
+    }
+
+    /// Whether the record of these inputs is there, so that no guest need be booted. Whether it is as it was is
+    /// seen when it is taken.
+    #[must_use]
+    pub fn is_known(&self, key: &str, folder: &Path, cache: &Cache) -> bool {
+        let there = read_inputs(folder).is_ok_and(|there| there.whole && there.key == key);
+        there || self.timing.is_virtual() && is_whole(&kept::at(cache, key))
     }
 
     /// The record that need not be made again: the folder's own, or the cache's, which is then copied there.

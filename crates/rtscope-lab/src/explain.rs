@@ -160,6 +160,7 @@ pub(crate) mod samples {
             image_sha256: String::new(),
             held: Held::default(),
             plan: String::new(),
+            planned: Duration::ZERO,
             silence: Duration::from_secs(240),
         }
     }

@@ -17,6 +17,7 @@ pub mod cache;
 pub mod cell;
 pub mod config;
 pub mod console;
+pub mod costs;
 pub mod cyclictest;
 pub mod disk;
 pub mod error;

@@ -4,6 +4,7 @@ mod bisect;
 mod cache;
 mod compare;
 mod demo;
+mod estimate;
 mod matrix;
 mod order;
 mod output;

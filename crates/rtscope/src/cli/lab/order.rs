@@ -10,8 +10,10 @@ use std::{
 
 use anyhow::Context;
 use rtscope_lab::{
+    boot::Ending,
     cache::Cache,
     cell::{self, Cell, Extra, Outcome, Surroundings},
+    costs::Costs,
     cyclictest,
     error::LabError,
     program::Program,
@@ -30,7 +32,7 @@ use rtscope_model::{
 };
 
 use super::{
-    output,
+    estimate, output,
     teller::{SILENT, Teller},
 };
 use crate::cli::{Refused, ending};
@@ -272,7 +274,8 @@ impl Lab {
         let runs = as_run(plan);
         let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
         let longest = Duration::from_nanos(longest);
-        self.guest(subject, (&plan.name, &runs.to_toml()), extra, seed, longest)
+        let cell = self.guest(subject, (&plan.name, &runs.to_toml()), extra, seed, longest)?;
+        Ok(Cell { planned: Duration::from_nanos(plan.expected().0), ..cell })
     }
 
     /// The cell of experiments, each with its name and text, in place of a plan. `longest` is how long one
@@ -319,6 +322,7 @@ impl Lab {
             image_sha256,
             held,
             plan: name.to_owned(),
+            planned: longest,
             silence: self.silence(longest),
         })
     }
@@ -410,7 +414,20 @@ impl Lab {
                 items.iter().map(|item| item.cell.silence.as_secs()).max().unwrap_or(0)
             );
         }
+        self.foretell(items);
         Ok(self.go(items))
+    }
+
+    /// Says how long it will take.
+    fn foretell(&self, items: &[Item]) {
+        let is_known = |item: &&Item| {
+            let key = item.cell.inputs(&self.emulator(&item.cell)).key;
+            !self.options.fresh && item.cell.is_known(&key, &item.folder, &self.cache)
+        };
+        let (known, run): (Vec<&Item>, Vec<&Item>) = items.iter().partition(is_known);
+        let cells = run.iter().map(|item| &item.cell);
+        let estimate = Costs::of(&self.cache).estimate(cells, self.jobs());
+        note!("{}", estimate::sentence(items.len(), known.len(), self.jobs(), estimate));
     }
 
     fn emulator(&self, cell: &Cell) -> String {
@@ -458,8 +475,20 @@ impl Lab {
             let outcomes =
                 queue::run_all(items, self.jobs(), |cell| self.emulator(cell), &around, &news);
             drop(ended);
+            self.note_costs(items, &outcomes);
             outcomes
         })
+    }
+
+    /// Takes note of what whole runs took, for the next estimate; without it that is only a guess.
+    fn note_costs(&self, items: &[Item], outcomes: &[Result<Outcome, LabError>]) {
+        let mut costs = Costs::of(&self.cache);
+        for (item, outcome) in items.iter().zip(outcomes) {
+            if let Ok(Outcome { ending: Ending::Sent, took: Some(took), .. }) = outcome {
+                costs.note(&item.cell, *took);
+            }
+        }
+        let _ = costs.keep(&self.cache);
     }
 }
 

@@ -295,6 +295,7 @@ fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result
         held,
         image_sha256: inputs.image_sha256.clone(),
         plan: String::new(),
+        planned: Duration::ZERO,
         silence: SILENCE,
     })
 }
