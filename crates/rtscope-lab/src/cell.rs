@@ -207,13 +207,16 @@ impl Cell {
         channel: &'a Path,
         log: Option<Log<'a>>,
     ) -> Words<'a> {
+        // The host's own CPUs unpack a kernel in no time, and start in more ways than emulated ones.
+        let unpacked = self.subject.unpacked.as_ref().filter(|_| self.timing != Timing::Kvm);
         Words {
             machine: &self.machine,
             timing: self.timing,
             seed: self.seed,
             cpus: self.cpus,
             memory_mib: self.memory_mib,
-            kernel: &self.subject.kernel,
+            kernel: unpacked.unwrap_or(&self.subject.kernel),
+            is_unpacked: unpacked.is_some(),
             image: &self.image,
             device_tree: self.subject.device_tree.as_deref(),
             append: &self.subject.append,

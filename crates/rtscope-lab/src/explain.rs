@@ -143,6 +143,7 @@ pub(crate) mod samples {
                 label: "mine".to_owned(),
                 kernel,
                 kernel_sha256: String::new(),
+                unpacked: None,
                 arch: "x86_64".to_owned(),
                 release: None,
                 config: config.map(|_| configured),

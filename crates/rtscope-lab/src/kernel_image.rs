@@ -12,7 +12,10 @@ use sha2::{Digest, Sha256};
 /// What a CRC-32 is when the one that was appended to the bytes is right.
 const RIGHT_CRC: u32 = 0xffff_ffff;
 
-/// Since this version of the boot protocol a bzImage ends with its checksum ...
+/// What gzip's files begin with.
+pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Since this version of the boot protocol a bzImage says where its payload is, and ends with its checksum ...
 const PROTOCOL_WITH_CRC: u16 = 0x0208;
 
 /// ... and since this kernel it doesn't.
@@ -84,10 +87,9 @@ fn is_altered(image: &[u8]) -> bool {
         crc.update(whole);
         return crc.sum() != RIGHT_CRC;
     }
-    // The programs that unpack other payloads are not here.
-    gzip_payload(image).is_some_and(|mut packed| {
-        io::copy(&mut GzDecoder::new(&mut packed), &mut io::sink()).is_err()
-    })
+    // The programs that unpack other payloads may not be here.
+    let packed = payload(image).filter(|packed| packed.starts_with(&GZIP));
+    packed.is_some_and(|packed| io::copy(&mut GzDecoder::new(packed), &mut io::sink()).is_err())
 }
 
 /// Whether the kernel is old enough to have been built with a checksum. One that doesn't say its release is
@@ -115,11 +117,12 @@ fn pc_setup(image: &[u8]) -> Option<u64> {
     Some((sectors + 1) * 512)
 }
 
-/// A bzImage's packed kernel, where gzip packed it.
-fn gzip_payload(image: &[u8]) -> Option<&[u8]> {
+/// A bzImage's packed kernel; all but gzip's is followed by four bytes with its size when it is unpacked.
+pub(crate) fn payload(image: &[u8]) -> Option<&[u8]> {
+    let protocol = u16_at(image, 0x206).filter(|_| arch_of(image) == Some("x86_64"))?;
     let at = pc_setup(image)? as usize + u32_at(image, 0x248)? as usize;
-    let payload = image.get(at..at + u32_at(image, 0x24c)? as usize)?;
-    payload.starts_with(&[0x1f, 0x8b]).then_some(payload)
+    let end = at.checked_add(u32_at(image, 0x24c)? as usize)?;
+    image.get(at..end).filter(|payload| protocol >= PROTOCOL_WITH_CRC && !payload.is_empty())
 }
 
 /// Where the PE header of an image lies that firmware can start by itself.

@@ -43,4 +43,5 @@ pub mod source;
 pub mod spec;
 pub mod subject;
 pub mod tool;
+mod unpacked;
 pub mod verify;

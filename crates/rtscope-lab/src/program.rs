@@ -96,28 +96,30 @@ impl Program {
 }
 
 /// A file in ELF's form, with the least significant byte first.
-struct Elf<'a> {
+pub(crate) struct Elf<'a> {
     bytes: &'a [u8],
     is_64_bit: bool,
 }
 
 /// A part of a file that is loaded, or says how.
-struct Segment {
-    kind: u32,
+pub(crate) struct Segment {
+    pub(crate) kind: u32,
+    /// Where it begins in the file.
+    pub(crate) start: u64,
     /// Where it ends in the file.
-    end: u64,
+    pub(crate) end: u64,
 }
 
 impl<'a> Elf<'a> {
     /// None of what is no program: its type is that of objects, or of something else.
-    fn of(bytes: &'a [u8]) -> Option<Elf<'a>> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Elf<'a>> {
         let is_64_bit = *bytes.get(4)? == 2;
         let elf = Elf { bytes, is_64_bit };
         let is_little = bytes.starts_with(b"\x7fELF") && bytes[5] == 1;
         (is_little && matches!(elf.u16_at(16)?, 2 | 3)).then_some(elf)
     }
 
-    fn segments(&self) -> Option<Vec<Segment>> {
+    pub(crate) fn segments(&self) -> Option<Vec<Segment>> {
         let (table, size, count) = match self.is_64_bit {
             true => (0x20, 0x36, 0x38),
             false => (0x1c, 0x2a, 0x2c),
@@ -128,8 +130,9 @@ impl<'a> Elf<'a> {
             let at = first.checked_add(i * size)?;
             let (offset, bytes) =
                 if self.is_64_bit { (at + 8, at + 32) } else { (at + 4, at + 16) };
-            let end = self.word_at(offset)?.checked_add(self.word_at(bytes)?)?;
-            Some(Segment { kind: self.u32_at(at)?, end })
+            let start = self.word_at(offset)?;
+            let end = start.checked_add(self.word_at(bytes)?)?;
+            Some(Segment { kind: self.u32_at(at)?, start, end })
         };
         (0..usize::from(self.u16_at(count)?)).map(segment).collect()
     }

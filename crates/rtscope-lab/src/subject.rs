@@ -20,6 +20,7 @@ use crate::{
     modules::Modules,
     prebuilt::{self, Prebuilt},
     progress::Report,
+    unpacked,
 };
 
 /// A kernel under test.
@@ -31,6 +32,8 @@ pub struct Subject {
     pub kernel: PathBuf,
     /// SHA-256 of the file.
     pub kernel_sha256: String,
+    /// The same kernel unpacked, where the emulator can start it as that.
+    pub unpacked: Option<PathBuf>,
     /// The kernel's own name of its architecture.
     pub arch: String,
     /// `uname -r`, where it is known.
@@ -56,8 +59,8 @@ impl Subject {
     pub fn find(asked: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Subject, LabError> {
         let (name, append) = split(asked);
         let mut found = match name.strip_prefix("path=") {
-            Some(path) => of_file(asked, Path::new(path))?,
-            None => of_kept(asked, &bring(name, cache, report)?)?,
+            Some(path) => of_file(asked, Path::new(path), cache)?,
+            None => of_kept(asked, &bring(name, cache, report)?, cache)?,
         };
         found.append = append;
         Ok(found)
@@ -224,7 +227,7 @@ fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
     })
 }
 
-fn of_kept(asked: &str, kernel: &Kernel) -> Result<Subject, LabError> {
+fn of_kept(asked: &str, kernel: &Kernel, cache: &Cache) -> Result<Subject, LabError> {
     let file = kernel.vmlinuz();
     let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
     if let Some(why) = damage(&bytes) {
@@ -233,9 +236,11 @@ fn of_kept(asked: &str, kernel: &Kernel) -> Result<Subject, LabError> {
             file.display()
         )));
     }
+    let kernel_sha256 = crate::cell::sha256(&bytes);
     Ok(Subject {
         label: asked.to_owned(),
-        kernel_sha256: crate::cell::sha256(&bytes),
+        unpacked: unpacked::of(&bytes, &kernel_sha256, cache),
+        kernel_sha256,
         kernel: file,
         arch: kernel.manifest.arch.clone(),
         release: Some(kernel.manifest.release.clone()).filter(|release| !release.is_empty()),
@@ -247,16 +252,18 @@ fn of_kept(asked: &str, kernel: &Kernel) -> Result<Subject, LabError> {
     })
 }
 
-fn of_file(asked: &str, path: &Path) -> Result<Subject, LabError> {
+fn of_file(asked: &str, path: &Path, cache: &Cache) -> Result<Subject, LabError> {
     let bytes = fs::read(path).map_err(LabError::file("read", path))?;
     let arch = sound(&bytes, path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let release = name.strip_prefix("vmlinuz-").map(str::to_owned).or_else(|| release_of(&bytes));
     let config = release.as_ref().map(|release| path.with_file_name(format!("config-{release}")));
+    let kernel_sha256 = crate::cell::sha256(&bytes);
     Ok(Subject {
         label: asked.to_owned(),
         kernel: path.to_owned(),
-        kernel_sha256: crate::cell::sha256(&bytes),
+        unpacked: unpacked::of(&bytes, &kernel_sha256, cache),
+        kernel_sha256,
         arch: arch.to_owned(),
         config: config.filter(|path| path.is_file()),
         release,

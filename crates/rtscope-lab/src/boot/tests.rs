@@ -79,6 +79,7 @@ fn words<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> Word
         cpus: 1,
         memory_mib: None,
         kernel: Path::new("kernel"),
+        is_unpacked: false,
         image: Path::new("image"),
         device_tree: None,
         append: &[],

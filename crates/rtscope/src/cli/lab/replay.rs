@@ -76,7 +76,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let cell = cell_of(&before, &cache)?;
     let emulator = cell::emulator_version(&cell.machine)?;
-    let (way, why) = way_of(args, &before, &emulator)?;
+    let now = cell.inputs(&emulator);
+    let (way, why) = way_of(args, &before, &now)?;
     why.iter().try_for_each(|why| print(&format!("{why}\n")))?;
     let again = Again::new(&cache)?;
     let outcome = again.run(&cell, way, &emulator, args)?;
@@ -102,14 +103,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the run can be made again, and what the user should know of that.
-fn way_of(args: &Args, before: &Inputs, emulator: &str) -> anyhow::Result<(Way, Option<String>)> {
+fn way_of(args: &Args, before: &Inputs, now: &Inputs) -> anyhow::Result<(Way, Option<String>)> {
+    let emulator = &now.emulator;
     let another = || {
         format!(
             "the emulator is now {emulator}, the record was made by {}: differences may come from that",
             before.emulator
         )
     };
-    let other = emulator != before.emulator;
+    let other = *emulator != before.emulator;
     if args.fresh {
         return Ok((Way::Fresh, other.then(another)));
     }
@@ -123,6 +125,11 @@ fn way_of(args: &Args, before: &Inputs, emulator: &str) -> anyhow::Result<(Way, 
     if other {
         let why = format!("a log is replayed by the emulator that wrote it only: {compared}");
         return Ok((Way::Fresh, Some(format!("{}; {why}", another()))));
+    }
+    if now.arguments != before.arguments {
+        let why = "this rtscope starts guests with other words, or its kernel in another way, than the one \
+                   that made the record (lab.json has them)";
+        return Ok((Way::Fresh, Some(format!("{why}: {compared}"))));
     }
     let log = args.record.join(LOG);
     let intact = fs::read(&log).is_ok_and(|bytes| cell::sha256(&bytes) == *hash);
