@@ -1,11 +1,11 @@
 //! What comes out of a guest, or lies in a folder that another machine wrote: frames on a serial line, the
 //! console, the files beside a record.
 
-use rtscope_analyse::report::experiment;
+use rtscope_analyse::report::sched;
 use rtscope_lab::{cell::Inputs, config::merge, console};
 use rtscope_model::{
-    experiment::{Experiment, ExperimentRecord},
     guest::{Beside, Cost, OURS, THEIRS},
+    sched::{Experiment, ExperimentRecord},
     wire,
 };
 
@@ -78,11 +78,11 @@ fn experiment_text(text: &str) {
 
 fn experiment_record(text: &str, has_page: bool) {
     let Ok(record) = serde_json::from_str::<ExperimentRecord>(text) else { return };
-    let table = experiment::table(&record);
+    let table = sched::table(&record);
     assert!(!table.is_empty());
-    drop(experiment::document(&record));
+    drop(sched::document(&record));
     if has_page {
-        pipe::check_page(&experiment::page(&record));
+        pipe::check_page(&sched::page(&record));
     }
 }
 

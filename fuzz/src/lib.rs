@@ -10,8 +10,8 @@ mod trace;
 use rtscope_analyse::{
     import::{self, Import, Options, Stream},
     instrument::{self, Choice},
-    report::capture,
-    statistics::edges,
+    report::wave::capture,
+    statistics::wave,
 };
 use rtscope_model::{
     plan,
@@ -102,7 +102,7 @@ pub fn wave(bytes: &[u8], stages: Stages) {
     let choice = Choice { channel: None, samples_hz: Some(1e6) };
     let Ok(reading) = instrument::read(bytes, choice) else { return };
     let capture = &reading.capture;
-    let wave = edges::judge(capture, None);
+    let wave = wave::judge(capture, None);
     let written = instrument::write_vcd(capture);
     let again = instrument::read(written.as_bytes(), choice).expect("a capture that was written");
     // Two edges at one instant may be none.

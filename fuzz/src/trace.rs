@@ -2,15 +2,15 @@
 //! that it may hold anything.
 
 use rtscope_analyse::{
-    report::{check, drift, experiment},
-    verdict::program::{self, Expectation},
+    report::{check, drift, sched},
+    verdict::check::{Expectation, judge},
 };
-use rtscope_measure::{drift as drifts, observe, task};
+use rtscope_measure::{check::read_trace, drift as drifts, sched as scheduling};
 use rtscope_model::{
+    check::{Observation, Observed, Sources},
     drift::DriftRecord,
-    experiment::ExperimentRecord,
-    observation::{Observation, Observed, Sources},
     printable::guarded,
+    sched::ExperimentRecord,
     schedule::{Placement, Policy},
     time::Nanos,
 };
@@ -42,7 +42,7 @@ pub fn trace(bytes: &[u8], stages: Stages) {
 }
 
 fn watched(text: &str) {
-    let trace = observe::read_trace(text);
+    let trace = read_trace(text);
     let threads = trace.threads.into_iter().map(|(tid, events)| Observed {
         pid: tid,
         tid,
@@ -67,7 +67,7 @@ fn watched(text: &str) {
         threads: threads.collect(),
     };
     let expected = Expectation { policy: None, period_ns: Some(1_000_000) };
-    let checked = program::check(&observation, &expected);
+    let checked = judge(&observation, &expected);
     pipe::check_text(&check::table(&checked));
     drop(check::document(&checked));
 }
@@ -90,7 +90,7 @@ fn drifted(text: &str, has_page: bool) {
 }
 
 fn scheduled(text: &str, has_page: bool) {
-    let traced = task::read_trace(text, &TIDS);
+    let traced = scheduling::read_trace(text, &TIDS);
     if traced.runs.iter().all(Vec::is_empty) {
         return;
     }
@@ -101,9 +101,9 @@ fn scheduled(text: &str, has_page: bool) {
         app.runs.clone_from(&traced.runs[n]);
         app.throttled = Some(traced.held_up[n].clone());
     }
-    pipe::check_text(&experiment::table(&record));
-    drop(experiment::document(&record));
+    pipe::check_text(&sched::table(&record));
+    drop(sched::document(&record));
     if has_page {
-        pipe::check_page(&experiment::page(&record));
+        pipe::check_page(&sched::page(&record));
     }
 }

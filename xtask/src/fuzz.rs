@@ -43,29 +43,29 @@ const USAGE: &str = "usage: cargo xtask fuzz [--minutes N] [TARGET]...";
 
 /// What was asked.
 #[derive(Debug, PartialEq, Eq)]
-struct Order {
+struct Options {
     minutes: u64,
     targets: Vec<String>,
 }
 
-impl Order {
-    fn read(words: &[&str], known: &[String]) -> Result<Order> {
-        let mut order = Order { minutes: 5, targets: Vec::new() };
+impl Options {
+    fn read(words: &[&str], known: &[String]) -> Result<Options> {
+        let mut options = Options { minutes: 5, targets: Vec::new() };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if *word == "--minutes" {
                 let number = words.next().context(USAGE)?;
-                order.minutes = number.parse().context("--minutes takes a whole number")?;
+                options.minutes = number.parse().context("--minutes takes a whole number")?;
             } else if known.iter().any(|name| name == word) {
-                order.targets.push((*word).to_owned());
+                options.targets.push((*word).to_owned());
             } else {
                 bail!("{word:?} is not a target: one of {}\n{USAGE}", known.join(", "));
             }
         }
-        if order.targets.is_empty() {
-            order.targets = known.to_vec();
+        if options.targets.is_empty() {
+            options.targets = known.to_vec();
         }
-        Ok(order)
+        Ok(options)
     }
 }
 
@@ -99,10 +99,10 @@ impl Fuzzed {
 
 /// Runs targets; all of them together take the minutes of `--minutes`, 5 when it is not given.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
-    let order = Order::read(words, &targets()?)?;
+    let options = Options::read(words, &targets()?)?;
     let folder = crate::metadata()?.target_directory.into_std_path_buf().join("fuzz");
-    let count = order.targets.len();
-    let seconds = (order.minutes * 60 / count as u64).max(1);
+    let count = options.targets.len();
+    let seconds = (options.minutes * 60 / count as u64).max(1);
     println!("building the targets");
     let programs = built(&folder)?;
     println!(
@@ -110,7 +110,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         "target", "executions", "a second", "features", "kept"
     );
     let (mut executions, mut is_ok) = (0, true);
-    for target in &order.targets {
+    for target in &options.targets {
         let began = Instant::now();
         let target = Target::new(target, &programs, &folder)?;
         let searched = target.search(seconds)?;
@@ -235,12 +235,12 @@ mod tests {
     #[test]
     fn targets_and_minutes_are_chosen() {
         let known = ["plan", "wave"].map(str::to_owned);
-        let all = Order { minutes: 5, targets: known.to_vec() };
-        assert_eq!(Order::read(&[], &known).expect("all"), all);
-        let one = Order { minutes: 60, targets: vec!["wave".to_owned()] };
-        assert_eq!(Order::read(&["wave", "--minutes", "60"], &known).expect("one"), one);
+        let all = Options { minutes: 5, targets: known.to_vec() };
+        assert_eq!(Options::read(&[], &known).expect("all"), all);
+        let one = Options { minutes: 60, targets: vec!["wave".to_owned()] };
+        assert_eq!(Options::read(&["wave", "--minutes", "60"], &known).expect("one"), one);
         for wrong in [["--minutes", "x"], ["plan", "--minutes"], ["plan", "other"]] {
-            assert!(Order::read(&wrong, &known).is_err(), "{wrong:?}");
+            assert!(Options::read(&wrong, &known).is_err(), "{wrong:?}");
         }
     }
 

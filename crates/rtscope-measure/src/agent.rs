@@ -52,7 +52,7 @@ use rtscope_sys::{
 };
 
 use self::cyclictest::Watch;
-use crate::{Order, interrupt::Interrupt, run};
+use crate::{RunOptions, interrupt::Interrupt, run};
 
 /// The plan of a guest.
 const PLAN: &str = "/plan.toml";
@@ -172,7 +172,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
     }
     let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
     let plan = plan::parse_kept(PLAN, &text).map_err(|e| e.to_string())?;
-    let order = Order {
+    let options = RunOptions {
         plan,
         folder: PathBuf::from(RECORD),
         tree: Tree::default(),
@@ -184,13 +184,13 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         interrupt: Interrupt::install().map_err(|e| format!("signals: {e}"))?,
         unattended: crate::UNATTENDED,
     };
-    let plan = order.plan.clone();
+    let plan = options.plan.clone();
     let mut watch = Watch::new(&beside, &plan);
     let mut listener = |stamped: &Stamped| {
         tell(&plan, stamped);
         watch.see(stamped);
     };
-    let finished = run(&order, &mut listener).map_err(|e| e.to_string())?;
+    let finished = run(&options, &mut listener).map_err(|e| e.to_string())?;
     if let Some(why) = finished.not_written {
         return Err(format!("the record does not fit the guest's memory: {why}"));
     }

@@ -10,25 +10,25 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod counter;
+pub mod check;
 pub mod drift;
 pub mod environment;
-pub mod inspect;
 pub mod interrupt;
 pub mod load;
 mod machine;
-pub mod observe;
 mod other_work;
 mod protocol;
+pub mod ps;
 pub mod recorder;
 pub mod sampler;
-pub mod signal;
+pub mod sched;
+pub mod stat;
 mod stream;
-pub mod task;
 pub mod throughput;
 mod timekeeping;
 pub mod trace;
 pub mod tune;
+pub mod wave;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -43,7 +43,7 @@ use rtscope_model::{
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     process::{Deadline, Resource, SoftLimit},
-    sched, thread,
+    sched as system_sched, thread,
     tree::Tree,
 };
 
@@ -64,7 +64,7 @@ const RUNAWAY_US: u64 = 1_000_000;
 
 /// What a run needs to know besides its plan.
 #[derive(Debug)]
-pub struct Order {
+pub struct RunOptions {
     /// The plan.
     pub plan: Plan,
     /// Where the record goes.
@@ -88,7 +88,7 @@ pub struct Order {
     pub unattended: Duration,
 }
 
-/// A good [`Order::unattended`]: longer than any disk that still works takes to answer.
+/// A good [`RunOptions::unattended`]: longer than any disk that still works takes to answer.
 pub const UNATTENDED: Duration = Duration::from_secs(300);
 
 /// Why a run did not happen, or ended without a record to judge.
@@ -169,20 +169,20 @@ pub struct Finished {
 /// When the plan can't be run on this machine or a setting can't be changed. What was recorded up to
 /// then is in the record's folder, and every setting is as it was. A setting that is refused before
 /// anything was measured leaves no record.
-pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
-    let before = environment::collect(&order.tree);
-    let mut plan = order.plan.clone();
+pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished, RunError> {
+    let before = environment::collect(&options.tree);
+    let mut plan = options.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
-    let (sessions, launcher) = lay_out(&plan, &before, &order.tree)?;
-    let was_there = order.folder.exists();
-    let recorder = Recorder::create(&order.folder, &plan.to_toml())?;
+    let (sessions, launcher) = lay_out(&plan, &before, &options.tree)?;
+    let was_there = options.folder.exists();
+    let recorder = Recorder::create(&options.folder, &plan.to_toml())?;
 
     let mut stream = Stream::new(recorder, listener);
     stream.emit(Event::RunStarted {
         format: FORMAT,
-        version: order.version.clone(),
-        command: order.command.clone(),
-        wall_clock: order.wall_clock.clone(),
+        version: options.version.clone(),
+        command: options.command.clone(),
+        wall_clock: options.wall_clock.clone(),
         monotonic_ns: stream.start_ns(),
     });
     stream.recorder.environment("environment.before.json", &before);
@@ -191,17 +191,17 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
     // Settings of single phases change between sessions, when nothing is measured.
     let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
     let applied =
-        tune::apply(&order.tree, &order.journal, &of_run, &mut |event| stream.emit(event));
-    let settings = applied.inspect_err(|_| recorder::remove_unused(&order.folder, was_there))?;
-    let outcome = sessions_in_turn(order, &plan, &before, &sessions, launcher, &mut stream);
+        tune::apply(&options.tree, &options.journal, &of_run, &mut |event| stream.emit(event));
+    let settings = applied.inspect_err(|_| recorder::remove_unused(&options.folder, was_there))?;
+    let outcome = sessions_in_turn(options, &plan, &before, &sessions, launcher, &mut stream);
     settings.restore(&mut |event| stream.emit(event));
     if let (Err(RunError::Tune(_)), false) = (&outcome, stream.recorder.has_measured()) {
         // The settings of the first phase were refused.
-        recorder::remove_unused(&order.folder, was_there);
+        recorder::remove_unused(&options.folder, was_there);
         return outcome.map(|_| unreachable!("it is an error"));
     }
 
-    if order.interrupt.is_runaway() {
+    if options.interrupt.is_runaway() {
         stream.found(Finding::new(
             "runaway",
             Weight::Invalidates,
@@ -209,7 +209,7 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
         ));
     }
     let why = *outcome.as_ref().unwrap_or(&EndReason::Failed);
-    let after = environment::collect(&order.tree);
+    let after = environment::collect(&options.tree);
     stream.recorder.environment("environment.after.json", &after);
     stream.emit(Event::run_ended(why));
     let (source, not_written) = stream.into_recorder().finish();
@@ -222,7 +222,7 @@ pub fn run(order: &Order, listener: &mut dyn FnMut(&Stamped)) -> Result<Finished
 /// # Errors
 ///
 /// The first thing that is wrong or missing.
-pub fn check(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
+pub fn check_plan(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
     lay_out(plan, &environment::collect(tree), tree).map(drop)
 }
 
@@ -233,7 +233,7 @@ fn lay_out(
     tree: &Tree,
 ) -> Result<(Vec<machine::SessionPlan>, Launcher), RunError> {
     let sessions = machine::lay_out(plan, found, &machine::Limits::read(tree))?;
-    let all = sched::affinity(sched::SELF).unwrap_or_default();
+    let all = system_sched::affinity(system_sched::SELF).unwrap_or_default();
     let online = found.cpus.online.clone();
     let mut launcher = Launcher { online, ..Launcher::new(CpuSet::default(), all) };
     machine::loads_can_start(plan, &sessions, &mut launcher)?;
@@ -251,7 +251,7 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
         return Err(RunError::Permission(ways));
     }
     // Who may not ask for a policy may not lower its nice value either.
-    let own_nice = sched::placement(sched::SELF).map_or(0, |own| own.nice);
+    let own_nice = system_sched::placement(system_sched::SELF).map_or(0, |own| own.nice);
     for phase in &mut plan.phases {
         phase.sampler.policy = Policy::Other;
         phase.sampler.nice = phase.sampler.nice.max(own_nice);
@@ -270,7 +270,7 @@ fn changes_by_phase(plan: &Plan) -> bool {
 /// Runs the sessions with memory locked and a limit on runaway threads, each under the settings of
 /// its phases where these have any.
 fn sessions_in_turn(
-    order: &Order,
+    options: &RunOptions,
     plan: &Plan,
     before: &Environment,
     sessions: &[machine::SessionPlan],
@@ -279,7 +279,7 @@ fn sessions_in_turn(
 ) -> Result<EndReason, RunError> {
     // Both are put back on every way out: the report is written without them.
     let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
-    let _deadline = Deadline::after(order.unattended);
+    let _deadline = Deadline::after(options.unattended);
     thread::leave_cpu_limit_to_others();
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
@@ -292,14 +292,14 @@ fn sessions_in_turn(
     }
     let mut conductor = Conductor {
         plan,
-        launcher: Launcher { program: order.program.clone(), ..launcher },
-        interrupt: &order.interrupt,
-        unattended: order.unattended,
-        tree: &order.tree,
-        counters: SystemCounters::read(&order.tree),
+        launcher: Launcher { program: options.program.clone(), ..launcher },
+        interrupt: &options.interrupt,
+        unattended: options.unattended,
+        tree: &options.tree,
+        counters: SystemCounters::read(&options.tree),
         counters_at_ns: stream.elapsed_ns(),
         own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
-        kernel_log: KernelLog::open(&order.tree),
+        kernel_log: KernelLog::open(&options.tree),
         real_time_before: &before.real_time_threads,
         others: None,
         clocks: ClockWatch::new(Reading::now()),
@@ -310,7 +310,7 @@ fn sessions_in_turn(
         let phase = &plan.phases[session.cells.start];
         let own = if changes_by_phase(plan) { plan.settings_of(phase) } else { BTreeMap::new() };
         let mut emit = |event| conductor.stream.emit(event);
-        let settings = tune::apply(&order.tree, &order.journal, &own, &mut emit)?;
+        let settings = tune::apply(&options.tree, &options.journal, &own, &mut emit)?;
         let ended = conductor.session(i as u32, session);
         settings.restore(&mut |event| conductor.stream.emit(event));
         if let Some(reason) = ended? {

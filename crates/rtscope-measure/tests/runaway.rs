@@ -8,7 +8,7 @@ use std::{
 };
 
 use rtscope_measure::{
-    Order,
+    RunOptions,
     interrupt::Interrupt,
     sampler::{Beat, LiveFigures, Shared, exchange, run},
 };
@@ -121,11 +121,11 @@ fn the_first_process_of_a_container_is_ended_too() {
 }
 
 /// A run of a plan with one phase of an hour; `more` is said of the phase.
-fn hour(folder: &Path, more: &str) -> Order {
+fn hour(folder: &Path, more: &str) -> RunOptions {
     let text = format!(
         "name = 'x'\n[sampler]\npolicy = 'other'\n[[phase]]\nname = 'p'\nduration = '1h'\n{more}"
     );
-    Order {
+    RunOptions {
         plan: plan::parse("x", &text).expect("a plan"),
         folder: folder.join("run"),
         tree: Tree::default(),
@@ -142,8 +142,8 @@ fn hour(folder: &Path, more: &str) -> Order {
 /// Measures with a listener that hangs for ever once the threads run.
 fn run_unattended() -> ! {
     let folder = tempfile::tempdir().expect("a folder");
-    let order = hour(folder.path(), "");
-    let outcome = rtscope_measure::run(&order, &mut |stamped| {
+    let options = hour(folder.path(), "");
+    let outcome = rtscope_measure::run(&options, &mut |stamped| {
         if let Event::Progress(progress) = &stamped.event
             && progress.cell.is_some()
         {
@@ -169,8 +169,8 @@ fn a_run_that_fails_puts_back_its_limit() {
     let folder = tempfile::tempdir().expect("a folder");
     let before = process::limit(Resource::RtTime);
     // Settings of a phase change when the limit is already set.
-    let order = hour(folder.path(), "settings = { nonsense = '1' }\n");
-    let failed = rtscope_measure::run(&order, &mut |_| {});
+    let options = hour(folder.path(), "settings = { nonsense = '1' }\n");
+    let failed = rtscope_measure::run(&options, &mut |_| {});
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(process::limit(Resource::RtTime), before);
 }

@@ -10,25 +10,25 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
-pub mod counter;
+pub mod check;
 pub mod coverage;
 pub mod cpu;
 pub mod drift;
 pub mod environment;
 pub mod event;
-pub mod experiment;
 pub mod finding;
 pub mod guest;
 pub mod histogram;
 pub mod load;
-pub mod observation;
 pub mod origin;
 pub mod other_work;
 pub mod plan;
 pub mod printable;
 pub mod record;
+pub mod sched;
 pub mod schedule;
 pub mod slice;
+pub mod stat;
 pub mod text;
 pub mod thread;
 pub mod throughput;

@@ -37,7 +37,7 @@ const BYTES_MAX: u64 = 12_000_000;
 
 /// What was asked.
 #[derive(Debug, PartialEq, Eq)]
-struct Order {
+struct Options {
     targets: Vec<Target>,
     /// Cargo's profile.
     profile: String,
@@ -45,9 +45,10 @@ struct Order {
     guests: bool,
 }
 
-impl Order {
-    fn read(words: &[&str]) -> Result<Order> {
-        let mut order = Order { targets: Vec::new(), profile: "release".to_owned(), guests: true };
+impl Options {
+    fn read(words: &[&str]) -> Result<Options> {
+        let mut options =
+            Options { targets: Vec::new(), profile: "release".to_owned(), guests: true };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -57,22 +58,22 @@ impl Order {
                     let found = Target::find(name).with_context(|| {
                         format!("{name:?} is no target: there are {}", known.join(", "))
                     })?;
-                    order.targets.push(found);
+                    options.targets.push(found);
                 }
                 "--profile" => {
-                    order.profile = (*words.next().context("--profile needs a name")?).to_owned();
+                    options.profile = (*words.next().context("--profile needs a name")?).to_owned();
                 }
-                "--no-guests" => order.guests = false,
+                "--no-guests" => options.guests = false,
                 other => bail!(
                     "{other:?} is not expected here: cargo xtask dist [--target NAME]... \
                      [--profile NAME] [--no-guests]"
                 ),
             }
         }
-        if order.targets.is_empty() {
-            order.targets = TARGETS.to_vec();
+        if options.targets.is_empty() {
+            options.targets = TARGETS.to_vec();
         }
-        Ok(order)
+        Ok(options)
     }
 
     /// The packages that all of it takes and that aren't there.
@@ -93,9 +94,9 @@ impl Order {
 
 /// Builds, packs and tries; answers whether every target came through.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
-    let order = Order::read(words)?;
+    let options = Options::read(words)?;
     // Before anything is built: a build takes minutes, and what is missing has to be known now.
-    println!("{}", packages::set_up(&order.needed()));
+    println!("{}", packages::set_up(&options.needed()));
     let metadata = crate::metadata()?;
     let out = metadata.target_directory.as_std_path().join("dist");
     let room = crate::scratch()?.join("dist");
@@ -103,12 +104,12 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         fs::create_dir_all(folder)?;
     }
     let own = TARGETS.iter().find(|target| target.is_own()).context("no target is this machine")?;
-    let host = build(own, &order.profile)?;
+    let host = build(own, &options.profile)?;
     let common = Common::make(&host, &metadata, &out, &room)?;
     let mut sound = true;
-    for target in &order.targets {
+    for target in &options.targets {
         let began = Instant::now();
-        let outcome = release(target, &order, &host, &common);
+        let outcome = release(target, &options, &host, &common);
         sound &= outcome.is_ok();
         let (mark, text) = match outcome {
             Ok(text) => ("ok    ", text),
@@ -169,12 +170,12 @@ fn epoch() -> Result<String> {
 }
 
 /// One target: built, checked, packed, tried. Answers with what was shown.
-fn release(target: &Target, order: &Order, host: &Path, common: &Common) -> Result<String> {
-    let built = build(target, &order.profile)?;
+fn release(target: &Target, options: &Options, host: &Path, common: &Common) -> Result<String> {
+    let built = build(target, &options.profile)?;
     let program = fs::read(&built)?;
     target.check_static(&program).map_err(|e| anyhow!("{}: {e}", built.display()))?;
     let bytes = program.len() as u64;
-    if order.profile == "release" && bytes >= BYTES_MAX {
+    if options.profile == "release" && bytes >= BYTES_MAX {
         bail!("the program has {bytes} bytes, and should stay under {BYTES_MAX}");
     }
     let kept = common.out.join(format!("rtscope-{}-{}", common.version, target.name));
@@ -194,7 +195,7 @@ fn release(target: &Target, order: &Order, host: &Path, common: &Common) -> Resu
         trial::here(target, &installed, &common.version)?
     );
     match &target.guest {
-        Some(guest) if order.guests => {
+        Some(guest) if options.guests => {
             shown += "; ";
             shown += &trial::guest(guest, &installed, host, &common.room)?;
         }
@@ -236,22 +237,22 @@ mod tests {
 
     #[test]
     fn targets_are_chosen_by_name() {
-        let all = Order::read(&[]).expect("all");
+        let all = Options::read(&[]).expect("all");
         assert_eq!(all.targets.len(), 4);
         assert!(all.guests && all.profile == "release");
         let words = ["--target", "arm64", "--no-guests", "--target", "riscv64", "--profile", "dev"];
-        let two = Order::read(&words).expect("two");
+        let two = Options::read(&words).expect("two");
         let names: Vec<&str> = two.targets.iter().map(|target| target.name).collect();
         assert_eq!(
             (names, two.guests, two.profile.as_str()),
             (vec!["arm64", "riscv64"], false, "dev")
         );
-        let said = Order::read(&["--target", "vax"]).expect_err("unknown").to_string();
+        let said = Options::read(&["--target", "vax"]).expect_err("unknown").to_string();
         assert!(
             said.contains("\"vax\"") && said.contains("x86-64, arm64, armhf, riscv64"),
             "{said}"
         );
-        assert!(Order::read(&["--target"]).is_err() && Order::read(&["all"]).is_err());
+        assert!(Options::read(&["--target"]).is_err() && Options::read(&["all"]).is_err());
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Words {
             xtask: crate::CHORES.iter().map(|chore| chore.name.to_owned()).collect(),
         }
     }
+
+    /// The verbs of the command line.
+    pub(super) fn verbs(&self) -> &[String] {
+        &self.rtscope
+    }
 }
 
 /// `LoadWorker` as `load-worker`.

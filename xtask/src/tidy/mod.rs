@@ -5,12 +5,13 @@
 mod dependencies;
 mod documents;
 mod edges;
+mod features;
 mod purity;
 mod source;
 mod style;
 mod unsafe_code;
 
-use std::{fmt, fs, path::Path};
+use std::{collections::BTreeSet, fmt, fs, path::Path};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -57,6 +58,9 @@ pub(crate) fn run() -> Result<bool> {
     let packages = dependencies::of(&metadata);
     problems.extend(dependencies::check(&packages));
     let words = documents::Words::new(&cli(root)?);
+    let map = read(root, "ARCHITECTURE.md")?;
+    let exists = |path: &str| root.join(path).exists();
+    problems.extend(features::check(&map, words.verbs(), &rooms(root)?, exists));
     for path in files(root, &["."], "md")? {
         let text = read(root, &path)?;
         problems.extend(documents::check(&path, &text, &words, |link| root.join(link).exists()));
@@ -82,6 +86,17 @@ fn cli(root: &Path) -> Result<Source> {
 
 fn read(root: &Path, path: &str) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| format!("can't read {path}"))
+}
+
+/// The folders directly below the crates' `src`, as paths relative to the root, sorted.
+fn rooms(root: &Path) -> Result<Vec<String>> {
+    let sources = files(root, &["crates"], "rs")?;
+    let room = |path: &String| {
+        let (package, inside) = path.split_once("/src/")?;
+        Some(format!("{package}/src/{}", inside.split_once('/')?.0))
+    };
+    let rooms: BTreeSet<String> = sources.iter().filter_map(room).collect();
+    Ok(rooms.into_iter().collect())
 }
 
 /// The files below some folders with an extension, as paths relative to the root, sorted. Hidden

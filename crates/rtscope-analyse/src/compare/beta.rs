@@ -3,7 +3,12 @@
 //! The one of the statistics library stops after a fixed number of terms, which is too few for the
 //! counts of a long run.
 
-use statrs::function::gamma::ln_gamma;
+use statrs::function::{erf::erfc, gamma::ln_gamma};
+
+/// Where both shapes are at least this large, the cube roots of a beta variable's odds are normal to within
+/// 1e-7 of the chance (compared with the continued fraction). The fraction would take a minute for the
+/// counts of a month.
+const LARGE: f64 = 1e5;
 
 /// Where a continued fraction is exact to the last digit.
 const EXACT: f64 = 1e-15;
@@ -16,6 +21,13 @@ pub(super) fn cdf(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
+    if a.min(b) >= LARGE {
+        return normal(a, b, x);
+    }
+    by_fraction(a, b, x)
+}
+
+fn by_fraction(a: f64, b: f64, x: f64) -> f64 {
     let log = ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p();
     let front = log.exp();
     if x < (a + 1.0) / (a + b + 2.0) {
@@ -35,11 +47,19 @@ pub(super) fn quantile(a: f64, b: f64, p: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
+/// The normal approximation of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.5.21.
+fn normal(a: f64, b: f64, x: f64) -> f64 {
+    let (above, below) = ((b * x).cbrt(), (a * (1.0 - x)).cbrt());
+    let distance = above * (1.0 - 1.0 / (9.0 * b)) - below * (1.0 - 1.0 / (9.0 * a));
+    let spread = (above * above / b + below * below / a).sqrt();
+    0.5 * erfc(-3.0 * distance / spread * std::f64::consts::FRAC_1_SQRT_2)
+}
+
 /// The continued fraction by Lentz's method (W. H. Press et al., Numerical Recipes, section 6.4). It takes
-/// about as many terms as the square root of the larger parameter.
+/// about as many terms as the square root of the smaller parameter.
 fn fraction(a: f64, b: f64, x: f64) -> f64 {
     let whole = |value: f64| if value.abs() < TINY { TINY } else { value };
-    let terms = 200.0 + 10.0 * a.max(b).sqrt();
+    let terms = 200.0 + 10.0 * a.min(b).sqrt();
     let mut d = 1.0 / whole(1.0 - (a + b) * x / (a + 1.0));
     let (mut c, mut product, mut m) = (1.0, d, 1.0);
     while m < terms {
@@ -77,6 +97,28 @@ mod tests {
             let found = cdf(a, b, x);
             assert!((found - expected).abs() < 2e-5, "{a} {b} {x}: {found}");
         }
+    }
+
+    /// The sum goes on without a step where the continued fraction gives way.
+    #[test]
+    fn large_shapes_agree_with_the_continued_fraction() {
+        for (a, b) in [(LARGE, LARGE), (LARGE, 1e7), (1e7, LARGE), (1e6, 1e6)] {
+            let mean = a / (a + b);
+            let deviation = (mean * (1.0 - mean) / (a + b + 1.0)).sqrt();
+            for distance in [-3.0, -1.0, 0.1, 2.0] {
+                let x = mean + distance * deviation;
+                let (quick, exact) = (cdf(a, b, x), by_fraction(a, b, x));
+                assert!((quick - exact).abs() < 1e-7, "{a} {b} {distance}: {quick} {exact}");
+            }
+        }
+    }
+
+    /// Counts of 10^18 must not take longer than those of a day. Terms are counted, not seconds: the
+    /// continued fraction of these shapes has 2e10.
+    #[test]
+    fn the_largest_counts_of_a_histogram_have_a_quantile() {
+        let middle = quantile(1e18, 1e18, 0.5);
+        assert!((middle - 0.5).abs() < 1e-9, "{middle}");
     }
 
     #[test]

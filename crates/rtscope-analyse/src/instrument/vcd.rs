@@ -177,8 +177,11 @@ impl Reader {
     fn change(&mut self, line: usize, id: &str, value: Option<bool>) {
         match self.places.get(id) {
             Some(&place) => {
-                if let Some(channel) = self.content.channels.get_mut(place) {
-                    channel.feed(self.now_ns, value);
+                let Some(channel) = self.content.channels.get_mut(place) else { return };
+                match self.content.start_ns {
+                    Some(_) => channel.feed(self.now_ns, value),
+                    // Before the first instant it is the level from which the line starts.
+                    None => channel.level = value,
                 }
             }
             None => {

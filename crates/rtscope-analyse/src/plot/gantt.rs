@@ -1,6 +1,6 @@
 //! Who ran on which CPU when, as bars on one line a CPU; below it, thinner, who was held up by throttling.
 
-use rtscope_model::experiment::ExperimentRecord;
+use rtscope_model::sched::ExperimentRecord;
 
 use super::{
     scale::Scale,
@@ -89,7 +89,7 @@ fn legend(svg: &mut Svg, record: &ExperimentRecord) {
 
 /// The chart in words.
 fn described(record: &ExperimentRecord) -> String {
-    let one = |app: &rtscope_model::experiment::Observed| {
+    let one = |app: &rtscope_model::sched::Observed| {
         format!(
             "{}: {} runs, ended {:.1} ms after the release",
             app.name,

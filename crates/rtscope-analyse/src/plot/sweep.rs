@@ -12,8 +12,8 @@ use super::{
     theme::{COLOURS, DASHES},
 };
 use crate::{
-    report::wave::{Curve, Sweep},
-    statistics::sweep::Outcome,
+    report::wave::sweep::{Curve, Sweep},
+    statistics::wave::sweep::Outcome,
 };
 
 const WIDTH: f64 = 900.0;

@@ -6,7 +6,7 @@ use super::{
     scale::{Scale, short},
     svg::{Path, Svg},
 };
-use crate::statistics::edges::{
+use crate::statistics::wave::{
     Period,
     spectrum::{Deviation, Line},
 };

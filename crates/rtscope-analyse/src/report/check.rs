@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::{
     number::us,
     statistics::{
-        rhythm::{Rhythm, Sleep},
+        check::{Rhythm, Sleep},
         slope::Slope,
     },
-    verdict::program::{Checked, Seen},
+    verdict::check::{Checked, Seen},
 };
 
 /// Least, median, largest.

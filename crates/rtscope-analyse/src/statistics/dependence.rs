@@ -34,7 +34,7 @@ use rtscope_model::{
 use serde::{Serialize, Serializer};
 use statrs::distribution::{Beta, ContinuousCDF};
 
-use super::{exceedance, waves};
+use super::{cosines, exceedance};
 use crate::number::grouped;
 
 /// Most blocks that are kept; when there are more, each two become one.
@@ -86,7 +86,7 @@ impl Dependence {
     /// design effect, and Student's t for the few cosines that it was estimated from.
     #[must_use]
     pub fn inflation(&self) -> f64 {
-        self.design_effect * (waves::student(waves_in(self.blocks)) / NORMAL).powi(2)
+        self.design_effect * (cosines::student(waves_in(self.blocks)) / NORMAL).powi(2)
     }
 
     /// How many independent wake-ups a number of them is worth, in words; none where the design effect
@@ -444,7 +444,7 @@ fn of_residuals(
     let waves = waves_in(blocks);
     // What one cosine has if wake-ups are independent.
     let each = independent / blocks as f64;
-    let slow = waves::energy(residuals, 1..waves + 1);
+    let slow = cosines::energy(residuals, 1..waves + 1);
     let design_effect = if each > 0.0 { slow / (f64::from(waves) * each) } else { 1.0 };
     let all: f64 = residuals.iter().map(|r| r * r).sum();
     // What is left is the part of dependence, slow and in all.

@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 
-use super::waves;
+use super::cosines;
 
 /// Cosines that the long-run variance is taken from, and the degrees of freedom of the interval.
 const WAVES: u32 = 8;
@@ -78,7 +78,9 @@ pub fn of_steps(steps: &[(f64, f64)]) -> Slope {
             true => Err(NoInterval::RareDelays),
             false => Ok(variance),
         })
-        .map(|variance| waves::student(WAVES) * (variance * errors.len() as f64).sqrt() / elapsed);
+        .map(|variance| {
+            cosines::student(WAVES) * (variance * errors.len() as f64).sqrt() / elapsed
+        });
     Slope { value, half }
 }
 
@@ -94,7 +96,8 @@ pub fn of_points(points: &[(f64, f64)]) -> Slope {
     let value = with / own;
     let errors: Vec<f64> = points.iter().map(|p| p.1 - height - value * (p.0 - at)).collect();
     // The first cosine is nearly a line, and the line was taken away.
-    let half = long_run(&errors, 2).map(|variance| waves::student(WAVES) * (variance / own).sqrt());
+    let half =
+        long_run(&errors, 2).map(|variance| cosines::student(WAVES) * (variance / own).sqrt());
     Slope { value, half }
 }
 
@@ -104,7 +107,7 @@ fn long_run(errors: &[f64], first: u32) -> Result<f64, NoInterval> {
         return Err(NoInterval::Few);
     }
     let n = errors.len() as f64;
-    let slow = waves::energy(errors, first..first + WAVES) / f64::from(WAVES);
+    let slow = cosines::energy(errors, first..first + WAVES) / f64::from(WAVES);
     let all = errors.iter().map(|error| error * error).sum::<f64>() / n;
     match n * all < INDEPENDENT_MIN * slow {
         true => Err(NoInterval::Spells),

@@ -13,9 +13,9 @@
 //! or left out worse latencies (`Weight::PreventsPass`) takes away a pass but not a fail, since a
 //! latency that was seen was real.
 
+pub mod check;
 #[cfg(test)]
 mod coverage_tests;
-pub mod program;
 pub mod requirement;
 pub mod validity;
 

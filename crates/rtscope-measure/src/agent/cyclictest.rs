@@ -27,7 +27,7 @@ use rtscope_sys::{
 };
 
 use super::beside::Stage;
-use crate::inspect;
+use crate::ps;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -191,7 +191,7 @@ fn cost(pid: u32, phase: &Phase) -> Option<Cost> {
     let tree = Tree::default();
     let sampler = &phase.sampler;
     let look = || -> Option<Cost> {
-        let threads = inspect::threads_of(&tree, pid);
+        let threads = ps::threads_of(&tree, pid);
         let samples = |thread: &&Thread| {
             let placement = &thread.placement;
             (placement.policy, placement.priority) == (sampler.policy, sampler.priority)

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use rtscope_model::{experiment::Experiment, guest};
+use rtscope_model::{guest, sched::Experiment};
 use rtscope_sys::tree::Tree;
 
 use super::{RECORD, beside, say};
-use crate::task;
+use crate::sched;
 
 /// Between two experiments: some periods of the throttling, so that each begins with all its bandwidth.
 /// In virtual time, waiting costs nothing.
@@ -38,7 +38,7 @@ pub(super) fn run(names: &[String], version: &str, wall_clock: &str) -> Result<(
 fn one(name: &str, version: &str, wall_clock: &str) -> Result<String, String> {
     let path = Path::new("/").join(guest::experiment_file(name));
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let order = task::Order {
+    let options = sched::Options {
         experiment: Experiment::parse(name, &text).map_err(|e| e.to_string())?,
         one: None,
         tree: Tree::default(),
@@ -46,6 +46,6 @@ fn one(name: &str, version: &str, wall_clock: &str) -> Result<String, String> {
         version: version.to_owned(),
         wall_clock: wall_clock.to_owned(),
     };
-    let record = task::run(&order).map_err(|e| e.to_string())?;
+    let record = sched::run(&options).map_err(|e| e.to_string())?;
     serde_json::to_string_pretty(&record).map(|text| text + "\n").map_err(|e| e.to_string())
 }

@@ -13,7 +13,7 @@ use gpiocdev::{
 use rtscope_model::wave::Capture;
 use rtscope_sys::{clock::SystemClock, mount::mount, tree::Tree};
 
-use crate::signal::{
+use crate::wave::{
     generator::{self, Alarm, Method, Wanted},
     gpio::{InputLine, OutputLine, collect},
     line::{Address, Line as _, open_output},

@@ -68,7 +68,7 @@ pub enum Subject {
 
 /// What a measurement needs to know.
 #[derive(Debug)]
-pub struct Order {
+pub struct Options {
     /// What.
     pub subject: Subject,
     /// How long each.
@@ -141,35 +141,35 @@ impl DriftError {
 ///
 /// When a loop can't be placed, the program can't be started, the kernel can't be traced, or no
 /// activation was seen.
-pub fn run(order: &Order) -> Result<DriftRecord, DriftError> {
-    let subjects = match &order.subject {
+pub fn run(options: &Options) -> Result<DriftRecord, DriftError> {
+    let subjects = match &options.subject {
         Subject::Loops { sleeps, period_ns, work_ns, placement } => sleeps
             .iter()
-            .map(|sleep| one_loop(order, *sleep, *period_ns, *work_ns, placement))
+            .map(|sleep| one_loop(options, *sleep, *period_ns, *work_ns, placement))
             .collect::<Result<Vec<Periodic>, DriftError>>()?,
         Subject::Program { command, thread, period_ns } => {
-            vec![outside::watch(order, command, thread.as_deref(), *period_ns)?]
+            vec![outside::watch(options, command, thread.as_deref(), *period_ns)?]
         }
     };
     Ok(DriftRecord {
         format: FORMAT,
-        version: order.version.clone(),
-        wall_clock: order.wall_clock.clone(),
-        kernel: order.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
-        duration: order.duration,
+        version: options.version.clone(),
+        wall_clock: options.wall_clock.clone(),
+        kernel: options.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
+        duration: options.duration,
         subjects,
     })
 }
 
 /// A loop of our own, in a thread of its own.
 fn one_loop(
-    order: &Order,
+    options: &Options,
     sleep: Sleep,
     period_ns: u64,
     work_ns: u64,
     asked: &Placement,
 ) -> Result<Periodic, DriftError> {
-    let activations = order.duration.0 / period_ns;
+    let activations = options.duration.0 / period_ns;
     if activations > ACTIVATIONS_MAX {
         return Err(DriftError::TooLong { activations, longest: longest(period_ns) });
     }
@@ -178,7 +178,7 @@ fn one_loop(
     let stop = Arc::new(AtomicBool::new(false));
     let mut noted = Vec::with_capacity(room as usize);
     let looping = {
-        let (stop, asked, duration_ns) = (stop.clone(), asked.clone(), order.duration.0);
+        let (stop, asked, duration_ns) = (stop.clone(), asked.clone(), options.duration.0);
         thread::spawn(move || {
             own::block_signals();
             own::set_timer_slack_ns(1);
@@ -198,7 +198,7 @@ fn one_loop(
         })
     };
     while !looping.is_finished() {
-        if order.interrupt.is_stopped() {
+        if options.interrupt.is_stopped() {
             stop.store(true, Relaxed);
         }
         thread::sleep(LOOK);

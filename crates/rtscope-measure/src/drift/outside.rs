@@ -15,7 +15,7 @@ use std::{
 use rtscope_model::drift::{Activation, Periodic, Program};
 use rtscope_sys::{fork::signal, process, thread as own, tree::Tree};
 
-use super::{ACTIVATIONS_MAX, DriftError, LOOK, Order};
+use super::{ACTIVATIONS_MAX, DriftError, LOOK, Options};
 use crate::trace::{self, Instance, Line};
 
 /// Buffer of each CPU: some ten thousand events, which are read each 50 ms.
@@ -136,7 +136,7 @@ fn all_that_fits() -> String {
 
 /// Starts a program, watches it, ends it.
 pub(super) fn watch(
-    order: &Order,
+    options: &Options,
     command: &[String],
     thread: Option<&str>,
     period_ns: Option<u64>,
@@ -151,9 +151,9 @@ pub(super) fn watch(
     let mut events = instance.events()?;
     let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
     let mut running = Running::start(command)?;
-    let until = Instant::now() + Duration::from_nanos(order.duration.0);
+    let until = Instant::now() + Duration::from_nanos(options.duration.0);
     let mut ended = None;
-    while Instant::now() < until && !order.interrupt.is_stopped() {
+    while Instant::now() < until && !options.interrupt.is_stopped() {
         thread::sleep(LOOK);
         events.drain(|line| watch.line(line)).map_err(DriftError::Read)?;
         ended = running.ended().or_else(|| watch.is_full().then(all_that_fits));

@@ -24,7 +24,7 @@ use super::{
     board::Counter,
     leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
-    worker::{Order, Processes},
+    worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -73,15 +73,15 @@ const CHUNK: usize = 2_048;
 
 const PERIOD_NS: u64 = 10_000_000;
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let options = &order.options;
-    let workers = options.workers(&order.placement.cpus);
+fn run(job: &Job) -> Result<(), LoadError> {
+    let options = &job.options;
+    let workers = options.workers(&job.placement.cpus);
     let percent = options.number("percent");
     let spin = options.word("kind") == "spin";
     let numbers = numbers(options.flag("sorted"));
-    let mut crew = Processes::new(order)?;
+    let mut crew = Processes::new(job)?;
     for worker in 0..workers {
-        crew.add(&order.pinned(worker), |counter| match (percent, spin) {
+        crew.add(&job.pinned(worker), |counter| match (percent, spin) {
             (100, true) => without_end(&numbers, spun, counter),
             (100, false) => without_end(&numbers, summed, counter),
             (_, true) => by_percent(percent, &numbers, spun, counter),

@@ -23,7 +23,7 @@ use super::{
     Descriptor, LoadError, Remains, any_options,
     board::Counter,
     options::{Kind, LoadOption},
-    worker::{self, Order, Processes},
+    worker::{self, Job, Processes},
     writable,
 };
 
@@ -74,19 +74,19 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 /// What the names of our files begin with.
 const PREFIX: &str = "rtscope-load-";
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let options = &order.options;
+fn run(job: &Job) -> Result<(), LoadError> {
+    let options = &job.options;
     let dir = Path::new(options.word("dir"));
     remove_files(dir, |pid| !is_disk_load(pid));
     let block = options.size("block").min(options.size("size"));
     let (size, fsync) = (options.size("size"), options.flag("fsync"));
     let pid = std::process::id();
-    let mut crew = Processes::new(order)?;
-    for worker in 0..options.workers(&order.placement.cpus) {
+    let mut crew = Processes::new(job)?;
+    for worker in 0..options.workers(&job.placement.cpus) {
         let path = dir.join(format!("{PREFIX}{pid}-{worker}"));
         // A directory that can't be written must be known before the load counts as working.
-        write_and_remove(&path, &[], 0, false, order.board.counter(0))?;
-        crew.add(&order.placement, |counter| {
+        write_and_remove(&path, &[], 0, false, job.board.counter(0))?;
+        crew.add(&job.placement, |counter| {
             loop {
                 let mut buffer = Pages::map(block)?;
                 buffer.as_mut_slice().fill(0);

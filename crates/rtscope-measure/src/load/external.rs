@@ -36,7 +36,7 @@ use super::{
     board::State,
     options::{Kind, LoadOption, Options},
     processes::{descendants, marked},
-    worker::{Order, place},
+    worker::{Job, place},
     writable,
 };
 
@@ -102,17 +102,17 @@ fn is_here(options: &Options) -> Result<(), LoadError> {
     writable("log", &Path::new(log).parent().unwrap_or(Path::new("/")).join("."))
 }
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let command = order.options.word("command");
+fn run(job: &Job) -> Result<(), LoadError> {
+    let command = job.options.word("command");
     find(command)?;
     process::adopt_orphans();
     // Held back from here on, so that even rtscope's death leaves the time to kill the tree.
     hold_signals(&SIGNALS);
-    if !process::die_with_parent(order.parent, signal::TERMINATE) {
+    if !process::die_with_parent(job.parent, signal::TERMINATE) {
         return Err(LoadError::NotStartedByUs);
     }
-    stay_above(&order.placement)?;
-    let outcome = supervise(order, command);
+    stay_above(&job.placement)?;
+    let outcome = supervise(job, command);
     end_tree();
     outcome
 }
@@ -127,17 +127,17 @@ fn stay_above(placement: &Placement) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn supervise(order: &Order, command: &str) -> Result<(), LoadError> {
-    let restart = order.options.flag("restart");
-    let counter = order.board.counter(0);
+fn supervise(job: &Job, command: &str) -> Result<(), LoadError> {
+    let restart = job.options.flag("restart");
+    let counter = job.board.counter(0);
     let mut runs = 0;
     loop {
-        let pid = start(order, command)?;
+        let pid = start(job, command)?;
         runs += 1;
         counter.add(1);
         if runs == 1 {
-            wait_until_placed(order);
-            order.board.set_state(State::Working);
+            wait_until_placed(job);
+            job.board.set_state(State::Working);
         }
         match wait_for_end(pid)? {
             None => return Ok(()),
@@ -169,13 +169,13 @@ fn find(command: &str) -> Result<(), LoadError> {
 }
 
 /// Starts the command: a forked process that is guarded and placed, then becomes the shell.
-fn start(order: &Order, command: &str) -> Result<u32, LoadError> {
-    let (stdout, stderr) = outputs(order.options.given("log"))?;
+fn start(job: &Job, command: &str) -> Result<u32, LoadError> {
+    let (stdout, stderr) = outputs(job.options.given("log"))?;
     let supervisor = std::process::id();
     let become_shell = || -> Result<Infallible, LoadError> {
-        order.guard(supervisor)?;
-        place(&order.placement)?;
-        order.board.count_placed();
+        job.guard(supervisor)?;
+        place(&job.placement)?;
+        job.board.count_placed();
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         // Comes back only when there is no shell. It gives signals their defaults, too.
@@ -183,7 +183,7 @@ fn start(order: &Order, command: &str) -> Result<u32, LoadError> {
     };
     let pid = fork(|| {
         let Err(e) = become_shell();
-        order.board.fail(&e.to_string());
+        job.board.fail(&e.to_string());
         1
     })?;
     Ok(pid)
@@ -199,11 +199,9 @@ fn outputs(log: Option<&str>) -> Result<(Stdio, Stdio), LoadError> {
 }
 
 /// Waits until the first run is placed, or has said that it can't be.
-fn wait_until_placed(order: &Order) {
+fn wait_until_placed(job: &Job) {
     let until = Instant::now() + KILL_LIMIT;
-    while order.board.placed() == 0
-        && order.board.state() == State::Starting
-        && Instant::now() < until
+    while job.board.placed() == 0 && job.board.state() == State::Starting && Instant::now() < until
     {
         thread::sleep(LOOK);
     }

@@ -11,7 +11,7 @@ use rtscope_sys::{fork::fork_and_wait, mapping::Pages};
 use super::{
     Descriptor, LoadError, any_options, leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
-    worker::{Order, Processes},
+    worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -40,11 +40,11 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     clean: leaves_nothing,
 };
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let size = order.options.size("size");
-    let mut crew = Processes::new(order)?;
-    for _ in 0..order.options.workers(&order.placement.cpus) {
-        crew.add(&order.placement, |counter| {
+fn run(job: &Job) -> Result<(), LoadError> {
+    let size = job.options.size("size");
+    let mut crew = Processes::new(job)?;
+    for _ in 0..job.options.workers(&job.placement.cpus) {
+        crew.add(&job.placement, |counter| {
             // Pages that exist: a child gets copies of them.
             let mut memory = Pages::map(size.max(1))?;
             memory.as_mut_slice().fill(1);

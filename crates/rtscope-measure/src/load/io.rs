@@ -11,7 +11,7 @@ use rtscope_sys::mapping::sync_all_files;
 use super::{
     Descriptor, LoadError, any_options, leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
-    worker::{Order, Processes},
+    worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[LoadOption {
@@ -32,10 +32,10 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     clean: leaves_nothing,
 };
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let mut crew = Processes::new(order)?;
-    for _ in 0..order.options.workers(&order.placement.cpus) {
-        crew.add(&order.placement, |counter| {
+fn run(job: &Job) -> Result<(), LoadError> {
+    let mut crew = Processes::new(job)?;
+    for _ in 0..job.options.workers(&job.placement.cpus) {
+        crew.add(&job.placement, |counter| {
             loop {
                 sync_all_files();
                 counter.add(1);

@@ -16,7 +16,7 @@ use super::{
     board::Counter,
     leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
-    worker::{Order, Processes},
+    worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -48,9 +48,9 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 /// Pages touched between two additions to the counter.
 const BATCH: usize = 64;
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let workers = order.options.workers(&order.placement.cpus);
-    let size = order.options.size("size");
+fn run(job: &Job) -> Result<(), LoadError> {
+    let workers = job.options.workers(&job.placement.cpus);
+    let size = job.options.size("size");
     let meminfo = Tree::default().read("proc/meminfo")?;
     let asked_bytes = (size as u64).saturating_mul(workers as u64);
     if let Some(available_bytes) = available(&meminfo)
@@ -58,9 +58,9 @@ fn run(order: &Order) -> Result<(), LoadError> {
     {
         return Err(LoadError::Memory { asked_bytes, available_bytes });
     }
-    let mut crew = Processes::new(order)?;
+    let mut crew = Processes::new(job)?;
     for _ in 0..workers {
-        crew.add(&order.placement, |counter| {
+        crew.add(&job.placement, |counter| {
             loop {
                 touch(&mut Pages::map(size)?, counter);
             }

@@ -26,7 +26,7 @@ use super::{
     board::Counter,
     leaves_nothing, needs_nothing,
     options::{Kind, LoadOption, Options},
-    worker::{Order, Processes, Threads, allow_open_files},
+    worker::{Job, Processes, Threads, allow_open_files},
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -227,41 +227,41 @@ impl End {
     }
 }
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let shape = Shape::of(&order.options);
-    match order.options.word("mode") {
-        "thread" => in_threads(order, shape),
-        _ => in_processes(order, shape),
+fn run(job: &Job) -> Result<(), LoadError> {
+    let shape = Shape::of(&job.options);
+    match job.options.word("mode") {
+        "thread" => in_threads(job, shape),
+        _ => in_processes(job, shape),
     }
 }
 
-fn in_processes(order: &Order, shape: Shape) -> Result<(), LoadError> {
+fn in_processes(job: &Job, shape: Shape) -> Result<(), LoadError> {
     allow_open_files(shape.fds * 2)?;
-    let mut crew = Processes::new(order)?;
+    let mut crew = Processes::new(job)?;
     for _ in 0..shape.groups {
         let (readers, writers) = shape.group()?;
         for reader in &readers {
-            crew.add(&order.placement, |counter| shape.receive(reader, counter))?;
+            crew.add(&job.placement, |counter| shape.receive(reader, counter))?;
         }
         for _ in 0..shape.fds {
-            crew.add(&order.placement, |_| shape.send(&writers))?;
+            crew.add(&job.placement, |_| shape.send(&writers))?;
         }
     }
     crew.work()
 }
 
-fn in_threads(order: &Order, shape: Shape) -> Result<(), LoadError> {
+fn in_threads(job: &Job, shape: Shape) -> Result<(), LoadError> {
     allow_open_files(shape.groups * shape.fds * 2)?;
-    let mut crew = Threads::new(order)?;
+    let mut crew = Threads::new(job)?;
     for _ in 0..shape.groups {
         let (readers, writers) = shape.group()?;
         let writers = Arc::new(writers);
         for reader in readers {
-            crew.add(&order.placement, move |counter| shape.receive(&reader, counter))?;
+            crew.add(&job.placement, move |counter| shape.receive(&reader, counter))?;
         }
         for _ in 0..shape.fds {
             let writers = Arc::clone(&writers);
-            crew.add(&order.placement, move |_| shape.send(&writers))?;
+            crew.add(&job.placement, move |_| shape.send(&writers))?;
         }
     }
     crew.work()

@@ -29,7 +29,7 @@ use std::path::Path;
 use rtscope_model::{load::LoadLine, text::Problem};
 use rustix::fs::{Access, access};
 
-use self::worker::Order;
+use self::worker::Job;
 pub use self::{
     error::LoadError,
     launch::{Ended, Launcher, Rate, Running, run_alone, run_to_end},
@@ -66,7 +66,7 @@ pub struct Descriptor {
     /// Whether this machine has what the load needs: its command, its folders.
     is_here: fn(&Options) -> Result<(), LoadError>,
     /// The load: runs in its own process, until its work is done or it is killed.
-    run: fn(&Order) -> Result<(), LoadError>,
+    run: fn(&Job) -> Result<(), LoadError>,
     /// Removes what a load may have left: called by the starting process when no process of the
     /// load's group is left, however it ended.
     clean: fn(&Remains<'_>),

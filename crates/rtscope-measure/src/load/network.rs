@@ -28,7 +28,7 @@ use super::{
     board::Counter,
     leaves_nothing, needs_nothing,
     options::{Kind, LoadOption, Options, size_text},
-    worker::{Order, Processes},
+    worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -87,19 +87,19 @@ fn check(options: &Options) -> Result<(), Problem> {
     Err(Problem::new(message))
 }
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let options = &order.options;
+fn run(job: &Job) -> Result<(), LoadError> {
+    let options = &job.options;
     let sides = match options.word("over") {
         "veth" => Sides::cabled()?,
         _ => Sides::loopback(),
     };
     let size = options.size("size");
-    let mut crew = Processes::new(order)?;
-    for worker in 0..options.workers(&order.placement.cpus) {
+    let mut crew = Processes::new(job)?;
+    for worker in 0..options.workers(&job.placement.cpus) {
         match options.word("kind") {
-            "tcp" => add_tcp(&mut crew, order, &sides, size)?,
-            "icmp" => add_icmp(&mut crew, order, &sides, size, worker)?,
-            _ => add_udp(&mut crew, order, &sides, size)?,
+            "tcp" => add_tcp(&mut crew, job, &sides, size)?,
+            "icmp" => add_icmp(&mut crew, job, &sides, size, worker)?,
+            _ => add_udp(&mut crew, job, &sides, size)?,
         }
     }
     crew.work()
@@ -156,7 +156,7 @@ fn any_port(address: Ipv4Addr) -> SocketAddr {
 
 fn add_udp(
     crew: &mut Processes<'_>,
-    order: &Order,
+    job: &Job,
     sides: &Sides,
     size: usize,
 ) -> Result<(), LoadError> {
@@ -164,8 +164,8 @@ fn add_udp(
     let to = receiver.local_addr().map_err(LoadError::io("address of a socket"))?;
     let sender = sides.near(UdpSocket::bind)?;
     sender.connect(to).map_err(LoadError::io(format!("connect to {to}")))?;
-    crew.add(&order.placement, |counter| receive(&receiver, size, counter, |_| true))?;
-    crew.add(&order.placement, |_| flood(&sender, &vec![0; size]))
+    crew.add(&job.placement, |counter| receive(&receiver, size, counter, |_| true))?;
+    crew.add(&job.placement, |_| flood(&sender, &vec![0; size]))
 }
 
 /// Why there is no socket for echo requests.
@@ -175,7 +175,7 @@ fn refused(error: rtscope_sys::Error) -> LoadError {
 
 fn add_icmp(
     crew: &mut Processes<'_>,
-    order: &Order,
+    job: &Job,
     sides: &Sides,
     size: usize,
     worker: usize,
@@ -191,15 +191,15 @@ fn add_icmp(
     // counted.
     let identifier = (std::process::id() as u16).wrapping_add(worker as u16);
     let is_ours = move |packet: &[u8]| !is_raw || is_reply_to(packet, identifier);
-    crew.add(&order.placement, |counter| {
+    crew.add(&job.placement, |counter| {
         receive(&socket, size + IP_HEADER_MAX + ICMP_HEADER, counter, is_ours)
     })?;
-    crew.add(&order.placement, |_| flood(&socket, &echo_request(identifier, size)))
+    crew.add(&job.placement, |_| flood(&socket, &echo_request(identifier, size)))
 }
 
 fn add_tcp(
     crew: &mut Processes<'_>,
-    order: &Order,
+    job: &Job,
     sides: &Sides,
     size: usize,
 ) -> Result<(), LoadError> {
@@ -207,7 +207,7 @@ fn add_tcp(
     let to = listener.local_addr().map_err(LoadError::io("address of a socket"))?;
     let mut sender = sides.near(|_| TcpStream::connect(to))?;
     let (mut receiver, _) = listener.accept().map_err(LoadError::io("accept"))?;
-    crew.add(&order.placement, |counter| {
+    crew.add(&job.placement, |counter| {
         let mut bytes = vec![0; size];
         loop {
             let read = receiver.read(&mut bytes).map_err(LoadError::io("receive"))?;
@@ -217,7 +217,7 @@ fn add_tcp(
             counter.add(read as u64);
         }
     })?;
-    crew.add(&order.placement, |_| {
+    crew.add(&job.placement, |_| {
         let bytes = vec![0; size];
         loop {
             sender.write_all(&bytes).map_err(LoadError::io("send"))?;

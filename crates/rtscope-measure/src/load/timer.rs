@@ -17,7 +17,7 @@ use super::{
     board::Counter,
     leaves_nothing, needs_nothing,
     options::{Kind, LoadOption},
-    worker::{Order, Processes, allow_open_files},
+    worker::{Job, Processes, allow_open_files},
 };
 
 const OPTIONS: &[LoadOption] = &[
@@ -52,15 +52,15 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     clean: leaves_nothing,
 };
 
-fn run(order: &Order) -> Result<(), LoadError> {
-    let options = &order.options;
+fn run(job: &Job) -> Result<(), LoadError> {
+    let options = &job.options;
     let timers = options.number("timers");
     let interval_ns = 1_000_000_000 / options.number("hz");
-    let workers = options.workers(&order.placement.cpus);
+    let workers = options.workers(&job.placement.cpus);
     allow_open_files(timers.div_ceil(workers as u64))?;
-    let mut crew = Processes::new(order)?;
+    let mut crew = Processes::new(job)?;
     for worker in 0..workers {
-        crew.add(&order.pinned(worker), |counter| {
+        crew.add(&job.pinned(worker), |counter| {
             let share = (worker as u64..timers).step_by(workers);
             take_expiries(share.map(|timer| interval_ns * timer / timers), interval_ns, counter)
         })?;

@@ -1,4 +1,4 @@
-//! The load's own process: its guards, its order, its workers.
+//! The load's own process: its guards, its job, its workers.
 //!
 //! ```text
 //! rtscope          starts, reads the board, stops
@@ -76,7 +76,7 @@ impl Terms {
 
 /// What a load is to do.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct Job {
     /// Its options, checked.
     pub(super) options: Options,
     /// Where and how its workers run.
@@ -88,7 +88,7 @@ pub(super) struct Order {
     until: Instant,
 }
 
-impl Order {
+impl Job {
     /// The placement of a worker that stays on one of the load's CPUs, which the workers take in
     /// turn.
     pub(super) fn pinned(&self, worker: usize) -> Placement {
@@ -112,20 +112,20 @@ impl Order {
 /// Must be called while the process has one thread.
 #[must_use]
 pub fn worker_main(words: &[String]) -> ExitCode {
-    let (descriptor, order) = match accept(words) {
+    let (descriptor, job) = match accept(words) {
         Ok(accepted) => accepted,
         Err(e) => {
             eprintln!("{e}");
             return ExitCode::FAILURE;
         }
     };
-    match prepare(descriptor, &order).and_then(|()| (descriptor.run)(&order)) {
+    match prepare(descriptor, &job).and_then(|()| (descriptor.run)(&job)) {
         Ok(()) => {
-            order.board.set_state(State::Done);
+            job.board.set_state(State::Done);
             ExitCode::SUCCESS
         }
         Err(e) => {
-            order.board.fail(&e.to_string());
+            job.board.fail(&e.to_string());
             ExitCode::FAILURE
         }
     }
@@ -133,21 +133,21 @@ pub fn worker_main(words: &[String]) -> ExitCode {
 
 /// Reads what the parent has passed on: the line in the arguments, the terms in the environment,
 /// the board as standard input.
-fn accept(words: &[String]) -> Result<(&'static Descriptor, Order), LoadError> {
+fn accept(words: &[String]) -> Result<(&'static Descriptor, Job), LoadError> {
     let terms = std::env::var(TERMS).ok().and_then(|text| Terms::read(&text));
     let terms = terms.ok_or(LoadError::NotStartedByUs)?;
     let line: LoadLine = words.join(" ").parse().map_err(LoadError::line)?;
     let (descriptor, options) = resolve(&line).map_err(LoadError::Line)?;
     let file = std::io::stdin().as_fd().try_clone_to_owned();
     let board = Board::from_file(file.map_err(LoadError::io("take the board over"))?)?;
-    let order = Order {
+    let job = Job {
         placement: placement_of(&options, terms.cpus)?,
         options,
         board: Arc::new(board),
         parent: terms.parent,
         until: Instant::now() + Duration::from_nanos(terms.limit_ns),
     };
-    Ok((descriptor, order))
+    Ok((descriptor, job))
 }
 
 /// The placement that the options ask for. A nice value that isn't given is the process's own.
@@ -169,11 +169,11 @@ fn placement_of(options: &Options, cpus: CpuSet) -> Result<Placement, LoadError>
 
 /// Makes an ordinary, guarded process of what was inherited from a control thread, which may be a
 /// real-time one on CPUs of its own.
-fn prepare(descriptor: &Descriptor, order: &Order) -> Result<(), LoadError> {
-    order.guard(order.parent)?;
+fn prepare(descriptor: &Descriptor, job: &Job) -> Result<(), LoadError> {
+    job.guard(job.parent)?;
     default_signals();
     let nice = sched::placement(sched::SELF)?.nice;
-    let own = Placement { policy: Policy::Other, priority: 0, nice, ..order.placement.clone() };
+    let own = Placement { policy: Policy::Other, priority: 0, nice, ..job.placement.clone() };
     sched::set_policy(sched::SELF, &own)?;
     sched::set_affinity(sched::SELF, &own.cpus)?;
     // The run limits how long a real-time thread may go without sleeping; a computing load never
@@ -262,14 +262,14 @@ fn worker_ended(pid: u32, exit: Exit) -> LoadError {
 /// The workers of a load, each a process.
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
-    order: &'a Order,
+    job: &'a Job,
     gate: Gate,
     members: usize,
 }
 
 impl Processes<'_> {
-    pub(super) fn new(order: &Order) -> Result<Processes<'_>, LoadError> {
-        Ok(Processes { order, gate: Gate::new()?, members: 0 })
+    pub(super) fn new(job: &Job) -> Result<Processes<'_>, LoadError> {
+        Ok(Processes { job, gate: Gate::new()?, members: 0 })
     }
 
     /// Forks a worker, which does `work` once the gate is open.
@@ -278,19 +278,19 @@ impl Processes<'_> {
         asked: &Placement,
         work: impl FnOnce(Counter<'_>) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
-        let (order, gate, index) = (self.order, &mut self.gate, self.members);
+        let (job, gate, index) = (self.job, &mut self.gate, self.members);
         let load = std::process::id();
         fork(|| {
             // The worker's copy of the writing end would keep the gate closed.
             gate.open();
-            let outcome = order
+            let outcome = job
                 .guard(load)
-                .and_then(|()| get_ready(&order.board, asked, &gate.reader))
-                .and_then(|()| work(order.board.counter(index)));
+                .and_then(|()| get_ready(&job.board, asked, &gate.reader))
+                .and_then(|()| work(job.board.counter(index)));
             match outcome {
                 Ok(()) => 0,
                 Err(e) => {
-                    order.board.fail(&e.to_string());
+                    job.board.fail(&e.to_string());
                     1
                 }
             }
@@ -302,13 +302,13 @@ impl Processes<'_> {
     /// Lets the workers work, and waits until all have ended. When one fails, the load has failed;
     /// the others die with the caller.
     pub(super) fn work(mut self) -> Result<(), LoadError> {
-        while self.order.board.placed() < self.members as u64 {
+        while self.job.board.placed() < self.members as u64 {
             match wait(Children::Any, false) {
                 Waited::Ended(pid, exit) => return Err(worker_ended(pid, exit)),
                 Waited::Running | Waited::NoChild => thread::sleep(LOOK),
             }
         }
-        self.order.board.set_state(State::Working);
+        self.job.board.set_state(State::Working);
         let began = Instant::now();
         self.gate.open();
         loop {
@@ -318,7 +318,7 @@ impl Processes<'_> {
                 Waited::NoChild => break,
             }
         }
-        self.order.board.set_took_ns(began.elapsed().as_nanos() as u64);
+        self.job.board.set_took_ns(began.elapsed().as_nanos() as u64);
         Ok(())
     }
 }
@@ -326,7 +326,7 @@ impl Processes<'_> {
 /// The workers of a load, each a thread of its process.
 #[derive(Debug)]
 pub(super) struct Threads<'a> {
-    order: &'a Order,
+    job: &'a Job,
     gate: Gate,
     members: usize,
     sender: mpsc::Sender<Result<(), LoadError>>,
@@ -337,9 +337,9 @@ pub(super) struct Threads<'a> {
 const STACK_BYTES: usize = 128 * 1024;
 
 impl Threads<'_> {
-    pub(super) fn new(order: &Order) -> Result<Threads<'_>, LoadError> {
+    pub(super) fn new(job: &Job) -> Result<Threads<'_>, LoadError> {
         let (sender, outcomes) = mpsc::channel();
-        Ok(Threads { order, gate: Gate::new()?, members: 0, sender, outcomes })
+        Ok(Threads { job, gate: Gate::new()?, members: 0, sender, outcomes })
     }
 
     /// Starts a worker, which does `work` once the gate is open.
@@ -348,7 +348,7 @@ impl Threads<'_> {
         asked: &Placement,
         work: impl FnOnce(Counter<'_>) -> Result<(), LoadError> + Send + 'static,
     ) -> Result<(), LoadError> {
-        let (board, asked, index) = (Arc::clone(&self.order.board), asked.clone(), self.members);
+        let (board, asked, index) = (Arc::clone(&self.job.board), asked.clone(), self.members);
         let (gate, sender) = (Arc::clone(&self.gate.reader), self.sender.clone());
         let body = move || {
             let ready = get_ready(&board, &asked, &gate);
@@ -364,19 +364,19 @@ impl Threads<'_> {
     /// Lets the workers work, and waits until all have ended. When one fails, the load has failed;
     /// the others end with the process.
     pub(super) fn work(mut self) -> Result<(), LoadError> {
-        while self.order.board.placed() < self.members as u64 {
+        while self.job.board.placed() < self.members as u64 {
             match self.outcomes.try_recv() {
                 Ok(outcome) => outcome?,
                 Err(_) => thread::sleep(LOOK),
             }
         }
-        self.order.board.set_state(State::Working);
+        self.job.board.set_state(State::Working);
         let began = Instant::now();
         self.gate.open();
         drop(self.sender);
         // Each worker sends once; one that panics drops its sender without a word.
         let outcomes: Vec<()> = self.outcomes.iter().collect::<Result<_, _>>()?;
-        self.order.board.set_took_ns(began.elapsed().as_nanos() as u64);
+        self.job.board.set_took_ns(began.elapsed().as_nanos() as u64);
         match outcomes.len() == self.members {
             true => Ok(()),
             false => Err(LoadError::Broken("a worker thread panicked")),

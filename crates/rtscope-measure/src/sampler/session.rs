@@ -27,7 +27,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use crate::inspect::holder;
+use crate::ps::holder;
 
 use super::{
     cover::Cover,

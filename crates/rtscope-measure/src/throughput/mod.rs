@@ -90,7 +90,7 @@ impl Far {
 
 /// What is to be measured.
 #[derive(Debug)]
-pub struct Order {
+pub struct Options {
     /// Over what.
     pub over: Over,
     /// By what.
@@ -168,26 +168,26 @@ impl ThroughputError {
 /// # Errors
 ///
 /// When there is no peer or cable, a transfer breaks, or the sampler can't be placed.
-pub fn run(order: &Order) -> Result<ThroughputRecord, ThroughputError> {
+pub fn run(options: &Options) -> Result<ThroughputRecord, ThroughputError> {
     // A thread that moves into a namespace doesn't come back: it ends, and the namespace with it.
     thread::scope(|scope| {
-        let measuring = scope.spawn(|| match &order.over {
+        let measuring = scope.spawn(|| match &options.over {
             Over::Peer(name, address) => {
                 let control = connected(name, *address)?;
-                measured(order, Far::Ours(control))
+                measured(options, Far::Ours(control))
             }
             Over::Iperf3(name, address) => {
-                measured(order, Far::Iperf3(*address)).map_err(|error| match error {
+                measured(options, Far::Iperf3(*address)).map_err(|error| match error {
                     ThroughputError::Broken(cause) if is_absence(&cause) => {
                         ThroughputError::NoIperf3 { address: name.clone(), cause }
                     }
                     other => other,
                 })
             }
-            Over::Loopback => local(order, &Sides::loopback()),
+            Over::Loopback => local(options, &Sides::loopback()),
             Over::Veth => {
                 let cabled = Sides::cabled();
-                local(order, &cabled.map_err(|error| ThroughputError::Cable(error.to_string()))?)
+                local(options, &cabled.map_err(|error| ThroughputError::Cable(error.to_string()))?)
             }
         });
         measuring.join().map_err(|_| ThroughputError::Thread)?
@@ -208,7 +208,7 @@ fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputErr
 }
 
 /// Both sides are ours: the receiving one is a thread on the far side.
-fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
+fn local(options: &Options, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
     let enter = |far: bool| match &sides.namespaces {
         Some((near, other)) => (if far { other } else { near })
             .enter()
@@ -225,7 +225,7 @@ fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputErr
             let _ = tell.send(address);
             let accepted = receive::accept(&listener, PATIENCE).map_err(ThroughputError::Broken)?;
             match accepted {
-                Some((mut control, _)) => receive::session(&mut control, &order.tree)
+                Some((mut control, _)) => receive::session(&mut control, &options.tree)
                     .map(drop)
                     .map_err(ThroughputError::Broken),
                 None => Ok(()),
@@ -233,7 +233,7 @@ fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputErr
         });
         let record = told.recv().map_err(|_| ThroughputError::Thread).and_then(|address| {
             enter(false)?;
-            measured(order, Far::Ours(connected("the far side", address)?))
+            measured(options, Far::Ours(connected("the far side", address)?))
         });
         let received = receiving.join().map_err(|_| ThroughputError::Thread)?;
         // The receiving side knows better why a transfer broke.
@@ -242,34 +242,34 @@ fn local(order: &Order, sides: &Sides) -> Result<ThroughputRecord, ThroughputErr
 }
 
 /// All transfers, each without and with the sampler.
-fn measured(order: &Order, mut far: Far) -> Result<ThroughputRecord, ThroughputError> {
-    let duration = Duration::from_nanos(order.duration.0);
+fn measured(options: &Options, mut far: Far) -> Result<ThroughputRecord, ThroughputError> {
+    let duration = Duration::from_nanos(options.duration.0);
     // The receiving side answers when the transfer is over, and a moment later.
     if let Far::Ours(control) = &far {
         control.set_read_timeout(Some(duration + PATIENCE * 2)).map_err(ThroughputError::Broken)?;
         control.set_write_timeout(Some(PATIENCE)).map_err(ThroughputError::Broken)?;
     }
-    let rest = match &order.sampler {
+    let rest = match &options.sampler {
         Some(place) => {
-            let sampler = Sampler::start(place, order.duration)?;
-            pause(duration, &order.interrupt);
+            let sampler = Sampler::start(place, options.duration)?;
+            pause(duration, &options.interrupt);
             Some(sampler.finish()?)
         }
         None => None,
     };
     let mut transfers = Vec::new();
-    for protocol in &order.protocols {
-        for window_bytes in &order.windows {
+    for protocol in &options.protocols {
+        for window_bytes in &options.windows {
             for with_sampler in [false, true] {
-                let place = order.sampler.as_ref().filter(|_| with_sampler);
-                if order.interrupt.is_stopped() || with_sampler && place.is_none() {
+                let place = options.sampler.as_ref().filter(|_| with_sampler);
+                if options.interrupt.is_stopped() || with_sampler && place.is_none() {
                     continue;
                 }
                 let sampler =
-                    place.map(|place| Sampler::start(place, order.duration)).transpose()?;
-                let before = SystemCounters::read(&order.tree);
+                    place.map(|place| Sampler::start(place, options.duration)).transpose()?;
+                let before = SystemCounters::read(&options.tree);
                 let (sent, received) = far
-                    .transfer(*protocol, *window_bytes, duration, &order.interrupt)
+                    .transfer(*protocol, *window_bytes, duration, &options.interrupt)
                     .map_err(ThroughputError::Broken)?;
                 transfers.push(Transfer {
                     protocol: *protocol,
@@ -278,7 +278,7 @@ fn measured(order: &Order, mut far: Far) -> Result<ThroughputRecord, ThroughputE
                     sent_bytes: sent.bytes,
                     sent_datagrams: sent.datagrams,
                     span_ns: sent.span_ns,
-                    cpu_load: load_of(&before, &order.tree, sent.span_ns),
+                    cpu_load: load_of(&before, &options.tree, sent.span_ns),
                     received,
                     sampled: sampler.map(Sampler::finish).transpose()?,
                 });
@@ -287,23 +287,23 @@ fn measured(order: &Order, mut far: Far) -> Result<ThroughputRecord, ThroughputE
     }
     Ok(ThroughputRecord {
         format: FORMAT,
-        version: order.version.clone(),
-        wall_clock: order.wall_clock.clone(),
-        kernel: order.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
-        over: match &order.over {
+        version: options.version.clone(),
+        wall_clock: options.wall_clock.clone(),
+        kernel: options.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
+        over: match &options.over {
             Over::Loopback => "loopback".to_owned(),
             Over::Veth => "veth".to_owned(),
             Over::Peer(name, _) => name.clone(),
             Over::Iperf3(name, _) => format!("iperf3 at {name}"),
         },
-        cpus: SystemCounters::read(&order.tree)
-            .span_since(&SystemCounters::read(&order.tree), 1)
+        cpus: SystemCounters::read(&options.tree)
+            .span_since(&SystemCounters::read(&options.tree), 1)
             .cpus
             .len() as u64,
-        duration: order.duration,
+        duration: options.duration,
         rest,
         transfers,
-        interrupted: order.interrupt.is_stopped(),
+        interrupted: options.interrupt.is_stopped(),
     })
 }
 
@@ -395,8 +395,8 @@ mod tests {
         *,
     };
 
-    fn order(protocols: Vec<Protocol>) -> Order {
-        Order {
+    fn options(protocols: Vec<Protocol>) -> Options {
+        Options {
             over: Over::Loopback,
             protocols,
             windows: vec![16 << 10, 64 << 10],
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_a_stream_that_was_sent_comes() {
-        let record = run(&order(vec![Protocol::Tcp])).expect("it runs");
+        let record = run(&options(vec![Protocol::Tcp])).expect("it runs");
         assert_eq!(record.transfers.len(), 2);
         for one in &record.transfers {
             assert!(one.sent_bytes > 0 && one.sent_bytes == one.received.bytes, "{one:?}");
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn datagrams_that_come_are_not_more_than_were_sent() {
-        let record = run(&order(vec![Protocol::Udp])).expect("it runs");
+        let record = run(&options(vec![Protocol::Udp])).expect("it runs");
         for one in &record.transfers {
             assert_eq!(one.sent_bytes, one.sent_datagrams * send::DATAGRAM as u64);
             assert_eq!(one.received.bytes, one.received.datagrams * send::DATAGRAM as u64);
@@ -505,7 +505,7 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
         let address = port.expect("a port");
         let over = Over::Peer("board:1".to_owned(), address);
-        let error = run(&Order { over, ..order(vec![Protocol::Tcp]) }).expect_err("none");
+        let error = run(&Options { over, ..options(vec![Protocol::Tcp]) }).expect_err("none");
         let text = error.to_string();
         assert!(text.contains("board:1") && text.contains("--serve"), "{text}");
     }
@@ -519,7 +519,7 @@ mod tests {
         let devices = || std::fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
         let own = || std::fs::read_link("/proc/self/ns/net").expect("a namespace");
         let before = (devices(), own());
-        match run(&Order { over: Over::Veth, ..order(vec![Protocol::Tcp]) }) {
+        match run(&Options { over: Over::Veth, ..options(vec![Protocol::Tcp]) }) {
             Ok(record) => {
                 assert!(record.transfers.iter().all(|one| one.sent_bytes == one.received.bytes));
             }

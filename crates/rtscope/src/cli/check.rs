@@ -2,10 +2,13 @@
 
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
-use rtscope_analyse::{report::check as report, verdict::program};
+use rtscope_analyse::{
+    report::check as report,
+    verdict::check::{Expectation, judge},
+};
 use rtscope_measure::{
+    check::{self, Subject},
     interrupt::Interrupt,
-    observe::{self, Subject},
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
 use rtscope_sys::tree::Tree;
@@ -85,7 +88,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Some(pid) => Subject::Process(pid),
         None => Subject::Command(args.words.clone()),
     };
-    let order = observe::Order {
+    let options = check::Options {
         settle: match subject {
             Subject::Process(_) => Duration::ZERO,
             Subject::Command(_) => Duration::from_nanos(args.settle.0),
@@ -97,10 +100,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         // What the program prints must not stand in the document.
         quiet: args.json,
     };
-    let observation = observe::observe(&order, &interrupt)?;
+    let observation = check::run(&options, &interrupt)?;
     let expected =
-        program::Expectation { policy: args.expect, period_ns: args.period.map(|period| period.0) };
-    let checked = program::check(&observation, &expected);
+        Expectation { policy: args.expect, period_ns: args.period.map(|period| period.0) };
+    let checked = judge(&observation, &expected);
     match args.json {
         true => print(&(serde_json::to_string_pretty(&report::document(&checked))? + "\n"))?,
         false => print(&report::table(&checked))?,

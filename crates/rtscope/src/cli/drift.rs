@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
-    drift::{self, DriftError, Order, Subject},
+    drift::{self, DriftError, Options, Subject},
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -98,7 +98,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !(Nanos::from_ms(10)..=Nanos(86_400_000_000_000)).contains(&args.duration) {
         return Err(Refused(format!("--duration {}: from 10ms to 1d", args.duration)).into());
     }
-    let order = Order {
+    let options = Options {
         subject: subject(args)?,
         duration: args.duration,
         tree: Tree::default(),
@@ -106,7 +106,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
     };
-    let record = measured(order)?;
+    let record = measured(options)?;
     std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
     let path = folder.join(RECORD);
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
@@ -159,18 +159,18 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
 }
 
 /// Measures; falls back to an ordinary policy where a real-time one is not permitted.
-fn measured(mut order: Order) -> anyhow::Result<DriftRecord> {
-    match drift::run(&order) {
+fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
+    match drift::run(&options) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
-            let ways = super::ways_to_permission(&order.tree);
+            let ways = super::ways_to_permission(&options.tree);
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
-            if let Subject::Loops { placement, .. } = &mut order.subject {
+            if let Subject::Loops { placement, .. } = &mut options.subject {
                 *placement =
                     "other".parse::<Scheduling>().map_err(Refused)?.on(placement.cpus.clone());
             }
-            Ok(drift::run(&order)?)
+            Ok(drift::run(&options)?)
         }
         other => Ok(other?),
     }

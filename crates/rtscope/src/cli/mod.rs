@@ -37,7 +37,7 @@ use std::{
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use rtscope_lab::error::LabError;
-use rtscope_measure::{RunError, recorder::write_whole, signal::SignalError, tune};
+use rtscope_measure::{RunError, recorder::write_whole, tune, wave::WaveError};
 use rtscope_model::{printable::printable, text::TextError};
 use rtscope_sys::tree::Tree;
 
@@ -194,7 +194,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         )
         || matches!(
             error.downcast_ref(),
-            Some(SignalError::Address(_) | SignalError::NotReadable(_) | SignalError::Wave(_))
+            Some(WaveError::Address(_) | WaveError::NotReadable(_) | WaveError::Wave(_))
         );
     if asked_wrongly { exit::USAGE } else { exit::ERROR }
 }

@@ -48,7 +48,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
                 s(sessions)
             ))?;
             // It may be meant for another machine, or for a guest.
-            if let Err(refused) = rtscope_measure::check(&plan, &Tree::default()) {
+            if let Err(refused) = rtscope_measure::check_plan(&plan, &Tree::default()) {
                 print(&format!("note: here 'rtscope run' would refuse it: {refused}\n"))?;
             }
         }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_measure::{inspect, interrupt::Interrupt};
+use rtscope_measure::{interrupt::Interrupt, ps};
 use rtscope_model::{cpu::CpuSet, schedule::Policy, thread::Thread, time::Nanos};
 use rtscope_sys::tree::Tree;
 
@@ -97,15 +97,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let look = args.watch.unwrap_or(args.look);
     let clears = args.watch.is_some() && !args.json && output::can_redraw(&io::stdout());
     let rounds = if args.watch.is_some() { args.count.unwrap_or(u64::MAX) } else { 1 };
-    let mut earlier = (inspect::threads(&tree), Instant::now());
+    let mut earlier = (ps::threads(&tree), Instant::now());
     for _ in 0..rounds {
         if !wait(Duration::from_nanos(look.0), &interrupt) {
             break;
         }
-        let mut found = inspect::threads(&tree);
+        let mut found = ps::threads(&tree);
         let now = Instant::now();
         let span_ns = (now - earlier.1).as_nanos() as u64;
-        inspect::compare(&earlier.0, &mut found, span_ns);
+        ps::compare(&earlier.0, &mut found, span_ns);
         show(args, &found, span_ns, clears)?;
         earlier = (found, now);
     }

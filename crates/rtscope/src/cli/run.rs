@@ -11,7 +11,7 @@ use rtscope_analyse::report::{
     self,
     terminal::{self, Style},
 };
-use rtscope_measure::{Order, interrupt::Interrupt, tune};
+use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 use rtscope_sys::tree::Tree;
 
@@ -97,15 +97,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         record::open(&compare::split(earlier).0, &Terms::default())?;
     }
     let interrupt = Interrupt::install_patient()?;
-    let order = order(args, plan, interrupt);
+    let options = options(args, plan, interrupt);
     let show = match (args.live, args.quiet) {
         (true, _) => Show::Live,
         (_, true) => Show::Quiet,
         _ => Show::Usual,
     };
-    let mut screen = screen::open(show, &order.plan, &order.interrupt)?;
-    let mut watched = until::Watched::new(&order.plan, &order.interrupt);
-    let finished = rtscope_measure::run(&order, &mut |stamped| {
+    let mut screen = screen::open(show, &options.plan, &options.interrupt)?;
+    let mut watched = until::Watched::new(&options.plan, &options.interrupt);
+    let finished = rtscope_measure::run(&options, &mut |stamped| {
         if let Some(claim) = watched.as_mut().and_then(|watched| watched.event(stamped)) {
             screen.claim(&claim);
         }
@@ -116,7 +116,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
     let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
     let judged = record::judged(&finished.source, &terms)?;
-    let page = judged.publish(&order.folder);
+    let page = judged.publish(&options.folder);
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
         note!(
@@ -131,7 +131,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Err(e) => note!("rtscope: no page was written: {}", said(&e)),
     }
     if let Some(earlier) = &args.compare_with
-        && let Err(e) = compared(args, earlier, &order)
+        && let Err(e) = compared(args, earlier, &options)
     {
         note!("rtscope: the runs can't be compared: {}", said(&e));
     }
@@ -139,10 +139,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What changed from an earlier run to this one.
-fn compared(args: &Args, earlier: &str, order: &Order) -> anyhow::Result<()> {
-    let this = order.folder.display().to_string();
+fn compared(args: &Args, earlier: &str, options: &RunOptions) -> anyhow::Result<()> {
+    let this = options.folder.display().to_string();
     let comparison = compare::between(&[earlier.to_owned()], &[this], &[], &[])?;
-    let page = order.folder.join("compare.html");
+    let page = options.folder.join("compare.html");
     compare::write_page(&comparison, &page)?;
     if args.json || args.quiet {
         note!("Comparison: {}", page.display());
@@ -152,9 +152,9 @@ fn compared(args: &Args, earlier: &str, order: &Order) -> anyhow::Result<()> {
     print(&format!("Comparison: {}\n", shown(&page)))
 }
 
-fn order(args: &Args, plan: Plan, interrupt: Interrupt) -> Order {
+fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
     let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    Order {
+    RunOptions {
         folder: args.out.clone().unwrap_or_else(|| record::fresh_folder(&plan.name, &wall_clock)),
         plan,
         tree: Tree::default(),

@@ -6,11 +6,11 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::experiment as report;
-use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, task, tune};
+use rtscope_analyse::report::sched as report;
+use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, sched, tune};
 use rtscope_model::{
-    experiment::{Experiment, ExperimentRecord, Observed},
     guest,
+    sched::{Experiment, ExperimentRecord, Observed},
     text::{Problem, TextError, suggest},
     time::Nanos,
 };
@@ -157,7 +157,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let experiment = load(&args.experiment, args.work)?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), &experiment.name, &wall_clock, RECORD)?;
-    let order = task::Order {
+    let options = sched::Options {
         experiment,
         one: args.cpu,
         tree: Tree::default(),
@@ -168,7 +168,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     restore_leftovers();
     // An experiment is short: a signal lets it come to its end, which puts settings back.
     let _interrupt = Interrupt::install_patient()?;
-    let record = task::run(&order).map_err(|error| explained(error, &order))?;
+    let record = sched::run(&options).map_err(|error| explained(error, &options))?;
     std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
     let path = folder.join(RECORD);
     let text = serde_json::to_string_pretty(&record)? + "\n";
@@ -180,11 +180,11 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// An error with what to do about it.
-fn explained(error: task::TaskError, order: &task::Order) -> anyhow::Error {
+fn explained(error: sched::SchedError, options: &sched::Options) -> anyhow::Error {
     match &error {
-        task::TaskError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
+        sched::SchedError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {
-            let ways = super::ways_to_permission(&order.tree);
+            let ways = super::ways_to_permission(&options.tree);
             anyhow::anyhow!("{error}. To get real-time permission: {ways}")
         }
         _ => error.into(),

@@ -6,12 +6,12 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::counter as report;
+use rtscope_analyse::report::stat as report;
 use rtscope_measure::{
-    counter::{self, Order, Simulator, branch},
     recorder::write_whole,
+    stat::{self, Options, Simulator, branch},
 };
-use rtscope_model::counter::CounterRecord;
+use rtscope_model::stat::CounterRecord;
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, print, this_program, wall_clock};
@@ -76,7 +76,7 @@ pub(super) fn workload(args: &WorkloadArgs) -> ExitCode {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let order = Order {
+    let options = Options {
         programs: programs(args)?,
         repeat: args.repeat,
         simulator: args.simulate.then(Simulator::find).transpose()?,
@@ -85,7 +85,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock: wall_clock(),
     };
-    let record = counter::run(&order)?;
+    let record = stat::run(&options)?;
     let page = args.out.as_deref().map(|folder| keep(&record, folder)).transpose()?;
     if args.json {
         print(&(serde_json::to_string_pretty(&report::document(&record))? + "\n"))?;
@@ -101,14 +101,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Names and command lines of what is to run.
 fn programs(args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
-    let workload = |order: &str| {
+    let workload = |options: &str| {
         let usual = if args.simulate { branch::PASSES_SIMULATED } else { branch::PASSES };
         let passes = args.passes.unwrap_or(usual).to_string();
         let mut words = vec![own_path(), "branch-workload".to_owned(), passes];
-        if order == "sorted" {
+        if options == "sorted" {
             words.push("--sorted".to_owned());
         }
-        (order.to_owned(), words)
+        (options.to_owned(), words)
     };
     let named = |words: &[String]| (words.join(" "), words.to_vec());
     match (args.compare, args.command.is_empty()) {

@@ -12,7 +12,7 @@ use rtscope_analyse::report::throughput as report;
 use rtscope_measure::{
     interrupt::Interrupt,
     recorder::write_whole,
-    throughput::{self, Order, Over},
+    throughput::{self, Options, Over},
 };
 use rtscope_model::{
     throughput::{FORMAT, Protocol, ThroughputRecord},
@@ -108,7 +108,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "throughput", &wall_clock, RECORD)?;
     let fifo = Scheduling::from_str("fifo:80").map_err(Refused)?;
-    let order = Order {
+    let options = Options {
         over: over(args)?,
         protocols: match args.protocol.as_str() {
             "udp" => vec![Protocol::Udp],
@@ -126,7 +126,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
     };
-    let record = measured(order)?;
+    let record = measured(options)?;
     std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
     let path = folder.join(RECORD);
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
@@ -179,16 +179,16 @@ fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
 }
 
 /// Measures; falls back to an ordinary sampler where a real-time one is not permitted.
-fn measured(mut order: Order) -> anyhow::Result<ThroughputRecord> {
-    match throughput::run(&order) {
+fn measured(mut options: Options) -> anyhow::Result<ThroughputRecord> {
+    match throughput::run(&options) {
         Err(error) if error.is_permission() => {
-            let ways = super::ways_to_permission(&order.tree);
+            let ways = super::ways_to_permission(&options.tree);
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
             );
             let other = Scheduling::from_str("other").map_err(Refused)?;
-            order.sampler = order.sampler.map(|place| other.on(place.cpus));
-            Ok(throughput::run(&order)?)
+            options.sampler = options.sampler.map(|place| other.on(place.cpus));
+            Ok(throughput::run(&options)?)
         }
         other => Ok(other?),
     }

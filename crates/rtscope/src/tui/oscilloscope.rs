@@ -18,7 +18,7 @@ use ratatui::{
     layout::{Position, Rect},
     style::{Color, Modifier, Style},
 };
-use rtscope_analyse::statistics::edges::Wave;
+use rtscope_analyse::statistics::wave::Wave;
 use rtscope_model::{time::Nanos, wave::Capture};
 
 use super::{

@@ -1,5 +1,5 @@
 use ratatui::{backend::TestBackend, crossterm::event::KeyEvent};
-use rtscope_analyse::statistics::edges;
+use rtscope_analyse::statistics::wave::judge;
 use rtscope_model::wave::{Edge, Gap};
 
 use super::*;
@@ -40,7 +40,7 @@ fn screen(scene: &Scene) -> Vec<String> {
 }
 
 fn shown(scene: &mut Scene, capture: &Capture) -> Vec<String> {
-    let wave = edges::judge(capture, None);
+    let wave = judge(capture, None);
     scene.take(capture, &wave, 80);
     screen(scene)
 }
@@ -118,7 +118,7 @@ fn a_blind_time_is_shaded_and_has_no_level() {
 fn a_small_terminal_is_no_danger() {
     let mut scene = Scene::new("memory:x", None);
     for (width, height) in [(1, 1), (10, 3), (200, 60)] {
-        let wave = edges::judge(&capture(), None);
+        let wave = judge(&capture(), None);
         scene.take(&capture(), &wave, width);
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen");
         terminal.draw(|frame| scene.draw(frame)).expect("drawn");

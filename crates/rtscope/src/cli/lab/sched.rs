@@ -4,11 +4,11 @@ use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use rtscope_analyse::report::{
-    experiment::{
+    lab::Time,
+    sched::{
         self as report,
         guests::{self, FromGuest, Guests},
     },
-    lab::Time,
 };
 use rtscope_lab::{
     boot::{CONSOLE, Ending},

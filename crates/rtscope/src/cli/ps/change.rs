@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use rtscope_measure::{
     environment,
-    inspect::{self, Asked, ChangeError},
+    ps::{self, Asked, ChangeError},
 };
 use rtscope_model::{cpu::CpuSet, schedule::Placement};
 use rtscope_sys::{sched, tree::Tree};
@@ -44,7 +44,7 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
             Refused(format!("{why}; nothing was changed (--force does it all the same)")).into()
         );
     }
-    let changed = inspect::change(number, &before, &wanted)?;
+    let changed = ps::change(number, &before, &wanted)?;
     let sound = changed.found == changed.asked;
     if args.json {
         let document = serde_json::json!({
@@ -65,14 +65,14 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
 /// Why the change would starve others, after a look at all threads.
 fn danger(args: &Args, tid: u32, wanted: &Placement) -> Option<String> {
     let tree = Tree::default();
-    let earlier = inspect::threads(&tree);
+    let earlier = ps::threads(&tree);
     let start = Instant::now();
     std::thread::sleep(Duration::from_nanos(args.look.0));
-    let mut threads = inspect::threads(&tree);
-    inspect::compare(&earlier, &mut threads, start.elapsed().as_nanos() as u64);
+    let mut threads = ps::threads(&tree);
+    ps::compare(&earlier, &mut threads, start.elapsed().as_nanos() as u64);
     let online = tree.read("sys/devices/system/cpu/online").ok();
     let online: CpuSet = online.and_then(|list| list.parse().ok()).unwrap_or_default();
-    inspect::starvation(&threads, tid, wanted, environment::throttling(&tree), &online)
+    ps::starvation(&threads, tid, wanted, environment::throttling(&tree), &online)
 }
 
 /// The command that undoes a change.

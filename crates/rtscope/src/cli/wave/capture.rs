@@ -2,8 +2,8 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use rtscope_measure::signal::{
-    SignalError,
+use rtscope_measure::wave::{
+    WaveError,
     gpio::{self, InputLine},
     line::{self, Address},
     scope::{self, Rest, Terms},
@@ -64,7 +64,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = match args.line.parse()? {
         Address::Memory(name) => memory(args, &name)?,
         Address::Gpio(chip, line) => gpio(args, &chip, &line)?,
-        other => return Err(SignalError::NotReadable(other.to_string()).into()),
+        other => return Err(WaveError::NotReadable(other.to_string()).into()),
     };
     drop(deadline);
     show::finish(&seen, args.freq.map(|hz| hz.0), &args.outputs)

@@ -5,8 +5,8 @@ use std::{fmt::Write as _, fs, path::PathBuf, process::ExitCode};
 use anyhow::Context as _;
 use rtscope_analyse::{
     instrument::Choice,
-    report::alignment as page,
-    statistics::alignment::{self, Compared},
+    report::wave::compare as page,
+    statistics::wave::compare::{Compared, compare},
 };
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let first = read(&args.software, &args.first_channel)?;
     let second = read(&args.hardware, &args.second_channel)?;
     let wanted_hz = args.freq.map(|hz| hz.0);
-    let compared = alignment::compare(&first.capture, &second.capture, wanted_hz)
+    let compared = compare(&first.capture, &second.capture, wanted_hz)
         .map_err(|why| Refused(why.to_string()))?;
     let sides = [(&args.software, &first), (&args.hardware, &second)];
     let findings: Vec<String> = sides

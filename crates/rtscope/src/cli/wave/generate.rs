@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use rtscope_analyse::number::{exact_us, grouped};
 use rtscope_measure::{
     interrupt::Interrupt,
-    signal::{
+    wave::{
         generator::{self, Alarm, Made, Method, Wanted},
         line::{self, Address, Line},
     },

@@ -2,11 +2,11 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use rtscope_analyse::statistics::edges;
+use rtscope_analyse::statistics::wave::judge;
 use rtscope_measure::{
     interrupt::Interrupt,
-    signal::{
-        SignalError,
+    wave::{
+        WaveError,
         gpio::{self, InputLine},
         line::{self, Address},
         scope::{self, Terms},
@@ -75,7 +75,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     for _ in 0..args.looks.unwrap_or(u64::MAX) {
         process::end_after(LOOK_LIMIT);
         let capture = look(screen.look_ns())?;
-        let wave = edges::judge(&capture, args.freq.map(|hz| hz.0));
+        let wave = judge(&capture, args.freq.map(|hz| hz.0));
         if !screen.show(&capture, &wave)? || interrupt.is_stopped() {
             break;
         }
@@ -84,7 +84,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What looks at the line for a time.
-type Eyes = Box<dyn FnMut(u64) -> Result<Capture, SignalError>>;
+type Eyes = Box<dyn FnMut(u64) -> Result<Capture, WaveError>>;
 
 fn eyes(args: &Args) -> anyhow::Result<Eyes> {
     let (tree, clock, name) = (Tree::default(), SystemClock::MONOTONIC, args.line.clone());
@@ -106,12 +106,12 @@ fn eyes(args: &Args) -> anyhow::Result<Eyes> {
         Address::Gpio(chip, line) => {
             let mut line = InputLine::open(&chip, &line, &tree)?;
             Box::new(move |ns| {
-                let refused = |why| SignalError::Gpio { line: name.clone(), why };
+                let refused = |why| WaveError::Gpio { line: name.clone(), why };
                 line.forget().map_err(refused)?;
                 let (capture, ended) = gpio::collect(&mut line, &name, &clock, terms(None, ns));
                 ended.map_or(Ok(capture), |why| Err(refused(why)))
             })
         }
-        other => return Err(SignalError::NotReadable(other.to_string()).into()),
+        other => return Err(WaveError::NotReadable(other.to_string()).into()),
     })
 }

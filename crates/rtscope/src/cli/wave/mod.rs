@@ -12,7 +12,7 @@ mod sweep;
 use std::{process::ExitCode, str::FromStr};
 
 use clap::Subcommand;
-use rtscope_measure::signal::seat;
+use rtscope_measure::wave::seat;
 use rtscope_model::{
     cpu::CpuSet,
     schedule::{Placement, Policy},

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use rtscope_analyse::{
     instrument,
     number::{counted, grouped},
-    report::capture as page,
-    statistics::edges::{self, Wave},
+    report::wave::capture as page,
+    statistics::wave::{Wave, judge},
 };
 use rtscope_model::{time::Nanos, wave::Capture};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub(super) fn finish(
     wanted_hz: Option<f64>,
     outputs: &Outputs,
 ) -> anyhow::Result<ExitCode> {
-    let wave = edges::judge(&seen.capture, wanted_hz);
+    let wave = judge(&seen.capture, wanted_hz);
     if let Some(file) = &outputs.save {
         fs::write(file, instrument::write_vcd(&seen.capture))
             .with_context(|| format!("write {}", file.display()))?;

@@ -12,17 +12,17 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::{
-    report::wave as page,
-    statistics::{
-        edges,
+    report::wave::sweep as page,
+    statistics::wave::{
+        judge,
         sweep::{Outcome, Point, Search, Terms},
     },
 };
 use rtscope_measure::{
     interrupt::Interrupt,
     load::{Launcher, check},
-    signal::{
-        SignalError, line, scope,
+    wave::{
+        WaveError, line, scope,
         seat::Seat,
         subject::{self, Running, Subject},
     },
@@ -271,7 +271,7 @@ fn attempt(
         .args(subject.command(&bench.name, wanted_hz));
     let mut running = match Running::start(&subject.name, &mut command, &bench.line) {
         Ok(running) => running,
-        Err(silent @ SignalError::NoEdge { .. }) => return Ok(without_wave(wanted_hz, &silent)),
+        Err(silent @ WaveError::NoEdge { .. }) => return Ok(without_wave(wanted_hz, &silent)),
         Err(other) => return Err(other.into()),
     };
     thread::sleep(SETTLE);
@@ -287,7 +287,7 @@ fn attempt(
     let capture = scope::capture(&bench.line, &bench.name, &seat.place, &clock, terms)?;
     running.check()?;
     drop(running);
-    let wave = edges::judge(&capture, Some(wanted_hz));
+    let wave = judge(&capture, Some(wanted_hz));
     let outcome = Outcome::of(&wave, wanted_hz, bench.args.tolerance.0);
     Ok(Point {
         wanted_hz,
@@ -304,7 +304,7 @@ fn attempt(
 }
 
 /// A try of a subject that made no edge.
-fn without_wave(wanted_hz: f64, why: &SignalError) -> Point {
+fn without_wave(wanted_hz: f64, why: &WaveError) -> Point {
     Point {
         wanted_hz,
         measured_hz: None,
@@ -343,7 +343,7 @@ fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::R
             ("written".to_owned(), wall_clock()),
         ],
     };
-    fs::write(&args.page, page::page(&sweep)).map_err(|source| SignalError::File {
+    fs::write(&args.page, page::page(&sweep)).map_err(|source| WaveError::File {
         operation: "write",
         path: args.page.clone(),
         source,

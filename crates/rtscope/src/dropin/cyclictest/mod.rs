@@ -40,14 +40,14 @@ pub(super) fn main(words: &[String]) -> u8 {
         Outcome::Refused(code) => code,
         Outcome::Run(options) => {
             let command = std::iter::once("cyclictest").chain(words.iter().map(String::as_str));
-            let order = run::Order {
+            let measurement = run::Measurement {
                 options: &options,
                 machine: &machine,
                 tree: &tree,
                 command: command.collect::<Vec<_>>().join(" "),
                 strict_exit: parsed.strict_exit,
             };
-            order.run().unwrap_or_else(|stop| {
+            measurement.run().unwrap_or_else(|stop| {
                 say(&stop.text);
                 stop.code
             })

@@ -56,7 +56,7 @@ const RUNAWAY_US: u64 = 1_000_000;
 const BUCKETS: u32 = 10_000;
 
 /// What a run needs to know.
-pub(super) struct Order<'a> {
+pub(super) struct Measurement<'a> {
     pub(super) options: &'a Options,
     pub(super) machine: &'a Machine,
     pub(super) tree: &'a Tree,
@@ -89,7 +89,7 @@ impl Stop {
     }
 }
 
-impl Order<'_> {
+impl Measurement<'_> {
     fn unit(&self) -> Unit {
         if self.options.nanoseconds { Unit::Ns } else { Unit::Us }
     }

@@ -1,0 +1,352 @@
+//! Counters as a table, a page, and JSON. The same record gives the same bytes.
+
+use askama::Template;
+use rtscope_model::{
+    stat::{Counted, CountedBy, CountedProgram, CounterRecord},
+    time::Nanos,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    number::{counted, grouped},
+    plot,
+    statistics::stat::{Figure, Judged, Mean, Ratio, compare, judge},
+};
+
+fn is_simulated(record: &CounterRecord) -> bool {
+    matches!(record.by, CountedBy::Simulator(_))
+}
+
+/// The record and its judgement as one document. What is not known is null, with its reason beside it.
+#[must_use]
+pub fn document(record: &CounterRecord) -> Value {
+    let simulated = is_simulated(record);
+    let figure = |one: &Judged| match &one.mean {
+        Ok(mean) => json!({
+            "mean": mean.mean,
+            "low": mean.low,
+            "high": mean.high,
+            "deviation": mean.deviation,
+            "share_counted": one.share,
+            "user_only": one.user_only,
+        }),
+        Err(why) => json!({ "mean": null, "reason": why }),
+    };
+    let program = |one: &CountedProgram| {
+        let figures: Map<String, Value> = judge(one, simulated)
+            .iter()
+            .map(|judged| (judged.figure.key().to_owned(), figure(judged)))
+            .collect();
+        let failed: Vec<&String> = one.runs.iter().filter_map(|run| run.failed.as_ref()).collect();
+        json!({
+            "name": one.name,
+            "command": one.command,
+            "runs": one.runs.len(),
+            "failed": failed,
+            "figures": figures,
+        })
+    };
+    let ratios = compare(record, simulated).map(|all| {
+        let one =
+            |(figure, ratio): (Figure, Option<Ratio>)| (figure.key().to_owned(), json!(ratio));
+        all.into_iter().map(one).collect::<Map<String, Value>>()
+    });
+    json!({
+        "format": record.format,
+        "version": record.version,
+        "wall_clock": record.wall_clock,
+        "kernel": record.kernel,
+        "simulated": simulated,
+        "by": match &record.by {
+            CountedBy::Kernel => "kernel",
+            CountedBy::Simulator(version) => version,
+        },
+        "programs": record.programs.iter().map(program).collect::<Vec<_>>(),
+        "ratios": ratios,
+    })
+}
+
+/// A row: a figure, its value for each program, and the ratio.
+#[derive(Debug)]
+struct Row {
+    name: &'static str,
+    values: Vec<String>,
+    ratio: String,
+}
+
+/// A figure in words for people.
+fn named(figure: Figure) -> &'static str {
+    match figure {
+        Figure::ElapsedNs => "elapsed",
+        Figure::Counter(Counted::TaskClockNs) => "task clock",
+        Figure::Counter(Counted::ContextSwitches) => "context switches",
+        Figure::Counter(Counted::Migrations) => "migrations",
+        Figure::Counter(Counted::PageFaults) => "page faults",
+        Figure::Counter(Counted::Cycles) => "cycles",
+        Figure::Counter(Counted::Instructions) => "instructions",
+        Figure::Counter(Counted::Branches) => "branches",
+        Figure::Counter(Counted::BranchMisses) => "branch misses",
+        Figure::CpusUsed => "CPUs used",
+        Figure::InstructionsPerCycle => "instructions per cycle",
+        Figure::CyclesPerSecond => "clock",
+        Figure::BranchMissRate => "of branches missed",
+    }
+}
+
+fn value(figure: Figure, value: f64) -> String {
+    match figure {
+        Figure::ElapsedNs | Figure::Counter(Counted::TaskClockNs) => {
+            Nanos(value.max(0.0).round() as u64).to_string()
+        }
+        Figure::Counter(_) => grouped(value.max(0.0).round() as u64),
+        Figure::CpusUsed | Figure::InstructionsPerCycle => format!("{value:.2}"),
+        Figure::CyclesPerSecond => format!("{:.2} GHz", value / 1e9),
+        Figure::BranchMissRate => format!("{:.2} %", value * 100.0),
+    }
+}
+
+fn cell(one: &Judged) -> String {
+    match &one.mean {
+        Err(why) => why.split(':').next().unwrap_or(why).to_owned(),
+        Ok(mean) => {
+            let mut text = value(one.figure, mean.mean) + &spread(mean);
+            if one.user_only && matches!(one.figure, Figure::Counter(_)) {
+                text += ", user";
+            }
+            if let Some(share) = one.share.filter(|share| *share < 0.9995) {
+                text += &format!(" (counted {:.0} % of the time)", share * 100.0);
+            }
+            text
+        }
+    }
+}
+
+/// Half of the interval as a share of the mean.
+fn spread(mean: &Mean) -> String {
+    match mean.high {
+        Some(high) if mean.mean != 0.0 && high > mean.mean => {
+            format!(" +- {:.1} %", (high - mean.mean) / mean.mean * 100.0)
+        }
+        _ => String::new(),
+    }
+}
+
+fn rows(record: &CounterRecord) -> Vec<Row> {
+    let simulated = is_simulated(record);
+    let judged: Vec<Vec<Judged>> =
+        record.programs.iter().map(|program| judge(program, simulated)).collect();
+    let ratios = compare(record, simulated);
+    let row = |(n, figure): (usize, Figure)| Row {
+        name: named(figure),
+        values: judged.iter().map(|all| cell(&all[n])).collect(),
+        ratio: match ratios.as_ref().and_then(|all| all[n].1) {
+            None => String::new(),
+            Some(Ratio { ratio, low: Some(low), high: Some(high) }) if high > low => {
+                format!("{ratio:.3} ({low:.3} to {high:.3})")
+            }
+            Some(found) => format!("{:.3}", found.ratio),
+        },
+    };
+    Figure::all().into_iter().enumerate().map(row).collect()
+}
+
+/// What the reader must know, a sentence each.
+fn notes(record: &CounterRecord) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let CountedBy::Simulator(version) = &record.by {
+        notes.push(format!(
+            "Simulated by {version}: a simple processor that is the same everywhere, not this one; its counts don't depend on the machine. What the kernel does for the program is not in them."
+        ));
+    }
+    let simulated = is_simulated(record);
+    let mut reasons: Vec<(String, Vec<&'static str>)> = Vec::new();
+    for one in record.programs.iter().take(1).flat_map(|program| judge(program, simulated)) {
+        if let (Figure::Counter(_) | Figure::ElapsedNs, Err(why)) = (one.figure, &one.mean) {
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, names)) => names.push(named(one.figure)),
+                None => reasons.push((why.clone(), vec![named(one.figure)])),
+            }
+        }
+    }
+    notes.extend(reasons.iter().map(|(why, names)| format!("{}: {why}.", names.join(", "))));
+    if reasons.iter().any(|(why, _)| why.starts_with("not supported")) {
+        notes.push(
+            "rtscope stat --simulate counts instructions, branches and their misses without the processor's help.".to_owned(),
+        );
+    }
+    for program in &record.programs {
+        let failed = program.runs.iter().filter(|run| run.failed.is_some()).count();
+        if let Some(how) = program.runs.iter().find_map(|run| run.failed.as_ref()) {
+            notes.push(format!(
+                "{}: {failed} of {} did not end well ({how}).",
+                program.name,
+                counted(program.runs.len() as u64, "run")
+            ));
+        }
+    }
+    notes
+}
+
+/// The table for a terminal.
+#[must_use]
+pub fn table(record: &CounterRecord) -> String {
+    let rows = rows(record);
+    let widths: Vec<usize> = record
+        .programs
+        .iter()
+        .enumerate()
+        .map(|(n, program)| {
+            let cells = rows.iter().map(|row| row.values[n].chars().count());
+            cells.chain([program.name.chars().count()]).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = format!("{:22}", if is_simulated(record) { "SIMULATED" } else { "" });
+    for (program, width) in record.programs.iter().zip(&widths) {
+        text += &format!("  {:>width$}", program.name);
+    }
+    if record.programs.len() == 2 {
+        text += "  second over first";
+    }
+    text += "\n";
+    for row in &rows {
+        text += &format!("{:22}", row.name);
+        for (value, width) in row.values.iter().zip(&widths) {
+            text += &format!("  {value:>width$}");
+        }
+        text += &format!("  {}", row.ratio);
+        text.truncate(text.trim_end().len());
+        text += "\n";
+    }
+    text += "\n";
+    let runs = record.programs.first().map_or(0, |program| program.runs.len() as u64);
+    match runs {
+        1 => text += "One run: no interval; give --repeat.\n",
+        _ => {
+            text +=
+                &format!("Means of {}, with half of their 95 % interval.\n", counted(runs, "run"))
+        }
+    }
+    for note in notes(record) {
+        text += &format!("{note}\n");
+    }
+    text
+}
+
+#[derive(Template)]
+#[template(path = "stat.html")]
+struct Page<'a> {
+    style: &'static str,
+    plot_rules: String,
+    record: &'a CounterRecord,
+    simulated: bool,
+    runs: String,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+    json: String,
+}
+
+/// The page.
+///
+/// # Panics
+///
+/// Never: the template only fails when its target does, and that is a string.
+#[must_use]
+pub fn page(record: &CounterRecord) -> String {
+    let runs = record.programs.first().map_or(0, |program| program.runs.len() as u64);
+    let page = Page {
+        style: include_str!("template/style.css"),
+        plot_rules: plot::dark_rules(),
+        simulated: is_simulated(record),
+        runs: counted(runs, "run"),
+        rows: rows(record),
+        notes: notes(record),
+        // Inside a script element only "</" would end it.
+        json: document(record).to_string().replace("</", "<\\/"),
+        record,
+    };
+    page.render().expect("a string takes every text")
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::stat::{Count, CountedRun, FORMAT};
+
+    use super::*;
+
+    fn record(by: CountedBy) -> CounterRecord {
+        let program = |name: &str, misses: u64| {
+            let value = |counted| Count::Value {
+                counted,
+                enabled_ns: 100,
+                running_ns: 80,
+                user_only: false,
+            };
+            let absent = || Count::Absent("not supported: no".to_owned());
+            let run = CountedRun {
+                elapsed_ns: 4_000_000,
+                failed: (misses == 0).then(|| "exit code 3".to_owned()),
+                counts: vec![
+                    value(1_600_000),
+                    value(3),
+                    value(0),
+                    value(100),
+                    absent(),
+                    value(8_000),
+                    value(1_000),
+                    value(misses),
+                ],
+            };
+            CountedProgram {
+                name: name.to_owned(),
+                command: vec![name.to_owned()],
+                runs: vec![run.clone(), run],
+            }
+        };
+        CounterRecord {
+            format: FORMAT,
+            version: "0".to_owned(),
+            wall_clock: "2020-01-01T00:00:00Z".to_owned(),
+            kernel: "6.1".to_owned(),
+            by,
+            programs: vec![program("un<sorted", 250), program("sorted", 0)],
+        }
+    }
+
+    #[test]
+    fn what_is_lacking_is_null_with_a_reason_and_never_0() {
+        let record = record(CountedBy::Kernel);
+        let document = document(&record);
+        let figures = &document["programs"][0]["figures"];
+        assert!(figures["cycles"]["mean"].is_null());
+        assert_eq!(figures["cycles"]["reason"], "not supported: no");
+        assert!(figures["instructions_per_cycle"]["mean"].is_null());
+        assert_eq!(figures["instructions"]["mean"], 10_000.0, "scaled by 100 / 80");
+        assert_eq!(figures["branch_miss_rate"]["mean"], 0.25);
+        assert_eq!(document["ratios"]["instructions"]["ratio"], 1.0);
+        assert!(document["ratios"]["cycles"].is_null());
+        assert_eq!(document["programs"][1]["failed"], json!(["exit code 3", "exit code 3"]));
+        let table = table(&record);
+        for part in [
+            "25.00 %",
+            "counted 80 % of the time",
+            "not supported",
+            "cycles: not supported: no.",
+            "2 of 2 runs did not end well (exit code 3)",
+            "--simulate",
+        ] {
+            assert!(table.contains(part), "{part}: {table}");
+        }
+        let page = page(&record);
+        assert!(page.contains("un&#60;sorted") && page.contains("25.00 %"));
+    }
+
+    #[test]
+    fn a_simulated_figure_is_labelled() {
+        let record = record(CountedBy::Simulator("valgrind-9".to_owned()));
+        assert!(table(&record).starts_with("SIMULATED"));
+        assert!(table(&record).contains("Simulated by valgrind-9"));
+        assert!(page(&record).contains("Simulated by valgrind-9"));
+        assert_eq!(document(&record)["simulated"], true);
+        assert!(document(&record)["programs"][0]["figures"]["elapsed_ns"]["mean"].is_null());
+    }
+}

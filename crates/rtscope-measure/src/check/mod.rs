@@ -1,0 +1,332 @@
+//! A program observed from outside: its threads by `/proc`, and what the kernel's events tell of them.
+//!
+//! Each switch, wake-up and timer of its threads costs it a microsecond or less while it is traced.
+//! What the threads do is read when the look is over.
+
+mod events;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_model::{
+    check::{Memory, Observation, Observed, Sources},
+    thread::Thread,
+};
+use rtscope_sys::{fork::signal, process, tree::Tree};
+
+pub use self::events::{Trace, read as read_trace};
+use crate::{
+    environment::{Stat, value},
+    interrupt::Interrupt,
+    ps,
+    trace::{Instance, TraceError},
+};
+
+/// Buffer of each CPU: some hundred thousand events.
+const BUFFER_KIB: u32 = 16_384;
+
+/// Between two readings of `/proc`.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How long a program may take to end after each signal.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// What to look at.
+#[derive(Debug)]
+pub enum Subject {
+    /// A command to start, and to end afterwards.
+    Command(Vec<OsString>),
+    /// A process that runs; it is left running.
+    Process(u32),
+}
+
+/// How to look.
+#[derive(Debug)]
+pub struct Options {
+    /// At what.
+    pub subject: Subject,
+    /// Not looked at: what a program does until its loop runs.
+    pub settle: Duration,
+    /// The look.
+    pub duration: Duration,
+    /// The machine's files.
+    pub tree: Tree,
+    /// This program and its words, which start another program that dies with this process.
+    pub guard: Vec<OsString>,
+    /// Whether the program's standard output is thrown away.
+    pub quiet: bool,
+}
+
+/// Why there is nothing to see.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The program can't be started.
+    #[error("can't start {program}: {source}", program = program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// What the kernel answered.
+        source: std::io::Error,
+    },
+    /// It ended before the look.
+    #[error(
+        "{program} ended ({how}) within the {settle:?} before the look: let it run longer, or look earlier with --settle"
+    )]
+    Ended {
+        /// The program.
+        program: String,
+        /// Its exit status.
+        how: String,
+        /// Time before the look.
+        settle: Duration,
+    },
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// A signal came.
+    #[error("interrupted before anything was seen")]
+    Interrupted,
+}
+
+/// Starts the program if it is a command, looks at it, and ends it again.
+///
+/// # Errors
+///
+/// When it can't be started, or isn't there when the look begins.
+pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, CheckError> {
+    let mut running = Running::start(options)?;
+    let until = Instant::now() + options.settle;
+    while Instant::now() < until {
+        if interrupt.is_stopped() {
+            return Err(CheckError::Interrupted);
+        }
+        running.check(options)?;
+        thread::sleep(POLL.min(until.saturating_duration_since(Instant::now())));
+    }
+    running.check(options)?;
+    let tree = &options.tree;
+    let before = family(tree, running.pid);
+    if before.is_empty() {
+        return Err(CheckError::NoProcess(running.pid));
+    }
+    let (recording, untraced) = match record(tree, &before) {
+        Ok(recording) => (Some(recording), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    let (instance, sources) = recording.unzip();
+    let begin = Instant::now();
+    let first = Snapshot::of(tree, &before);
+    let mut last = first.clone();
+    while begin.elapsed() < options.duration && !interrupt.is_stopped() {
+        thread::sleep(POLL.min(options.duration.saturating_sub(begin.elapsed())));
+        let now = Snapshot::of(tree, &before);
+        if now.threads.is_empty() || running.has_ended() {
+            break;
+        }
+        last = now;
+    }
+    let look_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let text = instance.and_then(Instance::finish).unwrap_or_default();
+    running.end();
+    let trace = events::read(&text);
+    Ok(last.observation(
+        &first,
+        trace,
+        Observation {
+            program: running.name.clone(),
+            look_ns,
+            sources: sources.unwrap_or_default(),
+            untraced,
+            ..Observation::default()
+        },
+    ))
+}
+
+/// Starts to record what the threads do.
+fn record(tree: &Tree, pids: &BTreeSet<u32>) -> Result<(Instance, Sources), TraceError> {
+    let instance = Instance::new(tree, BUFFER_KIB)?;
+    // Threads and processes that these start are followed too.
+    let _ = instance.write("options/event-fork", "1");
+    let tasks = |pid: &u32| tree.list(format!("proc/{pid}/task"));
+    let tids: Vec<String> = pids.iter().flat_map(tasks).collect();
+    instance.write("set_event_pid", &tids.join(" "))?;
+    let sources = Sources {
+        switches: instance.enable("sched/sched_switch") && instance.enable("sched/sched_waking"),
+        timers: instance.enable("timer/hrtimer_start"),
+        faults: instance.enable("exceptions/page_fault_user"),
+        futexes: instance.enable("syscalls/sys_enter_futex"),
+    };
+    Ok((instance, sources))
+}
+
+/// A process and its descendants.
+fn family(tree: &Tree, root: u32) -> BTreeSet<u32> {
+    let parents: BTreeMap<u32, u32> = tree
+        .list("proc")
+        .iter()
+        .filter_map(|name| name.parse::<u32>().ok())
+        .filter_map(|pid| {
+            let stat = tree.read_bytes(format!("proc/{pid}/stat")).ok()?;
+            Some((pid, Stat::parse(&stat)?.parent))
+        })
+        .collect();
+    let belongs = |pid: u32| {
+        let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        // A chain of parents ends at 0; a number that was used again could make it a ring.
+        chain.take(parents.len() + 1).any(|pid| pid == root)
+    };
+    parents.keys().copied().filter(|pid| belongs(*pid)).collect()
+}
+
+/// What `/proc` says of the threads at an instant.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    threads: Vec<Thread>,
+    faults: BTreeMap<u32, u64>,
+    memory: Vec<Memory>,
+}
+
+impl Snapshot {
+    fn of(tree: &Tree, pids: &BTreeSet<u32>) -> Snapshot {
+        let mut threads: Vec<Thread> =
+            pids.iter().flat_map(|pid| ps::threads_of(tree, *pid)).collect();
+        threads.retain(|thread| thread.state != "Z");
+        let faults = |thread: &Thread| {
+            let (pid, tid) = (thread.pid, thread.tid);
+            let stat = tree.read_bytes(format!("proc/{pid}/task/{tid}/stat")).ok()?;
+            Some((tid, Stat::parse(&stat)?.faults))
+        };
+        let faults = threads.iter().filter_map(faults).collect();
+        let memory = |pid: &u32| {
+            let status = tree.read(format!("proc/{pid}/status")).ok()?;
+            let bytes = |key: &str| {
+                let kib: u64 = value(&status, key)?.split(' ').next()?.parse().ok()?;
+                Some(kib * 1024)
+            };
+            let (locked_bytes, resident_bytes) = (bytes("VmLck")?, bytes("VmRSS")?);
+            Some(Memory { pid: *pid, locked_bytes, resident_bytes })
+        };
+        Snapshot { threads, faults, memory: pids.iter().filter_map(memory).collect() }
+    }
+
+    fn observation(
+        self,
+        first: &Snapshot,
+        mut trace: events::Trace,
+        head: Observation,
+    ) -> Observation {
+        let observed = |thread: Thread| Observed {
+            pid: thread.pid,
+            tid: thread.tid,
+            name: thread.name,
+            placement: thread.placement,
+            faults: self.faults.get(&thread.tid).and_then(|last| {
+                first.faults.get(&thread.tid).map(|first| last.saturating_sub(*first))
+            }),
+            events: trace.threads.remove(&thread.tid).unwrap_or_default(),
+        };
+        let threads = self.threads.into_iter().map(observed).collect();
+        Observation { lost: trace.lost, memory: self.memory, threads, ..head }
+    }
+}
+
+/// The program. Dropping it ends it, if it was started here.
+struct Running {
+    name: String,
+    pid: u32,
+    child: Option<Child>,
+}
+
+impl Running {
+    fn start(options: &Options) -> Result<Running, CheckError> {
+        let words = match &options.subject {
+            Subject::Process(pid) => {
+                return Ok(Running { name: format!("process {pid}"), pid: *pid, child: None });
+            }
+            Subject::Command(words) => words,
+        };
+        let mut all = options.guard.iter().chain(words);
+        let program = all.next().cloned().unwrap_or_default();
+        let child = Command::new(&program)
+            .args(all)
+            .stdin(Stdio::null())
+            .stdout(if options.quiet { Stdio::null() } else { Stdio::inherit() })
+            .spawn()
+            .map_err(|source| CheckError::Start { program: program.into(), source })?;
+        let name: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        Ok(Running { name: name.join(" "), pid: child.id(), child: Some(child) })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    fn check(&mut self, options: &Options) -> Result<(), CheckError> {
+        let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) else {
+            return Ok(());
+        };
+        let (how, settle) = (status.to_string(), options.settle);
+        Err(CheckError::Ended { program: self.name.clone(), how, settle })
+    }
+
+    /// Asks the program to end, then makes it.
+    fn end(&mut self) {
+        for number in [signal::INTERRUPT, signal::TERMINATE, signal::KILL] {
+            if self.child.is_none() || self.has_ended() {
+                break;
+            }
+            // Before it heads a group of its own only the process can be named.
+            let _ = process::signal_group(self.pid, number) || process::signal(self.pid, number);
+            let until = Instant::now() + END_LIMIT;
+            while !self.has_ended() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        if let Some(mut child) = self.child.take() {
+            // What it has started and left behind.
+            let _ = process::signal_group(self.pid, signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::fake::FakeTree;
+
+    #[test]
+    fn a_kernel_that_refuses_to_trace_is_asked_why() {
+        let fake = FakeTree::new();
+        fake.file("sys/kernel/tracing/instances/other/x", "");
+        let why = record(&fake.tree, &BTreeSet::new()).expect_err("an instance without files");
+        assert!(why.to_string().contains("can't write"), "{why}");
+        assert!(why.to_string().contains("trace_clock"), "{why}");
+    }
+
+    #[test]
+    fn a_family_is_a_process_and_its_descendants() {
+        let fake = FakeTree::new();
+        for (pid, parent) in [(1, 0), (40, 1), (41, 40), (42, 41), (50, 1), (60, 61), (61, 60)] {
+            let stat = format!(
+                "{pid} (x) S {parent} 1 1 0 -1 64 7 0 2 0 5 6 0 0 20 -5 1 0 42 0 0 \
+                                0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 3 0 0 0 0 0\n"
+            );
+            fake.file(&format!("proc/{pid}/stat"), &stat);
+        }
+        assert_eq!(family(&fake.tree, 40), [40, 41, 42].into());
+        assert!(family(&fake.tree, 7).is_empty());
+    }
+}

@@ -1,0 +1,217 @@
+//! Who ran when, from the kernel's `sched_switch` events: a tracing instance of our own, filtered to
+//! the threads of the experiment and to real-time ones, removed afterwards.
+//!
+//! A thread that was taken off its CPU though it was ready, while that CPU runs an ordinary thread or none,
+//! is held up by something else than priorities: by throttling, the fair server, or its own budget. One
+//! that wakes up while it is held up is seen from its next run on only.
+
+use rtscope_model::sched::Run;
+use rtscope_sys::tree::Tree;
+
+use crate::trace::{self, Instance, Line};
+
+/// Buffer of each CPU: some ten thousand events.
+const BUFFER_KIB: u32 = 2048;
+
+/// Priorities from here on are those of ordinary threads and of the idle ones, as the kernel counts them.
+const ORDINARY: i32 = 100;
+
+/// A tracing instance that records, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Capture(Instance);
+
+/// What was recorded.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// Runs of each thread, in instants of `CLOCK_MONOTONIC`; one that the trace saw no end of ends
+    /// at `u64::MAX`.
+    pub runs: Vec<Vec<Run>>,
+    /// When each was ready and its CPU ran an ordinary thread or none: for ordinary ones it means nothing.
+    pub held_up: Vec<Vec<Run>>,
+    /// Events that had no room.
+    pub lost: u64,
+}
+
+impl Capture {
+    /// Starts; none where the kernel has no tracing or we may not.
+    pub(super) fn start(tree: &Tree, tids: &[i32]) -> Option<Capture> {
+        let instance = Instance::new(tree, BUFFER_KIB).ok()?;
+        let either = |tid: &i32| format!("prev_pid == {tid} || next_pid == {tid}");
+        // Between two ordinary threads nothing changes for those that are held up.
+        let real_time = format!("prev_prio < {ORDINARY} || next_prio < {ORDINARY}");
+        let words: Vec<String> = tids.iter().map(either).chain([real_time]).collect();
+        let filter = words.join(" || ");
+        instance.write("events/sched/sched_switch/filter", &filter).ok()?;
+        instance.enable("sched/sched_switch").then_some(Capture(instance))
+    }
+
+    /// Ends and reads; none when it can't be read.
+    pub(super) fn finish(self, tids: &[i32]) -> Option<Traced> {
+        let traced = parse(&self.0.finish()?, tids);
+        traced.runs.iter().any(|runs| !runs.is_empty()).then_some(traced)
+    }
+}
+
+/// Reads the trace as text, for these threads.
+#[must_use]
+pub fn parse(text: &str, tids: &[i32]) -> Traced {
+    let mut threads: Vec<Thread> = tids.iter().map(|_| Thread::default()).collect();
+    let mut lost = 0;
+    for line in text.lines() {
+        lost = trace::lost(line).unwrap_or(lost);
+        let Some(switch) = Switch::parse(line) else { continue };
+        for (thread, tid) in threads.iter_mut().zip(tids) {
+            thread.see(&switch, *tid);
+        }
+    }
+    // Who joins a thread may be faster than its last switch: it ran until the trace ended.
+    for thread in &mut threads {
+        let open = thread.runs_since.take();
+        thread.runs.extend(open.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: u64::MAX }));
+    }
+    let (runs, held_up) = threads.into_iter().map(|thread| (thread.runs, thread.held_up)).unzip();
+    Traced { runs, held_up, lost }
+}
+
+/// What the trace has shown of a thread.
+#[derive(Debug, Default)]
+struct Thread {
+    runs: Vec<Run>,
+    runs_since: Option<(u64, u32)>,
+    held_up: Vec<Run>,
+    /// The CPU that it was taken off though it was ready.
+    ready_on: Option<u32>,
+    held_up_since: Option<u64>,
+}
+
+impl Thread {
+    fn see(&mut self, switch: &Switch, tid: i32) {
+        let Switch { at_ns, cpu, .. } = *switch;
+        if switch.from == tid {
+            let run = self.runs_since.take();
+            self.runs.extend(run.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: at_ns }));
+            self.ready_on = switch.is_ready.then_some(cpu);
+        }
+        let goes_on = switch.to == tid;
+        if let Some(cpu) = self.ready_on.filter(|ready_on| goes_on || *ready_on == cpu) {
+            let start_ns = self.held_up_since.take();
+            self.held_up.extend(start_ns.map(|start_ns| Run { cpu, start_ns, end_ns: at_ns }));
+            self.held_up_since = (!goes_on && switch.to_priority >= ORDINARY).then_some(at_ns);
+        }
+        if goes_on {
+            self.runs_since = Some((at_ns, cpu));
+            self.ready_on = None;
+        }
+    }
+}
+
+/// One event.
+#[derive(Debug)]
+struct Switch {
+    at_ns: u64,
+    cpu: u32,
+    from: i32,
+    /// Whether who ran would go on if it could.
+    is_ready: bool,
+    to: i32,
+    to_priority: i32,
+}
+
+impl Switch {
+    fn parse(line: &str) -> Option<Switch> {
+        let line = Line::parse(line)?;
+        let what = line.event.strip_prefix("sched_switch: ")?;
+        let (prev, next) = what.split_once(" ==> ")?;
+        let number = |text: &str, key: &str| trace::value(text, key)?.parse().ok();
+        Some(Switch {
+            at_ns: line.at_ns,
+            cpu: line.cpu,
+            from: number(prev, "prev_pid=")?,
+            is_ready: trace::value(prev, "prev_state=")?.starts_with('R'),
+            to: number(next, "next_pid=")?,
+            to_priority: number(next, "next_prio=")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 4/9   #P:2
+          <idle>-0       [001] d..2.    10.000100: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=app 1 next_pid=41 next_prio=19
+          app 1-41      [001] d..2.    10.400200: sched_switch: prev_comm=app 1 prev_pid=41 prev_prio=19 prev_state=S ==> next_comm=a [x] next_pid=42 next_prio=120
+         a [x]-42      [001] d..2.    10.500000: sched_switch: prev_comm=a [x] prev_pid=42 prev_prio=120 prev_state=R+ ==> next_comm=kworker next_pid=7 next_prio=120
+          <idle>-0       [000] d..2.    10.500100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a [x] next_pid=42 next_prio=120
+         a [x]-42      [000] d..2.    10.600000: sched_switch: prev_comm=a [x] prev_pid=42 prev_prio=120 prev_state=X ==> next_comm=swapper/0 next_pid=0 next_prio=120
+";
+
+    #[test]
+    fn switches_become_runs_and_losses_are_counted() {
+        let traced = parse(TRACE, &[41, 42]);
+        let run = |cpu, start_us: u64, end_us: u64| Run {
+            cpu,
+            start_ns: start_us * 1_000,
+            end_ns: end_us * 1_000,
+        };
+        assert_eq!(traced.runs[0], [run(1, 10_000_100, 10_400_200)]);
+        assert_eq!(
+            traced.runs[1],
+            [run(1, 10_400_200, 10_500_000), run(0, 10_500_100, 10_600_000)]
+        );
+        assert_eq!(traced.lost, 5);
+        let cut = TRACE.lines().take(4).collect::<Vec<_>>().join("\n");
+        let still_runs = Run { end_ns: u64::MAX, ..run(1, 10_000_100, 0) };
+        assert_eq!(parse(&cut, &[41]).runs, [[still_runs]]);
+    }
+
+    #[test]
+    fn who_is_ready_while_an_ordinary_thread_runs_is_held_up() {
+        let event = |at_ms: u64, from: i32, state: &str, to: i32, priority: i32| {
+            format!(
+                "  x-{from} [001] d..2. 0.{at_ms:03}000: sched_switch: prev_comm=x prev_pid={from} \
+                 prev_prio=19 prev_state={state} ==> next_comm=y next_pid={to} next_prio={priority}\n"
+            )
+        };
+        let span = |start_ms: u64, end_ms: u64| Run {
+            cpu: 1,
+            start_ns: start_ms * 1_000_000,
+            end_ns: end_ms * 1_000_000,
+        };
+        // Preempted by a real-time thread until 20; held up while an ordinary one runs from 20 to 25, and
+        // from 30 to 50, a thread of the kernel of real-time priority between; then it sleeps.
+        let text = [
+            event(0, 0, "S", 41, 19),
+            event(10, 41, "R+", 7, 9),
+            event(20, 7, "S", 42, 120),
+            event(25, 42, "R", 8, 49),
+            event(30, 8, "S", 0, 120),
+            event(50, 0, "R", 41, 19),
+            event(60, 41, "S", 42, 120),
+            event(70, 42, "S", 41, 19),
+        ];
+        let traced = parse(&text.concat(), &[41, 42]);
+        assert_eq!(traced.held_up[0], [span(20, 25), span(30, 50)]);
+        assert_eq!(traced.runs[0][..2], [span(0, 10), span(50, 60)]);
+        // A deadline thread has a priority below 0.
+        let text = [event(0, 0, "S", 41, -1), event(5, 41, "R", 43, -1), event(9, 43, "S", 41, -1)];
+        assert_eq!(parse(&text.concat(), &[41]).held_up[0], []);
+    }
+
+    #[test]
+    fn a_line_that_is_cut_short_is_no_event() {
+        let line = TRACE.lines().nth(3).expect("an event");
+        for end in 0..line.rfind("next_prio=").expect("its key") + 10 {
+            assert!(Switch::parse(&line[..end]).is_none(), "{}", &line[..end]);
+        }
+    }
+
+    #[test]
+    fn a_machine_without_tracing_has_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(Capture::start(&Tree::under(folder.path()), &[1]).is_none());
+    }
+}

@@ -1,0 +1,91 @@
+//! Square waves on lines: generators that make them, and a scope that looks at them.
+
+pub mod generator;
+pub mod gpio;
+pub mod line;
+pub mod scope;
+pub mod seat;
+pub mod subject;
+
+use std::{io, path::PathBuf};
+
+/// Why a line can't be used, or a wave not made or seen.
+#[derive(Debug, thiserror::Error)]
+pub enum WaveError {
+    /// No address of a line.
+    #[error(
+        "{0:?} is no line: write memory:NAME (letters, digits, - and _), gpio:CHIP/LINE as gpio:gpiochip0/17, or led:NAME"
+    )]
+    Address(String),
+    /// A line of the system that isn't there.
+    #[error("there is no {what}{}", if there.is_empty() { ": the system has none".to_owned() } else { format!("; there are {}", there.join(", ")) })]
+    Absent {
+        /// What was asked.
+        what: String,
+        /// What there is.
+        there: Vec<String>,
+    },
+    /// A kind of line that can't be looked at.
+    #[error(
+        "{0} can't be looked at: a scope reads memory: and gpio: lines; capture the pin with an instrument"
+    )]
+    NotReadable(String),
+    /// The line refused.
+    #[error("{line}: {source}")]
+    Line {
+        /// Its address.
+        line: String,
+        /// Why.
+        source: rtscope_sys::Error,
+    },
+    /// A line of a GPIO chip that can't be had.
+    #[error("{line}: {why}")]
+    Gpio {
+        /// Its address.
+        line: String,
+        /// Why.
+        why: String,
+    },
+    /// A frequency or duty cycle that makes no wave.
+    #[error("{0}")]
+    Wave(String),
+    /// The thread's place.
+    #[error("can't place the thread: {0}")]
+    Place(#[from] rtscope_sys::Error),
+    /// A program that is needed and absent.
+    #[error(
+        "{program} is needed for the subject {subject} and not installed: apt-get install {package}"
+    )]
+    NoTool {
+        /// The subject.
+        subject: &'static str,
+        /// The program.
+        program: &'static str,
+        /// The Debian package with it.
+        package: &'static str,
+    },
+    /// A subject that runs and makes no wave.
+    #[error("subject {subject}: it made no edge within 5 s")]
+    NoEdge {
+        /// Its name.
+        subject: String,
+    },
+    /// A subject that can't be made or run.
+    #[error("subject {subject}: {why}")]
+    Subject {
+        /// Its name.
+        subject: String,
+        /// Why.
+        why: String,
+    },
+    /// A file.
+    #[error("{operation} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,310 @@
+//! Subjects: programs that make a square wave, each in its language's own way.
+//!
+//! The contract is tiny: `PROGRAM LINE FREQUENCY`. LINE is an address as `memory:NAME`; FREQUENCY is in
+//! Hz. The program makes the wave until it is killed, and exits with a message when it can't.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_sys::{fork::signal, line::MemoryLine, process, sched, tree::Tree};
+
+use super::WaveError;
+
+/// How long a program may take until its first edge.
+const START_LIMIT: Duration = Duration::from_secs(5);
+
+/// How a source becomes a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Making {
+    /// `TOOL ARGUMENTS -o PROGRAM SOURCE`
+    Compiled(&'static [&'static str]),
+    /// `TOOL SOURCE LINE FREQUENCY`
+    Interpreted,
+}
+
+/// A subject that comes with rtscope.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Word on the command line.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    file: &'static str,
+    source: &'static str,
+    tool: &'static str,
+    package: &'static str,
+    making: Making,
+}
+
+/// The word of the generator of rtscope itself, as a subject.
+pub const OWN: &str = "rust";
+
+/// All that come with rtscope, besides [`OWN`].
+pub const SHIPPED: &[Shipped] = &[
+    Shipped {
+        name: "c",
+        about: "C, nanosleep",
+        file: "square.c",
+        source: include_str!("../../../../subjects/square.c"),
+        tool: "cc",
+        package: "gcc",
+        making: Making::Compiled(&["-O2"]),
+    },
+    Shipped {
+        name: "c-rt",
+        about: "C, SCHED_FIFO 49 and a spin loop",
+        file: "square_rt.c",
+        source: include_str!("../../../../subjects/square_rt.c"),
+        tool: "cc",
+        package: "gcc",
+        making: Making::Compiled(&["-O2"]),
+    },
+    Shipped {
+        name: "cpp",
+        about: "C++, std::this_thread::sleep_until",
+        file: "square.cpp",
+        source: include_str!("../../../../subjects/square.cpp"),
+        tool: "c++",
+        package: "g++",
+        making: Making::Compiled(&["-O2", "-std=c++17"]),
+    },
+    Shipped {
+        name: "python",
+        about: "Python, time.sleep",
+        file: "square.py",
+        source: include_str!("../../../../subjects/square.py"),
+        tool: "python3",
+        package: "python3",
+        making: Making::Interpreted,
+    },
+    Shipped {
+        name: "ada",
+        about: "Ada, delay until",
+        file: "square.adb",
+        source: include_str!("../../../../subjects/square.adb"),
+        tool: "gnatmake",
+        package: "gnat",
+        making: Making::Compiled(&["-q", "-O2"]),
+    },
+];
+
+/// The words of all subjects whose tool is installed, and those that have none.
+#[must_use]
+pub fn all() -> (Vec<&'static str>, Vec<&'static Shipped>) {
+    let (there, missing): (Vec<&Shipped>, Vec<&Shipped>) =
+        SHIPPED.iter().partition(|shipped| find(shipped.tool).is_some());
+    (there.iter().map(|shipped| shipped.name).chain([OWN]).collect(), missing)
+}
+
+impl Shipped {
+    /// What has to be installed for it, for people.
+    #[must_use]
+    pub fn lack(&self) -> String {
+        format!(
+            "{} is left out: it needs {} (apt-get install {})",
+            self.name, self.tool, self.package
+        )
+    }
+}
+
+/// A program that makes a wave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Its name in tables.
+    pub name: String,
+    /// The words before LINE and FREQUENCY.
+    words: Vec<PathBuf>,
+    /// Words after them.
+    after: Vec<String>,
+    /// Whether FREQUENCY follows this option.
+    option: Option<&'static str>,
+}
+
+impl Subject {
+    /// A subject by its word, or a program by its path (with a slash in it). Sources are made into
+    /// programs in a folder.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such subject or program, or its compiler is missing or fails.
+    pub fn prepare(word: &str, own: &Path, folder: &Path) -> Result<Subject, WaveError> {
+        let plain =
+            |words| Subject { name: word.to_owned(), words, after: Vec::new(), option: None };
+        if word == OWN {
+            let words = vec![own.to_owned(), "wave".into(), "generate".into()];
+            let after = ["--duration", "60s", "--quiet"].map(str::to_owned).into();
+            return Ok(Subject { after, option: Some("--freq"), ..plain(words) });
+        }
+        if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == word) {
+            return Ok(plain(shipped.make(folder)?));
+        }
+        let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).chain([OWN]).collect();
+        let failed = |why: String| WaveError::Subject { subject: word.to_owned(), why };
+        if !word.contains('/') {
+            let names = names.join(", ");
+            return Err(failed(format!("there is none: {names}, or a program's path as ./{word}")));
+        }
+        let program = fs::canonicalize(word).map_err(|e| failed(e.to_string()))?;
+        Ok(plain(vec![program]))
+    }
+
+    /// The words of its command line.
+    #[must_use]
+    pub fn command(&self, line: &str, frequency_hz: f64) -> Vec<PathBuf> {
+        let option = self.option.map(PathBuf::from);
+        let after = self.after.iter().map(PathBuf::from);
+        let frequency = PathBuf::from(frequency_hz.to_string());
+        self.words
+            .iter()
+            .cloned()
+            .chain([line.into()])
+            .chain(option)
+            .chain([frequency])
+            .chain(after)
+            .collect()
+    }
+}
+
+impl Shipped {
+    fn make(&self, folder: &Path) -> Result<Vec<PathBuf>, WaveError> {
+        let tool = find(self.tool).ok_or(WaveError::NoTool {
+            subject: self.name,
+            program: self.tool,
+            package: self.package,
+        })?;
+        let source = folder.join(self.file);
+        fs::write(&source, self.source).map_err(|e| WaveError::File {
+            operation: "write",
+            path: source.clone(),
+            source: e,
+        })?;
+        let Making::Compiled(arguments) = self.making else { return Ok(vec![tool, source]) };
+        let program = folder.join(self.name);
+        let failed = |why| WaveError::Subject { subject: self.name.to_owned(), why };
+        let output = Command::new(&tool)
+            .args(arguments)
+            .arg("-o")
+            .args([&program, &source])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| failed(format!("{}: {e}", self.tool)))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(failed(format!("{} failed:\n{said}", self.tool)));
+        }
+        Ok(vec![program])
+    }
+}
+
+/// A program of the search path.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// A subject that runs. Dropping it kills it with all it has started.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    name: String,
+}
+
+impl Running {
+    /// Starts a command, which becomes the head of a process group, and waits until it makes edges.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be started, ends, or makes no edge within 5 s.
+    pub fn start(
+        name: &str,
+        command: &mut Command,
+        line: &MemoryLine,
+    ) -> Result<Running, WaveError> {
+        let failed = |why: String| WaveError::Subject { subject: name.to_owned(), why };
+        line.reset();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| failed(e.to_string()))?;
+        let mut running = Running { child, name: name.to_owned() };
+        let until = Instant::now() + START_LIMIT;
+        while line.changes() == 0 && !line.is_high() {
+            running.check()?;
+            if Instant::now() > until {
+                return Err(WaveError::NoEdge { subject: name.to_owned() });
+            }
+            thread::sleep(Duration::from_micros(500));
+        }
+        Ok(running)
+    }
+
+    /// Whether one of its threads is a real-time one: two of them that never sleep, the subject and the
+    /// scope, would leave a machine of two CPUs nothing.
+    #[must_use]
+    pub fn is_real_time(&self, tree: &Tree) -> bool {
+        let threads = tree.list(format!("proc/{}/task", self.child.id()));
+        threads
+            .iter()
+            .filter_map(|thread| sched::placement(thread.parse().ok()?).ok())
+            .any(|place| place.policy.is_real_time())
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended, with what it said.
+    pub fn check(&mut self) -> Result<(), WaveError> {
+        let Ok(Some(status)) = self.child.try_wait() else { return Ok(()) };
+        let mut said = String::new();
+        if let Some(errors) = &mut self.child.stderr {
+            let _ = std::io::Read::read_to_string(errors, &mut said);
+        }
+        let why = format!("it ended ({status}): {}", said.trim());
+        Err(WaveError::Subject { subject: self.name.clone(), why })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Before it heads a group of its own only the process can be named.
+        let _ = process::signal_group(self.child.id(), signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_ours_and_each_that_has_its_tool_or_says_what_it_lacks() {
+        let (there, missing) = all();
+        assert_eq!(there.len() + missing.len(), SHIPPED.len() + 1);
+        assert!(there.contains(&OWN));
+        assert!(SHIPPED[0].lack().contains("apt-get install gcc"));
+    }
+
+    #[test]
+    fn a_subject_is_a_word_or_a_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = Subject::prepare(OWN, Path::new("/x"), folder.path()).expect("ours");
+        let words: Vec<String> =
+            own.command("memory:a", 50.5).iter().map(|word| word.display().to_string()).collect();
+        assert_eq!(words[..6], ["/x", "wave", "generate", "memory:a", "--freq", "50.5"]);
+        let none = Subject::prepare("pascal", Path::new("/x"), folder.path()).expect_err("none");
+        assert!(none.to_string().contains("c, c-rt, cpp, python, ada, rust"), "{none}");
+        assert!(Subject::prepare("./nowhere", Path::new("/x"), folder.path()).is_err());
+        let path = Subject::prepare("/bin/sh", Path::new("/x"), folder.path()).expect("there");
+        assert_eq!(path.command("memory:a", 7.0).len(), 3);
+    }
+}
