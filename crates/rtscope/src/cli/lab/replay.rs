@@ -352,6 +352,25 @@ mod tests {
     }
 
     #[test]
+    fn a_log_of_a_guest_that_was_started_with_other_words_is_not_replayed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(LOG), "log").expect("written");
+        let text = format!(
+            r#"{{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"","image_sha256":"",
+            "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"7.2",
+            "arguments":["-smp"],"files":{{}},"whole":true,"log_sha256":"{}"}}"#,
+            cell::sha256(b"log")
+        );
+        let before: Inputs = serde_json::from_str(&text).expect("inputs");
+        let args = Args { record: folder.path().to_owned(), fresh: false, cache: None };
+        let (way, why) = way_of(&args, &before, &before).expect("the same words");
+        assert!(way == Way::Log && why.is_none());
+        let now = Inputs { arguments: vec!["-nodefaults".to_owned()], ..before.clone() };
+        let (way, why) = way_of(&args, &before, &now).expect("other words");
+        assert!(way == Way::Fresh && why.is_some_and(|why| why.contains("other words")));
+    }
+
+    #[test]
     fn the_folder_of_many_records_is_told_from_a_record() {
         let out = tempfile::tempdir().expect("a folder");
         let said = no_record(out.path()).to_string();
