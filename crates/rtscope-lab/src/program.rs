@@ -159,12 +159,13 @@ impl<'a> Elf<'a> {
     }
 }
 
+/// Programs for tests.
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod samples {
+    use super::LOAD;
 
     /// A program of one segment of 0x200 bytes, with 0x100 bytes of symbols behind it.
-    fn program(machine: u16, kind: u32) -> Vec<u8> {
+    pub(crate) fn program(machine: u16, kind: u32) -> Vec<u8> {
         let mut elf = vec![0x55; 0x300];
         elf[..0xc0].fill(0);
         elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -179,6 +180,11 @@ mod tests {
         }
         elf
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{samples::program, *};
 
     fn read(bytes: &[u8], is_named: bool) -> Result<Program, LabError> {
         let folder = tempfile::tempdir().expect("a folder");

@@ -59,8 +59,15 @@ pub fn check(
     if kernels.iter().any(fetches) {
         needs.extend(prebuilt::fetching());
     }
-    if wish.modules.is_some_and(Path::is_file) || wish.has_modules {
-        needs.extend([Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")]);
+    // Modules come from a package, from an archive, or from folders that need nothing.
+    let packed = match wish.modules {
+        Some(place) => place.is_file(),
+        None => wish.has_modules && kernels.iter().any(|kernel| kernel.is_prebuilt),
+    };
+    if packed {
+        let is_archive = |place: &Path| place.extension().is_none_or(|end| end != "deb");
+        let package = (!wish.modules.is_some_and(is_archive)).then(|| Need::of("dpkg-deb", "dpkg"));
+        needs.extend(package.into_iter().chain([Need::of("tar", "tar")]));
     }
     tool::require(&needs)?;
     Ok(machines)
@@ -85,4 +92,43 @@ fn machine(wish: &Wish<'_>, kernel: &Expected) -> Result<Machine, LabError> {
         )));
     }
     Ok(machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::program::samples::program;
+
+    #[test]
+    fn what_makes_no_sense_together_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (cache, path) = (Cache::at(folder.path()), folder.path().join("program"));
+        fs::write(&path, program(183, 6)).expect("written");
+        let program = Program::read(&path, true).expect("a program for arm64");
+        let wish = Wish {
+            machine: None,
+            program: &program,
+            kvm: false,
+            cpus: 1,
+            has_modules: false,
+            modules: None,
+            cyclictest: false,
+        };
+        let (label, arch) = ("mine".to_owned(), "arm64".to_owned());
+        let kernel = Expected { label, arch, is_prebuilt: false, is_fetched: false };
+        let said = |wish: Wish<'_>| {
+            check(&wish, std::slice::from_ref(&kernel), &cache).expect_err("refused").to_string()
+        };
+        let four = said(Wish { machine: Some("raspi3b"), cpus: 8, ..wish });
+        assert_eq!(four, "--smp 8: the machine raspi3b has 4 CPUs");
+        if own_arch() != "arm64" {
+            assert!(said(Wish { kvm: true, ..wish }).starts_with("--kvm: this machine's CPUs are"));
+        }
+        let other = said(Wish { machine: Some("pc"), ..wish });
+        assert!(other.contains("a kernel for arm64, and the machine pc is for x86_64"), "{other}");
+        let none = folder.path().join("none");
+        assert!(said(Wish { modules: Some(&none), ..wish }).starts_with("--modules "));
+    }
 }

@@ -156,6 +156,8 @@ pub struct Expected {
     pub label: String,
     /// The kernel's own name of its architecture.
     pub arch: String,
+    /// Whether it is one of Debian's.
+    pub is_prebuilt: bool,
     /// Whether it must be fetched.
     pub is_fetched: bool,
 }
@@ -168,16 +170,18 @@ impl Expected {
     /// There is no such kernel, or its file is none or damaged.
     pub fn of(asked: &str, cache: &Cache) -> Result<Expected, LabError> {
         let (name, _) = split(asked);
+        let prebuilt = Prebuilt::find(name);
+        let is_prebuilt = prebuilt.is_some();
         let (arch, is_fetched) = if let Some(path) = name.strip_prefix("path=") {
             let path = Path::new(path);
             let image = fs::read(path).map_err(LabError::file("read", path))?;
             (sound(&image, path)?.to_owned(), false)
-        } else if let Some(prebuilt) = Prebuilt::find(name) {
+        } else if let Some(prebuilt) = prebuilt {
             (prebuilt.arch().to_owned(), cache.find(name).is_none())
         } else {
             (kept(name, cache)?.manifest.arch, false)
         };
-        Ok(Expected { label: asked.to_owned(), arch, is_fetched })
+        Ok(Expected { label: asked.to_owned(), arch, is_prebuilt, is_fetched })
     }
 }
 

@@ -258,7 +258,7 @@ impl Search {
     fn built(&mut self, spec: &Spec, words: &[String], title: &str) -> anyhow::Result<Answer> {
         let cache = self.lab.cache().clone();
         let (label, arch) = (spec.name.clone(), spec.arch.clone());
-        self.lab.check(&[Expected { label, arch, is_fetched: false }])?;
+        self.lab.check(&[Expected { label, arch, is_prebuilt: false, is_fetched: false }])?;
         let fetched = source::fetch(spec, &cache, None, &mut say)?;
         let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let choice = Choice { jobs, lost_too: true };
