@@ -1,10 +1,10 @@
-//! The trace as text, read into the events of each thread.
+//! The kernel's events, sorted by the threads that they concern.
 
 use std::collections::BTreeMap;
 
 use rtscope_model::check::{Event, What};
 
-use crate::trace::{self, Line};
+use crate::trace::{self, text};
 
 /// What a trace tells.
 #[derive(Debug, Default)]
@@ -15,16 +15,23 @@ pub struct Trace {
     pub lost: u64,
 }
 
-/// Reads a trace; events that are none of ours are left out.
+impl Trace {
+    pub(super) fn see(&mut self, event: &trace::Event) {
+        for (tid, what) in happened(event).into_iter().flatten() {
+            let event = Event { at_ns: event.at_ns, what };
+            self.threads.entry(tid).or_default().push(event);
+        }
+    }
+}
+
+/// Reads a trace as text; events that are none of ours are left out.
 #[must_use]
 pub fn read(text: &str) -> Trace {
     let mut found = Trace::default();
     for line in text.lines() {
-        found.lost = trace::lost(line).unwrap_or(found.lost);
-        let Some(line) = Line::parse(line) else { continue };
-        for (tid, what) in happened(&line).into_iter().flatten() {
-            let event = Event { at_ns: line.at_ns, what };
-            found.threads.entry(tid).or_default().push(event);
+        found.lost = text::lost(line).unwrap_or(found.lost);
+        if let Some(event) = text::parse(line) {
+            found.see(&event);
         }
     }
     // The kernel writes events in order. A thread's name that looks like an event can break the order.
@@ -32,69 +39,30 @@ pub fn read(text: &str) -> Trace {
     found
 }
 
-/// What a line says of threads: a switch is two events.
-fn happened(line: &Line<'_>) -> [Option<(u32, What)>; 2] {
-    let own = |what: Option<What>| [what.map(|what| (line.tid, what)), None];
-    // A call's line has the form `sys_futex(uaddr: 0x7f, op: 0x80, ...)`.
-    if let Some(words) = line.event.strip_prefix("sys_futex(") {
-        return own(futex(words));
-    }
-    let Some((name, rest)) = line.event.split_once(": ") else { return [None, None] };
-    match name {
-        "sched_switch" => switch(rest),
-        "sched_waking" => {
-            let by = (!line.in_interrupt).then_some(line.tid);
-            [number(rest, " pid=").map(|tid| (tid, What::Waking { by })), None]
+/// What an event says of threads: a switch is two events.
+fn happened(event: &trace::Event) -> [Option<(u32, What)>; 2] {
+    let own = |what: What| [Some((event.tid, what)), None];
+    match event.what {
+        trace::What::Switch { from, is_ready, to, .. } => {
+            // The idle thread is none.
+            let out = (from != 0).then_some((from, What::Out { ready: is_ready }));
+            [out, (to != 0).then_some((to, What::In))]
         }
-        "hrtimer_start" if !line.in_interrupt => own(timer(rest)),
-        "page_fault_user" => own(Some(What::Fault)),
-        _ => [None, None],
+        trace::What::Waking { tid, .. } => {
+            let by = (!event.in_interrupt).then_some(event.tid);
+            [Some((tid, What::Waking { by })), None]
+        }
+        trace::What::TimerStart { function, expires_ns, is_relative }
+            if function.ends_a_sleep() && !event.in_interrupt =>
+        {
+            own(What::Timer { expires_ns, relative: is_relative })
+        }
+        trace::What::PageFault => own(What::Fault),
+        trace::What::Futex { operation, value, is_limited } => {
+            own(What::Futex { operation, value, limited: is_limited })
+        }
+        trace::What::TimerStart { .. } => [None, None],
     }
-}
-
-fn switch(text: &str) -> [Option<(u32, What)>; 2] {
-    let sides = || {
-        let (prev, next) = text.split_once(" ==> ")?;
-        // The idle thread is none.
-        let some = |tid: &u32| *tid != 0;
-        let state = after(prev, "prev_state=")?;
-        let out = number(prev, "prev_pid=").filter(some);
-        let out = out.map(|tid| (tid, What::Out { ready: state.starts_with('R') }));
-        let next = number(next, "next_pid=").filter(some).map(|tid| (tid, What::In));
-        Some([out, next])
-    };
-    sides().unwrap_or([None, None])
-}
-
-/// Timers of other purposes than waking a thread have other functions.
-fn timer(text: &str) -> Option<What> {
-    let wakes = after(text, "function=")?.starts_with("hrtimer_wakeup");
-    let expires = after(text, "softexpires=").or_else(|| after(text, "expires="))?;
-    let expires_ns = trace::parse_instant_ns(expires.split(' ').next()?)?;
-    let relative = after(text, "mode=").is_some_and(|mode| mode.starts_with("REL"));
-    wakes.then_some(What::Timer { expires_ns, relative })
-}
-
-fn futex(text: &str) -> Option<What> {
-    let hex = |key: &str| {
-        let word = text.split_once(key)?.1.split([',', ')', ' ']).next()?;
-        u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()
-    };
-    // The flags say whose the word is and which clock counts.
-    const FLAGS: u64 = 0x80 | 0x100;
-    Some(What::Futex {
-        operation: u32::try_from(hex("op: ")? & !FLAGS).ok()?,
-        value: hex("val: ")?,
-        limited: hex("utime: ")? != 0,
-    })
-}
-
-fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    Some(text.rsplit_once(key)?.1)
-}
-
-fn number<N: std::str::FromStr>(text: &str, key: &str) -> Option<N> {
-    after(text, key)?.split([' ', ')']).next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod events;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
+    io,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
@@ -25,7 +26,7 @@ use crate::{
     environment::{Stat, value},
     interrupt::Interrupt,
     ps,
-    trace::{Instance, TraceError},
+    trace::{Events, Instance, TraceError},
 };
 
 /// Buffer of each CPU: some hundred thousand events.
@@ -115,16 +116,18 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, Chec
     if before.is_empty() {
         return Err(CheckError::NoProcess(running.pid));
     }
-    let (recording, untraced) = match record(tree, &before) {
+    let (mut recording, mut untraced) = match Recording::start(tree, &before) {
         Ok(recording) => (Some(recording), None),
         Err(why) => (None, Some(why.to_string())),
     };
-    let (instance, sources) = recording.unzip();
     let begin = Instant::now();
     let first = Snapshot::of(tree, &before);
     let mut last = first.clone();
     while begin.elapsed() < options.duration && !interrupt.is_stopped() {
         thread::sleep(POLL.min(options.duration.saturating_sub(begin.elapsed())));
+        if let Some(recording) = &mut recording {
+            recording.drain();
+        }
         let now = Snapshot::of(tree, &before);
         if now.threads.is_empty() || running.has_ended() {
             break;
@@ -132,37 +135,63 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, Chec
         last = now;
     }
     let look_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let text = instance.and_then(Instance::finish).unwrap_or_default();
+    let read = recording.map(Recording::finish).transpose();
     running.end();
-    let trace = events::read(&text);
+    let (trace, sources) = read
+        .unwrap_or_else(|error| {
+            untraced = Some(format!("the kernel's events can't be read: {error}"));
+            None
+        })
+        .unwrap_or_default();
     Ok(last.observation(
         &first,
         trace,
         Observation {
             program: running.name.clone(),
             look_ns,
-            sources: sources.unwrap_or_default(),
+            sources,
             untraced,
             ..Observation::default()
         },
     ))
 }
 
-/// Starts to record what the threads do.
-fn record(tree: &Tree, pids: &BTreeSet<u32>) -> Result<(Instance, Sources), TraceError> {
-    let instance = Instance::new(tree, BUFFER_KIB)?;
-    // Threads and processes that these start are followed too.
-    let _ = instance.write("options/event-fork", "1");
-    let tasks = |pid: &u32| tree.list(format!("proc/{pid}/task"));
-    let tids: Vec<String> = pids.iter().flat_map(tasks).collect();
-    instance.write("set_event_pid", &tids.join(" "))?;
-    let sources = Sources {
-        switches: instance.enable("sched/sched_switch") && instance.enable("sched/sched_waking"),
-        timers: instance.enable("timer/hrtimer_start"),
-        faults: instance.enable("exceptions/page_fault_user"),
-        futexes: instance.enable("syscalls/sys_enter_futex"),
-    };
-    Ok((instance, sources))
+/// What the threads do, while it is recorded.
+struct Recording {
+    // The stream first: an instance whose files are open can't be removed.
+    stream: Events,
+    instance: Instance,
+    sources: Sources,
+    trace: Trace,
+}
+
+impl Recording {
+    fn start(tree: &Tree, pids: &BTreeSet<u32>) -> Result<Recording, TraceError> {
+        let mut instance = Instance::new(tree, BUFFER_KIB)?;
+        // Threads and processes that these start are followed too.
+        let _ = instance.write("options/event-fork", "1");
+        let tasks = |pid: &u32| tree.list(format!("proc/{pid}/task"));
+        let tids: Vec<String> = pids.iter().flat_map(tasks).collect();
+        instance.write("set_event_pid", &tids.join(" "))?;
+        let sources = Sources {
+            switches: instance.enable("sched/sched_switch")
+                && instance.enable("sched/sched_waking"),
+            timers: instance.enable("timer/hrtimer_start"),
+            faults: instance.enable("exceptions/page_fault_user"),
+            futexes: instance.enable("syscalls/sys_enter_futex"),
+        };
+        Ok(Recording { stream: instance.events()?, instance, sources, trace: Trace::default() })
+    }
+
+    /// Takes what has come since. What can't be read can't be at the end either, and is told there.
+    fn drain(&mut self) {
+        let _ = self.stream.drain(|event| self.trace.see(event));
+    }
+
+    fn finish(mut self) -> io::Result<(Trace, Sources)> {
+        self.trace.lost = self.instance.finish(&mut self.stream, |event| self.trace.see(event))?;
+        Ok((self.trace, self.sources))
+    }
 }
 
 /// A process and its descendants.
@@ -311,7 +340,8 @@ mod tests {
     fn a_kernel_that_refuses_to_trace_is_asked_why() {
         let fake = FakeTree::new();
         fake.file("sys/kernel/tracing/instances/other/x", "");
-        let why = record(&fake.tree, &BTreeSet::new()).expect_err("an instance without files");
+        let started = Recording::start(&fake.tree, &BTreeSet::new()).map(drop);
+        let why = started.expect_err("an instance without files");
         assert!(why.to_string().contains("can't write"), "{why}");
         assert!(why.to_string().contains("trace_clock"), "{why}");
     }

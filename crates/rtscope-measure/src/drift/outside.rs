@@ -16,7 +16,7 @@ use rtscope_model::drift::{Activation, Periodic, Program};
 use rtscope_sys::{fork::signal, process, thread as own, tree::Tree};
 
 use super::{ACTIVATIONS_MAX, DriftError, LOOK, Options};
-use crate::trace::{self, Instance, Line};
+use crate::trace::{Event, Instance, Name, What, text};
 
 /// Buffer of each CPU: some ten thousand events, which are read each 50 ms.
 const BUFFER_KIB: u32 = 2048;
@@ -24,11 +24,7 @@ const BUFFER_KIB: u32 = 2048;
 /// What the program may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The kernel's functions that end a sleep: nanosleep and timeouts, `timerfd`, POSIX timers, `setitimer`.
-const ENDS_A_SLEEP: [&str; 4] =
-    ["hrtimer_wakeup", "timerfd_tmrproc", "posix_timer_fn", "it_real_fn"];
-
-/// Time stamps are cut to microseconds.
+/// Time stamps of a trace as text are cut to microseconds.
 const STAMP_NS: u64 = 1_000;
 
 /// An expiry this far from the wake-up is on another clock, as `CLOCK_REALTIME`.
@@ -37,7 +33,7 @@ const OTHER_CLOCK_NS: u64 = 365 * 86_400 * 1_000_000_000;
 /// What is known of one thread.
 #[derive(Debug, Default)]
 struct Sleeper {
-    name: String,
+    name: Name,
     /// It sleeps: since when, until when.
     armed: Option<(u64, u64)>,
     activations: Vec<Activation>,
@@ -46,7 +42,7 @@ struct Sleeper {
     other: u64,
 }
 
-/// Turns lines of the trace into activations of threads.
+/// Turns the kernel's events into activations of threads.
 #[derive(Debug)]
 struct Watch {
     /// The thread that started the program, which is none of its threads.
@@ -60,36 +56,24 @@ impl Watch {
         self.sleepers.values().any(|one| one.activations.len() as u64 >= ACTIVATIONS_MAX)
     }
 
-    fn line(&mut self, line: &str) {
-        let Some(head) = Line::parse(line) else { return };
-        let Some((event, words)) = head.event.split_once(": ") else { return };
-        let tid = head.tid.cast_signed();
-        match event {
-            "hrtimer_start" if !head.in_interrupt && tid != self.own => {
-                let function = trace::value(words, "function=").unwrap_or_default();
-                let expiry = trace::value(words, "softexpires=").and_then(trace::parse_instant_ns);
-                let Some(expiry_ns) = expiry.filter(|_| ENDS_A_SLEEP.contains(&function)) else {
-                    return;
-                };
+    fn event(&mut self, event: &Event) {
+        let tid = event.tid.cast_signed();
+        match event.what {
+            What::TimerStart { function, expires_ns, is_relative }
+                if function.ends_a_sleep() && !event.in_interrupt && tid != self.own =>
+            {
                 let sleeper = self.sleepers.entry(tid).or_default();
-                match trace::value(words, "mode=").is_some_and(|mode| mode.starts_with("REL")) {
+                match is_relative {
                     true => sleeper.relative += 1,
                     false => sleeper.absolute += 1,
                 }
-                sleeper.unseen(head.at_ns);
-                sleeper.armed = Some((head.at_ns, expiry_ns));
+                sleeper.unseen(event.at_ns);
+                sleeper.armed = Some((event.at_ns, expires_ns));
             }
-            "sched_waking" => {
-                let pid = trace::value(words, " pid=").and_then(|pid| pid.parse().ok());
-                let Some(sleeper) = pid.and_then(|pid: i32| self.sleepers.get_mut(&pid)) else {
-                    return;
-                };
-                sleeper.woken(head.at_ns);
-                let name = words.strip_prefix("comm=").and_then(|rest| rest.rsplit_once(" pid="));
-                if let Some((name, _)) = name
-                    && sleeper.name != name
-                {
-                    name.clone_into(&mut sleeper.name);
+            What::Waking { tid, name } => {
+                if let Some(sleeper) = self.sleepers.get_mut(&tid.cast_signed()) {
+                    sleeper.woken(event.at_ns);
+                    sleeper.name = name;
                 }
             }
             _ => {}
@@ -141,12 +125,12 @@ pub(super) fn watch(
     thread: Option<&str>,
     period_ns: Option<u64>,
 ) -> Result<Periodic, DriftError> {
-    let instance = Instance::new(&Tree::default(), BUFFER_KIB)?;
+    let mut instance = Instance::new(&Tree::default(), BUFFER_KIB)?;
     // Forked threads and processes are followed from this one on.
     instance.write("options/event-fork", "1")?;
     instance.write("set_event_pid", &own::id().to_string())?;
-    for event in ["events/timer/hrtimer_start/enable", "events/sched/sched_waking/enable"] {
-        instance.write(event, "1")?;
+    for event in ["timer/hrtimer_start", "sched/sched_waking"] {
+        instance.switch_on(event)?;
     }
     let mut events = instance.events()?;
     let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
@@ -155,17 +139,17 @@ pub(super) fn watch(
     let mut ended = None;
     while Instant::now() < until && !options.interrupt.is_stopped() {
         thread::sleep(LOOK);
-        events.drain(|line| watch.line(line)).map_err(DriftError::Read)?;
+        events.drain(|event| watch.event(event)).map_err(DriftError::Read)?;
         ended = running.ended().or_else(|| watch.is_full().then(all_that_fits));
         if ended.is_some() {
             break;
         }
     }
     // What it does when it is asked to end is none of its periods.
-    instance.write("tracing_on", "0")?;
-    events.drain(|line| watch.line(line)).map_err(DriftError::Read)?;
+    let lost =
+        instance.finish(&mut events, |event| watch.event(event)).map_err(DriftError::Read)?;
     drop(running);
-    judged(watch, command, thread, period_ns, events.lost(), ended)
+    judged(watch, command, thread, period_ns, lost, ended)
 }
 
 /// Reads a trace as text and returns the activations of its most active thread.
@@ -175,7 +159,7 @@ pub(super) fn watch(
 /// When no thread made three periods.
 pub fn read_trace(text: &str, command: &[String]) -> Result<Periodic, DriftError> {
     let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
-    text.lines().for_each(|line| watch.line(line));
+    text.lines().filter_map(text::parse).for_each(|event| watch.event(&event));
     judged(watch, command, None, None, 0, None)
 }
 
@@ -190,7 +174,7 @@ fn judged(
 ) -> Result<Periodic, DriftError> {
     let threads = watch.sleepers.len() as u64;
     let is_meant = |tid: i32, sleeper: &Sleeper| {
-        thread.is_none_or(|name| sleeper.name == name || tid.to_string() == name)
+        thread.is_none_or(|name| sleeper.name.to_string() == name || tid.to_string() == name)
     };
     let names = || {
         let name = |(tid, one): (&i32, &Sleeper)| {
@@ -226,7 +210,7 @@ fn judged(
     });
     Ok(Periodic {
         activations: activations.collect(),
-        name: one.name,
+        name: one.name.to_string(),
         sleep: None,
         period_ns,
         work_ns: None,
@@ -287,7 +271,7 @@ mod tests {
 
     fn watched(lines: &[&str]) -> Watch {
         let mut watch = Watch { own: 1, sleepers: BTreeMap::new() };
-        lines.iter().for_each(|line| watch.line(line));
+        lines.iter().filter_map(|line| text::parse(line)).for_each(|event| watch.event(&event));
         watch
     }
 
@@ -324,7 +308,7 @@ mod tests {
         let one = &watch.sleepers[&7];
         assert_eq!(watch.sleepers.len(), 1);
         assert_eq!((one.relative, one.absolute, one.other), (2, 2, 1));
-        assert_eq!(one.name, "my app");
+        assert_eq!(one.name.to_string(), "my app");
         let woke: Vec<u64> = one.activations.iter().map(|a| a.woke_ns / 1_000).collect();
         assert_eq!(woke, [10_010_060, 10_010_080, 10_020_055]);
         assert_eq!(one.activations[2].expiry_ns, 10_020_000_000);
@@ -350,7 +334,7 @@ mod tests {
         let sleeper = watch.sleepers.get_mut(&7).expect("a sleeper");
         sleeper.activations = vec![one; ACTIVATIONS_MAX as usize - 1];
         assert!(!watch.is_full());
-        watch.line(&waking("10.010060", 7));
+        watch.event(&text::parse(&waking("10.010060", 7)).expect("an event"));
         assert!(watch.is_full());
     }
 

@@ -8,7 +8,7 @@
 use rtscope_model::sched::Run;
 use rtscope_sys::tree::Tree;
 
-use crate::trace::{self, Instance, Line};
+use crate::trace::{Event, Events, Instance, What, text};
 
 /// Buffer of each CPU: some ten thousand events.
 const BUFFER_KIB: u32 = 2048;
@@ -18,7 +18,11 @@ const ORDINARY: i32 = 100;
 
 /// A tracing instance that records, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Capture(Instance);
+pub(super) struct Capture {
+    // The stream first: an instance whose files are open can't be removed.
+    events: Events,
+    instance: Instance,
+}
 
 /// What was recorded.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,19 +39,22 @@ pub struct Traced {
 impl Capture {
     /// Starts; none where the kernel has no tracing or we may not.
     pub(super) fn start(tree: &Tree, tids: &[i32]) -> Option<Capture> {
-        let instance = Instance::new(tree, BUFFER_KIB).ok()?;
+        let mut instance = Instance::new(tree, BUFFER_KIB).ok()?;
         let either = |tid: &i32| format!("prev_pid == {tid} || next_pid == {tid}");
         // Between two ordinary threads nothing changes for those that are held up.
         let real_time = format!("prev_prio < {ORDINARY} || next_prio < {ORDINARY}");
         let words: Vec<String> = tids.iter().map(either).chain([real_time]).collect();
         let filter = words.join(" || ");
         instance.write("events/sched/sched_switch/filter", &filter).ok()?;
-        instance.enable("sched/sched_switch").then_some(Capture(instance))
+        instance.switch_on("sched/sched_switch").ok()?;
+        Some(Capture { events: instance.events().ok()?, instance })
     }
 
     /// Ends and reads; none when it can't be read.
-    pub(super) fn finish(self, tids: &[i32]) -> Option<Traced> {
-        let traced = parse(&self.0.finish()?, tids);
+    pub(super) fn finish(mut self, tids: &[i32]) -> Option<Traced> {
+        let mut threads = Threads::new(tids);
+        let lost = self.instance.finish(&mut self.events, |event| threads.see(event)).ok()?;
+        let traced = threads.end(lost);
         traced.runs.iter().any(|runs| !runs.is_empty()).then_some(traced)
     }
 }
@@ -55,22 +62,44 @@ impl Capture {
 /// Reads the trace as text, for these threads.
 #[must_use]
 pub fn parse(text: &str, tids: &[i32]) -> Traced {
-    let mut threads: Vec<Thread> = tids.iter().map(|_| Thread::default()).collect();
+    let mut threads = Threads::new(tids);
     let mut lost = 0;
     for line in text.lines() {
-        lost = trace::lost(line).unwrap_or(lost);
-        let Some(switch) = Switch::parse(line) else { continue };
-        for (thread, tid) in threads.iter_mut().zip(tids) {
-            thread.see(&switch, *tid);
+        lost = text::lost(line).unwrap_or(lost);
+        if let Some(event) = text::parse(line) {
+            threads.see(&event);
         }
     }
-    // Who joins a thread may be faster than its last switch: it ran until the trace ended.
-    for thread in &mut threads {
-        let open = thread.runs_since.take();
-        thread.runs.extend(open.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: u64::MAX }));
+    threads.end(lost)
+}
+
+/// The threads of an experiment while their events are read.
+struct Threads(Vec<(u32, Thread)>);
+
+impl Threads {
+    fn new(tids: &[i32]) -> Threads {
+        Threads(tids.iter().map(|tid| (tid.cast_unsigned(), Thread::default())).collect())
     }
-    let (runs, held_up) = threads.into_iter().map(|thread| (thread.runs, thread.held_up)).unzip();
-    Traced { runs, held_up, lost }
+
+    fn see(&mut self, event: &Event) {
+        if let What::Switch { from, is_ready, to, to_priority } = event.what {
+            let Event { at_ns, cpu, .. } = *event;
+            let switch = Switch { at_ns, cpu, from, is_ready, to, to_priority };
+            self.0.iter_mut().for_each(|(tid, thread)| thread.see(&switch, *tid));
+        }
+    }
+
+    fn end(self, lost: u64) -> Traced {
+        let mut threads: Vec<Thread> = self.0.into_iter().map(|(_, thread)| thread).collect();
+        // Who joins a thread may be faster than its last switch: it ran until the trace ended.
+        for thread in &mut threads {
+            let open = thread.runs_since.take();
+            thread.runs.extend(open.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: u64::MAX }));
+        }
+        let (runs, held_up) =
+            threads.into_iter().map(|thread| (thread.runs, thread.held_up)).unzip();
+        Traced { runs, held_up, lost }
+    }
 }
 
 /// What the trace has shown of a thread.
@@ -85,7 +114,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn see(&mut self, switch: &Switch, tid: i32) {
+    fn see(&mut self, switch: &Switch, tid: u32) {
         let Switch { at_ns, cpu, .. } = *switch;
         if switch.from == tid {
             let run = self.runs_since.take();
@@ -105,33 +134,16 @@ impl Thread {
     }
 }
 
-/// One event.
+/// A CPU goes from one thread to another.
 #[derive(Debug)]
 struct Switch {
     at_ns: u64,
     cpu: u32,
-    from: i32,
+    from: u32,
     /// Whether who ran would go on if it could.
     is_ready: bool,
-    to: i32,
+    to: u32,
     to_priority: i32,
-}
-
-impl Switch {
-    fn parse(line: &str) -> Option<Switch> {
-        let line = Line::parse(line)?;
-        let what = line.event.strip_prefix("sched_switch: ")?;
-        let (prev, next) = what.split_once(" ==> ")?;
-        let number = |text: &str, key: &str| trace::value(text, key)?.parse().ok();
-        Some(Switch {
-            at_ns: line.at_ns,
-            cpu: line.cpu,
-            from: number(prev, "prev_pid=")?,
-            is_ready: trace::value(prev, "prev_state=")?.starts_with('R'),
-            to: number(next, "next_pid=")?,
-            to_priority: number(next, "next_prio=")?,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -199,14 +211,6 @@ mod tests {
         // A deadline thread has a priority below 0.
         let text = [event(0, 0, "S", 41, -1), event(5, 41, "R", 43, -1), event(9, 43, "S", 41, -1)];
         assert_eq!(parse(&text.concat(), &[41]).held_up[0], []);
-    }
-
-    #[test]
-    fn a_line_that_is_cut_short_is_no_event() {
-        let line = TRACE.lines().nth(3).expect("an event");
-        for end in 0..line.rfind("next_prio=").expect("its key") + 10 {
-            assert!(Switch::parse(&line[..end]).is_none(), "{}", &line[..end]);
-        }
     }
 
     #[test]

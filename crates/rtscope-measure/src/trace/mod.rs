@@ -1,0 +1,203 @@
+//! The kernel's events, for all that watch them: a tracing instance of our own, and its events as values.
+//!
+//! An instance disturbs no other user of the kernel's trace, and goes when it is dropped. What a killed
+//! rtscope left goes at the next start.
+
+mod event;
+mod format;
+mod page;
+mod stream;
+pub(crate) mod text;
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+pub(crate) use self::{
+    event::{Event, Name, What},
+    stream::Events,
+};
+use rtscope_sys::{process, tracefs::Place, tree::Tree};
+
+/// How our instances are called: this, the process, a number.
+const NAME: &str = "rtscope-";
+
+/// The most memory that the buffers of all CPUs take together.
+const BUFFERS_MAX_KIB: u32 = 128 << 10;
+
+/// The smallest buffer of a CPU that is of any use: some hundred events.
+const BUFFER_MIN_KIB: u32 = 64;
+
+/// Why there is no trace.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// Not permitted.
+    #[error("tracing the kernel's events is not permitted: run as root, or with CAP_SYS_ADMIN")]
+    Permission,
+    /// No tracefs.
+    #[error(
+        "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
+    )]
+    Absent,
+    /// A file of it.
+    #[error("can't {operation} {path}: {cause}", path = path.display())]
+    File {
+        /// What was to be done.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        cause: io::Error,
+    },
+}
+
+/// A tracing instance that records, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    tree: Tree,
+    /// Folder of the instance, below the tree's root.
+    folder: String,
+    /// The events that are on.
+    enabled: Vec<String>,
+    _place: Place,
+}
+
+impl Instance {
+    /// Makes an instance with the clock of `CLOCK_MONOTONIC` and so much buffer for each CPU, or less on
+    /// a machine with so many that all buffers would exceed [`BUFFERS_MAX_KIB`]. No event is on.
+    pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let place = Place::find(tree).ok_or_else(|| match process::is_root() {
+            true => TraceError::Absent,
+            false => TraceError::Permission,
+        })?;
+        remove_leftovers(tree, &place.folder);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let folder = format!("{}/instances/{NAME}{}-{number}", place.folder, std::process::id());
+        let path = tree.path(&folder);
+        fs::create_dir(&path).map_err(|cause| match cause.kind() {
+            io::ErrorKind::PermissionDenied => TraceError::Permission,
+            _ => TraceError::File { operation: "make", path, cause },
+        })?;
+        // From here on, dropping it removes the instance.
+        let instance = Instance { tree: tree.clone(), folder, enabled: Vec::new(), _place: place };
+        instance.write("trace_clock", "mono")?;
+        let cpus = tree.list(format!("{}/per_cpu", instance.folder)).len() as u32;
+        instance.write("buffer_size_kb", &bounded(buffer_kib, cpus).to_string())?;
+        Ok(instance)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.tree.path(format!("{}/{file}", self.folder))
+    }
+
+    /// Writes to a file of the instance.
+    pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), TraceError> {
+        let path = self.path(file);
+        let opened = OpenOptions::new().write(true).open(&path);
+        let written = opened.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+        written.map_err(|cause| TraceError::File { operation: "write", path, cause })
+    }
+
+    /// Switches an event on, as `sched/sched_switch`.
+    pub(crate) fn switch_on(&mut self, event: &str) -> Result<(), TraceError> {
+        self.write(&format!("events/{event}/enable"), "1")?;
+        self.enabled.push(event.to_owned());
+        Ok(())
+    }
+
+    /// Switches an event on where it is there; whether it is.
+    pub(crate) fn enable(&mut self, event: &str) -> bool {
+        self.switch_on(event).is_ok()
+    }
+
+    /// Opens the stream of the events that are on.
+    pub(crate) fn events(&self) -> Result<Events, TraceError> {
+        Events::open(&self.tree, &self.folder, &self.enabled)
+    }
+
+    /// Ends the recording, gives what is left of its stream, and answers how many events had no room.
+    pub(crate) fn finish(&self, events: &mut Events, event: impl FnMut(&Event)) -> io::Result<u64> {
+        let _ = self.write("tracing_on", "0");
+        events.finish(event)?;
+        Ok(events.lost().iter().sum())
+    }
+
+    /// Its folder, below the tree's root.
+    #[cfg(test)]
+    fn folder(&self) -> &str {
+        &self.folder
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(self.tree.path(&self.folder));
+    }
+}
+
+/// The buffer of each of so many CPUs, in KiB, when so much was wanted.
+fn bounded(wanted_kib: u32, cpus: u32) -> u32 {
+    wanted_kib.min((BUFFERS_MAX_KIB / cpus.max(1)).max(BUFFER_MIN_KIB))
+}
+
+/// Removes instances of processes that are gone.
+fn remove_leftovers(tree: &Tree, place: &str) {
+    for name in tree.list(format!("{place}/instances")) {
+        let Some(rest) = name.strip_prefix(NAME) else { continue };
+        let pid = rest.split('-').next().unwrap_or_default();
+        let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && !tree.path(format!("proc/{pid}")).exists() {
+            let _ = fs::remove_dir(tree.path(format!("{place}/instances/{name}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buffers_of_all_cpus_together_are_bounded() {
+        assert_eq!([0, 1, 8].map(|cpus| bounded(16_384, cpus)), [16_384; 3]);
+        assert_eq!(bounded(16_384, 256), 512);
+        assert_eq!(bounded(2_048, 8_192), BUFFER_MIN_KIB);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_and_what_others_have_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = Tree::under(folder.path());
+        let instances = "sys/kernel/tracing/instances";
+        for name in ["rtscope-4000000-0", "rtscope-77-1", "rtscope-x", "other-4000000"] {
+            fs::create_dir_all(tree.path(format!("{instances}/{name}"))).expect("made");
+        }
+        fs::create_dir_all(tree.path("proc/77")).expect("made");
+        assert!(Instance::new(&tree, 64).is_err(), "the files of an instance are missing");
+        assert_eq!(tree.list(instances), ["other-4000000", "rtscope-77-1", "rtscope-x"]);
+    }
+
+    #[test]
+    fn an_instance_is_gone_when_it_is_dropped() {
+        if !process::is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let instance = match Instance::new(&Tree::default(), 64) {
+            Ok(instance) => instance,
+            // A kernel of its own kind.
+            Err(TraceError::Absent) => return,
+            Err(error) => panic!("{error}"),
+        };
+        let folder = instance.path("");
+        assert!(folder.is_dir());
+        let mut events = instance.events().expect("a stream");
+        assert_eq!(instance.finish(&mut events, |_| {}).expect("read"), 0);
+        drop(events);
+        drop(instance);
+        assert!(!folder.exists());
+    }
+}
