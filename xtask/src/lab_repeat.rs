@@ -4,11 +4,16 @@
 //! A fresh run is compared with the first one by the hashes of all files that its guest brought; then
 //! `rtscope lab replay` replays it from its log. The load comes from programs that only compute and that give
 //! way to the emulator a little; the load average that was reached is printed.
+//! `--at-once` runs several guests beside each other, which are part of the load and starve each other.
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -18,8 +23,8 @@ use serde_json::Value;
 
 use crate::shell;
 
-const USAGE: &str = "usage: cargo xtask lab-repeat [--runs N] [--load N,N,...] [--kernel NAME] [--program FILE] \
-    [--guest FILE]";
+const USAGE: &str = "usage: cargo xtask lab-repeat [--runs N] [--load N,N,...] [--at-once N] [--kernel NAME] \
+    [--program FILE] [--guest FILE]";
 
 /// A second of wake-ups at rest, where two runs have differed, and one under a load.
 const PLAN: &str = "
@@ -51,6 +56,8 @@ const LOAD_LIMIT: Duration = Duration::from_secs(4 * 60);
 struct Asked {
     runs: u32,
     loads: Vec<u32>,
+    /// Guests that run beside each other: they are a part of the load.
+    at_once: u32,
     kernel: String,
     program: Option<PathBuf>,
     guest: Option<PathBuf>,
@@ -72,7 +79,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     println!("load  load average  fresh equal    replayed equal  seconds of a run and a replay");
     let mut all = true;
     for load in asked.loads {
-        let counted = lab.count(load, asked.runs, &first)?;
+        let counted = lab.count(load, asked.runs, asked.at_once.min(load), &first)?;
         all &= counted.replayed == counted.runs;
         println!("{counted}");
     }
@@ -85,7 +92,8 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
 }
 
 fn parse(words: &[&str]) -> Result<Asked> {
-    let (mut runs, mut loads, mut kernel) = (10, vec![1, 10, 100], "tiny-6.12-rt".to_owned());
+    let (mut runs, mut loads, mut at_once) = (10, vec![1, 10, 100], 1);
+    let mut kernel = "tiny-6.12-rt".to_owned();
     let (mut program, mut guest) = (None, None);
     for pair in words.chunks(2) {
         match pair {
@@ -94,14 +102,15 @@ fn parse(words: &[&str]) -> Result<Asked> {
                 let read: Result<_, _> = list.split(',').map(str::parse).collect();
                 loads = read.context(USAGE)?;
             }
+            ["--at-once", number] => at_once = number.parse().context(USAGE)?,
             ["--kernel", name] => kernel = (*name).to_owned(),
             ["--program", file] => program = Some(PathBuf::from(file)),
             ["--guest", file] => guest = Some(PathBuf::from(file)),
             _ => bail!(USAGE),
         }
     }
-    ensure!(runs > 0 && loads.iter().all(|load| (1..=1000).contains(load)), USAGE);
-    Ok(Asked { runs, loads, kernel, program, guest })
+    ensure!(runs > 0 && at_once > 0 && loads.iter().all(|load| (1..=1000).contains(load)), USAGE);
+    Ok(Asked { runs, loads, at_once, kernel, program, guest })
 }
 
 /// The rtscope that is tried, and where.
@@ -138,10 +147,10 @@ impl std::fmt::Display for Counted {
 }
 
 impl Lab {
-    fn rtscope(&self, words: &[&str]) -> Result<shell::Finished> {
+    fn rtscope(&self, words: &[&str], name: &str) -> Result<shell::Finished> {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.room).args(words);
-        shell::logged(&mut command, &self.room.join("log"), GUEST_LIMIT)
+        shell::logged(&mut command, &self.room.join(format!("{name}.log")), GUEST_LIMIT)
     }
 
     /// Runs the plan afresh into a folder; the hashes of all that the guest brought.
@@ -150,7 +159,7 @@ impl Lab {
             vec!["lab", "run", "repeat.toml", "--kernel", &self.kernel, "--fresh", "--out", out];
         let guest = self.guest.as_ref().map(|path| path.display().to_string());
         words.extend(guest.iter().flat_map(|path| ["--program", path]));
-        let ran = self.rtscope(&words)?;
+        let ran = self.rtscope(&words, out)?;
         let inputs = record(&self.room.join(out)).join("lab.json");
         let text = fs::read_to_string(&inputs)
             .with_context(|| format!("no record came: {}", shell::last_lines(&ran.log, 10)))?;
@@ -159,39 +168,73 @@ impl Lab {
         Ok(inputs["files"].clone())
     }
 
-    fn count(&self, load: u32, runs: u32, first: &Value) -> Result<Counted> {
-        let _spinners = Spinners::start(&self.program, load)?;
-        let mut counted = Counted {
+    fn count(&self, load: u32, runs: u32, at_once: u32, first: &Value) -> Result<Counted> {
+        let _spinners = Spinners::start(&self.program, load - at_once)?;
+        let counted = Mutex::new(Counted {
             load,
             average: (f64::INFINITY, 0.0),
             runs,
             fresh: 0,
             replayed: 0,
             took: (Duration::ZERO, Duration::ZERO),
-        };
-        for run in 1..=runs {
-            let out = format!("load{load}-{run}");
-            let began = Instant::now();
-            let is_equal = self.fresh(&out)? == *first;
-            counted.took.0 += began.elapsed();
-            counted.fresh += u32::from(is_equal);
-            let began = Instant::now();
-            let folder = record(&self.room.join(&out)).display().to_string();
-            let replay = self.rtscope(&["lab", "replay", &folder])?;
-            counted.took.1 += began.elapsed();
-            counted.replayed += u32::from(replay.is_ok());
-            let average = load_average()?;
-            let (low, high) = counted.average;
-            counted.average = (low.min(average), high.max(average));
-            if is_equal && replay.is_ok() {
-                fs::remove_dir_all(self.room.join(&out))?;
-            } else {
-                println!("{out}: fresh equal: {is_equal}; {}", shell::last_lines(&replay.log, 8));
+        });
+        let next = AtomicU32::new(1);
+        let worker = || -> Result<()> {
+            loop {
+                let run = next.fetch_add(1, Relaxed);
+                if run > runs {
+                    return Ok(());
+                }
+                let one = self.pair(&format!("load{load}-{run}"), first)?;
+                counted.lock().unwrap_or_else(PoisonError::into_inner).add(&one);
             }
-            let Counted { fresh, replayed, .. } = counted;
-            eprintln!("load {load}: of {run} runs {fresh} equal, of their replays {replayed}");
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
+            workers.into_iter().try_for_each(|one| one.join().expect("no panic"))
+        })?;
+        Ok(counted.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A fresh run, and its replay.
+    fn pair(&self, out: &str, first: &Value) -> Result<Pair> {
+        let began = Instant::now();
+        let fresh = self.fresh(out)? == *first;
+        let ran = began.elapsed();
+        let folder = record(&self.room.join(out)).display().to_string();
+        let began = Instant::now();
+        let replay = self.rtscope(&["lab", "replay", &folder], out)?;
+        let pair = Pair {
+            fresh,
+            replayed: replay.is_ok(),
+            took: (ran, began.elapsed()),
+            average: load_average()?,
+        };
+        if pair.fresh && pair.replayed {
+            fs::remove_dir_all(self.room.join(out))?;
+        } else {
+            println!("{out}: fresh equal: {fresh}; {}", shell::last_lines(&replay.log, 8));
         }
-        Ok(counted)
+        Ok(pair)
+    }
+}
+
+/// A fresh run and its replay: whether each was equal, and how long it took.
+struct Pair {
+    fresh: bool,
+    replayed: bool,
+    took: (Duration, Duration),
+    average: f64,
+}
+
+impl Counted {
+    fn add(&mut self, one: &Pair) {
+        self.fresh += u32::from(one.fresh);
+        self.replayed += u32::from(one.replayed);
+        self.took = (self.took.0 + one.took.0, self.took.1 + one.took.1);
+        self.average = (self.average.0.min(one.average), self.average.1.max(one.average));
+        let Counted { load, fresh, replayed, .. } = self;
+        eprintln!("load {load}: {fresh} runs equal, {replayed} replays equal");
     }
 }
 
@@ -206,18 +249,18 @@ fn record(out: &Path) -> PathBuf {
 struct Spinners(Vec<Child>);
 
 impl Spinners {
-    /// Starts as many as a load average needs to which the emulator adds one, and waits until it is near.
-    fn start(rtscope: &Path, load: u32) -> Result<Spinners> {
+    /// Starts so many, and waits until the load average is near their number.
+    fn start(rtscope: &Path, count: u32) -> Result<Spinners> {
         let mut spinners = Spinners(Vec::new());
         let own = std::process::id().to_string();
         // They end with this process, whatever ends it.
         let guard = ["guard", "--parent", &own, "--as-is", "--"];
         let spin = ["nice", "-n", "19", "sh", "-c", "while :; do :; done"];
-        for _ in 1..load {
+        for _ in 0..count {
             spinners.0.push(shell::start(Command::new(rtscope).args(guard).args(spin))?);
         }
         let until = Instant::now() + LOAD_LIMIT;
-        while load_average()? < 0.8 * f64::from(load - 1) && Instant::now() < until {
+        while load_average()? < 0.8 * f64::from(count) && Instant::now() < until {
             thread::sleep(Duration::from_secs(1));
         }
         Ok(spinners)

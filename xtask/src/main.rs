@@ -59,7 +59,7 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "lab-repeat",
         about: "count how often runs of the lab with the same inputs are equal, and replays of them [--runs N] \
-                [--load N,...]",
+                [--load N,...] [--at-once N]",
         run: lab_repeat::run,
     },
     Chore {

@@ -200,8 +200,7 @@ impl Run {
         for bucket in 0..self.buckets as usize {
             let row = columns.iter().map(|column| column[bucket]);
             let sum = sums.then(|| row.clone().sum());
-            let cells: Vec<String> = row.chain(sum).map(|count| format!("{count:06}")).collect();
-            let _ = writeln!(text, "{bucket:06} {}", cells.join("\t"));
+            table_row(&mut text, bucket, row.chain(sum));
         }
         let totals: Vec<u64> = columns.iter().map(|column| column.iter().sum()).collect();
         let total_sum = sums.then(|| totals.iter().sum());
@@ -304,6 +303,15 @@ pub fn spikes(spikes: &[(usize, u64, u64)], unit: Unit) -> String {
     }
     let _ = write!(text, "spikes = {}\n\n", spikes.len());
     text
+}
+
+/// A line of a histogram: a latency, and how often each thread had it. There may be millions of them.
+pub(super) fn table_row(text: &mut String, latency: usize, counts: impl Iterator<Item = u64>) {
+    let _ = write!(text, "{latency:06} ");
+    for (column, count) in counts.enumerate() {
+        let _ = write!(text, "{}{count:06}", if column == 0 { "" } else { "\t" });
+    }
+    text.push('\n');
 }
 
 /// A comment line of numbers with leading zeroes.

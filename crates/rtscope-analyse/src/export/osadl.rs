@@ -7,7 +7,10 @@
 //! The rows go from 0 to the largest latency that has a bucket of its own. What lies beyond is in no
 //! row: a comment below says how many.
 
-use super::{Format, cyclictest::Unit};
+use super::{
+    Format,
+    cyclictest::{Unit, table_row},
+};
 use crate::judgement::CellSummary;
 
 pub(super) const FORMAT: Format = Format {
@@ -44,8 +47,7 @@ fn columns(cell: &CellSummary) -> String {
     }
     let mut text = String::new();
     for (us, counts) in table.iter().enumerate() {
-        let counts: Vec<String> = counts.iter().map(|count| format!("{count:06}")).collect();
-        text += &format!("{us:06} {}\n", counts.join("\t"));
+        table_row(&mut text, us, counts.iter().copied());
     }
     if beyond > 0 {
         let max_ns = cell.all.histogram.max_ns().unwrap_or(0);
