@@ -109,7 +109,7 @@ fn session_spec(
         beat: Beat {
             // Before the start this is the distance between two threads' first expiries.
             first_ns: sampler.stagger.0,
-            interval_ns: sampler.interval.0,
+            interval_ns: sampler.interval_of(0).0,
             sleep: sampler.sleep,
             overrun: sampler.overrun,
             break_above_ns: if sampler.break_above.0 == 0 {

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use rtscope_model::schedule::Placement;
+
 /// A system call or a file of the system that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -23,6 +25,17 @@ pub enum Error {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// A thread that the kernel placed otherwise, as in a set of CPUs that it may not leave.
+    #[error(
+        "a thread was asked to run {asked}, but runs {found}: name CPUs that are online and that \
+         this process may use"
+    )]
+    Placement {
+        /// The place that was asked for.
+        asked: Box<Placement>,
+        /// What was read back.
+        found: Box<Placement>,
+    },
 }
 
 impl Error {
@@ -36,6 +49,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Call { source, .. } | Error::File { source, .. } => source.raw_os_error(),
+            Error::Placement { .. } => None,
         }
     }
 

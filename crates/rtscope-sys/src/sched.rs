@@ -116,6 +116,30 @@ fn attributes(tid: i32) -> Result<libc::sched_attr, Error> {
     Ok(attr)
 }
 
+/// Places the calling thread and reads back what became of it.
+///
+/// # Errors
+///
+/// When the kernel refuses the CPUs or the policy.
+pub fn place(asked: &Placement) -> Result<Placement, Error> {
+    set_affinity(SELF, &asked.cpus)?;
+    set_policy(SELF, asked)?;
+    placement(SELF)
+}
+
+/// Places the calling thread where nothing else is good enough.
+///
+/// # Errors
+///
+/// As [`place`], and when another place is read back.
+pub fn place_exactly(asked: &Placement) -> Result<(), Error> {
+    let found = place(asked)?;
+    if found == *asked {
+        return Ok(());
+    }
+    Err(Error::Placement { asked: Box::new(asked.clone()), found: Box::new(found) })
+}
+
 /// Where and how a thread runs, as the kernel has it.
 ///
 /// # Errors

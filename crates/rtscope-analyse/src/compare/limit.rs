@@ -200,6 +200,7 @@ fn times(ratio: f64) -> String {
     match ratio {
         r if r >= 99.5 => grouped(r.round() as u64),
         r if r >= 0.01 => format!("{r:.2}"),
+        0.0 => "0".to_owned(),
         r => format!("{r:.1e}"),
     }
 }

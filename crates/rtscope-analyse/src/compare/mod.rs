@@ -154,12 +154,17 @@ fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
 /// What the intervals leave out.
 fn basis_note(changes: &[Change]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
+    let has_two = |change: &Change| change.a.runs.min(change.b.runs) == ratio::RUNS_MIN;
     let note = if any(Basis::Independent) {
         "the intervals assume independent wake-ups, because a run is shorter than about 5 s or its file does \
-            not contain the order of the latencies. The true intervals are wider"
+            not contain the order of the latencies. The true intervals are wider, and with one run on a side they \
+            don't include the difference between runs of one system. Take three or more runs on each side, in turn"
     } else if any(Basis::Slices) {
         "with one run on a side, the intervals don't include the difference between runs of one system. Take \
             three or more runs on each side, in turn"
+    } else if changes.iter().any(has_two) {
+        "with two runs on a side, the intervals are very wide, because two runs hardly show how much runs of one \
+            system differ. Take three or more runs on each side, in turn"
     } else {
         return None;
     };

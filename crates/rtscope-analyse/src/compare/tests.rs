@@ -70,6 +70,27 @@ fn a_real_difference_is_found_with_its_size() {
     assert!(!found.answer.contains("rest in"), "{}", found.answer);
 }
 
+#[test]
+fn the_note_on_the_intervals_is_right_for_one_two_and_five_runs_on_a_side() {
+    let side = |runs: u64, seed: u64| -> Vec<Record> {
+        (0..runs).map(|run| record(seed + 2 * run, 5e3 + 90.0 * (run % 3) as f64, 0)).collect()
+    };
+    let of = |runs_a: u64, runs_b: u64| {
+        let found = compared(&side(runs_a, 1), &side(runs_b, 100), Some("busy"));
+        let change = &found.changes[0];
+        assert_eq!((change.a.runs as u64, change.b.runs as u64), (runs_a, runs_b));
+        let said = found.notes.iter().find(|note| note.contains("on a side")).cloned();
+        (change.basis, said.unwrap_or_default().chars().take(24).collect::<String>())
+    };
+    for (a, b) in [(1, 1), (5, 1), (1, 2)] {
+        assert_eq!(of(a, b), (Basis::Slices, "with one run on a side, ".to_owned()), "{a}, {b}");
+    }
+    for (a, b) in [(2, 2), (5, 2)] {
+        assert_eq!(of(a, b), (Basis::Runs, "with two runs on a side,".to_owned()), "{a}, {b}");
+    }
+    assert_eq!(of(5, 5), (Basis::Runs, String::new()));
+}
+
 /// How the late wake-ups of a simulated system come: 2 % of all.
 #[derive(Clone, Copy, Debug)]
 enum Late {

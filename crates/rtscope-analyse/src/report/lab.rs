@@ -9,7 +9,7 @@ pub mod apart;
 pub mod beside;
 
 use askama::Template;
-use rtscope_model::verdict::Verdict;
+use rtscope_model::{environment::Preemption, verdict::Verdict};
 use serde::Serialize;
 
 use self::apart::Pair;
@@ -92,6 +92,8 @@ pub struct Comparison {
     pub time: Time,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
+    /// The preemption model that each kernel's guests found; none without a record.
+    pub preemption: Vec<Option<Preemption>>,
     /// The loads that were asked for, in their order.
     pub loads: Vec<String>,
     /// How many seeds were asked for.
@@ -100,6 +102,8 @@ pub struct Comparison {
     pub unreached: Vec<(usize, String)>,
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
+    /// What was asked for and is not so.
+    pub warnings: Vec<String>,
     /// The figures.
     pub entries: Vec<Entry>,
     /// What was required of each kernel under each load.
@@ -176,6 +180,7 @@ struct Page<'a> {
     style: &'static str,
     all: &'a Comparison,
     headline: String,
+    models: Vec<String>,
     seeds: usize,
     recorded: String,
     rows: Vec<Row>,
@@ -218,6 +223,7 @@ pub fn page(all: &Comparison) -> String {
         style: include_str!("template/style.css"),
         all,
         headline: headline(all),
+        models: models(all),
         seeds: all.seeds,
         recorded: crate::number::grouped(recorded),
         rows: rows.collect(),
@@ -315,6 +321,24 @@ fn extent(all: &Comparison, kernel: usize) -> Option<String> {
 pub fn absence(all: &Comparison, kernel: usize, load: &str) -> &'static str {
     let unreached = all.unreached.iter().any(|(of, under)| *of == kernel && under == load);
     if unreached { "not reached" } else { "no record" }
+}
+
+/// A preemption model as `preempt=` on the kernel command line names it.
+#[must_use]
+pub fn model_word(model: Preemption) -> &'static str {
+    match model {
+        Preemption::None => "none",
+        Preemption::Voluntary => "voluntary",
+        Preemption::Full => "full",
+        Preemption::Lazy => "lazy",
+        Preemption::Unknown | Preemption::Dynamic | Preemption::RealTime => model.word(),
+    }
+}
+
+/// The preemption model of each kernel in a word; a dash without a record.
+#[must_use]
+pub fn models(all: &Comparison) -> Vec<String> {
+    all.preemption.iter().map(|model| model.map_or("-", model_word).to_owned()).collect()
 }
 
 fn kernels(all: &Comparison) -> std::ops::Range<usize> {
@@ -433,10 +457,12 @@ mod tests {
             title: "a <title>".to_owned(),
             time: Time::Virtual { shift: 1 },
             kernels: vec!["stock".to_owned(), "rt".to_owned()],
+            preemption: vec![Some(Preemption::Voluntary), Some(Preemption::RealTime)],
             loads: ["rest", "disk"].map(str::to_owned).to_vec(),
             seeds: 2,
             unreached: Vec::new(),
             facts: vec![("stock".to_owned(), "6.1".to_owned())],
+            warnings: vec!["rt: preempt=full had no effect".to_owned()],
             entries: vec![
                 entry(0, "rest", 1, 9),
                 entry(0, "rest", 2, 9),
@@ -467,6 +493,7 @@ mod tests {
         let count = loads.iter().map(|(_, sides)| sides.len()).max().unwrap_or(0);
         let name = |at: usize| char::from(b'a' + at as u8).to_string();
         all.kernels = (0..count).map(name).collect();
+        all.preemption = vec![None; count];
         all.loads = loads.iter().map(|(load, _)| (*load).to_owned()).collect();
         all.seeds = loads.iter().flat_map(|(_, s)| s.iter().map(|s| s.len())).max().unwrap_or(0);
         all.entries = Vec::new();
@@ -519,6 +546,9 @@ mod tests {
             "the kernel gave up",
             "max &#60; 50us",
             "the maximum is 140 us",
+            "preemption: voluntary",
+            "preemption: PREEMPT_RT",
+            "rt: preempt=full had no effect",
         ] {
             assert!(page.contains(part), "{part} is missing");
         }

@@ -138,7 +138,8 @@ impl<'a> Watch<'a> {
             return Err("our sampler did not measure this phase".to_owned());
         };
         let clock = SystemClock::MONOTONIC;
-        let schedule = Begin { loads_ns, first_ns }.again(clock.now_ns(), phase.sampler.interval.0);
+        let schedule =
+            Begin { loads_ns, first_ns }.again(clock.now_ns(), phase.sampler.interval_of(0).0);
         let settings = self.plan.settings_of(phase);
         let latency_us = settings.get("dma-latency").map(String::as_str);
         let words = words(phase, &stage.measured, schedule.after_second_us, latency_us)?;
@@ -230,10 +231,10 @@ fn words(
     if sampler.sleep != Sleep::Absolute || !sampler.intervals.is_empty() {
         return Err("cyclictest runs with one interval and absolute times only".to_owned());
     }
-    let interval_us = sampler.interval.0 / 1000;
+    let interval_ns = sampler.interval_of(0).0;
     let cycles = match (phase.end.cycles, phase.end.duration) {
         (Some(cycles), _) => cycles,
-        (None, Some(duration)) => duration.0 / sampler.interval.0.max(1),
+        (None, Some(duration)) => duration.0 / interval_ns.max(1),
         (None, None) => return Err("the phase has neither cycles nor a duration".to_owned()),
     };
     let threads = if sampler.threads == 0 { cpus.len() as u32 } else { sampler.threads };
@@ -242,7 +243,7 @@ fn words(
         "--mlockall".to_owned(),
         format!("--policy={policy}"),
         format!("--priority={}", sampler.priority),
-        format!("--interval={interval_us}"),
+        format!("--interval={}", interval_ns / 1000),
         format!("--distance={}", sampler.distance.0 / 1000),
         format!("--loops={cycles}"),
         format!("--threads={threads}"),

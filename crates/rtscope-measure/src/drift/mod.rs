@@ -182,10 +182,7 @@ fn one_loop(
         thread::spawn(move || {
             own::block_signals();
             own::set_timer_slack_ns(1);
-            let placed = sched::set_affinity(sched::SELF, &asked.cpus)
-                .and_then(|()| sched::set_policy(sched::SELF, &asked))
-                .and_then(|()| sched::placement(sched::SELF));
-            let found = match placed {
+            let found = match sched::place(&asked) {
                 Ok(found) => found,
                 Err(cause) => return Err(DriftError::Place { asked: Box::new(asked), cause }),
             };

@@ -54,17 +54,6 @@ pub enum LoadError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// The scheduler's answer is not what was asked.
-    #[error(
-        "a worker was asked to run {asked}, but runs {found}: name CPUs that are online and that \
-         this process may use"
-    )]
-    Placement {
-        /// As asked.
-        asked: Box<Placement>,
-        /// As read back.
-        found: Box<Placement>,
-    },
     /// The option `cpus` names a CPU that is absent.
     #[error("{}; name others with cpus=", not_online(absent, online))]
     NotOnline {

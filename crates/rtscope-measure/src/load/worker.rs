@@ -194,19 +194,10 @@ pub(super) fn process_name(load: &str) -> String {
 
 /// Places the calling thread and reads back that it is there.
 pub(super) fn place(asked: &Placement) -> Result<(), LoadError> {
-    sched::set_affinity(sched::SELF, &asked.cpus)?;
-    sched::set_policy(sched::SELF, asked).map_err(|source| match source.is_permission() {
+    sched::place_exactly(asked).map_err(|source| match source.is_permission() {
         true => LoadError::Place { asked: Box::new(asked.clone()), source },
         false => LoadError::System(source),
-    })?;
-    let found = sched::placement(sched::SELF)?;
-    match found == *asked {
-        true => Ok(()),
-        false => {
-            let (asked, found) = (Box::new(asked.clone()), Box::new(found));
-            Err(LoadError::Placement { asked, found })
-        }
-    }
+    })
 }
 
 /// Files that a load's process has open beside those that its work needs.

@@ -297,7 +297,10 @@ impl Session {
             // A fair thread would be woken up to 50 us late on purpose.
             thread::set_timer_slack_ns(1);
             let (placed, timer) = match timer_for(wake, clock) {
-                Ok(timer) => (place(&asked).map_err(|e| (asked, e)), timer),
+                Ok(timer) => {
+                    let placed = sched::place(&asked).map(|found| (thread::id(), found));
+                    (placed.map_err(|e| (asked, e)), timer)
+                }
                 Err(e) => (Err((asked, e)), None),
             };
             let failed = placed.is_err();
@@ -568,13 +571,6 @@ impl Drop for Session {
 /// The calling thread's timer, where it wakes by one.
 fn timer_for(wake: Wake, clock: SystemClock) -> Result<Option<TimerClock>, rtscope_sys::Error> {
     if wake == Wake::Timer { TimerClock::new(clock).map(Some) } else { Ok(None) }
-}
-
-/// Places the calling thread and reads back what became of it.
-fn place(asked: &Placement) -> Result<(i32, Placement), rtscope_sys::Error> {
-    sched::set_affinity(sched::SELF, &asked.cpus)?;
-    sched::set_policy(sched::SELF, asked)?;
-    Ok((thread::id(), sched::placement(sched::SELF)?))
 }
 
 fn whole_tally(counted: &LoopTally, used: thread::Usage, wall_ns: u64) -> Tally {

@@ -10,9 +10,10 @@ use std::{
 use proptest::prelude::*;
 use rtscope_model::{
     histogram::Layout,
-    plan::{ClockName, Overrun, Sleep},
+    plan::{ClockName, Overrun, Sampler, Sleep},
     schedule::{Placement, Policy},
     slice::{Scope, Slice},
+    time::Nanos,
 };
 use rtscope_sys::{clock::Clock, sched};
 
@@ -514,6 +515,35 @@ fn a_session_ends_long_before_its_next_expiry() {
         assert_eq!((ended.len(), starved.len()), (2, 0), "{wake:?}");
         assert!(slices.iter().all(|slice| slice.missed == 0), "{wake:?}: {slices:?}");
     }
+}
+
+/// Wake-ups of 500 us by the 64th part of a tick of 4 ms in which they were due. One swallows three.
+fn due_in_ticks(spread: bool) -> Vec<u32> {
+    const TICK_NS: u64 = 4_000_000;
+    let sampler = Sampler { interval: Nanos::from_us(500), spread, ..Sampler::default() };
+    let beat = Beat { interval_ns: sampler.interval_of(0).0, ..beat() };
+    let (mut ring, mut samples) = rtrb::RingBuffer::new(4_000);
+    let mut latencies_ns = vec![10_000; 3_997];
+    latencies_ns[2_000] = 1_600_000;
+    let ran = play_raw(&beat, &in_cell(None), steps(&latencies_ns), Some(&mut ring));
+    let planned = (ran.total(|s| s.planned), ran.total(|s| s.recorded), ran.total(|s| s.missed));
+    assert_eq!(planned, (4_000, 3_997, 3));
+    assert!(ran.slices.iter().all(Slice::adds_up));
+    let mut due = vec![0; 64];
+    while let Ok(sample) = samples.pop() {
+        due[(sample.expiry_ns % TICK_NS * 64 / TICK_NS) as usize] += 1;
+    }
+    due
+}
+
+#[test]
+fn a_spread_grid_visits_every_phase_of_the_tick_evenly() {
+    let visited = |due: &[u32]| due.iter().filter(|count| **count > 0).count();
+    assert_eq!(visited(&due_in_ticks(false)), 8);
+    let due = due_in_ticks(true);
+    assert_eq!(visited(&due), 64);
+    // 4,000 in 64 parts are 62.5 in each.
+    assert!(due.iter().all(|count| (56..=69).contains(count)), "{due:?}");
 }
 
 fn scripts() -> impl Strategy<Value = Vec<Step>> {

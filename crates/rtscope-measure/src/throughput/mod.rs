@@ -355,11 +355,8 @@ impl Sampler {
         let thread = thread::spawn(move || {
             own::block_signals();
             own::set_timer_slack_ns(1);
-            let found = sched::set_affinity(sched::SELF, &asked.cpus)
-                .and_then(|()| sched::set_policy(sched::SELF, &asked))
-                .and_then(|()| sched::placement(sched::SELF));
-            let placement =
-                found.map_err(|cause| ThroughputError::Place { asked: Box::new(asked), cause })?;
+            let placement = sched::place(&asked)
+                .map_err(|cause| ThroughputError::Place { asked: Box::new(asked), cause })?;
             let _ = tell.send(());
             let beat = Beat {
                 start_ns: SystemClock::MONOTONIC.now_ns() + LEAD_NS,

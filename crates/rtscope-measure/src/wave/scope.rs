@@ -91,8 +91,7 @@ pub fn capture<P: Probe + Sync>(
 ) -> Result<Capture, WaveError> {
     let look = || {
         thread::block_signals();
-        sched::set_affinity(sched::SELF, &place.cpus)?;
-        sched::set_policy(sched::SELF, place)?;
+        sched::place_exactly(place)?;
         let resolution_ns = calibrate(line, clock);
         Ok(watch(line, name, clock, resolution_ns, terms))
     };

@@ -187,6 +187,8 @@ sampler! {
     distance: Nanos = Nanos::ZERO, "distance";
     /// Each thread's interval, in turn; empty is `interval` for all.
     intervals: Vec<Nanos> = Vec::new(), "intervals";
+    /// Whether each interval is 0.62 % longer, so that wake-ups visit all phases of the kernel's tick.
+    spread: bool = false, "some";
     /// The clock that expiries are programmed on.
     clock: ClockName = ClockName::Monotonic, "some";
     /// How a thread sleeps.
@@ -210,6 +212,15 @@ sampler! {
     /// Keep every sample in a file.
     raw: bool = false, "some";
 }
+
+/// How much longer `spread` makes an interval, in parts of a billion: a hundredth of the golden ratio's
+/// fraction.
+///
+/// An interval that divides the tick, or that the tick divides, meets the same few phases of the tick again
+/// and again: 500 us against 4 ms meet 8. The golden ratio is the number that fractions come least near to.
+/// So an interval that is longer by a part of it is in no simple ratio with any tick, whatever the ratio was
+/// before, and its grid moves evenly over all phases: once from one of the few to the next in 162 wake-ups.
+const SPREAD: u64 = 6_180_340;
 
 impl SamplerPatch {
     /// Whether a policy or a priority is asked by name.
@@ -299,14 +310,20 @@ impl Sampler {
         Layout { unit_ns, exact: self.buckets }
     }
 
-    /// The interval of the n-th thread.
+    /// The interval of the n-th thread, with its spread.
     #[must_use]
     pub fn interval_of(&self, thread: u32) -> Nanos {
-        if self.intervals.is_empty() {
+        let asked = if self.intervals.is_empty() {
             Nanos(self.interval.0 + self.distance.0 * u64::from(thread))
         } else {
             self.intervals[thread as usize % self.intervals.len()]
+        };
+        if !self.spread {
+            return asked;
         }
+        // The longest interval has 57 bits, a part of it is smaller than itself.
+        let longer = u128::from(asked.0) * u128::from(SPREAD) / 1_000_000_000;
+        Nanos(asked.0 + longer as u64)
     }
 
     /// This sampler with a default wherever the policy takes no such value: two samplers that do the

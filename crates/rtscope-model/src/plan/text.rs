@@ -518,6 +518,11 @@ sampler.policy = "rr"
         );
         let intervals = read(&[("intervals", "1ms, 2ms")]).expect("sound").intervals;
         assert_eq!(intervals, Some(vec![Nanos::from_ms(1), Nanos::from_ms(2)]));
+        let spread = read(&[("spread", "true")]).expect("sound").applied_to(&sampler);
+        assert_eq!(
+            (sampler.interval_of(0), spread.interval_of(0)),
+            (Nanos(200_000), Nanos(201_236))
+        );
         let wrong = |pairs| read(pairs).expect_err("refused").to_string();
         assert!(
             wrong(&[("cpus", "0"), ("priority", "100")])

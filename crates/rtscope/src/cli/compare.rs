@@ -1,5 +1,7 @@
 //! `rtscope compare`: two sides, what changed, and what else differs.
 
+mod lab_folder;
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -26,14 +28,17 @@ use crate::{
 /// were compared, so that equal systems are called different in at most 5 % of comparisons.
 ///
 /// A side is one record or several. A record is a folder. FOLDER@CELL is one cell of it, so that two
-/// loads of one run can be compared. With two runs or more on each side, the intervals contain the
-/// differences from run to run. Take three or more, in turn (A B A B A B). Options come before the
-/// records. The exit code is 0 whatever it finds.
+/// loads of one run can be compared. A folder that `rtscope lab run` wrote stands for all of its records, a
+/// run for each seed. When it holds several kernels, name one of them: FOLDER@KERNEL or
+/// FOLDER@KERNEL@CELL. With two runs or more on each side, the intervals contain the differences from run
+/// to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
+/// whatever it finds.
 ///
 /// Examples:
 ///   rtscope compare stock -- rt
 ///   rtscope compare --limit 50us run@rest -- run@message
 ///   rtscope compare a1 a2 a3 -- b1 b2 b3
+///   rtscope compare lab@debian-stock -- lab@debian-rt
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
@@ -74,8 +79,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let text = format!("{option} comes after `--`: write options before the records");
         return Err(Refused(text).into());
     }
+    let runs = |side: &[String]| -> anyhow::Result<Vec<String>> {
+        let records: Vec<_> =
+            side.iter().map(|name| lab_folder::records(name)).collect::<Result<_, _>>()?;
+        Ok(records.concat())
+    };
+    let (a, b) = (runs(a)?, runs(b)?);
     let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
-    let comparison = between(a, b, &args.require, &limits_ns)?;
+    let comparison = between(&a, &b, &args.require, &limits_ns)?;
     write_page(&comparison, &args.out)?;
     if args.json {
         print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;

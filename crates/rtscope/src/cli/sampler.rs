@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Each thread's interval, separated by commas
     #[arg(long, value_name = "TIMES", allow_hyphen_values = true)]
     intervals: Option<String>,
+    /// Make each interval 0.62 % longer, so that wake-ups visit all phases of the kernel's tick
+    #[arg(long)]
+    spread: bool,
     /// monotonic or realtime
     #[arg(long, value_name = "CLOCK")]
     clock: Option<String>,
@@ -75,7 +78,7 @@ pub(crate) struct Options {
 impl Options {
     /// The patch, read by the same rules as a plan's `[sampler]` table.
     pub(crate) fn patch(&self) -> anyhow::Result<SamplerPatch> {
-        let raw = self.raw.then(|| "true".to_owned());
+        let [spread, raw] = [self.spread, self.raw].map(|set| set.then(|| "true".to_owned()));
         let values = [
             ("threads", &self.threads),
             ("cpus", &self.cpus),
@@ -87,6 +90,7 @@ impl Options {
             ("interval", &self.interval),
             ("distance", &self.distance),
             ("intervals", &self.intervals),
+            ("spread", &spread),
             ("clock", &self.clock),
             ("sleep", &self.sleep),
             ("overrun", &self.overrun),

@@ -63,6 +63,7 @@ fn every_way_to_sample_balances() {
         "--start second --stagger 100us",
         "--threads 3 --placement free --distance 500us",
         "--threads 2 --intervals 500us,2ms --resolution 1ns --buckets 100000",
+        "--spread --interval 500us --threads 2 --distance 250us",
         "--warmup 0 --slice 100ms --interval 200us",
     ];
     for (i, way) in ways.iter().enumerate() {

@@ -57,6 +57,46 @@ fn a_real_time_kernel_is_told_from_a_stock_one() {
     assert!(String::from_utf8_lossy(&once.1).matches("<svg").count() >= 3);
 }
 
+/// A lab's folder with records of two kernels: how many seeds each has.
+fn a_labs_folder(lab: &std::path::Path, seeds: u32) {
+    let mut guests = Vec::new();
+    for (kernel, seed) in ["stock", "rt"].iter().flat_map(|k| (1..=seeds).map(move |s| (k, s))) {
+        let record = format!("{kernel}-seed{seed}");
+        copy(fixture(kernel).as_ref(), &lab.join(&record));
+        let cells = ["rest", "message", "disk"].map(|name| serde_json::json!({ "name": name }));
+        guests.push(
+            serde_json::json!({"kernel": kernel, "seed": seed, "record": record, "cells": cells}),
+        );
+    }
+    let document = serde_json::json!({ "kernels": guests }).to_string();
+    fs::write(lab.join("comparison.json"), document).expect("written");
+}
+
+#[test]
+fn the_seeds_of_a_labs_folder_are_runs_and_the_run_is_the_unit() {
+    for (seeds, basis, note) in [
+        (1, "independent", Some("with one run on a side")),
+        (2, "runs", Some("with two runs on a side")),
+        (5, "runs", None),
+    ] {
+        let folder = folder();
+        fs::create_dir(folder.path().join("lab")).expect("a folder");
+        a_labs_folder(&folder.path().join("lab"), seeds);
+        let found = json(folder.path(), "compare --json lab@stock@disk -- lab@rt@disk");
+        let disk = &found["changes"][0];
+        let runs = (disk["a"]["runs"].as_u64(), disk["b"]["runs"].as_u64());
+        assert_eq!(runs, (Some(seeds.into()), Some(seeds.into())));
+        assert_eq!(disk["basis"], basis, "{seeds}");
+        let notes = found["notes"].to_string();
+        assert_eq!(notes.contains("on a side"), note.is_some(), "{seeds}: {notes}");
+        assert!(note.is_none_or(|note| notes.contains(note)), "{seeds}: {notes}");
+        // Without the kernel it is not known which of the two is meant.
+        let refused = output(folder.path(), "compare lab -- lab@rt");
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("lab@stock, lab@rt"), "{said}");
+    }
+}
+
 #[test]
 fn two_cells_of_one_run_can_be_compared() {
     let folder = folder();

@@ -179,6 +179,9 @@ fn a_real_time_kernel_is_told_from_a_stock_one_and_a_record_is_replayed_on_a_bus
         text(&ran)
     );
     assert_eq!(document["kernels"][1]["verdict"], Value::from("pass"), "{}", text(&ran));
+    // Each guest's kernel says which preemption model it runs as.
+    let models = [0, 1].map(|kernel| document["kernels"][kernel]["preemption"].as_str());
+    assert_eq!(models, [Some("none"), Some("real-time")]);
     // Each guest's kernel shows itself as the one that was asked for.
     for kernel in document["kernels"].as_array().expect("kernels") {
         let checks = kernel["verification"]["checks"].as_array().expect("checks");

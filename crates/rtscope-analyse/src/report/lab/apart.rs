@@ -7,6 +7,8 @@
 //! compared by Welch's t, adjusted by Holm for all pairs and loads, and no seed of the better kernel as late as
 //! one of the worse. Differences below [`RATIO`] are left to other builds to confirm.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::{Comparison, Spread, kernels, loads, of, spread};
@@ -145,6 +147,34 @@ impl Pair {
     }
 }
 
+/// The pairs that are told apart, for a terminal: a line each. Nothing with too few seeds, of which the
+/// headline speaks.
+#[must_use]
+pub fn text(all: &Comparison) -> String {
+    let (apart, others): (Vec<Pair>, Vec<Pair>) = pairs(all).into_iter().partition(|one| one.apart);
+    if all.seeds < SEEDS || apart.len() + others.len() == 0 {
+        return String::new();
+    }
+    let mut text =
+        "\nTold apart, by the median of the 99.9th percentiles of all seeds in us\n".to_owned();
+    for one in &apart {
+        let (better, worse) = (one.better_us(), one.worse_us());
+        let _ = writeln!(
+            text,
+            "  {}: {} {better}, {} {worse}: {} times, chance {}",
+            one.load,
+            one.better,
+            one.worse,
+            one.times(),
+            one.chance_text()
+        );
+    }
+    let are = if others.len() == 1 { "pair is" } else { "pairs are" };
+    let more = if apart.is_empty() { "" } else { "other " };
+    let _ = writeln!(text, "  {} {more}{are} not told apart", others.len());
+    text
+}
+
 /// Why a comparison of several kernels tells none apart, in words.
 #[must_use]
 pub fn why_none(all: &Comparison) -> String {
@@ -177,6 +207,19 @@ mod tests {
         );
         assert!(!one(&[22, 21, 22, 24], &[461, 480, 450, 470]).apart, "four are too few");
         assert!(!one(&[22], &[461]).apart, "one has no spread");
+    }
+
+    #[test]
+    fn the_terminal_names_each_pair_that_is_told_apart_and_counts_the_others() {
+        let (low, high): (&[u64], &[u64]) = (&[20, 21, 20, 22, 20], &[460, 470, 450, 455, 465]);
+        let all = comparison_of(&[("rest", &[low, low]), ("disk", &[low, high])]);
+        let said = text(&all);
+        assert!(
+            said.contains("\n  disk: a 20.0, b 460.0: 23 times, chance below 0.1 %\n"),
+            "{said}"
+        );
+        assert!(said.ends_with("  1 other pair is not told apart\n"), "{said}");
+        assert_eq!(text(&comparison_of(&[("disk", &[&[20], &[460]])])), "", "one seed");
     }
 
     #[test]

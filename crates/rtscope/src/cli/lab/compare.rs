@@ -7,7 +7,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
-    path::Path,
 };
 
 use rtscope_analyse::{
@@ -47,8 +46,6 @@ const P99_9: u32 = 999_000_000;
 pub(super) struct Comparison {
     timing: Timing,
     page: page::Comparison,
-    /// Whether each kernel is a real-time kernel, by what its guest found.
-    real_time: Vec<Option<bool>>,
     documents: Vec<Value>,
     /// Requirements that are not met: in which kernel and cell, and what was seen.
     broken: Vec<String>,
@@ -56,8 +53,6 @@ pub(super) struct Comparison {
     verdicts: Vec<Verdict>,
     /// Words of the kernel command line that a kernel doesn't know: its name and the word.
     unknown_words: BTreeSet<(String, String)>,
-    /// What was asked for and is not so.
-    warnings: Vec<String>,
     /// Why the last inconclusive run was so.
     undecided: String,
     failed: bool,
@@ -81,11 +76,13 @@ impl Comparison {
                     Timing::Virtual { shift } => page::Time::Virtual { shift },
                     Timing::Wall | Timing::Kvm => page::Time::Wall,
                 },
-                kernels: labels.clone(),
+                preemption: vec![None; labels.len()],
+                kernels: labels,
                 loads: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
                 seeds: items.iter().map(|item| item.cell.seed).collect::<BTreeSet<_>>().len(),
                 unreached: Vec::new(),
                 facts: facts(items),
+                warnings: Vec::new(),
                 entries: Vec::new(),
                 required: Vec::new(),
                 failures: Vec::new(),
@@ -93,12 +90,10 @@ impl Comparison {
                 beside: Vec::new(),
                 traces: Vec::new(),
             },
-            real_time: vec![None; labels.len()],
             documents: Vec::new(),
             broken: Vec::new(),
             verdicts: Vec::new(),
             unknown_words: BTreeSet::new(),
-            warnings: Vec::new(),
             undecided: String::new(),
             failed: false,
         };
@@ -134,7 +129,10 @@ impl Comparison {
 
     /// Sets the plan's published figures beside ours, each beside the kernels of its kind.
     fn set_beside(&self, published: &Published) -> page::Published {
-        let of_kind = |kernel: &usize| self.real_time[*kernel] == Some(published.real_time);
+        let of_kind = |kernel: &usize| match self.page.preemption[*kernel] {
+            None | Some(Preemption::Unknown) => false,
+            Some(model) => (model == Preemption::RealTime) == published.real_time,
+        };
         let ours = (0..self.page.kernels.len()).filter(of_kind).filter_map(|kernel| {
             let ns = self.max_ns(kernel, &published.phase)?;
             Some(format!("{} us in {}", us(ns), self.page.kernels[kernel]))
@@ -240,12 +238,17 @@ impl Comparison {
         let kernel = self.kernel(item);
         let found = judged.record.before.as_ref().map(|found| found.kernel.preemption);
         let label = &cell.subject.label;
-        if let Some(warning) =
-            found.and_then(|found| preemption::warning(&cell.subject.append, found))
-        {
+        // Records of guests before there was such a file say nothing.
+        let start = fs::read_to_string(outcome.folder.join(guest::START)).unwrap_or_default();
+        let start: Option<Start> = serde_json::from_str(&start).ok();
+        let warning = found
+            .and_then(|found| preemption::warning(&cell.subject.append, found, start.as_ref()));
+        if let Some(warning) = warning {
             self.warn(label, &warning);
         }
-        self.tell_start(&cell.subject, &outcome.folder);
+        if let Some(start) = start {
+            self.tell_start(&cell.subject, &start);
+        }
         let outcomes = judged.judgement.outcomes.iter();
         let broken = outcomes.filter(|one| one.figures_verdict == Verdict::Fail);
         let required = outcomes_of(&judged.judgement, label);
@@ -254,9 +257,7 @@ impl Comparison {
             let (load, asked) = (&one.name, &one.requirement);
             format!("{label} seed {}, {load}: {asked} is not met: {}", cell.seed, one.sentence)
         }));
-        self.real_time[kernel] = found
-            .filter(|found| *found != Preemption::Unknown)
-            .map(|found| found == Preemption::RealTime);
+        self.page.preemption[kernel] = found;
         let folder = outcome.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for summary in &judged.judgement.cells {
             let histogram = &summary.all.histogram;
@@ -279,6 +280,7 @@ impl Comparison {
         self.documents.push(json!({
             "kernel": cell.subject.label,
             "seed": cell.seed,
+            "preemption": found,
             "verdict": part("verdict"),
             "reasons": part("reasons"),
             "cells": part("cells"),
@@ -297,12 +299,12 @@ impl Comparison {
     }
 
     /// Tells what the guest found before it measured.
-    fn tell_start(&mut self, subject: &Subject, folder: &Path) {
-        // Records of guests before there was such a file say nothing.
-        let text = fs::read_to_string(folder.join(guest::START)).unwrap_or_default();
-        let Ok(start) = serde_json::from_str::<Start>(&text) else { return };
+    fn tell_start(&mut self, subject: &Subject, start: &Start) {
         for word in subject.append.iter().filter(|word| start.unknown_words.contains(word)) {
             self.unknown_words.insert((subject.label.clone(), word.clone()));
+            if preemption::asks_model(word) {
+                continue;
+            }
             self.warn(
                 &subject.label,
                 &format!(
@@ -323,9 +325,8 @@ impl Comparison {
 
     fn warn(&mut self, label: &str, warning: &str) {
         let warning = format!("{label}: {warning}");
-        if !self.warnings.contains(&warning) {
-            self.page.facts.push((format!("{label}, warning"), warning.clone()));
-            self.warnings.push(warning);
+        if !self.page.warnings.contains(&warning) {
+            self.page.warnings.push(warning);
         }
     }
 

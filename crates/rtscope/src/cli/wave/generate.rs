@@ -136,7 +136,7 @@ fn place(args: &Args, tree: &Tree) -> anyhow::Result<()> {
     thread::set_timer_slack_ns(1);
     if let Some(scheduling) = args.policy {
         let cpus = sched::affinity(sched::SELF)?;
-        sched::set_policy(sched::SELF, &scheduling.on(cpus))?;
+        sched::place_exactly(&scheduling.on(cpus))?;
         if scheduling.policy != Policy::Other {
             // Without the permission to lock, a page fault may make an edge late; that shows.
             let _ = memory::lock_all();

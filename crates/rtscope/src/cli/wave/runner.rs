@@ -39,8 +39,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // The timer outlives the exec.
     process::end_after(std::time::Duration::from_nanos(args.limit.0));
-    sched::set_affinity(sched::SELF, &args.cpus)?;
-    sched::set_policy(sched::SELF, &args.policy.on(args.cpus.clone()))?;
+    sched::place_exactly(&args.policy.on(args.cpus.clone()))?;
     let (program, words) = args.words.split_first().context("no program")?;
     let refused = Command::new(program).args(words).exec();
     Err(refused).with_context(|| format!("can't run {}", program.to_string_lossy()))

@@ -28,7 +28,7 @@ impl Comparison {
             "requirements": self.page.required,
             "pairs": page::apart::pairs(&self.page),
             "broken": self.broken,
-            "warnings": self.warnings,
+            "warnings": self.page.warnings,
             "kernels": self.documents,
         })
     }
@@ -59,18 +59,21 @@ impl Comparison {
         Ok(if self.failed { ExitCode::from(exit::ERROR) } else { exit::of_verdict(self.verdict()) })
     }
 
-    /// The figures for a terminal: a line a load, a column a kernel.
-    fn table(&self) -> String {
-        let mut text = format!("{}\n\n", page::headline(&self.page));
+    /// A line a load, a column a kernel.
+    fn figures(&self) -> String {
+        let mut text = String::new();
         let loads = page::loads(&self.page);
-        let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max(4);
+        let first = loads.iter().map(|load| load.len()).max().unwrap_or(0).max("preemption".len());
         let widths: Vec<usize> =
             self.page.kernels.iter().map(|label| label.len().max(15)).collect();
-        let _ = write!(text, "{:first$}", "load");
-        for (label, width) in self.page.kernels.iter().zip(&widths) {
-            let _ = write!(text, "  {label:>width$}");
+        let models = page::models(&self.page);
+        for (name, columns) in [("load", &self.page.kernels), ("preemption", &models)] {
+            let _ = write!(text, "{name:first$}");
+            for (column, width) in columns.iter().zip(&widths) {
+                let _ = write!(text, "  {column:>width$}");
+            }
+            text.push('\n');
         }
-        text.push('\n');
         for load in loads {
             let _ = write!(text, "{load:first$}");
             for (kernel, width) in widths.iter().enumerate() {
@@ -85,8 +88,16 @@ impl Comparison {
             }
             text.push('\n');
         }
+        text
+    }
+
+    /// The figures for a terminal, and what they tell.
+    fn table(&self) -> String {
+        let mut text = format!("{}\n\n", page::headline(&self.page));
+        text.push_str(&self.figures());
         text.push_str("\np99.9 / max in us, the worst of all seeds\n");
         text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
+        text.push_str(&page::apart::text(&self.page));
         for pair in &self.page.beside {
             let of = |side: &Buckets| {
                 QUANTILES
@@ -121,7 +132,7 @@ impl Comparison {
         for (name, why) in &self.page.failures {
             let _ = writeln!(text, "{name}: {why}");
         }
-        text.extend(self.warnings.iter().map(|line| format!("warning: {line}\n")));
+        text.extend(self.page.warnings.iter().map(|line| format!("warning: {line}\n")));
         text.extend(self.broken.iter().map(|line| format!("{line}\n")));
         if self.verdict() != Verdict::Measured {
             let _ = writeln!(text, "{}", self.verdict());
