@@ -51,6 +51,13 @@ const STARVED_PARTS: u32 = 4;
 /// What a guest that is switched on and does nothing uses.
 const HALTED: Duration = Duration::from_secs(1);
 
+/// A guest that has said nothing and whose emulator has waited for its timers for so much of a CPU's time ...
+const HALTED_WAIT: Duration = Duration::from_secs(3);
+
+/// ... and for more than one part in so many of all its time, has halted: of a guest at work, that thread of the
+/// emulator has 2 % of the time while it boots, and 10 % while it rests.
+const HALTED_PARTS: u32 = 3;
+
 /// The kernel counts a process's time in hundredths of a second, on every architecture of ours.
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -99,6 +106,8 @@ pub enum Ending {
     Trouble(Trouble),
     /// Nothing ever came on the console.
     Mute,
+    /// The guest's CPU halted before anything came on the console.
+    Halted,
     /// The guest fell silent after this line.
     Hung(String),
     /// The guest ended without a record; its last lines.
@@ -125,6 +134,11 @@ impl Ending {
                 (CONFIG_SERIAL_8250_CONSOLE or CONFIG_SERIAL_AMBA_PL011_CONSOLE), the guest has too \
                 little memory to boot (give it more with --memory), or the kernel does not boot on this \
                 machine (try another one with --machine)"
+                .to_owned(),
+            Ending::Halted => "the guest's CPU halted before the kernel said a word: its image is \
+                damaged (copy it again, or build it again), the guest has too little memory (give it more \
+                with --memory), or the kernel does not boot on this machine (try another one with \
+                --machine)"
                 .to_owned(),
             Ending::Hung(last) => format!(
                 "the guest fell silent after {last:?}: it hangs, or is slow on a busy host (give it \
@@ -220,6 +234,11 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
         if console::has_ended(&watch.said) && heard.elapsed() > END_GRACE {
             break watch.explain(|last| Ending::NoRecord(last.to_owned()));
         }
+        // In virtual time the emulator does not sleep when nobody is left whom a timer could wake.
+        let is_silent = watch.said.is_empty() && order.words.timing.is_virtual();
+        if is_silent && has_halted(emulator.waiting_time(), emulator.cpu_time()) {
+            break Ending::Halted;
+        }
         if hangs(heard.elapsed(), emulator.cpu_time().saturating_sub(used), order.silence) {
             break watch.explain(|last| match last {
                 "" => Ending::Mute,
@@ -285,6 +304,12 @@ fn hangs(silent: Duration, used: Duration, limit: Duration) -> bool {
     silent > limit && (used < HALTED || used >= limit / STARVED_PARTS)
 }
 
+/// Whether a guest that never spoke has halted for good, from how long its emulator waited for timers and what
+/// it has used in all. Both are CPU times: on a busy host they just take longer to come.
+fn has_halted(waited: Duration, all: Duration) -> bool {
+    waited >= HALTED_WAIT && waited * HALTED_PARTS >= all
+}
+
 /// The CPU time in the text of a `/proc/PID/stat`: fields 14 and 15 of proc(5), after a name that may hold
 /// anything.
 fn cpu_time(stat: &str) -> Option<Duration> {
@@ -320,6 +345,14 @@ impl Emulator {
     /// Time of CPUs that it has used; none where the system doesn't show it.
     fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        stat.ok().and_then(|stat| cpu_time(&stat)).unwrap_or_default()
+    }
+
+    /// Time of CPUs that its first thread has used, which waits for timers and files while another one runs the
+    /// guest.
+    fn waiting_time(&self) -> Duration {
+        let id = self.child.id();
+        let stat = fs::read_to_string(format!("/proc/{id}/task/{id}/stat"));
         stat.ok().and_then(|stat| cpu_time(&stat)).unwrap_or_default()
     }
 

@@ -67,6 +67,8 @@ pub struct Cell {
     pub held: Held,
     /// What the plan is called.
     pub plan: String,
+    /// How long the plan takes in the guest's time, about.
+    pub planned: Duration,
     /// How long the guest may be silent.
     pub silence: Duration,
 }
@@ -212,13 +214,16 @@ impl Cell {
         channel: &'a Path,
         log: Option<Log<'a>>,
     ) -> Words<'a> {
+        // The host's own CPUs unpack a kernel in no time, and start in more ways than emulated ones.
+        let unpacked = self.subject.unpacked.as_ref().filter(|_| self.timing != Timing::Kvm);
         Words {
             machine: &self.machine,
             timing: self.timing,
             seed: self.seed,
             cpus: self.cpus,
             memory_mib: self.memory_mib,
-            kernel: &self.subject.kernel,
+            kernel: unpacked.unwrap_or(&self.subject.kernel),
+            is_unpacked: unpacked.is_some(),
             image: &self.image,
             device_tree: self.subject.device_tree.as_deref(),
             append: &self.subject.append,
@@ -333,6 +338,14 @@ impl Cell {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         let log = Raw::unpack(&record.join(LOG), folder)?;
         self.boot(self.inputs(emulator), Some(Log::Replay(log.path())), folder, around, on_line)
+    }
+
+    /// Whether the record of these inputs is there, so that no guest need be booted. Whether it is as it was is
+    /// seen when it is taken.
+    #[must_use]
+    pub fn is_known(&self, key: &str, folder: &Path, cache: &Cache) -> bool {
+        let there = read_inputs(folder).is_ok_and(|there| there.whole && there.key == key);
+        there || self.timing.is_virtual() && is_whole(&kept::at(cache, key))
     }
 
     /// The record that need not be made again: the folder's own, or the cache's, which is then copied there.

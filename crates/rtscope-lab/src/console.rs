@@ -3,6 +3,8 @@
 /// What went wrong in a guest, as far as its console shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
+    /// The kernel could not unpack itself: its own words.
+    Damaged(String),
     /// The kernel found no first process: it can't read the image.
     NoImage,
     /// The first process can't be run by this kernel: another architecture.
@@ -21,6 +23,11 @@ type Sign = (&'static str, fn(String) -> Trouble);
 /// Signs in the console's text; the first that is found is what happened. More special signs come
 /// before the general ones.
 const SIGNS: &[Sign] = &[
+    // `lib/decompress_*.c` of Linux; with `earlyprintk` they reach the console.
+    ("data is corrupt", Trouble::Damaged),
+    ("Decoding failed", Trouble::Damaged),
+    ("uncompression error", Trouble::Damaged),
+    ("-- System halted", Trouble::Damaged),
     ("Failed to execute /init (error -8)", |_| Trouble::WrongProgram),
     ("Requested init /init failed (error -8)", |_| Trouble::WrongProgram),
     ("Unable to mount root fs", |_| Trouble::NoImage),
@@ -46,10 +53,11 @@ pub fn trouble(console: &str) -> Option<Trouble> {
     })
 }
 
-/// Whether the kernel said that the system has ended: some machines can't switch themselves off.
+/// Whether the kernel said that the system has ended: some machines can't switch themselves off. The last one
+/// is said by a kernel that could not unpack itself.
 #[must_use]
 pub fn has_ended(console: &str) -> bool {
-    ["reboot: System halted", "reboot: Power down", "reboot: Restarting system"]
+    ["reboot: System halted", "reboot: Power down", "reboot: Restarting system", "-- System halted"]
         .iter()
         .any(|sign| console.contains(sign))
 }
@@ -85,6 +93,10 @@ impl Trouble {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
+            Trouble::Damaged(said) => format!(
+                "the kernel could not unpack itself ({said}): its image is damaged; copy it again, or build \
+                 it again"
+            ),
             Trouble::NoImage => {
                 "the kernel found nothing to run: it was built without support for \
                 an initramfs; build it with CONFIG_BLK_DEV_INITRD=y"
@@ -131,6 +143,14 @@ rtscope: phase 3/3 disk\r
         assert!(Trouble::WrongProgram.sentence().contains("--program"));
         let lost = WRONG_PROGRAM.lines().skip(1).collect::<Vec<_>>().join("\n");
         assert_eq!(trouble(&lost), Some(Trouble::NoImage));
+    }
+
+    #[test]
+    fn a_kernel_that_can_t_unpack_itself_is_damaged_and_has_ended() {
+        let console = "\n\nXZ-compressed data is corrupt\n\n -- System halted";
+        let said = "XZ-compressed data is corrupt".to_owned();
+        assert_eq!(trouble(console), Some(Trouble::Damaged(said)));
+        assert!(has_ended(console));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     prebuilt::{self, debian_arch},
     progress::{Report, step},
     source::debian::Apt,
-    tool::{self, Need},
+    tool,
 };
 
 /// The package of cyclictest, and those of its libraries.
@@ -58,6 +58,13 @@ pub fn files(
     Ok(files)
 }
 
+/// Whether the packages must be fetched first.
+#[must_use]
+pub fn is_fetched(arch: &str, cache: &Cache) -> bool {
+    let root = debian_arch(arch).map(|debian| cache.root().join("cyclictest").join(debian));
+    !root.is_some_and(|root| root.join(PROGRAM).is_file())
+}
+
 fn fetch(
     arch: &str,
     debian: &str,
@@ -65,7 +72,7 @@ fn fetch(
     cache: &Cache,
     report: &mut Report<'_>,
 ) -> Result<(), LabError> {
-    tool::require(&[Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")])?;
+    tool::require(&prebuilt::fetching())?;
     let apt = match arch == crate::machine::own_arch() {
         true => Apt::own(cache)?,
         false => Apt::private(cache, None, Some(debian), report)?,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use crate::{boot::Ending, cell::Cell, console::Trouble};
+use crate::{boot::Ending, cell::Cell, console::Trouble, kernel_image::damage};
 
 /// On a busy machine a boot may be silent for longer than this.
 const BOOT_MIN: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ impl Cell {
     #[must_use]
     pub fn explain(&self, ending: &Ending) -> String {
         let why = match ending {
-            Ending::Mute => self.mute(),
+            Ending::Mute | Ending::Halted => self.mute(ending),
             Ending::Trouble(Trouble::NoImage) => self.nothing_to_run(),
             Ending::Hung(_) if self.silence < BOOT_MIN => Some(self.impatient()),
             _ => None,
@@ -30,17 +30,13 @@ impl Cell {
         why.unwrap_or_else(|| ending.sentence())
     }
 
-    fn mute(&self) -> Option<String> {
+    fn mute(&self, ending: &Ending) -> Option<String> {
         let nothing = |why: String| Some(format!("nothing came from the guest: {why}"));
-        if let Some((there, whole)) =
-            fs::read(&self.subject.kernel).ok().and_then(|image| cut_short(&image))
-        {
-            return nothing(format!(
-                "{} is cut short: it has {there} of {whole} bytes; copy it again",
-                self.subject.kernel.display()
-            ));
+        // The file may have been damaged since it was looked at.
+        if let Some(why) = fs::read(&self.subject.kernel).ok().and_then(|image| damage(&image)) {
+            return nothing(format!("{} does not boot: {why}", self.subject.kernel.display()));
         }
-        if self.silence < BOOT_MIN {
+        if *ending == Ending::Mute && self.silence < BOOT_MIN {
             return nothing(self.impatient());
         }
         if let Some(word) = self.word(&["8250.", "console=", "earlycon", "pl011"]) {
@@ -52,6 +48,9 @@ impl Cell {
         let (given, needed) = (u64::from(self.memory()), self.needed_mib());
         if given < needed {
             return nothing(self.too_little_memory(given, needed));
+        }
+        if *ending == Ending::Halted {
+            return None;
         }
         self.subject.config.as_ref().filter(|path| path.is_file())?;
         if !SERIAL.iter().any(|option| self.subject.has_option(option)) {
@@ -125,31 +124,19 @@ impl Cell {
     }
 }
 
-/// How many bytes a bzImage has, and how many its header says, when that is more: `setup_sects` and
-/// `syssize` of Linux's `Documentation/arch/x86/boot.rst`.
-fn cut_short(image: &[u8]) -> Option<(u64, u64)> {
-    if image.get(0x202..0x206)? != b"HdrS" {
-        return None;
-    }
-    // For old boot loaders, none means four.
-    let sectors = match image[0x1f1] {
-        0 => 4,
-        sectors => u64::from(sectors),
-    };
-    let paragraphs = u32::from_le_bytes(image.get(0x1f4..0x1f8)?.try_into().ok()?);
-    let (there, whole) = (image.len() as u64, (sectors + 1) * 512 + u64::from(paragraphs) * 16);
-    (there < whole).then_some((there, whole))
-}
-
+/// Cells for tests.
 #[cfg(test)]
-mod tests {
+pub(crate) mod samples {
     use super::*;
-    use crate::{images::Held, machine::Machine, qemu::Timing, subject::Subject};
+    use crate::{
+        images::Held, kernel_image::samples::bz_image, machine::Machine, qemu::Timing,
+        subject::Subject,
+    };
 
     /// A cell with a kernel of 1 MiB, with these words and this configuration.
-    fn cell(folder: &Path, words: &[&str], config: Option<&str>) -> Cell {
+    pub(crate) fn cell(folder: &Path, words: &[&str], config: Option<&str>) -> Cell {
         let (kernel, configured) = (folder.join("bzImage"), folder.join("config"));
-        fs::write(&kernel, image(0x1_0000, 1 << 20)).expect("written");
+        fs::write(&kernel, bz_image("6.1.0", 0x1_0000)).expect("written");
         fs::write(&configured, config.unwrap_or_default()).expect("written");
         Cell {
             subject: Subject {
@@ -157,6 +144,7 @@ mod tests {
                 asked: "path=bzImage".to_owned(),
                 kernel,
                 kernel_sha256: String::new(),
+                unpacked: None,
                 arch: "x86_64".to_owned(),
                 release: None,
                 config: config.map(|_| configured),
@@ -174,18 +162,16 @@ mod tests {
             image_sha256: String::new(),
             held: Held::default(),
             plan: String::new(),
+            planned: Duration::ZERO,
             silence: Duration::from_secs(240),
         }
     }
+}
 
-    /// A bzImage whose header names so many paragraphs.
-    fn image(paragraphs: u32, bytes: usize) -> Vec<u8> {
-        let mut image = vec![0; bytes];
-        image[0x202..0x206].copy_from_slice(b"HdrS");
-        image[0x1f4..0x1f8].copy_from_slice(&paragraphs.to_le_bytes());
-        image.resize(bytes.max(5 * 512 + paragraphs as usize * 16), 0);
-        image
-    }
+#[cfg(test)]
+mod tests {
+    use super::{samples::cell, *};
+    use crate::kernel_image::samples::bz_image;
 
     #[test]
     fn silence_is_explained_by_what_is_known() {
@@ -202,9 +188,11 @@ mod tests {
         let silence = Duration::from_millis(1);
         has(&Cell { silence, ..cell(folder.path(), &[], serial) }, "1 ms of silence");
         has(&cell(folder.path(), &[], None), "little memory to boot");
+        let halted = Cell { silence, ..cell(folder.path(), &[], None) }.explain(&Ending::Halted);
+        assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");
         let cut = cell(folder.path(), &[], serial);
-        fs::write(&cut.subject.kernel, &image(0x1_0000, 1 << 20)[..4096]).expect("written");
-        has(&cut, "is cut short: it has 4096 of 1051136 bytes");
+        fs::write(&cut.subject.kernel, &bz_image("6.1.0", 0x1_0000)[..4096]).expect("written");
+        has(&cut, "is cut short, with 4096 of 1051136 bytes");
     }
 
     #[test]

@@ -95,6 +95,25 @@ impl Machine {
         )))
     }
 
+    /// The machine for a kernel of an architecture: the one that was asked for, or the default.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is of another architecture.
+    pub fn of_kernel(label: &str, arch: &str, asked: Option<&str>) -> Result<Machine, LabError> {
+        let machine = match asked {
+            Some(name) => Machine::find(name)?,
+            None => Machine::for_arch(arch)?,
+        };
+        if machine.arch == arch {
+            return Ok(machine);
+        }
+        Err(LabError::Refused(format!(
+            "{label} is a kernel for {arch}, and the machine {} is for {}",
+            machine.name, machine.arch
+        )))
+    }
+
     /// The default machine for an architecture.
     ///
     /// # Errors

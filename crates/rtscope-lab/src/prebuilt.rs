@@ -134,6 +134,12 @@ impl Prebuilt {
         }
     }
 
+    /// The kernel's own name of its architecture.
+    #[must_use]
+    pub fn arch(&self) -> &'static str {
+        self.arch
+    }
+
     /// The kernel from the cache, or fetched into it.
     ///
     /// # Errors
@@ -143,7 +149,7 @@ impl Prebuilt {
         if let Some(kernel) = cache.find(&self.name) {
             return Ok(kernel);
         }
-        tool::require(&[Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")])?;
+        tool::require(&fetching())?;
         let apt = self.apt(cache, report)?;
         let downloads = cache.downloads();
         fs::create_dir_all(&downloads).map_err(LabError::file("make", &downloads))?;
@@ -241,28 +247,44 @@ pub fn of_file(file: &Path, cache: &Cache, report: &mut Report<'_>) -> Result<Ke
     }
     tool::require(&[Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")])?;
     let refused = |why: String| LabError::Refused(format!("{}: {why}", file.display()));
-    let field = |name: &str| {
-        let said = tool::output(Command::new("dpkg-deb").arg("--field").arg(file).arg(name));
-        said.map(|text| text.trim().to_owned()).map_err(|e| refused(format!("no package: {e}")))
-    };
-    let [image, version, debian_arch] =
-        [field("Package")?, field("Version")?, field("Architecture")?];
+    let [image, version] = [field(file, "Package")?, field(file, "Version")?];
     name::check("its package", &image).map_err(refused)?;
-    if let Some((kernel, _)) = dependency(&field("Depends")?) {
+    if let Some((kernel, _)) = dependency(&field(file, "Depends")?) {
         return Err(refused(format!(
             "the package {image} holds no kernel, but depends on the one that does: take {kernel}"
         )));
     }
-    let known = ARCHITECTURES.iter().find(|(debian, ..)| *debian == debian_arch);
-    let (_, arch, _) = *known.ok_or_else(|| {
-        refused(format!("it is for {debian_arch}, and the lab has no machine for that"))
-    })?;
+    let arch = arch_of_file(file)?;
     step(report, format!("unpacking {image} {version}"));
     let found = Package { name: &image, image: &image, version: &version, arch, sha256 };
     found.unpack(file, key, cache).map_err(|e| match e {
         LabError::Program { .. } => refused(format!("the package {image} holds no kernel: {e}")),
         other => other,
     })
+}
+
+/// The architecture that a file's Debian package is for, in the kernel's own words.
+///
+/// # Errors
+///
+/// The file is no package, or the lab has no machine for it.
+pub fn arch_of_file(file: &Path) -> Result<&'static str, LabError> {
+    tool::require(&[Need::of("dpkg-deb", "dpkg")])?;
+    let asked = field(file, "Architecture")?;
+    match ARCHITECTURES.iter().find(|(debian, ..)| *debian == asked) {
+        Some((_, arch, _)) => Ok(arch),
+        None => Err(LabError::Refused(format!(
+            "{}: it is for {asked}, and the lab has no machine for that",
+            file.display()
+        ))),
+    }
+}
+
+/// A field of a package's description.
+fn field(file: &Path, name: &str) -> Result<String, LabError> {
+    let said = tool::output(Command::new("dpkg-deb").arg("--field").arg(file).arg(name));
+    said.map(|text| text.trim().to_owned())
+        .map_err(|e| LabError::Refused(format!("{}: no package: {e}", file.display())))
 }
 
 /// A Debian package with a kernel.
@@ -329,6 +351,11 @@ fn dependency(field: &str) -> Option<(String, Option<String>)> {
     let name = one.split_whitespace().next()?.to_owned();
     let version = one.split_once("(= ").and_then(|(_, rest)| rest.strip_suffix(')'));
     Some((name, version.map(str::to_owned)))
+}
+
+/// What it takes to fetch a package of Debian and to unpack it.
+pub(crate) fn fetching() -> [Need; 3] {
+    [Need::of("apt-get", "apt"), Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")]
 }
 
 /// Debian's name of an architecture.

@@ -100,6 +100,8 @@ pub struct Words<'a> {
     pub memory_mib: Option<u32>,
     /// The kernel.
     pub kernel: &'a Path,
+    /// Whether that is the kernel as it unpacks itself.
+    pub is_unpacked: bool,
     /// The guest's file system.
     pub image: &'a Path,
     /// The device tree.
@@ -193,7 +195,7 @@ impl Words<'_> {
     pub fn identity(&self) -> Vec<String> {
         let place = |name: &'static str| Path::new(name);
         let words = Words {
-            kernel: place("KERNEL"),
+            kernel: place(if self.is_unpacked { "UNPACKED-KERNEL" } else { "KERNEL" }),
             image: place("IMAGE"),
             device_tree: self.device_tree.map(|_| place("DEVICE-TREE")),
             console: place("CONSOLE"),
@@ -217,6 +219,7 @@ mod tests {
             cpus: 1,
             memory_mib: None,
             kernel: Path::new("/k/vmlinuz"),
+            is_unpacked: false,
             image: Path::new("/i/image"),
             device_tree: None,
             append,
@@ -291,6 +294,8 @@ mod tests {
         let elsewhere = Words { kernel: Path::new("/elsewhere"), ..first.clone() };
         assert_eq!(first.identity(), elsewhere.identity());
         assert_ne!(first.identity(), Words { seed: 8, ..first.clone() }.identity());
+        let unpacked = Words { is_unpacked: true, ..first.clone() };
+        assert_ne!(first.identity(), unpacked.identity(), "it boots in another way");
     }
 
     #[test]

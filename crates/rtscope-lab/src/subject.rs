@@ -20,13 +20,15 @@ use std::{
 };
 
 use crate::{
-    cache::{Cache, Identity, Kernel, sha256_of_file},
+    cache::{Cache, Identity, Kernel},
     error::LabError,
+    kernel_image::{arch_of, damage, release_of},
     machine::Machine,
     modules::Modules,
     name,
     prebuilt::{self, Prebuilt},
     progress::Report,
+    unpacked,
 };
 
 /// A kernel under test.
@@ -40,6 +42,8 @@ pub struct Subject {
     pub kernel: PathBuf,
     /// SHA-256 of the file.
     pub kernel_sha256: String,
+    /// The same kernel unpacked, where the emulator can start it as that.
+    pub unpacked: Option<PathBuf>,
     /// The kernel's own name of its architecture.
     pub arch: String,
     /// `uname -r`, where it is known.
@@ -65,9 +69,9 @@ impl Subject {
     pub fn find(asked: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Subject, LabError> {
         let Asked { label, name, words } = Asked::parse(asked)?;
         let mut found = match (package_of(name), name.strip_prefix("path=")) {
-            (Some(file), _) => of_kept(asked, &prebuilt::of_file(file, cache, report)?)?,
-            (None, Some(path)) => of_file(asked, Path::new(path))?,
-            (None, None) => of_kept(asked, &bring(name, cache, report)?)?,
+            (Some(file), _) => of_kept(asked, &prebuilt::of_file(file, cache, report)?, cache)?,
+            (None, Some(path)) => of_file(asked, Path::new(path), cache)?,
+            (None, None) => of_kept(asked, &bring(name, cache, report)?, cache)?,
         };
         found.append = words;
         if let Some(label) = label {
@@ -156,16 +160,7 @@ impl Subject {
     ///
     /// The machine is of another architecture, or needs a device tree that the kernel lacks.
     pub fn machine(&mut self, asked: Option<&str>) -> Result<Machine, LabError> {
-        let machine = match asked {
-            Some(name) => Machine::find(name)?,
-            None => Machine::for_arch(&self.arch)?,
-        };
-        if machine.arch != self.arch {
-            return Err(LabError::Refused(format!(
-                "{} is a kernel for {}, and the machine {} is for {}",
-                self.label, self.arch, machine.name, machine.arch
-            )));
-        }
+        let machine = Machine::of_kernel(&self.label, &self.arch, asked)?;
         if let Some(name) = &machine.device_tree {
             let path =
                 self.dtbs.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
@@ -178,6 +173,61 @@ impl Subject {
             })?);
         }
         Ok(machine)
+    }
+}
+
+/// What is known of a kernel before it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// What everything calls it.
+    pub label: String,
+    /// The kernel's own name of its architecture.
+    pub arch: String,
+    /// Whether it is one of Debian's.
+    pub is_prebuilt: bool,
+    /// Whether it must be fetched.
+    pub is_fetched: bool,
+}
+
+impl Expected {
+    /// Looks at what a command line names, and fetches nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is no such kernel, or its file is none or damaged.
+    pub fn of(asked: &str, cache: &Cache) -> Result<Expected, LabError> {
+        let kernel = Asked::parse(asked)?;
+        let name = kernel.name;
+        let prebuilt = Prebuilt::find(name);
+        let is_prebuilt = prebuilt.is_some();
+        let (arch, is_fetched) = if let Some(file) = package_of(name) {
+            (prebuilt::arch_of_file(file)?.to_owned(), false)
+        } else if let Some(path) = name.strip_prefix("path=") {
+            let path = Path::new(path);
+            let image = fs::read(path).map_err(LabError::file("read", path))?;
+            (sound(&image, path)?.to_owned(), false)
+        } else if let Some(prebuilt) = prebuilt {
+            (prebuilt.arch().to_owned(), cache.find(name).is_none())
+        } else {
+            (kept(name, cache)?.manifest.arch, false)
+        };
+        let label = kernel.called(asked).to_owned();
+        Ok(Expected { label, arch, is_prebuilt, is_fetched })
+    }
+}
+
+/// The architecture of an image that is whole, as far as that shows.
+fn sound(image: &[u8], path: &Path) -> Result<&'static str, LabError> {
+    let path = path.display();
+    let arch = arch_of(image).ok_or_else(|| {
+        LabError::Refused(format!(
+            "{path} is no kernel image for x86-64, arm64 or arm, or its beginning is damaged: take a \
+             bzImage, an Image or a zImage"
+        ))
+    })?;
+    match damage(image) {
+        Some(why) => Err(LabError::Refused(format!("{path} does not boot: {why}"))),
+        None => Ok(arch),
     }
 }
 
@@ -259,6 +309,11 @@ fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, L
     if let Some(prebuilt) = Prebuilt::find(name) {
         return prebuilt.bring(cache, report);
     }
+    kept(name, cache)
+}
+
+/// A kernel that was built here.
+fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
     cache.find(name).ok_or_else(|| {
         if let Err(why) = name::check("the kernel", name) {
             return LabError::Refused(format!("{why}; a file is path={name}"));
@@ -277,12 +332,21 @@ fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, L
     })
 }
 
-fn of_kept(asked: &str, kernel: &Kernel) -> Result<Subject, LabError> {
+fn of_kept(asked: &str, kernel: &Kernel, cache: &Cache) -> Result<Subject, LabError> {
     let file = kernel.vmlinuz();
+    let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
+    if let Some(why) = damage(&bytes) {
+        return Err(LabError::Refused(format!(
+            "{} does not boot: {why} (`rtscope lab cache prune kernels` removes what is kept)",
+            file.display()
+        )));
+    }
+    let kernel_sha256 = crate::cell::sha256(&bytes);
     Ok(Subject {
         label: asked.to_owned(),
         asked: asked.to_owned(),
-        kernel_sha256: sha256_of_file(&file).map_err(LabError::file("read", &file))?,
+        unpacked: unpacked::of(&bytes, &kernel_sha256, cache),
+        kernel_sha256,
         kernel: file,
         arch: kernel.manifest.arch.clone(),
         release: Some(kernel.manifest.release.clone()).filter(|release| !release.is_empty()),
@@ -294,22 +358,19 @@ fn of_kept(asked: &str, kernel: &Kernel) -> Result<Subject, LabError> {
     })
 }
 
-fn of_file(asked: &str, path: &Path) -> Result<Subject, LabError> {
+fn of_file(asked: &str, path: &Path, cache: &Cache) -> Result<Subject, LabError> {
     let bytes = fs::read(path).map_err(LabError::file("read", path))?;
-    let arch = arch_of(&bytes).ok_or_else(|| {
-        LabError::Refused(format!(
-            "{} is no kernel image for x86-64, arm64 or arm: take a bzImage, an Image or a zImage",
-            path.display()
-        ))
-    })?;
+    let arch = sound(&bytes, path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let release = name.strip_prefix("vmlinuz-").map(str::to_owned).or_else(|| release_of(&bytes));
     let config = release.as_ref().map(|release| path.with_file_name(format!("config-{release}")));
+    let kernel_sha256 = crate::cell::sha256(&bytes);
     Ok(Subject {
         label: asked.to_owned(),
         asked: asked.to_owned(),
         kernel: path.to_owned(),
-        kernel_sha256: crate::cell::sha256(&bytes),
+        unpacked: unpacked::of(&bytes, &kernel_sha256, cache),
+        kernel_sha256,
         arch: arch.to_owned(),
         config: config.filter(|path| path.is_file()),
         release,
@@ -318,34 +379,6 @@ fn of_file(asked: &str, path: &Path) -> Result<Subject, LabError> {
         append: Vec::new(),
         identity: None,
     })
-}
-
-/// `uname -r` of a bzImage: the first word of the text that its header points to (`kernel_version` of
-/// Linux's `Documentation/arch/x86/boot.rst`).
-fn release_of(image: &[u8]) -> Option<String> {
-    if arch_of(image)? != "x86_64" {
-        return None;
-    }
-    let at = u16::from_le_bytes(image.get(0x20e..0x210)?.try_into().ok()?);
-    let text = image.get(usize::from(at) + 0x200..)?;
-    let word = text.split(|byte| *byte == b' ' || *byte == 0).next()?;
-    let word = std::str::from_utf8(word).ok()?;
-    word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.to_owned())
-}
-
-/// The architecture of a kernel image, by the marks that boot loaders look for: Linux's
-/// `Documentation/arch/x86/boot.rst`, `arm64/booting.rst`, and the header of the ARM zImage.
-fn arch_of(image: &[u8]) -> Option<&'static str> {
-    let at = |offset: usize, mark: &[u8]| image.get(offset..offset + mark.len()) == Some(mark);
-    if at(0x202, b"HdrS") {
-        Some("x86_64")
-    } else if at(0x38, b"ARM\x64") || at(0, b"MZ\0\0zimg") {
-        Some("arm64")
-    } else if at(0x24, &0x016f_2818_u32.to_le_bytes()) {
-        Some("arm")
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]
@@ -410,18 +443,6 @@ mod tests {
         let asked = format!("path={}", path.display());
         let said = Subject::find(&asked, &cache, &mut |_| {}).expect_err("no kernel").to_string();
         assert!(said.contains("is no kernel image"), "{said}");
-    }
-
-    #[test]
-    fn a_pc_s_image_says_its_release() {
-        let mut image = vec![0; 0x600];
-        image[0x202..0x206].copy_from_slice(b"HdrS");
-        image[0x20e..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
-        image[0x300..0x30c].copy_from_slice(b"6.1.0-x (me)");
-        assert_eq!(release_of(&image).as_deref(), Some("6.1.0-x"));
-        image[0x300] = 0xff;
-        assert_eq!(release_of(&image), None);
-        assert_eq!(release_of(&image[..0x20f]), None);
     }
 
     #[test]

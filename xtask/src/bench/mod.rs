@@ -7,6 +7,7 @@
 
 mod histogram;
 mod import;
+mod lab;
 mod messages;
 mod process;
 mod program;
@@ -37,6 +38,8 @@ struct Options {
     json: Option<PathBuf>,
     /// Whether less is measured, and sooner.
     quick: bool,
+    /// The only section that is measured; none for all.
+    only: Option<String>,
 }
 
 /// The program that is measured, and a folder for its records.
@@ -53,6 +56,7 @@ impl Options {
             messages: Duration::from_secs(2),
             json: None,
             quick: false,
+            only: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -67,7 +71,15 @@ impl Options {
                     options.json = Some(PathBuf::from(file));
                     words.next();
                 }
-                _ => bail!("{word:?} is not expected here: write [--quick] [--json FILE]"),
+                ("--only", Some(name)) if SECTIONS.iter().any(|(known, _)| known == name) => {
+                    options.only = Some((*name).to_owned());
+                    words.next();
+                }
+                _ => bail!(
+                    "{word:?} is not expected here: write [--quick] [--json FILE] [--only SECTION], and of \
+                     sections one of {}",
+                    SECTIONS.map(|(name, _)| name).join("; ")
+                ),
             }
         }
         Ok(options)
@@ -77,7 +89,7 @@ impl Options {
 /// A section: its name and what measures its lines.
 type Section = (&'static str, fn(&Subject, &Options) -> Result<Vec<Line>>);
 
-const SECTIONS: &[Section] = &[
+const SECTIONS: [Section; 8] = [
     ("program", program::lines),
     ("wake-ups", wakeup::lines),
     ("wake-ups, CPUs kept awake", wakeup::lines_awake),
@@ -85,6 +97,7 @@ const SECTIONS: &[Section] = &[
     ("imports", import::lines),
     ("square waves", wave::lines),
     ("sweeps", wave::sweeps),
+    ("lab", lab::lines),
 ];
 
 /// Measures everything, prints the table, answers whether everything could be measured.
@@ -105,7 +118,8 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
 
     let mut lines = Vec::new();
     let mut is_complete = true;
-    for (name, measure) in SECTIONS {
+    let asked = |name: &str| options.only.as_ref().is_none_or(|only| only == name);
+    for (name, measure) in SECTIONS.into_iter().filter(|(name, _)| asked(name)) {
         eprintln!("measuring: {name}");
         match measure(&subject, &options) {
             Ok(measured) => lines.extend(measured),
@@ -145,6 +159,9 @@ mod tests {
     fn words_are_read() {
         let options = Options::parse(&["--json", "x.json", "--quick"]).expect("options");
         assert_eq!((options.rounds, options.json), (2, Some(PathBuf::from("x.json"))));
+        let options = Options::parse(&["--only", "lab"]).expect("options");
+        assert_eq!(options.only.as_deref(), Some("lab"));
+        assert!(Options::parse(&["--only", "nothing"]).is_err());
         assert!(Options::parse(&["--json"]).is_err());
         assert!(Options::parse(&["--fast"]).is_err());
     }

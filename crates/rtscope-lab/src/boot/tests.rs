@@ -79,6 +79,7 @@ fn words<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> Word
         cpus: 1,
         memory_mib: None,
         kernel: Path::new("kernel"),
+        is_unpacked: false,
         image: Path::new("image"),
         device_tree: None,
         append: &[],
@@ -233,6 +234,16 @@ fn a_starved_guest_does_not_hang() {
     assert!(hangs(seconds(301), seconds(0), limit), "it waits for what never comes");
     assert!(!hangs(seconds(700), seconds(60), limit), "others have the CPU");
     assert!(hangs(seconds(900), seconds(75), limit), "it had enough even so");
+}
+
+#[test]
+fn a_halted_guest_is_known_by_what_its_emulator_does() {
+    let ms = Duration::from_millis;
+    // QEMU 7.2 with a kernel whose payload was overwritten, and with one that boots and rests.
+    assert!(has_halted(ms(4_450), ms(4_450 + 6_180)));
+    assert!(!has_halted(ms(2_220), ms(2_220 + 2_830)), "not for long enough");
+    assert!(!has_halted(ms(170), ms(170 + 7_200)));
+    assert!(!has_halted(ms(6_000), ms(60_000)), "a long rest in a guest without a console");
 }
 
 #[test]

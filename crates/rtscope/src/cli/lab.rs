@@ -4,12 +4,14 @@ mod bisect;
 mod cache;
 mod compare;
 mod demo;
+mod estimate;
 mod matrix;
 mod order;
 mod output;
 mod replay;
 mod run;
 mod sched;
+mod teller;
 
 use std::process::ExitCode;
 

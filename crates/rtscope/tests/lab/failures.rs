@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{document, emulators, ready_or_skip, room, rtscope, skip, text};
+use rtscope_lab::{cache::Cache, program::Program};
+
+use crate::{document, emulators, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// A plan of 50 ms: the guests here end before it does.
 const SHORT: &str = "
@@ -54,8 +56,8 @@ fn a_guest_that_ends_badly_says_why_and_leaves_its_console() {
 
 /// Memory in which the kernel boots and the program, unpacked beside its archive, finds no room.
 fn starving_mib() -> u64 {
-    let program = fs::metadata(env!("CARGO_BIN_EXE_rtscope")).expect("built").len() >> 20;
-    program * 2 + 72
+    let program = Program::read(Path::new(env!("CARGO_BIN_EXE_rtscope")), false).expect("built");
+    (program.bytes().len() as u64 >> 20) * 2 + 72
 }
 
 /// Kernel with its words, whether its memory is short, what is said of its end, and what its console
@@ -109,9 +111,7 @@ fn a_missing_emulator_or_package_is_named_with_the_command_that_gets_it() {
     let empty = room.path().join("empty");
     fs::create_dir(&empty).expect("made");
     fs::write(room.path().join("short.toml"), SHORT).expect("written");
-    let mut image = vec![0; 0x600];
-    image[0x202..0x206].copy_from_slice(b"HdrS");
-    fs::write(room.path().join("bzImage"), &image).expect("written");
+    fs::write(room.path().join("bzImage"), empty_kernel()).expect("written");
     if !cfg!(target_arch = "x86_64") {
         skip(
             "a_missing_emulator_or_package_is_named_with_the_command_that_gets_it",
@@ -130,8 +130,102 @@ fn a_missing_emulator_or_package_is_named_with_the_command_that_gets_it() {
         emulator.contains("lacks qemu-system-x86_64") && emulator.contains("qemu-system-x86"),
         "{emulator}"
     );
+    // All that is missing, at once.
     let package = said("debian-rt");
-    assert!(package.contains("this machine lacks dpkg-deb"), "{package}");
+    let lacks = "lacks qemu-system-x86_64, apt-get, dpkg-deb, tar: install";
+    assert!(
+        package.contains(lacks) && package.contains("apt dpkg qemu-system-x86 tar"),
+        "{package}"
+    );
+    assert!(!room.path().join("cache").exists(), "nothing was made before it was clear");
+}
+
+/// A bzImage of nothing but its header: the set-up, and no kernel behind it.
+fn empty_kernel() -> Vec<u8> {
+    let mut image = vec![0; 5 * 512];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image
+}
+
+/// A static program of one segment, for a machine of ELF's list.
+fn elf(machine: u8) -> Vec<u8> {
+    let mut elf = vec![0; 0x200];
+    elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (elf[16], elf[18]) = (2, machine);
+    (elf[0x20], elf[0x36], elf[0x38]) = (0x40, 56, 1);
+    (elf[0x40], elf[0x60]) = (1, 0x78);
+    elf
+}
+
+#[test]
+fn nothing_is_fetched_for_what_could_not_run() {
+    let test = "nothing_is_fetched_for_what_could_not_run";
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room();
+    fs::write(room.path().join("short.toml"), SHORT).expect("written");
+    fs::write(room.path().join("aarch64"), elf(183)).expect("written");
+    fs::write(room.path().join("x86-64"), elf(62)).expect("written");
+    fs::write(room.path().join("garbage"), "no program").expect("written");
+    let dynamic = fs::read("/bin/sh").expect("a shell");
+    fs::write(room.path().join("dynamic"), dynamic).expect("written");
+    for (words, sentence) in [
+        ("debian-rt --program aarch64", "this program is for aarch64, the guest is x86_64"),
+        ("debian-rt-arm64 --program x86-64", "this program is for x86_64, the guest is aarch64"),
+        ("debian-rt-arm64", "this rtscope is for x86_64, the guest is aarch64"),
+        ("debian-rt --program garbage", "no program for Linux"),
+        ("debian-rt --program dynamic", "not static"),
+        ("debian-rt --program none", "read none"),
+        ("debian-rt --machine arm64", "is a kernel for x86_64, and the machine arm64"),
+        ("debian-rt --modules none", "--modules none"),
+        ("debian-rt --kernel debian-rt", "named twice"),
+        ("debian-rt --kernel debain-stock", "did you mean \"debian-stock\"?"),
+        ("debian-rt --wall --shift 2", "cannot be used with"),
+    ] {
+        let mut all = vec!["lab", "run", "short.toml", "--cache", "cache", "--kernel"];
+        all.extend(words.split(' '));
+        let ran = rtscope(room.path(), &all).output().expect("starts");
+        assert!(matches!(ran.status.code(), Some(1 | 2 | 64)), "{words}: {}", text(&ran));
+        assert!(text(&ran).contains(sentence), "{words}: {}", text(&ran));
+        assert!(!room.path().join("cache").exists(), "{words}: something was fetched");
+    }
+}
+
+#[test]
+fn a_damaged_kernel_is_told_before_it_boots_and_one_that_halts_soon_after() {
+    let test = "a_damaged_kernel_is_told_before_it_boots_and_one_that_halts_soon_after";
+    if !ready_or_skip(test) || !is_kept("debian-stock") {
+        return;
+    }
+    let room = room();
+    let cache = Cache::default();
+    let kernel = cache.find("debian-stock").expect("kept").vmlinuz();
+    let whole = fs::read(&kernel).expect("a kernel");
+    let mut altered = whole.clone();
+    let middle = whole.len() / 2;
+    altered[middle..middle + 64].fill(0x58);
+    for (image, sentence) in [
+        (&whole[..600], "cut short, with 600 of"),
+        (&whole[..20_000], "cut short, with 20000 of"),
+        (&altered, "damaged"),
+    ] {
+        fs::write(room.path().join("vmlinuz"), image).expect("written");
+        let (code, said) = run(room.path(), &["--kernel", "path=vmlinuz"]);
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains("vmlinuz does not boot:") && said.contains(sentence), "{said}");
+        assert!(!room.path().join("out").exists(), "a guest was started");
+    }
+    // As a kernel that has neither checksum nor signature: it can't be known before.
+    let header = u32::from_le_bytes(altered[0x3c..0x40].try_into().expect("four")) as usize;
+    altered[header + 0xa8..header + 0xb0].fill(0);
+    let release = 0x200 + usize::from(u16::from_le_bytes([altered[0x20e], altered[0x20f]]));
+    altered[release..release + 4].copy_from_slice(b"6.99");
+    fs::write(room.path().join("vmlinuz"), &altered).expect("written");
+    // The limit of silence is far beyond what the test may take.
+    let (code, said) = run(room.path(), &["--kernel", "path=vmlinuz", "--silence", "1h"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("CPU halted before the kernel said a word"), "{said}");
 }
 
 /// A small file system of its own, unmounted when it is dropped.
@@ -164,9 +258,7 @@ fn a_full_disk_is_told_before_a_guest_boots_and_nothing_is_left_half_written() {
         return;
     };
     let out = Small::mount(&room.path().join("small"), "4M").expect("mounted like the first");
-    let mut image = vec![0; 0x600];
-    image[0x202..0x206].copy_from_slice(b"HdrS");
-    fs::write(room.path().join("bzImage"), &image).expect("written");
+    fs::write(room.path().join("bzImage"), empty_kernel()).expect("written");
     // The guest's files don't fit the cache.
     let (code, said) = run(room.path(), &["--kernel", "path=bzImage", "--cache", "cache"]);
     assert_eq!(code, Some(1), "{said}");

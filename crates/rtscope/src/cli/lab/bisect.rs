@@ -13,7 +13,7 @@ use rtscope_lab::{
     queue::Item,
     source,
     spec::{self, Source, Spec},
-    subject::{self, Asked},
+    subject::{Asked, Expected, check_labels},
 };
 use rtscope_model::plan::Plan;
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ impl Search {
             return Ok(("commits", self.commits(tree, &spec::find(spec)?, args)?));
         }
         let kernels = [&args.good].into_iter().chain(&args.through).chain([&args.bad]);
-        subject::check_labels(&kernels.cloned().collect::<Vec<_>>())?;
+        check_labels(&kernels.cloned().collect::<Vec<_>>())?;
         if !args.through.is_empty() {
             return Ok(("kernels", self.row(args)?));
         }
@@ -210,13 +210,14 @@ impl Search {
     }
 
     fn row(&mut self, args: &Args) -> anyhow::Result<Culprit> {
-        let row: Vec<&String> =
-            [&args.good].into_iter().chain(&args.through).chain([&args.bad]).collect();
-        let good = self.judge(row[0], None)?;
-        let bad = self.judge(row[row.len() - 1], None)?;
+        let row: Vec<String> =
+            [&args.good].into_iter().chain(&args.through).chain([&args.bad]).cloned().collect();
+        self.lab.check_named(&row)?;
+        let good = self.judge(&row[0], None)?;
+        let bad = self.judge(&row[row.len() - 1], None)?;
         self.check_ends(&good, &bad)?;
-        let (good, bad) = bisect::first_bad(row.len() - 1, &mut |at| self.judge(row[at], None))?;
-        let called = |at: usize| Asked::parse(row[at]).map(|kernel| kernel.called(row[at]));
+        let (good, bad) = bisect::first_bad(row.len() - 1, &mut |at| self.judge(&row[at], None))?;
+        let called = |at: usize| Asked::parse(&row[at]).map(|kernel| kernel.called(&row[at]));
         let text = format!("between {} and {}", called(good)?, called(bad)?);
         Ok(Culprit { changes: vec![text], vague: bad - good > 1 })
     }
@@ -284,6 +285,8 @@ impl Search {
     /// Builds a kernel where it isn't kept, and judges it. One that doesn't build can't be judged.
     fn built(&mut self, spec: &Spec, words: &[String], title: &str) -> anyhow::Result<Answer> {
         let cache = self.lab.cache().clone();
+        let (label, arch) = (spec.name.clone(), spec.arch.clone());
+        self.lab.check(&[Expected { label, arch, is_prebuilt: false, is_fetched: false }])?;
         let fetched = source::fetch(spec, &cache, None, &mut say)?;
         let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let choice = Choice { jobs, lost_too: true };

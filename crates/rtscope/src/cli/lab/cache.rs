@@ -10,10 +10,11 @@ use super::order;
 use crate::{cli::print, exit, output::shown};
 
 /// What the lab itself keeps; kernels and their sources are kept beside it.
-const ROOMS: [(&str, &str); 9] = [
+const ROOMS: [(&str, &str); 10] = [
     ("records", "records of guests in virtual time"),
     ("images", "file systems of guests, at most 2 GiB, used in the last 14 days"),
     ("kernels", "kernels, fetched and built"),
+    ("unpacked", "the same kernels unpacked, for a quicker start"),
     ("downloads", "packages and archives"),
     ("trees", "unpacked sources"),
     ("build", "objects of builds"),
@@ -35,8 +36,8 @@ pub(in crate::cli) enum Verb {
     },
     /// Remove records and images, or other rooms by their name
     Prune {
-        /// records, images, kernels, downloads, trees, build, modules, cyclictest, bisect
-        #[arg(default_values = ["records", "images"], value_parser = ["records", "images", "kernels", "downloads", "trees", "build", "modules", "cyclictest", "bisect"])]
+        /// records, images, kernels, unpacked, downloads, trees, build, modules, cyclictest, bisect
+        #[arg(default_values = ["records", "images"], value_parser = ["records", "images", "kernels", "unpacked", "downloads", "trees", "build", "modules", "cyclictest", "bisect"])]
         rooms: Vec<String>,
         /// The cache
         #[arg(long, value_name = "DIR")]

@@ -52,6 +52,7 @@ const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_MATRIX)?;
     let mut lab = Lab::open(&args.options)?;
+    let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let named = lab.subjects(&args.kernel)?;
     let in_model = |subject: &Subject| -> Vec<Subject> {
         if args.preempt.is_empty() || !subject.has_option("PREEMPT_DYNAMIC") {
@@ -61,7 +62,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         args.preempt.iter().map(word).collect()
     };
     let subjects: Vec<Subject> = named.iter().flat_map(in_model).collect();
-    let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let mut items: Vec<Item> = Vec::new();
     let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
     let phases = one_by_one(&plan);

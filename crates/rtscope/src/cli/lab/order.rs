@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
     sync::{Mutex, mpsc},
     thread,
@@ -14,12 +13,15 @@ use rtscope_lab::{
     boot::Ending,
     cache::Cache,
     cell::{self, Cell, Extra, Outcome, Surroundings},
+    costs::Costs,
     cyclictest,
     error::LabError,
+    program::Program,
     progress::Progress,
     qemu::{Timing, parse_shift},
     queue::{self, Item, News},
-    subject::{self, Subject},
+    ready::{self, Wish},
+    subject::{self, Expected, Subject},
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
@@ -28,12 +30,11 @@ use rtscope_model::{
     time::Nanos,
 };
 
-use super::output;
+use super::{
+    estimate, output,
+    teller::{SILENT, Teller},
+};
 use crate::cli::{Refused, ending, shape};
-use crate::output::{can_redraw, note, progress};
-
-/// After so long without a word it is said that guests are at work.
-const SILENT: Duration = Duration::from_secs(20);
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
 const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
@@ -69,7 +70,8 @@ pub(in crate::cli) struct Options {
     #[arg(long)]
     kvm: bool,
     /// Virtual time: an instruction takes 2^N ns, N from 0 to 5
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift,
+        conflicts_with_all = ["wall", "kvm"])]
     shift: u8,
     /// Guests at a time [default: as many as there are CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -157,7 +159,7 @@ pub(super) fn say(progress: Progress) {
 pub(super) struct Lab {
     options: Options,
     cache: Cache,
-    program: Vec<u8>,
+    program: Program,
     guard: Vec<String>,
     interrupt: Interrupt,
     emulators: BTreeMap<String, String>,
@@ -169,8 +171,7 @@ impl Lab {
             Some(path) => path.clone(),
             None => std::env::current_exe().context("can't find this program's own file")?,
         };
-        let program =
-            std::fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let program = Program::read(&path, options.program.is_some())?;
         if options.kvm {
             let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
             opened.map_err(|e| {
@@ -217,13 +218,43 @@ impl Lab {
         self.options.jobs.map_or_else(own, usize::from)
     }
 
-    /// Finds the kernels; those that are prebuilt are fetched when they aren't there.
-    ///
-    /// # Errors
-    ///
-    /// There is no such kernel, or two have the same label.
-    pub(super) fn subjects(&self, names: &[String]) -> anyhow::Result<Vec<Subject>> {
+    /// Refuses what could not run in the end: before anything is fetched or built.
+    pub(super) fn check(&self, kernels: &[Expected]) -> anyhow::Result<()> {
+        let options = &self.options;
+        let wish = Wish {
+            machine: options.machine.as_deref(),
+            program: &self.program,
+            kvm: options.kvm,
+            cpus: options.smp,
+            has_modules: !options.module.is_empty(),
+            modules: options.modules.as_deref(),
+            cyclictest: options.with_cyclictest,
+        };
+        ready::check(&wish, kernels, &self.cache)?;
+        Ok(())
+    }
+
+    /// As [`Lab::check`], of kernels by their names.
+    pub(super) fn check_named(&self, names: &[String]) -> anyhow::Result<()> {
         subject::check_labels(names)?;
+        let expected = names.iter().map(|name| Expected::of(name, &self.cache));
+        self.check(&expected.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Refuses what goes with a plan only.
+    pub(super) fn check_without_plan(&self) -> Result<(), Refused> {
+        let options = &self.options;
+        if options.with_cyclictest || options.tracer.is_some() || options.gpio_sim.is_some() {
+            let text = "--with-cyclictest, --tracer and --gpio-sim go with a plan: take lab run";
+            return Err(Refused(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Finds the kernels; those that are prebuilt are fetched when they aren't there and everything else that a
+    /// run needs is.
+    pub(super) fn subjects(&self, names: &[String]) -> anyhow::Result<Vec<Subject>> {
+        self.check_named(names)?;
         let find = |name: &String| Subject::find(name, &self.cache, &mut say);
         Ok(names.iter().map(find).collect::<Result<_, LabError>>()?)
     }
@@ -240,7 +271,8 @@ impl Lab {
         let runs = as_run(plan);
         let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
         let longest = Duration::from_nanos(longest);
-        self.guest(subject, (&plan.name, &runs.to_toml()), extra, seed, longest)
+        let cell = self.guest(subject, (&plan.name, &runs.to_toml()), extra, seed, longest)?;
+        Ok(Cell { planned: Duration::from_nanos(plan.expected().0), ..cell })
     }
 
     /// The cell of experiments, each with its name and text, in place of a plan. `longest` is how long one
@@ -251,11 +283,6 @@ impl Lab {
         experiments: &[(String, String)],
         longest: Duration,
     ) -> anyhow::Result<Cell> {
-        let options = &self.options;
-        if options.with_cyclictest || options.tracer.is_some() || options.gpio_sim.is_some() {
-            let text = "--with-cyclictest, --tracer and --gpio-sim go with a plan: take lab run";
-            return Err(Refused(text.to_owned()).into());
-        }
         let mut extra = self.extra(subject, &[])?;
         for (name, text) in experiments {
             extra.beside.experiments.push(name.clone());
@@ -288,9 +315,8 @@ impl Lab {
             let version = cell::emulator_version(&machine)?;
             self.emulators.insert(machine.program.clone(), version);
         }
-        runs_there(&self.program, &subject)?;
         let (image, image_sha256, held) =
-            cell::pack(&subject, &self.program, plan, extra, &self.cache)?;
+            cell::pack(&subject, self.program.bytes(), plan, extra, &self.cache)?;
         Ok(Cell {
             subject,
             machine,
@@ -302,6 +328,7 @@ impl Lab {
             image_sha256,
             held,
             plan: name.to_owned(),
+            planned: longest,
             silence: self.silence(longest),
         })
     }
@@ -383,7 +410,8 @@ impl Lab {
             let name = item.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             (name, item.cell.inputs(&self.emulator(&item.cell)).key)
         };
-        output::claim(out, items.iter().map(guest).collect(), !self.options.fresh)?;
+        let guests: BTreeMap<String, String> = items.iter().map(guest).collect();
+        output::claim(out, guests, !self.options.fresh)?;
         if self.timing().is_virtual() && self.options.smp > 1 {
             note!(
                 "{} CPUs in virtual time take turns on one of this machine's: slow, and real-time kernels \
@@ -392,7 +420,20 @@ impl Lab {
                 items.iter().map(|item| item.cell.silence.as_secs()).max().unwrap_or(0)
             );
         }
+        self.foretell(items);
         Ok(self.go(items))
+    }
+
+    /// Says how long it will take.
+    fn foretell(&self, items: &[Item]) {
+        let is_known = |item: &&Item| {
+            let key = item.cell.inputs(&self.emulator(&item.cell)).key;
+            !self.options.fresh && item.cell.is_known(&key, &item.folder, &self.cache)
+        };
+        let (known, run): (Vec<&Item>, Vec<&Item>) = items.iter().partition(is_known);
+        let cells = run.iter().map(|item| &item.cell);
+        let estimate = Costs::of(&self.cache).estimate(cells, self.jobs());
+        note!("{}", estimate::sentence(items.len(), known.len(), self.jobs(), estimate));
     }
 
     fn emulator(&self, cell: &Cell) -> String {
@@ -419,8 +460,7 @@ impl Lab {
             stop: &stop,
             say: &|text| note!("{text}"),
         };
-        let teller =
-            Mutex::new(Teller { terminal: can_redraw(&io::stderr()), told: Instant::now() });
+        let teller = Mutex::new(Teller::new());
         let news = |news: &News<'_>| {
             if let Ok(mut teller) = teller.lock() {
                 teller.tell(news);
@@ -441,8 +481,20 @@ impl Lab {
             let outcomes =
                 queue::run_all(items, self.jobs(), |cell| self.emulator(cell), &around, &news);
             drop(ended);
+            self.note_costs(items, &outcomes);
             outcomes
         })
+    }
+
+    /// Takes note of what whole runs took, for the next estimate; without it that is only a guess.
+    fn note_costs(&self, items: &[Item], outcomes: &[Result<Outcome, LabError>]) {
+        let mut costs = Costs::of(&self.cache);
+        for (item, outcome) in items.iter().zip(outcomes) {
+            if let Ok(Outcome { ending: Ending::Sent, took: Some(took), .. }) = outcome {
+                costs.note(&item.cell, *took);
+            }
+        }
+        let _ = costs.keep(&self.cache);
     }
 }
 
@@ -478,82 +530,6 @@ fn wanted_modules(subject: &Subject, phases: &[Phase], gpio: bool) -> Vec<String
     let of_gpio = GPIO_MODULES.into_iter().filter(|_| gpio);
     let needed = of_loads.chain(of_gpio).filter(|(option, _)| subject.has_as_module(option));
     needed.map(|(_, module)| module.to_owned()).collect()
-}
-
-/// Refuses a program that the kernel could not run, before a guest has to say so.
-fn runs_there(program: &[u8], subject: &Subject) -> anyhow::Result<()> {
-    // ELF's e_machine, from its specification.
-    let arch = match program.get(18..20) {
-        Some([62, 0]) => "x86_64",
-        Some([183, 0]) => "arm64",
-        Some([40, 0]) => "arm",
-        Some([243, 0]) => "riscv",
-        _ => return Err(Refused("--program: not a program for Linux (ELF)".to_owned()).into()),
-    };
-    if arch == subject.arch {
-        return Ok(());
-    }
-    let (label, wanted) = (&subject.label, &subject.arch);
-    Err(Refused(format!(
-        "{label} is a kernel for {wanted} and this rtscope is for {arch}: name a static rtscope for \
-         {wanted} with --program"
-    ))
-    .into())
-}
-
-/// Tells on standard error how far the cells are.
-struct Teller {
-    terminal: bool,
-    /// When something was said last.
-    told: Instant,
-}
-
-impl Teller {
-    /// Says that guests are at work when nothing else was said for long.
-    fn still_there(&mut self, elapsed: Duration) {
-        if self.told.elapsed() >= SILENT {
-            self.passing(&format!("{} s: the guests are at work", elapsed.as_secs()));
-            self.told = Instant::now();
-        }
-    }
-
-    /// A line that the next one may replace.
-    fn passing(&self, line: &str) {
-        if self.terminal { progress(line) } else { note(line) }
-    }
-
-    fn tell(&mut self, news: &News<'_>) {
-        let name = |item: &Item| {
-            let cell = &item.cell;
-            format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan)
-        };
-        match news {
-            News::Line(item, line) if self.terminal => {
-                progress(&format!("{}: {line}", name(item)));
-            }
-            News::Line(..) => return,
-            News::Done { item, ending, took, done, all, left } => {
-                let how = match (ending, took) {
-                    (Ok(Ending::Sent), None) => "known".to_owned(),
-                    (Ok(Ending::Sent), Some(took)) => format!("{:.1} s", took.as_secs_f64()),
-                    (Ok(ending), _) => item.cell.explain(ending),
-                    (Err(error), _) => error.to_string(),
-                };
-                let left = left.filter(|left| !left.is_zero());
-                let left = left.map_or(String::new(), |left| format!(", {} left", minutes(left)));
-                if self.terminal {
-                    progress("");
-                }
-                note!("[{done}/{all}] {}: {how}{left}", name(item));
-            }
-        }
-        self.told = Instant::now();
-    }
-}
-
-fn minutes(time: Duration) -> String {
-    let seconds = time.as_secs();
-    if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }
 
 #[cfg(test)]

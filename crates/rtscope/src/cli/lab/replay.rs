@@ -76,7 +76,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let cell = cell_of(&before, &cache)?;
     let emulator = cell::emulator_version(&cell.machine)?;
-    let (way, why) = way_of(args, &before, &emulator)?;
+    let now = cell.inputs(&emulator);
+    let (way, why) = way_of(args, &before, &now)?;
     why.iter().try_for_each(|why| print(&format!("{why}\n")))?;
     let again = Again::new(&cache)?;
     let outcome = again.run(&cell, way, &emulator, args)?;
@@ -102,14 +103,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the run can be made again, and what the user should know of that.
-fn way_of(args: &Args, before: &Inputs, emulator: &str) -> anyhow::Result<(Way, Option<String>)> {
+fn way_of(args: &Args, before: &Inputs, now: &Inputs) -> anyhow::Result<(Way, Option<String>)> {
+    let emulator = &now.emulator;
     let another = || {
         format!(
             "the emulator is now {emulator}, the record was made by {}: differences may come from that",
             before.emulator
         )
     };
-    let other = emulator != before.emulator;
+    let other = *emulator != before.emulator;
     if args.fresh {
         return Ok((Way::Fresh, other.then(another)));
     }
@@ -123,6 +125,11 @@ fn way_of(args: &Args, before: &Inputs, emulator: &str) -> anyhow::Result<(Way, 
     if other {
         let why = format!("a log is replayed by the emulator that wrote it only: {compared}");
         return Ok((Way::Fresh, Some(format!("{}; {why}", another()))));
+    }
+    if now.arguments != before.arguments {
+        let why = "this rtscope starts guests with other words, or its kernel in another way, than the one \
+                   that made the record (lab.json has them)";
+        return Ok((Way::Fresh, Some(format!("{why}: {compared}"))));
     }
     let log = args.record.join(LOG);
     let intact = fs::read(&log).is_ok_and(|bytes| cell::sha256(&bytes) == *hash);
@@ -295,6 +302,7 @@ fn cell_of(inputs: &Inputs, cache: &rtscope_lab::cache::Cache) -> anyhow::Result
         held,
         image_sha256: inputs.image_sha256.clone(),
         plan: String::new(),
+        planned: Duration::ZERO,
         silence: SILENCE,
     })
 }
@@ -341,6 +349,25 @@ mod tests {
         let kept = keep(&record, Way::Fresh, &again, &[one("slices/t0.jsonl")]).expect("kept");
         assert_eq!(kept.file_name().expect("a name"), "rt-seed1.fresh");
         assert!(kept.join("plan.toml").is_file(), "the whole fresh run is a record");
+    }
+
+    #[test]
+    fn a_log_of_a_guest_that_was_started_with_other_words_is_not_replayed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(LOG), "log").expect("written");
+        let text = format!(
+            r#"{{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"","image_sha256":"",
+            "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"7.2",
+            "arguments":["-smp"],"files":{{}},"whole":true,"log_sha256":"{}"}}"#,
+            cell::sha256(b"log")
+        );
+        let before: Inputs = serde_json::from_str(&text).expect("inputs");
+        let args = Args { record: folder.path().to_owned(), fresh: false, cache: None };
+        let (way, why) = way_of(&args, &before, &before).expect("the same words");
+        assert!(way == Way::Log && why.is_none());
+        let now = Inputs { arguments: vec!["-nodefaults".to_owned()], ..before.clone() };
+        let (way, why) = way_of(&args, &before, &now).expect("other words");
+        assert!(way == Way::Fresh && why.is_some_and(|why| why.contains("other words")));
     }
 
     #[test]

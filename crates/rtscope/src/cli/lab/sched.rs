@@ -88,6 +88,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         texts.push((name, experiment.to_toml()));
     }
     let mut lab = Lab::open(&args.options)?;
+    lab.check_without_plan()?;
     let out = output::place(args.out.as_ref(), "sched")?;
     let mut items: Vec<Item> = Vec::new();
     let subjects = lab.subjects(&args.kernel)?;

@@ -1,0 +1,178 @@
+//! What guests have cost on this machine, kept to say before a run how long it will take.
+//!
+//! Only an estimate hangs on it: a file that can't be read counts as empty.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{cache::Cache, cell::Cell, error::LabError};
+
+/// File in the cache.
+const FILE: &str = "costs.json";
+
+/// Version of the file.
+const FORMAT: u32 = 1;
+
+/// Weight of a new run against all before it.
+const WEIGHT: f64 = 0.5;
+
+/// Without any measurement: what a boot costs, and what a second of the guest's time costs.
+const GUESSED_BOOT: Duration = Duration::from_secs(10);
+const GUESSED_PACE: u32 = 3;
+
+/// What guests have cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    format: u32,
+    /// By kernel, how time passes, and plan.
+    guests: BTreeMap<String, Cost>,
+}
+
+/// What one kind of guest has cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Cost {
+    /// How long its plan takes in the guest's time.
+    plan_ms: f64,
+    /// How long a run took on this machine's clock.
+    took_ms: f64,
+}
+
+/// How long cells will take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// All of them, several at a time.
+    pub time: Duration,
+    /// Those whose kind was run before.
+    pub measured: usize,
+}
+
+impl Costs {
+    /// Those that the cache keeps.
+    #[must_use]
+    pub fn of(cache: &Cache) -> Costs {
+        let text = fs::read_to_string(cache.root().join(FILE)).unwrap_or_default();
+        let read = serde_json::from_str::<Costs>(&text).ok();
+        let read = read.filter(|costs| costs.format == FORMAT);
+        read.unwrap_or(Costs { format: FORMAT, guests: BTreeMap::new() })
+    }
+
+    /// Takes note of a run.
+    pub fn note(&mut self, cell: &Cell, took: Duration) {
+        let plan_ms = cell.planned.as_secs_f64() * 1e3;
+        let took_ms = took.as_secs_f64() * 1e3;
+        self.guests
+            .entry(name(cell))
+            .and_modify(|cost| cost.took_ms += (took_ms - cost.took_ms) * WEIGHT)
+            .or_insert(Cost { plan_ms, took_ms })
+            .plan_ms = plan_ms;
+    }
+
+    /// Keeps them in the cache, in one step.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn keep(&self, cache: &Cache) -> Result<(), LabError> {
+        let path = cache.root().join(FILE);
+        let part = path.with_extension(format!("part{}", std::process::id()));
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        let kept = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
+        kept.map_err(|e| {
+            let _ = fs::remove_file(&part);
+            LabError::file("write", &path)(e)
+        })
+    }
+
+    /// How long these cells will take, `jobs` at a time.
+    #[must_use]
+    pub fn estimate<'a>(&self, cells: impl Iterator<Item = &'a Cell>, jobs: usize) -> Estimate {
+        let (mut sum, mut longest, mut measured, mut all) = (0.0, 0.0_f64, 0, 0);
+        for cell in cells {
+            let known = self.took_ms(cell);
+            let ms = known.unwrap_or_else(|| guessed_ms(cell));
+            (sum, longest) = (sum + ms, longest.max(ms));
+            (measured, all) = (measured + usize::from(known.is_some()), all + 1);
+        }
+        let ms = (sum / jobs.clamp(1, all.max(1)) as f64).max(longest);
+        Estimate { time: Duration::from_secs_f64(ms / 1e3), measured }
+    }
+
+    /// What this kind has taken; or one with the same kernel and another plan, in proportion beyond its boot.
+    fn took_ms(&self, cell: &Cell) -> Option<f64> {
+        if let Some(cost) = self.guests.get(&name(cell)) {
+            return Some(cost.took_ms);
+        }
+        let prefix = kernel(cell);
+        let plan_ms = cell.planned.as_secs_f64() * 1e3;
+        let boot_ms = GUESSED_BOOT.as_secs_f64() * 1e3;
+        let scaled = |cost: &Cost| {
+            let boot_ms = boot_ms.min(cost.took_ms / 2.0);
+            let pace = (cost.took_ms - boot_ms) / cost.plan_ms.max(1.0);
+            boot_ms + pace * plan_ms
+        };
+        let others = self.guests.iter().filter(|(name, _)| name.starts_with(&prefix));
+        let others: Vec<f64> = others.map(|(_, cost)| scaled(cost)).collect();
+        (!others.is_empty()).then(|| others.iter().sum::<f64>() / others.len() as f64)
+    }
+}
+
+fn guessed_ms(cell: &Cell) -> f64 {
+    (GUESSED_BOOT + cell.planned * GUESSED_PACE).as_secs_f64() * 1e3
+}
+
+/// Kernel and how time passes; the words of a kernel's command line cost nothing.
+fn kernel(cell: &Cell) -> String {
+    let kernel = cell.subject.label.split(':').next().unwrap_or_default();
+    let time = match cell.timing.is_virtual() {
+        true => "virtual",
+        false => "wall",
+    };
+    format!("{kernel} {} {time} {} CPU ", cell.machine.name, cell.cpus)
+}
+
+fn name(cell: &Cell) -> String {
+    kernel(cell) + &cell.plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::samples::cell;
+
+    #[test]
+    fn what_was_measured_is_taken_and_the_rest_is_guessed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (cache, seconds) = (Cache::at(folder.path()), Duration::from_secs);
+        let cell = |kernel: &str, plan: &str, planned: u64| {
+            let mut cell = cell(folder.path(), &[], None);
+            cell.subject.label = kernel.to_owned();
+            (cell.plan, cell.planned) = (plan.to_owned(), seconds(planned));
+            cell
+        };
+        let (rt, stock) = (cell("rt", "rest", 4), cell("stock", "rest", 4));
+        let mut costs = Costs::of(&cache);
+        let guess = GUESSED_BOOT + seconds(4) * GUESSED_PACE;
+        let none = costs.estimate([&rt, &rt].into_iter(), 1);
+        assert_eq!(none, Estimate { time: guess * 2, measured: 0 });
+        costs.note(&rt, seconds(20));
+        costs.keep(&cache).expect("kept");
+        let mut costs = Costs::of(&cache);
+        let cells = [&rt, &rt, &rt, &stock];
+        let mixed = costs.estimate(cells.into_iter(), 2);
+        assert_eq!(mixed, Estimate { time: (seconds(60) + guess) / 2, measured: 3 });
+        // Another word is no other cost, and another plan takes a boot and its own time.
+        let word = cell("rt:preempt=full", "rest", 4);
+        assert_eq!(costs.estimate([&word].into_iter(), 2).time, seconds(20));
+        let longer = costs.estimate([&cell("rt", "long", 8)].into_iter(), 8);
+        assert_eq!(longer, Estimate { time: seconds(30), measured: 1 });
+        // The newest runs count most.
+        costs.note(&rt, seconds(40));
+        assert_eq!(costs.estimate([&rt].into_iter(), 1).time, seconds(30));
+        // More jobs than cells don't make them shorter, and none take no time.
+        assert_eq!(costs.estimate([&rt, &stock].into_iter(), 9).time, seconds(30));
+        assert_eq!(costs.estimate([].into_iter(), 2).time, Duration::ZERO);
+        fs::write(folder.path().join(FILE), "{").expect("damaged");
+        assert_eq!(Costs::of(&cache).estimate([&rt].into_iter(), 1).measured, 0);
+    }
+}
