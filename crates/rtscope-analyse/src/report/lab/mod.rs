@@ -220,7 +220,7 @@ pub fn page(all: &Comparison) -> String {
     });
     let recorded = all.entries.iter().map(|e| e.recorded).min().unwrap_or(0);
     let page = Page {
-        style: include_str!("template/style.css"),
+        style: include_str!("../template/style.css"),
         all,
         headline: headline(all),
         models: models(all),

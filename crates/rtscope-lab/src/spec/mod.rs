@@ -33,7 +33,7 @@ macro_rules! shipped {
     ($folder:literal, $extension:literal: $($name:literal)*) => {
         &[$(Shipped {
             name: $name,
-            text: include_str!(concat!("../../../kernels/", $folder, "/", $name, $extension)),
+            text: include_str!(concat!("../../../../kernels/", $folder, "/", $name, $extension)),
         },)*]
     };
 }

@@ -96,9 +96,9 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
     let plots: Vec<PlotView> = Kind::ALL.into_iter().map(|kind| plot_view(kind, &scene)).collect();
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
-        style: include_str!("template/style.css"),
+        style: include_str!("../template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
-        script: include_str!("template/script.js"),
+        script: include_str!("../template/script.js"),
         sections: sections(),
         verdict: VerdictView::new(record, judgement, &scene),
         findings: judgement.findings.iter().map(finding_view).collect(),

@@ -11,21 +11,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
 
-#[path = "coverage/claims.rs"]
 mod claims;
-#[path = "coverage/drift.rs"]
 mod drift;
-#[path = "coverage/quantiles.rs"]
 mod quantiles;
-#[path = "coverage/rates.rs"]
 mod rates;
-#[path = "coverage/ratios.rs"]
 mod ratios;
-#[path = "coverage/score.rs"]
 mod score;
-#[path = "coverage/systems.rs"]
 mod systems;
-#[path = "coverage/tail.rs"]
 mod tail;
 
 use std::env::args;

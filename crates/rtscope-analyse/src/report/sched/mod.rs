@@ -189,7 +189,7 @@ pub fn page(record: &ExperimentRecord) -> String {
     let ratios =
         |pick: fn(&Row) -> &String| rows.iter().map(pick).cloned().collect::<Vec<_>>().join(" : ");
     let page = Page {
-        style: include_str!("template/style.css"),
+        style: include_str!("../template/style.css"),
         plot_rules: plot::dark_rules(),
         headline: format!(
             "Responses stand {}; predicted {}",

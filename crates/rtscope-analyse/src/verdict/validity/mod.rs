@@ -219,7 +219,7 @@ load = ["message groups=1"]
 
     #[test]
     fn every_code_is_explained() {
-        let page = include_str!("../../../../docs/method/verdict.md");
+        let page = include_str!("../../../../../docs/method/verdict.md");
         for code in codes() {
             assert!(page.contains(&format!("| `{code}` |")), "{code} is not in docs/method");
         }
