@@ -366,8 +366,8 @@ load = ["message groups=1"]
           - messages, p99.99 < 40us: p99.99 of 8,000 latencies is 93.2 us, with 95 % confidence at
             least 18 us: a 95 % upper bound needs at least 177,767 latencies
 
-        Next: see to virtual-machine; what you answer for yourself, accept, as with --accept
-              virtual-machine.
+        Next: resolve virtual-machine; if a finding doesn't matter for you, accept it, for example
+              with --accept virtual-machine.
               measure 23 times as long, with --duration 184s.
         ");
     }
@@ -379,8 +379,8 @@ load = ["message groups=1"]
         Verdict: MEASURED
           - no requirement was asked
 
-        Next: before you rely on the figures, see to virtual-machine.
-              name your deadline to get a verdict, as in --require 'max<100us'.
+        Next: before you rely on the figures, resolve virtual-machine.
+              give your deadline to get a verdict, for example --require 'max<100us'.
         ");
     }
 
