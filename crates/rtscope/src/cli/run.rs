@@ -26,8 +26,8 @@ use crate::{
 
 /// Measure: run a plan, judge it, write a page
 ///
-/// Without a plan this is `quick`: 5 s of rest, 10 s under a message load, 5 s of rest, one FIFO
-/// thread on each CPU. `rtscope plan list` shows the others; a plan of your own is a TOML file.
+/// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
+/// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
 ///
 /// Examples:
 ///   rtscope run
@@ -45,17 +45,18 @@ pub(super) struct Args {
     /// Folder for the record and the page [default: rtscope-runs/PLAN-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What must hold in every phase, as 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
+    /// Requirement for every phase, for example 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Ignore this finding when computing the verdict. The report still lists it, and the record keeps
     /// the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// Change a system setting for the run, as throttling=off; restored afterwards; repeatable
+    /// Change a system setting for the run, for example throttling=off, and restore it afterwards;
+    /// repeatable
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// All durations and cycle counts times this
+    /// Multiply all durations and cycle counts by FACTOR
     #[arg(long, value_name = "FACTOR", conflicts_with = "duration", allow_hyphen_values = true)]
     scale: Option<f64>,
     /// Scale the whole plan to about this long
@@ -72,17 +73,16 @@ pub(super) struct Args {
     /// [default: long enough to back the claim in spite of three exceedances]
     #[arg(long, value_name = "TIME", requires = "until")]
     at_most: Option<Nanos>,
-    /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
-    /// compare.html beside the report
+    /// Compare this run with an earlier record afterwards, and write compare.html beside the report
     #[arg(long, value_name = "RUN")]
     compare_with: Option<String>,
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// Show nothing while it runs, and at the end only the verdict
+    /// Show nothing during the run, and only the verdict at the end
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
-    /// Show a full screen while it runs
+    /// Show a full-screen display during the run
     #[arg(long)]
     live: bool,
     #[command(flatten)]

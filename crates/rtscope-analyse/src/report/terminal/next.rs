@@ -42,9 +42,9 @@ fn repair(judgement: &Judgement) -> Option<String> {
     }
     let acceptable = codes.iter().find(|code| !DAMAGE.contains(code)).copied();
     let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
-    let accept = acceptable
-        .filter(|_| judgement.verdict != Verdict::Measured)
-        .map(|code| format!("if a finding doesn't matter for you, accept it, for example with --accept {code}"));
+    let accept = acceptable.filter(|_| judgement.verdict != Verdict::Measured).map(|code| {
+        format!("if a finding doesn't matter for you, accept it, for example with --accept {code}")
+    });
     let again = is_damaged.then(|| {
         "the record is damaged, which can't be accepted: use the record as the run wrote it, or measure \
          again"
