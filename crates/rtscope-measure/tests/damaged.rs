@@ -105,7 +105,7 @@ fn nothing_is_wrong_with_a_record_as_it_was_written() {
 
 #[test]
 fn a_run_that_was_killed_was_cut_short_and_no_more() {
-    let text = "the run did not come to its end: the record holds what was written up to then";
+    let text = "the run did not reach its end: the record holds what was written until then";
     assert_eq!(found(&record(false, |_| {})), one("record-cut-short", text));
 }
 

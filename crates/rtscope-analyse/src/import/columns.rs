@@ -218,9 +218,9 @@ impl Table {
 
     fn tell(&self, reading: &mut Reading, is_single: bool, absurd: u64, foreign: u64) {
         if self.options.unit_ns.is_none() {
-            let text = "the columns don't say their unit: they are taken for microseconds";
+            let text = "the columns don't name their unit: rtscope assumes microseconds";
             reading.note("import-unit", Weight::Warning, text).advice =
-                "say it with --unit us or --unit ns".to_owned();
+                "name it with --unit us or --unit ns".to_owned();
         }
         if !is_single && self.rows.rows > 0 {
             let text = "the columns don't say whether latencies lay beyond the histogram: minimum \
@@ -246,7 +246,7 @@ impl Table {
         let damage = foreign + self.negative + absurd + self.rows.absurd + self.rows.short;
         if damage > 0 {
             let text =
-                format!("{damage} lines or numbers are not of such a file and were passed over");
+                format!("{damage} lines or numbers don't belong to this format and were skipped");
             reading.note("import-damaged", Weight::Warning, text);
         }
     }

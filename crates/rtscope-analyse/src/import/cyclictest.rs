@@ -64,7 +64,7 @@ impl Reader for Text {
         let is_cut = last.as_deref().is_some_and(|line| self.log.last_line(line));
         let mut reading = self.log.finish();
         if self.lines.overlong > 0 {
-            let text = format!("{} lines are too long to be of cyclictest", self.lines.overlong);
+            let text = format!("{} lines are too long for cyclictest", self.lines.overlong);
             reading.note("import-damaged", Weight::Warning, text);
         }
         if is_cut {
@@ -345,7 +345,7 @@ impl Log {
         let Log { mut reading, done, runs, .. } = self;
         reading.cells = done;
         if runs > 1 {
-            let text = format!("the file holds {runs} runs: each is a cell of its own");
+            let text = format!("the file holds {runs} runs: each becomes a separate cell");
             reading.note("import-several-runs", Weight::Note, text);
         }
         if runs > RUNS_MAX {
@@ -353,8 +353,8 @@ impl Log {
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
         let damage = [
-            (self.foreign, "lines are not of cyclictest and were passed over"),
-            (self.dropped, "lines are of thread numbers that no machine has"),
+            (self.foreign, "lines don't come from cyclictest and were skipped"),
+            (self.dropped, "lines have thread numbers that no machine has"),
             (self.absurd, "numbers are too large to be latencies or counts and were left out"),
         ];
         for (count, what) in damage.into_iter().filter(|damage| damage.0 > 0) {
@@ -425,7 +425,7 @@ impl Run {
             let text = "the file holds minimum, mean and maximum, and no histogram: no quantile \
                         and no exceedance can be told";
             reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
-                "run cyclictest with a histogram, as -h 1000".to_owned();
+                "run cyclictest with a histogram, for example -h 1000".to_owned();
         }
         let overflow: u64 =
             self.overflows.iter().take(self.rows.width()).fold(0, |sum, n| sum.saturating_add(*n));
@@ -459,10 +459,12 @@ impl Run {
         if lost > 0 {
             let text = format!("{lost} cycles are not in the log: their latencies are not known");
             reading.note("import-samples-missing", Weight::PreventsPass, text).advice =
-                "let cyclictest write to memory, as /dev/shm, or use a histogram".to_owned();
+                "let cyclictest write to memory, for example /dev/shm, or use a histogram"
+                    .to_owned();
         }
         if repeated > 0 {
-            let text = format!("{repeated} cycles come again or too late: the log is damaged");
+            let text =
+                format!("{repeated} cycles are repeated or out of order: the log is damaged");
             reading.note("import-damaged", Weight::Warning, text);
         }
     }

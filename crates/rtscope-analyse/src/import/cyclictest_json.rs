@@ -87,7 +87,7 @@ fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) 
         let text = "the file holds minimum, mean and maximum, and no histogram: no quantile and no \
                     exceedance can be told";
         reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
-            "run cyclictest with a histogram, as -h 1000".to_owned();
+            "run cyclictest with a histogram, for example -h 1000".to_owned();
     }
     if beyond > 0 {
         let text = format!(

@@ -46,7 +46,8 @@ impl Reader for Documents {
             reading.cells.push(cell);
         }
         if values.len() > 1 {
-            let text = format!("the file holds {} runs: each is a cell of its own", values.len());
+            let text =
+                format!("the file holds {} runs: each becomes a separate cell", values.len());
             reading.note("import-several-runs", Weight::Note, text);
         }
         reading

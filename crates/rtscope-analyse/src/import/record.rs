@@ -72,8 +72,8 @@ fn general(cells: &[Cell]) -> Vec<Finding> {
     let text = "rtscope did not measure this: how the machine was set up, where the threads really \
                 ran, what load ran and which activations were missed is not in the file";
     findings.push(Finding::new("imported", Weight::PreventsPass, text).advise(
-        "measure with 'rtscope run' for an answer that can be defended; what you answer for \
-         yourself, accept, as with --accept imported",
+        "measure with 'rtscope run' to get a verdict, or add --accept imported if you know that \
+         these conditions were right",
     ));
     let untimed = cells.iter().flat_map(|cell| &cell.threads).any(|thread| {
         !thread.parts.is_empty() && thread.interval_ns.is_none() && thread.duration_ns.is_none()
@@ -83,7 +83,7 @@ fn general(cells: &[Cell]) -> Vec<Finding> {
                     rate can be told";
         findings.push(
             Finding::new("import-interval", Weight::Warning, text)
-                .advise("say it, as with --interval 1ms"),
+                .advise("give it, for example with --interval 1ms"),
         );
     }
     let mut units: Vec<u64> = cells.iter().map(|cell| cell.layout.unit_ns).collect();
@@ -92,13 +92,13 @@ fn general(cells: &[Cell]) -> Vec<Finding> {
     if units.len() > 1 {
         let words: Vec<String> = units.iter().map(|&ns| Nanos(ns).exact()).collect();
         let text = format!(
-            "the cells have units of {}: all figures are in ns, the coarser ones cut off",
+            "the cells have units of {}: all figures are in ns, and those in coarser units were truncated",
             words.join(", ")
         );
         findings.push(Finding::new("import-units", Weight::Note, text));
     } else if units.first().is_some_and(|unit| *unit > 1) {
         let text = format!(
-            "latencies are whole units of {}, cut off: a real one may be up to a unit longer",
+            "latencies were truncated to whole units of {}: a real one may be up to a unit longer",
             Nanos(units[0]).exact()
         );
         findings.push(Finding::new("import-cut-off", Weight::Note, text));

@@ -88,7 +88,7 @@ impl Reader for Text {
         let mut reading = Reading::default();
         let many = self.tables.iter().filter(|table| !table.columns.is_empty()).count();
         if many > 1 {
-            let text = format!("the file holds {many} histograms: each has cells of its own");
+            let text = format!("the file holds {many} histograms: each becomes separate cells");
             reading.note("import-several-runs", Weight::Note, text);
         }
         for (n, table) in self.tables.into_iter().enumerate() {

@@ -150,7 +150,7 @@ pub fn table(checked: &Checked<'_>) -> String {
         text += &format!("  -> {}\n", finding.advice);
     }
     for untold in &checked.untold {
-        text += &format!("? not told: {untold}\n");
+        text += &format!("? not known: {untold}\n");
     }
     if checked.findings.is_empty() {
         text += "No mistake was found.\n";

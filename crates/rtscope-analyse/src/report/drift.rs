@@ -52,36 +52,34 @@ pub fn document(record: &DriftRecord) -> Value {
 fn words(subject: &Periodic, drift: &Drift) -> String {
     let mut text = match drift.behaviour {
         Behaviour::Relative => {
-            "Every late activation makes all later ones late: it sleeps relatively. ".to_owned()
+            "Every late activation makes all later ones late, because the thread uses relative sleeps. ".to_owned()
         }
         Behaviour::Absolute => {
             "A late activation doesn't move the next: it keeps to a grid, as a sleep until an instant does. "
                 .to_owned()
         }
         Behaviour::Unknown => {
-            "Too little was seen to tell whether errors are carried on: look longer. ".to_owned()
+            "The recording is too short to show whether errors stay. Use a longer --duration. ".to_owned()
         }
     };
     // Its instants are sums of periods: they can't drift.
     if drift.behaviour == Behaviour::Absolute
         && (subject.sleep.is_some() || drift.meant == Meant::Grid)
     {
-        text += "What is told as its drift is how its latency changed in this time. ";
+        text += "Its instants don't drift: the drift shown is the change of its latency over this time. ";
     }
     text += match drift.meant {
         Meant::Given => "",
         Meant::Slept => {
-            "The period that it is meant to have is taken to be the time that it sleeps; give --period if it is another. "
+            "rtscope takes the time that it sleeps as the intended period. Give --period if it is another. "
         }
         Meant::Grid => {
-            "The period is that of the instants that it sleeps until; give --period to compare with another. "
+            "The period is that of the instants that it sleeps until. Give --period to compare with another. "
         }
         Meant::Plain => {
-            "The period is the plain number next to its mean; give --period if it is another. "
+            "The period is the round number closest to its mean. Give --period if it is another. "
         }
-        Meant::Mean => {
-            "The period is its own mean, against which no drift can be seen; give --period. "
-        }
+        Meant::Mean => "The period is its own mean, which can't show a drift. Give --period. ",
     };
     if let Some(program) = &subject.program {
         let calls = match (program.relative_sleeps, program.absolute_sleeps) {

@@ -162,7 +162,7 @@ fn changed(protocol: Protocol, alone: &[f64], beside: &[f64]) -> String {
     let what = format!("{}: the sampler beside it changed the bandwidth by", protocol.name());
     if logs.len() < 3 {
         return format!(
-            "{what} {:+.1} %; with fewer than three windows nobody can tell whether by chance.",
+            "{what} {:+.1} %; fewer than three windows can't show whether this is chance.",
             percent(mean)
         );
     }
@@ -170,8 +170,7 @@ fn changed(protocol: Protocol, alone: &[f64], beside: &[f64]) -> String {
     let quantile = StudentsT::new(0.0, 1.0, n - 1.0).map_or(1.96, |t| t.inverse_cdf(0.975));
     let half = quantile * (variance / n).sqrt();
     let (low, high) = (percent(mean - half), percent(mean + half));
-    let verdict =
-        if low <= 0.0 && high >= 0.0 { ": no effect that can be told from chance" } else { "" };
+    let verdict = if low <= 0.0 && high >= 0.0 { ": not distinguishable from chance" } else { "" };
     format!(
         "{what} {:+.1} % (95 % interval {low:+.1} to {high:+.1} %, over {}){verdict}.",
         percent(mean),

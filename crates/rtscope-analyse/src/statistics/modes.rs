@@ -185,7 +185,7 @@ fn chance(classes: &[Class], top: usize, neighbour: usize) -> f64 {
     }
 }
 
-/// The humps in words: `two humps: 6 us (99.8 %) and 38 us (0.2 %)`.
+/// The humps in words: `2 modes: 6 us (99.8 %) and 38 us (0.2 %)`.
 #[must_use]
 pub fn sentence(modes: &[Mode]) -> String {
     let place = |mode: &Mode| {
@@ -198,9 +198,9 @@ pub fn sentence(modes: &[Mode]) -> String {
     };
     let places: Vec<String> = modes.iter().map(place).collect();
     match places.as_slice() {
-        [] => "no hump: no latency is in a bucket".to_owned(),
-        [one] => format!("one hump: {one}"),
-        [first @ .., last] => format!("{} humps: {} and {last}", places.len(), first.join(", ")),
+        [] => "no mode: no latency is in a bucket".to_owned(),
+        [one] => format!("one mode: {one}"),
+        [first @ .., last] => format!("{} modes: {} and {last}", places.len(), first.join(", ")),
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
         assert!((5..=7).contains(&found[0]) && (36..=40).contains(&found[1]), "{found:?}");
         assert!((modes[1].share - 0.02).abs() < 0.001 && !modes[1].rare, "{modes:?}");
         assert_eq!(modes.iter().map(|mode| mode.count).sum::<u64>(), 100_000);
-        assert!(sentence(&modes).starts_with("2 humps: "), "{}", sentence(&modes));
+        assert!(sentence(&modes).starts_with("2 modes: "), "{}", sentence(&modes));
     }
 
     #[test]

@@ -106,16 +106,16 @@ fn policy(seen: &Seen<'_>, _: &Observation, expected: &Expectation) -> Option<Fi
         false => found.policy.to_string(),
     };
     let Some((policy, priority)) = expected.policy else {
-        let text = format!("{name} runs as {shown}: every program may hold it up");
+        let text = format!("{name} runs as {shown}: any other program may delay it");
         let finding = Finding::new("ordinary-policy", Weight::Warning, text);
-        let advice = "give it a real-time policy (chrt -f 80 COMMAND, or sched_setscheduler in the thread), or say that it is meant so: --expect other";
+        let advice = "give it a real-time policy (chrt -f 80 COMMAND, or sched_setscheduler in the thread), or give --expect other if that is intended";
         return (!found.policy.is_real_time()).then(|| finding.advise(advice));
     };
     let is_as_asked =
         policy == found.policy && priority.is_none_or(|priority| priority == found.priority);
     let asked = priority.map_or(policy.to_string(), |priority| format!("{policy} {priority}"));
     let text = format!("{name} runs as {shown}, and {asked} was expected");
-    let advice = "look whether the program checks what sched_setscheduler or pthread_create answers, and whether it sets PTHREAD_EXPLICIT_SCHED: without it a new thread has its creator's policy";
+    let advice = "check that the program tests the return value of sched_setscheduler or pthread_create, and that it sets PTHREAD_EXPLICIT_SCHED: without it a new thread has its creator's policy";
     (!is_as_asked)
         .then(|| Finding::new("policy-not-as-expected", Weight::PreventsPass, text).advise(advice))
 }
@@ -127,7 +127,7 @@ fn memory(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option
     let process = memory.pid;
     if locked == 0 {
         let text = format!(
-            "no memory of process {process} is locked: a page may be gone when the loop needs it"
+            "no memory of process {process} is locked: a page may be missing when the loop needs it"
         );
         return Some(Finding::new("memory-not-locked", Weight::Warning, text).advise(advice));
     }
@@ -197,7 +197,7 @@ fn drift(rhythm: &Rhythm) -> String {
 fn wall_clock(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     seen.rhythm.as_ref().filter(|rhythm| rhythm.is_wall_clock)?;
     let text = format!(
-        "{} sleeps by the wall clock: when that is set, it wakes too early or too late",
+        "{} sleeps by the wall clock: when that clock is set, the thread wakes too early or too late",
         named(seen.thread)
     );
     let advice = "use CLOCK_MONOTONIC; in C++ std::chrono::steady_clock";
@@ -221,8 +221,10 @@ fn overrun(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding>
 fn missed(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.missed > rhythm.overrun)?;
     let why = match rhythm.tells_work() {
-        true => "because it got its CPU too late or was held up: its own work was short",
-        false => "by its own work or because it got its CPU too late: which of them can't be told",
+        true => "because it got its CPU too late or was blocked: its own work was short",
+        false => {
+            "because of its own work or because it got its CPU too late: the trace can't show which"
+        }
     };
     let text = format!(
         "{} missed {} periods of {} {why}",
@@ -246,7 +248,7 @@ fn period(seen: &Seen<'_>, _: &Observation, expected: &Expectation) -> Option<Fi
         Nanos(rhythm.period_ns),
         Nanos(asked_ns)
     );
-    let advice = "look how the program computes its next instant";
+    let advice = "check how the program computes its next instant";
     (off.abs() > PERIOD_TOLERANCE)
         .then(|| Finding::new("period-not-as-expected", Weight::PreventsPass, text).advise(advice))
 }
@@ -267,15 +269,15 @@ fn locks(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<
         .collect();
     let from = match wakers.is_empty() {
         true => String::new(),
-        false => format!(" until {} let it go", wakers.join(" or ")),
+        false => format!(" until {} released it", wakers.join(" or ")),
     };
     let text = format!(
-        "{} waited {} times for a mutex without priority inheritance, at most {}{from}: while it waits, anything may run before the holder",
+        "{} waited {} times for a mutex without priority inheritance, at most {}{from}: while it waits, threads of middle priority may run before the holder",
         named(seen.thread),
         waits().count(),
         Nanos(longest)
     );
-    let advice = "make the mutex with pthread_mutexattr_setprotocol(PTHREAD_PRIO_INHERIT), which std::mutex has not, or share the data without a lock";
+    let advice = "create the mutex with pthread_mutexattr_setprotocol(PTHREAD_PRIO_INHERIT), which std::mutex doesn't do, or share the data without a lock";
     Some(Finding::new("lock-without-inheritance", Weight::Warning, text).advise(advice))
 }
 
@@ -287,7 +289,7 @@ fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
     } else if !(sources.switches && sources.timers) {
         untold.push("period, jitter, drift and missed periods: the kernel's trace could not be used (it needs root and a kernel with tracing)".to_owned());
     } else if threads.iter().all(|seen| seen.rhythm.is_none()) {
-        untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times; look longer (--duration), or it is not periodic, or sleeps on a timerfd or a POSIX timer".to_owned());
+        untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times. Use a longer --duration. If that doesn't help, no thread is periodic, or it sleeps on a timerfd or a POSIX timer".to_owned());
     }
     let blind = |seen: &&Seen<'_>| {
         seen.judged && seen.rhythm.as_ref().is_some_and(|rhythm| !rhythm.tells_work())
@@ -298,16 +300,16 @@ fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
             .as_ref()
             .map_or((0, 0), |own| (own.without_switches(), own.activations.len()));
         untold.push(format!(
-            "latency and work of {}, and so whether it misses periods by work that is too long or by late wake-ups: {hidden} of its {all} activations had no sched_switch. It never slept in them, or the kernel did not show it, as some virtual machines do for a CPU: look again, or on another CPU",
+            "latency and work of {}, and so whether long work or late wake-ups cause missed periods: {hidden} of its {all} activations had no sched_switch. The thread did not sleep before them, or the kernel did not show the switch, as in some virtual machines. Try again, or use another CPU",
             named(seen.thread)
         ));
     }
     if !sources.futexes {
-        untold.push("blocking without priority inheritance: the kernel has no events of system calls, or they could not be used".to_owned());
+        untold.push("blocking without priority inheritance: the kernel has no events for system calls, or they could not be used".to_owned());
     }
     if observation.lost > 0 {
         untold.push(format!(
-            "what happened in the first part of the look: {} events had no room",
+            "events of the first part of the observation: {} of them did not fit into the trace buffer",
             observation.lost
         ));
     }
@@ -400,7 +402,11 @@ mod tests {
         let missed = seen(vec![thread(2, Policy::Fifo, events)]);
         let checked = judge(&missed, &fifo_80());
         assert_eq!(checked.findings[0].code, "missed-periods");
-        assert!(checked.findings[0].text.contains("can't be told"), "{}", checked.findings[0].text);
+        assert!(
+            checked.findings[0].text.contains("can't show which"),
+            "{}",
+            checked.findings[0].text
+        );
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl Running {
             let ended = match self.child.try_wait() {
                 Ok(Some(status)) => Some(self.judge(status)),
                 Ok(None) => self.press(),
-                Err(e) => Some(Ended::badly(format!("nobody knows how it ended: {e}"))),
+                Err(e) => Some(Ended::badly(format!("it isn't known how it ended: {e}"))),
             };
             self.gone = ended.map(|ended| (Instant::now(), ended));
         }

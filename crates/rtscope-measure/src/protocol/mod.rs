@@ -486,7 +486,7 @@ fn starved_finding(starved: &Starved) -> Finding {
     let Starved { thread, cpus, holder } = starved;
     let text = format!("sampling thread {thread} did not run on CPU {cpus} for seconds: {holder}");
     Finding::new("thread-starved", Weight::PreventsPass, text)
-        .advise("end what holds the CPU or give it a lower priority, or measure on another CPU")
+        .advise("end these threads or give them a lower priority, or measure on another CPU")
 }
 
 /// A load of the running phase.

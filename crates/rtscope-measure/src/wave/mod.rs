@@ -27,7 +27,7 @@ pub enum WaveError {
     },
     /// A kind of line that can't be looked at.
     #[error(
-        "{0} can't be looked at: a scope reads memory: and gpio: lines; capture the pin with an instrument"
+        "{0} can't be captured: the scope reads memory: and gpio: lines; capture the pin with an instrument"
     )]
     NotReadable(String),
     /// The line refused.

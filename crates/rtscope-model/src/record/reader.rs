@@ -239,7 +239,7 @@ fn cut_short(record: &Record) -> Option<Finding> {
         Finding::new(
             "record-cut-short",
             Weight::PreventsPass,
-            "the run did not come to its end: the record holds what was written up to then",
+            "the run did not reach its end: the record holds what was written until then",
         )
     })
 }

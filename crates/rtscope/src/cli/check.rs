@@ -18,13 +18,13 @@ use crate::exit;
 
 /// Watch a program's periodic threads from outside and name their mistakes
 ///
-/// From the kernel's scheduling and timer events: period, jitter, latency, CPU time of each period.
-/// Named are page faults in the loop, memory that is not locked, another policy or priority than
+/// Shows period, jitter, latency and CPU time of each period, from the kernel's scheduling and timer
+/// events. Reports page faults in the loop, memory that is not locked, another policy or priority than
 /// expected, sleeping for a time instead of until an instant (drift), missed periods, and mutexes
-/// without priority inheritance. What can't be told here is said.
+/// without priority inheritance. Also lists what the events can't show.
 ///
-/// A command is started, left alone for --settle, watched for --duration, and ended with SIGINT.
-/// Exit code: 0 nothing found, 2 something found, 3 no periodic thread seen.
+/// rtscope starts the command, waits for --settle, watches it for --duration, and ends it with SIGINT.
+/// Exit code: 0 no findings, 2 findings, 3 no periodic thread.
 ///
 /// Examples:
 ///   rtscope check -- ./motor --period-us 500
@@ -33,16 +33,16 @@ use crate::exit;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Policy of its real-time threads, with a priority if you like: fifo:80, rr, other
+    /// Expected policy of the real-time threads, optionally with a priority: fifo:80, rr, other
     #[arg(long, value_name = "POLICY[:PRIORITY]", value_parser = expected_policy)]
     expect: Option<(Policy, Option<u8>)>,
-    /// Period that it should have
+    /// Expected period
     #[arg(long, value_name = "TIME")]
     period: Option<Nanos>,
     /// How long to watch: 200ms to 10min
     #[arg(long, value_name = "TIME", default_value = "5s")]
     duration: Nanos,
-    /// What to leave out at the start of a command: up to 10min
+    /// Time to wait after the start of a command before watching: up to 10min
     #[arg(long, value_name = "TIME", default_value = "1s")]
     settle: Nanos,
     /// Watch a running process instead, and leave it running

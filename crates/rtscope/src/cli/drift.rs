@@ -35,10 +35,10 @@ const SHARE_MAX: u64 = 80;
 ///
 /// Without a command two loops run one after the other, each for the duration: `delay` sleeps for the
 /// period, `delay until` sleeps until an instant that is a period later each time. Both compute in
-/// every period. What the work and the latencies add up to in an hour is told with a 95 % interval.
+/// every period. rtscope prints the drift in an hour, with a 95 % interval.
 ///
-/// With a command the program is started, watched by the kernel's timer and scheduling events, and
-/// ended: nothing is put into it. This needs root.
+/// With a command rtscope starts the program, watches it through the kernel's timer and scheduling
+/// events, and ends it. It adds nothing to the program. This needs root.
 ///
 /// Examples:
 ///   rtscope drift
@@ -49,13 +49,13 @@ const SHARE_MAX: u64 = 80;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// The period that is meant [default: 10ms; with a command: found from its sleeps]
+    /// Intended period [default: 10ms; with a command: derived from its sleeps]
     #[arg(short, long, value_name = "TIME")]
     period: Option<Nanos>,
-    /// Computing in each period, as CPU time, up to 80 % of it [default: 1ms]
+    /// CPU time to compute in each period, up to 80 % of the period [default: 1ms]
     #[arg(short, long, value_name = "TIME", conflicts_with = "command")]
     work: Option<Nanos>,
-    /// How long each is looked at
+    /// How long to run each loop, or to watch the program
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     duration: Nanos,
     /// How to sleep: relative, absolute, or both
@@ -79,7 +79,7 @@ pub(super) struct Args {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// The program and its words
+    /// The program and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

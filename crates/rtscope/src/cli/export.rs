@@ -19,10 +19,10 @@ use crate::{
 
 /// Write a record for other programs: CSV, JSON, cyclictest, OSADL, JUnit, KTAP, LAVA, OpenMetrics...
 ///
-/// FOLDER@CELL is one cell of a record; cyclictest's and OSADL's forms and the percentile table hold
-/// no more than one. One format goes to standard output or to --out; several go to files in the folder
-/// that --out names. A file is written under a second name and then renamed: no reader sees half of
-/// it. Exit code 0, whatever the verdict is. `rtscope plot` draws SVG and PNG.
+/// FOLDER@CELL is one cell of a record; the formats of cyclictest and OSADL and the percentile table
+/// can hold only one cell. A single format goes to standard output or to --out, several formats go to
+/// files in the folder --out. rtscope writes a file under another name and renames it, so that no
+/// reader sees half of it. The exit code is 0, whatever the verdict. `rtscope plot` draws SVG and PNG.
 ///
 /// Examples:
 ///   rtscope export run --format junit --out results.xml
@@ -34,13 +34,13 @@ use crate::{
 pub(super) struct Args {
     /// The record's folder, or FOLDER@CELL
     run: String,
-    /// What to write; several with commas
+    /// Format to write; several separated by commas
     #[arg(short, long, required = true, value_delimiter = ',', value_parser = Names)]
     format: Vec<&'static Format>,
-    /// The file, or with several formats the folder [default: standard output]
+    /// Write to this file, or with several formats to this folder [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What must hold besides the plan's requirements; repeatable
+    /// Requirement besides those of the plan; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Ignore this finding when computing the verdict; repeatable

@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// It gives no way to other programs: it runs as it would without rtscope
     #[arg(long)]
     as_is: bool,
-    /// The program and its words
+    /// The program and its arguments
     #[arg(last = true, required = true)]
     words: Vec<OsString>,
 }

@@ -30,13 +30,13 @@ use crate::{
 /// What to do with the history.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
-    /// Add records to the history; those that are there already are left out
+    /// Add records to the history; skip those that it already contains
     Import(Import),
     /// List the runs
     List(List),
     /// Show the figures of one run
     Show(Show),
-    /// Draw a figure over time, with the changes of its level
+    /// Show or plot a figure over time, with the changes of its level
     Trend(Trend),
 }
 
@@ -53,10 +53,10 @@ pub(super) struct Import {
     /// Folders of records
     #[arg(required = true)]
     runs: Vec<PathBuf>,
-    /// A word of yours for these runs, as `rack 3`
+    /// Label for these runs, for example `rack 3`
     #[arg(long, default_value = "")]
     label: String,
-    /// The day on which imports were measured, as 2025-01-31, where their files don't say it
+    /// Day on which imports were measured, for example 2025-01-31, if their files don't contain it
     #[arg(long, value_name = "DAY")]
     at: Option<jiff::civil::Date>,
     #[command(flatten)]
@@ -88,13 +88,13 @@ pub(super) struct Trend {
     cell: String,
     #[command(flatten)]
     wanted: Wanted,
-    /// The figure: max, mean, or a quantile as p99.9
+    /// The figure: max, mean, or a quantile such as p99.9
     #[arg(long, default_value = "p99.9", value_parser = statistic)]
     statistic: Statistic,
-    /// A file for the plot of the figure over time, .svg or .png
+    /// Plot the figure over time to FILE, .svg or .png
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// A file for the histograms one behind the other, .svg or .png
+    /// Plot all histograms, one behind the other, to FILE, .svg or .png
     #[arg(long, value_name = "FILE")]
     surface: Option<PathBuf>,
     #[command(flatten)]

@@ -27,9 +27,9 @@ use crate::{
 
 /// Read results of cyclictest, rtla, jitterdebugger, OSADL or LinuxCNC as a record
 ///
-/// What a file is, is told from how it begins. Each run in it becomes a cell; several files become
-/// one record, whose cells can be compared. The record is judged, shown and drawn like any other,
-/// and says what an import can't know.
+/// rtscope recognises the format of a file by its first lines. Each run in a file becomes a cell;
+/// several files become one record, whose cells can be compared. The record is judged and plotted
+/// like any other, and its findings list what an import can't know.
 ///
 /// Examples:
 ///   rtscope import output.txt
@@ -44,17 +44,17 @@ pub(super) struct Args {
     /// Folder for the record and the page [default: rtscope-runs/import-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What the files are: cyclictest, cyclictest-json, rtla, jitterdebugger, osadl, linuxcnc or
-    /// columns [default: told from each file]
+    /// Format of the files: cyclictest, cyclictest-json, rtla, jitterdebugger, osadl, linuxcnc or
+    /// columns [default: recognised for each file]
     #[arg(short, long)]
     format: Option<String>,
-    /// Unit of the files' latencies: us or ns [default: what a file says, else us]
+    /// Unit of the latencies: us or ns [default: the unit named in the file, else us]
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
-    /// Interval of the threads, where the files don't say it
+    /// Interval of the threads, if the files don't contain it
     #[arg(long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// What must hold in every cell, as 'max < 200us'; repeatable
+    /// Requirement for every cell, for example 'max < 200us'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Ignore this finding when computing the verdict; the record keeps the code; repeatable

@@ -9,9 +9,9 @@ use rtscope_sys::sched;
 use super::{Refused, print};
 use crate::exit;
 
-/// Run one load by itself and say what it achieves
+/// Run one load by itself and print the rate that it achieves
 ///
-/// The words after the name are the load's options, as in a plan. `rtscope load list` shows the
+/// The arguments after the name are the load's options, as in a plan. `rtscope load list` shows the
 /// loads and their options.
 ///
 /// Examples:

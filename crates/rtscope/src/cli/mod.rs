@@ -69,7 +69,7 @@ enum Verb {
     Export(export::Args),
     Claim(claim::Args),
     Compare(compare::Args),
-    /// Runs over months: import, list, show, draw
+    /// Keep the figures of runs over months: import, list, show, plot
     #[command(subcommand)]
     History(history::Verb),
     /// List, show and check plans
@@ -81,7 +81,7 @@ enum Verb {
     /// Square waves on lines: a scope, generators, and how fast programs can make them
     #[command(subcommand)]
     Wave(wave::Verb),
-    /// Scheduling experiments: who runs when, predicted and measured
+    /// Run scheduling experiments: which thread runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
     Check(Box<check::Args>),
@@ -89,7 +89,7 @@ enum Verb {
     Drift(drift::Args),
     Stat(stat::Args),
     Throughput(throughput::Args),
-    /// Put back settings that a killed run left changed
+    /// Restore settings that a killed run left changed
     Restore,
     /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
     #[command(subcommand)]

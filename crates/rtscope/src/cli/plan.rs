@@ -10,13 +10,13 @@ use crate::{exit, plans};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// The shipped plans
+    /// List the shipped plans
     List {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// A plan's text: save it to a file and change it
+    /// Print a plan's text, to save it to a file and change it
     Show {
         /// A shipped plan's name, or a file
         plan: String,
@@ -24,7 +24,7 @@ pub(super) enum Verb {
         #[arg(long)]
         resolved: bool,
     },
-    /// Check a plan without running it; what it lacks on this machine is a note
+    /// Check a plan without running it; note what this machine lacks for it
     Check {
         /// A shipped plan's name, or a file
         plan: String,

@@ -13,9 +13,9 @@ use crate::{
 
 /// Judge a record again, and write its verdict and its page
 ///
-/// The record may come from a run that was killed: what it holds up to then is judged, and the
-/// verdict says that it is not complete. Where the page can't be written, the figures are told all the
-/// same.
+/// The run of the record may have been killed. Then rtscope judges what was recorded until then, and
+/// the verdict says that the record isn't complete. If rtscope can't write the page, it still prints
+/// the figures.
 ///
 /// Examples:
 ///   rtscope report run
@@ -26,13 +26,13 @@ use crate::{
 pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
-    /// What must hold besides the plan's requirements; repeatable
+    /// Requirement besides those of the plan; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// Where the page goes, a file or a folder, when nothing is to be written into the record
+    /// Write the page to this file or folder, and nothing into the record
     /// [default: report.html in the record's folder, with verdict.json]
     #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,

@@ -25,8 +25,8 @@ use crate::{
 
 /// Measure: run a plan, judge it, write a page
 ///
-/// Without a plan this is `quick`: 5 s of rest, 10 s under a message load, 5 s of rest, one FIFO
-/// thread on each CPU. `rtscope plan list` shows the others; a plan of your own is a TOML file.
+/// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
+/// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
 ///
 /// Examples:
 ///   rtscope run
@@ -48,17 +48,16 @@ pub(super) struct Args {
     /// the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// Compare with an earlier record afterwards: what changed from it to this run, in words and as
-    /// compare.html beside the report
+    /// Compare this run with an earlier record afterwards, and write compare.html beside the report
     #[arg(long, value_name = "RUN")]
     compare_with: Option<String>,
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// Show nothing while it runs, and at the end only the verdict
+    /// Show nothing during the run, and only the verdict at the end
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
-    /// Show a full screen while it runs
+    /// Show a full-screen display during the run
     #[arg(long)]
     live: bool,
     #[command(flatten)]

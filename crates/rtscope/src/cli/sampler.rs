@@ -11,7 +11,7 @@ pub(crate) struct Options {
     /// Number of threads [default: one for each measured CPU]
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
-    /// CPUs to measure: all, last, or a set as 0-3,6; isolated CPUs only when named
+    /// CPUs to measure: all, last, or a set such as 0-3,6; isolated CPUs only if named
     #[arg(short, long, value_name = "SET")]
     cpus: Option<String>,
     /// pinned: each thread on one CPU; free: on any of them
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Runtime of the deadline policy in each interval
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     runtime: Option<String>,
-    /// Time between two wake-ups of a thread, as 200us or 1ms
+    /// Time between two wake-ups of a thread, for example 200us or 1ms
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     interval: Option<String>,
     /// Thread n's interval is longer by n times this
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// absolute or relative
     #[arg(long, value_name = "HOW")]
     sleep: Option<String>,
-    /// Activations that a late wake-up swallowed: skip (and count), or replay
+    /// How to handle activations missed by a late wake-up: skip (and count) them, or replay them
     #[arg(long, value_name = "HOW")]
     overrun: Option<String>,
     /// together, or second: at the next full second
@@ -62,7 +62,7 @@ pub(crate) struct Options {
     /// Width of a histogram bucket: 1us or 1ns
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     resolution: Option<String>,
-    /// Number of exact histogram buckets; beyond, latencies are kept to 3 %
+    /// Number of exact histogram buckets; larger latencies are kept to within 3 %
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     buckets: Option<String>,
     /// Length of a slice of the record

@@ -40,10 +40,10 @@ pub(super) enum Verb {
     },
 }
 
-/// Run an experiment: response times measured beside those that the kernel's rules predict
+/// Run an experiment: compare measured response times with those that the kernel's rules predict
 ///
-/// The applications compute a calibrated amount of work each, released together. Real-time ones
-/// keep their CPUs busy meanwhile: at most a few seconds, and real-time throttling or the kernel's
+/// The applications are released together, and each computes a calibrated amount of work. Real-time
+/// applications keep their CPUs busy for a few seconds at most. Real-time throttling and the kernel's
 /// fair server stay as they are.
 ///
 /// Examples:
@@ -55,10 +55,10 @@ pub(super) enum Verb {
 pub(super) struct RunArgs {
     /// A shipped experiment's name, or a file
     experiment: String,
-    /// Work of each application that has no figure of its own: CPU time, 1ms to 5s
+    /// CPU time of each application that doesn't define its own work, 1ms to 5s
     #[arg(long, value_name = "TIME")]
     work: Option<Nanos>,
-    /// The CPU of applications that are placed on one [default: 1, or the first]
+    /// The CPU of applications that are pinned to one [default: 1, or the first]
     #[arg(long)]
     cpu: Option<u32>,
     /// Folder for the record and the page [default: rtscope-runs/EXPERIMENT-TIME]

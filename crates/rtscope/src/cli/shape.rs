@@ -16,13 +16,14 @@ use crate::plans;
 /// What the command line changes of a plan. Without these options the plan is run as it is written.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Shape {
-    /// What must hold in every phase, as 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
+    /// Requirement for every phase, for example 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
     #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Change a system setting for the run, as throttling=off; restored afterwards; repeatable
+    /// Change a system setting for the run, for example throttling=off, and restore it afterwards;
+    /// repeatable
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// All durations and cycle counts times this
+    /// Multiply all durations and cycle counts by FACTOR
     #[arg(long, value_name = "FACTOR", conflicts_with = "duration", allow_hyphen_values = true)]
     scale: Option<f64>,
     /// Scale the whole plan to about this long

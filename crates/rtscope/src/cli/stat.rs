@@ -17,13 +17,13 @@ use rtscope_sys::tree::Tree;
 use super::{Refused, print, this_program, wall_clock};
 use crate::{exit, output::shown};
 
-/// Counters of programs: CPU time, switches, page faults, cycles, instructions, branches
+/// Count a program's CPU time, switches, page faults, cycles, instructions and branches
 ///
-/// Runs a program to its end and counts what it and all that it starts did. A counter that the machine
-/// lacks is "not supported", never 0; --simulate counts instructions, branches and their misses on
-/// valgrind's processor, which every machine has. Without a command the branch workload runs: a loop that
-/// sums those of 32,768 random integers that are at least 128, which a processor can predict when
-/// they are sorted, and can't when not.
+/// Runs a program to its end and counts its work and that of all processes that it starts. A counter
+/// that the machine lacks is "not supported", never 0. --simulate counts instructions, branches and
+/// mispredicted branches on valgrind's simulated processor, on every machine. Without a command the
+/// branch workload runs: a loop that adds up those of 32,768 random integers that are at least 128. A
+/// processor can predict its branches only if the integers are sorted.
 ///
 /// Examples:
 ///   rtscope stat --repeat 10 -- ./my-program --fast
@@ -34,16 +34,16 @@ use crate::{exit, output::shown};
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Runs of each program; from 2 on means have intervals
+    /// Number of runs of each program; with 2 or more, means have intervals
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
-    /// Compare two commands, written -- A -- B, or without any the workload unsorted and sorted
+    /// Compare two commands, written -- A -- B, or the workload unsorted and sorted if there are none
     #[arg(long)]
     compare: bool,
     /// Count on valgrind's simulated processor
     #[arg(long)]
     simulate: bool,
-    /// The branch workload, when there is no command
+    /// The variant of the branch workload, if there is no command
     #[arg(long, value_name = "ORDER", default_value = "unsorted", value_parser = ["unsorted", "sorted"], conflicts_with = "command")]
     workload: String,
     /// The workload's passes over its integers [default: 3000; simulated 200]
@@ -55,7 +55,7 @@ pub(super) struct Args {
     /// Print one JSON document; the program's output goes to standard error
     #[arg(long)]
     json: bool,
-    /// The program and its words
+    /// The program and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

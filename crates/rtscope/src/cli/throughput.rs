@@ -32,12 +32,13 @@ const PORT: u16 = 15_201;
 /// The port of an iperf3 server when none is named.
 const IPERF3_PORT: u16 = 5_201;
 
-/// Throughput by window size, with and without a latency sampler beside it
+/// Measure network throughput by window size, with and without a latency sampler
 ///
-/// Sends as fast as it can through a TCP connection, or numbered datagrams through UDP, for each window
-/// (socket buffer) once alone and once with a real-time thread beside it that wakes each millisecond and
-/// notes how late. Over loopback both sides are here; over veth they are two network namespaces with a
-/// virtual cable (needs root); a peer runs rtscope throughput --serve, or iperf3 -s.
+/// Sends as fast as possible through a TCP connection, or numbered datagrams through UDP. It does this
+/// for each window (socket buffer size) once alone and once with a real-time thread that wakes every
+/// millisecond and records how late it is. Over loopback both sides are on this machine; over veth they
+/// are two network namespaces with a virtual cable (needs root); a peer runs rtscope throughput
+/// --serve, or iperf3 -s.
 ///
 /// Examples:
 ///   rtscope throughput
@@ -55,7 +56,7 @@ pub(super) struct Args {
     /// Windows in KiB, separated by commas
     #[arg(short, long, value_name = "KIB", default_value = "16,32,64,128,256", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=65_536))]
     windows: Vec<u64>,
-    /// How long each transfer, up to 5min
+    /// Duration of each transfer, up to 5min
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     duration: Nanos,
     /// loopback, or veth: two namespaces with a virtual cable
@@ -67,10 +68,10 @@ pub(super) struct Args {
     /// A peer that runs iperf3 -s: HOST or HOST:PORT; TCP only
     #[arg(long, value_name = "HOST", conflicts_with_all = ["to", "over"])]
     iperf3: Option<String>,
-    /// Serve senders until Ctrl-C; whoever can reach the address may use it [default address: every, port 15201]
+    /// Serve senders until Ctrl-C; anyone who can reach the address may use it [default address: every, port 15201]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15201", conflicts_with_all = ["to", "iperf3", "from", "json", "out"])]
     serve: Option<SocketAddr>,
-    /// Without the sampler
+    /// Measure without the sampler
     #[arg(long)]
     no_sampler: bool,
     /// The sampler's CPU [default: the last]

@@ -96,7 +96,7 @@ impl Scene {
         }
     }
 
-    /// How long to look for the next trace: two screens, so that a trigger is in it.
+    /// Length of the interval for shares and wake-ups for the next trace: two screens, so that a trigger is in it.
     pub(crate) fn look_ns(&self) -> u64 {
         (self.base_ns * DIVISIONS * 2).clamp(50_000_000, 2_000_000_000)
     }
@@ -316,7 +316,7 @@ impl Oscilloscope {
         Ok(Oscilloscope { tty, turned, terminal, area, keyboard: Keyboard::open(), scene })
     }
 
-    /// How long to look next.
+    /// Length of the interval for shares and wake-ups next.
     pub(crate) fn look_ns(&self) -> u64 {
         self.scene.look_ns()
     }

@@ -191,7 +191,7 @@ fn imports_meet_the_same_judge() {
     assert_eq!(log["all"]["exposure_ns"], 60_000_000_000u64);
     assert_eq!(log["modes"].as_array().map(Vec::len), Some(1), "{}", log["modes"]);
     let refused = histogram["tail"].to_string();
-    assert!(refused.contains("one histogram has lost the order of the latencies"), "{refused}");
+    assert!(refused.contains("a histogram doesn't keep the order of the latencies"), "{refused}");
     // Of 60,000 such latencies one is expected at 5 us + 3 us times ln 60,000 or more.
     let level = &log["tail"]["peaks"]["fit"]["levels"][0];
     let end = |key: &str| level[key].as_f64().expect("an end");

@@ -202,7 +202,7 @@ fn mistakes_are_usage_errors_and_say_what_to_write() {
     let folder = folder();
     for (arguments, says) in [
         ("wave capture pin7", "memory:NAME"),
-        ("wave capture led:usr0", "can't be looked at"),
+        ("wave capture led:usr0", "can't be captured"),
         ("wave generate memory:a --freq fast", "2.5kHz"),
         ("wave generate memory:a --freq 1kHz --limit 1ms --alarm memory:a", "name another"),
         ("wave sweep --subject c --from 1kHz --to 50Hz", "below --to"),

@@ -39,9 +39,9 @@ impl TailView {
             |cell: &&&CellSummary| cell.tail.maxima.fit.is_some() || cell.tail.peaks.fit.is_some();
         let headline = match (cells.iter().filter(fitted).count(), cells.len()) {
             (_, 0) => "No latency was recorded".to_owned(),
-            (0, _) => "No phase allows a look beyond what was seen".to_owned(),
-            (n, all) if n == all => "How the latency may go on beyond what was seen".to_owned(),
-            (n, all) => format!("{n} of {all} phases allow a look beyond what was seen"),
+            (0, _) => "No phase allows tail extrapolation".to_owned(),
+            (n, all) if n == all => "Extrapolated tail of the latency".to_owned(),
+            (n, all) => format!("{n} of {all} phases allow tail extrapolation"),
         };
         let mut table = Table::new([
             "phase",

@@ -296,10 +296,10 @@ load = ["message groups=1"]
         Beyond the figures
           rest
             with 95 % confidence, at most 1 wake-up in 231 exceeds the observed maximum (p99.5)
-            one hump: 3.5 us
+            one mode: 3.5 us
           messages
             with 95 % confidence, at most 1 wake-up in 428 exceeds the observed maximum (p99.7)
-            2 humps: 5.5 us (98.98 %) and 15.5 us (1.03 %)
+            2 modes: 5.5 us (98.98 %) and 15.5 us (1.03 %)
         Tail extrapolation needs at least 40 slices per phase (a slice is 1 s by default).
 
         Requirements
@@ -353,7 +353,7 @@ load = ["message groups=1"]
         Findings
           prevents pass  this is a virtual machine (kvm): its host decides when it runs
                          [virtual-machine]
-                         -> the figures are this guest's on this host: measure the real machine
+                         -> these figures hold for this guest and host: measure the real machine
           warning        system management interrupts during the run: CPU 0: 2, CPU 1: 2 [smi]
                          -> the firmware stops the CPU where no kernel can see it: look for an
                             update, and turn off USB legacy support and power management in its
@@ -366,8 +366,8 @@ load = ["message groups=1"]
           - messages, p99.99 < 40us: p99.99 of 8,000 latencies is 93.2 us, with 95 % confidence at
             least 18 us: a 95 % upper bound needs at least 177,767 latencies
 
-        Next: see to virtual-machine; what you answer for yourself, accept, as with --accept
-              virtual-machine.
+        Next: resolve virtual-machine; if a finding doesn't matter for you, accept it, for example
+              with --accept virtual-machine.
               measure 23 times as long, with --duration 184s.
         ");
     }
@@ -379,8 +379,8 @@ load = ["message groups=1"]
         Verdict: MEASURED
           - no requirement was asked
 
-        Next: before you rely on the figures, see to virtual-machine.
-              name your deadline to get a verdict, as in --require 'max<100us'.
+        Next: before you rely on the figures, resolve virtual-machine.
+              give your deadline to get a verdict, for example --require 'max<100us'.
         ");
     }
 
@@ -407,7 +407,7 @@ load = ["message groups=1"]
           load 3, fork: 700 messages a second
 
         Beyond the figures
-          what the maxima cover, humps and tails are in the report
+          the report has the coverage of the maxima, modes and tails
 
         Requirements
           max < 1ms  fail          in load 1, load 2, load 3, load 4, load 5, load 6
@@ -415,7 +415,7 @@ load = ["message groups=1"]
                      inconclusive  in load 0 (the figures alone: pass)
 
         Findings
-          prevents pass  the run did not come to: load 7 [phases-not-run]
+          prevents pass  the run did not reach: load 7 [phases-not-run]
                          -> let the run end
 
         Verdict: FAIL

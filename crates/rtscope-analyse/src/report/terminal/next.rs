@@ -42,9 +42,9 @@ fn repair(judgement: &Judgement) -> Option<String> {
     }
     let acceptable = codes.iter().find(|code| !DAMAGE.contains(code)).copied();
     let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
-    let accept = acceptable
-        .filter(|_| judgement.verdict != Verdict::Measured)
-        .map(|code| format!("what you answer for yourself, accept, as with --accept {code}"));
+    let accept = acceptable.filter(|_| judgement.verdict != Verdict::Measured).map(|code| {
+        format!("if a finding doesn't matter for you, accept it, for example with --accept {code}")
+    });
     let again = is_damaged.then(|| {
         "the record is damaged, which can't be accepted: use the record as the run wrote it, or measure \
          again"
@@ -53,8 +53,8 @@ fn repair(judgement: &Judgement) -> Option<String> {
     codes.first()?;
     let codes = codes.join(", ");
     let see = match judgement.verdict {
-        Verdict::Measured => format!("before you rely on the figures, see to {codes}"),
-        _ => format!("see to {codes}"),
+        Verdict::Measured => format!("before you rely on the figures, resolve {codes}"),
+        _ => format!("resolve {codes}"),
     };
     let steps: Vec<String> = [Some(see), again, accept].into_iter().flatten().collect();
     Some(steps.join("; ") + ".")
@@ -65,7 +65,7 @@ fn ask(judgement: &Judgement) -> Option<String> {
     let maxima = judgement.cells.iter().filter_map(|cell| cell.all.max_ns());
     let max_ns = maxima.max()?;
     let above = exceedance::round_limits_ns(max_ns, max_ns).last().map(|&ns| Nanos(ns).exact())?;
-    Some(format!("name your deadline to get a verdict, as in --require 'max<{above}'."))
+    Some(format!("give your deadline to get a verdict, for example --require 'max<{above}'."))
 }
 
 /// How long a run backs the next stronger claim about the tightest limit of the maximum.

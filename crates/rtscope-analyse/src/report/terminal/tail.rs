@@ -18,7 +18,7 @@ pub(super) fn tail(judgement: &Judgement, style: Style) -> String {
     }
     let mut text = "Beyond the figures\n".to_owned();
     if told.len() > CELLS_TOLD {
-        let more = "  what the maxima cover, humps and tails are in the report\n";
+        let more = "  the report has the coverage of the maxima, modes and tails\n";
         return text + more;
     }
     told.iter().for_each(|cell| text += &of_cell(cell, style));

@@ -192,12 +192,12 @@ fn too_little(blocks: &Blocks, histogram: &Histogram, imported: bool) -> Option<
     match blocks.slots_ns.len() {
         _ if histogram.count() == 0 => Some("no latency was recorded".to_owned()),
         1 if imported => Some(
-            "one histogram has lost the order of the latencies: whether the run was steady and \
-             late wake-ups come one by one can't be checked"
+            "a histogram doesn't keep the order of the latencies, so it can't show whether the run was \
+             steady and whether late wake-ups came one by one"
                 .to_owned(),
         ),
         n if n < BLOCKS_MIN => Some(format!(
-            "the cell has {n} slice{plural}: a tail needs {BLOCKS_MIN} to see whether the run was \
+            "the phase has {n} slice{plural}: a tail needs {BLOCKS_MIN} to check that the run was \
              steady",
             plural = if n == 1 { "" } else { "s" }
         )),
@@ -212,8 +212,8 @@ fn failed(checks: &[Check]) -> Vec<String> {
 fn lonely_hump(modes: &[Mode]) -> Option<String> {
     let last = modes.last().filter(|mode| mode.rare && mode.count < PEAKS_MIN)?;
     Some(format!(
-        "{} latencies form a hump of their own near {}: too few to continue, and the rest says \
-         nothing of them",
+        "{} latencies form a separate mode near {}: they are too few to extrapolate, and the other \
+         latencies say nothing about them",
         last.count,
         Nanos(last.peak_ns)
     ))
@@ -240,7 +240,7 @@ fn periods(duration_ns: u64) -> impl Iterator<Item = u64> {
 
 fn maxima(blocks: &Blocks, layout: Layout, duration_ns: u64) -> Result<Fit, String> {
     let maxima = blocks.intervals(layout);
-    let coarse = "the maxima of the blocks lie in too few buckets to tell a shape";
+    let coarse = "the maxima of the blocks lie in too few buckets to fit a shape";
     let fit = Extreme::fit(&maxima).filter(|_| maxima.len() > 4).ok_or(coarse)?;
     let goodness = fit.goodness(&maxima);
     agrees(goodness, "the maxima of the blocks")?;
@@ -340,8 +340,8 @@ fn peaks(
     };
     let chosen = (0..candidates.len()).find(|&at| good(at)).ok_or_else(|| {
         format!(
-            "no threshold gives a tail that agrees with the buckets and keeps its shape at higher \
-             ones ({} were tried)",
+            "no threshold gives a tail that agrees with the buckets and has the same shape at higher \
+             thresholds ({} were tried)",
             candidates.len()
         )
     })?;
@@ -373,11 +373,11 @@ fn peaks(
 
 fn agrees(goodness: Option<f64>, what: &str) -> Result<(), String> {
     match goodness {
-        Some(chance) if chance < DOUBT => {
-            Err(format!("{what} do not follow the fitted law (chi-squared, p = {chance:.4})"))
-        }
+        Some(chance) if chance < DOUBT => Err(format!(
+            "{what} do not follow the fitted distribution (chi-squared, p = {chance:.4})"
+        )),
         Some(_) => Ok(()),
-        None => Err(format!("{what} lie in too few buckets to see whether a law fits")),
+        None => Err(format!("{what} lie in too few buckets to check the fit")),
     }
 }
 

@@ -188,7 +188,7 @@ fn a_run_that_breaks_an_assumption_is_refused_with_the_reason() {
     let rare = tail_of(120, 1_000, |s| {
         if random.below(20_000) == 0 { 300_000 + s * 50 } else { mixture(&mut random) }
     });
-    refused(&rare, "peaks", "hump of their own");
+    refused(&rare, "peaks", "separate mode");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_single_histogram_and_a_short_run_say_what_they_lack() {
     let single =
         |imported| of(&slices, &all, &wakeups(&slices), 1_000_000_000, &modes::of(&all), imported);
     let one = single(false);
-    assert!(one.sentences()[0].contains("the cell has 1 slice: a tail needs 40"), "{one:?}");
+    assert!(one.sentences()[0].contains("the phase has 1 slice: a tail needs 40"), "{one:?}");
     let single = single(true);
     assert!(single.sentences()[0].contains("one histogram has lost the order"));
     let short = tail_of(10, 1_000, |_| mixture(&mut random));

@@ -171,7 +171,7 @@ pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
         "virtual machine" => "this is a virtual machine: its host decides when it runs".to_owned(),
         kind => format!("this is a virtual machine ({kind}): its host decides when it runs"),
     };
-    let advice = "the figures are this guest's on this host: measure the real machine";
+    let advice = "these figures hold for this guest and host: measure the real machine";
     Some(Finding::new("virtual-machine", Weight::PreventsPass, text).advise(advice))
 }
 
@@ -180,8 +180,8 @@ pub(super) fn virtual_time(scene: &Scene) -> Option<Finding> {
     let VirtualTime { shift } = scene.record.virtual_time?;
     let instruction_ns = 1_u64.checked_shl(u32::from(shift))?;
     let text = format!(
-        "time passed by instructions ({instruction_ns} ns each), so the host could not delay this guest; caches, \
-         the memory bus and real devices have no part in the figures"
+        "virtual time advanced by {instruction_ns} ns per instruction, so the host could not delay this guest; caches, \
+         the memory bus and real devices don't affect the figures"
     );
     Some(Finding::new("virtual-time", Weight::Note, text))
 }
@@ -208,7 +208,7 @@ pub(super) fn throttled(scene: &Scene) -> Option<Finding> {
     });
     let times = Some(times.sum::<u64>()).filter(|&times| times > 0)?;
     let text = format!("real-time threads were throttled {times} times during the run");
-    let advice = "lift the limit for the run with --set throttling=off, or let real-time loads \
+    let advice = "switch it off for the run with --set throttling=off, or let real-time loads \
         sleep";
     Some(Finding::new("throttled", Weight::PreventsPass, text).advise(advice))
 }

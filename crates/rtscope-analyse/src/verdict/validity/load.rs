@@ -44,8 +44,9 @@ pub(super) fn idle(scene: &Scene) -> Option<Finding> {
         let line = quoted(&load.line);
         format!("{line} in {} ({} of {} spans)", cell.name, load.idle_spans, load.spans)
     }))?;
-    let text = format!("loads did nothing for a while: {places}");
-    let advice = "a load that waits does not load: look at its rate over time in the report";
+    let text = format!("loads did no work for a time: {places}");
+    let advice =
+        "a load that waits puts no load on the machine: see its rate over time in the report";
     Some(Finding::new("load-idle", Weight::PreventsPass, text).advise(advice))
 }
 
@@ -61,7 +62,7 @@ pub(super) fn ended_early(scene: &Scene) -> Option<Finding> {
         let (without, phase) = (Nanos(load.unloaded_ns), Nanos(cell.duration_ns));
         format!("{} in {} ({without} of {phase} without it)", quoted(&load.line), cell.name)
     }))?;
-    let text = format!("loads were done before their phase was over: {places}");
+    let text = format!("loads ended by themselves before their phase: {places}");
     let advice = "give the load more to do, or end the phase with it (load_ends = true)";
     Some(Finding::new("load-ended-early", Weight::PreventsPass, text).advise(advice))
 }
@@ -139,7 +140,7 @@ mod tests {
         };
         assert_eq!(
             only(&done_at(500_000_000), "load-ended-early", Weight::PreventsPass),
-            "loads were done before their phase was over: \"message groups=1\" in busy (1.5 s of \
+            "loads ended by themselves before their phase: \"message groups=1\" in busy (1.5 s of \
              2 s without it)"
         );
         assert_eq!(all(&done_at(1_900_000_000)), []);

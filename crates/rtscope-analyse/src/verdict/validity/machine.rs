@@ -17,7 +17,7 @@ const TICK_NS: u64 = 1_000;
 
 /// Nothing is known about the machine.
 pub(super) fn unknown(scene: &Scene) -> Option<Finding> {
-    let text = "how the machine was set up is not in the record";
+    let text = "the record doesn't describe the machine and its settings";
     // Of an import that goes without saying, and is said once.
     (scene.before().is_none() && !scene.record.is_imported())
         .then(|| Finding::new("environment-missing", Weight::PreventsPass, text))
@@ -34,7 +34,7 @@ pub(super) fn throttling_on(scene: &Scene) -> Option<Finding> {
     let text = format!(
         "real-time throttling is on: FIFO and RR threads may use {runtime_us} us in {period_us} us"
     );
-    let advice = "lift it for the run with --set throttling=off";
+    let advice = "switch it off for the run with --set throttling=off";
     Some(Finding::new("throttling-on", Weight::Note, text).advise(advice))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn changed(scene: &Scene) -> Option<Finding> {
         compare(format!("governor of CPU {cpu}"), governor(before), governor(after));
     }
     let text = format!("the machine changed during the run: {}", listed(changes)?);
-    let advice = "stop what changes it (a power daemon, CPU hotplug) and measure again";
+    let advice = "stop the program that changes it (a power daemon, CPU hotplug) and measure again";
     Some(Finding::new("environment-changed", Weight::Warning, text).advise(advice))
 }
 
@@ -109,7 +109,7 @@ pub(super) fn kernel_not_rt(scene: &Scene) -> Option<Finding> {
     let kernel = &scene.before()?.kernel;
     let text = match kernel.preemption {
         Preemption::RealTime => return None,
-        Preemption::Unknown => "whether the kernel is PREEMPT_RT could not be told".to_owned(),
+        Preemption::Unknown => "it isn't known whether the kernel is PREEMPT_RT".to_owned(),
         model => format!("the kernel is {}, not PREEMPT_RT", model.word()),
     };
     let advice = "a PREEMPT_RT kernel bounds what the kernel itself adds to a latency";
@@ -143,8 +143,8 @@ pub(super) fn deep_idle(scene: &Scene) -> Option<Finding> {
         deep.then(|| format!("CPU {} {} ({} us)", cpu.cpu, state.name, state.latency_us))
     });
     let places = listed(deepest)?;
-    let text = format!("deep idle states are allowed, named with their exit latency: {places}");
-    let advice = "a wake-up pays the exit latency: try --set dma-latency=0 and compare; keep what \
+    let text = format!("deep idle states are allowed (exit latency in brackets): {places}");
+    let advice = "the exit latency delays wake-ups: try --set dma-latency=0 and compare; keep what \
         the product will use";
     Some(Finding::new("deep-idle", Weight::Note, text).advise(advice))
 }

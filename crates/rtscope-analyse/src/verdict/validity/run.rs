@@ -28,11 +28,11 @@ pub(super) fn no_samples(scene: &Scene) -> Option<Finding> {
     Some(Finding::new("no-samples", Weight::Invalidates, text).advise(advice))
 }
 
-/// A cell that the run did not come to: what was measured before it still stands.
+/// A cell that the run did not reach: what was measured before it still stands.
 pub(super) fn not_reached(scene: &Scene) -> Option<Finding> {
     let ahead = scene.cells.iter().filter(|cell| !is_reached(scene, cell));
     let places = listed(ahead.map(|cell| cell.name.clone()))?;
-    let text = format!("the run did not come to: {places}");
+    let text = format!("the run did not reach: {places}");
     Some(Finding::new("phases-not-run", Weight::PreventsPass, text).advise("let the run end"))
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let early = Run::new(PLAN, 1).cell(0, &[&[1_000]]).end();
         assert_eq!(
             only(&early, "phases-not-run", Weight::PreventsPass),
-            "the run did not come to: busy"
+            "the run did not reach: busy"
         );
     }
 

@@ -24,8 +24,12 @@ pub(super) fn placement(scene: &Scene) -> Option<Finding> {
         match (differs(&t.asked, &t.found), end) {
             (false, None) => None,
             (true, None) => Some(format!("{name}, found {}", t.found)),
-            (false, Some(end)) => Some(format!("{name}, found so, but at its end {end}")),
-            (true, Some(end)) => Some(format!("{name}, found {}, at its end {end}", t.found)),
+            (false, Some(end)) => {
+                Some(format!("{name}, found the same at its start, but {end} at its end"))
+            }
+            (true, Some(end)) => {
+                Some(format!("{name}, found {} at its start, and {end} at its end", t.found))
+            }
         }
     };
     let places = listed(threads.iter().filter_map(elsewhere))?;
@@ -91,8 +95,7 @@ pub(super) fn involuntary_switches(scene: &Scene) -> Option<Finding> {
 /// The file of raw samples has holes; histograms have none.
 pub(super) fn raw_samples_lost(scene: &Scene) -> Option<Finding> {
     let places = scene.counts(|_, tally| tally.raw_lost)?;
-    let text =
-        format!("raw samples were lost on their way to the file, the figures have them: {places}");
+    let text = format!("raw samples are missing in the file, but not in the figures: {places}");
     let advice = "write to a faster disk with more room, or measure at a longer interval";
     Some(Finding::new("raw-samples-lost", Weight::Warning, text).advise(advice))
 }
@@ -104,14 +107,15 @@ pub(super) fn early_wakeups(scene: &Scene) -> Option<Finding> {
         early.map(|row| format!("{} on {}: {}", cell.name, row.label, row.early))
     }))?;
     let text = format!("wake-ups before their expiry, counted as latency 0: {places}");
-    let advice = "a clock was stepped: sample on CLOCK_MONOTONIC, or stop what sets the time";
+    let advice =
+        "a clock was stepped: sample on CLOCK_MONOTONIC, or stop the program that sets the time";
     Some(Finding::new("early-wakeups", Weight::Warning, text).advise(advice))
 }
 
 /// A stall was longer than what is expanded into the corrected histogram.
 pub(super) fn corrected_incomplete(scene: &Scene) -> Option<Finding> {
     let places = scene.counts(|_, tally| tally.omitted_unexpanded)?;
-    let text = format!("missed activations that the corrected latencies leave out: {places}");
+    let text = format!("the corrected latencies leave out missed activations: {places}");
     Some(Finding::new("corrected-incomplete", Weight::Warning, text))
 }
 
@@ -129,7 +133,7 @@ pub(super) fn tally_missing(scene: &Scene) -> Option<Finding> {
     let measured = scene.record.threads.iter().filter(|thread| thread.imported.is_none());
     let untold = measured.filter(|thread| thread.tally.is_none());
     let places = listed(untold.map(|thread| scene.record.label(thread)))?;
-    let text = format!("page faults and migrations are not in the record of: {places}");
+    let text = format!("the record has no page faults and migrations for: {places}");
     scene.record.is_complete().then(|| Finding::new("tally-missing", Weight::PreventsPass, text))
 }
 
@@ -219,8 +223,8 @@ mod tests {
         });
         assert_eq!(
             only(&demoted, "placement", Weight::Invalidates),
-            "threads did not run as asked: thread 1: asked fifo 90 on CPU 1, found so, but at its \
-             end other on CPU 1"
+            "threads did not run as asked: thread 1: asked fifo 90 on CPU 1, found the same at its \
+             start, but other on CPU 1 at its end"
         );
         assert!(all(&demoted)[0].advice.contains("chrt"));
         only(&ends(|found| found.priority = 89), "placement", Weight::Invalidates);
@@ -253,7 +257,7 @@ mod tests {
             ("environment-changed", Weight::Warning),
         ];
         assert_eq!(told, expected);
-        assert!(found[0].text.contains("at its end fifo 90 on CPU 0"), "{}", found[0].text);
+        assert!(found[0].text.contains("fifo 90 on CPU 0 at its end"), "{}", found[0].text);
         // A CPU that is back at the end has moved the thread all the same.
         only(&moved(true), "migrations", Weight::Invalidates);
     }

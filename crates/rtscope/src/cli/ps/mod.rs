@@ -16,13 +16,13 @@ use rtscope_sys::tree::Tree;
 use super::{Refused, print};
 use crate::{exit, output};
 
-/// Show every thread: policy, priority, CPUs, wake-ups, CPU share; who runs first stands first
+/// Show every thread in the order in which they run: policy, priority, CPUs, wake-ups, CPU share
 ///
-/// The shares and wake-ups are those of a short look (--look). The last line says how much of the
-/// CPUs real-time threads took.
+/// The shares and wake-ups are those of a short interval (--look). The last line shows the CPU time
+/// of all real-time threads.
 ///
-/// With --set a thread is changed and read back; --policy, --priority, --nice and --cpus then say
-/// what it gets. What would starve the machine is refused unless --force.
+/// With --set rtscope changes a thread to the values of --policy, --priority, --nice and --cpus, and
+/// reads them back. It refuses a change that would starve the machine, unless --force is given.
 ///
 /// Examples:
 ///   rtscope ps --above 80
@@ -32,55 +32,55 @@ use crate::{exit, output};
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Only threads of this policy; with --set the policy to give
+    /// Show only threads of this policy; with --set: set this policy
     #[arg(long)]
     policy: Option<Policy>,
-    /// Only threads that may use one of these CPUs; with --set the CPUs to give
+    /// Show only threads that may use one of these CPUs; with --set: set these CPUs
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// Only what runs before a FIFO thread of this priority
+    /// Show only threads that run before a FIFO thread of this priority
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(0..=99))]
     above: Option<u8>,
-    /// Only real-time policies
+    /// Show only real-time policies
     #[arg(long)]
     rt: bool,
-    /// Only names with this text in them
+    /// Show only threads whose name contains this text
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Only threads of this process
+    /// Show only threads of this process
     #[arg(long)]
     pid: Option<u32>,
-    /// Only the kernel's own threads
+    /// Show only the kernel's own threads
     #[arg(long, conflicts_with = "user")]
     kernel: bool,
-    /// Only threads of programs
+    /// Show only threads of programs
     #[arg(long)]
     user: bool,
-    /// By process, children below their parents
+    /// Sort by process, children below their parents
     #[arg(long)]
     tree: bool,
-    /// How long to look
+    /// Length of the interval for shares and wake-ups
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     look: Nanos,
-    /// Show again and again, each time after this long
+    /// Repeat the listing after this time
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", conflicts_with = "set")]
     watch: Option<Nanos>,
-    /// With --watch, how often
+    /// Number of listings with --watch
     #[arg(long, value_name = "N", requires = "watch")]
     count: Option<u64>,
-    /// Print JSON: one document a look
+    /// Print one JSON document for each listing
     #[arg(long)]
     json: bool,
     /// Change this thread
     #[arg(long, value_name = "TID")]
     set: Option<u32>,
-    /// The priority to give, 1 to 99
+    /// With --set: the new priority, 1 to 99
     #[arg(long, requires = "set")]
     priority: Option<u8>,
-    /// The nice value to give, -20 to 19
+    /// With --set: the new nice value, -20 to 19
     #[arg(long, requires = "set", allow_hyphen_values = true, value_parser = clap::value_parser!(i8).range(-20..=19))]
     nice: Option<i8>,
-    /// Change it although it may starve the machine
+    /// Change the thread even if this may starve the machine
     #[arg(long, requires = "set")]
     force: bool,
 }

@@ -27,12 +27,12 @@ pub(super) const GAPS_MAX: usize = 500_000;
 /// How much longer than asked the process may live.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Look at a line, and say what its wave is
+/// Capture a line and measure its wave
 ///
-/// A thread on a CPU of its own looks at the line as often as it can. It measures its own resolution
-/// first, notes every time in which it could not look, and invents no edge in it. Edges of a GPIO line are
-/// stamped and numbered by the kernel; those that it had no room for are counted as lost. A frequency that it
-/// can't resolve is refused: the exit code is 3 then.
+/// A thread on its own CPU samples the line as often as it can. It first measures its own resolution,
+/// and records every gap in which it could not sample. The kernel stamps and numbers edges of a GPIO
+/// line; edges that don't fit into its buffer count as lost. If the scope can't resolve the frequency,
+/// it refuses to give one, and the exit code is 3.
 ///
 /// Examples:
 ///   rtscope wave capture memory:test
@@ -41,15 +41,15 @@ const GRACE: Duration = Duration::from_secs(30);
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// The line, as memory:NAME or gpio:CHIP/LINE
+    /// The line: memory:NAME or gpio:CHIP/LINE
     line: String,
     /// How long
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     duration: Nanos,
-    /// The frequency that the wave should have
+    /// Intended frequency of the wave
     #[arg(short, long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
-    /// The CPU to look from [default: the last; make the wave on another]
+    /// The CPU of the scope [default: the last; make the wave on another]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
     /// other, or fifo:PRIORITY [default: fifo:49 where that is permitted and does no harm]

@@ -17,11 +17,11 @@ use crate::{
     output::shown,
 };
 
-/// Set two captures of the same wave side by side, edge by edge
+/// Compare two captures of the same wave, edge by edge
 ///
-/// Their clocks may have different zeros and rates: offset and drift are found, and what is left is the jitter
-/// of one or the other. An edge without a partner within a quarter of a period is missing in the other capture;
-/// those in its gaps are told apart.
+/// Their clocks may have different zeros and rates. rtscope computes offset and drift; the remaining
+/// differences are the jitter of one or the other. An edge without a partner within a quarter of a period is
+/// missing in the other capture. Edges in the gaps of the other capture are counted separately.
 ///
 /// Examples:
 ///   rtscope wave capture gpio:gpiochip0/27 --duration 10s --save software.vcd
@@ -39,10 +39,10 @@ pub(in crate::cli) struct Args {
     /// Channel of the second file
     #[arg(long, value_name = "NAME")]
     second_channel: Option<String>,
-    /// Samples in a second, for CSV that doesn't say
+    /// Samples per second, for CSV that doesn't contain the rate
     #[arg(long, value_name = "FREQUENCY")]
     samplerate: Option<Hertz>,
-    /// The frequency that the wave should have
+    /// Intended frequency of the wave
     #[arg(short, long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
     /// Also write a page

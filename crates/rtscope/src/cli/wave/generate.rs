@@ -29,8 +29,8 @@ const LATE_SHOWN: usize = 20;
 
 /// Make a square wave on a line
 ///
-/// With --limit, edges that come later than that are violations: they are listed, and --alarm names a
-/// second line that is raised for each. Any violation makes the exit code 2.
+/// With --limit, edges later than this are violations. rtscope lists them and, with --alarm, raises a
+/// second line for each. After any violation the exit code is 2.
 ///
 /// Examples:
 ///   rtscope wave generate memory:test --freq 1kHz
@@ -40,12 +40,12 @@ const LATE_SHOWN: usize = 20;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// The line, as memory:NAME, gpio:CHIP/LINE or led:NAME
+    /// The line: memory:NAME, gpio:CHIP/LINE or led:NAME
     line: String,
-    /// Its frequency, as 50Hz, 2.5kHz or 1MHz
+    /// Frequency of the wave, for example 50Hz, 2.5kHz or 1MHz
     #[arg(short, long, value_name = "FREQUENCY")]
     freq: Hertz,
-    /// The share of each period that the line is high
+    /// Share of each period in which the line is high
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     duty: Share,
     /// How to wait: absolute, relative, spin or timerfd

@@ -15,11 +15,10 @@ use super::{
 };
 use crate::cli::Refused;
 
-/// Judge the capture of a logic analyser as our own scope's
+/// Analyse the capture of a logic analyser like one of rtscope's scope
 ///
-/// VCD (sigrok, PulseView, Saleae, pigpio's piscope, and what capture --save writes) and sigrok's CSV are known
-/// by their content. An unknown level (x, z) is a gap. What is wrong with the file is listed; what could be
-/// read is judged.
+/// rtscope recognises VCD (sigrok, PulseView, Saleae, pigpio's piscope, capture --save) and sigrok's CSV by
+/// their content. An unknown level (x, z) is a gap. rtscope lists errors of the file and analyses the rest.
 ///
 /// Examples:
 ///   rtscope wave import piscope.vcd --channel 17 --freq 1kHz
@@ -32,10 +31,10 @@ pub(in crate::cli) struct Args {
     /// Its channel [default: the only one that changes]
     #[arg(short, long, value_name = "NAME")]
     channel: Option<String>,
-    /// Samples in a second, for CSV that doesn't say
+    /// Samples per second, for CSV that doesn't contain the rate
     #[arg(long, value_name = "FREQUENCY")]
     samplerate: Option<Hertz>,
-    /// The frequency that the wave should have
+    /// Intended frequency of the wave
     #[arg(short, long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
     #[command(flatten)]

@@ -33,11 +33,11 @@ const EDGES_MAX: usize = 1_000_000;
 /// A look that takes longer than this has gone wrong: the kernel ends it.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
-/// Look at a line as with an oscilloscope
+/// Show a line as an oscilloscope does
 ///
-/// The waveform stands still at its trigger. Keys: left and right change the time base, t the trigger (rising,
-/// falling, free), f freezes, p keeps older traces, q ends. A shaded column is a time in which the scope could
-/// not look.
+/// The trigger holds the waveform still. Keys: left and right change the time base, t the trigger (rising,
+/// falling, free), f freezes, p keeps older traces, q quits. A shaded column is a time in which the scope was
+/// blind.
 ///
 /// Examples:
 ///   rtscope wave live memory:test
@@ -45,18 +45,18 @@ const LOOK_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// The line, as memory:NAME or gpio:CHIP/LINE
+    /// The line: memory:NAME or gpio:CHIP/LINE
     line: String,
     /// Time of a division [default: from the wave]
     #[arg(short, long, value_name = "TIME")]
     base: Option<Nanos>,
-    /// The frequency that the wave should have
+    /// Intended frequency of the wave
     #[arg(short, long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
-    /// The CPU to look from [default: the last; make the wave on another]
+    /// The CPU of the scope [default: the last; make the wave on another]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
-    /// End after so many looks
+    /// End after this number of frames
     #[arg(long, value_name = "N")]
     looks: Option<u64>,
 }

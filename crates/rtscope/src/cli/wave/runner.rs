@@ -27,7 +27,7 @@ pub(in crate::cli) struct Args {
     /// Its policy
     #[arg(long, value_name = "POLICY")]
     policy: Scheduling,
-    /// The program and its words
+    /// The program and its arguments
     #[arg(last = true, required = true)]
     words: Vec<OsString>,
 }

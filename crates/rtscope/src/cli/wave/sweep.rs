@@ -71,16 +71,16 @@ pub(in crate::cli) struct Args {
     /// Last frequency
     #[arg(long, value_name = "FREQUENCY", default_value = "1MHz")]
     to: Hertz,
-    /// How far the measured frequency may be from the wanted one
+    /// Permitted deviation of the measured from the requested frequency
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     tolerance: Share,
-    /// Also under this load, as cpu or 'message groups=2'; repeatable
+    /// Measure under this load too, for example cpu or 'message groups=2'; repeatable
     #[arg(short, long, value_name = "LOAD")]
     load: Vec<String>,
-    /// The policy that subjects start with, as other or fifo:49; repeatable [default: other]
+    /// The policy that subjects start with, for example other or fifo:49; repeatable [default: other]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<Scheduling>,
-    /// Fewer steps and shorter looks: mostly under a minute
+    /// Use fewer steps and shorter captures: mostly under a minute
     #[arg(long)]
     quick: bool,
     /// The page to write
