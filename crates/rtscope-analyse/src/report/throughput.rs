@@ -460,7 +460,7 @@ mod tests {
             "800 Mbit/s",
             "720 Mbit/s",
             "1,000 (50.0 %)",
-            "by -10.0 %; with fewer than three",
+            "by -10.0 %; fewer than three",
             "1.0 us at rest and 200.0 us",
         ] {
             assert!(table.contains(part), "{part}: {table}");

@@ -218,7 +218,7 @@ fn a_single_histogram_and_a_short_run_say_what_they_lack() {
     let one = single(false);
     assert!(one.sentences()[0].contains("the phase has 1 slice: a tail needs 40"), "{one:?}");
     let single = single(true);
-    assert!(single.sentences()[0].contains("one histogram has lost the order"));
+    assert!(single.sentences()[0].contains("a histogram doesn't keep the order"));
     let short = tail_of(10, 1_000, |_| mixture(&mut random));
     assert!(short.sentences()[0].contains("10 slices"), "{:?}", short.sentences());
     let nothing = tail_of(50, 0, |_| 0);

@@ -362,7 +362,7 @@ mod tests {
         };
         let text =
             only(&in_time(r#"{"time": "virtual", "shift": 1}"#), "virtual-time", Weight::Note);
-        assert!(text.contains("2 ns each"), "{text}");
+        assert!(text.contains("2 ns per instruction"), "{text}");
         only(&in_time(r#"{"time": "wall"}"#), "virtual-machine", Weight::PreventsPass);
     }
 
