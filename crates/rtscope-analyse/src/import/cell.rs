@@ -212,6 +212,11 @@ impl Rows {
         Layout { unit_ns: unit_ns.saturating_mul(step), exact: usual }
     }
 
+    /// Each column's counts by row.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &BTreeMap<u64, u64>> {
+        self.columns.iter()
+    }
+
     /// One column as a part. What a tool says beside its histogram is laid over it.
     pub(super) fn part(&self, column: usize, unit_ns: u64, said: &Said) -> Part {
         let layout = self.layout(unit_ns);

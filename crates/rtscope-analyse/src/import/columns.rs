@@ -247,7 +247,7 @@ impl Table {
         if damage > 0 {
             let text =
                 format!("{damage} lines or numbers don't belong to this format and were skipped");
-            reading.note("import-damaged", Weight::Warning, text);
+            reading.note("import-damaged", Weight::PreventsPass, text);
         }
     }
 }

@@ -105,6 +105,8 @@ struct Run {
     in_histogram: bool,
     minima: Vec<u64>,
     averages: Vec<u64>,
+    /// How many latencies the rows hold, as the file says.
+    totals: Vec<u64>,
     maxima: Vec<Printed>,
     overflows: Vec<u64>,
     facts: BTreeMap<&'static str, String>,
@@ -268,7 +270,7 @@ impl Log {
             }
             self.run.in_histogram = true;
         } else if let Some(list) = text.strip_prefix("Total:") {
-            let _ = list;
+            run.totals = numbers(list);
             run.has_summary = true;
         } else if let Some(list) = text.strip_prefix("Min Latencies:") {
             run.minima = numbers(list);
@@ -352,13 +354,18 @@ impl Log {
             let text = format!("{} runs are left out", runs - RUNS_MAX);
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
+        // What a terminal showed between the lines is no latency; what has the form of one may be.
         let damage = [
-            (self.foreign, "lines don't come from cyclictest and were skipped"),
-            (self.dropped, "lines have thread numbers that no machine has"),
-            (self.absurd, "numbers are too large to be latencies or counts and were left out"),
+            (self.foreign, Weight::Warning, "lines don't come from cyclictest and were skipped"),
+            (self.dropped, Weight::PreventsPass, "lines have thread numbers that no machine has"),
+            (
+                self.absurd,
+                Weight::PreventsPass,
+                "numbers are too large to be latencies or counts and were left out",
+            ),
         ];
-        for (count, what) in damage.into_iter().filter(|damage| damage.0 > 0) {
-            reading.note("import-damaged", Weight::Warning, format!("{count} {what}"));
+        for (count, weight, what) in damage.into_iter().filter(|damage| damage.0 > 0) {
+            reading.note("import-damaged", weight, format!("{count} {what}"));
         }
         reading
     }
@@ -438,12 +445,23 @@ impl Run {
             reading.note("import-overflow", Weight::Warning, text).advice =
                 "run cyclictest with a histogram that is wide enough".to_owned();
         }
+        let contradictions = self.contradictions();
+        if let Some(first) = contradictions.first() {
+            let more = match contradictions.len() - 1 {
+                0 => String::new(),
+                others => format!(" (and {others} more)"),
+            };
+            let text =
+                format!("the histogram and its summary contradict each other: {first}{more}");
+            reading.note("import-contradiction", Weight::PreventsPass, text).advice =
+                "import the file as cyclictest wrote it".to_owned();
+        }
         if self.rows.disordered > 0 || self.rows.short > 0 {
             let text = format!(
                 "{} rows of the histogram are out of order and {} have another number of columns",
                 self.rows.disordered, self.rows.short
             );
-            reading.note("import-damaged", Weight::Warning, text);
+            reading.note("import-damaged", Weight::PreventsPass, text);
         }
         let counted = |figure: fn(&Samples) -> u64| -> u64 {
             let samples = self.lanes.iter().filter_map(|lane| lane.samples.as_ref());
@@ -465,8 +483,35 @@ impl Run {
         if repeated > 0 {
             let text =
                 format!("{repeated} cycles are repeated or out of order: the log is damaged");
-            reading.note("import-damaged", Weight::Warning, text);
+            reading.note("import-damaged", Weight::PreventsPass, text);
         }
+    }
+
+    /// Where the rows of the histogram are not what its summary says of them.
+    fn contradictions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (index, counts) in self.rows.columns().enumerate() {
+            let placed = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+            if let Some(total) = self.totals.get(index).filter(|total| **total != placed) {
+                found.push(format!(
+                    "thread {index} has {placed} latencies in rows, and {total} by its total"
+                ));
+            }
+            let largest = counts.iter().rev().find(|(_, count)| **count > 0).map(|(row, _)| *row);
+            let beyond = self.overflows.get(index).copied().unwrap_or(0) > 0;
+            let (Some(largest), Some(Printed::Late(max))) = (largest, self.maxima.get(index))
+            else {
+                continue;
+            };
+            if (!beyond && *max != largest) || (beyond && *max <= self.rows.last) {
+                let rows = if beyond { "beyond its last row" } else { "in its last filled row" };
+                let row = if beyond { self.rows.last } else { largest };
+                found.push(format!(
+                    "thread {index} has latencies {rows}, {row}, and a maximum of {max}"
+                ));
+            }
+        }
+        found
     }
 
     fn thread(&self, index: usize, log: &Log) -> Thread {

@@ -261,7 +261,7 @@ impl Table {
         let damage = self.foreign + self.widths + self.rows.absurd + self.rows.disordered;
         if damage > 0 {
             let text = format!("{damage} lines are not of rtla, out of order or of another width");
-            reading.note("import-damaged", Weight::Warning, text);
+            reading.note("import-damaged", Weight::PreventsPass, text);
         }
     }
 }

@@ -543,3 +543,32 @@ fn a_tool_that_ran_longer_than_its_cycles_cover_is_told() {
         "the tool ran for 2 min, and the cycles of these threads cover less: thread 0: 1 min.";
     assert!(finding.text.contains(expected), "{}", finding.text);
 }
+
+/// A histogram whose summary says something else lost latencies, or somebody changed it: accepting that it
+/// was imported must not let it pass.
+#[test]
+fn a_histogram_that_its_summary_contradicts_prevents_a_pass() {
+    let file = |total: u64, max: &str, overflow: u64, row: &str| {
+        format!(
+            "# Histogram\n000005 000010\n000006 000080\n000009 000010\n{row}\n# Total: {total:09}\n\
+             # Min Latencies: 00005\n# Avg Latencies: 00006\n# Max Latencies: {max}\n\
+             # Histogram Overflows: {overflow:05}\n"
+        )
+    };
+    let sound = of(file(100, "00009", 0, "000010 000000").as_bytes()).0;
+    assert_eq!(codes(&sound), [""; 0]);
+    let beyond = of(file(100, "00900", 3, "000010 000000").as_bytes()).0;
+    assert_eq!(codes(&beyond), ["import-overflow"]);
+    for (total, max, overflow, row, code) in [
+        (99, "00009", 0, "000010 000000", "import-contradiction"),
+        (100, "00900", 0, "000010 000000", "import-contradiction"),
+        (100, "00008", 0, "000010 000000", "import-contradiction"),
+        (100, "00009", 3, "000300 000000", "import-contradiction"),
+        (100, "00009", 0, "999999999999999 000001", "import-damaged"),
+    ] {
+        let reading = of(file(total, max, overflow, row).as_bytes()).0;
+        let found = reading.findings.iter().find(|finding| finding.code == code);
+        let weight = found.map(|finding| finding.weight);
+        assert_eq!(weight, Some(Weight::PreventsPass), "{total} {max} {overflow} {row}");
+    }
+}
