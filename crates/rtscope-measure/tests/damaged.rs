@@ -142,6 +142,20 @@ fn a_line_that_is_edited_removed_or_doubled_is_found() {
     assert_eq!(events[0].0, "record-changed", "{events:?}");
 }
 
+/// Without a single checksum the events would be those of an older version, which had none.
+#[test]
+fn events_without_their_checksums_are_found() {
+    let strip = |lines: &mut Vec<String>| {
+        for line in lines {
+            let end = line.rfind(",\"crc\":").expect("a checksum");
+            line.replace_range(end.., "}");
+        }
+    };
+    let text =
+        "events.jsonl: no line has a checksum, though the end of the run has those of other files";
+    assert_eq!(edited("events.jsonl", strip), one("record-changed", text));
+}
+
 /// What is found when a file that is written as a whole has another text, or is gone.
 fn rewritten(name: &str, text: Option<fn(String) -> String>) -> Vec<(String, String)> {
     let folder = record(true, |_| {});

@@ -21,8 +21,11 @@ use super::RecordError;
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The small files of a record are not longer: histograms of some thousand threads.
-const WHOLE_MAX: u64 = 1 << 30;
+/// The histograms of some thousand threads are not longer.
+const HISTOGRAMS_MAX: u64 = 256 << 20;
+
+/// The other small files of a record are not longer. Reading a plan takes many times its size.
+const WHOLE_MAX: u64 = 4 << 20;
 
 /// Why a record could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +80,7 @@ impl Source {
     pub fn open(folder: &Path) -> Result<Source, RecordError> {
         let failed = |source| RecordError::Read { path: folder.to_owned(), source };
         fs::read_dir(folder).map_err(failed)?;
-        let text = |name: &str| whole(&folder.join(name));
+        let text = |name: &str| whole(&folder.join(name), WHOLE_MAX);
         let grown = |name: &str| -> Result<Growing, RecordError> {
             let disk = regular(&folder.join(name))?.map(Arc::new);
             Ok(Growing { disk, rest: Vec::new() })
@@ -94,7 +97,7 @@ impl Source {
                 plan: text("plan.toml")?,
                 before: text("environment.before.json")?,
                 after: text("environment.after.json")?,
-                histograms: text("histograms.json")?,
+                histograms: whole(&folder.join("histograms.json"), HISTOGRAMS_MAX)?,
                 lab: text("lab.json")?,
                 ..Files::default()
             },
@@ -182,7 +185,7 @@ impl Growing {
 ///
 /// When the file can't be read.
 pub fn read_plan(folder: &Path) -> Result<String, RecordError> {
-    whole(&folder.join("plan.toml"))
+    whole(&folder.join("plan.toml"), WHOLE_MAX)
 }
 
 /// The names of the files of slices, in order.
@@ -197,12 +200,12 @@ fn slice_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A small file as a text; empty when it is missing.
-fn whole(path: &Path) -> Result<String, RecordError> {
+/// A small file as a text; empty when it is missing, and cut where it is longer than any of ours.
+fn whole(path: &Path, longest: u64) -> Result<String, RecordError> {
     let mut bytes = Vec::new();
     if let Some(file) = regular(path)? {
         let failed = |source| RecordError::Read { path: path.to_owned(), source };
-        file.take(WHOLE_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(longest).read_to_end(&mut bytes).map_err(failed)?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -59,6 +59,19 @@ pub(super) fn altered(events: &[Stamped], files: &Files) -> Vec<Finding> {
     .collect()
 }
 
+/// The events of a run whose end has checksums have them too: who takes them out of `events.jsonl` leaves
+/// no older record.
+pub(super) fn unsealed(events: &[Stamped], chain: &Chain) -> Option<Finding> {
+    let has_checksums = events.iter().any(|stamped| match &stamped.event {
+        Event::RunEnded { files, whole, .. } => !files.is_empty() || !whole.is_empty(),
+        _ => false,
+    });
+    (has_checksums && chain.lines == 0).then(|| {
+        let text = "events.jsonl: no line has a checksum, though the end of the run has those of other files";
+        Finding::new("record-changed", Weight::PreventsPass, text).advise(ADVICE)
+    })
+}
+
 fn finding(name: &str, found: u64, said: u64) -> Finding {
     let (code, text) = if found < said {
         let text = format!(

@@ -144,6 +144,7 @@ impl Reader {
             _ => return Err(NotARecord("events.jsonl does not begin with run-started".to_owned())),
         }
         let mut later = ends::altered(&events.events, files);
+        later.extend(ends::unsealed(&events.events, &events.read.chain));
         let before = json("environment.before.json", &files.before, &mut later);
         let after = json("environment.after.json", &files.after, &mut later);
         let slices = plan.phases.iter().map(|phase| phase.sampler.slice.0);
