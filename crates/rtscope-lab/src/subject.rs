@@ -28,7 +28,7 @@ use crate::{
     name,
     prebuilt::{self, Prebuilt},
     progress::Report,
-    unpacked,
+    spec, unpacked,
 };
 
 /// A kernel under test.
@@ -317,6 +317,11 @@ fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
     cache.find(name).ok_or_else(|| {
         if let Err(why) = name::check("the kernel", name) {
             return LabError::Refused(format!("{why}; a file is path={name}"));
+        }
+        if spec::find(name).is_ok() {
+            return LabError::Refused(format!(
+                "{name} is not built yet: `rtscope kernel build {name}` builds it"
+            ));
         }
         let mut known: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
         known.extend(prebuilt::NAMES.map(str::to_owned));

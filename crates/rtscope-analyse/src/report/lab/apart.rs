@@ -179,9 +179,9 @@ pub fn text(all: &Comparison) -> String {
 #[must_use]
 pub fn why_none(all: &Comparison) -> String {
     match all.seeds {
-        1 => format!("one run of each can't tell the kernels apart; --seeds {SEEDS} may"),
+        1 => format!("one run of each can't tell the kernels apart: try --seeds {SEEDS}"),
         seeds if seeds < SEEDS => {
-            format!("{seeds} seeds can't tell the kernels apart; --seeds {SEEDS} may")
+            format!("{seeds} seeds can't tell the kernels apart: try --seeds {SEEDS}")
         }
         _ => "no load tells the kernels apart".to_owned(),
     }

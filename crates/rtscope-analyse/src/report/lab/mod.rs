@@ -523,7 +523,7 @@ mod tests {
         let once = comparison_of(&[("disk", &[&[20], &[460]])]);
         assert!(
             headline(&once)
-                .ends_with("23 times; one run of each can't tell the kernels apart; --seeds 5 may")
+                .ends_with("23 times; one run of each can't tell the kernels apart: try --seeds 5")
         );
     }
 

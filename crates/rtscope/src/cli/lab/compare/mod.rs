@@ -307,9 +307,7 @@ impl Comparison {
             }
             self.warn(
                 &subject.label,
-                &format!(
-                    "this kernel doesn't know the word {word}, or not its value: it changes nothing"
-                ),
+                &format!("the kernel ignores {word}: it doesn't know the parameter or its value"),
             );
         }
         if let Some(said) = start.sentence() {

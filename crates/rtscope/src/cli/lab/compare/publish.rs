@@ -136,6 +136,11 @@ impl Comparison {
         text.extend(self.broken.iter().map(|line| format!("{line}\n")));
         if self.verdict() != Verdict::Measured {
             let _ = writeln!(text, "{}", self.verdict());
+            let is_open = |one: &&page::Required| one.verdict == Verdict::Inconclusive;
+            for one in self.page.required.iter().filter(is_open) {
+                let page::Required { kernel, load, requirement, seen, .. } = one;
+                let _ = writeln!(text, "  {kernel}, {load}: {requirement} is undecided: {seen}");
+            }
         }
         text.push('\n');
         text
