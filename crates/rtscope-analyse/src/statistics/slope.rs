@@ -2,7 +2,7 @@
 //!
 //! Late activations come in spells. The variance of a mean, or of a slope, is then that of the slow part of
 //! the errors: their long-run variance. It is the mean square of the errors' first [`WAVES`] cosines
-//! ([`waves`]), which have from one half to four waves in the whole look. Errors may depend on each other
+//! ([`cosines`]), which have from one half to four waves in the whole look. Errors may depend on each other
 //! over up to about a twentieth of the look.
 //!
 //! Where errors hang together for longer, or a few long delays make most of the variance, no interval

@@ -5,7 +5,7 @@
 //! ten independent ones. So the cell is cut into blocks of equal time, and the wake-ups of all threads
 //! that reach a limit are counted in each. The design effect is how many times larger the variance of
 //! their sum is than that of independent wake-ups (L. Kish, Survey Sampling, 1965, section 8.2). It comes
-//! from the slow part of the counts, their first [`WAVES`] cosines ([`waves`]), so that disturbances of
+//! from the slow part of the counts, their first [`WAVES`] cosines ([`cosines`]), so that disturbances of
 //! any length count in full, up to about a tenth of the cell.
 //!
 //! When nearly all that the counts vary is slow, the disturbances are too long for the run, and there is a
