@@ -4,16 +4,22 @@
 //! Latencies are whole units, cut off: the real one is up to a unit longer. A wake-up that was so
 //! late that it swallowed activations counts once; how many it swallowed is nowhere.
 
+mod line;
+mod summary;
+
 use std::collections::BTreeMap;
 
-use memchr::memchr;
 use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 
+use self::{
+    line::{Status, fixed, sample, status},
+    summary::Summary,
+};
 use super::{
     Importer, Options, Reader, Reading,
     cell::{Cell, Part, Rows, Said, Thread},
     lines::{Lines, without_colours},
-    number::{self, Printed, latency, whole},
+    number::{Printed, latency, whole},
     samples::Samples,
 };
 
@@ -73,17 +79,6 @@ impl Reader for Text {
         }
         reading
     }
-}
-
-/// What a `T:` line says.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Status {
-    /// The thread's number in the system.
-    tid: u64,
-    priority: u64,
-    interval_us: u64,
-    cycles: u64,
-    said: Said,
 }
 
 /// What is known of one thread.
@@ -445,14 +440,9 @@ impl Run {
             reading.note("import-overflow", Weight::Warning, text).advice =
                 "run cyclictest with a histogram that is wide enough".to_owned();
         }
-        let contradictions = self.contradictions();
-        if let Some(first) = contradictions.first() {
-            let more = match contradictions.len() - 1 {
-                0 => String::new(),
-                others => format!(" (and {others} more)"),
-            };
-            let text =
-                format!("the histogram and its summary contradict each other: {first}{more}");
+        let summary =
+            Summary { totals: &self.totals, maxima: &self.maxima, overflows: &self.overflows };
+        if let Some(text) = summary.contradicts(&self.rows) {
             reading.note("import-contradiction", Weight::PreventsPass, text).advice =
                 "import the file as cyclictest wrote it".to_owned();
         }
@@ -485,33 +475,6 @@ impl Run {
                 format!("{repeated} cycles are repeated or out of order: the log is damaged");
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
-    }
-
-    /// Where the rows of the histogram are not what its summary says of them.
-    fn contradictions(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for (index, counts) in self.rows.columns().enumerate() {
-            let placed = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
-            if let Some(total) = self.totals.get(index).filter(|total| **total != placed) {
-                found.push(format!(
-                    "thread {index} has {placed} latencies in rows, and {total} by its total"
-                ));
-            }
-            let largest = counts.iter().rev().find(|(_, count)| **count > 0).map(|(row, _)| *row);
-            let beyond = self.overflows.get(index).copied().unwrap_or(0) > 0;
-            let (Some(largest), Some(Printed::Late(max))) = (largest, self.maxima.get(index))
-            else {
-                continue;
-            };
-            if (!beyond && *max != largest) || (beyond && *max <= self.rows.last) {
-                let rows = if beyond { "beyond its last row" } else { "in its last filled row" };
-                let row = if beyond { self.rows.last } else { largest };
-                found.push(format!(
-                    "thread {index} has latencies {rows}, {row}, and a maximum of {max}"
-                ));
-            }
-        }
-        found
     }
 
     fn thread(&self, index: usize, log: &Log) -> Thread {
@@ -590,52 +553,4 @@ impl Run {
 
 fn kept(part: Part) -> Vec<Part> {
     if part.count == 0 { Vec::new() } else { vec![part] }
-}
-
-/// `%8d:%8lu:%8ld`, 26 bytes of the usual width.
-#[inline]
-fn fixed(line: &[u8]) -> Option<(u64, u64, u64)> {
-    let field = |at: usize| number::field(line.get(at..at + 8)?.try_into().ok()?);
-    if line.get(8) != Some(&b':') || line.get(17) != Some(&b':') {
-        return None;
-    }
-    Some((field(0)?, field(9)?, field(18)?))
-}
-
-/// A sample line of any width.
-fn sample(line: &[u8]) -> Option<(u64, u64, Printed)> {
-    let first = memchr(b':', line)?;
-    let second = first + 1 + memchr(b':', &line[first + 1..])?;
-    let thread = whole(line[..first].trim_ascii())?;
-    let cycle = whole(line[first + 1..second].trim_ascii())?;
-    let value = latency(line[second + 1..].trim_ascii())?;
-    Some((thread, cycle, value))
-}
-
-/// `T: 0 (18607) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
-fn status(line: &[u8]) -> Option<(u64, Status)> {
-    let text = std::str::from_utf8(line).ok()?;
-    let after = |key: &str| {
-        let rest = text[text.find(key)? + key.len()..].trim_start();
-        rest.split(|c: char| c.is_ascii_whitespace() || c == '(').next()
-    };
-    let number = |key: &str| whole(after(key)?.as_bytes());
-    let max = latency(after("Max:")?.as_bytes())?;
-    let (max, early) = match max {
-        Printed::Late(max) => (max, 0),
-        Printed::Early => (0, 1),
-    };
-    let cycles = number("C:")?;
-    let said = Said {
-        count: Some(cycles),
-        min: number("Min:"),
-        max: Some(max),
-        mean: number("Avg:").map(|mean| mean as f64),
-        early,
-        ..Said::default()
-    };
-    let tid = after("(").and_then(|tid| whole(tid.trim_end_matches(')').as_bytes())).unwrap_or(0);
-    let interval_us = number("I:").unwrap_or(0);
-    let priority = number("P:").unwrap_or(0);
-    Some((number("T:")?, Status { tid, priority, interval_us, cycles, said }))
 }

@@ -1,0 +1,67 @@
+//! Lines of cyclictest: a latency of a log, and the figures of a thread.
+
+use memchr::memchr;
+
+use crate::import::{
+    cell::Said,
+    number::{self, Printed, latency, whole},
+};
+
+/// What a `T:` line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Status {
+    /// The thread's number in the system.
+    pub(super) tid: u64,
+    pub(super) priority: u64,
+    pub(super) interval_us: u64,
+    pub(super) cycles: u64,
+    pub(super) said: Said,
+}
+
+/// `%8d:%8lu:%8ld`, 26 bytes of the usual width.
+#[inline]
+pub(super) fn fixed(line: &[u8]) -> Option<(u64, u64, u64)> {
+    let field = |at: usize| number::field(line.get(at..at + 8)?.try_into().ok()?);
+    if line.get(8) != Some(&b':') || line.get(17) != Some(&b':') {
+        return None;
+    }
+    Some((field(0)?, field(9)?, field(18)?))
+}
+
+/// A sample line of any width.
+pub(super) fn sample(line: &[u8]) -> Option<(u64, u64, Printed)> {
+    let first = memchr(b':', line)?;
+    let second = first + 1 + memchr(b':', &line[first + 1..])?;
+    let thread = whole(line[..first].trim_ascii())?;
+    let cycle = whole(line[first + 1..second].trim_ascii())?;
+    let value = latency(line[second + 1..].trim_ascii())?;
+    Some((thread, cycle, value))
+}
+
+/// `T: 0 (18607) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
+pub(super) fn status(line: &[u8]) -> Option<(u64, Status)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let after = |key: &str| {
+        let rest = text[text.find(key)? + key.len()..].trim_start();
+        rest.split(|c: char| c.is_ascii_whitespace() || c == '(').next()
+    };
+    let number = |key: &str| whole(after(key)?.as_bytes());
+    let max = latency(after("Max:")?.as_bytes())?;
+    let (max, early) = match max {
+        Printed::Late(max) => (max, 0),
+        Printed::Early => (0, 1),
+    };
+    let cycles = number("C:")?;
+    let said = Said {
+        count: Some(cycles),
+        min: number("Min:"),
+        max: Some(max),
+        mean: number("Avg:").map(|mean| mean as f64),
+        early,
+        ..Said::default()
+    };
+    let tid = after("(").and_then(|tid| whole(tid.trim_end_matches(')').as_bytes())).unwrap_or(0);
+    let interval_us = number("I:").unwrap_or(0);
+    let priority = number("P:").unwrap_or(0);
+    Some((number("T:")?, Status { tid, priority, interval_us, cycles, said }))
+}
