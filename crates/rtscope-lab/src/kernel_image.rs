@@ -159,11 +159,13 @@ fn signed(image: &[u8]) -> Option<([u8; 32], &[u8])> {
     Some((hash.finalize().into(), signature))
 }
 
-fn u16_at(image: &[u8], at: usize) -> Option<u16> {
+/// A number of two bytes, the least significant first; none where the bytes end before.
+pub(crate) fn u16_at(image: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(image.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-fn u32_at(image: &[u8], at: usize) -> Option<u32> {
+/// As [`u16_at`], of four bytes.
+pub(crate) fn u32_at(image: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(image.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 

@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::LabError;
+use crate::{
+    error::LabError,
+    kernel_image::{u16_at, u32_at},
+};
 
 /// Kinds of an ELF file's segments: what the kernel loads, and the name of the program that loads the rest.
 const LOAD: u32 = 1;
@@ -143,11 +146,11 @@ impl<'a> Elf<'a> {
     }
 
     fn u16_at(&self, at: usize) -> Option<u16> {
-        Some(u16::from_le_bytes(self.bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+        u16_at(self.bytes, at)
     }
 
     fn u32_at(&self, at: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(self.bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+        u32_at(self.bytes, at)
     }
 
     /// An offset or a size.

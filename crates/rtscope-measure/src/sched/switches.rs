@@ -82,11 +82,7 @@ impl Threads {
     }
 
     fn see(&mut self, event: &Event) {
-        if let What::Switch { from, is_ready, to, to_priority } = event.what {
-            let Event { at_ns, cpu, .. } = *event;
-            let switch = Switch { at_ns, cpu, from, is_ready, to, to_priority };
-            self.0.iter_mut().for_each(|(tid, thread)| thread.see(&switch, *tid));
-        }
+        self.0.iter_mut().for_each(|(tid, thread)| thread.see(event, *tid));
     }
 
     fn end(self, lost: u64) -> Traced {
@@ -114,36 +110,28 @@ struct Thread {
 }
 
 impl Thread {
-    fn see(&mut self, switch: &Switch, tid: u32) {
-        let Switch { at_ns, cpu, .. } = *switch;
-        if switch.from == tid {
+    fn see(&mut self, event: &Event, tid: u32) {
+        let Event { at_ns, cpu, what: What::Switch { from, is_ready, to, to_priority }, .. } =
+            *event
+        else {
+            return;
+        };
+        if from == tid {
             let run = self.runs_since.take();
             self.runs.extend(run.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: at_ns }));
-            self.ready_on = switch.is_ready.then_some(cpu);
+            self.ready_on = is_ready.then_some(cpu);
         }
-        let goes_on = switch.to == tid;
+        let goes_on = to == tid;
         if let Some(cpu) = self.ready_on.filter(|ready_on| goes_on || *ready_on == cpu) {
             let start_ns = self.held_up_since.take();
             self.held_up.extend(start_ns.map(|start_ns| Run { cpu, start_ns, end_ns: at_ns }));
-            self.held_up_since = (!goes_on && switch.to_priority >= ORDINARY).then_some(at_ns);
+            self.held_up_since = (!goes_on && to_priority >= ORDINARY).then_some(at_ns);
         }
         if goes_on {
             self.runs_since = Some((at_ns, cpu));
             self.ready_on = None;
         }
     }
-}
-
-/// A CPU goes from one thread to another.
-#[derive(Debug)]
-struct Switch {
-    at_ns: u64,
-    cpu: u32,
-    from: u32,
-    /// Whether who ran would go on if it could.
-    is_ready: bool,
-    to: u32,
-    to_priority: i32,
 }
 
 #[cfg(test)]
