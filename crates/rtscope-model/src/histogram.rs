@@ -337,7 +337,8 @@ impl Histogram {
         if self.count > 0 && self.max_ns >= limit_ns {
             surely = surely.max(1);
         }
-        (surely, at_most)
+        // A maximum above all buckets, as a damaged file may have it, is in none of them.
+        (surely, at_most.max(surely))
     }
 }
 
@@ -412,6 +413,14 @@ mod tests {
         assert_eq!(only_extremes.at_or_above(10_000), (1, 50));
         histogram.merge(&only_extremes);
         assert_eq!((histogram.count(), histogram.at_rank_ns(1)), (150, None));
+    }
+
+    #[test]
+    fn a_maximum_above_all_buckets_is_an_exceedance() {
+        let mut histogram = Histogram::new(Layout::default());
+        histogram.add(&[(5, 90), (9, 10)], 5_000, 900_000, 600_000);
+        assert_eq!(histogram.at_or_above(200_000), (1, 1));
+        assert_eq!(histogram.at_or_above(900_001), (0, 0));
     }
 
     proptest! {
