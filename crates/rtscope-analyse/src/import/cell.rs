@@ -229,6 +229,12 @@ impl Rows {
         self.columns.get(column)
     }
 
+    /// Latencies of a column that are counted, and lie beyond the rows.
+    pub(super) fn beyond(&self, column: usize, said: &Said) -> u64 {
+        let counts = self.counts(column).into_iter().flat_map(BTreeMap::values);
+        said.beyond(counts.fold(0, |sum, count| sum.saturating_add(*count)))
+    }
+
     /// Whether a maximum lies above the last filled row of a column. The file contradicts itself then. A
     /// latency of that size counts, so that nothing is said to be free of it.
     fn is_stray(&self, column: usize, max: u64) -> bool {

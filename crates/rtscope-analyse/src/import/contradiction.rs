@@ -5,8 +5,8 @@
 //!
 //! * Without latencies beyond the rows, the minimum is in the first filled row and the maximum in the last.
 //!   With some, the maximum lies beyond all rows.
-//! * The average of the rows and of what lies beyond them is known from one value to another. Tools cut it
-//!   to a whole number, or round it to two decimals.
+//! * The average of the rows and of what lies beyond them is known from one value to another, give or take a
+//!   unit: tools cut it to a whole number or round it to two decimals.
 //! * A file without rows still has its minimum below its average, and that below its maximum.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,9 @@ use super::{
     cell::{Rows, Said},
 };
 
-/// Averages are printed with two decimals or none, and long sums of floats are not exact.
-const ROUNDING: f64 = 0.01;
+/// Averages are printed with two decimals or none, and those of rtscope are of latencies before they were cut to
+/// whole units.
+const ROUNDING: f64 = 1.01;
 
 /// What contradicts itself in a file, in words.
 #[derive(Debug, Default)]
@@ -121,8 +122,9 @@ impl Contradictions {
             high += placed * rows.end_of(row).unwrap_or(max) as f64;
         }
         let (low, high) = (low / count, high / count);
+        // Long sums of floats are not exact.
         let tolerance = ROUNDING + 1e-6 * high;
-        if count > 0.0 && (mean + 1.0 <= low || mean > high + tolerance) {
+        if count > 0.0 && (mean + ROUNDING <= low || mean > high + tolerance) {
             self.add(format!(
                 "{label} has an average of {low:.2} to {high:.2} by its rows and its maximum, and of {mean} by \
                  its summary"
@@ -144,7 +146,7 @@ impl Contradictions {
         let Some(mean) = said.mean else { return };
         // A screen that is drawn while the thread adds a latency has it in the sum and not in the count.
         let most = max as f64 * (1.0 + 1.0 / count as f64);
-        if mean + 1.0 <= min as f64 || mean > most + ROUNDING {
+        if mean + ROUNDING <= min as f64 || mean > most + ROUNDING {
             self.add(format!(
                 "{label} has an average of {mean}, a minimum of {min} and a maximum of {max}"
             ));

@@ -83,7 +83,7 @@ fn json_without_rows_is_held_against_itself() {
         &bare,
         &[
             (r#""min": 5"#, r#""min": 10"#, "import-contradiction"),
-            (r#""avg": 6.20"#, r#""avg": 9.20"#, "import-contradiction"),
+            (r#""avg": 6.20"#, r#""avg": 10.20"#, "import-contradiction"),
             (r#""avg": 6.20"#, r#""avg": 3.90"#, "import-contradiction"),
             (r#""max": 9"#, r#""max": -9"#, "import-no-maximum"),
         ],
@@ -233,7 +233,7 @@ fn lines_of_threads_are_held_against_themselves() {
         line,
         &[
             ("Min:      4", "Min:     31", "import-contradiction"),
-            ("Avg:    9", "Avg:   31", "import-contradiction"),
+            ("Avg:    9", "Avg:   32", "import-contradiction"),
             ("Avg:    9", "Avg:    2", "import-contradiction"),
             ("Max:      30", "Max:      -3", "import-no-maximum"),
             ("Max:      30", "Max:   three", "import-damaged"),

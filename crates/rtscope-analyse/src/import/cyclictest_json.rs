@@ -71,7 +71,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
                 said.part(unit_ns)
             }
         };
-        beyond = beyond.saturating_add(if has_histogram { part.unplaced.count } else { 0 });
+        beyond = beyond.saturating_add(if has_histogram { rows.beyond(0, &said) } else { 0 });
         let distance = asked.distance_us.saturating_mul(index);
         let interval_us = number(&thread["interval_us"])
             .or(asked.interval_us.map(|us| us.saturating_add(distance)))

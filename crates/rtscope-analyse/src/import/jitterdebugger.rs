@@ -42,7 +42,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
         let label = format!("thread {index}");
         found.of_rows(&label, &rows, 0, &said);
         let part = rows.part(0, unit_ns, &said);
-        beyond = beyond.saturating_add(part.unplaced.count);
+        beyond = beyond.saturating_add(rows.beyond(0, &said));
         threads.push(Thread {
             label,
             interval_ns: options.interval_ns,

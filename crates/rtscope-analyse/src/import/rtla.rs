@@ -285,7 +285,7 @@ impl Table {
         for (at, &(kind, cpu)) in self.columns.iter().enumerate() {
             let said = self.said(at);
             let part = self.rows.part(at, unit_ns, &said);
-            beyond = beyond.saturating_add(part.unplaced.count);
+            beyond = beyond.saturating_add(self.rows.beyond(at, &said));
             let thread = Thread {
                 label: format!("CPU {cpu}"),
                 cpu: Some(cpu),

@@ -110,7 +110,8 @@ fn sides(change: &Change) -> Table {
         "side", "runs", "recorded", "missed", "observed", "mean, us", "p50, us", "max, us",
     ]);
     for (name, figures) in [("A", &change.a), ("B", &change.b)] {
-        let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns } = *figures;
+        let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns, .. } = *figures;
+        let least = if figures.max_is_at_least { "≥" } else { "" };
         let known = |ns: Option<u64>| ns.map_or_else(|| "not known".to_owned(), us);
         table.row([
             name.to_owned(),
@@ -120,7 +121,7 @@ fn sides(change: &Change) -> Table {
             Nanos(exposure_ns).to_string(),
             known(mean_ns),
             known(p50_ns),
-            us(max_ns),
+            format!("{least}{}", us(max_ns)),
         ]);
     }
     table.note = "A maximum is one latency: which side's is larger says nothing.".to_owned();
