@@ -114,8 +114,8 @@ fn answer(outcome: &Outcome) -> String {
     let Some(why) = &outcome.withheld_because else { return outcome.sentence.clone() };
     let would = if outcome.figures_verdict == Verdict::Fail { "refute" } else { "back" };
     format!(
-        "still open: a longer run isn't needed, since the figures would {would} the claim, but the record is \
-         inconclusive because {why}"
+        "still open: the figures would {would} the claim, but the record is inconclusive because {why}. A longer run \
+         doesn't change that"
     )
 }
 

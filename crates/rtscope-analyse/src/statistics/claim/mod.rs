@@ -308,8 +308,7 @@ impl Claim {
         let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
         let (needed, window) = (Nanos(self.needed_ns), Nanos(self.window_ns));
         let another = if self.events == 0 { "an event" } else { "another event" };
-        let left =
-            format!("at best, {} more without {another} would back it", Nanos(self.left_ns()));
+        let left = format!("at best {} more without {another}", Nanos(self.left_ns()));
         // How many events there were is not known: the slices are longer than the windows.
         let unclear = match self.events - self.events_surely {
             0 => String::new(),
@@ -322,10 +321,10 @@ impl Claim {
         let allowed = self.wall_ns as f64 / self.once_in_ns as f64;
         if self.events_surely as f64 > allowed {
             return format!(
-                "{seen}, more often than claimed, but too few to refute the claim. If it is true, {left}{unclear}"
+                "{seen}, more often than claimed, but too few to refute the claim: to back it takes {left}{unclear}"
             );
         }
-        format!("{seen}, which is too short: the claim needs {needed}; {left}{unclear}")
+        format!("{seen}, which is too short: the claim needs {needed}, so {left}{unclear}")
     }
 
     /// How far an observation that goes on is: for a screen.
