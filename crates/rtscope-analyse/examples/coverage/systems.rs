@@ -269,7 +269,7 @@ pub(crate) fn run_in_slices(
         let to = late.partition_point(|one| one.0 <= number);
         let mut one = Histogram::new(LAYOUT);
         late[from..to].iter().for_each(|&(_, ns)| one.record(ns));
-        let on_time = wakeups - one.count();
+        let on_time = wakeups.saturating_sub(one.count());
         let sum_ns = u128::from(on_time * ON_TIME_NS);
         one.add(&[(ON_TIME_NS as u32, on_time)], ON_TIME_NS, ON_TIME_NS, sum_ns);
         for thread in 0..system.threads() {
