@@ -28,7 +28,7 @@ use libtest::{Counts, Skip};
 /// A step that takes longer hangs. Building takes longest: minutes on two idle cores.
 const STEP_LIMIT: Duration = Duration::from_secs(25 * 60);
 
-/// How much of a failed step's output is printed.
+/// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
 
 /// The docs are for whoever works on the code: private rooms are in them, and links lead there.
@@ -156,7 +156,12 @@ impl Run {
         };
         say(step.name, took, ok, &text);
         if !ok {
-            println!("{}", shell::last_lines(&finished.log, SHOWN_LINES));
+            match libtest::failures(&finished.log).join("\n\n") {
+                none if none.is_empty() => {
+                    println!("{}", shell::last_lines(&finished.log, SHOWN_LINES));
+                }
+                failures => println!("{failures}"),
+            }
             let how = if finished.status.is_none() { "took too long; its" } else { "failed; its" };
             println!("{} {how} whole output is in {}", step.name, log.display());
         }
