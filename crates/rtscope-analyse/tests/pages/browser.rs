@@ -75,15 +75,15 @@ impl Browser {
         let session = Value::Null;
         let mut browser =
             Browser { folder, child, orders, answers, session, calls: 0, _alive: alive };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let target = json!({ "targetId": target["targetId"], "flatten": true });
-        browser.session = browser.call("Target.attachToTarget", target)["sessionId"].take();
-        browser.call("Page.enable", json!({}));
+        browser.session = browser.call("Target.attachToTarget", &target)["sessionId"].take();
+        browser.call("Page.enable", &json!({}));
         Some(browser)
     }
 
     /// Calls a method of the protocol and waits for what it answers.
-    pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.calls += 1;
         let id = self.calls;
         let mut order = json!({ "id": id, "method": method, "params": parameters });
@@ -115,7 +115,7 @@ impl Browser {
         fs::write(&file, page).expect("written");
         let url = format!("file://{}", file.display());
         // Its events may come before the answer: the instant when its script has run is asked for instead.
-        self.call("Page.navigate", json!({ "url": url }));
+        self.call("Page.navigate", &json!({ "url": url }));
         let until = "new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', done))";
         self.evaluate(until);
     }
@@ -128,19 +128,19 @@ impl Browser {
     pub(crate) fn touch(&mut self, is_touched: bool) {
         self.resize(800, is_touched);
         let touch = json!({ "enabled": is_touched, "maxTouchPoints": 1 });
-        self.call("Emulation.setTouchEmulationEnabled", touch);
+        self.call("Emulation.setTouchEmulationEnabled", &touch);
     }
 
     /// Sets the page on A4 with margins of a centimetre.
     pub(crate) fn print(&mut self) {
         self.resize(718, false);
-        self.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+        self.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
     }
 
     fn resize(&mut self, width: u32, is_mobile: bool) {
         let size =
             json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": is_mobile });
-        self.call("Emulation.setDeviceMetricsOverride", size);
+        self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
     /// Sets the width of the window in CSS pixels, and which colours the page is asked for.
@@ -148,14 +148,17 @@ impl Browser {
         self.resize(width, false);
         let value = if theme == Theme::Dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": value }]);
-        self.call("Emulation.setEmulatedMedia", json!({ "media": "screen", "features": features }));
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({ "media": "screen", "features": features }),
+        );
     }
 
     /// The value of an expression in the page; a promise is waited for.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let mut answer = self.call("Runtime.evaluate", asked);
+        let mut answer = self.call("Runtime.evaluate", &asked);
         assert!(answer["exceptionDetails"].is_null(), "{}", answer["exceptionDetails"]);
         answer["result"]["value"].take()
     }

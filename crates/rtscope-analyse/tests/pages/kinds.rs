@@ -12,6 +12,7 @@ use rtscope_analyse::{
 use rtscope_model::{
     drift::{Activation, DriftRecord, Periodic, Program},
     environment::Preemption,
+    histogram::{Histogram, Layout},
     record::Record,
     sched::{Experiment, ExperimentRecord, JobRun, Observed, Run, RunSource, SchedulingRules},
     schedule::{Placement, Policy},
@@ -79,9 +80,10 @@ pub(crate) fn comparison() -> lab::Comparison {
         max_ns: us * 1_700 + seed * 1_000,
         recorded: 2_000,
         missed: u64::from(us > 400),
+        histogram: latencies(us, seed),
         page: format!("cells/{kernel}-{load}-{seed}/report.html"),
     };
-    let loads = ["rest", "fork children=32 work=2ms", "disk megabytes=64 pattern=random"];
+    let loads = ["rest", "fork", "disk"];
     let figures = [[9, 61, 480], [8, 30, 95], [8, 9, 11]];
     let mut entries = Vec::new();
     for (kernel, of_kernel) in figures.iter().enumerate() {
@@ -100,6 +102,11 @@ pub(crate) fn comparison() -> lab::Comparison {
             .map(Some)
             .into(),
         loads: loads.map(text).into(),
+        load_lines: loads
+            .map(text)
+            .into_iter()
+            .zip(["", "fork size=4MiB", "disk size=8MiB"].map(text))
+            .collect(),
         seeds: 5,
         unreached: vec![(1, text(loads[2]))],
         facts: vec![
@@ -130,6 +137,19 @@ pub(crate) fn comparison() -> lab::Comparison {
             text("cells/0-rest-1/trace.txt"),
         )],
     }
+}
+
+/// Latencies with a tail up to about twice a level.
+fn latencies(us: u64, seed: u64) -> Histogram {
+    let mut histogram = Histogram::new(Layout::default());
+    let mut dice = fixture::Dice(us * 31 + seed);
+    (0..2_000).for_each(|_| {
+        let tail = dice.roll().powi(24);
+        histogram.record(
+            (us as f64 * (300.0 + 700.0 * tail + 300.0 * dice.roll() * tail)) as u64 + 3_000,
+        );
+    });
+    histogram
 }
 
 fn beside() -> lab::beside::Pair {

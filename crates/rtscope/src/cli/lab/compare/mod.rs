@@ -32,7 +32,7 @@ use rtscope_measure::agent::SHOWN;
 use rtscope_model::{
     environment::Preemption,
     guest::{self, Cost, Start, Tracer},
-    plan::{Plan, Published},
+    plan::{Phase, Plan, Published},
     verdict::Verdict,
 };
 use serde_json::{Value, json};
@@ -79,6 +79,7 @@ impl Comparison {
                 preemption: vec![None; labels.len()],
                 kernels: labels,
                 loads: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
+                load_lines: plan.phases.iter().map(load_line).collect(),
                 seeds: items.iter().map(|item| item.cell.seed).collect::<BTreeSet<_>>().len(),
                 unreached: Vec::new(),
                 facts: facts(items),
@@ -271,6 +272,7 @@ impl Comparison {
                 max_ns,
                 recorded: summary.all.recorded,
                 missed: summary.all.missed,
+                histogram: histogram.clone(),
                 page: format!("{folder}/report.html"),
             });
         }
@@ -464,6 +466,12 @@ fn worst(a: Verdict, b: Verdict) -> Verdict {
         Verdict::Fail => 3,
     };
     if weight(a) >= weight(b) { a } else { b }
+}
+
+/// A phase's name, and what runs beside the sampler in it.
+fn load_line(phase: &Phase) -> (String, String) {
+    let lines: Vec<String> = phase.loads.iter().map(ToString::to_string).collect();
+    (phase.name.clone(), lines.join(" + "))
 }
 
 /// What the page says of the kernels, and of what all guests share.
