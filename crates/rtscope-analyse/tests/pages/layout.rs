@@ -88,6 +88,23 @@ fn the_columns_that_decide_come_first_and_the_rest_folds_away() {
 }
 
 #[test]
+fn each_kernel_of_a_lab_is_on_the_screen_of_a_phone() {
+    const CUT: &str = "[...document.querySelectorAll('.heat td')]\
+        .filter(one => one.getBoundingClientRect().right > innerWidth).length";
+    on_each_page("each_kernel_of_a_lab_is_on_the_screen_of_a_phone", |browser, name| {
+        if name == "lab" {
+            for width in WIDTHS {
+                browser.show(width, Theme::Light);
+                assert_eq!(browser.evaluate(CUT), 0, "{width} px");
+            }
+            let kernels =
+                browser.evaluate("document.querySelectorAll('.heat td[data-kernel]').length");
+            assert_eq!(kernels, 12, "three kernels under three loads, and the worst of each");
+        }
+    });
+}
+
+#[test]
 fn host_and_kernel_are_above_the_fold() {
     const LOWEST: &str = "Math.max(...[...document.querySelectorAll('.verdict .facts div')]\
         .filter(one => /Host|Kernel/.test(one.textContent)).map(one => one.getBoundingClientRect().bottom))";

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use rtscope_model::record::Record;
 
 use super::*;
@@ -194,6 +196,23 @@ fn what_changed_during_the_run_is_listed() {
     let environment = section(&page, "environment");
     assert!(environment.contains(">clock.current</th><td>tsc</td><td>hpet</td>"));
     assert!(!environment.contains("memory.available_kib"));
+}
+
+#[test]
+fn of_the_kernels_configuration_only_what_touches_latency_is_on_the_page() {
+    let mut record = fixture::small();
+    let drivers = (0..2_000).map(|n| (format!("SND_CARD_{n}"), "m".to_owned()));
+    let matters = [("PREEMPT_RT", "y"), ("HZ", "1000"), ("SMP", "y")];
+    let matters = matters.map(|(option, value)| (option.to_owned(), value.to_owned()));
+    let config: BTreeMap<String, String> = drivers.chain(matters).collect();
+    let machines = record.before.iter_mut().chain(&mut record.after);
+    machines.for_each(|found| found.kernel.config = config.clone());
+    let page = page_of(&record);
+    let environment = section(&page, "environment");
+    assert!(environment.contains("3 options of the kernel&#39;s configuration that touch latency"));
+    assert!(environment.contains(">PREEMPT_RT</th><td>y</td>"));
+    assert!(environment.contains("2,000 others are not shown: see environment.before.json"));
+    assert!(!page.contains("SND_CARD"));
 }
 
 #[test]
