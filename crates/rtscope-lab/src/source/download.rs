@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    cache::sha256_of_file,
+    digest::sha256_of_file,
     error::LabError,
     progress::{Report, step},
     tool::{self, Need},
@@ -93,8 +93,6 @@ mod tests {
         sync::{Arc, Mutex},
     };
 
-    use sha2::{Digest, Sha256};
-
     use super::*;
 
     /// A server of one file that knows ranges, and notes what was asked of it.
@@ -139,7 +137,7 @@ mod tests {
             return;
         }
         let body: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
-        let sum = format!("{:x}", Sha256::digest(&body));
+        let sum = crate::digest::sha256(&body);
         let (url, asked) = serve(body.clone());
         let folder = tempfile::tempdir().expect("a folder");
         let part = folder.path().join(format!("{}-linux-9.tar.part", &sum[..8]));

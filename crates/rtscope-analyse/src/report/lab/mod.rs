@@ -150,7 +150,8 @@ impl Spread {
     fn of(mut values: Vec<u64>) -> Option<Spread> {
         values.sort_unstable();
         let (low_ns, high_ns) = (*values.first()?, *values.last()?);
-        Some(Spread { low_ns, median_ns: values[(values.len() - 1) / 2], high_ns })
+        let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Some(Spread { low_ns, median_ns: below.midpoint(above), high_ns })
     }
 
     fn text(self) -> String {
@@ -170,8 +171,8 @@ struct Place {
     heat: u32,
     p99_9: String,
     p99_9_spread: String,
+    /// Of all seeds: what a seed has seen the kernel can do.
     max: String,
-    max_spread: String,
     missed: String,
     /// How many of the seeds, where some brought no record.
     partial: String,
@@ -410,6 +411,15 @@ fn spread(entries: &[&Entry], figure: impl Fn(&Entry) -> u64) -> Option<Spread> 
     Spread::of(entries.iter().map(|entry| figure(entry)).collect())
 }
 
+/// A kernel's 99.9th percentile under a load, the median of its seeds, and its maximum, the largest of them, in
+/// ns; none without a record.
+#[must_use]
+pub fn p99_9_and_max(all: &Comparison, kernel: usize, load: &str) -> Option<(u64, u64)> {
+    let entries = of(all, kernel, Some(load));
+    let p99_9 = spread(&entries, |entry| entry.p99_9_ns)?.median_ns;
+    Some((p99_9, spread(&entries, |entry| entry.max_ns)?.high_ns))
+}
+
 /// The least and the largest 99.9th percentile of all.
 fn extremes(all: &Comparison) -> (u64, u64) {
     let values = || all.entries.iter().map(|entry| entry.p99_9_ns.max(1));
@@ -459,8 +469,7 @@ fn figures(
         heat: heat(if one_load { p99_9.median_ns } else { p99_9.high_ns }),
         p99_9: if one_load { p99_9.text() } else { us(p99_9.high_ns) },
         p99_9_spread: if one_load { p99_9.extremes() } else { first.load.clone() },
-        max: if one_load { max.text() } else { us(max.high_ns) },
-        max_spread: if one_load { max.extremes() } else { String::new() },
+        max: us(max.high_ns),
         missed,
         partial: match entries.len() {
             found if one_load && found < seeds => format!("{found} of {seeds} seeds"),

@@ -100,6 +100,14 @@ fn the_headline_names_only_what_is_told_apart() {
 }
 
 #[test]
+fn a_place_has_the_median_percentile_of_its_seeds_and_their_largest_maximum() {
+    let all = comparison();
+    assert_eq!(p99_9_and_max(&all, 0, "disk"), Some((65_000, 140_000)));
+    assert_eq!(p99_9_and_max(&all, 0, "cpu"), None);
+    assert!(page(&all).contains("<b>65.0</b><small>60.0 to 70.0</small><small>max <strong>140.0"));
+}
+
+#[test]
 fn a_percentile_of_too_few_wake_ups_is_said_to_be_unbounded() {
     assert_eq!(needed_wakeups(), 3_688);
     let mut all = comparison_of(&[("rest", &[&[9], &[9]])]);
@@ -135,7 +143,7 @@ fn the_page_has_every_figure_and_escapes_what_it_is_given() {
         page.contains("caches") && page.contains("500 million"),
         "what virtual time can't show"
     );
-    assert!(headline(&comparison()).contains("within 9.0 us in rt and within 60.0 us in stock"));
+    assert!(headline(&comparison()).contains("within 10.0 us in rt and within 65.0 us in stock"));
 }
 
 #[test]
