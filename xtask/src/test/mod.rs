@@ -4,6 +4,7 @@
 //! as they count themselves, and each other step as one. A step's whole output is in
 //! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
+mod axe;
 mod kernel;
 mod libtest;
 mod skips;
@@ -78,7 +79,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// The step before which the kernel of our own is made.
+/// The step before which the kernel of our own is made, and the checker of pages is fetched.
 const BOOTS_KERNELS: &str = "integration-tests";
 
 /// Runs all steps, however many fail, and prints the counts.
@@ -100,6 +101,7 @@ pub(crate) fn run() -> Result<bool> {
         if step.name == BOOTS_KERNELS {
             let log = scratch.join("kernel.log");
             run.inside("kernel", || kernel::make(&log));
+            run.inside("axe", || axe::fetch(&scratch.join("axe"), &scratch.join("axe.log")));
         }
         run.cargo(step);
     }
