@@ -19,7 +19,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{system::ticks_per_second, tree::Tree};
 
-use crate::environment::{Stat, SystemCounters, numbered, real_time};
+use crate::environment::{RunTimes, Stat, SystemCounters, numbered, real_time};
 
 /// Time between two looks inside a phase.
 const LOOK_SPAN: Nanos = Nanos::from_secs(10);
@@ -38,6 +38,7 @@ pub(crate) struct OtherWorkWatch {
     started_ns: u64,
     looked_ns: u64,
     counters: SystemCounters,
+    run_times: RunTimes,
     ours: Ours,
     seen: BTreeMap<Identity, Seen>,
 }
@@ -76,6 +77,7 @@ impl OtherWorkWatch {
             started_ns: now_ns,
             looked_ns: now_ns,
             counters: SystemCounters::read(tree),
+            run_times: RunTimes::read(tree),
             ours: Ours::default(),
             seen: BTreeMap::new(),
         };
@@ -101,7 +103,12 @@ impl OtherWorkWatch {
         cell: u32,
     ) -> Option<OtherWork> {
         let span_ns = now_ns - self.started_ns;
-        let cpus = SystemCounters::read(tree).threads_since(&self.counters, span_ns);
+        let mut cpus = SystemCounters::read(tree).threads_since(&self.counters, span_ns);
+        let run_times = RunTimes::read(tree);
+        for cpu in &mut cpus {
+            let exact_ns = run_times.since(&self.run_times, cpu.cpu, span_ns);
+            cpu.threads_ns = cpu.threads_ns.min(exact_ns.unwrap_or(u64::MAX));
+        }
         let ours = self.look(tree, own_pid, now_ns);
         if cpus.is_empty() {
             return None;
@@ -362,7 +369,9 @@ mod tests {
         let tree = Tree::default();
         let own_pid = std::process::id();
         if run_ns(&tree, own_pid).is_none() || !std::path::Path::new("/proc/self/sched").exists() {
-            return eprintln!("skipped: the kernel has neither schedstat nor sched");
+            return rtscope_testing::skip::skip_this(
+                "needs a kernel with /proc/PID/schedstat and /proc/PID/sched",
+            );
         }
         let watch = OtherWorkWatch::start(&tree, own_pid, 0);
         let spin = "i=0; while [ $i -lt 1500 ]; do i=$((i+1)); done; echo done; read line";
@@ -425,6 +434,20 @@ mod tests {
         let mut watch = OtherWorkWatch::start(&machine([0, 0], &many).tree, OWN, 0);
         watch.look(&machine([0, 0], &[]).tree, OWN, 1);
         assert_eq!(watch.seen.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn interrupts_of_an_idle_cpu_are_nobodys_where_the_kernel_has_exact_times() {
+        let (before, after) = (machine([0, 0], &[]), machine([590, 590], &[]));
+        let exact = |fake: &FakeTree, ns: u64, stints: u64| {
+            let cpu = |cpu: u32| format!("cpu{cpu} 0 0 0 0 0 0 {ns} 0 {stints}\n");
+            fake.file("proc/schedstat", &format!("version 15\n{}{}", cpu(0), cpu(1)));
+        };
+        exact(&before, 7, 7);
+        exact(&after, 7 + ns(490), 100_000);
+        assert_eq!(watched(&before, &after).others_ns, 2 * ns(490));
+        exact(&after, 7 + ns(490), 8);
+        assert_eq!(watched(&before, &after).others_ns, 2 * ns(590), "a thread may still run");
     }
 
     #[test]

@@ -47,6 +47,21 @@ pub(super) fn ignored(output: &str) -> Vec<Skip> {
     output.lines().filter_map(skip).collect()
 }
 
+/// What the failed tests of the output of `cargo test` said, a block of each program: from its first line
+/// `failures:` to the second, which begins the list of their names.
+pub(super) fn failures(output: &str) -> Vec<&str> {
+    const TITLE: &str = "\nfailures:\n";
+    let mut blocks = Vec::new();
+    let mut rest = output;
+    while let Some(at) = rest.find(TITLE) {
+        let block = &rest[at + TITLE.len()..];
+        let Some(end) = block.find(TITLE) else { break };
+        blocks.push(block[..end].trim_matches('\n'));
+        rest = &block[end + TITLE.len()..];
+    }
+    blocks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +85,23 @@ test result: ok. 21 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; fin
     fn summary_lines_are_summed() {
         assert_eq!(counts(OUTPUT), Counts { passed: 22, failed: 1, skipped: 2 });
         assert_eq!(counts("error: could not compile\n"), Counts::default());
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_found() {
+        let of = |words: &str, name: &str| {
+            format!(
+                "test {name} ... FAILED\n\nfailures:\n\n---- {name} stdout ----\n{words}\n\n\n\
+                 failures:\n    {name}\n\ntest result: FAILED. 0 passed; 1 failed\n\n"
+            )
+        };
+        let output = format!("{OUTPUT}{}{}", of("assertion failed", "a"), of("12 above 5", "b"));
+        assert_eq!(
+            failures(&output),
+            ["---- a stdout ----\nassertion failed", "---- b stdout ----\n12 above 5"]
+        );
+        assert!(failures("\nfailures:\n\n---- a stdout ----\nand then it died").is_empty());
+        assert!(failures(OUTPUT).is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod kernel_log;
 mod machine;
 pub mod permission;
 mod power;
+mod run_times;
 pub mod smi;
 mod sysctl;
 pub(crate) mod text;
@@ -40,6 +41,7 @@ pub use self::{
 pub(crate) use self::{
     cpu::online,
     irq::collect as irqs,
+    run_times::RunTimes,
     text::{bracketed, numbered, value},
     thread::{Stat, real_time},
 };
