@@ -17,7 +17,10 @@ use crate::{
     record::{self, Terms},
 };
 
-/// Write a record for other programs: CSV, JSON, cyclictest, OSADL, JUnit, KTAP, LAVA, OpenMetrics...
+/// Write a record for other programs: CSV, JUnit, OpenMetrics...
+///
+/// The formats are CSV, JSON, those of cyclictest and OSADL, JUnit, KTAP, LAVA, OpenMetrics and more; --format lists
+/// them.
 ///
 /// FOLDER@CELL is one cell of a record; the formats of cyclictest and OSADL and the percentile table
 /// can hold only one cell. A single format goes to standard output or to --out, several formats go to
@@ -26,7 +29,7 @@ use crate::{
 ///
 /// Examples:
 ///   rtscope export run --format junit --out results.xml
-///   rtscope export run --format openmetrics --out /var/lib/node_exporter/rtscope.prom
+///   rtscope export run -f openmetrics --out /var/lib/node_exporter/rtscope.prom
 ///   rtscope export run@disk --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
 #[derive(Debug, clap::Args)]

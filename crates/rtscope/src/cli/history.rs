@@ -31,12 +31,31 @@ use crate::{
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
     /// Add records to the history; skip those that it already contains
+    ///
+    /// Examples:
+    ///   rtscope history import rtscope-runs/quick-*
+    ///   rtscope history import --label 'rack 3' --at 2025-01-31 old-run
+    #[command(verbatim_doc_comment)]
     Import(Import),
     /// List the runs
+    ///
+    /// Examples:
+    ///   rtscope history list
+    ///   rtscope history list --json
+    #[command(verbatim_doc_comment)]
     List(List),
     /// Show the figures of one run
+    ///
+    /// Examples:
+    ///   rtscope history show 12
+    #[command(verbatim_doc_comment)]
     Show(Show),
     /// Show or plot a figure over time, with the changes of its level
+    ///
+    /// Examples:
+    ///   rtscope history trend message
+    ///   rtscope history trend message --statistic max --out max.svg
+    #[command(verbatim_doc_comment)]
     Trend(Trend),
 }
 

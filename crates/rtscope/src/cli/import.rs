@@ -25,7 +25,7 @@ use crate::{
     record::{self, Terms},
 };
 
-/// Read results of cyclictest, rtla, jitterdebugger, OSADL or LinuxCNC as a record
+/// Read other tools' results as a record, and captures as waves
 ///
 /// rtscope recognises the format of a file by its first lines. Each run in a file becomes a cell;
 /// several files become one record, whose cells can be compared. The record is judged and plotted
@@ -52,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
     /// Interval of the threads, if the files don't contain it
-    #[arg(long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME")]
     interval: Option<Nanos>,
     /// Requirement for every cell, for example 'max < 200us'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]

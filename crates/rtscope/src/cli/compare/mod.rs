@@ -22,7 +22,7 @@ use crate::{
     record::{self, Judged, Terms},
 };
 
-/// Compare two sides: do they differ, in what, by how much, and what else differs
+/// Compare two sides: do they differ, in what, and by how much
 ///
 /// The first line says whether the sides differ, and in which figures. It allows for the number of figures that
 /// were compared, so that equal systems are called different in at most 5 % of comparisons.

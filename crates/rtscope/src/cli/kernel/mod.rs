@@ -45,7 +45,7 @@ pub(super) struct Kept {
     /// Where sources and kernels are kept [default: $XDG_CACHE_HOME/rtscope, for root /var/cache/rtscope]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// As JSON
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
@@ -58,19 +58,44 @@ impl Kept {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// The kernels that can be made, and those that are built
+    /// List the kernels that can be made, and those that are built
+    ///
+    /// Examples:
+    ///   rtscope kernel list
+    #[command(verbatim_doc_comment)]
     List {
         #[command(flatten)]
         kept: Kept,
     },
-    /// What a kernel is made of. Of one that Debian has built, such as debian-stock: its package and
-    /// version
+    /// Show what a kernel is made of
+    ///
+    /// Of one that Debian has built, such as debian-stock, these are its package and version.
+    ///
+    /// Examples:
+    ///   rtscope kernel show tiny-6.12-rt
+    ///   rtscope kernel show debian-rt --json
+    #[command(verbatim_doc_comment)]
     Show(Asked),
     /// Fetch source and patches, and check that they belong together
+    ///
+    /// Examples:
+    ///   rtscope kernel fetch tiny-6.12-rt
+    #[command(verbatim_doc_comment)]
     Fetch(Asked),
     /// Unpack the source and apply the patches
+    ///
+    /// Examples:
+    ///   rtscope kernel patch tiny-6.12-rt
+    #[command(verbatim_doc_comment)]
     Patch(Asked),
-    /// Make the configuration, and say which asked options were lost and why
+    /// Make the configuration
+    ///
+    /// It says which of the options that were asked for were lost, and why.
+    ///
+    /// Examples:
+    ///   rtscope kernel configure tiny-6.12-rt
+    ///   rtscope kernel configure tiny-6.12-rt --menuconfig
+    #[command(verbatim_doc_comment)]
     Configure {
         #[command(flatten)]
         asked: Asked,
@@ -79,6 +104,11 @@ pub(super) enum Verb {
         menuconfig: bool,
     },
     /// Build, and keep the kernel in the cache
+    ///
+    /// Examples:
+    ///   rtscope kernel build tiny-6.12-rt
+    ///   rtscope kernel build my-kernel.toml --jobs 8
+    #[command(verbatim_doc_comment)]
     Build {
         #[command(flatten)]
         asked: Asked,
@@ -90,6 +120,11 @@ pub(super) enum Verb {
         lost_options_too: bool,
     },
     /// Pack a built kernel, to install it on another machine
+    ///
+    /// Examples:
+    ///   rtscope kernel package tiny-6.12-rt
+    ///   rtscope kernel package tiny-6.12-rt --deb --out packages
+    #[command(verbatim_doc_comment)]
     Package {
         #[command(flatten)]
         asked: Asked,
@@ -100,27 +135,53 @@ pub(super) enum Verb {
         #[arg(short, long, value_name = "DIR", default_value = ".")]
         out: PathBuf,
     },
-    /// Install a built kernel into a system, so that its old kernel still boots
+    /// Install a built kernel, so that the old kernel still boots
+    ///
+    /// Examples:
+    ///   rtscope kernel install tiny-6.12-rt --root /mnt --layout raspberry-pi
+    ///   rtscope kernel install my-kernel --root / --layout grub --once
+    #[command(verbatim_doc_comment)]
     Install(Install),
-    /// Is the running kernel the one that was built, and is it really PREEMPT_RT?
+    /// Check that the running kernel is the one that was built
+    ///
+    /// It also says whether the kernel is really PREEMPT_RT.
+    ///
+    /// Examples:
+    ///   rtscope kernel verify
+    ///   rtscope kernel verify tiny-6.12-rt --json
+    #[command(verbatim_doc_comment)]
     Verify {
         /// A built kernel's name, key, tarball or folder [default: the one that was installed last]
         kernel: Option<String>,
         #[command(flatten)]
         kept: Kept,
     },
-    /// Take the kernel that was installed last back; every file is as it was
+    /// Take back the kernel that was installed last
+    ///
+    /// Every file is as it was before the installation.
+    ///
+    /// Examples:
+    ///   rtscope kernel rollback
+    ///   rtscope kernel rollback my-kernel --root /mnt
+    #[command(verbatim_doc_comment)]
     Rollback {
         /// The kernel, where it matters that it is this one
         kernel: Option<String>,
         /// Root folder of the system
         #[arg(long, value_name = "DIR", default_value = "/")]
         root: PathBuf,
-        /// As JSON
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// What two kernels' configurations differ in, and why it matters for latency
+    /// Compare two kernels' configurations, and say what matters
+    ///
+    /// The list has the options that matter for latency, with the reason.
+    ///
+    /// Examples:
+    ///   rtscope kernel diff running tiny-6.12-rt
+    ///   rtscope kernel diff .config rtscope-runs/quick-20260101T000000 --all
+    #[command(verbatim_doc_comment)]
     Diff {
         /// A kernel's name, a configuration file, a record's folder, or `running`
         before: String,

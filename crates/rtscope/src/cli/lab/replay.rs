@@ -30,7 +30,7 @@ use crate::{
 /// How long a guest may be silent: its plan is not looked at, so generously.
 const SILENCE: Duration = Duration::from_secs(1800);
 
-/// Make the run of a record again and compare every byte of its files
+/// Make the run of a record again, and compare every byte
 ///
 /// The emulator replays the run from the log that lies with the record, so the record's files come out
 /// again to the bit, however busy this machine is. A file that was altered on disk is told from a replay
@@ -39,6 +39,10 @@ const SILENCE: Duration = Duration::from_secs(1800);
 ///
 /// The exit code is 0 when all bytes are equal, 2 when not; then the files that differ are kept beside the
 /// record.
+///
+/// Examples:
+///   rtscope lab replay rtscope-runs/lab-quick-20260101T000000/debian-rt-seed1
+///   rtscope lab replay lab/debian-rt-seed1 --fresh
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// Examples:
 ///   rtscope wave capture gpio:gpiochip0/27 --duration 10s --save software.vcd
-///   rtscope wave compare software.vcd analyser.vcd --second-channel D0 --page both.html
+///   rtscope wave compare software.vcd analyser.vcd --second-channel D0
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -43,10 +43,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FREQUENCY")]
     samplerate: Option<Hertz>,
     /// Intended frequency of the wave
-    #[arg(short, long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
     /// Also write a page
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]

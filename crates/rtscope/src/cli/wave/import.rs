@@ -22,20 +22,21 @@ use crate::cli::Refused;
 ///
 /// Examples:
 ///   rtscope wave import piscope.vcd --channel 17 --freq 1kHz
-///   sigrok-cli -d fx2lafw -c samplerate=24m --time 1s -O csv > pin.csv; rtscope wave import pin.csv --channel D0
+///   sigrok-cli -d fx2lafw -c samplerate=24m --time 1s -O csv > pin.csv
+///   rtscope wave import pin.csv --channel D0
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
     /// The file
     file: PathBuf,
     /// Its channel [default: the only one that changes]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     channel: Option<String>,
     /// Samples per second, for CSV that doesn't contain the rate
     #[arg(long, value_name = "FREQUENCY")]
     samplerate: Option<Hertz>,
     /// Intended frequency of the wave
-    #[arg(short, long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
     #[command(flatten)]
     outputs: Outputs,

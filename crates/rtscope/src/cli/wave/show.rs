@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Outputs {
     /// Also write a page: waveform, periods, jitter over time, spectrum
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// Also keep the capture, as VCD
     #[arg(long, value_name = "FILE")]
