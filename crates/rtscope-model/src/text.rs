@@ -82,8 +82,11 @@ pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
         true => quoted.next().and_then(|wrong| suggest(wrong, quoted)),
         false => None,
     };
-    let message =
+    let mut message =
         message.replace("unknown field", "unknown key").replace("missing field", "missing key");
+    if let Some(value) = message.strip_prefix("unknown variant ") {
+        message = format!("unknown value {}", value.replacen(", expected ", ": write ", 1));
+    }
     Problem { line: error.span().map(|span| line_of(text, span.start)), message, suggestion }
 }
 
@@ -105,6 +108,27 @@ pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_value_is_told_in_the_words_of_a_plan() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Clock {
+            Monotonic,
+            Realtime,
+        }
+        type Plan = std::collections::BTreeMap<String, Clock>;
+        let text = "\nclock = 'realtme'";
+        let error = toml::from_str::<Plan>(text).expect_err("no such clock");
+        let problem = problem_of(text, &error);
+        assert_eq!(
+            (problem.line, problem.to_string().as_str()),
+            (
+                Some(2),
+                "unknown value `realtme`: write `monotonic` or `realtime` (did you mean \"realtime\"?)"
+            )
+        );
+    }
 
     #[test]
     fn a_slip_of_one_letter_is_near_in_a_short_word_too() {

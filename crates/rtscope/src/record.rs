@@ -107,6 +107,11 @@ fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
     Ok((record, accepted))
 }
 
+/// Whether a path is a folder with a record, as far as its names say.
+pub(crate) fn is_one(path: &Path) -> bool {
+    ["plan.toml", "events.jsonl"].iter().any(|name| path.join(name).exists())
+}
+
 /// Keeps what a plan requires with a record whose own plan doesn't say it.
 pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
     let required = Required::of(plan);
@@ -142,8 +147,11 @@ impl Required {
 /// The plan of a record's folder, without the time that reading all of the record takes.
 pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
     let text = recorder::read_plan(folder)?;
-    let plan = plan::parse_kept("plan.toml", &text);
-    plan.with_context(|| format!("{} is not a record", folder.display()))
+    match plan::parse_kept("plan.toml", &text) {
+        Ok(plan) => Ok(plan),
+        // Reading all of it says what is wrong with it, and makes the best of a plan that is damaged.
+        Err(_) => Ok(read(folder)?.0.plan),
+    }
 }
 
 /// Judges a record.
@@ -227,8 +235,13 @@ impl Judged {
     /// Writes the page to a file, or as `report.html` into a folder; its path.
     pub(crate) fn write_page(&self, out: &Path) -> anyhow::Result<PathBuf> {
         let page = if out.is_dir() { out.join("report.html") } else { out.to_owned() };
-        write(&page, &report::html::page(&self.record, &self.judgement))?;
+        write(&page, &self.page())?;
         Ok(page)
+    }
+
+    /// The page.
+    pub(crate) fn page(&self) -> String {
+        report::html::page(&self.record, &self.judgement)
     }
 }
 
@@ -292,13 +305,29 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
+    /// A file, or with `-` standard output.
+    pub(crate) fn named(out: &Path) -> Destination {
+        match out.as_os_str() == "-" {
+            true => Destination::Stdout,
+            false => Destination::File(out.to_owned()),
+        }
+    }
+
     /// What `--out` says; without it a fresh file of this name and ending.
     pub(crate) fn new(out: Option<&Path>, name: &str, ending: &str) -> Destination {
         match out {
-            Some(out) if out.as_os_str() == "-" => Destination::Stdout,
-            Some(out) => Destination::File(out.to_owned()),
+            Some(out) => Destination::named(out),
             None => Destination::File(fresh(name, &wall_clock(), &format!(".{ending}"))),
         }
+    }
+
+    /// Refuses `--json` beside a document that goes to standard output.
+    pub(crate) fn refuse_two(&self, json: bool) -> Result<(), Refused> {
+        if json && *self == Destination::Stdout {
+            let text = "--json and --out -: two documents for standard output, leave one out";
+            return Err(Refused(text.to_owned()));
+        }
+        Ok(())
     }
 
     /// Writes the document. True when it went to a file, whose name is for the user to know.

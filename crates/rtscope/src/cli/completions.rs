@@ -17,6 +17,7 @@ use crate::exit;
 /// Examples:
 ///   rtscope completions bash > ~/.local/share/bash-completion/completions/rtscope
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// The shell
     shell: Shell,

@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// Format to write; several separated by commas
     #[arg(short, long, required = true, value_delimiter = ',', value_parser = Names)]
     format: Vec<&'static Format>,
-    /// Write to this file, or with several formats to this folder [default: standard output]
+    /// Write to this file, or with several formats to this folder; - is standard output, as is the default
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Requirement besides those of the plan; repeatable
@@ -65,6 +65,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match (documents.as_slice(), &args.out) {
         ([(_, document)], None) => print_bytes(document)?,
+        ([(_, document)], Some(file)) if file.as_os_str() == "-" => print_bytes(document)?,
         ([(_, document)], Some(file)) => write(file, document)?,
         (_, None) => {
             let text = "several formats: name a folder for their files, as with --out results";

@@ -47,7 +47,7 @@ use rtscope_sys::tree::Tree;
 
 use crate::{
     exit,
-    output::{note_lines, print, print_bytes, shown},
+    output::{self, note_lines, print, print_bytes, shown},
 };
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
@@ -68,6 +68,9 @@ use crate::{
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
+    /// Use colours: auto is only on a terminal, and not when NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: clap::ColorChoice,
 }
 
 /// What a user types, in the order of the groups in `help::GROUPS`.
@@ -175,7 +178,10 @@ pub(crate) fn main() -> ExitCode {
         }
     } else {
         match help::parse(std::env::args_os()) {
-            Ok(cli) => perform(cli.verb),
+            Ok(cli) => {
+                output::choose_color(cli.color);
+                perform(cli.verb)
+            }
             Err(e) => {
                 let _ = e.print();
                 return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::PASS });

@@ -28,7 +28,7 @@ pub(super) enum Verb {
     ///   rtscope plan show policies --resolved
     #[command(verbatim_doc_comment)]
     Show {
-        /// A shipped plan's name, or a file
+        /// A shipped plan's name, or a file; - is standard input
         plan: String,
         /// With every default filled in and every matrix multiplied out
         #[arg(long)]
@@ -43,7 +43,7 @@ pub(super) enum Verb {
     ///   rtscope plan show quick | rtscope plan check -
     #[command(verbatim_doc_comment)]
     Check {
-        /// A shipped plan's name, or a file
+        /// A shipped plan's name, or a file; - is standard input
         plan: String,
     },
 }

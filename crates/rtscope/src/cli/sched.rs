@@ -66,7 +66,7 @@ pub(super) enum Verb {
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct RunArgs {
-    /// A shipped experiment's name, or a file
+    /// A shipped experiment's name, or a file; - is standard input
     experiment: String,
     /// CPU time of each application that doesn't define its own work, 1ms to 5s
     #[arg(long, value_name = "TIME")]
@@ -124,6 +124,10 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
 fn source(name: &str) -> anyhow::Result<String> {
     if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
         return Ok((*text).to_owned());
+    }
+    if name == "-" {
+        return std::io::read_to_string(std::io::stdin())
+            .context("can't read an experiment from standard input");
     }
     if name.ends_with(".toml") || name.contains('/') {
         return std::fs::read_to_string(name).with_context(|| format!("can't read {name}"));

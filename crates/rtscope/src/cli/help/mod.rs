@@ -7,12 +7,13 @@ mod tests;
 use std::{ffi::OsString, fmt::Write as _};
 
 use clap::{
-    Command, CommandFactory, FromArgMatches,
+    ColorChoice, Command, CommandFactory, FromArgMatches, ValueEnum,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use rtscope_model::{printable::printable, text::suggest};
 
 use super::Cli;
+use crate::plans;
 
 /// The verbs as a user meets them. A test sees to it that every verb is in one group.
 const GROUPS: [(&str, &[&str]); 8] = [
@@ -41,8 +42,10 @@ pub(super) fn command() -> Command {
 /// Reads the command line; an error knows what was perhaps meant.
 pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
+    let command = command().color(color(&words));
     let read = |words: &[OsString]| {
-        command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
+        let matches = command.clone().try_get_matches_from(words)?;
+        Cli::from_arg_matches(&matches)
     };
     read(&words).map_err(|e| {
         // The message quotes the words: read them again as they can be shown.
@@ -52,8 +55,22 @@ pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
             .collect();
         let mut e = read(&shown).err().unwrap_or(e);
         add_suggestion(&mut e, &shown);
+        add_kernel_hint(&mut e, &shown);
         e
     })
+}
+
+/// What `--color` says of help and errors, which are written before the command line is read.
+fn color(words: &[OsString]) -> ColorChoice {
+    let words: Vec<_> =
+        words.iter().map_while(|word| word.to_str().filter(|w| *w != "--")).collect();
+    let after = |i: usize| words.get(i + 1).copied();
+    let said =
+        words.iter().enumerate().find_map(|(i, word)| match word.strip_prefix("--color")? {
+            "" => after(i),
+            value => value.strip_prefix('='),
+        });
+    said.and_then(|said| ColorChoice::from_str(said, false).ok()).unwrap_or_default()
 }
 
 /// The likeliest verb. clap itself names every likely one, and none where two letters of a short word changed
@@ -74,6 +91,33 @@ fn add_suggestion(error: &mut clap::Error, words: &[OsString]) {
         let meant = ContextValue::Strings(vec![meant]);
         error.insert(ContextKind::SuggestedSubcommand, meant);
     }
+}
+
+/// What to type when a verb of the lab misses its --kernel: the word that was meant as one, if any, gets it.
+fn add_kernel_hint(error: &mut clap::Error, words: &[OsString]) {
+    let misses = |all: &Vec<String>| all.iter().any(|missing| missing.starts_with("--kernel"));
+    let missing = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) => misses(missing),
+        _ => false,
+    };
+    if error.kind() != ErrorKind::MissingRequiredArgument || !missing {
+        return;
+    }
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let Some([_, group, verb, rest @ ..]) = words.get(..) else { return };
+    let is_plan =
+        |word: &str| word.ends_with(".toml") || plans::SHIPPED.iter().any(|p| p.name == word);
+    let kernel = rest.first().filter(|word| !word.starts_with('-') && !is_plan(word));
+    let tip = match kernel {
+        Some(kernel) => {
+            format!("a kernel is named with --kernel: rtscope {group} {verb} --kernel {kernel}")
+        }
+        None => {
+            let more: String = rest.iter().map(|word| format!(" {word}")).collect();
+            format!("name a kernel: rtscope {group} {verb}{more} --kernel debian-stock")
+        }
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
 /// The examples of a command, a line each, as they are typed.

@@ -119,21 +119,26 @@ fn every_verb_is_in_one_group_in_its_order() {
 
 #[test]
 fn every_leaf_has_an_example_of_itself() {
+    let mut wrong = Vec::new();
     for (path, command) in leaves() {
         let text = examples(&command).unwrap_or_default();
-        assert!(text.contains(&path), "{path} has no example of itself:\n{text}");
-        for line in text.lines() {
-            assert!(line.chars().count() + 2 <= COLUMNS, "{path}: an example too long: {line}");
+        if !text.contains(&path) {
+            wrong.push(format!("{path} has no example of itself: {text}"));
         }
+        let too_long = text.lines().filter(|line| line.chars().count() + 2 > COLUMNS);
+        wrong.extend(too_long.map(|line| format!("{path}: an example too long: {line}")));
         for text in help(&command, COLUMNS) {
             let (_, shown) = text.split_once(EXAMPLES).unwrap_or_default();
             let shown: String = shown
                 .lines()
                 .map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned() + "\n")
                 .collect();
-            assert_eq!(Some(shown), examples(&command), "{path}");
+            if Some(&shown) != examples(&command).as_ref() {
+                wrong.push(format!("{path} breaks its examples:\n{shown}"));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// The commands that an example types, as words; parts that the shell takes are cut off.
@@ -237,6 +242,37 @@ fn internal_verbs_are_in_no_completion_help_or_suggestion() {
         let second: String = rest.chars().take(1).collect();
         let mistyped = format!("{second}{first}{}", &rest[second.len()..]);
         assert!(!told(&mistyped).contains(&format!("'{verb}'")), "{}", told(&mistyped));
+    }
+}
+
+#[test]
+fn help_and_errors_have_colours_as_color_says() {
+    let ansi = |words: &str| {
+        let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        color(&words)
+    };
+    assert_eq!(ansi("rtscope --color always --help"), ColorChoice::Always);
+    assert_eq!(ansi("rtscope run --color=never --help"), ColorChoice::Never);
+    assert_eq!(ansi("rtscope run --help"), ColorChoice::Auto);
+    assert_eq!(ansi("rtscope stat -- ls --color=always"), ColorChoice::Auto);
+}
+
+#[test]
+fn a_forgotten_kernel_is_asked_for_with_the_command_to_type() {
+    let told = |words: &str| {
+        let words = words.split_whitespace().map(OsString::from);
+        parse(words).expect_err("no kernel").to_string()
+    };
+    for (words, tip) in [
+        ("rtscope lab run debian-rt", "rtscope lab run --kernel debian-rt\n"),
+        ("rtscope lab run", "rtscope lab run --kernel debian-stock\n"),
+        (
+            "rtscope lab run quick --seeds 2",
+            "rtscope lab run quick --seeds 2 --kernel debian-stock\n",
+        ),
+        ("rtscope lab matrix my.toml", "rtscope lab matrix my.toml --kernel debian-stock\n"),
+    ] {
+        assert!(told(words).contains(tip), "{}", told(words));
     }
 }
 

@@ -24,8 +24,8 @@ use rtscope_lab::{
 };
 
 use self::screen::{Screen, time};
-use super::{Refused, ending, print};
-use crate::{exit, output::shown};
+use super::{Refused, ending, print, wall_clock};
+use crate::{exit, output::shown, record};
 
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
@@ -48,6 +48,9 @@ pub(super) struct Kept {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Print every line of the programs that fetch and build
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl Kept {
@@ -131,9 +134,9 @@ pub(super) enum Verb {
         /// Debian packages, by the kernel's own rules, in place of a tarball
         #[arg(long)]
         deb: bool,
-        /// Folder to write to
-        #[arg(short, long, value_name = "DIR", default_value = ".")]
-        out: PathBuf,
+        /// Folder to write to [default: rtscope-runs/packages-TIME]
+        #[arg(short, long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
     /// Install a built kernel, so that the old kernel still boots
     ///
@@ -242,7 +245,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Patch(asked) => patch(asked),
         Verb::Configure { asked, menuconfig } => configure(asked, *menuconfig),
         Verb::Build { asked, jobs, lost_options_too } => build(asked, *jobs, *lost_options_too),
-        Verb::Package { asked, deb, out } => package(asked, *deb, out),
+        Verb::Package { asked, deb, out } => package(asked, *deb, out.as_deref()),
         Verb::Install(install) => self::install(install),
         Verb::Verify { kernel, kept } => verify(kernel.as_deref(), kept),
         Verb::Rollback { kernel, root, json } => rollback(kernel.as_deref(), root, *json),
@@ -309,7 +312,7 @@ fn fetched(
 }
 
 fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
-    let (_, fetched) = fetched(asked, |_| Ok(()), &mut Screen::new())?;
+    let (_, fetched) = fetched(asked, |_| Ok(()), &mut Screen::new(asked.kept.verbose))?;
     if asked.kept.json {
         return print_json(&serde_json::to_value(&fetched)?);
     }
@@ -323,7 +326,7 @@ fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
 }
 
 fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(asked.kept.verbose);
     let ready = |spec: &Spec| tool::require(&source::needs(spec));
     let (_, fetched) = fetched(asked, ready, &mut screen)?;
     let tree = source::tree(&fetched, &asked.kept.cache(), &mut |p| screen.show(&p))?;
@@ -344,11 +347,12 @@ fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
 /// The steps up to the configuration.
 fn prepared(
     asked: &Asked,
+    ready: impl FnOnce(&Spec) -> Result<(), LabError>,
     again: bool,
     menuconfig: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<(Spec, Prepared)> {
-    let (spec, fetched) = fetched(asked, build::require_tools, screen)?;
+    let (spec, fetched) = fetched(asked, ready, screen)?;
     let cache = asked.kept.cache();
     let prepared =
         build::prepare(&spec, &fetched, &cache, again, menuconfig, &mut |p| screen.show(&p))?;
@@ -356,7 +360,13 @@ fn prepared(
 }
 
 fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
-    let (_, prepared) = prepared(asked, true, menuconfig, &mut Screen::new())?;
+    let (_, prepared) = prepared(
+        asked,
+        build::require_tools,
+        true,
+        menuconfig,
+        &mut Screen::new(asked.kept.verbose),
+    )?;
     let configured = &prepared.configured;
     let code = if configured.lost.is_empty() { exit::PASS } else { exit::ERROR };
     if asked.kept.json {
@@ -372,7 +382,7 @@ fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn build(asked: &Asked, jobs: Option<u32>, lost_too: bool) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(asked.kept.verbose);
     let cache = asked.kept.cache();
     let (spec, fetched) = fetched(asked, build::require_tools, &mut screen)?;
     let mut report = |progress| screen.show(&progress);
@@ -442,11 +452,14 @@ fn built(name: &str, cache: &Cache) -> anyhow::Result<Kernel> {
     })
 }
 
-fn package(asked: &Asked, deb: bool, out: &Path) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+fn package(asked: &Asked, deb: bool, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let fresh = || record::fresh_folder("packages", &wall_clock());
+    let out = &out.map_or_else(fresh, Path::to_owned);
+    let mut screen = Screen::new(asked.kept.verbose);
     let cache = asked.kept.cache();
     let paths = if deb {
-        let (spec, prepared) = prepared(asked, false, false, &mut screen)?;
+        let (spec, prepared) =
+            prepared(asked, build::require_tools_and_packers, false, false, &mut screen)?;
         let choice = Choice { jobs: cpus(), lost_too: false };
         let mut report = |progress| screen.show(&progress);
         let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
@@ -483,7 +496,7 @@ fn install(asked: &Install) -> anyhow::Result<ExitCode> {
         force: asked.force,
         check_space: true,
     };
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(asked.kept.verbose);
     let installed = install::install(&wish, &mut Steps::default(), &mut |p| screen.show(&p))?;
     drop(screen);
     if asked.kept.json {
@@ -546,7 +559,7 @@ fn verify(name: Option<&str>, kept: &Kept) -> anyhow::Result<ExitCode> {
 }
 
 fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(false);
     let back = install::rollback(root, name, &mut Steps::default(), &mut |p| screen.show(&p))?;
     drop(screen);
     if json {
@@ -569,13 +582,13 @@ fn side(name: &str, kept: &Kept, screen: &mut Screen) -> anyhow::Result<Side> {
         return Ok(difference::find(name, &cache)?);
     }
     let asked = Asked { name: name.to_owned(), from: None, kept: kept.clone() };
-    let (_, prepared) = prepared(&asked, false, false, screen)?;
+    let (_, prepared) = prepared(&asked, build::require_tools, false, false, screen)?;
     let path = shown(&prepared.configured.path);
     Ok(Side { name: format!("{name} (not built yet)"), ..difference::find(&path, &cache)? })
 }
 
 fn diff(names: [&String; 2], all: bool, kept: &Kept) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(kept.verbose);
     let before = side(names[0], kept, &mut screen)?;
     let after = side(names[1], kept, &mut screen)?;
     drop(screen);

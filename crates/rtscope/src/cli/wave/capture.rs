@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Examples:
 ///   rtscope wave capture memory:test
 ///   rtscope wave capture memory:test --freq 1kHz --duration 10s --json
-///   rtscope wave capture gpio:gpiochip0/17 --duration 10s
+///   rtscope wave capture gpio:gpiochip0/17 --duration 10s --out software
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -60,6 +60,7 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.outputs.check()?;
     let deadline = Deadline::after(Duration::from_nanos(args.duration.0) + GRACE);
     let seen = match args.line.parse()? {
         Address::Memory(name) => memory(args, &name)?,

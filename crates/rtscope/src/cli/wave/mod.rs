@@ -1,9 +1,9 @@
 //! `rtscope wave`: square waves on lines.
 
 mod capture;
-mod compare;
+pub(super) mod compare;
 mod generate;
-mod import;
+pub(super) mod import;
 mod live;
 pub(super) mod runner;
 mod show;
@@ -20,9 +20,7 @@ use super::{Refused, place::Scheduling};
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     Capture(capture::Args),
-    Compare(compare::Args),
     Generate(generate::Args),
-    Import(import::Args),
     Live(live::Args),
     Sweep(sweep::Args),
 }
@@ -30,9 +28,7 @@ pub(super) enum Verb {
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Capture(args) => capture::main(args),
-        Verb::Compare(args) => compare::main(args),
         Verb::Generate(args) => generate::main(args),
-        Verb::Import(args) => import::main(args),
         Verb::Live(args) => live::main(args),
         Verb::Sweep(args) => sweep::main(args),
     }

@@ -4,7 +4,7 @@ use std::{
     fmt::Write as _,
     fs, io,
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, ExitCode},
     thread,
     time::Duration,
@@ -37,8 +37,8 @@ use crate::{
         place::{OneCpu, PolicyChoice, Scheduling},
         print, this_program, wall_clock,
     },
-    exit,
-    output::{self, shown},
+    exit, output,
+    record::Destination,
 };
 
 /// Room for edges of one try: 8 MB.
@@ -87,9 +87,9 @@ pub(in crate::cli) struct Args {
     /// Use fewer steps and shorter captures: mostly under a minute
     #[arg(long)]
     quick: bool,
-    /// The page to write
-    #[arg(long, value_name = "FILE", default_value = "wave-sweep.html")]
-    page: PathBuf,
+    /// Write the page to FILE; - is standard output [default: rtscope-runs/wave-sweep-TIME.html]
+    #[arg(short, long, alias = "page", value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -127,6 +127,8 @@ impl Drop for Scratch {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let out = Destination::new(args.out.as_deref(), "wave-sweep", "html");
+    out.refuse_two(args.json)?;
     if args.from.0 >= args.to.0 {
         return Err(Refused("--from must be below --to".to_owned()).into());
     }
@@ -162,7 +164,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     fs::remove_file(bench.line.path()).ok();
-    report(args, &bench, curves)?;
+    report(args, &out, &bench, curves)?;
     Ok(ExitCode::from(if bench.interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
 }
 
@@ -333,7 +335,12 @@ fn look_ns(wanted_hz: f64, quick: bool) -> u64 {
     ((20.0 / wanted_hz).clamp(least_s, most_s) * 1e9) as u64
 }
 
-fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::Result<()> {
+fn report(
+    args: &Args,
+    out: &Destination,
+    bench: &Bench<'_>,
+    curves: Vec<page::Curve>,
+) -> anyhow::Result<()> {
     let sweep = page::Sweep {
         from_hz: args.from.0,
         to_hz: args.to.0,
@@ -350,18 +357,19 @@ fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::R
             ("written".to_owned(), wall_clock()),
         ],
     };
-    fs::write(&args.page, page::page(&sweep)).map_err(|source| WaveError::File {
-        operation: "write",
-        path: args.page.clone(),
-        source,
-    })?;
-    if args.json {
-        return print(&(serde_json::to_string_pretty(&sweep.document()?)? + "\n"));
+    let is_file = out.write(page::page(&sweep).as_bytes())?;
+    match (args.json, is_file) {
+        (true, _) => {
+            note!("Report: {out}");
+            print(&(serde_json::to_string_pretty(&sweep.document()?)? + "\n"))
+        }
+        (false, true) => print(&format!("{}Report: {out}\n", text(&sweep))),
+        // Standard output has the page.
+        (false, false) => Ok(()),
     }
-    print(&text(&sweep, &args.page))
 }
 
-fn text(sweep: &page::Sweep, path: &Path) -> String {
+fn text(sweep: &page::Sweep) -> String {
     let mut text = format!(
         "{:<12}{:<10}{:<24}{:>16}  {:<14}tries\n",
         "subject", "policy", "load", "max frequency", "first bad"
@@ -396,6 +404,5 @@ fn text(sweep: &page::Sweep, path: &Path) -> String {
             let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let _ = writeln!(text, "page: {}", shown(path));
     text
 }

@@ -42,8 +42,8 @@ use crate::{
 ///   rtscope lab bisect lab-matrix --cycles 500 --good debian-rt \
 ///     --through debian-cloud --bad debian-stock --require 'max < 50us'
 ///   rtscope lab bisect --good A --through B --through C --bad D -r 'p99.9 < 50us'
-///   rtscope lab bisect --tree linux --spec my-kernel.toml --good v6.12 --bad v6.13 \
-///     --require 'max < 50us'
+///   rtscope lab bisect --tree linux --spec my-kernel.toml \
+///     --good v6.12 --bad v6.13 --require 'max < 50us'
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
