@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advisories;
 mod bench;
 mod dist;
 mod fuzz;
@@ -40,6 +41,11 @@ const CHORES: &[Chore] = &[
         name: "tidy",
         about: "check the rules of the code, the dependencies and the documents",
         run: |words| no_words(words).and_then(|()| tidy::run()),
+    },
+    Chore {
+        name: "advisories",
+        about: "look up our dependencies in the RustSec database, where this machine has a copy",
+        run: |words| no_words(words).and_then(|()| advisories::run()),
     },
     Chore {
         name: "icount",

@@ -14,10 +14,10 @@ use std::{
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
 
-/// Beginnings of the names of files that hold a licence or a notice. `OFL` and `UFL` are those of
+/// Beginnings of the names of files that hold a licence or a notice. `OFL` is that of
 /// fonts.
 const NAMES: &[&str] =
-    &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "UNLICENSE", "NOTICE", "OFL", "UFL"];
+    &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "UNLICENSE", "NOTICE", "OFL"];
 
 /// Folders below a package's own in which texts may stand: of a collection of licences, of fonts.
 const FOLDERS: &[&str] = &[".", "LICENSES", "fonts"];
@@ -130,7 +130,7 @@ mod tests {
             assert!(document.contains(&name), "{name} is missing");
         }
         // A font inside a package has terms of its own.
-        assert!(document.contains("UBUNTU FONT LICENCE Version 1.0"));
+        assert!(document.contains("SIL OPEN FONT LICENSE Version 1.1"));
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
     Package { name: "lz4", sign: "lz4", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
+    Package { name: "npm", sign: "npm", reason: "fetches axe-core, which checks the pages" },
     Package { name: "patch", sign: "patch", reason: "applies real-time patches" },
     Package { name: "perl", sign: "prove", reason: "reads our KTAP as TAP" },
     Package { name: "python3", sign: "python3", reason: SKELETON },

@@ -15,11 +15,11 @@ use std::{
 use flate2::{Compression, write::GzEncoder};
 use rtscope_model::guest::{self, Beside};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{
     boot::{self, Boot, CONSOLE, Ending},
-    cache::{Cache, key_of},
+    cache::Cache,
+    digest::{key_of, sha256},
     disk,
     error::LabError,
     image,
@@ -147,12 +147,6 @@ pub struct Surroundings<'a> {
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// Says what the user should know of a record beside how its guest ended.
     pub say: &'a (dyn Fn(&str) + Sync),
-}
-
-/// SHA-256 in hexadecimal digits.
-#[must_use]
-pub fn sha256(bytes: &[u8]) -> String {
-    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// First line of what the emulator says of its version.

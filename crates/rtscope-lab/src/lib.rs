@@ -19,6 +19,7 @@ pub mod config;
 pub mod console;
 pub mod costs;
 pub mod cyclictest;
+pub mod digest;
 pub mod disk;
 pub mod error;
 pub mod explain;

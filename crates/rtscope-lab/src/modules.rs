@@ -15,7 +15,8 @@ use std::{
 use flate2::read::GzDecoder;
 
 use crate::{
-    cache::{Cache, key_of, sha256_of_file},
+    cache::Cache,
+    digest::{key_of, sha256_of_file},
     error::LabError,
     prebuilt,
     progress::{Report, step},

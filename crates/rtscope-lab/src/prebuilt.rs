@@ -12,7 +12,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    cache::{Cache, Kernel, Manifest, key_of, sha256_of_file},
+    cache::{Cache, Kernel, Manifest},
+    digest::{key_of, sha256_of_file},
     error::LabError,
     machine::own_arch,
     modules::Modules,

@@ -346,7 +346,7 @@ fn of_kept(asked: &str, kernel: &Kernel, cache: &Cache) -> Result<Subject, LabEr
             file.display()
         )));
     }
-    let kernel_sha256 = crate::cell::sha256(&bytes);
+    let kernel_sha256 = crate::digest::sha256(&bytes);
     Ok(Subject {
         label: asked.to_owned(),
         asked: asked.to_owned(),
@@ -369,7 +369,7 @@ fn of_file(asked: &str, path: &Path, cache: &Cache) -> Result<Subject, LabError>
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let release = name.strip_prefix("vmlinuz-").map(str::to_owned).or_else(|| release_of(&bytes));
     let config = release.as_ref().map(|release| path.with_file_name(format!("config-{release}")));
-    let kernel_sha256 = crate::cell::sha256(&bytes);
+    let kernel_sha256 = crate::digest::sha256(&bytes);
     Ok(Subject {
         label: asked.to_owned(),
         asked: asked.to_owned(),

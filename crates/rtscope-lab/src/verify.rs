@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{
     cache::{Identity, Kernel},
     config::difference,
+    digest::hex,
     error::LabError,
     install::journal,
 };
@@ -121,7 +122,7 @@ fn build_id(notes: &[u8]) -> Option<String> {
         let start = at + 12 + name.checked_next_multiple_of(4)?;
         let bytes = notes.get(start..start.checked_add(description)?)?;
         if kind == 3 && notes.get(at + 12..at + 12 + name) == Some(b"GNU\0") {
-            return Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+            return Some(hex(bytes));
         }
         at = start + description.checked_next_multiple_of(4)?;
     }

@@ -134,4 +134,14 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn no_title_names_a_length_that_scaling_changes() {
+        for shipped in SHIPPED {
+            let title = load(shipped.name).expect("a plan").title.to_lowercase();
+            for length in ["second", "minute", "hour", " min", "million", "0 cycles"] {
+                assert!(!title.contains(length), "{}: {title}", shipped.name);
+            }
+        }
+    }
 }

@@ -1,10 +1,10 @@
-//! SVG to PNG, with a font of our own: a board has none.
+//! SVG to PNG, with fonts of our own: a board has none.
 //!
 //! Texts become outlines before the plot is drawn. Plots hold single lines of unmixed Latin text, for
 //! which a font's own advances are enough; the machinery that shapes every script of the world would
 //! make the program a megabyte larger.
 
-use std::{fmt::Write as _, io::Read};
+use std::{collections::HashMap, fmt::Write as _, io::Read};
 
 use anyhow::Context;
 use flate2::read::ZlibDecoder;
@@ -12,7 +12,6 @@ use resvg::{
     tiny_skia,
     usvg::{self, roxmltree},
 };
-use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 /// Attributes of a text that its outline has too.
 const KEPT: [&str; 8] = [
@@ -26,18 +25,21 @@ const KEPT: [&str; 8] = [
     "paint-order",
 ];
 
-/// How much a bold text's strokes grow, as a part of the font's size: the font has one weight.
-const BOLD: f32 = 0.035;
+/// The fonts, as build.rs packed them.
+const REGULAR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/regular.outlines.zlib"));
+const BOLD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bold.outlines.zlib"));
 
-/// The font, as build.rs packed it.
-const FONT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/font.zlib"));
+/// From this weight on a text is bold.
+const BOLD_WEIGHT: u32 = 600;
+
+/// Stands for a character that the font lacks.
+const UNKNOWN: char = '?';
 
 /// Renders an SVG at its own size.
 pub(crate) fn of_svg(svg: &str) -> anyhow::Result<Vec<u8>> {
-    let mut font = Vec::new();
-    ZlibDecoder::new(FONT).read_to_end(&mut font).context("the font")?;
-    let face = Face::parse(&font, 0).context("the font")?;
-    let svg = outlined(svg, &face)?;
+    let (regular, bold) = (unpacked(REGULAR)?, unpacked(BOLD)?);
+    let fonts = Fonts { regular: Font::read(&regular)?, bold: Font::read(&bold)? };
+    let svg = outlined(svg, &fonts)?;
     let tree = usvg::Tree::from_str(&svg, &usvg::Options::default())
         .context("the plot can't be read back")?;
     let size = tree.size().to_int_size();
@@ -47,15 +49,60 @@ pub(crate) fn of_svg(svg: &str) -> anyhow::Result<Vec<u8>> {
     pixels.encode_png().context("the picture can't be encoded")
 }
 
+fn unpacked(packed: &[u8]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    ZlibDecoder::new(packed).read_to_string(&mut text).context("a font")?;
+    Ok(text)
+}
+
+struct Fonts<'a> {
+    regular: Font<'a>,
+    bold: Font<'a>,
+}
+
+/// A font in the form of build.rs.
+struct Font<'a> {
+    units_per_em: f32,
+    glyphs: HashMap<char, Glyph<'a>>,
+}
+
+/// A character's advance in the font's units, and the data of its path.
+#[derive(Clone, Copy)]
+struct Glyph<'a> {
+    advance: f32,
+    outline: &'a str,
+}
+
+impl<'a> Font<'a> {
+    fn read(text: &'a str) -> anyhow::Result<Font<'a>> {
+        let (units, glyphs) = text.split_once('\n').context("a font without a size")?;
+        let glyph = |line: &'a str| {
+            let (number, rest) = line.split_once(' ')?;
+            let (advance, outline) = rest.split_once(' ')?;
+            let character = char::from_u32(u32::from_str_radix(number, 16).ok()?)?;
+            Some((character, Glyph { advance: advance.parse().ok()?, outline }))
+        };
+        Ok(Font {
+            units_per_em: units.parse().context("a font without a size")?,
+            glyphs: glyphs.lines().filter_map(glyph).collect(),
+        })
+    }
+
+    fn glyphs(&self, text: &str) -> Vec<Glyph<'a>> {
+        let glyph = |c: char| self.glyphs.get(&c).or_else(|| self.glyphs.get(&UNKNOWN));
+        text.chars().filter_map(glyph).copied().collect()
+    }
+}
+
 /// The same picture with a path in the place of each text.
-fn outlined(svg: &str, face: &Face<'_>) -> anyhow::Result<String> {
+fn outlined(svg: &str, fonts: &Fonts<'_>) -> anyhow::Result<String> {
     let document = roxmltree::Document::parse(svg).context("the plot can't be read back")?;
     let mut out = String::with_capacity(svg.len() * 4);
     let mut done = 0;
     for text in document.descendants().filter(|node| node.has_tag_name("text")) {
         let range = text.range();
         out.push_str(&svg[done..range.start]);
-        out.push_str(&path(text, face));
+        out.push_str(&path(text, fonts));
         done = range.end;
     }
     out.push_str(&svg[done..]);
@@ -63,82 +110,46 @@ fn outlined(svg: &str, face: &Face<'_>) -> anyhow::Result<String> {
 }
 
 /// The path of a text element.
-fn path(text: roxmltree::Node<'_, '_>, face: &Face<'_>) -> String {
+fn path(text: roxmltree::Node<'_, '_>, fonts: &Fonts<'_>) -> String {
     // What an element doesn't say itself it has from those around it.
     let said = |name| text.ancestors().find_map(|node| node.attribute(name));
-    let number = |name, otherwise| said(name).and_then(|n| n.parse().ok()).unwrap_or(otherwise);
     let own = |name| text.attribute(name).and_then(|n| n.parse().ok()).unwrap_or(0.0);
-    let size: f32 = number("font-size", 16.0);
-    let scale = size / f32::from(face.units_per_em());
-    let glyphs: Vec<GlyphId> =
-        text.text().unwrap_or("").chars().filter_map(|c| face.glyph_index(c)).collect();
-    let advance = |glyph: &GlyphId| f32::from(face.glyph_hor_advance(*glyph).unwrap_or(0)) * scale;
-    let width: f32 = glyphs.iter().map(advance).sum();
+    let size = said("font-size").and_then(|n| n.parse().ok()).unwrap_or(16.0_f32);
+    let weight = said("font-weight").and_then(|weight| weight.parse().ok()).unwrap_or(400);
+    let font = if weight >= BOLD_WEIGHT { &fonts.bold } else { &fonts.regular };
+    let scale = size / font.units_per_em;
+    let glyphs = font.glyphs(text.text().unwrap_or(""));
+    let width: f32 = glyphs.iter().map(|glyph| glyph.advance * scale).sum();
     let before = match said("text-anchor") {
         Some("middle") => width / 2.0,
         Some("end") => width,
         _ => 0.0,
     };
-    let mut pen = Pen { path: String::new(), x: own("x") - before, y: own("y"), scale };
-    for glyph in &glyphs {
-        face.outline_glyph(*glyph, &mut pen);
-        pen.x += advance(glyph);
-    }
+    let (mut x, y) = (own("x") - before, own("y"));
     let mut element = String::from("<path");
     for (name, value) in KEPT.iter().filter_map(|name| Some((name, text.attribute(*name)?))) {
         let _ = write!(element, " {name}=\"{value}\"");
     }
-    let _ = write!(element, " d=\"{}\"/>", pen.path);
-    if said("font-weight").is_some_and(|weight| weight >= "600") {
-        let fill = said("fill").unwrap_or("#000000");
-        let turned = text.attribute("transform").unwrap_or("");
-        let _ = write!(
-            element,
-            "<path transform=\"{turned}\" fill=\"{fill}\" stroke=\"{fill}\" stroke-width=\"{}\" d=\"{}\"/>",
-            size * BOLD,
-            pen.path
-        );
+    element.push_str(" d=\"");
+    for glyph in glyphs {
+        place(glyph.outline, (x, y), scale, &mut element);
+        x += glyph.advance * scale;
     }
+    element.push_str("\"/>");
     element
 }
 
-/// Writes the outlines of glyphs as the data of a path. A font's y axis points up.
-struct Pen {
-    path: String,
-    x: f32,
-    y: f32,
-    scale: f32,
-}
-
-impl Pen {
-    fn write(&mut self, command: char, points: &[(f32, f32)]) {
-        self.path.push(command);
-        for (x, y) in points {
-            let (x, y) = (self.x + x * self.scale, self.y - y * self.scale);
-            let _ = write!(self.path, "{x:.2} {y:.2} ");
-        }
-    }
-}
-
-impl OutlineBuilder for Pen {
-    fn move_to(&mut self, x: f32, y: f32) {
-        self.write('M', &[(x, y)]);
-    }
-
-    fn line_to(&mut self, x: f32, y: f32) {
-        self.write('L', &[(x, y)]);
-    }
-
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        self.write('Q', &[(x1, y1), (x, y)]);
-    }
-
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        self.write('C', &[(x1, y1), (x2, y2), (x, y)]);
-    }
-
-    fn close(&mut self) {
-        self.path.push('Z');
+/// Appends the data of a glyph's path at its place in the picture. A font's y axis points up.
+fn place(outline: &str, (x, y): (f32, f32), scale: f32, out: &mut String) {
+    let mut is_x = true;
+    for word in outline.split_whitespace() {
+        let Ok(coordinate) = word.parse::<f32>() else {
+            out.push_str(word);
+            continue;
+        };
+        let placed = if is_x { x + coordinate * scale } else { y - coordinate * scale };
+        let _ = write!(out, "{placed:.2} ");
+        is_x = !is_x;
     }
 }
 
@@ -181,6 +192,18 @@ mod tests {
             text.0 + text.1
         };
         assert!(weight(600) > weight(400) && weight(400) > 0);
+    }
+
+    #[test]
+    fn what_plots_write_is_in_both_fonts_and_another_character_is_told() {
+        for packed in [REGULAR, BOLD] {
+            let text = unpacked(packed).expect("unpacked");
+            let font = Font::read(&text).expect("a font");
+            let lacks = |c: &char| !font.glyphs.contains_key(c);
+            let written = (' '..='~').chain("µ×°·–—…äéßŁČΔλЖ".chars());
+            assert_eq!(written.filter(lacks).collect::<String>(), "");
+            assert_eq!(font.glyphs("\u{4e00}").len(), 1);
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Prints one line a step and, alone on the last line, `N passed, N failed, N skipped`: the tests
 //! as they count themselves, and each other step as one. A step's whole output is in
-//! `target/xtask/STEP.log`; of a failed one the end is printed.
+//! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
+mod axe;
 mod kernel;
 mod libtest;
 mod skips;
@@ -19,7 +20,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 
 use crate::{
-    icount, packages,
+    advisories, icount, packages,
     shell::{self, Finished},
     tidy,
 };
@@ -78,7 +79,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// The step before which the kernel of our own is made.
+/// The step before which the kernel of our own is made, and the checker of pages is fetched.
 const BOOTS_KERNELS: &str = "integration-tests";
 
 /// Runs all steps, however many fail, and prints the counts.
@@ -95,10 +96,12 @@ pub(crate) fn run() -> Result<bool> {
         true => Ok("the rules hold".to_owned()),
         false => Err(anyhow!("rules are broken")),
     });
+    run.advisories();
     for step in STEPS {
         if step.name == BOOTS_KERNELS {
             let log = scratch.join("kernel.log");
             run.inside("kernel", || kernel::make(&log));
+            run.inside("axe", || axe::fetch(&scratch.join("axe"), &scratch.join("axe.log")));
         }
         run.cargo(step);
     }
@@ -187,9 +190,21 @@ impl Run {
                 false => Err(anyhow!("above its bound")),
             });
         }
+        self.skip("icount", "valgrind is not installed");
+    }
+
+    /// The advisories need a database, which is never fetched.
+    fn advisories(&mut self) {
+        match advisories::database() {
+            Some(folder) => self.inside("advisories", || advisories::check(&folder)),
+            None => self.skip("advisories", "without RustSec's advisory database"),
+        }
+    }
+
+    /// A step that this machine lacks something for.
+    fn skip(&mut self, name: &str, reason: &str) {
         self.counts.skipped += 1;
-        let reason = "valgrind is not installed".to_owned();
-        self.ignored.push(Skip { name: "icount".to_owned(), reason });
+        self.ignored.push(Skip { name: name.to_owned(), reason: reason.to_owned() });
     }
 
     /// Prints each skip with its reason; one that nobody expected fails.

@@ -8,7 +8,7 @@ use spdx::{Expression, LicenseReq, ParseMode};
 use super::Problem;
 
 /// Licences that let a user ship the binary under MIT or Apache-2.0 with nothing but a notice. Those
-/// of fonts (OFL, Ubuntu) let a program embed the font.
+/// of fonts (OFL) let a program embed the font.
 const LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -20,7 +20,6 @@ const LICENCES: &[&str] = &[
     "MIT",
     "MIT-0",
     "OFL-1.1",
-    "Ubuntu-font-1.0",
     "Unicode-3.0",
     "Unicode-DFS-2016",
     "Unlicense",

@@ -268,7 +268,8 @@ fn table(scene: &Scene<'_>) -> Table {
             let ends = exceedance::expected_in(curve.cell.summary, edge_ns, k);
             row.push(grouped(k));
             row.push(ends.map_or_else(String::new, |(low, high)| {
-                format!("{} to {}", one_in(curve.share(low)), one_in(curve.share(high).min(1.0)))
+                let [low, high] = [low, high].map(|k| one_in(curve.share(k).min(1.0)));
+                if low == high { low } else { format!("{low} to {high}") }
             }));
         }
         table.row(row);

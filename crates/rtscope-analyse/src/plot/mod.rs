@@ -12,6 +12,7 @@ pub(crate) mod fixture;
 pub mod gantt;
 mod heatmap;
 mod histogram;
+pub(crate) mod kernels;
 mod load;
 mod losses;
 pub(crate) mod overlay;

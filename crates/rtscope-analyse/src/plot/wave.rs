@@ -11,9 +11,9 @@ use crate::statistics::wave::{
     spectrum::{Deviation, Line},
 };
 
-const WIDTH: f64 = 900.0;
+const WIDTH: f64 = 720.0;
 const LEFT: f64 = 82.0;
-const RIGHT: f64 = 884.0;
+const RIGHT: f64 = WIDTH - 16.0;
 const TOP: f64 = 12.0;
 
 /// Periods that the waveform shows.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Width that inline plots are drawn for; the page scales them.
-const PLOT_WIDTH: u32 = 880;
+const PLOT_WIDTH: u32 = 720;
 
 /// Differences that the terminal lists; the page has all.
 const DIFFERENCES_SHOWN: usize = 12;
@@ -107,20 +107,20 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
 
 fn sides(change: &Change) -> Table {
     let mut table = Table::new([
-        "side", "runs", "recorded", "missed", "observed", "mean, us", "p50, us", "max, us",
+        "side", "max, us", "missed", "p50, us", "mean, us", "recorded", "observed", "runs",
     ]);
     for (name, figures) in [("A", &change.a), ("B", &change.b)] {
         let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns } = *figures;
         let known = |ns: Option<u64>| ns.map_or_else(|| "not known".to_owned(), us);
         table.row([
             name.to_owned(),
-            runs.to_string(),
-            grouped(recorded),
-            missed.map_or_else(|| "not known".to_owned(), grouped),
-            Nanos(exposure_ns).to_string(),
-            known(mean_ns),
-            known(p50_ns),
             us(max_ns),
+            missed.map_or_else(|| "not known".to_owned(), grouped),
+            known(p50_ns),
+            known(mean_ns),
+            grouped(recorded),
+            Nanos(exposure_ns).to_string(),
+            runs.to_string(),
         ]);
     }
     table.note = "A maximum is one latency: which side's is larger says nothing.".to_owned();
@@ -155,8 +155,9 @@ fn ratio_row(
     ratio: Option<&Ratio>,
     none: String,
 ) -> [String; 6] {
-    let times =
-        |ratio: f64| if ratio >= 0.01 { format!("{ratio:.2}") } else { format!("{ratio:.1e}") };
+    let times = |ratio: f64| {
+        if (0.01..1e5).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
+    };
     let bound = |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), times);
     let Some(ratio) = ratio else {
         return [name, a, b, none, String::new(), String::new()];

@@ -15,11 +15,12 @@ use serde::Serialize;
 
 pub use self::target::Target;
 use crate::{
-    cache::{BuildFigures, Cache, Kernel, Lock, Manifest, key_of},
+    cache::{BuildFigures, Cache, Kernel, Lock, Manifest},
     config::{
         self, Configured,
         merge::{self, Options},
     },
+    digest::key_of,
     disk,
     error::LabError,
     progress::{Progress, Report, step},

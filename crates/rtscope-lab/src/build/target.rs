@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, fs, io, path::PathBuf, process::Command};
 use serde::Serialize;
 
 use crate::{
-    cache::{Cache, key_of},
+    cache::Cache,
     config::{self, merge::Options},
+    digest::key_of,
     error::LabError,
     source::Tree,
     spec::{Base, Spec},

@@ -20,16 +20,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 pub use self::lock::Lock;
 use crate::config::merge;
 
 /// Name of the file that makes a folder a kernel.
 pub const MANIFEST: &str = "manifest.json";
-
-/// Hexadecimal digits of a key that name folders and identify a running kernel.
-pub const KEY_DIGITS: usize = 16;
 
 /// A half-done folder that nothing was added to for so long is nobody's.
 const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -40,7 +36,7 @@ const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
 pub struct Manifest {
     /// Name on command lines, as `tiny-6.12-rt`.
     pub name: String,
-    /// Hash of all inputs, [`KEY_DIGITS`] hexadecimal digits.
+    /// Hash of all inputs, [`KEY_DIGITS`](crate::digest::KEY_DIGITS) hexadecimal digits.
     pub key: String,
     /// `uname -r`.
     pub release: String,
@@ -288,38 +284,6 @@ impl Cache {
     }
 }
 
-/// Hash of named inputs: their names and lengths too, so that no two lists meet.
-#[must_use]
-pub fn key_of(inputs: &[(&str, &[u8])]) -> String {
-    let mut hash = Sha256::new();
-    for (name, bytes) in inputs {
-        for part in [name.as_bytes(), bytes] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-    }
-    let mut text = format!("{:x}", hash.finalize());
-    text.truncate(KEY_DIGITS);
-    text
-}
-
-/// SHA-256 of a file, in hexadecimal digits.
-///
-/// # Errors
-///
-/// The file can't be read.
-pub fn sha256_of_file(path: &Path) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    let mut file = fs::File::open(path)?;
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        match io::Read::read(&mut file, &mut piece)? {
-            0 => return Ok(format!("{:x}", hash.finalize())),
-            n => hash.update(&piece[..n]),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,14 +339,5 @@ mod tests {
         cache.sweep();
         let left = names.map(|name| cache.downloads().join(name).exists());
         assert_eq!(left, [false, true, true, true]);
-    }
-
-    #[test]
-    fn no_two_lists_of_inputs_have_one_key() {
-        let key = key_of(&[("source", b"6.12"), ("config", b"A=y")]);
-        assert_eq!(key.len(), KEY_DIGITS);
-        assert_ne!(key, key_of(&[("source", b"6.1"), ("config", b"2A=y")]));
-        assert_ne!(key, key_of(&[("sourc", b"e6.12"), ("config", b"A=y")]));
-        assert_eq!(key, key_of(&[("source", b"6.12"), ("config", b"A=y")]));
     }
 }

@@ -8,14 +8,12 @@ use std::{
     process::Command,
 };
 
-use sha2::{Digest, Sha256};
-
 use super::{
     journal::{Found, Journal, Line, sync_folder},
     marked_block::Mark,
     steps::Steps,
 };
-use crate::{disk, error::LabError, tool};
+use crate::{digest, disk, error::LabError, tool};
 
 /// Ending of what is being written and isn't in its place yet.
 const PART: &str = ".rtscope-part";
@@ -101,7 +99,7 @@ impl Change {
         let path = place.strip_prefix(root).unwrap_or(place).to_owned();
         if let Change::Replace { path: place, text, mark } = self {
             let saved = journal.save(place, steps)?;
-            let sha256 = format!("{:x}", Sha256::digest(text.as_bytes()));
+            let sha256 = digest::sha256(text.as_bytes());
             journal.add(&Line::Replaced { path, saved, sha256, mark: *mark }, steps)?;
             return put(place, text.as_bytes(), None, steps);
         }
@@ -291,7 +289,7 @@ fn restore(
     remove(&part_of(place), steps)?;
     let old = fs::read(saved).map_err(LabError::file("read", saved))?;
     let now = fs::read(place).ok();
-    let ours = now.as_ref().is_some_and(|now| format!("{:x}", Sha256::digest(now)) == sha256);
+    let ours = now.as_ref().is_some_and(|now| digest::sha256(now) == sha256);
     match now {
         Some(now) if now == old => Ok(None),
         Some(now) if !ours => {

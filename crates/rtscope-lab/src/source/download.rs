@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    cache::sha256_of_file,
+    digest::sha256_of_file,
     error::LabError,
     progress::{Report, step},
     tool::{self, Need},
@@ -93,8 +93,6 @@ mod tests {
         sync::{Arc, Mutex},
     };
 
-    use sha2::{Digest, Sha256};
-
     use super::*;
 
     /// A server of one file that knows ranges, and notes what was asked of it.
@@ -135,11 +133,10 @@ mod tests {
     #[test]
     fn a_download_is_resumed_and_checked() {
         if tool::find("curl").is_none() && tool::find("wget").is_none() {
-            println!("skipped: neither curl nor wget");
-            return;
+            return rtscope_testing::skip::skip_this("without curl and wget");
         }
         let body: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
-        let sum = format!("{:x}", Sha256::digest(&body));
+        let sum = crate::digest::sha256(&body);
         let (url, asked) = serve(body.clone());
         let folder = tempfile::tempdir().expect("a folder");
         let part = folder.path().join(format!("{}-linux-9.tar.part", &sum[..8]));

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 pub use self::version::Version;
 use crate::{
-    cache::{Cache, key_of, sha256_of_file},
+    cache::Cache,
+    digest::{key_of, sha256_of_file},
     error::LabError,
     patch::{self, PatchReport},
     progress::{Progress, Report, step},

@@ -126,11 +126,13 @@ fn style_of(cell: &ratatui::buffer::Cell) -> Style {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+
     use super::*;
 
     /// A terminal of 20 by 6 that has seen these bytes.
     fn screen(bytes: &[u8]) -> Vec<String> {
-        let mut parser = vt100::Parser::new(6, 20, 100);
+        let mut parser = terminal(100);
         parser.process(bytes);
         let rows = parser.screen().rows(0, 20).map(|row| row.trim_end().to_owned());
         rows.collect()
@@ -150,6 +152,12 @@ mod tests {
                 buffer.set_string(0, y as u16, text, Color::Red);
             }
         }
+    }
+
+    /// A terminal of 6 lines and 20 columns that remembers so many lines above it.
+    fn terminal(remembered: usize) -> vt100::Parser {
+        let [rows, columns] = [6, 20].map(|size| NonZero::new(size).expect("a size"));
+        vt100::Parser::new(rows, columns, remembered)
     }
 
     #[test]
@@ -204,7 +212,7 @@ mod tests {
         block.draw(&mut out, size(1), fill(&["ab ▁▂█"])).expect("memory");
         assert_eq!(screen(&out)[0], "ab ▁▂█");
         out.extend(b"plain");
-        let mut parser = vt100::Parser::new(6, 20, 0);
+        let mut parser = terminal(0);
         parser.process(&out);
         let colour = parser.screen().cell(0, 0).map(vt100::Cell::fgcolor);
         assert_eq!(colour, Some(vt100::Color::Default));

@@ -18,6 +18,8 @@ pub(super) enum Action {
     Scale,
     /// Show or hide the help.
     Help,
+    /// Hide the help.
+    Close,
 }
 
 /// The action of a terminal's event; most have none.
@@ -36,6 +38,7 @@ pub(super) fn action(event: &Event) -> Option<Action> {
         KeyCode::Char('f' | 'F') => Action::Freeze,
         KeyCode::Char('h' | 'H') => Action::Scale,
         KeyCode::Char('?') | KeyCode::F(1) => Action::Help,
+        KeyCode::Esc => Action::Close,
         _ => return None,
     })
 }
@@ -50,6 +53,7 @@ pub(super) fn change(look: &mut Look, action: Action, lanes: usize) {
         Action::Freeze => look.frozen = !look.frozen,
         Action::Scale => look.linear = !look.linear,
         Action::Help => look.help = !look.help,
+        Action::Close => look.help = false,
     }
 }
 
@@ -80,6 +84,7 @@ mod tests {
         assert_eq!(plain(KeyCode::Char('f')), Some(Action::Freeze));
         assert_eq!(plain(KeyCode::Char('h')), Some(Action::Scale));
         assert_eq!(plain(KeyCode::Char('?')), Some(Action::Help));
+        assert_eq!(plain(KeyCode::Esc), Some(Action::Close));
         assert_eq!(plain(KeyCode::Char('x')), None);
         let control = |c| action(&key(KeyCode::Char(c), KeyModifiers::CONTROL));
         assert_eq!(control('c'), Some(Action::Stop));
@@ -103,6 +108,16 @@ mod tests {
         assert_eq!(look.selected, 0, "one thread is all threads");
         change(&mut look, Action::Previous, 0);
         assert_eq!(look.selected, 0);
+    }
+
+    #[test]
+    fn escape_closes_the_help_and_never_opens_it() {
+        let mut look = look();
+        let shown = [Action::Close, Action::Help, Action::Close, Action::Close].map(|action| {
+            change(&mut look, action, 2);
+            look.help
+        });
+        assert_eq!(shown, [false, true, false, false]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub(crate) fn plan() -> Plan {
     let text = r#"
         name = "quick"
-        title = "Rest, message load, rest: 20 seconds"
+        title = "Rest, message load, rest"
         about = "A test."
         require = ["missed = 0"]
         [sampler]
@@ -67,7 +67,7 @@ pub(crate) fn slice(thread: u32, cell: u32, layout: Layout, latencies_ns: &[u64]
 pub(crate) struct Script {
     pub(super) state: State,
     pub(super) at_ns: u64,
-    threads: u32,
+    pub(super) threads: u32,
 }
 
 impl Script {

@@ -44,7 +44,7 @@ fn the_page_is_whole_in_a_real_browser() {
     );
 
     let Some(document) = browser(&page, &["--dump-dom"]) else {
-        return skip("the_page_is_whole_in_a_real_browser", "no chromium");
+        return skip("the_page_is_whole_in_a_real_browser", "without chromium");
     };
     for section in SECTIONS {
         assert!(document.contains(&format!("id=\"{section}\"")), "section {section} is missing");

@@ -53,10 +53,13 @@ impl EnvironmentView {
             ),
             (counted(found.irqs.len() as u64, "interrupt"), irqs(found)),
             (counted(found.sysctl.len() as u64, "kernel setting"), pairs("setting", &found.sysctl)),
-            (
-                counted(found.kernel.config.len() as u64, "option")
-                    + " of the kernel's configuration",
-                pairs("option", &found.kernel.config),
+            configuration(
+                &found.kernel.config,
+                if record.before.is_some() {
+                    "environment.before.json"
+                } else {
+                    "environment.after.json"
+                },
             ),
         ];
         view
@@ -236,6 +239,56 @@ fn pairs(name: &str, pairs: &BTreeMap<String, String>) -> Table {
         table.row([key.clone(), value.clone()]);
     }
     table
+}
+
+/// Options of a kernel that touch how late it wakes a thread begin with one of these.
+const OF_LATENCY: [&str; 26] = [
+    "CPU_FREQ_DEFAULT",
+    "CPU_IDLE",
+    "CPU_ISOLATION",
+    "DEBUG_ATOMIC_SLEEP",
+    "DEBUG_LOCK",
+    "DEBUG_PREEMPT",
+    "HIGH_RES_TIMERS",
+    "HYPERVISOR_GUEST",
+    "HZ",
+    "IRQ_FORCED_THREADING",
+    "IRQ_TIME_ACCOUNTING",
+    "KASAN",
+    "KCSAN",
+    "KVM_GUEST",
+    "LATENCYTOP",
+    "LOCKDEP",
+    "LOCKUP_DETECTOR",
+    "NO_HZ",
+    "NR_CPUS",
+    "NUMA_BALANCING",
+    "PREEMPT",
+    "PROVE_LOCKING",
+    "RCU_",
+    "RT_GROUP_SCHED",
+    "SMP",
+    "TRANSPARENT_HUGEPAGE",
+];
+
+/// The options of the kernel's configuration that matter here: all of them would be a third of the page. The
+/// others are in a file of the record.
+fn configuration(config: &BTreeMap<String, String>, file: &str) -> (String, Table) {
+    let matters = |option: &&String| OF_LATENCY.iter().any(|start| option.starts_with(start));
+    let mut table = Table::new(["option", "value"]);
+    for option in config.keys().filter(matters) {
+        table.row([option.clone(), config[option].clone()]);
+    }
+    let others = config.len() - table.rows.len();
+    if others > 0 {
+        let others = grouped(others as u64);
+        table.note = format!("{others} others are not shown: see {file} in the record's folder.");
+    }
+    let name = format!(
+        "{} of the kernel's configuration that touch latency",
+        counted(table.rows.len() as u64, "option")
+    );
+    (name, table)
 }
 
 /// Counters that differ in any run and say nothing about it.

@@ -16,7 +16,8 @@ const OPEN_ROWS: usize = 40;
 #[derive(Debug)]
 pub(super) struct FiguresView {
     pub(super) headline: String,
-    pub(super) quantiles: Vec<String>,
+    /// Names of the columns. The first three decide: where there is no room, the others are folded away.
+    pub(super) columns: Vec<String>,
     pub(super) cells: Vec<CellView>,
     /// Whether the threads of a phase are in sight, or behind a line to open.
     pub(super) open: bool,
@@ -30,7 +31,8 @@ pub(super) struct CellView {
     pub(super) remark: String,
     /// How much wake-ups depend on each other.
     pub(super) dependence: String,
-    pub(super) all: RowView,
+    /// All threads; none when the phase did not start.
+    pub(super) all: Option<RowView>,
     pub(super) corrected: Option<RowView>,
     /// Intervals if wake-ups were independent, where they differ.
     pub(super) independent: Option<RowView>,
@@ -42,12 +44,12 @@ pub(super) struct CellView {
 pub(super) struct RowView {
     pub(super) class: &'static str,
     pub(super) label: String,
-    pub(super) counts: Vec<String>,
-    pub(super) latencies: Vec<Figure>,
+    /// A figure for each column, in their order.
+    pub(super) figures: Vec<Figure>,
 }
 
-/// A latency in microseconds, and its 95 % interval.
-#[derive(Debug, Default)]
+/// A count, or a latency in microseconds with its 95 % interval.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Figure {
     pub(super) value: String,
     pub(super) interval: String,
@@ -64,7 +66,7 @@ impl FiguresView {
         let is_known = judgement.cells.iter().all(|cell| cell.all.missed_is_known);
         let imported =
             format!("{} latencies were imported: what was missed is not known", grouped(recorded));
-        FiguresView {
+        let mut view = FiguresView {
             headline: if !is_known {
                 imported
             } else {
@@ -75,12 +77,67 @@ impl FiguresView {
                     grouped(missed)
                 )
             },
-            quantiles: LADDER.iter().map(|&parts| Statistic::Quantile(parts).to_string()).collect(),
+            columns: columns(),
             cells: judgement.cells.iter().map(cell_view).collect(),
             open: rows <= OPEN_ROWS,
             corrected: judgement.cells.iter().any(|cell| is_corrected(&cell.all)),
+        };
+        view.leave_out_empty_columns();
+        view
+    }
+
+    /// Leaves out columns without a figure in any row, but none of those that decide.
+    fn leave_out_empty_columns(&mut self) {
+        for n in (DECIDING_COLUMNS..self.columns.len()).rev() {
+            let is_empty = |row: &mut RowView| row.figures[n].is_empty();
+            if self.cells.iter_mut().flat_map(CellView::rows).all(is_empty) {
+                self.columns.remove(n);
+                let rows = self.cells.iter_mut().flat_map(CellView::rows);
+                rows.for_each(|row| drop(row.figures.remove(n)));
+            }
         }
     }
+}
+
+impl CellView {
+    /// Every row.
+    fn rows(&mut self) -> impl Iterator<Item = &mut RowView> {
+        let more = self.corrected.iter_mut().chain(&mut self.independent);
+        self.all.iter_mut().chain(more).chain(&mut self.threads)
+    }
+}
+
+/// The quantile that decides beside the maximum and what was missed.
+const DECIDING: u32 = 999_000_000;
+
+/// How many columns decide: the maximum, what was missed, and that quantile.
+const DECIDING_COLUMNS: usize = 3;
+
+/// The other quantiles.
+fn folded() -> impl Iterator<Item = u32> {
+    LADDER.into_iter().filter(|&parts| parts != DECIDING)
+}
+
+fn columns() -> Vec<String> {
+    let quantile = |parts: u32| Statistic::Quantile(parts).to_string();
+    let mut columns = vec!["max".to_owned(), "missed".to_owned(), quantile(DECIDING)];
+    columns.extend(folded().map(quantile));
+    columns.extend(["mean", "min", "recorded", "planned", "over\u{ad}flow"].map(str::to_owned));
+    columns
+}
+
+/// The figures of a row in the order of [`columns`]: planned, recorded, missed and overflow; minimum and mean; the
+/// quantiles of the ladder; the maximum.
+fn in_order(
+    [planned, recorded, missed, overflow]: [Figure; 4],
+    [min, mean]: [Figure; 2],
+    quantile: impl Fn(u32) -> Figure,
+    max: Figure,
+) -> Vec<Figure> {
+    let mut figures = vec![max, missed, quantile(DECIDING)];
+    figures.extend(folded().map(quantile));
+    figures.extend([mean, min, recorded, planned, overflow]);
+    figures
 }
 
 fn cell_view(cell: &CellSummary) -> CellView {
@@ -103,16 +160,18 @@ fn cell_view(cell: &CellSummary) -> CellView {
         (0, 1..) => "duration not known".to_owned(),
         (ns, _) => time(ns),
     };
+    let has_figures = cell.all.planned > 0 || cell.all.recorded > 0;
     CellView {
         name: cell.name.clone(),
         remark: format!("{}, {duration}, {ended}", cut(&loads, 60)),
-        all: row_view("all", "all", &cell.all),
+        all: has_figures.then(|| row_view("all", "all", &cell.all)),
         dependence: dependence(cell),
         corrected: corrected_view(&cell.all),
         independent: independent_view(&cell.all),
         threads: cell
             .threads
             .iter()
+            .filter(|_| has_figures)
             .flat_map(|row| [Some(row_view("", &row.label, row)), corrected_view(row)])
             .flatten()
             .collect(),
@@ -140,12 +199,22 @@ fn row_view(class: &'static str, label: &str, row: &Row) -> RowView {
         };
         Figure { value: us(q.value_ns), interval: interval(q), thin: q.high_ns.is_none() }
     };
-    let latencies = LADDER.iter().map(|&parts| quantile(parts));
+    let (ends, max) = around(row, &row.histogram);
     RowView {
         class,
         label: label.to_owned(),
-        counts: counts.into(),
-        latencies: around(row, &row.histogram, latencies),
+        figures: in_order(counts.map(Figure::plain), ends, quantile, max),
+    }
+}
+
+impl Figure {
+    fn is_empty(&self) -> bool {
+        self.value.is_empty() && self.interval.is_empty()
+    }
+
+    /// A value without an interval.
+    fn plain(value: String) -> Figure {
+        Figure { value, ..Figure::default() }
     }
 }
 
@@ -165,23 +234,19 @@ fn dependence(cell: &CellSummary) -> String {
 
 /// The intervals that independent wake-ups would have.
 fn independent_view(row: &Row) -> Option<RowView> {
-    let figure = |quantile: &Quantile| {
-        let found = quantile::of(&row.histogram, quantile.parts);
-        let value = found.as_ref().map_or_else(String::new, interval);
-        Figure { value, ..Figure::default() }
+    let independent = |parts: u32| {
+        let known = row.quantiles.iter().any(|q| q.parts == parts);
+        let found = known.then(|| quantile::of(&row.histogram, parts)).flatten();
+        found.as_ref().map_or_else(String::new, interval)
     };
-    let figures: Vec<Figure> = row.quantiles.iter().map(figure).collect();
-    let honest = row.quantiles.iter().map(interval);
-    if figures.iter().map(|figure| figure.value.as_str()).eq(honest) {
+    if row.quantiles.iter().all(|q| independent(q.parts) == interval(q)) {
         return None;
     }
-    let blank = std::iter::repeat_with(Figure::default);
-    let figures = blank.take(2).chain(figures).chain(blank.take(1));
+    let quantile = |parts: u32| Figure { interval: independent(parts), ..Figure::default() };
     Some(RowView {
         class: "corrected",
         label: "if wake-ups were independent".to_owned(),
-        counts: vec![String::new(); 4],
-        latencies: figures.collect(),
+        figures: in_order(Default::default(), Default::default(), quantile, Figure::default()),
     })
 }
 
@@ -189,26 +254,20 @@ fn corrected_view(row: &Row) -> Option<RowView> {
     if !is_corrected(row) {
         return None;
     }
-    let histogram = &row.corrected;
-    let value = |parts: u32| Figure {
-        value: quantile::of(histogram, parts).map_or_else(String::new, |q| us(q.value_ns)),
-        ..Figure::default()
+    let value = |parts: u32| {
+        let quantile = quantile::of(&row.corrected, parts);
+        Figure::plain(quantile.map_or_else(String::new, |q| us(q.value_ns)))
     };
+    let (ends, max) = around(row, &row.corrected);
     Some(RowView {
         class: "corrected",
         label: "corrected".to_owned(),
-        counts: vec![String::new(); 4],
-        latencies: around(row, histogram, LADDER.iter().map(|&parts| value(parts))),
+        figures: in_order(Default::default(), ends, value, max),
     })
 }
 
-/// Minimum and mean before the quantiles, the maximum after them; with what they are below, where another tool
-/// cut them.
-fn around(
-    row: &Row,
-    histogram: &Histogram,
-    quantiles: impl Iterator<Item = Figure>,
-) -> Vec<Figure> {
+/// Minimum and mean, and the maximum; with what they are below, where another tool cut them.
+fn around(row: &Row, histogram: &Histogram) -> ([Figure; 2], Figure) {
     let exact = |ns: Option<u64>, below_ns: Option<u64>| Figure {
         value: ns.map_or_else(|| "-".to_owned(), us),
         interval: below_ns.map_or_else(String::new, |below_ns| format!("below {}", us(below_ns))),
@@ -220,9 +279,6 @@ fn around(
     };
     let mean_below_ns = row.mean_below_ns().map(|ns| ns.round() as u64);
     let mean_ns = histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64);
-    [exact(histogram.min_ns(), None), exact(mean_ns, mean_below_ns)]
-        .into_iter()
-        .chain(quantiles)
-        .chain([Figure { value: max, ..exact(None, row.max_below_ns()) }])
-        .collect()
+    let ends = [exact(histogram.min_ns(), None), exact(mean_ns, mean_below_ns)];
+    (ends, Figure { value: max, ..exact(None, row.max_below_ns()) })
 }

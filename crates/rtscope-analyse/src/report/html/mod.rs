@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Width that inline plots are drawn for; the page scales them.
-const PLOT_WIDTH: u32 = 880;
+const PLOT_WIDTH: u32 = 720;
 
 /// The page.
 #[derive(Debug, Template)]
@@ -144,7 +144,7 @@ fn plot_view(kind: Kind, scene: &Scene<'_>) -> PlotView {
         headline: (plot.headline)(scene),
         shows: plot.shows,
         svg: (plot.draw)(scene, &options),
-        table: (plot.table)(scene),
+        table: (plot.table)(scene).trimmed(),
     }
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use rtscope_model::record::Record;
 
 use super::*;
@@ -161,10 +163,27 @@ fn figures_reappear() {
             "late by 53.2 us in rest before, 3.41 ms in message and 70.4 us in rest after"
         )
     );
-    assert!(section(&page, "figures").contains("<td>20,003</td><td>20,000</td><td>3</td>"));
+    let figures = section(&page, "figures");
+    assert!(
+        figures.contains("<td>3,412</td><td>3</td><td>42.0<small>"),
+        "what decides comes first"
+    );
+    assert!(figures.contains("<td>20,000</td><td>20,003</td><td>0</td></tr>"));
     assert!(section(&page, "figures").contains("corrected"));
     assert!(section(&page, "findings").contains("cpupower frequency-set -g performance"));
     assert!(section(&page, "provenance").contains("Every planned activation is accounted for"));
+}
+
+#[test]
+fn what_was_seen_of_a_requirement_is_told_once() {
+    let page = page_of(&fixture::typical());
+    let verdict = section(&page, "verdict");
+    assert!(
+        verdict.contains("<li>1 of 6 requirements is not met: max &#60; 200us in message.</li>")
+    );
+    assert_eq!(verdict.matches("8 of 20,000 latencies were 200us or more").count(), 1);
+    let facts = verdict.find("<dl class=\"facts\">").expect("facts");
+    assert!(facts < verdict.find("class=\"tile").expect("tiles"), "host and kernel come first");
 }
 
 #[test]
@@ -180,9 +199,26 @@ fn what_changed_during_the_run_is_listed() {
 }
 
 #[test]
+fn of_the_kernels_configuration_only_what_touches_latency_is_on_the_page() {
+    let mut record = fixture::small();
+    let drivers = (0..2_000).map(|n| (format!("SND_CARD_{n}"), "m".to_owned()));
+    let matters = [("PREEMPT_RT", "y"), ("HZ", "1000"), ("SMP", "y")];
+    let matters = matters.map(|(option, value)| (option.to_owned(), value.to_owned()));
+    let config: BTreeMap<String, String> = drivers.chain(matters).collect();
+    let machines = record.before.iter_mut().chain(&mut record.after);
+    machines.for_each(|found| found.kernel.config = config.clone());
+    let page = page_of(&record);
+    let environment = section(&page, "environment");
+    assert!(environment.contains("3 options of the kernel&#39;s configuration that touch latency"));
+    assert!(environment.contains(">PREEMPT_RT</th><td>y</td>"));
+    assert!(environment.contains("2,000 others are not shown: see environment.before.json"));
+    assert!(!page.contains("SND_CARD"));
+}
+
+#[test]
 fn the_script_is_small_and_says_when_it_is_ready() {
     let script = include_str!("../template/script.js");
-    assert!(script.len() < 12 * 1024, "{} bytes", script.len());
+    assert!(script.len() < 13 * 1024, "{} bytes", script.len());
     assert!(script.trim_end().ends_with("document.documentElement.dataset.script = \"ready\";"));
 }
 

@@ -16,6 +16,9 @@ use crate::{
 /// The most reasons that are listed.
 const REASONS: usize = 6;
 
+/// The most requirements that are named above their table.
+const REQUIREMENTS_NAMED: usize = 3;
+
 /// What the verdict section says.
 #[derive(Debug)]
 pub(super) struct VerdictView {
@@ -104,16 +107,45 @@ impl VerdictView {
     }
 }
 
-/// The weightiest reasons.
+/// Which requirements decide, and the weightiest other reasons: what was seen of a requirement is told once, in
+/// the table of requirements.
 fn reasons(judgement: &Judgement) -> Vec<String> {
-    let all = &judgement.reasons;
+    let in_table = |reason: &&String| {
+        let of = |o: &Outcome| **reason == format!("{}, {}: {}", o.name, o.requirement, o.sentence);
+        judgement.outcomes.iter().any(of)
+    };
+    let all: Vec<&String> = judgement.reasons.iter().filter(|reason| !in_table(reason)).collect();
     let shown = if all.len() > REASONS { REASONS - 1 } else { all.len() };
-    let mut reasons: Vec<String> = all[..shown].iter().map(|reason| ended(reason)).collect();
+    let mut reasons: Vec<String> = deciding(judgement).into_iter().collect();
+    reasons.extend(all[..shown].iter().map(|reason| ended(reason)));
     if all.len() > shown {
-        let text = "And {} more, among the requirements and the findings below.";
+        let text = "And {} more, among the findings below.";
         reasons.push(text.replace("{}", &grouped((all.len() - shown) as u64)));
     }
     reasons
+}
+
+/// How many requirements are not met, or not decided, and the first of them.
+fn deciding(judgement: &Judgement) -> Option<String> {
+    let all = judgement.outcomes.len();
+    let decide = judgement.outcomes.iter().filter(|outcome| outcome.verdict == judgement.verdict);
+    let named: Vec<String> =
+        decide.map(|outcome| format!("{} in {}", outcome.requirement, outcome.name)).collect();
+    let what = match (judgement.verdict, named.len()) {
+        (_, 0) => return None,
+        (Verdict::Fail, 1) => "is not met",
+        (Verdict::Fail, _) => "are not met",
+        (Verdict::Inconclusive, 1) => "is undecided",
+        (Verdict::Inconclusive, _) => "are undecided",
+        (Verdict::Pass | Verdict::Measured, _) => return None,
+    };
+    let shown = named.len().min(REQUIREMENTS_NAMED);
+    let more = match named.len() - shown {
+        0 => String::new(),
+        more => format!(" and {}", counted(more as u64, "other")),
+    };
+    let count = format!("{} of {}", named.len(), counted(all as u64, "requirement"));
+    Some(format!("{count} {what}: {}{more}.", named[..shown].join("; ")))
 }
 
 /// The requirements, those that are not met first.

@@ -7,13 +7,23 @@
 
 pub mod apart;
 pub mod beside;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 
 use askama::Template;
-use rtscope_model::{environment::Preemption, verdict::Verdict};
+use rtscope_model::{environment::Preemption, histogram::Histogram, verdict::Verdict};
 use serde::Serialize;
 
 use self::apart::Pair;
-use crate::number::us;
+use crate::{
+    number::us,
+    plot::{self, kernels::Curve},
+};
+
+/// Width that inline plots are drawn for; the page scales them.
+const PLOT_WIDTH: u32 = 720;
 
 /// A 99.9th percentile of so many times the best one has the full colour at the least.
 const HOT: f64 = 2.0;
@@ -47,6 +57,8 @@ pub struct Entry {
     pub recorded: u64,
     /// Swallowed activations.
     pub missed: u64,
+    /// Every latency.
+    pub histogram: Histogram,
     /// The record's page.
     pub page: String,
 }
@@ -96,6 +108,8 @@ pub struct Comparison {
     pub preemption: Vec<Option<Preemption>>,
     /// The loads that were asked for, in their order.
     pub loads: Vec<String>,
+    /// What runs beside the sampler, as a plan writes it, by the load's name; empty at rest.
+    pub load_lines: BTreeMap<String, String>,
     /// How many seeds were asked for.
     pub seeds: usize,
     /// Guests that an interruption left no time for: kernel and load.
@@ -136,7 +150,8 @@ impl Spread {
     fn of(mut values: Vec<u64>) -> Option<Spread> {
         values.sort_unstable();
         let (low_ns, high_ns) = (*values.first()?, *values.last()?);
-        Some(Spread { low_ns, median_ns: values[(values.len() - 1) / 2], high_ns })
+        let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Some(Spread { low_ns, median_ns: below.midpoint(above), high_ns })
     }
 
     fn text(self) -> String {
@@ -156,8 +171,8 @@ struct Place {
     heat: u32,
     p99_9: String,
     p99_9_spread: String,
+    /// Of all seeds: what a seed has seen the kernel can do.
     max: String,
-    max_spread: String,
     missed: String,
     /// How many of the seeds, where some brought no record.
     partial: String,
@@ -170,6 +185,8 @@ struct Place {
 /// A row of the table: a load in every kernel.
 struct Row {
     load: String,
+    /// What runs beside the sampler; empty when the name says it.
+    line: String,
     /// Or why there is none.
     places: Vec<Result<Place, &'static str>>,
 }
@@ -187,6 +204,10 @@ struct Page<'a> {
     worst: Vec<Result<Place, &'static str>>,
     pairs: Vec<Pair>,
     unbounded: Option<String>,
+    plot_rules: String,
+    script: &'static str,
+    plots: Vec<(String, String)>,
+    writes_files: bool,
 }
 
 impl Page<'_> {
@@ -216,6 +237,7 @@ pub fn page(all: &Comparison) -> String {
     let heat = |ns: u64| heat(ns, coldest, hottest);
     let rows = loads.iter().map(|load| Row {
         load: (*load).to_owned(),
+        line: all.load_lines.get(*load).filter(|line| line != load).cloned().unwrap_or_default(),
         places: kernels(all).map(|kernel| place(all, kernel, Some(load), heat)).collect(),
     });
     let recorded = all.entries.iter().map(|e| e.recorded).min().unwrap_or(0);
@@ -230,8 +252,27 @@ pub fn page(all: &Comparison) -> String {
         worst: kernels(all).map(|kernel| place(all, kernel, None, heat)).collect(),
         pairs: apart::pairs(all),
         unbounded: unbounded(all),
+        plot_rules: plot::dark_rules(),
+        script: include_str!("../template/script.js"),
+        plots: plots(all),
+        writes_files: all.load_lines.values().any(|line| line.starts_with("disk")),
     };
     page.render().expect("a string takes every text")
+}
+
+/// The kernels over one another: each load with its plot.
+fn plots(all: &Comparison) -> Vec<(String, String)> {
+    let curve = |(kernel, load): (usize, &str)| {
+        let seeds = of(all, kernel, Some(load));
+        let seeds: Vec<&Histogram> = seeds.into_iter().map(|entry| &entry.histogram).collect();
+        (!seeds.is_empty()).then(|| Curve { name: &all.kernels[kernel], place: kernel, seeds })
+    };
+    let plot = |(number, load): (usize, &str)| {
+        let curves: Vec<Curve<'_>> = kernels(all).filter_map(|n| curve((n, load))).collect();
+        let drawn = plot::kernels::draw(load, number, &curves, PLOT_WIDTH)?;
+        Some((load.to_owned(), drawn))
+    };
+    loads(all).into_iter().enumerate().filter_map(plot).collect()
 }
 
 /// What the whole says in a sentence: of two kernels or more only what is told apart.
@@ -370,6 +411,15 @@ fn spread(entries: &[&Entry], figure: impl Fn(&Entry) -> u64) -> Option<Spread> 
     Spread::of(entries.iter().map(|entry| figure(entry)).collect())
 }
 
+/// A kernel's 99.9th percentile under a load, the median of its seeds, and its maximum, the largest of them, in
+/// ns; none without a record.
+#[must_use]
+pub fn p99_9_and_max(all: &Comparison, kernel: usize, load: &str) -> Option<(u64, u64)> {
+    let entries = of(all, kernel, Some(load));
+    let p99_9 = spread(&entries, |entry| entry.p99_9_ns)?.median_ns;
+    Some((p99_9, spread(&entries, |entry| entry.max_ns)?.high_ns))
+}
+
 /// The least and the largest 99.9th percentile of all.
 fn extremes(all: &Comparison) -> (u64, u64) {
     let values = || all.entries.iter().map(|entry| entry.p99_9_ns.max(1));
@@ -419,8 +469,7 @@ fn figures(
         heat: heat(if one_load { p99_9.median_ns } else { p99_9.high_ns }),
         p99_9: if one_load { p99_9.text() } else { us(p99_9.high_ns) },
         p99_9_spread: if one_load { p99_9.extremes() } else { first.load.clone() },
-        max: if one_load { max.text() } else { us(max.high_ns) },
-        max_spread: if one_load { max.extremes() } else { String::new() },
+        max: us(max.high_ns),
         missed,
         partial: match entries.len() {
             found if one_load && found < seeds => format!("{found} of {seeds} seeds"),
@@ -432,163 +481,4 @@ fn figures(
             false => Vec::new(),
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(kernel: usize, load: &str, seed: u64, p99_9_us: u64) -> Entry {
-        Entry {
-            kernel,
-            load: load.to_owned(),
-            seed,
-            p99_9_ns: p99_9_us * 1000,
-            max_ns: p99_9_us * 2000,
-            recorded: 2000,
-            missed: 0,
-            page: format!("{kernel}-{seed}/report.html"),
-        }
-    }
-
-    fn comparison() -> Comparison {
-        Comparison {
-            plan: "x".to_owned(),
-            title: "a <title>".to_owned(),
-            time: Time::Virtual { shift: 1 },
-            kernels: vec!["stock".to_owned(), "rt".to_owned()],
-            preemption: vec![Some(Preemption::Voluntary), Some(Preemption::RealTime)],
-            loads: ["rest", "disk"].map(str::to_owned).to_vec(),
-            seeds: 2,
-            unreached: Vec::new(),
-            facts: vec![("stock".to_owned(), "6.1".to_owned())],
-            warnings: vec!["rt: preempt=full had no effect".to_owned()],
-            entries: vec![
-                entry(0, "rest", 1, 9),
-                entry(0, "rest", 2, 9),
-                entry(0, "disk", 1, 60),
-                entry(0, "disk", 2, 70),
-                entry(1, "rest", 1, 8),
-                entry(1, "rest", 2, 8),
-                entry(1, "disk", 1, 9),
-                entry(1, "disk", 2, 11),
-            ],
-            required: vec![Required {
-                kernel: "stock".to_owned(),
-                load: "disk".to_owned(),
-                requirement: "max < 50us".to_owned(),
-                verdict: Verdict::Fail,
-                seen: "the maximum is 140 us".to_owned(),
-            }],
-            failures: vec![("old seed 1".to_owned(), "the kernel gave up".to_owned())],
-            published: Vec::new(),
-            beside: Vec::new(),
-            traces: Vec::new(),
-        }
-    }
-
-    /// Kernels a, b and so on, with the 99.9th percentiles in us of their seeds under each load.
-    pub(super) fn comparison_of(loads: &[(&str, &[&[u64]])]) -> Comparison {
-        let mut all = comparison();
-        let count = loads.iter().map(|(_, sides)| sides.len()).max().unwrap_or(0);
-        let name = |at: usize| char::from(b'a' + at as u8).to_string();
-        all.kernels = (0..count).map(name).collect();
-        all.preemption = vec![None; count];
-        all.loads = loads.iter().map(|(load, _)| (*load).to_owned()).collect();
-        all.seeds = loads.iter().flat_map(|(_, s)| s.iter().map(|s| s.len())).max().unwrap_or(0);
-        all.entries = Vec::new();
-        for (load, sides) in loads {
-            for (kernel, seeds) in sides.iter().enumerate() {
-                let seeds = (1..).zip(seeds.iter());
-                all.entries.extend(seeds.map(|(seed, &us)| entry(kernel, load, seed, us)));
-            }
-        }
-        all
-    }
-
-    #[test]
-    fn the_headline_names_only_what_is_told_apart() {
-        let (low, high): (&[u64], &[u64]) = (&[20, 21, 20, 22, 20], &[460, 470, 450, 455, 465]);
-        let near: &[u64] = &[450, 480, 455, 460, 470];
-        let all = comparison_of(&[("rest", &[low, low, low]), ("disk", &[low, high, near])]);
-        assert_eq!(
-            headline(&all),
-            "Under disk, 99.9 % of wake-ups within 20.0 us in a and within 460.0 us in b: 23 times"
-        );
-        let told = |pair: &Pair| (pair.better.clone() + &pair.worse, pair.apart);
-        let disk: Vec<_> =
-            apart::pairs(&all).iter().filter(|p| p.load == "disk").map(told).collect();
-        let expected = [("ab", true), ("ac", true), ("bc", false)];
-        assert_eq!(disk, expected.map(|(pair, apart)| (pair.to_owned(), apart)));
-        let once = comparison_of(&[("disk", &[&[20], &[460]])]);
-        assert!(
-            headline(&once)
-                .ends_with("23 times; one run of each can't tell the kernels apart: try --seeds 5")
-        );
-    }
-
-    #[test]
-    fn a_percentile_of_too_few_wake_ups_is_said_to_be_unbounded() {
-        assert_eq!(needed_wakeups(), 3_688);
-        let mut all = comparison_of(&[("rest", &[&[9], &[9]])]);
-        assert!(unbounded(&all).expect("too few").contains("of 2,000 wake-ups"));
-        all.entries.iter_mut().for_each(|entry| entry.recorded = 3_688);
-        assert_eq!(unbounded(&all), None);
-    }
-
-    #[test]
-    fn the_page_has_every_figure_and_escapes_what_it_is_given() {
-        let page = page(&comparison());
-        for part in [
-            "a &#60;title&#62;",
-            "0-1/report.html",
-            "1-2/report.html",
-            "the kernel gave up",
-            "max &#60; 50us",
-            "the maximum is 140 us",
-            "preemption: voluntary",
-            "preemption: PREEMPT_RT",
-            "rt: preempt=full had no effect",
-        ] {
-            assert!(page.contains(part), "{part} is missing");
-        }
-        assert!(!page.contains("a <title>"));
-        assert!(
-            page.contains("caches") && page.contains("500 million"),
-            "what virtual time can't show"
-        );
-        assert!(
-            headline(&comparison()).contains("within 9.0 us in rt and within 60.0 us in stock")
-        );
-    }
-
-    #[test]
-    fn what_was_not_measured_is_not_spoken_of() {
-        let mut all = comparison();
-        all.loads.push("fork".to_owned());
-        all.unreached.push((1, "fork".to_owned()));
-        all.entries.retain(|entry| entry.kernel == 0 || entry.seed == 1);
-        assert!(headline(&all).ends_with("(stock: 2 of 3 loads; rt: 2 of 3 loads)"));
-        let shown = page(&all);
-        for part in ["<th scope=\"row\">fork</th>", "not reached", "no record", "1 of 2 seeds"] {
-            assert!(shown.contains(part), "{part} is missing");
-        }
-        all.kernels.truncate(1);
-        all.entries.retain(|entry| entry.kernel == 0);
-        let said = headline(&all);
-        assert!(said.ends_with("70.0 us under 2 of 3 loads, no more were measured"), "{said}");
-        all.loads.pop();
-        assert!(headline(&all).ends_with("under every load"));
-        all.entries.retain(|entry| entry.seed == 1 || entry.load == "disk");
-        assert!(headline(&all).contains("1 of 2 seeds under some loads"));
-    }
-
-    #[test]
-    fn heat_is_logarithmic_from_the_coldest_to_the_hottest() {
-        assert_eq!((heat(10, 10, 1000), heat(100, 10, 1000), heat(1000, 10, 1000)), (0, 31, 62));
-        assert_eq!(heat(10, 10, 10), 0);
-        // 9.7 and 10.0 us are no two colours.
-        assert!((1..5).contains(&heat(10_000, 9_700, 10_000)));
-        assert_eq!(heat(20, 10, 20), 62);
-    }
 }

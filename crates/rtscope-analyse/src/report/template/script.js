@@ -54,8 +54,13 @@ function html(tag, text, ...children) {
   return made;
 }
 
-// Legend entries show and hide their curves.
+// Legend entries show and hide their curves. An image holds nothing to press: the plot becomes a group, of which a
+// screen reader is told the buttons; the numbers are in the table behind it.
 function toggles(svg) {
+  if (svg.querySelector(".key[data-toggles]")) {
+    set(svg, { role: "group" });
+    for (const part of svg.children) if (!part.matches("title, desc, .key")) set(part, { "aria-hidden": true });
+  }
   for (const key of svg.querySelectorAll(".key[data-toggles]")) {
     const [name, value] = key.dataset.toggles.split("=");
     const flip = (event) => {
@@ -101,10 +106,12 @@ class Plot {
   }
 
   hint() {
-    const toggles = this.svg.querySelector(".key[role]") ? ", click a name above to hide it" : "";
+    const toggles = this.svg.querySelector(".key[role]") ? ", press a name above to hide it" : "";
     const reset = html("button", "Reset zoom");
     reset.addEventListener("click", () => this.zoom(0, 1));
-    const hint = html("p", html("span", "Point to read values, drag to zoom" + toggles + "."), reset);
+    const by = (pointer, text) => Object.assign(html("span", text), { className: "by-" + pointer });
+    const texts = [by("mouse", `Point to read values, drag to zoom${toggles}.`), by("touch", `Tap to read values${toggles}.`)];
+    const hint = html("p", html("span", ...texts), reset);
     hint.className = "hint";
     this.canvas.after(hint);
   }
@@ -113,8 +120,11 @@ class Plot {
     const { glass, canvas } = this;
     let from = null;
     glass.addEventListener("pointerdown", (event) => {
+      const { x, y } = this.at(event);
+      // A finger that moves scrolls the page: it reads values, and doesn't zoom.
+      if (event.pointerType === "touch") this.show(x, y);
       if (event.pointerType === "touch" || event.button) return;
-      from = this.at(event).x;
+      from = x;
       glass.setPointerCapture(event.pointerId);
       event.preventDefault();
     });

@@ -11,6 +11,7 @@ use anyhow::Context;
 use rtscope_lab::{
     boot::Ending,
     cell::{self, Cell, Inputs, Outcome, Surroundings},
+    digest,
     images::Held,
     kept,
     machine::Machine,
@@ -136,7 +137,7 @@ fn way_of(args: &Args, before: &Inputs, now: &Inputs) -> anyhow::Result<(Way, Op
         return Ok((Way::Fresh, Some(format!("{why}: {compared}"))));
     }
     let log = args.record.join(LOG);
-    let intact = fs::read(&log).is_ok_and(|bytes| cell::sha256(&bytes) == *hash);
+    let intact = fs::read(&log).is_ok_and(|bytes| digest::sha256(&bytes) == *hash);
     if !intact {
         let log = log.display();
         let text = format!(
@@ -364,7 +365,7 @@ mod tests {
             r#"{{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"","image_sha256":"",
             "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"7.2",
             "arguments":["-smp"],"files":{{}},"whole":true,"log_sha256":"{}"}}"#,
-            cell::sha256(b"log")
+            digest::sha256(b"log")
         );
         let before: Inputs = serde_json::from_str(&text).expect("inputs");
         let args = Args { record: folder.path().to_owned(), fresh: false, cache: None };

@@ -125,7 +125,10 @@ pub(crate) fn draw(buffer: &mut Buffer, state: &State, symbols: &Symbols) {
         y += lines.histogram;
     }
     for load in state.loads.iter().take(lines.loads as usize) {
-        panels::load(&mut pen.part(3, y, width.saturating_sub(3).min(60), 1), 0, load);
+        // Narrow, so that the rate is near; what needs more room has all of it.
+        let room = width.saturating_sub(3);
+        let room = if panels::rows_of(load, room.min(60)) == 1 { room.min(60) } else { room };
+        panels::load(&mut pen.part(3, y, room, 1), 0, load);
         y += 1;
     }
     if let Some(text) = state.log.last_warning.as_deref().filter(|_| lines.finding > 0) {

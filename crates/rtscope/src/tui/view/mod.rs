@@ -11,6 +11,7 @@ use ratatui::{
     buffer::Buffer,
     layout::Rect,
     style::{Modifier, Style},
+    text::Span,
     widgets::Clear,
 };
 
@@ -47,7 +48,7 @@ const KEYS: [(&str, &str, &str); 5] = [
     ("arrows", "CPU", "Select a CPU, or all of them. So does Tab."),
     ("h", "scale", "Histogram: counts on a logarithmic or a linear scale."),
     ("f", "freeze", "Freeze the screen, or go on. The run goes on either way."),
-    ("?", "help", "Show or hide this."),
+    ("?", "help", "Show or hide this. Escape hides it, too."),
 ];
 
 /// Draws all of it.
@@ -188,11 +189,17 @@ fn header(pen: &mut Pen<'_>, state: &State, look: &Look) {
             end = pen.text_right(end, 0, tag, style).saturating_sub(1);
         }
     }
-    end = pen.text_right(end, 0, &look.host, DIM).saturating_sub(2);
+    // Names are whole or not there: the plan's goes before the machine's, and both before the title.
+    let plan_end = 10 + columns(&state.plan);
+    if plan_end + 2 + columns(&look.host) <= end {
+        end = pen.text_right(end, 0, &look.host, DIM).saturating_sub(2);
+    }
     let mut left = pen.part(0, 0, end, 1);
     let x = left.text(1, 0, "rtscope", CALM.add_modifier(Modifier::BOLD));
     let x = left.text(x + 2, 0, &state.plan, BOLD);
-    left.text(x + 2, 0, &state.title, DIM);
+    if x + 2 + columns(&state.title) <= end {
+        left.text(x + 2, 0, &state.title, DIM);
+    }
 }
 
 /// The running phase, how far the whole plan is, and the time that is left.
@@ -203,8 +210,8 @@ fn progress(pen: &mut Pen<'_>, state: &State, symbols: &Symbols) {
     }
     let (at, left) = (clock(state.at_ns), clock_left(state.left_ns));
     let total = clock(state.at_ns.saturating_add(state.left_ns));
-    let times = match pen.width() {
-        0..50 => format!("{left} left"),
+    let times = match pen.width().saturating_sub(x) {
+        0..36 => format!("{left} left"),
         _ => format!("{at} of {total}, {left} left"),
     };
     let end = pen.text_right(pen.width().saturating_sub(1), 0, &times, Style::new());
@@ -220,18 +227,28 @@ fn progress(pen: &mut Pen<'_>, state: &State, symbols: &Symbols) {
     }
 }
 
-/// The phases and where they are; of many, those around the running one.
+/// The phases and where they are; of many, those around the running one. A name is whole, or counted among those
+/// that there is no room for.
 fn phases(pen: &mut Pen<'_>, state: &State, symbols: &Symbols) {
-    let needed: usize = state.cells.iter().map(|cell| cell.name.chars().count() + 5).sum();
-    let first = match needed > pen.width() as usize {
-        true => state.shown.map_or(0, |cell| cell.saturating_sub(1)),
-        false => 0,
+    let (all, running) = (state.cells.len(), state.shown.unwrap_or(0));
+    let before =
+        |first: usize| if first == 0 { String::new() } else { format!("{first} before   ") };
+    let after =
+        |end: usize| if end == all { String::new() } else { format!("+ {} more", all - end) };
+    let width = |first: usize, end: usize| {
+        let names = state.cells[first..end].iter().map(|cell| columns(&cell.name) + 5);
+        1 + columns(&before(first)) + names.fold(0, u16::saturating_add) + columns(&after(end))
     };
-    let mut x = 1;
-    if first > 0 {
-        x = pen.text(x, 0, &format!("{first} before"), DIM) + 3;
-    }
-    for cell in &state.cells[first..] {
+    // Behind the last name is no gap.
+    let fits = |first: usize, end: usize| {
+        width(first, end) <= pen.width() + if end == all { 3 } else { 0 }
+    };
+    let least = (running + 1).min(all);
+    let first = [0, running.saturating_sub(1)].into_iter().find(|first| fits(*first, least));
+    let first = first.unwrap_or(running);
+    let end = (least..=all).rev().find(|end| fits(first, *end)).unwrap_or(least);
+    let mut x = pen.text(1, 0, &before(first), DIM);
+    for cell in &state.cells[first..end] {
         let (symbol, style, name) = match cell.status {
             Status::ToCome => (symbols.phases[0], DIM, DIM),
             Status::Running => (symbols.phases[1], CALM, BOLD),
@@ -242,6 +259,12 @@ fn phases(pen: &mut Pen<'_>, state: &State, symbols: &Symbols) {
         x = pen.text(x, 0, symbol, style);
         x = pen.text(x + 1, 0, &cell.name, name) + 3;
     }
+    pen.text(x, 0, &after(end), DIM);
+}
+
+/// How many columns a text takes.
+fn columns(text: &str) -> u16 {
+    Span::raw(text).width().min(usize::from(u16::MAX)) as u16
 }
 
 fn help(pen: &mut Pen<'_>) {

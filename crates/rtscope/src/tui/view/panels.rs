@@ -1,9 +1,12 @@
 //! What is at work beside the sampling threads, and what happened.
 
-use ratatui::style::{Color, Style};
+use ratatui::{
+    style::{Color, Style},
+    text::Span,
+};
 use rtscope_analyse::number;
 
-use super::pen::{ALARM, BOLD, CARE, DIM, Pen};
+use super::pen::{ALARM, BOLD, CARE, DIM, Pen, wrapped};
 use crate::tui::{
     axis::clock,
     state::{Load, State, Tone},
@@ -22,12 +25,25 @@ fn rate(load: &Load) -> (String, Style) {
     }
 }
 
-/// One line: the load at the left, its rate at the right.
-pub(crate) fn load(pen: &mut Pen<'_>, y: u16, load: &Load) {
+/// The load at the left, its rate at the right; below it where there is no room beside. Returns how many rows
+/// that takes.
+pub(crate) fn load(pen: &mut Pen<'_>, y: u16, load: &Load) -> u16 {
     let (text, style) = rate(load);
-    let width = pen.width();
-    let begin = pen.text_right(width, y, &text, style);
-    pen.part(0, y, begin.saturating_sub(2), 1).text(0, 0, &load.line, Style::new());
+    let (width, rows) = (pen.width(), rows_of(load, pen.width()));
+    pen.paragraph(y, &load.line, Style::new());
+    if y + rows <= pen.height() {
+        pen.text_right(width, y + rows - 1, &text, style);
+    }
+    rows
+}
+
+/// How many rows a load takes in so many columns.
+pub(crate) fn rows_of(load: &Load, width: u16) -> u16 {
+    let columns = |text: &str| Span::raw(text).width();
+    let lines = wrapped(&load.line, width);
+    let last = lines.last().map_or(0, |line| columns(line));
+    let is_beside = last + 2 + columns(&rate(load).0) <= usize::from(width);
+    lines.len() as u16 + u16::from(!is_beside)
 }
 
 /// Part of all CPUs' time that others may use in a phase that is called rest.
@@ -52,11 +68,14 @@ pub(crate) fn loads(pen: &mut Pen<'_>, state: &State) {
         let (text, style) = without_load(state);
         pen.text(0, 0, &text, style);
     }
-    let hidden = state.loads.len().saturating_sub(room as usize);
-    let shown = state.loads.len().saturating_sub(if hidden > 0 { hidden + 1 } else { 0 });
-    state.loads.iter().take(shown).enumerate().for_each(|(y, one)| load(pen, y as u16, one));
-    if hidden > 0 {
-        pen.text(0, shown as u16, &format!("+ {} more", state.loads.len() - shown), DIM);
+    let mut y = 0;
+    for (n, one) in state.loads.iter().enumerate() {
+        let more = state.loads.len() - n - 1;
+        if y + rows_of(one, pen.width()) + u16::from(more > 0) > room {
+            pen.text(0, y, &format!("+ {} more", more + 1), DIM);
+            break;
+        }
+        y += load(pen, y, one);
     }
     if let Some(machine) = state.machine {
         let style = if machine.stolen >= 0.01 { CARE } else { DIM };
@@ -69,11 +88,24 @@ pub(crate) fn loads(pen: &mut Pen<'_>, state: &State) {
 
 /// The last events, the newest at the bottom.
 pub(crate) fn events(pen: &mut Pen<'_>, state: &State) {
-    let entries = &state.log.entries;
-    let first = entries.len().saturating_sub(pen.height() as usize);
-    for (y, entry) in entries.iter().skip(first).enumerate() {
-        pen.text_right(7, y as u16, &clock(entry.at_ns), DIM);
-        pen.text(9, y as u16, &entry.text, tone(entry.tone));
+    let width = pen.width().saturating_sub(9);
+    let mut room = usize::from(pen.height());
+    let mut shown = Vec::new();
+    for entry in state.log.entries.iter().rev() {
+        let rows = wrapped(&entry.text, width);
+        if rows.len() > room && !shown.is_empty() {
+            break;
+        }
+        room = room.saturating_sub(rows.len());
+        shown.push((entry, rows));
+    }
+    let mut y = 0;
+    for (entry, rows) in shown.iter().rev() {
+        pen.text_right(7, y, &clock(entry.at_ns), DIM);
+        for row in rows {
+            pen.text(9, y, row, tone(entry.tone));
+            y += 1;
+        }
     }
 }
 

@@ -127,6 +127,13 @@ impl<'a> Pen<'a> {
         }
     }
 
+    /// Writes a text into as many rows as it needs.
+    pub(crate) fn paragraph(&mut self, y: u16, text: &str, style: Style) {
+        for (row, y) in wrapped(text, self.width()).iter().zip(y..) {
+            self.text(0, y, row, style);
+        }
+    }
+
     /// A line across, with a heading at its beginning and a remark at its end.
     pub(crate) fn heading(&mut self, heading: &str, remark: &str) {
         let width = self.width();
@@ -168,6 +175,30 @@ impl<'a> Pen<'a> {
     pub(crate) fn widget(&mut self, widget: impl Widget) {
         widget.render(self.area, self.buffer);
     }
+}
+
+/// A text in rows of so many columns. A word that is wider than a row goes on in the next.
+pub(crate) fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let width = usize::from(width.max(1));
+    let columns = |text: &str| Span::raw(text).width();
+    let mut rows = vec![String::new()];
+    for word in text.split_whitespace() {
+        let row = rows.last().map_or("", String::as_str);
+        let is_beside = !row.is_empty() && columns(row) + 1 + columns(word) <= width;
+        if !row.is_empty() && !is_beside {
+            rows.push(String::new());
+        }
+        for (n, character) in word.chars().enumerate() {
+            if rows.last().is_some_and(|row| columns(row) + 1 > width) {
+                rows.push(String::new());
+            }
+            if let Some(row) = rows.last_mut() {
+                row.extend((n == 0 && is_beside).then_some(' '));
+                row.push(character);
+            }
+        }
+    }
+    rows
 }
 
 /// The axis label that sits at a column: centred, moved inwards at the ends; none where it would touch

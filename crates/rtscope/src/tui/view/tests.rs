@@ -59,7 +59,7 @@ fn style_at(buffer: &Buffer, text: &str) -> Style {
 fn a_screen_of_80_by_24_shows_every_part() {
     let script = Script::under_load(2);
     let rows = rows(&screen(&script.state, &look(), 80, 24));
-    assert!(rows[0].starts_with(" rtscope  quick  Rest, message load, rest: 20 seconds"));
+    assert!(rows[0].starts_with(" rtscope  quick  Rest, message load, rest"));
     assert!(rows[0].ends_with("board"));
     assert!(rows[1].starts_with(" message load 2/3   ━━━"), "{}", rows[1]);
     assert!(rows[1].ends_with("─  0:09 of 0:20, 0:11 left"), "{}", rows[1]);
@@ -75,6 +75,55 @@ fn a_screen_of_80_by_24_shows_every_part() {
     assert!(row_of(&rows, "message groups=10").contains("123,456 messages/s"));
     assert!(rows.iter().any(|row| row.contains("0:05  load message groups=10 started")));
     assert!(rows[23].starts_with(" q end   arrows CPU"));
+}
+
+/// A run whose names are as long as people make them.
+fn long_names() -> State {
+    let text = r#"
+        name = "acceptance-of-the-motor-board"
+        title = "What the supplier's contract asks of every board before it leaves the house"
+        about = "A test."
+        [[phase]]
+        name = "rest, all services up"
+        duration = "5s"
+        [[phase]]
+        name = "motor control, camera and logging"
+        duration = "10s"
+        load = ["disk block=4MiB size=512MiB dir=/var/log/motor fsync=true", "message groups=10"]
+        [[phase]]
+        name = "rest, again with every service"
+        duration = "5s"
+    "#;
+    let plan = rtscope_model::plan::parse("test", text).expect("a plan");
+    let mut script = Script { state: State::new(&plan), at_ns: 0, threads: 0 };
+    script.session(0, 2);
+    script.begins(1);
+    for (load, line) in plan.phases[1].loads.iter().enumerate() {
+        let load = load as u32;
+        script.happens(Event::LoadStarted { cell: 1, load, line: line.to_string(), pid: 7 });
+        script.happens(Event::load_rate(1, load, 1_000_000_000, 123_456_789, "bytes"));
+    }
+    script.state
+}
+
+#[test]
+fn no_name_is_cut_at_80_columns() {
+    let state = long_names();
+    let look = Look { host: "motor-board-7.line-3.factory.example".to_owned(), ..look() };
+    for height in [24, 30, 50] {
+        let rows = rows(&screen(&state, &look, 80, height));
+        let text = rows.join("\n");
+        assert!(!text.contains('…'), "{text}");
+        assert!(rows[0].contains("acceptance-of-the-motor-board"), "{}", rows[0]);
+        assert!(rows[0].ends_with("motor-board-7.line-3.factory.example"), "{}", rows[0]);
+        assert!(rows[1].contains("motor control, camera and logging 2/3"), "{}", rows[1]);
+        assert!(rows[2].contains("motor control, camera and logging"), "{}", rows[2]);
+        for part in ["disk block=4MiB", "dir=/var/log/motor", "123 MB/s"] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+    }
+    let block = rows(&block(&state, 80, 24)).join("\n");
+    assert!(!block.contains('…') && block.contains("disk block=4MiB"), "{block}");
 }
 
 #[test]
@@ -206,7 +255,10 @@ fn of_many_phases_those_around_the_running_one_are_shown() {
     script.begins(2);
     let phases = |width| rows(&screen(&script.state, &look(), width, 24)).remove(2);
     assert_eq!(phases(80), " ✓ rest   ✓ message load   ▶ rest again");
-    assert_eq!(phases(34), " 1 before   ✓ message load   ▶ re…");
+    assert_eq!(phases(38), " 2 before   ▶ rest again");
+    let script = Script::under_load(1);
+    let phases = |width| rows(&screen(&script.state, &look(), width, 24)).remove(2);
+    assert_eq!(phases(38), " ✓ rest   ▶ message load   + 1 more");
 }
 
 #[test]

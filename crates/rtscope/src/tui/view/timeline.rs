@@ -2,6 +2,7 @@
 
 use ratatui::{
     style::Color,
+    text::Span,
     widgets::canvas::{Canvas, Line, Points},
 };
 
@@ -63,7 +64,7 @@ fn phases(pen: &mut Pen<'_>, state: &State, mark: &str, column: impl Fn(u64) -> 
         let end = if cell.ended_ns > 0 { column(cell.ended_ns) } else { pen.width() };
         (0..pen.height()).for_each(|y| pen.mark(x, y, mark, DIM));
         let room = end.saturating_sub(x + 1);
-        if room as usize >= cell.name.chars().count().min(4) {
+        if room as usize >= Span::raw(cell.name.as_str()).width() {
             pen.part(x + 1, 0, room, 1).text(0, 0, &cell.name, DIM);
         }
     }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use rtscope_lab::{
     bisect::{self, Answer, Found},
     build::{self, Choice},
-    cache::key_of,
+    digest::key_of,
     error::LabError,
     queue::Item,
     source,

@@ -11,6 +11,7 @@ use std::{
 
 use rtscope_analyse::{
     Judgement, export,
+    judgement::CellSummary,
     number::us,
     report::lab::{
         self as page,
@@ -32,7 +33,7 @@ use rtscope_measure::agent::SHOWN;
 use rtscope_model::{
     environment::Preemption,
     guest::{self, Cost, Start, Tracer},
-    plan::{Plan, Published},
+    plan::{Phase, Plan, Published},
     verdict::Verdict,
 };
 use serde_json::{Value, json};
@@ -79,6 +80,7 @@ impl Comparison {
                 preemption: vec![None; labels.len()],
                 kernels: labels,
                 loads: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
+                load_lines: plan.phases.iter().map(load_line).collect(),
                 seeds: items.iter().map(|item| item.cell.seed).collect::<BTreeSet<_>>().len(),
                 unreached: Vec::new(),
                 facts: facts(items),
@@ -259,21 +261,10 @@ impl Comparison {
         }));
         self.page.preemption[kernel] = found;
         let folder = outcome.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for summary in &judged.judgement.cells {
-            let histogram = &summary.all.histogram;
-            let at = |parts| histogram.at_rank_ns(quantile::rank(histogram.count(), parts));
-            let (Some(p99_9_ns), Some(max_ns)) = (at(P99_9), histogram.max_ns()) else { continue };
-            self.page.entries.push(page::Entry {
-                kernel,
-                load: summary.name.clone(),
-                seed: cell.seed,
-                p99_9_ns: p99_9_ns.min(max_ns),
-                max_ns,
-                recorded: summary.all.recorded,
-                missed: summary.all.missed,
-                page: format!("{folder}/report.html"),
-            });
-        }
+        let cells = judged.judgement.cells.iter();
+        let page = format!("{folder}/report.html");
+        let entries = cells.filter_map(|summary| entry(summary, kernel, cell.seed, &page));
+        self.page.entries.extend(entries);
         let (pairs, traces) = self.beside(item, judged, outcome, &folder);
         let document = export::json::document(&judged.judgement, &judged.record);
         let part = |key: &str| document.get(key).cloned();
@@ -464,6 +455,30 @@ fn worst(a: Verdict, b: Verdict) -> Verdict {
         Verdict::Fail => 3,
     };
     if weight(a) >= weight(b) { a } else { b }
+}
+
+/// What a kernel showed in a cell; none without a wake-up.
+fn entry(summary: &CellSummary, kernel: usize, seed: u64, page: &str) -> Option<page::Entry> {
+    let histogram = &summary.all.histogram;
+    let p99_9_ns = histogram.at_rank_ns(quantile::rank(histogram.count(), P99_9))?;
+    let max_ns = histogram.max_ns()?;
+    Some(page::Entry {
+        kernel,
+        load: summary.name.clone(),
+        seed,
+        p99_9_ns: p99_9_ns.min(max_ns),
+        max_ns,
+        recorded: summary.all.recorded,
+        missed: summary.all.missed,
+        histogram: histogram.clone(),
+        page: page.to_owned(),
+    })
+}
+
+/// A phase's name, and what runs beside the sampler in it.
+fn load_line(phase: &Phase) -> (String, String) {
+    let lines: Vec<String> = phase.loads.iter().map(ToString::to_string).collect();
+    (phase.name.clone(), lines.join(" + "))
 }
 
 /// What the page says of the kernels, and of what all guests share.

@@ -77,13 +77,10 @@ impl Comparison {
         for load in loads {
             let _ = write!(text, "{load:first$}");
             for (kernel, width) in widths.iter().enumerate() {
-                let wanted = |entry: &&page::Entry| entry.kernel == kernel && entry.load == load;
-                let here = || self.page.entries.iter().filter(wanted);
-                let figure =
-                    match (here().map(|e| e.p99_9_ns).max(), here().map(|e| e.max_ns).max()) {
-                        (Some(p99_9), Some(max)) => format!("{} / {}", us(p99_9), us(max)),
-                        _ => page::absence(&self.page, kernel, load).to_owned(),
-                    };
+                let figure = match page::p99_9_and_max(&self.page, kernel, load) {
+                    Some((p99_9, max)) => format!("{} / {}", us(p99_9), us(max)),
+                    None => page::absence(&self.page, kernel, load).to_owned(),
+                };
                 let _ = write!(text, "  {figure:>width$}");
             }
             text.push('\n');
@@ -95,7 +92,10 @@ impl Comparison {
     fn table(&self) -> String {
         let mut text = format!("{}\n\n", page::headline(&self.page));
         text.push_str(&self.figures());
-        text.push_str("\np99.9 / max in us, the worst of all seeds\n");
+        text.push_str(match self.page.seeds {
+            0 | 1 => "\np99.9 / max in us\n",
+            _ => "\np99.9 / max in us: the median and the largest of all seeds\n",
+        });
         text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&page::apart::text(&self.page));
         for pair in &self.page.beside {

@@ -1,0 +1,103 @@
+//! Every kind of page in a real browser: axe-core finds nothing, and what must be seen is on the screen.
+
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a browser is a process")]
+
+mod axe;
+mod browser;
+#[path = "../../src/plot/fixture.rs"]
+#[expect(dead_code, reason = "the unit tests use more of it")]
+mod fixture;
+mod kinds;
+mod layout;
+#[path = "../../src/test_support.rs"]
+#[expect(dead_code, reason = "the unit tests use more of it")]
+mod test_support;
+
+use std::{fs, io::Write, path::Path, thread};
+
+use rtscope_analyse::{judge, judgement};
+
+use crate::browser::{Browser, Theme};
+
+/// A phone, a notebook, a desk.
+const WIDTHS: [u32; 3] = [400, 1280, 1600];
+
+/// The folder of templates.
+const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/template");
+
+#[test]
+fn every_kind_of_page_is_among_those_that_are_looked_at() {
+    let pages = kinds::pages();
+    let mut kinds = 0;
+    for entry in fs::read_dir(TEMPLATES).expect("templates").flatten() {
+        let text = fs::read_to_string(entry.path()).expect("a text");
+        if text.starts_with("{% extends \"base.html\" %}") {
+            let file = entry.file_name().into_string().expect("a name");
+            let kind = file.trim_end_matches(".html");
+            let is_of = |name: &str| name == kind || name.starts_with(&format!("{kind}-"));
+            assert!(pages.iter().any(|(name, _)| is_of(name)), "no page of {kind}");
+            kinds += 1;
+        }
+    }
+    assert!(kinds >= 10, "{kinds} kinds");
+}
+
+#[test]
+fn axe_finds_nothing_on_any_page() {
+    let Some(script) = axe::script() else {
+        return skip("axe_finds_nothing_on_any_page", "without axe-core");
+    };
+    let pages = kinds::pages();
+    // Two browsers, each with every other page: that takes half the time on two CPUs.
+    let check = |first: usize| {
+        let mut browser = Browser::start()?;
+        let own = pages.iter().skip(first).step_by(2);
+        let found = own.flat_map(|(name, page)| axe_findings(&mut browser, &script, name, page));
+        Some(found.collect::<Vec<String>>())
+    };
+    let (even, odd) = thread::scope(|scope| {
+        let odd = scope.spawn(|| check(1));
+        (check(0), odd.join().expect("it ends"))
+    });
+    let (Some(mut found), Some(odd)) = (even, odd) else {
+        return skip("axe_finds_nothing_on_any_page", "without chromium");
+    };
+    found.extend(odd);
+    assert!(found.is_empty(), "{} findings:\n{}", found.len(), found.join("\n"));
+}
+
+/// What axe-core finds on a page at each width, in light and in dark, with everything unfolded.
+fn axe_findings(browser: &mut Browser, script: &str, name: &str, page: &str) -> Vec<String> {
+    browser.open(name, page);
+    browser.evaluate(script);
+    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+    let mut found = Vec::new();
+    for width in WIDTHS {
+        for theme in [Theme::Light, Theme::Dark] {
+            browser.show(width, theme);
+            let here = axe::findings(browser).into_iter();
+            found.extend(here.map(|line| format!("{name}, {width} px, {theme:?}: {line}")));
+        }
+    }
+    found
+}
+
+/// Pages are kept where they can be looked at.
+#[test]
+fn pages_are_the_same_each_time_and_kept() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
+    fs::create_dir_all(&folder).expect("a folder");
+    for ((name, page), (_, again)) in kinds::pages().into_iter().zip(kinds::pages()) {
+        assert!(page == again, "{name} differs");
+        fs::write(folder.join(name).with_extension("html"), page).expect("written");
+    }
+}
+
+/// Says that a test is skipped, where the runner collects it.
+fn skip(test: &str, reason: &str) {
+    println!("SKIP {test}: {reason}");
+    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
+    }
+}

@@ -1,0 +1,69 @@
+//! SHA-256 of what goes into a kernel or a record, in hexadecimal digits.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use sha2::{Digest, Sha256};
+
+/// Hexadecimal digits of a key that name folders and identify a running kernel.
+pub const KEY_DIGITS: usize = 16;
+
+/// SHA-256 of some bytes.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// SHA-256 of a file, however long it is.
+///
+/// # Errors
+///
+/// The file can't be read.
+pub fn sha256_of_file(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = fs::File::open(path)?;
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hex(&hash.finalize())),
+            n => hash.update(&piece[..n]),
+        }
+    }
+}
+
+/// Hash of named inputs: their names and lengths too, so that no two lists meet.
+#[must_use]
+pub fn key_of(inputs: &[(&str, &[u8])]) -> String {
+    let mut hash = Sha256::new();
+    for (name, bytes) in inputs {
+        for part in [name.as_bytes(), bytes] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    let mut text = hex(&hash.finalize());
+    text.truncate(KEY_DIGITS);
+    text
+}
+
+/// Bytes in hexadecimal digits, two each.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_lists_of_inputs_have_one_key() {
+        let key = key_of(&[("source", b"6.12"), ("config", b"A=y")]);
+        assert_eq!(key.len(), KEY_DIGITS);
+        assert_ne!(key, key_of(&[("source", b"6.1"), ("config", b"2A=y")]));
+        assert_ne!(key, key_of(&[("sourc", b"e6.12"), ("config", b"A=y")]));
+        assert_eq!(key, key_of(&[("source", b"6.12"), ("config", b"A=y")]));
+    }
+}
