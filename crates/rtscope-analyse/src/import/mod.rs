@@ -206,6 +206,8 @@ impl Stream {
         reading.cells = cells;
         reading.cells.retain(|cell| cell.count() > 0);
         if reading.cells.is_empty() {
+            // Nobody misses the unit of nothing.
+            reading.findings.retain(|finding| finding.weight > Weight::Warning);
             reading.note("import-empty", Weight::Invalidates, format!("{name} holds no latency"));
         }
         for finding in &mut reading.findings {

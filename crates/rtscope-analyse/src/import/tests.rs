@@ -573,3 +573,13 @@ fn a_histogram_that_its_summary_contradicts_prevents_a_pass() {
         assert_eq!(weight, Some(Weight::PreventsPass), "{total} {max} {overflow} {row}");
     }
 }
+
+/// A program's file, read as what it isn't.
+#[test]
+fn of_a_file_without_a_latency_nothing_else_is_said() {
+    let options = || Options { name: "elf.bin".to_owned(), ..Options::default() };
+    let reading = read(Some("columns"), options(), b"\x7fELF\x02\x01\x01\0\0\n\xff\xfe junk\n")
+        .expect("a format");
+    let texts: Vec<&str> = reading.findings.iter().map(|finding| finding.text.as_str()).collect();
+    assert_eq!(texts, ["elf.bin holds no latency"]);
+}

@@ -11,7 +11,6 @@ mod preemption;
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
