@@ -14,7 +14,7 @@ use std::{
 use serde_json::{Value, json};
 
 /// How long the browser may live: a test that hangs ends here.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Arguments that keep Chromium to itself: nothing but the page is loaded.
 const QUIET: [&str; 9] = [

@@ -52,6 +52,18 @@ fn tables_have_captions_and_images_hold_nothing_to_press() {
 }
 
 #[test]
+fn no_cell_with_a_text_is_hidden() {
+    // A class of the style sheet that hides curves once hid the cells of a table.
+    const HIDDEN: &str = "[...document.querySelectorAll('td')]\
+        .filter(one => one.textContent.trim() && !one.checkVisibility()).map(one => one.outerHTML.slice(0, 200))";
+    on_each_page("no_cell_with_a_text_is_hidden", |browser, name| {
+        browser.show(1280, Theme::Light);
+        browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+        assert_eq!(texts(&browser.evaluate(HIDDEN)), [""; 0], "{name}");
+    });
+}
+
+#[test]
 fn tables_hold_no_empty_row_and_no_all_to_all() {
     const NOTHING: &str = "[...document.querySelectorAll('tbody tr')].flatMap(row => {\
         const cells = [...row.querySelectorAll('td')].map(cell => cell.textContent.trim());\
