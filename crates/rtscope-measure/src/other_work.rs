@@ -369,7 +369,9 @@ mod tests {
         let tree = Tree::default();
         let own_pid = std::process::id();
         if run_ns(&tree, own_pid).is_none() || !std::path::Path::new("/proc/self/sched").exists() {
-            return eprintln!("skipped: the kernel has neither schedstat nor sched");
+            return rtscope_testing::skip::skip_this(
+                "needs a kernel with /proc/PID/schedstat and /proc/PID/sched",
+            );
         }
         let watch = OtherWorkWatch::start(&tree, own_pid, 0);
         let spin = "i=0; while [ $i -lt 1500 ]; do i=$((i+1)); done; echo done; read line";

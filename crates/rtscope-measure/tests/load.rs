@@ -17,6 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rtscope_measure::load::{Ended, LOADS, Launcher, Running, run_alone, worker_main};
 use rtscope_model::{cpu::CpuSet, load::LoadLine, schedule::Policy, time::Nanos};
 use rtscope_sys::{fork::signal, process, sched};
+use rtscope_testing::skip::skip;
 
 /// Lines that must work: every load at least once, and every way to do its work.
 const LINES: &[&str] = &[
@@ -55,17 +56,41 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let mut trials: Vec<Trial> = Vec::new();
     for line in LINES {
-        trials.push(trial(format!("works_and_ends: {line}"), || works_and_ends(line)));
-        trials.push(trial(format!("dies_with_its_parent: {line}"), || dies_with_its_parent(line)));
-        trials.push(trial(format!("workers_die_with_it: {line}"), || workers_die_with_it(line)));
+        let needs = if is_privileged(line) { Needs::Root } else { Needs::Nothing };
+        let mut add = |name: &str, test: fn(&str)| {
+            trials.push(trial(format!("{name}: {line}"), needs, move || test(line)));
+        };
+        add("works_and_ends", works_and_ends);
+        add("dies_with_its_parent", dies_with_its_parent);
+        add("workers_die_with_it", workers_die_with_it);
     }
-    trials.extend(TESTS.iter().map(|(name, test)| trial((*name).to_owned(), *test)));
+    let others =
+        [(Needs::Nothing, TESTS), (Needs::RealTime, REAL_TIME_TESTS), (Needs::Root, ROOT_TESTS)];
+    for (needs, tests) in others {
+        trials.extend(tests.iter().map(|(name, test)| trial((*name).to_owned(), needs, *test)));
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
+/// What a trial can't do without.
+#[derive(Clone, Copy)]
+enum Needs {
+    Nothing,
+    RealTime,
+    Root,
+}
+
+fn trial(name: String, needs: Needs, test: impl FnOnce() + Send + 'static) -> Trial {
+    // Which load it is doesn't matter for why it is skipped.
+    let short = name.split(':').next().unwrap_or_default().to_owned();
     Trial::test(name, move || -> Result<(), Failed> {
-        test();
+        match needs {
+            Needs::Root if !process::is_root() => skip(&short, "needs root"),
+            Needs::RealTime if !sched::may_be_real_time() => {
+                skip(&short, "needs real-time permission");
+            }
+            _ => test(),
+        }
         Ok(())
     })
 }
@@ -73,16 +98,12 @@ fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
 const TESTS: &[(&str, fn())] = &[
     ("every_load_is_tested", every_load_is_tested),
     ("workers_are_placed_as_asked", workers_are_placed_as_asked),
-    ("real_time_workers_are_placed_as_asked", real_time_workers_are_placed_as_asked),
     ("a_cpu_that_does_not_exist_is_an_error", a_cpu_that_does_not_exist_is_an_error),
     ("others_are_the_cpus_that_are_not_measured", others_are_the_cpus_that_are_not_measured),
-    ("a_real_time_load_ends_at_its_limit", a_real_time_load_ends_at_its_limit),
-    ("percent_is_of_a_cpu", percent_is_of_a_cpu),
     ("messages_are_counted_exactly", messages_are_counted_exactly),
     ("too_much_memory_is_refused", too_much_memory_is_refused),
     ("files_of_dead_loads_are_removed", files_of_dead_loads_are_removed),
     ("a_directory_that_is_missing_is_an_error", a_directory_that_is_missing_is_an_error),
-    ("the_host_keeps_its_network_devices", the_host_keeps_its_network_devices),
     ("a_whole_tree_is_ended", a_whole_tree_is_ended),
     ("a_whole_tree_dies_with_rtscope", a_whole_tree_dies_with_rtscope),
     ("a_whole_tree_is_ended_without_its_supervisor", a_whole_tree_is_ended_without_its_supervisor),
@@ -95,6 +116,15 @@ const TESTS: &[(&str, fn())] = &[
     ("a_dropped_load_is_stopped", a_dropped_load_is_stopped),
     ("a_load_runs_alone", a_load_runs_alone),
 ];
+
+const REAL_TIME_TESTS: &[(&str, fn())] = &[
+    ("real_time_workers_are_placed_as_asked", real_time_workers_are_placed_as_asked),
+    ("a_real_time_load_ends_at_its_limit", a_real_time_load_ends_at_its_limit),
+    ("percent_is_of_a_cpu", percent_is_of_a_cpu),
+];
+
+const ROOT_TESTS: &[(&str, fn())] =
+    &[("the_host_keeps_its_network_devices", the_host_keeps_its_network_devices)];
 
 // What the tests are made of.
 
@@ -208,14 +238,6 @@ fn killed_holder(text: &str, before: impl FnOnce()) -> u32 {
     group.trim().parse().expect("a process number")
 }
 
-fn needs_root(what: &str) -> bool {
-    let skip = !process::is_root();
-    if skip {
-        println!("skipped: {what} needs root");
-    }
-    skip
-}
-
 fn is_privileged(text: &str) -> bool {
     ["icmp", "veth", "fifo"].iter().any(|word| text.contains(word))
 }
@@ -229,9 +251,6 @@ fn every_load_is_tested() {
 }
 
 fn works_and_ends(text: &str) {
-    if is_privileged(text) && needs_root(text) {
-        return;
-    }
     let running = start(text);
     eventually("work is done", || running.work() > 0);
     let pid = running.pid();
@@ -241,17 +260,11 @@ fn works_and_ends(text: &str) {
 }
 
 fn dies_with_its_parent(text: &str) {
-    if is_privileged(text) && needs_root(text) {
-        return;
-    }
     let group = killed_holder(text, || {});
     eventually("the group is gone", || !members(group).iter().any(is_alive));
 }
 
 fn workers_die_with_it(text: &str) {
-    if is_privileged(text) && needs_root(text) {
-        return;
-    }
     let mut running = start(text);
     assert!(process::signal(running.pid(), signal::KILL));
     let ended = end_of(&mut running);
@@ -284,10 +297,6 @@ fn workers_are_placed_as_asked() {
 }
 
 fn real_time_workers_are_placed_as_asked() {
-    if !sched::may_be_real_time() {
-        println!("skipped: needs real-time permission");
-        return;
-    }
     let line = |name: &str| format!("{name} policy=rr priority=7 cpus=measured");
     check_placement(&line("cpu percent=10"), Policy::Rr, 7, 0);
     check_placement(&format!("{} -- sleep 600", line("external")), Policy::Rr, 7, 0);
@@ -313,10 +322,6 @@ fn others_are_the_cpus_that_are_not_measured() {
 }
 
 fn a_real_time_load_ends_at_its_limit() {
-    if !sched::may_be_real_time() {
-        println!("skipped: needs real-time permission");
-        return;
-    }
     let limit = Nanos::from_secs(1);
     for text in [
         "message groups=2 policy=fifo priority=49 cpus=measured",
@@ -334,6 +339,7 @@ fn a_real_time_load_ends_at_its_limit() {
 /// The part of a CPU that a load's processes use in about a second.
 fn cpu_share(text: &str) -> f64 {
     let running = start(text);
+    eventually("it works", || running.work() > 0);
     let ticks = || members(running.pid()).iter().map(|p| p.cpu_ticks).sum::<u64>();
     let (before, began) = (ticks(), Instant::now());
     thread::sleep(Duration::from_millis(1_500));
@@ -343,11 +349,13 @@ fn cpu_share(text: &str) -> f64 {
 }
 
 fn percent_is_of_a_cpu() {
-    let share = |percent: u32| cpu_share(&format!("cpu workers=1 percent={percent}"));
+    // What else runs on this machine doesn't keep a real-time load from its CPU.
+    let share = |percent: u32| {
+        cpu_share(&format!("cpu workers=1 percent={percent} policy=fifo priority=10"))
+    };
     let (fifth, half) = (share(20), share(50));
-    // How much less the load gets is up to what else runs on this machine.
-    assert!((0.01..0.3).contains(&fifth), "{fifth}");
-    assert!((0.01..0.65).contains(&half), "{half}");
+    assert!((0.15..0.25).contains(&fifth), "{fifth}");
+    assert!((0.42..0.58).contains(&half), "{half}");
 }
 
 fn messages_are_counted_exactly() {
@@ -386,9 +394,6 @@ fn a_directory_that_is_missing_is_an_error() {
 }
 
 fn the_host_keeps_its_network_devices() {
-    if needs_root("a virtual cable") {
-        return;
-    }
     let devices = || {
         let text = fs::read_to_string("/proc/net/dev").expect("devices");
         text.lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect::<Vec<_>>()

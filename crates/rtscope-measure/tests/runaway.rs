@@ -86,8 +86,7 @@ fn a_thread_that_never_sleeps_is_ended() {
         run_away();
     }
     if !sched::may_be_real_time() {
-        println!("SKIP a_thread_that_never_sleeps_is_ended: no real-time permission");
-        return;
+        return rtscope_testing::skip::skip_this("needs real-time permission");
     }
     let began = Instant::now();
     let status = child("a_thread_that_never_sleeps_is_ended");
@@ -115,7 +114,7 @@ fn the_first_process_of_a_container_is_ended_too() {
     match status {
         // `unshare` ends as its child did: 128 and the number of SIGALRM.
         Ok(status) if status.code() != Some(1) => assert_eq!(status.code(), Some(142)),
-        _ => return println!("SKIP {test}: needs root"),
+        _ => return rtscope_testing::skip::skip_this("needs root"),
     }
     assert!(began.elapsed() < Duration::from_secs(20));
 }

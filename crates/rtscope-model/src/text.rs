@@ -82,16 +82,24 @@ pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
         true => quoted.next().and_then(|wrong| suggest(wrong, quoted)),
         false => None,
     };
-    let message =
+    let mut message =
         message.replace("unknown field", "unknown key").replace("missing field", "missing key");
+    if let Some(value) = message.strip_prefix("unknown variant ") {
+        message = format!("unknown value {}", value.replacen(", expected ", ": write ", 1));
+    }
     Problem { line: error.span().map(|span| line_of(text, span.start)), message, suggestion }
 }
 
-/// The known word nearest to a mistyped one, if any is near.
+/// The known word nearest to a mistyped one, if any is near. One letter too many, too few, another or out of its
+/// place is near also where the word is too short to look alike otherwise.
 pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     known
         .into_iter()
-        .map(|word| (strsim::jaro_winkler(wrong, word), word))
+        .map(|word| {
+            let likeness = strsim::jaro_winkler(wrong, word);
+            let is_slip = word.chars().count() > 2 && strsim::osa_distance(wrong, word) == 1;
+            (if is_slip { likeness.max(0.9) } else { likeness }, word)
+        })
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, word)| word.to_owned())
@@ -100,6 +108,36 @@ pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_value_is_told_in_the_words_of_a_plan() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Clock {
+            Monotonic,
+            Realtime,
+        }
+        type Plan = std::collections::BTreeMap<String, Clock>;
+        let text = "\nclock = 'realtme'";
+        let error = toml::from_str::<Plan>(text).expect_err("no such clock");
+        let problem = problem_of(text, &error);
+        assert_eq!(
+            (problem.line, problem.to_string().as_str()),
+            (
+                Some(2),
+                "unknown value `realtme`: write `monotonic` or `realtime` (did you mean \"realtime\"?)"
+            )
+        );
+    }
+
+    #[test]
+    fn a_slip_of_one_letter_is_near_in_a_short_word_too() {
+        let verbs = ["report", "run", "ps", "new"];
+        assert_eq!(suggest("rnu", verbs).as_deref(), Some("run"));
+        assert_eq!(suggest("un", verbs).as_deref(), Some("run"));
+        assert_eq!(suggest("ne", verbs).as_deref(), Some("new"));
+        assert_eq!(suggest("xy", verbs), None);
+    }
 
     #[test]
     fn problems_are_said_with_their_place_and_what_was_meant() {

@@ -103,18 +103,13 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Why a text is not a requirement.
+/// Why a text is not a requirement, with one hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotARequirement(String);
 
 impl fmt::Display for NotARequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: write it as 'max < 200us', 'p99.99 < 50us', 'mean < 20us', 'missed = 0' or \
-             'max < 200us once in 1h'",
-            self.0
-        )
+        f.write_str(&self.0)
     }
 }
 
@@ -124,7 +119,12 @@ impl FromStr for Requirement {
     type Err = NotARequirement;
 
     fn from_str(text: &str) -> Result<Requirement, NotARequirement> {
-        let bad = |why: String| NotARequirement(why);
+        let bad = |why: String| {
+            NotARequirement(format!(
+                "{why}: write it as 'max < 200us', 'p99.99 < 50us', 'mean < 20us', 'missed = 0' or \
+                 'max < 200us once in 1h'"
+            ))
+        };
         let at = text.find(['<', '=']).ok_or_else(|| bad(format!("{text:?} has no '<'")))?;
         let name = text[..at].trim();
         let rest = text[at..].trim_start_matches(['<', '=']);
@@ -149,26 +149,27 @@ impl FromStr for Requirement {
         let limit = if statistic == Statistic::Missed {
             rest.parse().map_err(|_| bad(format!("{rest:?} is not a count")))?
         } else {
-            let limit: Nanos = rest.parse().map_err(|e| bad(format!("{e}")))?;
+            if rest.contains("once") {
+                return Err(bad(format!("{rest:?} is not a limit")));
+            }
+            // What is no duration has a hint of its own.
+            let limit: Nanos = rest.parse().map_err(|e| NotARequirement(format!("{e}")))?;
             if limit == Nanos::ZERO {
                 return Err(bad("a latency is never below 0".to_owned()));
             }
             limit.0
         };
-        let once_in = once_in.map(|time| claimed_time(time, statistic)).transpose().map_err(bad)?;
+        let once_in = match once_in {
+            None => None,
+            Some(_) if statistic != Statistic::Max => {
+                return Err(bad(format!("\"once in\" goes with max, not with {statistic}")));
+            }
+            Some(time) => match time.parse().map_err(|e| NotARequirement(format!("{e}")))? {
+                Nanos::ZERO => return Err(bad("\"once in 0\" claims nothing".to_owned())),
+                time => Some(time),
+            },
+        };
         Ok(Requirement { statistic, limit, once_in })
-    }
-}
-
-/// The time of `once in 1h`, which goes with `max` only; else why not.
-fn claimed_time(text: &str, statistic: Statistic) -> Result<Nanos, String> {
-    if statistic != Statistic::Max {
-        return Err(format!("\"once in\" goes with max, not with {statistic}"));
-    }
-    match text.parse() {
-        Ok(Nanos::ZERO) => Err("\"once in 0\" claims nothing".to_owned()),
-        Ok(time) => Ok(time),
-        Err(e) => Err(format!("{e}")),
     }
 }
 
@@ -201,6 +202,26 @@ impl<'de> Deserialize<'de> for Requirement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_requirement_gets_one_hint() {
+        for wrong in [
+            "max < 5",
+            "max < 5us once",
+            "max < 5us once in",
+            "max < 5us once in x",
+            "max 5us",
+            "p0 < 5us",
+            "p99 < 5us once in 1h",
+            "max < 5us once in 0",
+            "missed = x",
+            "max > 5us",
+            "max < 0",
+        ] {
+            let said = wrong.parse::<Requirement>().expect_err(wrong).to_string();
+            assert_eq!(said.matches("write ").count(), 1, "{wrong}: {said}");
+        }
+    }
 
     #[test]
     fn requirements_are_read_and_written() {

@@ -277,8 +277,7 @@ mod tests {
     #[test]
     fn two_namespaces_are_cabled_together() {
         if !crate::process::is_root() {
-            println!("skipped: needs root");
-            return;
+            return rtscope_testing::skip::skip_this("needs root");
         }
         // A thread of its own, because a thread that has moved doesn't come back.
         let answer = std::thread::spawn(|| -> Result<usize, Error> {

@@ -90,7 +90,7 @@ pub(crate) struct Wanted {
     #[arg(long)]
     pub(crate) host: Option<String>,
     /// Only runs on a kernel whose release begins like this
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) kernel: Option<String>,
     /// Only runs of this plan
     #[arg(long)]

@@ -8,8 +8,10 @@ use std::{
     ffi::OsStr,
     io::{self, IsTerminal, Write},
     path::Path,
+    sync::OnceLock,
 };
 
+use clap::ColorChoice;
 use rtscope_model::printable::{guarded, printable};
 
 /// Writes a line to standard error, formatted as by `format!`.
@@ -58,13 +60,34 @@ pub(crate) fn can_redraw(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && moves_cursor(std::env::var_os("TERM").as_deref())
 }
 
-/// Whether a stream is a terminal that shows attributes (colours, bold), and whose user wants them.
-pub(crate) fn has_attributes(stream: &impl IsTerminal) -> bool {
-    can_redraw(stream) && wants_attributes()
+/// What `--color` says.
+static COLOR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Takes what `--color` says, before anything is written.
+pub(crate) fn choose_color(choice: ColorChoice) {
+    let _ = COLOR.set(choice);
 }
 
-/// Whether the user wants attributes: `NO_COLOR`, when it is set and not empty, says no.
+/// Whether a stream gets attributes (colours, bold): as `--color` says, else where it is a terminal that shows them
+/// and its user wants them.
+pub(crate) fn has_attributes(stream: &impl IsTerminal) -> bool {
+    attributes(COLOR.get().copied(), can_redraw(stream) && no_color_is_unset())
+}
+
+/// Whether the user wants attributes: as `--color` says, else `NO_COLOR`, when it is set and not empty, says no.
 pub(crate) fn wants_attributes() -> bool {
+    attributes(COLOR.get().copied(), no_color_is_unset())
+}
+
+fn attributes(choice: Option<ColorChoice>, by_itself: bool) -> bool {
+    match choice {
+        Some(ColorChoice::Always) => true,
+        Some(ColorChoice::Never) => false,
+        Some(ColorChoice::Auto) | None => by_itself,
+    }
+}
+
+fn no_color_is_unset() -> bool {
     is_unset(std::env::var_os("NO_COLOR").as_deref())
 }
 
@@ -89,6 +112,16 @@ mod tests {
         }
         for (no_color, unset) in [(None, true), (Some(""), true), (Some("0"), false)] {
             assert_eq!(is_unset(no_color.map(OsStr::new)), unset, "{no_color:?}");
+        }
+    }
+
+    #[test]
+    fn an_option_overrides_terminal_and_environment() {
+        for by_itself in [true, false] {
+            assert!(attributes(Some(ColorChoice::Always), by_itself));
+            assert!(!attributes(Some(ColorChoice::Never), by_itself));
+            assert_eq!(attributes(Some(ColorChoice::Auto), by_itself), by_itself);
+            assert_eq!(attributes(None, by_itself), by_itself);
         }
     }
 

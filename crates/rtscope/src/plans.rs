@@ -1,6 +1,10 @@
 //! The shipped plans, and how a plan is found by name or by file.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 use anyhow::Context;
 use rtscope_model::{
@@ -52,7 +56,14 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
     if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name) {
         return Ok((format!("plan {name}"), shipped.text.to_owned()));
     }
-    if !Path::new(name).exists() {
+    if name == "-" {
+        let mut text = String::new();
+        let read = io::stdin().take(BYTES_MAX + 1).read_to_string(&mut text);
+        read.context("can't read a plan from standard input")?;
+        return within_bounds("standard input".to_owned(), text);
+    }
+    let is_file = name.ends_with(".toml") || name.contains('/');
+    if !is_file && !Path::new(name).exists() {
         let nearest = suggest(name, SHIPPED.iter().map(|shipped| shipped.name));
         let hint =
             nearest.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default();
@@ -64,11 +75,15 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
     let mut text = String::new();
     let read = File::open(name).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
     read.with_context(|| format!("can't read plan {name}"))?;
+    within_bounds(name.to_owned(), text)
+}
+
+fn within_bounds(name: String, text: String) -> anyhow::Result<(String, String)> {
     if text.len() as u64 > BYTES_MAX {
         let most = BYTES_MAX >> 20;
         return Err(Refused(format!("{name} is not a plan: it is larger than {most} MiB")).into());
     }
-    Ok((name.to_owned(), text))
+    Ok((name, text))
 }
 
 /// Reads and checks a plan: its text, its loads, its settings.

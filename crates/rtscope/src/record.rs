@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
@@ -24,7 +25,10 @@ use rtscope_model::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::cli::Refused;
+use crate::{
+    cli::{Refused, wall_clock},
+    output::{print_bytes, shown},
+};
 
 /// What the user adds to a record when it is judged.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +68,8 @@ struct Required {
 
 const ACCEPTED: &str = "accepted.json";
 const REQUIRED: &str = "required.json";
+/// Where everything goes that nobody gave a place.
+const RUNS: &str = "rtscope-runs";
 /// Version of both files.
 const FORMAT: u32 = 1;
 /// Many times what the codes of all findings need, or the requirements of the longest plan.
@@ -101,6 +107,11 @@ fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
     Ok((record, accepted))
 }
 
+/// Whether a path is a folder with a record, as far as its names say.
+pub(crate) fn is_one(path: &Path) -> bool {
+    ["plan.toml", "events.jsonl"].iter().any(|name| path.join(name).exists())
+}
+
 /// Keeps what a plan requires with a record whose own plan doesn't say it.
 pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
     let required = Required::of(plan);
@@ -136,8 +147,11 @@ impl Required {
 /// The plan of a record's folder, without the time that reading all of the record takes.
 pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
     let text = recorder::read_plan(folder)?;
-    let plan = plan::parse_kept("plan.toml", &text);
-    plan.with_context(|| format!("{} is not a record", folder.display()))
+    match plan::parse_kept("plan.toml", &text) {
+        Ok(plan) => Ok(plan),
+        // Reading all of it says what is wrong with it, and makes the best of a plan that is damaged.
+        Err(_) => Ok(read(folder)?.0.plan),
+    }
 }
 
 /// Judges a record.
@@ -221,8 +235,13 @@ impl Judged {
     /// Writes the page to a file, or as `report.html` into a folder; its path.
     pub(crate) fn write_page(&self, out: &Path) -> anyhow::Result<PathBuf> {
         let page = if out.is_dir() { out.join("report.html") } else { out.to_owned() };
-        write(&page, &report::html::page(&self.record, &self.judgement))?;
+        write(&page, &self.page())?;
         Ok(page)
+    }
+
+    /// The page.
+    pub(crate) fn page(&self) -> String {
+        report::html::page(&self.record, &self.judgement)
     }
 }
 
@@ -261,13 +280,76 @@ pub(crate) fn new_folder(
 
 /// A new folder's name for a run: the plan and the wall clock, under `rtscope-runs`.
 pub(crate) fn fresh_folder(plan: &str, wall_clock: &str) -> PathBuf {
+    fresh(plan, wall_clock, "")
+}
+
+/// A name under `rtscope-runs` that nothing has yet.
+fn fresh(name: &str, wall_clock: &str, ending: &str) -> PathBuf {
     let stamp: String = wall_clock.chars().filter(|c| c.is_ascii_alphanumeric()).take(15).collect();
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    let name: String = plan.chars().map(safe).collect();
-    let base = Path::new("rtscope-runs");
-    let numbered = (2..).map(|n| base.join(format!("{name}-{stamp}-{n}")));
-    let mut candidates = std::iter::once(base.join(format!("{name}-{stamp}"))).chain(numbered);
-    candidates.find(|folder| !folder.exists()).expect("there is always a next number")
+    let name: String = name.chars().map(safe).collect();
+    let base = Path::new(RUNS);
+    let numbered = (2..).map(|n| base.join(format!("{name}-{stamp}-{n}{ending}")));
+    let mut candidates =
+        std::iter::once(base.join(format!("{name}-{stamp}{ending}"))).chain(numbered);
+    candidates.find(|path| !path.exists()).expect("there is always a next number")
+}
+
+/// Where one document goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// `--out -`.
+    Stdout,
+    /// The file that was named, or a fresh one under `rtscope-runs`.
+    File(PathBuf),
+}
+
+impl Destination {
+    /// A file, or with `-` standard output.
+    pub(crate) fn named(out: &Path) -> Destination {
+        match out.as_os_str() == "-" {
+            true => Destination::Stdout,
+            false => Destination::File(out.to_owned()),
+        }
+    }
+
+    /// What `--out` says; without it a fresh file of this name and ending.
+    pub(crate) fn new(out: Option<&Path>, name: &str, ending: &str) -> Destination {
+        match out {
+            Some(out) => Destination::named(out),
+            None => Destination::File(fresh(name, &wall_clock(), &format!(".{ending}"))),
+        }
+    }
+
+    /// Refuses `--json` beside a document that goes to standard output.
+    pub(crate) fn refuse_two(&self, json: bool) -> Result<(), Refused> {
+        if json && *self == Destination::Stdout {
+            let text = "--json and --out -: two documents for standard output, leave one out";
+            return Err(Refused(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Writes the document. True when it went to a file, whose name is for the user to know.
+    pub(crate) fn write(&self, document: &[u8]) -> anyhow::Result<bool> {
+        let Destination::File(file) = self else { return print_bytes(document).map(|()| false) };
+        if let Some(folder) = file.parent().filter(|folder| *folder == Path::new(RUNS)) {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("can't make {}", folder.display()))?;
+        }
+        recorder::write_whole(file, document)
+            .with_context(|| format!("can't write {}", file.display()))?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Stdout => f.write_str("standard output"),
+            Destination::File(file) => f.write_str(&shown(file)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(crate) enum Show {
     Quiet,
     /// An in-place block on a terminal, plain lines elsewhere.
     Usual,
+    /// Plain lines everywhere, with the place of each thread and every finding.
+    Verbose,
     /// The full screen.
     Live,
 }
@@ -48,9 +50,10 @@ pub(crate) fn open(
         // A terminal that can't be drawn on (TERM=dumb) still takes lines.
         Show::Usual if output::can_redraw(&io::stderr()) => match tui::inline(plan) {
             Ok(screen) => Ok(Box::new(screen)),
-            Err(_) => Ok(Box::new(Lines::new(plan))),
+            Err(_) => Ok(Box::new(Lines::new(plan, false))),
         },
-        Show::Usual => Ok(Box::new(Lines::new(plan))),
+        Show::Usual => Ok(Box::new(Lines::new(plan, false))),
+        Show::Verbose => Ok(Box::new(Lines::new(plan, true))),
     }
 }
 
@@ -71,14 +74,15 @@ struct Lines {
     held: Vec<String>,
     /// Wall time of a claim from which its next line is due.
     claim_due_ns: u64,
+    verbose: bool,
 }
 
 /// Wall time between two lines about a claim.
 const CLAIM_LINES_NS: u64 = 60_000_000_000;
 
 impl Lines {
-    fn new(plan: &Plan) -> Lines {
-        Lines { state: State::new(plan), held: Vec::new(), claim_due_ns: 0 }
+    fn new(plan: &Plan, verbose: bool) -> Lines {
+        Lines { state: State::new(plan), held: Vec::new(), claim_due_ns: 0, verbose }
     }
 
     /// The lines that can be printed after this event.
@@ -127,7 +131,18 @@ impl Lines {
             Event::SettingChanged { setting, from, to, .. } => {
                 Some(format!("setting {setting}: {from} -> {to}, until the run ends"))
             }
-            Event::Found(finding) if finding.weight >= Weight::Warning => {
+            Event::ThreadPlaced { thread, tid, interval_ns, asked, found, .. } if self.verbose => {
+                let interval = Nanos(*interval_ns);
+                let but = match asked == found {
+                    true => String::new(),
+                    false => format!(", asked was {asked}"),
+                };
+                Some(format!("thread {thread} (TID {tid}): every {interval}, {found}{but}"))
+            }
+            Event::SettingRestored { setting, to, .. } if self.verbose => {
+                Some(format!("setting {setting}: restored to {to}"))
+            }
+            Event::Found(finding) if self.verbose || finding.weight >= Weight::Warning => {
                 Some(format!("note: {}", finding.text))
             }
             Event::OtherWork(work) => busy_others(work).map(|text| format!("note: {text}")),
@@ -171,6 +186,7 @@ impl Screen for Lines {
 mod tests {
     use rtscope_model::{
         event::{Bounds, EndReason},
+        finding::Finding,
         histogram::Layout,
         slice::Slice,
     };
@@ -181,7 +197,7 @@ mod tests {
     #[test]
     fn a_claim_has_a_line_a_minute_and_one_when_it_is_decided() {
         use rtscope_analyse::statistics::claim::Watch;
-        let mut lines = Lines::new(&plan());
+        let mut lines = Lines::new(&plan(), false);
         let (limit, once_in) = (Nanos::from_us(200), Nanos::from_secs(60));
         let mut watch = Watch::new(limit, once_in, Layout::default(), [0]);
         let said = (0..223u64).filter_map(|second| {
@@ -197,8 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn verbose_lines_tell_where_each_thread_is_and_every_finding() {
+        let note = Finding::new("some", Weight::Note, "worth knowing");
+        let events = [session_started(0, 1), thread_placed(0, 3), Event::Found(note)];
+        let said = |verbose| {
+            let mut lines = Lines::new(&plan(), verbose);
+            let stamped = events.iter().map(|event| Stamped { at_ns: 0, event: event.clone() });
+            stamped.flat_map(|event| lines.lines(&event)).collect::<Vec<String>>().join("\n")
+        };
+        let told = said(true);
+        assert!(told.contains("thread 0 (TID 1000): every 1 ms, "), "{told}");
+        assert!(told.contains("on CPU 3") && told.contains("note: worth knowing"), "{told}");
+        assert_eq!(said(false), "");
+    }
+
+    #[test]
     fn the_line_of_a_phase_knows_of_a_wake_up_that_is_still_open() {
-        let mut lines = Lines::new(&plan());
+        let mut lines = Lines::new(&plan(), false);
         let mut said = Vec::new();
         let mut at = |ms: u64, event| {
             said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
@@ -222,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_line_of_a_phase_is_made_from_its_own_slices() {
-        let mut lines = Lines::new(&plan());
+        let mut lines = Lines::new(&plan(), false);
         let mut said = Vec::new();
         let mut at = |ms: u64, event| {
             said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));

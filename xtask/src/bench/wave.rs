@@ -132,7 +132,7 @@ fn look_at(subject: &Subject, wanted_hz: f64, look: Duration, round: usize) -> R
     let first = cpus.first().context("there is no CPU")?.to_string();
     let length = format!("{}ms", (look + MARGIN * 2).as_millis());
     let frequency = format!("{wanted_hz}Hz");
-    let words = ["generate", &line, "--freq", &frequency, "--method", "spin", "--cpu", &first];
+    let words = ["generate", &line, "--freq", &frequency, "--method", "spin", "--cpus", &first];
     let words = [&words[..], &["--duration", &length, "--json"]].concat();
     let generator = Started::new(subject, "generator", &words)?;
     thread::sleep(MARGIN);

@@ -15,18 +15,11 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Reads the verbs from the source of the command line: the variants of its `enum Verb`.
+    /// Reads the verbs from the source of the command line: the variants of its `enum Verb`, which a user types,
+    /// and of its `enum Internal`, which rtscope starts.
     pub(super) fn new(cli: &Source) -> Words {
-        let verbs = cli.words.windows(3).position(|w| w[0].is("enum") && w[1].is("Verb"));
-        let inside = verbs.map_or(&[][..], |i| &cli.words[i + 2..]);
-        let outer = inside.first().map_or(0, |brace| brace.depth);
-        let pairs = inside.iter().zip(inside.iter().skip(1));
-        let variants = pairs.take_while(|(_, word)| word.depth > outer).filter(|(before, word)| {
-            let begins = ["{", ",", "]"].contains(&before.text.as_str());
-            begins && word.is_name() && word.depth == outer + 1
-        });
         Words {
-            rtscope: variants.map(|(_, word)| kebab(&word.text)).collect(),
+            rtscope: ["Verb", "Internal"].iter().flat_map(|name| variants(cli, name)).collect(),
             xtask: crate::CHORES.iter().map(|chore| chore.name.to_owned()).collect(),
         }
     }
@@ -35,6 +28,19 @@ impl Words {
     pub(super) fn verbs(&self) -> &[String] {
         &self.rtscope
     }
+}
+
+/// The variants of an enum, as verbs.
+fn variants(cli: &Source, name: &str) -> Vec<String> {
+    let start = cli.words.windows(3).position(|w| w[0].is("enum") && w[1].is(name));
+    let inside = start.map_or(&[][..], |i| &cli.words[i + 2..]);
+    let outer = inside.first().map_or(0, |brace| brace.depth);
+    let pairs = inside.iter().zip(inside.iter().skip(1));
+    let variants = pairs.take_while(|(_, word)| word.depth > outer).filter(|(before, word)| {
+        let begins = ["{", ",", "]"].contains(&before.text.as_str());
+        begins && word.is_name() && word.depth == outer + 1
+    });
+    variants.map(|(_, word)| kebab(&word.text)).collect()
 }
 
 /// `LoadWorker` as `load-worker`.
@@ -165,9 +171,10 @@ mod tests {
     #[test]
     fn verbs_are_variants() {
         let text = "enum Other { No }\nenum Verb {\n/// Doc\nRun(Box<run::Args>),\n\
-                    #[command(hide = true)]\nLoadWorker { words: Vec<String>, more: u8 },\n}\n\
+                    #[command(hide = true)]\nKernel,\n}\n\
+                    enum Internal {\nLoadWorker { words: Vec<String>, more: u8 },\n}\n\
                     enum Last { No }";
         let cli = Source::new("cli.rs", text).expect("Rust");
-        assert_eq!(Words::new(&cli).rtscope, ["run", "load-worker"]);
+        assert_eq!(Words::new(&cli).rtscope, ["run", "kernel", "load-worker"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Which crate of ours may use which. The absence of an edge is what keeps measuring and judging
 //! apart.
 
-use cargo_metadata::Metadata;
+use cargo_metadata::{Dependency, DependencyKind, Metadata};
 
 use super::Problem;
 
@@ -9,18 +9,30 @@ use super::Problem;
 /// one that isn't in the table is.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("rtscope-model", &[]),
-    ("rtscope-sys", &["rtscope-model"]),
-    ("rtscope-measure", &["rtscope-model", "rtscope-sys"]),
+    ("rtscope-sys", &["rtscope-model", TESTING]),
+    ("rtscope-testing", &["rtscope-sys"]),
+    ("rtscope-measure", &["rtscope-model", "rtscope-sys", TESTING]),
     ("rtscope-analyse", &["rtscope-model"]),
-    ("rtscope-lab", &["rtscope-model"]),
+    ("rtscope-lab", &["rtscope-model", TESTING]),
     (
         "rtscope",
-        &["rtscope-analyse", "rtscope-lab", "rtscope-measure", "rtscope-model", "rtscope-sys"],
+        &[
+            "rtscope-analyse",
+            "rtscope-lab",
+            "rtscope-measure",
+            "rtscope-model",
+            "rtscope-sys",
+            TESTING,
+        ],
     ),
     ("xtask", &[]),
 ];
 
-/// A crate of ours and those of ours that it uses.
+/// What tests share: a program that contains it would contain its panics and its clock that stands still.
+const TESTING: &str = "rtscope-testing";
+
+/// A crate of ours and those of ours that it uses. What it uses for more than its tests and should not stands
+/// there with a mark.
 pub(super) type Edges = Vec<(String, Vec<String>)>;
 
 /// The edges between the workspace's crates, of every kind.
@@ -28,8 +40,13 @@ pub(super) fn of(metadata: &Metadata) -> Edges {
     let ours = metadata.workspace_packages();
     let is_ours = |name: &str| ours.iter().any(|package| package.name.as_str() == name);
     let uses = |package: &cargo_metadata::Package| {
-        let names = package.dependencies.iter().map(|dependency| dependency.name.clone());
-        names.filter(|name| is_ours(name)).collect()
+        let name = |dependency: &Dependency| match dependency.kind {
+            DependencyKind::Development => dependency.name.clone(),
+            _ if dependency.name == TESTING => format!("{TESTING} outside of tests"),
+            _ => dependency.name.clone(),
+        };
+        let ours = package.dependencies.iter().filter(|one| is_ours(&one.name));
+        ours.map(name).collect()
     };
     ours.iter().map(|package| (package.name.to_string(), uses(package))).collect()
 }

@@ -146,7 +146,8 @@ fn quiet_runs_and_screens_have_extremes_only() {
     let verdicts: Vec<Verdict> = judgement.outcomes.iter().map(|o| o.figures_verdict).collect();
     assert_eq!(verdicts, [Verdict::Pass, Verdict::Inconclusive, Verdict::Inconclusive]);
     let all = &judgement.cells[0].all;
-    let max_ns = all.histogram.max_ns().expect("a maximum");
+    // The file has whole units: the largest latency ends before the next one.
+    let max_ns = all.histogram.max_ns().expect("a maximum") + 999;
     let made_up = all.quantiles.iter().find(|quantile| quantile.value_ns != max_ns);
     assert_eq!(made_up, None, "only a quantile of the last rank is known, and is the maximum");
     assert_eq!(all.histogram.at_rank_ns(1), None);
@@ -571,4 +572,14 @@ fn a_histogram_that_its_summary_contradicts_prevents_a_pass() {
         let weight = found.map(|finding| finding.weight);
         assert_eq!(weight, Some(Weight::PreventsPass), "{total} {max} {overflow} {row}");
     }
+}
+
+/// A program's file, read as what it isn't.
+#[test]
+fn of_a_file_without_a_latency_nothing_else_is_said() {
+    let options = || Options { name: "elf.bin".to_owned(), ..Options::default() };
+    let reading = read(Some("columns"), options(), b"\x7fELF\x02\x01\x01\0\0\n\xff\xfe junk\n")
+        .expect("a format");
+    let texts: Vec<&str> = reading.findings.iter().map(|finding| finding.text.as_str()).collect();
+    assert_eq!(texts, ["elf.bin holds no latency"]);
 }

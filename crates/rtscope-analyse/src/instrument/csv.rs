@@ -8,12 +8,14 @@ const HEAD: usize = 50;
 
 pub(super) fn is_one(text: &str) -> bool {
     let is_value = |field: &str| field.trim().parse::<f64>().is_ok();
-    text.lines().take(HEAD).any(|line| {
-        let line = line.trim();
-        line.starts_with("; CSV")
-            || line.starts_with("META samplerate")
-            || (line.contains(',') && line.split(',').all(is_value))
-    })
+    let is_row = |line: &str| line.contains(',') && line.split(',').all(is_value);
+    says_so(text) || text.lines().take(HEAD).any(|line| is_row(line.trim()))
+}
+
+/// Whether the text names the format: sigrok's own heads, or the one of exported times.
+pub(super) fn says_so(text: &str) -> bool {
+    let heads = ["; CSV", "META samplerate", "Time [s],"];
+    text.lines().take(HEAD).any(|line| heads.iter().any(|head| line.trim().starts_with(head)))
 }
 
 /// What the first column is.

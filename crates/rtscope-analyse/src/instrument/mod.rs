@@ -72,6 +72,14 @@ pub enum Unreadable {
     NoTimes,
 }
 
+/// Whether a file that begins so says that it is a capture. Rows of bare numbers may be one too, and may as well
+/// be latencies.
+#[must_use]
+pub fn is_capture(beginning: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(beginning);
+    vcd::is_one(&text) || csv::says_so(&text)
+}
+
 /// Reads a file.
 ///
 /// # Errors

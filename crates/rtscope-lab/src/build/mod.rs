@@ -128,16 +128,32 @@ fn needs(options: &Options) -> Vec<Need> {
     needs
 }
 
-/// Checks that all is there that every step up to the build needs, before anything is fetched. What single
-/// options need besides is known when the kernel is configured.
+/// Checks that all is there that every step needs, before anything is fetched, up to a build with the options that
+/// the spec asks for. What others need besides is known when the kernel is configured.
 ///
 /// # Errors
 ///
 /// [`LabError::Lacking`].
 pub fn require_tools(spec: &Spec) -> Result<(), LabError> {
+    tool::require(&needs_of(spec))
+}
+
+/// As [`require_tools`], and what Debian packages of the kernel need.
+///
+/// # Errors
+///
+/// [`LabError::Lacking`].
+pub fn require_tools_and_packers(spec: &Spec) -> Result<(), LabError> {
+    tool::require(&[needs_of(spec), crate::package::debian_needs()].concat())
+}
+
+fn needs_of(spec: &Spec) -> Vec<tool::Need> {
     let mut needs = crate::source::needs(spec);
     needs.extend(target::needs_of_any(spec.cross_here()));
-    tool::require(&needs)
+    let fragments: Vec<(&str, &str)> =
+        spec.fragments.iter().map(|f| (f.name.as_str(), f.text.as_str())).collect();
+    needs.extend(self::needs(&merge::asked(&fragments).0));
+    needs
 }
 
 /// A kernel of a spec, brought as far as its configuration.

@@ -133,8 +133,7 @@ mod tests {
     #[test]
     fn a_download_is_resumed_and_checked() {
         if tool::find("curl").is_none() && tool::find("wget").is_none() {
-            println!("skipped: neither curl nor wget");
-            return;
+            return rtscope_testing::skip::skip_this("without curl and wget");
         }
         let body: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
         let sum = crate::digest::sha256(&body);

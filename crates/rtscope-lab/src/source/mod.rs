@@ -117,6 +117,9 @@ pub fn needs(spec: &Spec) -> Vec<Need> {
     if matches!(spec.source, Source::Debian { .. }) {
         needs.push(Need::of("dpkg-deb", "dpkg"));
     }
+    if matches!(spec.source, Source::Git { .. }) {
+        needs.push(Need::of("git", "git"));
+    }
     if !spec.patches.is_empty() {
         needs.push(Need::of("patch", "patch"));
     }

@@ -41,7 +41,7 @@ impl Repository {
 fn skipped() -> bool {
     let missing = tool::find("git").is_none();
     if missing {
-        println!("skipped: no git");
+        rtscope_testing::skip::skip_this("without git");
     }
     missing
 }

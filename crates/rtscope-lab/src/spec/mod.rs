@@ -532,7 +532,9 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
              it is, and `rtscope lab run --kernel {name}` boots it"
         )));
     }
-    if !path.is_file() {
+    // What looks like a file and isn't there can't be read; another word is a name that doesn't exist.
+    let is_file = name.contains('/') || path.extension().is_some_and(|ending| ending == "toml");
+    if !path.is_file() && !is_file {
         let known = shipped.iter().map(|spec| spec.name.as_str()).chain(prebuilt::NAMES);
         let nearest = suggest(name, known);
         let hint = nearest.map(|word| format!(" (did you mean {word:?}?)")).unwrap_or_default();

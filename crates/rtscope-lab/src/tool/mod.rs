@@ -82,7 +82,9 @@ pub fn require(needs: &[Need]) -> Result<(), LabError> {
             format!("run `apt-get install {packages}`")
         }
         Some(_) => format!("run `sudo apt-get install {packages}`"),
-        None => format!("install what Debian calls {packages}"),
+        None => format!(
+            "on Debian run `apt-get install {packages}`, elsewhere install what these contain"
+        ),
     };
     let lacking = missing.iter().map(|need| need.name.clone()).collect();
     Err(LabError::Lacking { lacking, command })

@@ -64,6 +64,9 @@ pub struct Options {
     pub quiet: bool,
 }
 
+/// Exit code of the guard when it can't run the program, as a shell has it.
+pub const NOT_RUN: i32 = 127;
+
 /// Why there is nothing to see.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
@@ -74,6 +77,14 @@ pub enum CheckError {
         program: PathBuf,
         /// What the kernel answered.
         source: std::io::Error,
+    },
+    /// It was started and could not be run.
+    #[error(
+        "{program} could not be run: check its name and that it is executable; nothing was watched"
+    )]
+    NotRun {
+        /// The program.
+        program: String,
     },
     /// It ended before the look.
     #[error(
@@ -300,6 +311,9 @@ impl Running {
         let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) else {
             return Ok(());
         };
+        if status.code() == Some(NOT_RUN) {
+            return Err(CheckError::NotRun { program: self.name.clone() });
+        }
         let (how, settle) = (status.to_string(), options.settle);
         Err(CheckError::Ended { program: self.name.clone(), how, settle })
     }

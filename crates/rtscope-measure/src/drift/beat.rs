@@ -68,47 +68,23 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use rtscope_testing::clock::SimulatedClock;
 
     use super::*;
 
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
 
-    /// Wakes each sleeper a fixed time late; reading it takes no time.
-    struct Late {
-        now_ns: Cell<u64>,
-        late_ns: u64,
-    }
-
-    impl Clock for Late {
-        fn now_ns(&self) -> u64 {
-            self.now_ns.get()
-        }
-
-        fn sleep_until_ns(&self, instant_ns: u64) {
-            self.now_ns.set(self.now_ns.get().max(instant_ns + self.late_ns));
-        }
-
-        fn sleep_for_ns(&self, duration_ns: u64) {
-            self.now_ns.set(self.now_ns.get() + duration_ns + self.late_ns);
-        }
-
-        fn cpu(&self) -> u32 {
-            0
-        }
-    }
-
     /// Period 10 ms, wake-ups 50 us late, 2 ms of work, one of 25 ms at the fourth activation.
     fn play(sleep: Sleep, long: bool) -> (Vec<u64>, u64) {
-        let clock = Late { now_ns: Cell::new(0), late_ns: 50 * US };
+        let clock = SimulatedClock::at(0).with_lateness(50 * US);
         let beat = Beat { start_ns: 7 * MS, period_ns: 10 * MS, sleep, duration_ns: 1000 * MS };
         let mut noted = Vec::with_capacity(6);
         let mut number = 0;
         let missed = run(&clock, &beat, &AtomicBool::new(false), &mut noted, || {
             number += 1;
             let ms = if long && number == 4 { 25 } else { 2 };
-            clock.now_ns.set(clock.now_ns.get() + ms * MS);
+            clock.advance(ms * MS);
         });
         (noted.iter().map(|one| one.woke_ns / US).collect(), missed)
     }
@@ -132,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_loop_ends_at_its_time() {
-        let clock = Late { now_ns: Cell::new(0), late_ns: 0 };
+        let clock = SimulatedClock::at(0);
         let beat =
             Beat { start_ns: 0, period_ns: 10 * MS, sleep: Sleep::Absolute, duration_ns: 45 * MS };
         let mut noted = Vec::with_capacity(100);

@@ -131,37 +131,13 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use rtscope_testing::clock::SimulatedClock;
 
     use super::*;
 
-    /// A clock that goes 10 us with each reading, and more when it shall.
-    struct Steps(Cell<u64>, Vec<u64>);
-
-    impl Clock for Steps {
-        fn now_ns(&self) -> u64 {
-            let now = self.0.get() + 10_000;
-            let held = if self.1.contains(&now) { 5_000_000 } else { 0 };
-            self.0.set(now + held);
-            now + held
-        }
-
-        fn sleep_until_ns(&self, instant_ns: u64) {
-            self.0.set(instant_ns);
-        }
-
-        fn sleep_for_ns(&self, duration_ns: u64) {
-            self.0.set(self.0.get() + duration_ns);
-        }
-
-        fn cpu(&self) -> u32 {
-            u32::from(self.0.get() > 20_000_000)
-        }
-    }
-
     #[test]
     fn an_interrupted_thread_has_two_runs() {
-        let clock = Steps(Cell::new(0), vec![40_000]);
+        let clock = SimulatedClock::at(0).with_reading(10_000).with_pauses([(30_000, 5_000_000)]);
         let mut pieces = Pieces::new();
         Calibration { rounds: 10, piece_ns: 10_000 }.compute(Nanos(80_000), &clock, &mut pieces);
         // Readings at 10, 20, 30 us, then held 5 ms, then six more.
@@ -174,7 +150,7 @@ mod tests {
 
     #[test]
     fn another_cpu_begins_another_run() {
-        let clock = Steps(Cell::new(19_980_000), vec![]);
+        let clock = SimulatedClock::at(19_980_000).with_reading(10_000).with_move(20_000_000);
         let mut pieces = Pieces::new();
         Calibration { rounds: 10, piece_ns: 10_000 }.compute(Nanos(40_000), &clock, &mut pieces);
         assert_eq!(pieces.runs().iter().map(|run| run.cpu).collect::<Vec<_>>(), [0, 1]);

@@ -33,7 +33,7 @@ impl Simulator {
         let output = asked.map_err(|error| {
             StatError::Simulator(match error.kind() {
                 io::ErrorKind::NotFound => {
-                    "--simulate needs valgrind: install the package valgrind".to_owned()
+                    "--simulate needs valgrind: on Debian run `apt-get install valgrind`".to_owned()
                 }
                 _ => format!("can't run valgrind: {error}"),
             })

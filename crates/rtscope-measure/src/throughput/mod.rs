@@ -510,8 +510,7 @@ mod tests {
     #[test]
     fn a_cable_between_namespaces_is_gone_afterwards() {
         if !rtscope_sys::process::is_root() {
-            println!("skipped: needs root");
-            return;
+            return rtscope_testing::skip::skip_this("needs root");
         }
         let devices = || std::fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
         let own = || std::fs::read_link("/proc/self/ns/net").expect("a namespace");

@@ -183,8 +183,7 @@ mod tests {
     #[test]
     fn an_instance_is_gone_when_it_is_dropped() {
         if !process::is_root() {
-            println!("skipped: needs root");
-            return;
+            return rtscope_testing::skip::skip_this("needs root");
         }
         let instance = match Instance::new(&Tree::default(), 64) {
             Ok(instance) => instance,

@@ -224,8 +224,7 @@ mod tests {
         let tree = Tree::default();
         let both = [Instance::new(&tree, 1024), Instance::new(&tree, 1024)];
         let [Ok(mut binary), Ok(mut text)] = both else {
-            println!("skipped: needs root, and a kernel with tracing");
-            return;
+            return rtscope_testing::skip::skip_this("needs the kernel's events (tracefs)");
         };
         let own = rtscope_sys::thread::id().to_string();
         let mut streams = Vec::new();

@@ -265,47 +265,14 @@ pub fn make(
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
+
+    use rtscope_testing::clock::SimulatedClock;
 
     use super::*;
 
-    /// A clock on which time passes only in waits and by a little with each reading; the sleep that
-    /// begins at or after an instant is late once.
-    struct Simulated {
-        now_ns: Cell<u64>,
-        late: Cell<Option<(u64, u64)>>,
-    }
-
-    impl Simulated {
-        fn new(late: Option<(u64, u64)>) -> Simulated {
-            Simulated { now_ns: Cell::new(1_000), late: Cell::new(late) }
-        }
-    }
-
-    impl Clock for Simulated {
-        fn now_ns(&self) -> u64 {
-            self.now_ns.get()
-        }
-        fn sleep_until_ns(&self, instant_ns: u64) {
-            let mut until_ns = instant_ns.max(self.now_ns.get());
-            if let Some((at_ns, late_ns)) = self.late.get()
-                && until_ns >= at_ns
-            {
-                self.late.set(None);
-                until_ns += late_ns;
-            }
-            self.now_ns.set(until_ns);
-        }
-        fn sleep_for_ns(&self, duration_ns: u64) {
-            self.sleep_until_ns(self.now_ns.get() + duration_ns);
-        }
-        fn cpu(&self) -> u32 {
-            0
-        }
-    }
-
     struct Recorded<'a> {
-        clock: &'a Simulated,
+        clock: &'a SimulatedClock,
         edges: RefCell<Vec<(u64, bool)>>,
     }
 
@@ -323,7 +290,7 @@ mod tests {
         late: Option<(u64, u64)>,
         limit_ns: Option<u64>,
     ) -> (Made, Vec<(u64, bool)>, usize) {
-        let clock = Simulated::new(late);
+        let clock = SimulatedClock::at(1_000).with_pauses(late);
         let mut line = Recorded { clock: &clock, edges: RefCell::default() };
         let mut alarm_line = Recorded { clock: &clock, edges: RefCell::default() };
         let wanted = Wanted::new(1_000.0, 0.3, 10_000_000).expect("a wave");

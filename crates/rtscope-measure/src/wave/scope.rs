@@ -253,73 +253,38 @@ fn touched(room: usize) -> Vec<Edge> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use rtscope_testing::clock::SimulatedClock;
 
     use super::*;
 
-    /// A machine whose clock goes on by a fixed time with each reading, but for pauses; with a wave on a
-    /// line that is a function of the time.
-    struct Machine {
-        now_ns: Cell<u64>,
-        read_ns: u64,
-        /// After this instant, one pause of this length, before the clock is read.
-        pauses: Vec<(u64, u64)>,
-        /// Pauses come before the line is read instead.
-        pauses_at_look: bool,
-        taken: Cell<usize>,
+    /// A line whose level is a function of the time.
+    struct Wave<'a> {
+        clock: &'a SimulatedClock,
         half_ns: u64,
     }
 
-    impl Machine {
-        fn new(half_ns: u64, pauses: &[(u64, u64)]) -> Machine {
-            let (now_ns, taken) = (Cell::new(0), Cell::new(0));
-            Machine {
-                now_ns,
-                read_ns: 40,
-                pauses: pauses.to_vec(),
-                pauses_at_look: false,
-                taken,
-                half_ns,
-            }
-        }
-
-        fn pause(&self) {
-            if let Some((at_ns, length_ns)) = self.pauses.get(self.taken.get())
-                && self.now_ns.get() >= *at_ns
-            {
-                self.taken.set(self.taken.get() + 1);
-                self.now_ns.set(self.now_ns.get() + length_ns);
-            }
-        }
-    }
-
-    impl Clock for Machine {
-        fn now_ns(&self) -> u64 {
-            if !self.pauses_at_look {
-                self.pause();
-            }
-            self.now_ns.set(self.now_ns.get() + self.read_ns);
-            self.now_ns.get()
-        }
-        fn sleep_until_ns(&self, _: u64) {}
-        fn sleep_for_ns(&self, duration_ns: u64) {
-            self.now_ns.set(self.now_ns.get() + duration_ns);
-        }
-        fn cpu(&self) -> u32 {
-            0
-        }
-    }
-
-    impl Probe for Machine {
+    impl Probe for Wave<'_> {
         fn is_high(&self) -> bool {
-            self.now_ns.get() / self.half_ns % 2 == 1
+            self.clock.time_ns() / self.half_ns % 2 == 1
         }
         fn changes(&self) -> u64 {
-            if self.pauses_at_look {
-                self.pause();
-            }
-            self.now_ns.get() / self.half_ns
+            self.clock.pause_by_hand();
+            self.clock.time_ns() / self.half_ns
         }
+    }
+
+    /// Watches a wave of 500 kHz.
+    fn watched(clock: &SimulatedClock, terms: Terms) -> Capture {
+        watch(&Wave { clock, half_ns: 1_000 }, "memory:x", clock, 240, terms)
+    }
+
+    fn clock(pauses: impl IntoIterator<Item = (u64, u64)>) -> SimulatedClock {
+        SimulatedClock::at(0).with_reading(40).with_pauses(pauses)
+    }
+
+    /// Pauses of many lengths: an even and an odd number of edges fall into them.
+    fn pauses() -> impl Iterator<Item = (u64, u64)> {
+        (1..40).map(|n| (n * 20_000 + n * 37, 300 + n * 173))
     }
 
     const TERMS: Terms =
@@ -327,8 +292,7 @@ mod tests {
 
     #[test]
     fn every_edge_is_seen_within_the_resolution() {
-        let machine = Machine::new(1_000, &[]);
-        let capture = watch(&machine, "memory:x", &machine, 240, TERMS);
+        let capture = watched(&clock([]), TERMS);
         assert_eq!((capture.made, capture.edges.len()), (Some(1_000), 1_000));
         assert!(capture.gaps.is_empty() && !capture.is_full);
         for (n, edge) in capture.edges.iter().enumerate() {
@@ -340,11 +304,7 @@ mod tests {
 
     #[test]
     fn no_edge_is_invented_in_a_gap() {
-        // Pauses of many lengths: an even and an odd number of edges fall into them.
-        let pauses: Vec<(u64, u64)> =
-            (1..40).map(|n| (n * 20_000 + n * 37, 300 + n * 173)).collect();
-        let machine = Machine::new(1_000, &pauses);
-        let capture = watch(&machine, "memory:x", &machine, 240, TERMS);
+        let capture = watched(&clock(pauses()), TERMS);
         assert_eq!(capture.gaps.len(), 39);
         for edge in &capture.edges {
             let nearest = (edge.at_ns() + 500) / 1_000 * 1_000;
@@ -366,11 +326,7 @@ mod tests {
 
     #[test]
     fn what_was_made_in_a_gap_is_the_gap_s_wherever_in_a_look_it_begins() {
-        let pauses: Vec<(u64, u64)> =
-            (1..40).map(|n| (n * 20_000 + n * 37, 300 + n * 173)).collect();
-        let mut machine = Machine::new(1_000, &pauses);
-        machine.pauses_at_look = true;
-        let capture = watch(&machine, "memory:x", &machine, 240, TERMS);
+        let capture = watched(&clock(pauses()).pausing_by_hand(), TERMS);
         assert_eq!(capture.gaps.len(), 39);
         let lost = capture.made.expect("counted") - capture.edges.len() as u64;
         assert!(lost > 100, "{lost}");
@@ -379,9 +335,8 @@ mod tests {
 
     #[test]
     fn a_rest_is_a_gap_and_invents_nothing() {
-        let machine = Machine::new(1_000, &[]);
         let rest = Some(Rest { after_ns: 90_000, for_ns: 7_000 });
-        let capture = watch(&machine, "memory:x", &machine, 240, Terms { rest, ..TERMS });
+        let capture = watched(&clock([]), Terms { rest, ..TERMS });
         assert_eq!(capture.gaps.len(), 10);
         for gap in &capture.gaps {
             assert!((7_000..=7_240).contains(&(gap.end_ns - gap.start_ns)), "{gap:?}");
@@ -398,19 +353,18 @@ mod tests {
 
     #[test]
     fn a_full_room_ends_the_capture_and_says_so() {
-        let machine = Machine::new(1_000, &[]);
-        let terms = Terms { edges_max: 10, ..TERMS };
-        let capture = watch(&machine, "memory:x", &machine, 240, terms);
+        let capture = watched(&clock([]), Terms { edges_max: 10, ..TERMS });
         assert!(capture.is_full && capture.edges.len() == 10);
         assert!(capture.end_ns < 12_000);
     }
 
     #[test]
     fn the_resolution_follows_the_clock_and_the_line() {
-        let mut machine = Machine::new(1_000, &[(10_000, 4_000_000)]);
-        machine.read_ns = 100;
-        assert_eq!(calibrate(&machine, &machine), 400);
-        machine.read_ns = 1;
-        assert_eq!(calibrate(&machine, &machine), RESOLUTION_MIN_NS);
+        let resolution_ns = |reading_ns| {
+            let clock = clock([(10_000, 4_000_000)]).with_reading(reading_ns);
+            calibrate(&Wave { clock: &clock, half_ns: 1_000 }, &clock)
+        };
+        assert_eq!(resolution_ns(100), 400);
+        assert_eq!(resolution_ns(1), RESOLUTION_MIN_NS);
     }
 }

@@ -10,13 +10,13 @@ use rtscope_measure::{
     check::{self, Subject},
     interrupt::Interrupt,
 };
-use rtscope_model::{schedule::Policy, time::Nanos};
+use rtscope_model::time::Nanos;
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, print, this_program};
+use super::{Refused, place::PolicyChoice, print, this_program};
 use crate::exit;
 
-/// Watch a program's periodic threads from outside and name their mistakes
+/// Watch a program's periodic threads and name their mistakes
 ///
 /// Shows period, jitter, latency and CPU time of each period, from the kernel's scheduling and timer
 /// events. Reports page faults in the loop, memory that is not locked, another policy or priority than
@@ -28,19 +28,19 @@ use crate::exit;
 ///
 /// Examples:
 ///   rtscope check -- ./motor --period-us 500
-///   rtscope check --expect fifo:80 --period 500us --duration 20s -- ./motor --period-us 500
+///   rtscope check --expect fifo:80 --period 500us -- ./motor --period-us 500
 ///   rtscope check --pid 1234 --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// Expected policy of the real-time threads, optionally with a priority: fifo:80, rr, other
-    #[arg(long, value_name = "POLICY[:PRIORITY]", value_parser = expected_policy)]
-    expect: Option<(Policy, Option<u8>)>,
+    #[arg(long, value_name = "POLICY[:PRIORITY]")]
+    expect: Option<PolicyChoice>,
     /// Expected period
     #[arg(long, value_name = "TIME")]
     period: Option<Nanos>,
     /// How long to watch: 200ms to 10min
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(short, long, value_name = "TIME", default_value = "5s")]
     duration: Nanos,
     /// Time to wait after the start of a command before watching: up to 10min
     #[arg(long, value_name = "TIME", default_value = "1s")]
@@ -54,23 +54,6 @@ pub(super) struct Args {
     /// The command, after --
     #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
     words: Vec<OsString>,
-}
-
-fn expected_policy(text: &str) -> Result<(Policy, Option<u8>), String> {
-    let (policy, priority) = match text.split_once(':') {
-        None => (text, None),
-        Some((policy, priority)) => (policy, Some(priority)),
-    };
-    let policy: Policy = policy.parse()?;
-    let number = |text: &str| {
-        let number = text.parse().ok().filter(|number| (1..=99).contains(number));
-        number.ok_or(format!("{text:?} is not a priority: 1 to 99"))
-    };
-    let priority = priority.map(number).transpose()?;
-    if priority.is_some() && !policy.has_priority() {
-        return Err(format!("{policy} has no priority: fifo and rr have"));
-    }
-    Ok((policy, priority))
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -101,8 +84,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         quiet: args.json,
     };
     let observation = check::run(&options, &interrupt)?;
-    let expected =
-        Expectation { policy: args.expect, period_ns: args.period.map(|period| period.0) };
+    let expected = Expectation {
+        policy: args.expect.map(|choice| (choice.policy, choice.priority)),
+        period_ns: args.period.map(|period| period.0),
+    };
     let checked = judge(&observation, &expected);
     match args.json {
         true => print(&(serde_json::to_string_pretty(&report::document(&checked))? + "\n"))?,

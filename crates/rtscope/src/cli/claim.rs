@@ -20,7 +20,10 @@ use serde_json::json;
 use super::{Refused, print};
 use crate::{exit, record};
 
-/// Check a claim such as "at most once in 1h" against a record, or compute how long to measure for it
+/// Check a claim such as "once in 1h", or plan how long to measure
+///
+/// A claim says that a latency is reached at most once in a time. Without a record rtscope computes how long to
+/// measure for it.
 ///
 /// With a record, rtscope says for each phase whether the record backs the claim with 95 %
 /// confidence. You may extend a run until the claim holds: the answer allows for that. Time is wall
@@ -43,10 +46,10 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "LATENCY")]
     limit: Option<Nanos>,
     /// Claimed rate: at most one event per DURATION, for example 1d
-    #[arg(short, long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION")]
     once_in: Nanos,
     /// Time between two wake-ups of a thread
-    #[arg(long, default_value = "1ms", value_name = "DURATION")]
+    #[arg(short, long, default_value = "1ms", value_name = "DURATION")]
     interval: Nanos,
     /// Print one JSON document
     #[arg(long)]
@@ -108,13 +111,15 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
-/// What a phase says about the claim. One that its figures would back is open when something speaks against
+/// What a phase says about the claim. One that its figures would decide is open when something speaks against
 /// the record.
-fn answer(outcome: &Outcome) -> &str {
-    match outcome.withheld_because {
-        Some(_) => "still open, because the record is inconclusive",
-        None => &outcome.sentence,
-    }
+fn answer(outcome: &Outcome) -> String {
+    let Some(why) = &outcome.withheld_because else { return outcome.sentence.clone() };
+    let would = if outcome.figures_verdict == Verdict::Fail { "refute" } else { "back" };
+    format!(
+        "still open: the figures would {would} the claim, but the record is inconclusive because {why}. A longer run \
+         doesn't change that"
+    )
 }
 
 /// What a record says about the claim, phase by phase. It is judged as a record is that requires the

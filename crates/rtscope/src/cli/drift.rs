@@ -20,22 +20,27 @@ use rtscope_model::{
 use rtscope_sys::tree::Tree;
 
 use super::{
-    Refused, wall_clock,
-    wave::{Scheduling, one_cpu},
+    Refused,
+    place::{Place, Scheduling},
+    wall_clock,
 };
 use crate::{exit, record};
 
 /// The period of a loop of ours when none is asked for.
 const PERIOD: Nanos = Nanos::from_ms(10);
 
+/// The priority of a loop of ours when none is asked for.
+const PRIORITY: u8 = 80;
+
 /// The share of its period that a loop may compute, in percent: the rest is for everything else.
 const SHARE_MAX: u64 = 80;
 
-/// Drift of periodic threads: relative sleeps against absolute ones, or any program from outside
+/// Measure drift: relative against absolute sleeps, or a program's
 ///
 /// Without a command two loops run one after the other, each for the duration: `delay` sleeps for the
 /// period, `delay until` sleeps until an instant that is a period later each time. Both compute in
-/// every period. rtscope prints the drift in an hour, with a 95 % interval.
+/// every period. rtscope prints the drift in an hour, with a 95 % interval. The loops run on the last CPU,
+/// with fifo:80 where that is permitted.
 ///
 /// With a command rtscope starts the program, watches it through the kernel's timer and scheduling
 /// events, and ends it. It adds nothing to the program. This needs root.
@@ -50,10 +55,10 @@ const SHARE_MAX: u64 = 80;
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// Intended period [default: 10ms; with a command: derived from its sleeps]
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     period: Option<Nanos>,
     /// CPU time to compute in each period, up to 80 % of the period [default: 1ms]
-    #[arg(short, long, value_name = "TIME", conflicts_with = "command")]
+    #[arg(long, value_name = "TIME", conflicts_with = "command")]
     work: Option<Nanos>,
     /// How long to run each loop, or to watch the program
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
@@ -61,12 +66,8 @@ pub(super) struct Args {
     /// How to sleep: relative, absolute, or both
     #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"], conflicts_with = "command")]
     sleep: String,
-    /// The loops' CPU [default: the last]
-    #[arg(long, value_name = "N", conflicts_with = "command")]
-    cpu: Option<u32>,
-    /// The loops' policy: other, fifo:PRIORITY, rr:PRIORITY [default: fifo:80 where it is permitted]
-    #[arg(long, value_name = "POLICY", conflicts_with = "command")]
-    policy: Option<Scheduling>,
+    #[command(flatten)]
+    place: Place,
     /// The program's thread to judge, by name or number [default: the one that sleeps most often]
     #[arg(long, value_name = "THREAD", requires = "command")]
     thread: Option<String>,
@@ -133,6 +134,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
         return Err(Refused(text).into());
     }
     if !args.command.is_empty() {
+        args.place.refuse("a command places its threads itself")?;
         return Ok(Subject::Program {
             command: args.command.clone(),
             thread: args.thread.clone(),
@@ -153,8 +155,8 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
         "absolute" => vec![Sleep::Absolute],
         _ => vec![Sleep::Relative, Sleep::Absolute],
     };
-    let policy = args.policy.unwrap_or("fifo:80".parse().map_err(Refused)?);
-    let placement = policy.on(one_cpu(args.cpu)?);
+    let scheduling = args.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
+    let placement = scheduling.on(args.place.cpu.or_last()?);
     Ok(Subject::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
 }
 
@@ -167,8 +169,7 @@ fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
             if let Subject::Loops { placement, .. } = &mut options.subject {
-                *placement =
-                    "other".parse::<Scheduling>().map_err(Refused)?.on(placement.cpus.clone());
+                *placement = Scheduling::OTHER.on(placement.cpus.clone());
             }
             Ok(drift::run(&options)?)
         }

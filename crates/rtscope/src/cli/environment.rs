@@ -8,8 +8,15 @@ use rtscope_sys::tree::Tree;
 use super::print;
 use crate::exit;
 
-/// Show what matters for latency on this machine: kernel, CPUs, clock, throttling, permissions
+/// Show what matters for latency here: kernel, CPUs, permissions
+///
+/// It also shows the clock, the throttling of real-time threads, and what a run records of the machine.
+///
+/// Examples:
+///   rtscope environment
+///   rtscope environment --json
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// As JSON, as in a record's environment.before.json
     #[arg(long)]

@@ -17,7 +17,10 @@ use crate::{
     record::{self, Terms},
 };
 
-/// Write a record for other programs: CSV, JSON, cyclictest, OSADL, JUnit, KTAP, LAVA, OpenMetrics...
+/// Write a record for other programs: CSV, JUnit, OpenMetrics...
+///
+/// The formats are CSV, JSON, those of cyclictest and OSADL, JUnit, KTAP, LAVA, OpenMetrics and more; --format lists
+/// them.
 ///
 /// FOLDER@CELL is one cell of a record; the formats of cyclictest and OSADL and the percentile table
 /// can hold only one cell. A single format goes to standard output or to --out, several formats go to
@@ -26,7 +29,7 @@ use crate::{
 ///
 /// Examples:
 ///   rtscope export run --format junit --out results.xml
-///   rtscope export run --format openmetrics --out /var/lib/node_exporter/rtscope.prom
+///   rtscope export run -f openmetrics --out /var/lib/node_exporter/rtscope.prom
 ///   rtscope export run@disk --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
 #[derive(Debug, clap::Args)]
@@ -37,7 +40,7 @@ pub(super) struct Args {
     /// Format to write; several separated by commas
     #[arg(short, long, required = true, value_delimiter = ',', value_parser = Names)]
     format: Vec<&'static Format>,
-    /// Write to this file, or with several formats to this folder [default: standard output]
+    /// Write to this file, or with several formats to this folder; - is standard output, as is the default
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Requirement besides those of the plan; repeatable
@@ -62,6 +65,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match (documents.as_slice(), &args.out) {
         ([(_, document)], None) => print_bytes(document)?,
+        ([(_, document)], Some(file)) if file.as_os_str() == "-" => print_bytes(document)?,
         ([(_, document)], Some(file)) => write(file, document)?,
         (_, None) => {
             let text = "several formats: name a folder for their files, as with --out results";

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use rtscope_measure::check::NOT_RUN;
 use rtscope_model::schedule::{Placement, Policy};
 use rtscope_sys::{fork::signal, process, sched};
 
@@ -43,5 +44,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let (program, words) = args.words.split_first().context("no program")?;
     let refused = Command::new(program).args(words).exec();
-    Err(refused).with_context(|| format!("can't run {}", program.to_string_lossy()))
+    note!("rtscope: can't run {}: {refused}", program.to_string_lossy());
+    Ok(ExitCode::from(NOT_RUN as u8))
 }

@@ -1,9 +1,6 @@
 //! `rtscope history`: runs over months, listed, shown and drawn.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use rtscope_analyse::{
@@ -14,7 +11,6 @@ use rtscope_analyse::{
     },
     statistics::quantile,
 };
-use rtscope_measure::recorder::write_whole;
 use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
 use serde_json::json;
 
@@ -24,19 +20,38 @@ use crate::{
     history::{self, Cell, Entry, Store, Wanted},
     output::shown,
     png,
-    record::{self, Terms},
+    record::{self, Destination, Terms},
 };
 
 /// What to do with the history.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
     /// Add records to the history; skip those that it already contains
+    ///
+    /// Examples:
+    ///   rtscope history import rtscope-runs/quick-*
+    ///   rtscope history import --label 'rack 3' --at 2025-01-31 old-run
+    #[command(verbatim_doc_comment)]
     Import(Import),
     /// List the runs
+    ///
+    /// Examples:
+    ///   rtscope history list
+    ///   rtscope history list --json
+    #[command(verbatim_doc_comment)]
     List(List),
     /// Show the figures of one run
+    ///
+    /// Examples:
+    ///   rtscope history show 12
+    #[command(verbatim_doc_comment)]
     Show(Show),
     /// Show or plot a figure over time, with the changes of its level
+    ///
+    /// Examples:
+    ///   rtscope history trend message
+    ///   rtscope history trend message --statistic max --out max.svg
+    #[command(verbatim_doc_comment)]
     Trend(Trend),
 }
 
@@ -91,10 +106,10 @@ pub(super) struct Trend {
     /// The figure: max, mean, or a quantile such as p99.9
     #[arg(long, default_value = "p99.9", value_parser = statistic)]
     statistic: Statistic,
-    /// Plot the figure over time to FILE, .svg or .png
+    /// Plot the figure over time to FILE, .svg or .png; - writes SVG to standard output
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Plot all histograms, one behind the other, to FILE, .svg or .png
+    /// Plot all histograms, one behind the other, to FILE, .svg or .png; - as for --out
     #[arg(long, value_name = "FILE")]
     surface: Option<PathBuf>,
     #[command(flatten)]
@@ -130,7 +145,13 @@ fn open(file: &File) -> anyhow::Result<Store> {
 
 fn import(args: &Import) -> anyhow::Result<()> {
     let mut store = open(&args.file)?;
+    let is_record = |run: &PathBuf| record::is_one(run);
     for run in &args.runs {
+        // A pattern such as rtscope-runs/* also names pages, plots and results of other commands.
+        if args.runs.iter().any(is_record) && run.exists() && !is_record(run) {
+            print(&format!("{} is not a record: skipped\n", shown(run)))?;
+            continue;
+        }
         let judged = record::open(run, &Terms::default())?;
         let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
         let folder = folder.display().to_string();
@@ -238,6 +259,15 @@ fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
 }
 
 fn draw(args: &Trend) -> anyhow::Result<()> {
+    let [out, surface] =
+        [&args.out, &args.surface].map(|out| out.as_deref().map(Destination::named));
+    let documents =
+        [&out, &surface].into_iter().flatten().filter(|to| **to == Destination::Stdout).count();
+    if documents + usize::from(args.json) > 1 {
+        let text =
+            "two documents for standard output: leave out one of --json, --out - and --surface -";
+        return Err(Refused(text.to_owned()).into());
+    }
     let points = points(args)?;
     if points.is_empty() {
         let text = format!("no run of the history has a cell {:?} like that", args.cell);
@@ -246,11 +276,12 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     let what = format!("{} of {}", args.statistic, args.cell);
     let options = Options { width: 1_000, ..Options::default() };
     let found = trend::changes(&points, args.statistic);
-    if let Some(out) = &args.out {
-        write(out, trend::draw(&points, &what, &found, &options))?;
+    let mut has_stdout = true;
+    if let Some(out) = out {
+        has_stdout &= write(&out, trend::draw(&points, &what, &found, &options))?;
     }
-    if let Some(out) = &args.surface {
-        write(out, trend::surface(&points, &args.cell, &options))?;
+    if let Some(out) = surface {
+        has_stdout &= write(&out, trend::surface(&points, &args.cell, &options))?;
     }
     let changes = found.as_deref().unwrap_or_default();
     let refused = found.as_ref().err().map(ToString::to_string);
@@ -263,6 +294,9 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
             "no_search": refused,
         });
         return print(&(serde_json::to_string_pretty(&document)? + "\n"));
+    }
+    if !has_stdout {
+        return Ok(());
     }
     let mut text = format!("{what}, in us\n");
     for (n, point) in points.iter().enumerate() {
@@ -278,16 +312,25 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     print(&text)
 }
 
-fn write(out: &Path, svg: String) -> anyhow::Result<()> {
-    let format = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
-    let bytes = match format.as_str() {
-        "svg" => svg.into_bytes(),
-        "png" => png::of_svg(&svg)?,
-        _ => {
-            let text = format!("{}: write a name that ends in .svg or .png", out.display());
-            return Err(Refused(text).into());
+/// Writes a plot, and says where on standard error; false when standard output has it.
+fn write(out: &Destination, svg: String) -> anyhow::Result<bool> {
+    let bytes = match out {
+        Destination::Stdout => svg.into_bytes(),
+        Destination::File(file) => {
+            let ending = file.extension().and_then(|e| e.to_str()).unwrap_or_default();
+            match ending.to_lowercase().as_str() {
+                "svg" => svg.into_bytes(),
+                "png" => png::of_svg(&svg)?,
+                _ => {
+                    let text = format!("{out}: write a name that ends in .svg or .png");
+                    return Err(Refused(text).into());
+                }
+            }
         }
     };
-    write_whole(out, &bytes).with_context(|| format!("can't write {}", out.display()))?;
-    print(&format!("{}\n", shown(out)))
+    let is_file = out.write(&bytes)?;
+    if is_file {
+        note!("{out}");
+    }
+    Ok(is_file)
 }

@@ -12,29 +12,36 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rtscope_analyse::import::{self, Import, Options, Reading, Stream};
+use rtscope_analyse::{
+    import::{self, Import, Options, Reading, Stream},
+    instrument,
+};
 use rtscope_measure::recorder::{self, Source};
-use rtscope_model::{time::Nanos, verdict::Requirement};
+use rtscope_model::{record::Files, time::Nanos, verdict::Requirement};
 use rtscope_sys::system;
 use rustix::fs::OFlags;
 
-use super::{Refused, print, run::summary, wall_clock};
+use super::{Refused, print, run::summary, wall_clock, wave::import as capture};
 use crate::{
     exit,
     output::{note_lines, shown},
-    record::{self, Terms},
+    record::{self, Judged, Terms},
 };
 
-/// Read results of cyclictest, rtla, jitterdebugger, OSADL or LinuxCNC as a record
+/// Read other tools' results as a record, and captures as waves
 ///
 /// rtscope recognises the format of a file by its first lines. Each run in a file becomes a cell;
 /// several files become one record, whose cells can be compared. The record is judged and plotted
 /// like any other, and its findings list what an import can't know.
 ///
+/// The capture of a logic analyser, as VCD or as CSV of sigrok, is analysed like one of rtscope's own scope
+/// (`rtscope wave capture`). An unknown level (x, z) is a gap. rtscope lists errors of the file and analyses the rest.
+///
 /// Examples:
 ///   rtscope import output.txt
 ///   rtscope import *.json --out before --require 'max < 100us'
 ///   cyclictest -q -m -Sp90 -h400 -D1h | rtscope import - --interval 1ms
+///   rtscope import piscope.vcd --channel 17 --freq 1kHz
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
@@ -44,15 +51,15 @@ pub(super) struct Args {
     /// Folder for the record and the page [default: rtscope-runs/import-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Format of the files: cyclictest, cyclictest-json, rtla, jitterdebugger, osadl, linuxcnc or
-    /// columns [default: recognised for each file]
+    /// Format of the files: cyclictest, cyclictest-json, rtla, jitterdebugger, osadl, linuxcnc, columns,
+    /// vcd or sigrok-csv [default: recognised for each file]
     #[arg(short, long)]
     format: Option<String>,
     /// Unit of the latencies: us or ns [default: the unit named in the file, else us]
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
     /// Interval of the threads, if the files don't contain it
-    #[arg(long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME")]
     interval: Option<Nanos>,
     /// Requirement for every cell, for example 'max < 200us'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
@@ -60,41 +67,32 @@ pub(super) struct Args {
     /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// Print the verdict as one JSON document
+    /// Print the verdict, or the figures of a capture, as one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    capture: capture::Options,
 }
 
 /// Bytes that are read at once.
 const PIECE: usize = 256 << 10;
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let unit_ns = match args.unit.as_deref() {
-        None => None,
-        Some("us") => Some(1_000),
-        Some("ns") => Some(1),
-        Some(other) => return Err(Refused(format!("--unit {other}: write us or ns")).into()),
-    };
-    if args.interval == Some(Nanos::ZERO) {
-        return Err(Refused("--interval 0: write a time, as 1ms".to_owned()).into());
-    }
+    check(args)?;
     let mut readings = Vec::new();
     for path in &args.files {
-        let options = Options {
-            name: name_of(path),
-            unit_ns,
-            interval_ns: args.interval.map(|interval| interval.0),
-        };
-        readings.push((stem_of(path), read(path, args.format.as_deref(), options)?));
+        let (head, source) = begin(path)?;
+        if is_capture(args, &head) {
+            check_capture(args)?;
+            let source = io::Cursor::new(head).chain(source);
+            return capture::main(path, source, &args.capture, args.out.as_deref(), args.json);
+        }
+        let source = io::Cursor::new(head).chain(source);
+        let reading = read(path, source, args.format.as_deref(), options(args, path))?;
+        readings.push((stem_of(path), reading));
     }
     let wall_clock = wall_clock();
-    let import = Import {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().collect(),
-        wall_clock: wall_clock.clone(),
-        require: args.require.clone(),
-    };
-    let files = import::files(&import, readings).map_err(anyhow::Error::msg)?;
+    let files = files(args.require.clone(), readings)?;
     let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("import", &wall_clock));
     recorder::store(&folder, &files)?;
     let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
@@ -110,14 +108,93 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit::of_record(&judged.judgement, true))
 }
 
-/// Reads one file piece by piece.
-fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<Reading> {
-    let mut stream = Stream::open(format, options).map_err(Refused)?;
+/// A file of another tool, judged as a record that is kept nowhere.
+pub(super) fn judged(path: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+    let (head, source) = begin(path)?;
+    let source = io::Cursor::new(head).chain(source);
+    let options = Options { name: name_of(path), ..Options::default() };
+    let reading = read(path, source, None, options)?;
+    let files = files(Vec::new(), vec![(stem_of(path), reading)])?;
+    record::judged(&Source::from(files), terms)
+}
+
+/// Opens a file and reads what its format is known by.
+fn begin(path: &Path) -> anyhow::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let failed = || format!("can't read {}", path.display());
     let source: Box<dyn Read + Send> = match path.as_os_str() == "-" {
         true => Box::new(io::stdin()),
         false => open(path, WRITER_LIMIT).with_context(failed)?,
     };
+    let (mut head, mut source) = (Vec::new(), source);
+    source.by_ref().take(capture::HEAD_BYTES).read_to_end(&mut head).with_context(failed)?;
+    Ok((head, source))
+}
+
+fn is_capture(args: &Args, head: &[u8]) -> bool {
+    match &args.format {
+        Some(format) => capture::FORMATS.iter().any(|(name, _)| name == format),
+        None => args.capture.are_given() || instrument::is_capture(head),
+    }
+}
+
+/// Refuses what a capture has not.
+fn check_capture(args: &Args) -> Result<(), Refused> {
+    let given = [
+        ("--require", !args.require.is_empty()),
+        ("--accept", !args.accept.is_empty()),
+        ("--interval", args.interval.is_some()),
+        ("--unit", args.unit.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Refused(format!("{option}: a capture has edges, not latencies; leave it out")));
+    }
+    match args.files.len() {
+        1 => Ok(()),
+        _ => Err(Refused("a capture is imported alone: name one file".to_owned())),
+    }
+}
+
+/// Refuses what no file could be read with.
+fn check(args: &Args) -> Result<(), Refused> {
+    if let Some(unit) = args.unit.as_deref().filter(|unit| !["us", "ns"].contains(unit)) {
+        return Err(Refused(format!("--unit {unit}: write us or ns")));
+    }
+    if args.interval == Some(Nanos::ZERO) {
+        return Err(Refused("--interval 0: write a time, for example 1ms".to_owned()));
+    }
+    Ok(())
+}
+
+fn options(args: &Args, path: &Path) -> Options {
+    let unit_ns = |unit: &str| if unit == "us" { 1_000 } else { 1 };
+    Options {
+        name: name_of(path),
+        unit_ns: args.unit.as_deref().map(unit_ns),
+        interval_ns: args.interval.map(|interval| interval.0),
+    }
+}
+
+fn files(require: Vec<Requirement>, readings: Vec<(String, Reading)>) -> anyhow::Result<Files> {
+    let import = Import {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        wall_clock: wall_clock(),
+        require,
+    };
+    import::files(&import, readings).map_err(anyhow::Error::msg)
+}
+
+/// Reads one file piece by piece.
+fn read(
+    path: &Path,
+    source: impl Read + Send,
+    format: Option<&str>,
+    options: Options,
+) -> anyhow::Result<Reading> {
+    let known = capture::FORMATS.map(|(name, _)| name).join(", ");
+    let mut stream =
+        Stream::open(format, options).map_err(|why| Refused(format!("{why}, {known}")))?;
+    let failed = || format!("can't read {}", path.display());
     let feed = |piece: &[u8]| {
         stream.feed(piece);
         !stream.is_endless()
@@ -125,8 +202,10 @@ fn read(path: &Path, format: Option<&str>, options: Options) -> anyhow::Result<R
     pieces(source, feed).with_context(failed)?;
     let reading = stream.finish();
     if reading.cells.is_empty() && format.is_none() {
-        let formats: Vec<String> =
-            import::formats().map(|(name, reads)| format!("  {name:<16} {reads}")).collect();
+        let formats: Vec<String> = import::formats()
+            .chain(capture::FORMATS)
+            .map(|(name, reads)| format!("  {name:<16} {reads}"))
+            .collect();
         let told: Vec<&str> = reading.findings.iter().map(|f| f.text.as_str()).collect();
         note_lines(&format!("formats that are read:\n{}", formats.join("\n")));
         bail!("{}", told.join("; "));

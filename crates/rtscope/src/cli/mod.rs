@@ -9,6 +9,7 @@ mod ending;
 mod environment;
 mod export;
 mod guard;
+mod help;
 mod history;
 mod import;
 mod kernel;
@@ -16,6 +17,7 @@ mod lab;
 mod load;
 mod man;
 mod new;
+mod place;
 mod plan;
 mod plot;
 mod ps;
@@ -31,12 +33,13 @@ mod until;
 mod wave;
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use rtscope_lab::error::LabError;
 use rtscope_measure::{RunError, recorder::write_whole, tune, wave::WaveError};
 use rtscope_model::{printable::printable, text::TextError};
@@ -44,81 +47,114 @@ use rtscope_sys::tree::Tree;
 
 use crate::{
     exit,
-    output::{note_lines, print, print_bytes, shown},
+    output::{self, note_lines, print, print_bytes, shown},
 };
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
 ///
 /// `rtscope run` measures for 20 seconds and writes a page that says it. A thread on each CPU sleeps
 /// until a programmed instant and notes how late it woke: the wake-up latency. With `--require` the
-/// run is judged against a limit, and the exit code says the verdict: 0 pass (or measured without a
-/// requirement), 1 error, 2 requirement failed, 3 inconclusive, 64 usage.
+/// run is judged against a limit, and the exit code says the verdict.
+///
+/// Exit code: 0 pass (or measured without a requirement), 1 error, also for a file that is missing or can't
+/// be read, 2 requirement failed, 3 inconclusive, 64 wrong command line or plan.
+///
+/// Examples:
+///   rtscope run
+///   rtscope run --require 'max < 200us'
+///   rtscope help run
 #[derive(Debug, Parser)]
-#[command(name = "rtscope", version, max_term_width = 100)]
+#[command(name = "rtscope", version, max_term_width = 100, verbatim_doc_comment)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
+    /// Use colours: auto is only on a terminal, and not when NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: clap::ColorChoice,
 }
 
+/// What a user types, in the order of the groups in `help::GROUPS`.
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(Box<run::Args>),
-    Report(report::Args),
-    Plot(plot::Args),
-    Import(import::Args),
-    Export(export::Args),
-    Claim(claim::Args),
-    Compare(compare::Args),
-    /// Keep the figures of runs over months: import, list, show, plot
-    #[command(subcommand)]
-    History(history::Verb),
     /// List, show and check plans
     #[command(subcommand)]
     Plan(plan::Verb),
     Load(load::Args),
-    Environment(environment::Args),
-    Ps(Box<ps::Args>),
-    /// Square waves on lines: a scope, generators, and how fast programs can make them
+    Throughput(throughput::Args),
+    /// Square waves on lines: capture, generate, compare, find the limit
     #[command(subcommand)]
     Wave(wave::Verb),
-    /// Run scheduling experiments: which thread runs when, predicted and measured
+    Report(report::Args),
+    Claim(claim::Args),
+    Plot(plot::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Compare(compare::Args),
+    /// Keep the figures of runs over months: import, list, show, plot
+    #[command(subcommand)]
+    History(history::Verb),
+    Environment(environment::Args),
+    Ps(Box<ps::Args>),
+    /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
+    /// Restore settings that a killed run left changed
+    ///
+    /// The next run does the same when it starts.
+    ///
+    /// Examples:
+    ///   sudo rtscope restore
+    #[command(verbatim_doc_comment)]
+    Restore,
     Check(Box<check::Args>),
-    New(new::Args),
     Drift(drift::Args),
     Stat(stat::Args),
-    Throughput(throughput::Args),
-    /// Restore settings that a killed run left changed
-    Restore,
-    /// Compare kernels: boot them in an emulator and run a plan in each, in virtual time
+    New(new::Args),
+    /// Compare kernels in an emulator, in virtual time
     #[command(subcommand)]
     Lab(lab::Verb),
     /// Make a kernel, install it, verify it, go back
     #[command(subcommand)]
     Kernel(Box<kernel::Verb>),
-    /// Measure as cyclictest does, with its options and its output; also through a link of that name
-    #[command(disable_help_flag = true)]
+    /// Measure with cyclictest's options and output
+    ///
+    /// A link of that name to rtscope does the same.
+    ///
+    /// Examples:
+    ///   rtscope cyclictest -m -Sp90 -i200 -D10s -q
+    ///   rtscope cyclictest --help
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
     Cyclictest(FrontEnd),
-    /// Pass messages as hackbench does, with its options and its output; also through a link of that
-    /// name
-    #[command(disable_help_flag = true)]
+    /// Pass messages with hackbench's options and output
+    ///
+    /// A link of that name to rtscope does the same.
+    ///
+    /// Examples:
+    ///   rtscope hackbench -g 2 -l 1000
+    ///   rtscope hackbench --help
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
     Hackbench(FrontEnd),
     Completions(completions::Args),
-    #[command(hide = true)]
+}
+
+/// What rtscope and its chores start, and no user types. It is a parser of its own, so that no help, completion or
+/// suggestion names it.
+#[derive(Debug, Parser)]
+#[command(name = "rtscope")]
+enum Internal {
     Man(man::Args),
     /// Runs a program that must not outlive another process; started by `lab`
-    #[command(hide = true)]
     Guard(guard::Args),
     /// The workload of `stat`, which starts it
-    #[command(hide = true)]
     BranchWorkload(stat::WorkloadArgs),
     /// A load's own process; started by `run` and `load`
-    #[command(hide = true)]
     LoadWorker {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+    /// Becomes a subject; started by `wave sweep`
+    WaveSubject(wave::runner::Args),
 }
 
 /// The words of another tool's command line, for the list of verbs: `dropin` takes them before they
@@ -131,53 +167,62 @@ struct FrontEnd {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(e) => {
-            // The message quotes the words: read them again as they can be shown.
-            let words = std::env::args_os();
-            let words = words.map(|word| printable(&word.to_string_lossy()).into_owned());
-            let e = Cli::try_parse_from(words).err().unwrap_or(e);
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::PASS });
+    let internal = |word: &OsString| Internal::command().find_subcommand(word).is_some();
+    let outcome = if std::env::args_os().nth(1).as_ref().is_some_and(internal) {
+        match Internal::parse() {
+            Internal::Man(args) => man::main(&args),
+            Internal::Guard(args) => guard::main(&args),
+            Internal::BranchWorkload(args) => return stat::workload(&args),
+            Internal::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
+            Internal::WaveSubject(args) => wave::runner::main(&args),
         }
-    };
-    let outcome = match cli.verb {
-        Verb::Run(args) => run::main(&args),
-        Verb::Report(args) => report::main(&args),
-        Verb::Plot(args) => plot::main(&args),
-        Verb::Import(args) => import::main(&args),
-        Verb::Export(args) => export::main(&args),
-        Verb::Claim(args) => claim::main(&args),
-        Verb::Compare(args) => compare::main(&args),
-        Verb::History(verb) => history::main(&verb),
-        Verb::Plan(verb) => plan::main(&verb),
-        Verb::Load(args) => load::main(&args),
-        Verb::Environment(args) => environment::main(&args),
-        Verb::Ps(args) => ps::main(&args),
-        Verb::Wave(verb) => wave::main(&verb),
-        Verb::Sched(verb) => sched::main(&verb),
-        Verb::Check(args) => check::main(&args),
-        Verb::New(args) => new::main(&args),
-        Verb::Drift(args) => drift::main(&args),
-        Verb::Stat(args) => stat::main(&args),
-        Verb::Throughput(args) => throughput::main(&args),
-        Verb::BranchWorkload(args) => return stat::workload(&args),
-        Verb::Restore => restore::main(),
-        Verb::Lab(verb) => lab::main(&verb),
-        Verb::Kernel(verb) => kernel::main(&verb),
-        Verb::Completions(args) => completions::main(&args),
-        Verb::Man(args) => man::main(&args),
-        Verb::Guard(args) => guard::main(&args),
-        Verb::Cyclictest(FrontEnd { options }) | Verb::Hackbench(FrontEnd { options }) => {
-            Err(Refused(format!("not understood: {}", options.join(" "))).into())
+    } else {
+        match help::parse(std::env::args_os()) {
+            Ok(cli) => {
+                output::choose_color(cli.color);
+                perform(cli.verb)
+            }
+            Err(e) => {
+                let _ = e.print();
+                return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::PASS });
+            }
         }
-        Verb::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
     };
     outcome.unwrap_or_else(|error| {
         note_lines(&format!("rtscope: {}", said(&error)));
         ExitCode::from(code_of(&error))
     })
+}
+
+fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Run(args) => run::main(&args),
+        Verb::Plan(verb) => plan::main(&verb),
+        Verb::Load(args) => load::main(&args),
+        Verb::Throughput(args) => throughput::main(&args),
+        Verb::Wave(verb) => wave::main(&verb),
+        Verb::Report(args) => report::main(&args),
+        Verb::Claim(args) => claim::main(&args),
+        Verb::Plot(args) => plot::main(&args),
+        Verb::Export(args) => export::main(&args),
+        Verb::Import(args) => import::main(&args),
+        Verb::Compare(args) => compare::main(&args),
+        Verb::History(verb) => history::main(&verb),
+        Verb::Environment(args) => environment::main(&args),
+        Verb::Ps(args) => ps::main(&args),
+        Verb::Sched(verb) => sched::main(&verb),
+        Verb::Restore => restore::main(),
+        Verb::Check(args) => check::main(&args),
+        Verb::Drift(args) => drift::main(&args),
+        Verb::Stat(args) => stat::main(&args),
+        Verb::New(args) => new::main(&args),
+        Verb::Lab(verb) => lab::main(&verb),
+        Verb::Kernel(verb) => kernel::main(&verb),
+        Verb::Completions(args) => completions::main(&args),
+        Verb::Cyclictest(FrontEnd { options }) | Verb::Hackbench(FrontEnd { options }) => {
+            Err(Refused(format!("not understood: {}", options.join(" "))).into())
+        }
+    }
 }
 
 /// What is wrong with the command line or the plan is a usage error; the rest is the surroundings.

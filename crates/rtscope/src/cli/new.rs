@@ -8,15 +8,15 @@ use crate::{
     skeletons::{self, Language},
 };
 
-/// Write the skeleton of a periodic real-time application: sources, build file, README
+/// Write the skeleton of a periodic real-time application
 ///
-/// It locks its memory, touches its stack, asks for its policy and priority, sleeps until instants,
+/// The folder holds sources, a build file and a README. The application locks its memory, touches its stack, asks for its policy and priority, sleeps until instants,
 /// skips and counts overruns, ends on SIGINT, SIGTERM or after --cycles, and writes a histogram that
 /// rtscope import reads. The options are the same in every language.
 ///
 /// Examples:
 ///   rtscope new motor --lang c
-///   cd motor && make && sudo ./motor --period-us 500 --priority 80 --cpu 1 --histogram motor.txt
+///   cd motor && make && sudo ./motor --period-us 500 --histogram motor.txt
 ///   rtscope import motor.txt
 ///   rtscope check --expect fifo:80 -- ./motor
 #[derive(Debug, clap::Args)]

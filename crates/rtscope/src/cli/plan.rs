@@ -11,22 +11,39 @@ use crate::{exit, plans};
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     /// List the shipped plans
+    ///
+    /// Examples:
+    ///   rtscope plan list
+    ///   rtscope plan list --json
+    #[command(verbatim_doc_comment)]
     List {
-        /// As JSON
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
     /// Print a plan's text, to save it to a file and change it
+    ///
+    /// Examples:
+    ///   rtscope plan show quick > my-plan.toml
+    ///   rtscope plan show policies --resolved
+    #[command(verbatim_doc_comment)]
     Show {
-        /// A shipped plan's name, or a file
+        /// A shipped plan's name, or a file; - is standard input
         plan: String,
         /// With every default filled in and every matrix multiplied out
         #[arg(long)]
         resolved: bool,
     },
-    /// Check a plan without running it; note what this machine lacks for it
+    /// Check a plan without running it
+    ///
+    /// It also says what this machine lacks for the plan.
+    ///
+    /// Examples:
+    ///   rtscope plan check my-plan.toml
+    ///   rtscope plan show quick | rtscope plan check -
+    #[command(verbatim_doc_comment)]
     Check {
-        /// A shipped plan's name, or a file
+        /// A shipped plan's name, or a file; - is standard input
         plan: String,
     },
 }

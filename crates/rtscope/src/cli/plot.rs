@@ -2,29 +2,32 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use rtscope_analyse::plot::{self, Kind};
-use rtscope_measure::recorder::write_whole;
 
 use super::{Refused, print};
 use crate::{
-    exit,
-    output::shown,
-    png,
-    record::{self, Terms},
+    exit, png,
+    record::{self, Destination, Terms},
 };
 
 /// Draw one plot of a record as SVG or PNG
+///
+/// Examples:
+///   rtscope plot my-run --kind histogram
+///   rtscope plot my-run --kind timeline --out timeline.png --width 1600
+///   rtscope plot my-run --kind exceedance --out - > exceedance.svg
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
     /// histogram, exceedance, timeline, heatmap, losses or load
-    #[arg(short, long)]
+    #[arg(long)]
     kind: String,
-    /// The file: its ending says the format, .svg or .png
+    /// The file: its ending says the format, .svg or .png; - writes SVG to standard output
+    /// [default: rtscope-runs/KIND-TIME.svg]
     #[arg(short, long, value_name = "FILE")]
-    out: PathBuf,
+    out: Option<PathBuf>,
     /// Width in pixels
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(200..=8000))]
     width: u32,
@@ -35,9 +38,15 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let kind: Kind = args.kind.parse().map_err(Refused)?;
-    let format = args.out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+    let out = Destination::new(args.out.as_deref(), &args.kind, "svg");
+    let format = match &out {
+        Destination::Stdout => "svg".to_owned(),
+        Destination::File(file) => {
+            file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase()
+        }
+    };
     if format != "svg" && format != "png" {
-        let text = format!("{}: write a name that ends in .svg or .png", args.out.display());
+        let text = format!("{out}: write a name that ends in .svg or .png");
         return Err(Refused(text).into());
     }
     let judged = record::open(&args.run, &Terms::default())?;
@@ -49,8 +58,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let svg = plot::draw(kind, &judged.record, &judged.judgement, &options);
     let bytes = if format == "svg" { svg.into_bytes() } else { png::of_svg(&svg)? };
-    write_whole(&args.out, &bytes)
-        .with_context(|| format!("can't write {}", args.out.display()))?;
-    print(&format!("{}\n", shown(&args.out)))?;
+    if out.write(&bytes)? {
+        print(&format!("{out}\n"))?;
+    }
     Ok(ExitCode::from(exit::PASS))
 }

@@ -8,7 +8,7 @@ use super::{print, run::summary, said};
 use crate::{
     exit,
     output::shown,
-    record::{self, Terms},
+    record::{self, Destination, Terms},
 };
 
 /// Judge a record again, and write its verdict and its page
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// Write the page to this file or folder, and nothing into the record
+    /// Write the page to this file or folder, and nothing into the record; - is standard output
     /// [default: report.html in the record's folder, with verdict.json]
     #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
@@ -43,10 +43,16 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let terms = Terms { require: args.require.clone(), accept: args.accept.clone() };
+    let out = args.out.as_deref().map(Destination::named);
+    out.iter().try_for_each(|out| out.refuse_two(args.json))?;
     let judged = record::open(&args.run, &terms)?;
-    let page = match &args.out {
+    let page = match &out {
         None => judged.publish(&args.run),
-        Some(out) => judged.write_page(out),
+        Some(Destination::File(out)) => judged.write_page(out),
+        Some(out) => {
+            out.write(judged.page().as_bytes())?;
+            return Ok(exit::of_record(&judged.judgement, true));
+        }
     };
     print(&if args.json { judged.json()? } else { summary(&judged) })?;
     match &page {

@@ -39,7 +39,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// A shipped plan's name, or a file [default: quick, or soak with --until]
+    /// A shipped plan's name, or a file; - is standard input [default: quick, or soak with --until]
     plan: Option<String>,
     /// Folder for the record and the page [default: rtscope-runs/PLAN-TIME]
     #[arg(short, long, value_name = "DIR")]
@@ -57,6 +57,9 @@ pub(super) struct Args {
     /// Show nothing during the run, and only the verdict at the end
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
+    /// Print lines during the run, with the place of each thread and every finding
+    #[arg(short, long, conflicts_with_all = ["quiet", "live"])]
+    verbose: bool,
     /// Show a full-screen display during the run
     #[arg(long)]
     live: bool,
@@ -76,6 +79,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let show = match (args.live, args.quiet) {
         (true, _) => Show::Live,
         (_, true) => Show::Quiet,
+        _ if args.verbose => Show::Verbose,
         _ => Show::Usual,
     };
     let mut screen = screen::open(show, &options.plan, &options.interrupt)?;

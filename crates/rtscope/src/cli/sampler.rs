@@ -2,6 +2,8 @@
 
 use rtscope_model::plan::{SamplerPatch, parse_sampler};
 
+use super::{Refused, place::PolicyChoice};
+
 // Numbers and times take a minus sign, so that the range is named and no other spelling is advised.
 /// Changes to the plan's sampler. Without them the plan decides.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -12,14 +14,14 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
     /// CPUs to measure: all, last, or a set such as 0-3,6; isolated CPUs only if named
-    #[arg(short, long, value_name = "SET")]
+    #[arg(short, long, alias = "cpu", value_name = "SET")]
     cpus: Option<String>,
     /// pinned: each thread on one CPU; free: on any of them
     #[arg(long, value_name = "HOW")]
     placement: Option<String>,
-    /// fifo, rr, other, batch, idle or deadline
+    /// Policy: fifo, rr, other, batch, idle or deadline; also with its priority, for example fifo:80
     #[arg(long, value_name = "POLICY")]
-    policy: Option<String>,
+    policy: Option<PolicyChoice>,
     /// Real-time priority, 1 to 99
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     priority: Option<String>,
@@ -78,8 +80,22 @@ pub(crate) struct Options {
 
 impl Options {
     /// The patch, read by the same rules as a plan's `[sampler]` table.
+    ///
+    /// # Errors
+    ///
+    /// A value makes no sense, or --policy and --priority name two priorities.
     pub(crate) fn patch(&self) -> anyhow::Result<SamplerPatch> {
-        Ok(parse_sampler(self.given())?)
+        let named = self.policy.and_then(|choice| choice.priority).map(|number| number.to_string());
+        if let (Some(choice), Some(named), Some(other)) = (self.policy, &named, &self.priority)
+            && named != other
+        {
+            let text = format!(
+                "--policy {choice} and --priority {other} contradict each other: leave one priority out"
+            );
+            return Err(Refused(text).into());
+        }
+        let given = self.given().filter(|(key, _)| named.is_none() || *key != "priority");
+        Ok(parse_sampler(given.chain(named.as_deref().map(|number| ("priority", number))))?)
     }
 
     /// The name of the first option that was given.
@@ -93,7 +109,7 @@ impl Options {
             ("threads", self.threads.as_deref()),
             ("cpus", self.cpus.as_deref()),
             ("placement", self.placement.as_deref()),
-            ("policy", self.policy.as_deref()),
+            ("policy", self.policy.map(|choice| choice.policy.word())),
             ("priority", self.priority.as_deref()),
             ("nice", self.nice.as_deref()),
             ("runtime", self.runtime.as_deref()),
@@ -114,5 +130,35 @@ impl Options {
             ("raw", self.raw.then_some("true")),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn patch(words: &str) -> Result<String, String> {
+        let words = std::iter::once("x").chain(words.split_whitespace());
+        let typed = Typed::try_parse_from(words).map_err(|e| e.to_string())?;
+        typed.options.patch().map(|patch| format!("{patch:?}")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_policy_may_name_its_priority() {
+        assert_eq!(patch("--policy rr:70 --cpus 1"), patch("--policy rr -p 70 --cpu 1"));
+        assert_eq!(patch("--policy rr:70 -p 70"), patch("--policy rr:70"));
+        assert_ne!(patch("--policy rr:70"), patch("--policy rr"));
+        let said = patch("--policy rr:70 -p 60").expect_err("two priorities");
+        assert!(said.contains("contradict each other"), "{said}");
+        let said = patch("-p 100").expect_err("too high");
+        assert!(said.contains("99"), "{said}");
     }
 }

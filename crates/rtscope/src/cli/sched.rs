@@ -16,21 +16,33 @@ use rtscope_model::{
 };
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, print, restore_leftovers, wall_clock};
+use super::{Refused, place::OneCpu, print, restore_leftovers, wall_clock};
 use crate::{exit, record};
 
 /// Scheduling experiments: list, show, run, draw again
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
     /// List the shipped experiments
+    ///
+    /// Examples:
+    ///   rtscope sched list
+    #[command(verbatim_doc_comment)]
     List,
     /// Print an experiment's text, to change it
+    ///
+    /// Examples:
+    ///   rtscope sched show two-rr-pinned > my-experiment.toml
+    #[command(verbatim_doc_comment)]
     Show {
         /// A shipped experiment's name
         name: String,
     },
     Run(RunArgs),
     /// Judge a recorded experiment again and write its page
+    ///
+    /// Examples:
+    ///   rtscope sched report rtscope-runs/two-rr-pinned-20260101T000000
+    #[command(verbatim_doc_comment)]
     Report {
         /// The record's folder
         folder: PathBuf,
@@ -40,27 +52,27 @@ pub(super) enum Verb {
     },
 }
 
-/// Run an experiment: compare measured response times with those that the kernel's rules predict
+/// Run an experiment: response times, measured and predicted
 ///
+/// The prediction follows from the rules of the kernel's scheduler.
 /// The applications are released together, and each computes a calibrated amount of work. Real-time
 /// applications keep their CPUs busy for a few seconds at most. Real-time throttling and the kernel's
-/// fair server stay as they are.
+/// fair server stay as they are. Applications that are pinned to one CPU run on CPU 1, or on the first.
 ///
 /// Examples:
 ///   rtscope sched run one-fifo-pinned
-///   rtscope sched run two-rr-pinned --work 1s --cpu 0
+///   rtscope sched run two-rr-pinned --work 1s --cpus 0
 ///   rtscope sched run my-experiment.toml --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct RunArgs {
-    /// A shipped experiment's name, or a file
+    /// A shipped experiment's name, or a file; - is standard input
     experiment: String,
     /// CPU time of each application that doesn't define its own work, 1ms to 5s
     #[arg(long, value_name = "TIME")]
     work: Option<Nanos>,
-    /// The CPU of applications that are pinned to one [default: 1, or the first]
-    #[arg(long)]
-    cpu: Option<u32>,
+    #[command(flatten)]
+    cpu: OneCpu,
     /// Folder for the record and the page [default: rtscope-runs/EXPERIMENT-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -113,6 +125,10 @@ fn source(name: &str) -> anyhow::Result<String> {
     if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
         return Ok((*text).to_owned());
     }
+    if name == "-" {
+        return std::io::read_to_string(std::io::stdin())
+            .context("can't read an experiment from standard input");
+    }
     if name.ends_with(".toml") || name.contains('/') {
         return std::fs::read_to_string(name).with_context(|| format!("can't read {name}"));
     }
@@ -159,7 +175,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let folder = record::new_folder(args.out.as_deref(), &experiment.name, &wall_clock, RECORD)?;
     let options = sched::Options {
         experiment,
-        one: args.cpu,
+        one: args.cpu.asked()?,
         tree: Tree::default(),
         journal: tune::journal_dir(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -17,8 +17,9 @@ use rtscope_sys::tree::Tree;
 use super::{Refused, print, this_program, wall_clock};
 use crate::{exit, output::shown};
 
-/// Count a program's CPU time, switches, page faults, cycles, instructions and branches
+/// Count a program's CPU time, page faults, instructions, branches
 ///
+/// The counters are CPU time, context switches, page faults, cycles, instructions and branches.
 /// Runs a program to its end and counts its work and that of all processes that it starts. A counter
 /// that the machine lacks is "not supported", never 0. --simulate counts instructions, branches and
 /// mispredicted branches on valgrind's simulated processor, on every machine. Without a command the
@@ -35,7 +36,7 @@ use crate::{exit, output::shown};
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// Number of runs of each program; with 2 or more, means have intervals
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     /// Compare two commands, written -- A -- B, or the workload unsorted and sorted if there are none
     #[arg(long)]

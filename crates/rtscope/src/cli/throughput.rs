@@ -4,7 +4,6 @@ use std::{
     net::{SocketAddr, TcpListener, ToSocketAddrs},
     path::{Path, PathBuf},
     process::ExitCode,
-    str::FromStr,
 };
 
 use anyhow::Context;
@@ -21,10 +20,14 @@ use rtscope_model::{
 use rtscope_sys::tree::Tree;
 
 use super::{
-    Refused, print, wall_clock,
-    wave::{Scheduling, one_cpu},
+    Refused,
+    place::{Place, Scheduling},
+    print, wall_clock,
 };
 use crate::{exit, record};
+
+/// The sampler's priority when none is asked for.
+const PRIORITY: u8 = 80;
 
 /// The port of a peer when none is named.
 const PORT: u16 = 15_201;
@@ -32,11 +35,11 @@ const PORT: u16 = 15_201;
 /// The port of an iperf3 server when none is named.
 const IPERF3_PORT: u16 = 5_201;
 
-/// Measure network throughput by window size, with and without a latency sampler
+/// Measure network throughput, with and without a latency sampler
 ///
 /// Sends as fast as possible through a TCP connection, or numbered datagrams through UDP. It does this
 /// for each window (socket buffer size) once alone and once with a real-time thread that wakes every
-/// millisecond and records how late it is. Over loopback both sides are on this machine; over veth they
+/// millisecond and records how late it is: on the last CPU, with fifo:80 where that is permitted. Over loopback both sides are on this machine; over veth they
 /// are two network namespaces with a virtual cable (needs root); a peer runs rtscope throughput
 /// --serve, or iperf3 -s.
 ///
@@ -54,7 +57,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp", value_parser = ["tcp", "udp", "both"])]
     protocol: String,
     /// Windows in KiB, separated by commas
-    #[arg(short, long, value_name = "KIB", default_value = "16,32,64,128,256", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, value_name = "KIB", default_value = "16,32,64,128,256", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=65_536))]
     windows: Vec<u64>,
     /// Duration of each transfer, up to 5min
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
@@ -74,12 +77,8 @@ pub(super) struct Args {
     /// Measure without the sampler
     #[arg(long)]
     no_sampler: bool,
-    /// The sampler's CPU [default: the last]
-    #[arg(long, value_name = "N")]
-    cpu: Option<u32>,
-    /// The sampler's policy: other, fifo:PRIORITY, rr:PRIORITY [default: fifo:80 where it is permitted]
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<Scheduling>,
+    #[command(flatten)]
+    place: Place,
     /// Judge a recorded folder again and write its page
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -108,7 +107,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "throughput", &wall_clock, RECORD)?;
-    let fifo = Scheduling::from_str("fifo:80").map_err(Refused)?;
+    let scheduling = args.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
     let options = Options {
         over: over(args)?,
         protocols: match args.protocol.as_str() {
@@ -120,7 +119,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         duration: args.duration,
         sampler: match args.no_sampler {
             true => None,
-            false => Some(args.policy.unwrap_or(fifo).on(one_cpu(args.cpu)?)),
+            false => Some(scheduling.on(args.place.cpu.or_last()?)),
         },
         tree: Tree::default(),
         interrupt: Interrupt::install()?,
@@ -187,8 +186,7 @@ fn measured(mut options: Options) -> anyhow::Result<ThroughputRecord> {
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
             );
-            let other = Scheduling::from_str("other").map_err(Refused)?;
-            options.sampler = options.sampler.map(|place| other.on(place.cpus));
+            options.sampler = options.sampler.map(|place| Scheduling::OTHER.on(place.cpus));
             Ok(throughput::run(&options)?)
         }
         other => Ok(other?),

@@ -207,10 +207,16 @@ fn what_can_not_be_watched_is_said() {
         assert!(said.contains(word), "{word}: {said}");
     };
     refused("--settle 100ms -- true", 1, "ended");
-    refused("--settle 100ms -- ./no-such-program", 1, "no-such-program");
+    refused(
+        "--settle 100ms -- ./no-such-program",
+        1,
+        "no-such-program could not be run: check its name",
+    );
+    let said = text(&output(folder.path(), "check --settle 100ms -- ./no-such-program").stderr);
+    assert!(!said.contains("run longer"), "nothing ran: {said}");
     refused("--expect fast -- true", 64, "fifo");
     refused("--expect fifo:100 -- true", 64, "1 to 99");
-    refused("--expect other:3 -- true", 64, "no priority");
+    refused("--expect other:3 -- true", 64, "only fifo and rr have one");
     refused("--duration 1ms -- true", 64, "200ms");
     refused("--pid 4194304", 1, "no process");
     refused("", 64, "COMMAND");

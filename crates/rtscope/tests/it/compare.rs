@@ -17,7 +17,7 @@ fn fixture(name: &str) -> String {
 fn a_real_time_kernel_is_told_from_a_stock_one() {
     let folder = folder();
     let sides = format!("--require 'max < 20us' {} -- {}", fixture("stock"), fixture("rt"));
-    let found = json(folder.path(), &format!("compare --json {sides}"));
+    let found = json(folder.path(), &format!("compare --json --out page.html {sides}"));
     let names: Vec<&str> = found["changes"]
         .as_array()
         .expect("pairs")
@@ -47,9 +47,9 @@ fn a_real_time_kernel_is_told_from_a_stock_one() {
     let notes: Vec<&str> =
         found["notes"].as_array().expect("notes").iter().filter_map(Value::as_str).collect();
     assert!(notes[0].starts_with("the sides differ in kernel"), "{notes:?}");
-    let sides = format!("compare {sides}");
+    let sides = format!("compare --out page.html {sides}");
     // The same records give the same bytes, in words and as a page.
-    let page = folder.path().join("rtscope-compare.html");
+    let page = folder.path().join("page.html");
     let once = (text(&output(folder.path(), &sides).stdout), fs::read(&page).expect("a page"));
     let again = (text(&output(folder.path(), &sides).stdout), fs::read(&page).expect("a page"));
     assert!(once == again && once.0.contains("What else differs"), "{}", once.0);
@@ -163,7 +163,7 @@ fn figures_that_others_published_are_compared_as_far_as_they_go() {
     ] {
         let (stock, rt) = (published(here, whose, "stock"), published(here, whose, "rt"));
         let sides = format!("--require 'max < {limit}' {stock} -- {rt}");
-        let found = json(here, &format!("compare --json {sides}"));
+        let found = json(here, &format!("compare --json --out page.html {sides}"));
         let change = &found["changes"][0];
         let said = change["sentences"][0].as_str().expect("words");
         assert!(said.starts_with(first), "{said}");
@@ -182,7 +182,7 @@ fn figures_that_others_published_are_compared_as_far_as_they_go() {
             (&Value::Null, &Value::Null)
         );
         assert!(found["notes"].to_string().contains("both sides were imported"));
-        let page = fs::read_to_string(here.join("rtscope-compare.html")).expect("a page");
+        let page = fs::read_to_string(here.join("page.html")).expect("a page");
         assert!(page.contains("Neither side has a histogram"), "{page}");
     }
 }
@@ -205,7 +205,8 @@ fn an_overflow_is_counted_in_a_comparison() {
     };
     histogram("a", 20, 900);
     histogram("b", 0, 9);
-    let found = json(here, "compare --limit 50us --limit 200us --json in-a -- in-b");
+    let found =
+        json(here, "compare --limit 50us --limit 200us --json --out page.html in-a -- in-b");
     let change = &found["changes"][0];
     let at = |n: usize| {
         let seen = &change["exceedances"][n];
@@ -221,7 +222,7 @@ fn an_overflow_is_counted_in_a_comparison() {
         .filter_map(|s| s["parts"].as_u64())
         .collect();
     assert_eq!(parts, [500_000_000, 990_000_000]);
-    let page = fs::read_to_string(here.join("rtscope-compare.html")).expect("a page");
+    let page = fs::read_to_string(here.join("page.html")).expect("a page");
     assert!(page.contains("<svg"));
 }
 
@@ -265,6 +266,11 @@ fn an_inconclusive_record_and_an_import_back_no_claim() {
     assert!(!said.contains("backed"), "{said}");
     let found = json(here, "claim cut-short --limit 1s --once-in 10ms --json");
     assert_eq!(found["cells"][0]["claim"]["verdict"], "inconclusive", "{found}");
+    let why = found["cells"][0]["sentence"].to_string();
+    assert!(
+        why.contains("the figures would back the claim, but the record is inconclusive because"),
+        "{why}"
+    );
 
     fs::write(here.join("t.txt"), "T: 0 ( 1) P:80 I:1000 C: 600000 Min: 1 Act: 2 Avg: 3 Max: 9\n")
         .expect("a file");
@@ -328,5 +334,8 @@ fn a_run_ends_as_soon_as_its_claim_is_decided() {
     let done = output(here, "run rest.toml --out open --until 'max<20s once in 1h' --at-most 2s");
     assert_eq!((done.status.code(), cause("open")), (Some(3), vec!["duration".into()]));
     let open = json(here, "report open --json")["requirements"][0]["sentence"].to_string();
-    assert!(open.contains("without an event would back the claim"), "{open}");
+    assert!(
+        open.contains("which is too short: the claim needs 3 h 41 min 19 s, so at best 3 h "),
+        "{open}"
+    );
 }

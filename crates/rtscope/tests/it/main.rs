@@ -29,6 +29,7 @@ mod skeletons;
 mod speed;
 mod starved;
 mod stat;
+mod streams;
 mod support;
 mod threads;
 mod throughput;

@@ -5,11 +5,10 @@ use std::fs;
 
 use crate::support::{folder, output, rtscope, text};
 
-/// The verbs that the help lists.
+/// The verbs that the help lists, in groups.
 fn verbs(help: &str) -> Vec<String> {
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let lines = listed.take_while(|line| !line.is_empty());
-    // What is longer than a line goes on further to the right.
+    let listed = help.lines().skip_while(|line| !line.starts_with("Usage:"));
+    let lines = listed.take_while(|line| *line != "Options:");
     let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names.filter(|name| !["", "help"].contains(name)).map(str::to_owned).collect()
 }
@@ -29,6 +28,11 @@ fn the_manual_has_a_page_for_every_verb() {
         assert!(page.contains(".SH SYNOPSIS"), "{verb}: {page}");
         assert!(main.contains(&format!("rtscope\\-{verb}(1)")), "{verb} is not in the main page");
     }
+    // An example is as it is typed, on a line of its own.
+    let run = fs::read_to_string(pages.join("rtscope-run.1")).expect("a page");
+    let example =
+        "\n\\&rtscope run \\-\\-require \\(aqmax < 200us\\(aq \\-\\-require \\(aqmissed = 0\\(aq\n";
+    assert!(run.contains(".SH EXAMPLES\n.nf\n") && run.contains(example), "{run}");
     let hidden = pages.join("rtscope-load-worker.1");
     assert!(!hidden.exists(), "what users don't call has no page");
     let missing = output(folder.path(), "man nowhere");

@@ -2,12 +2,12 @@
 
 use std::{
     fs,
-    io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
+pub(crate) use rtscope_testing::skip::{program, root_or_skip, skip};
 use serde_json::Value;
 
 /// The program, in a folder of its own, without what the environment may add.
@@ -101,29 +101,4 @@ pub(crate) fn processes_of_ours() -> Vec<u32> {
     let is_ours =
         |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
     processes_with("").into_iter().filter(is_ours).collect()
-}
-
-/// Whether the test runs as root; says that it is skipped when not.
-pub(crate) fn root_or_skip(test: &str) -> bool {
-    let root =
-        fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    if !root {
-        skip(test, "needs root");
-    }
-    root
-}
-
-/// Says that a test is skipped, where the runner collects it.
-pub(crate) fn skip(test: &str, reason: &str) {
-    println!("SKIP {test}: {reason}");
-    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
-    }
-}
-
-/// The program's path in PATH, if it is there.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }

@@ -112,17 +112,14 @@ fn a_sweep_ends_its_subjects_and_leaves_a_page() {
     fs::write(&program, script).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&program, mode).expect("executable");
-    let arguments =
-        "wave sweep --subject ./mine.sh --from 10Hz --to 20Hz --tolerance 99% --quick --json";
+    let arguments = "wave sweep --subject ./mine.sh --from 10Hz --to 20Hz --tolerance 99% --quick --json --out sweep.html";
     let sweep = json(folder.path(), arguments);
     let subjects = sweep["subjects"].as_array().expect("subjects");
     assert_eq!((subjects.len(), &subjects[0]["load"]), (1, &Value::from("none")));
     assert!(!subjects[0]["points"].as_array().expect("points").is_empty());
     assert!(subjects[0]["points"][0]["lost"].is_null(), "a shell doesn't count");
     assert!(
-        fs::read_to_string(folder.path().join("wave-sweep.html"))
-            .expect("a page")
-            .contains("mine.sh")
+        fs::read_to_string(folder.path().join("sweep.html")).expect("a page").contains("mine.sh")
     );
     let left = crate::support::processes_with("mine.sh");
     left.iter().for_each(|pid| kill(*pid, "KILL"));
@@ -134,13 +131,13 @@ fn an_instrument_s_capture_meets_the_same_judge_and_a_capture_is_kept() {
     let (folder, line) = (folder(), Line::new("kept"));
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/wave");
     let piscope = corpus.join("piscope.vcd");
-    let arguments = format!("wave import {} --freq 500Hz --page p.html --json", piscope.display());
+    let arguments = format!("import {} --freq 500Hz --out p --json", piscope.display());
     let seen = json(folder.path(), &arguments);
     assert_eq!((u64_of(&seen, "edges"), &seen["frequency_hz"]), (402, &Value::from(500.0)));
-    let page = fs::read_to_string(folder.path().join("p.html")).expect("a page");
+    let page = fs::read_to_string(folder.path().join("p/report.html")).expect("a page");
     assert_eq!(page.matches("<svg").count(), 4);
     let two = corpus.join("two.vcd");
-    let several = output(folder.path(), &format!("wave import {}", two.display()));
+    let several = output(folder.path(), &format!("import {}", two.display()));
     assert_eq!(several.status.code(), Some(64));
     assert!(text(&several.stderr).contains("--channel"), "{}", text(&several.stderr));
     // What our own scope saw is the same when it is read back.
@@ -151,7 +148,7 @@ fn an_instrument_s_capture_meets_the_same_judge_and_a_capture_is_kept() {
     let own = output(folder.path(), &capture);
     generator.kill().and_then(|()| generator.wait()).expect("ended");
     let own: Value = serde_json::from_slice(&own.stdout).expect("a document");
-    let again = output(folder.path(), "wave import own.vcd --json");
+    let again = output(folder.path(), "import own.vcd --json");
     let again: Value = serde_json::from_slice(&again.stdout).expect("a document");
     for field in ["edges", "lost", "gaps", "blind_ns", "resolution_ns", "frequency_hz", "period"] {
         assert_eq!(own[field], again[field], "{field}");
@@ -173,7 +170,7 @@ fn two_captures_of_a_wave_are_compared_edge_by_edge() {
     };
     fs::write(folder.path().join("a.vcd"), vcd(1.0, &[])).expect("written");
     fs::write(folder.path().join("b.vcd"), vcd(1.000_1, &[100, 200, 300])).expect("written");
-    let both = json(folder.path(), "wave compare a.vcd b.vcd --page both.html --json");
+    let both = json(folder.path(), "compare a.vcd b.vcd --out both.html --json");
     let aligned = &both["alignment"];
     // The first change of a file only tells the level.
     assert_eq!((u64_of(aligned, "pairs"), u64_of(aligned, "missing_in_second")), (496, 3));
@@ -185,7 +182,7 @@ fn two_captures_of_a_wave_are_compared_edge_by_edge() {
     assert!((drift - 100.0).abs() < 0.01, "{drift}");
     let page = fs::read_to_string(folder.path().join("both.html")).expect("a page");
     assert_eq!(page.matches("<svg").count(), 2);
-    let said = output(folder.path(), "wave compare a.vcd b.vcd");
+    let said = output(folder.path(), "compare a.vcd b.vcd");
     assert!(text(&said.stdout).contains("+100.0"), "{}", text(&said.stdout));
 }
 

@@ -254,6 +254,7 @@ fn help_teaches() {
         assert!(help.contains(word), "{word}");
     }
     let run = text(&output(folder.path(), "run --help").stdout);
+    let run = run.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in ["Examples", "--require", "--priority", "[default: quick, or soak with --until]"] {
         assert!(run.contains(word), "{word}");
     }

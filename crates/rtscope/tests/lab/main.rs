@@ -11,13 +11,13 @@ mod preemption;
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use rtscope_testing::skip::{program, skip};
 use serde_json::Value;
 
 /// A plan of two cells that takes a second of virtual time.
@@ -55,23 +55,10 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&both).into_owned()
 }
 
-/// Says that a test is skipped, where the runner collects it.
-fn skip(test: &str, reason: &str) {
-    println!("SKIP {test}: {reason}");
-    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
-    }
-}
-
 /// Whether the emulator and Debian's archive are there.
 fn ready_or_skip(test: &str) -> bool {
-    let there = |program: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    };
-    for (program, package) in [("qemu-system-x86_64", "qemu-system-x86"), ("apt-get", "apt")] {
-        if !there(program) {
+    for (needed, package) in [("qemu-system-x86_64", "qemu-system-x86"), ("apt-get", "apt")] {
+        if program(needed).is_none() {
             skip(test, &format!("needs {package}"));
             return false;
         }

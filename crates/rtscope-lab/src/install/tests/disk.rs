@@ -36,8 +36,7 @@ fn on_full_disks_nothing_stays_half_installed() {
     let case = Case::new();
     let place = case.folder.path().join("small");
     let Some(_mounted) = Mounted::mount(&["-t", "tmpfs", "-o", "size=1m", "none"], &place) else {
-        println!("skipped: no right to mount a file system in memory");
-        return;
+        return rtscope_testing::skip::skip_this("needs the right to mount");
     };
     for layout in LAYOUTS {
         let (mut failed, mut done) = (0, 0);
@@ -94,8 +93,7 @@ fn on_ext4_and_fat_in_files() {
     let folder = case.folder.path();
     let Some(_root) = Mounted::image(folder, "ext4.img", &["mkfs.ext4", "-q", "-F"], 16, &at)
     else {
-        println!("skipped: no right to mount, or no mkfs.ext4");
-        return;
+        return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.ext4");
     };
     let empty = |at: &Path| {
         for entry in fs::read_dir(at).expect("read").flatten() {

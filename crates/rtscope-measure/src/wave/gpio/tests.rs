@@ -1,20 +1,12 @@
-use std::{cell::Cell, fs};
+use std::fs;
+
+use rtscope_testing::clock::SimulatedClock;
 
 use super::*;
 
 /// A clock that goes on by a millisecond with each reading.
-struct Ticking(Cell<u64>);
-
-impl Clock for Ticking {
-    fn now_ns(&self) -> u64 {
-        self.0.set(self.0.get() + 1_000_000);
-        self.0.get()
-    }
-    fn sleep_until_ns(&self, _: u64) {}
-    fn sleep_for_ns(&self, _: u64) {}
-    fn cpu(&self) -> u32 {
-        0
-    }
+fn ticking() -> SimulatedClock {
+    SimulatedClock::at(0).with_reading(1_000_000)
 }
 
 /// Events as a kernel would tell them, then an end.
@@ -49,7 +41,7 @@ fn told(numbers: impl IntoIterator<Item = u32>) -> Told {
 }
 
 fn collected(mut told: Told) -> (Capture, Option<String>) {
-    collect(&mut told, "gpio:gpiochip0/1", &Ticking(Cell::new(0)), TERMS)
+    collect(&mut told, "gpio:gpiochip0/1", &ticking(), TERMS)
 }
 
 #[test]
@@ -75,7 +67,7 @@ fn numbers_that_are_left_out_are_lost_edges_in_a_gap() {
 fn what_came_between_two_looks_is_not_lost_in_the_second() {
     let mut told = told(1..=10);
     told.next = 5;
-    let (capture, _) = collect(&mut told, "gpio:x/1", &Ticking(Cell::new(0)), TERMS);
+    let (capture, _) = collect(&mut told, "gpio:x/1", &ticking(), TERMS);
     assert_eq!((capture.edges.len(), capture.made_in_gaps), (5, Some(0)));
 }
 

@@ -15,30 +15,42 @@ use rtscope_analyse::{
 use rtscope_measure::recorder::write_whole;
 use rtscope_model::{time::Nanos, verdict::Requirement};
 
-use super::{Refused, print, run::style};
+use super::{
+    Refused, import, print,
+    run::style,
+    wave::{self, import as capture},
+};
 use crate::{
     exit,
     output::shown,
-    record::{self, Judged, Terms},
+    record::{self, Destination, Judged, Terms},
 };
 
-/// Compare two sides: do they differ, in what, by how much, and what else differs
+/// Compare two sides: do they differ, in what, and by how much
 ///
 /// The first line says whether the sides differ, and in which figures. It allows for the number of figures that
 /// were compared, so that equal systems are called different in at most 5 % of comparisons.
 ///
-/// A side is one record or several. A record is a folder. FOLDER@CELL is one cell of it, so that two
-/// loads of one run can be compared. A folder that `rtscope lab run` wrote stands for all of its records, a
-/// run for each seed. When it holds several kernels, name one of them: FOLDER@KERNEL or
-/// FOLDER@KERNEL@CELL. With two runs or more on each side, the intervals contain the differences from run
-/// to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
+/// A side is one record or several. A record is a folder, or the file of another tool that `rtscope import`
+/// reads. FOLDER@CELL is one cell of it, so that two loads of one run can be compared. A folder that `rtscope lab
+/// run` wrote stands for all of its records, a run for each seed. When it holds several kernels, name one of them:
+/// FOLDER@KERNEL or FOLDER@KERNEL@CELL. With two runs or more on each side, the intervals contain the differences
+/// from run to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
 /// whatever it finds.
+///
+/// Two captures of the same wave are compared edge by edge. A capture is a file of a logic analyser, or a folder of
+/// `rtscope import` or `rtscope wave capture --out`. Their clocks may have different zeros and rates. rtscope
+/// computes offset and drift; the remaining differences are the jitter of one or the other. An edge without a partner
+/// within a quarter of a period is missing in the other capture. Edges in the gaps of the other capture are counted
+/// separately.
 ///
 /// Examples:
 ///   rtscope compare stock -- rt
 ///   rtscope compare --limit 50us run@rest -- run@message
 ///   rtscope compare a1 a2 a3 -- b1 b2 b3
 ///   rtscope compare lab@debian-stock -- lab@debian-rt
+///   rtscope compare cyclictest-before.txt cyclictest-after.txt
+///   rtscope compare --channel pin --channel D0 software analyser.vcd
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
@@ -54,12 +66,14 @@ pub(super) struct Args {
     /// What both sides must meet besides their plans' requirements; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Where the page goes
-    #[arg(short, long, value_name = "FILE", default_value = "rtscope-compare.html")]
-    out: PathBuf,
+    /// Write the page to FILE; - is standard output [default: rtscope-runs/compare-TIME.html]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    capture: capture::Options,
 }
 
 /// A record and the cell that was asked for.
@@ -79,6 +93,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let text = format!("{option} comes after `--`: write options before the records");
         return Err(Refused(text).into());
     }
+    let out = Destination::new(args.out.as_deref(), "compare", "html");
+    out.refuse_two(args.json)?;
+    if let Some([a, b]) = captures(args, a, b)? {
+        return wave::compare::main([&a, &b], &args.capture, &out, args.json);
+    }
     let runs = |side: &[String]| -> anyhow::Result<Vec<String>> {
         let records: Vec<_> =
             side.iter().map(|name| lab_folder::records(name)).collect::<Result<_, _>>()?;
@@ -87,14 +106,52 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (runs(a)?, runs(b)?);
     let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
     let comparison = between(&a, &b, &args.require, &limits_ns)?;
-    write_page(&comparison, &args.out)?;
-    if args.json {
-        print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
-    } else {
-        print(&report::compare::text(&comparison, style()))?;
-        print(&format!("\nReport: {}\n", shown(&args.out)))?;
+    let is_file = out.write(report::compare::page(&comparison).as_bytes())?;
+    match (args.json, is_file) {
+        (true, _) => {
+            print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
+            note!("Report: {out}");
+        }
+        (false, true) => {
+            print(&report::compare::text(&comparison, style()))?;
+            print(&format!("\nReport: {out}\n"))?;
+        }
+        // Standard output has the page.
+        (false, false) => {}
     }
     Ok(ExitCode::from(exit::PASS))
+}
+
+/// The two captures, where the sides are captures; none where they are records.
+fn captures(args: &Args, a: &[String], b: &[String]) -> anyhow::Result<Option<[PathBuf; 2]>> {
+    let find = |name: &String| capture::capture_of(Path::new(name), &args.capture);
+    let side = |names: &[String]| names.iter().map(find).collect::<anyhow::Result<Vec<_>>>();
+    let found = [side(a)?, side(b)?];
+    let all = || found.iter().flatten();
+    if all().all(Option::is_none) {
+        return match args.capture.are_given() {
+            true => {
+                let text = "--channel, --samplerate and --freq are for captures, and these are records: leave \
+                            them out";
+                Err(Refused(text.to_owned()).into())
+            }
+            false => Ok(None),
+        };
+    }
+    if let Some((name, _)) = a.iter().chain(b).zip(all()).find(|(_, found)| found.is_none()) {
+        let text = format!(
+            "{name} is not a capture, and the other side is one: a capture is compared with a capture, a record \
+             with a record"
+        );
+        return Err(Refused(text).into());
+    }
+    match (&found[0][..], &found[1][..]) {
+        ([Some(a)], [Some(b)]) => Ok(Some([a.clone(), b.clone()])),
+        _ => {
+            Err(Refused("captures are compared two at a time: name one on each side".to_owned())
+                .into())
+        }
+    }
 }
 
 /// Compares records by their names on the command line.
@@ -126,6 +183,9 @@ fn shared_requirements<'a>(
     let mut all = asked.to_vec();
     for name in names {
         let (folder, _) = split(name);
+        if folder.is_file() {
+            continue;
+        }
         for requirement in record::read_plan(&folder)?.require {
             if !all.contains(&requirement) {
                 all.push(requirement);
@@ -148,7 +208,10 @@ pub(super) fn split(name: &str) -> (PathBuf, Option<String>) {
 fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     let (folder, cell) = split(name);
     let terms = Terms { require: require.to_vec(), accept: Vec::new() };
-    let judged = record::open(&folder, &terms)?;
+    let judged = match folder.is_file() {
+        true => import::judged(&folder, &terms)?,
+        false => record::open(&folder, &terms)?,
+    };
     let cells = &judged.judgement.cells;
     if let Some(cell) = &cell
         && !cells.iter().any(|known| compare::is_cell(cell, &known.name))

@@ -24,8 +24,8 @@ use rtscope_lab::{
 };
 
 use self::screen::{Screen, time};
-use super::{Refused, ending, print};
-use crate::{exit, output::shown};
+use super::{Refused, ending, print, wall_clock};
+use crate::{exit, output::shown, record};
 
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
@@ -45,9 +45,12 @@ pub(super) struct Kept {
     /// Where sources and kernels are kept [default: $XDG_CACHE_HOME/rtscope, for root /var/cache/rtscope]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// As JSON
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Print every line of the programs that fetch and build
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl Kept {
@@ -58,19 +61,44 @@ impl Kept {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// The kernels that can be made, and those that are built
+    /// List the kernels that can be made, and those that are built
+    ///
+    /// Examples:
+    ///   rtscope kernel list
+    #[command(verbatim_doc_comment)]
     List {
         #[command(flatten)]
         kept: Kept,
     },
-    /// What a kernel is made of. Of one that Debian has built, such as debian-stock: its package and
-    /// version
+    /// Show what a kernel is made of
+    ///
+    /// Of one that Debian has built, such as debian-stock, these are its package and version.
+    ///
+    /// Examples:
+    ///   rtscope kernel show tiny-6.12-rt
+    ///   rtscope kernel show debian-rt --json
+    #[command(verbatim_doc_comment)]
     Show(Asked),
     /// Fetch source and patches, and check that they belong together
+    ///
+    /// Examples:
+    ///   rtscope kernel fetch tiny-6.12-rt
+    #[command(verbatim_doc_comment)]
     Fetch(Asked),
     /// Unpack the source and apply the patches
+    ///
+    /// Examples:
+    ///   rtscope kernel patch tiny-6.12-rt
+    #[command(verbatim_doc_comment)]
     Patch(Asked),
-    /// Make the configuration, and say which asked options were lost and why
+    /// Make the configuration
+    ///
+    /// It says which of the options that were asked for were lost, and why.
+    ///
+    /// Examples:
+    ///   rtscope kernel configure tiny-6.12-rt
+    ///   rtscope kernel configure tiny-6.12-rt --menuconfig
+    #[command(verbatim_doc_comment)]
     Configure {
         #[command(flatten)]
         asked: Asked,
@@ -79,6 +107,11 @@ pub(super) enum Verb {
         menuconfig: bool,
     },
     /// Build, and keep the kernel in the cache
+    ///
+    /// Examples:
+    ///   rtscope kernel build tiny-6.12-rt
+    ///   rtscope kernel build my-kernel.toml --jobs 8
+    #[command(verbatim_doc_comment)]
     Build {
         #[command(flatten)]
         asked: Asked,
@@ -90,37 +123,68 @@ pub(super) enum Verb {
         lost_options_too: bool,
     },
     /// Pack a built kernel, to install it on another machine
+    ///
+    /// Examples:
+    ///   rtscope kernel package tiny-6.12-rt
+    ///   rtscope kernel package tiny-6.12-rt --deb --out packages
+    #[command(verbatim_doc_comment)]
     Package {
         #[command(flatten)]
         asked: Asked,
         /// Debian packages, by the kernel's own rules, in place of a tarball
         #[arg(long)]
         deb: bool,
-        /// Folder to write to
-        #[arg(short, long, value_name = "DIR", default_value = ".")]
-        out: PathBuf,
+        /// Folder to write to [default: rtscope-runs/packages-TIME]
+        #[arg(short, long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
-    /// Install a built kernel into a system, so that its old kernel still boots
+    /// Install a built kernel, so that the old kernel still boots
+    ///
+    /// Examples:
+    ///   rtscope kernel install tiny-6.12-rt --root /mnt --layout raspberry-pi
+    ///   rtscope kernel install my-kernel --root / --layout grub --once
+    #[command(verbatim_doc_comment)]
     Install(Install),
-    /// Is the running kernel the one that was built, and is it really PREEMPT_RT?
+    /// Check that the running kernel is the one that was built
+    ///
+    /// It also says whether the kernel is really PREEMPT_RT.
+    ///
+    /// Examples:
+    ///   rtscope kernel verify
+    ///   rtscope kernel verify tiny-6.12-rt --json
+    #[command(verbatim_doc_comment)]
     Verify {
         /// A built kernel's name, key, tarball or folder [default: the one that was installed last]
         kernel: Option<String>,
         #[command(flatten)]
         kept: Kept,
     },
-    /// Take the kernel that was installed last back; every file is as it was
+    /// Take back the kernel that was installed last
+    ///
+    /// Every file is as it was before the installation.
+    ///
+    /// Examples:
+    ///   rtscope kernel rollback
+    ///   rtscope kernel rollback my-kernel --root /mnt
+    #[command(verbatim_doc_comment)]
     Rollback {
         /// The kernel, where it matters that it is this one
         kernel: Option<String>,
         /// Root folder of the system
         #[arg(long, value_name = "DIR", default_value = "/")]
         root: PathBuf,
-        /// As JSON
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// What two kernels' configurations differ in, and why it matters for latency
+    /// Compare two kernels' configurations, and say what matters
+    ///
+    /// The list has the options that matter for latency, with the reason.
+    ///
+    /// Examples:
+    ///   rtscope kernel diff running tiny-6.12-rt
+    ///   rtscope kernel diff .config rtscope-runs/quick-20260101T000000 --all
+    #[command(verbatim_doc_comment)]
     Diff {
         /// A kernel's name, a configuration file, a record's folder, or `running`
         before: String,
@@ -181,7 +245,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Patch(asked) => patch(asked),
         Verb::Configure { asked, menuconfig } => configure(asked, *menuconfig),
         Verb::Build { asked, jobs, lost_options_too } => build(asked, *jobs, *lost_options_too),
-        Verb::Package { asked, deb, out } => package(asked, *deb, out),
+        Verb::Package { asked, deb, out } => package(asked, *deb, out.as_deref()),
         Verb::Install(install) => self::install(install),
         Verb::Verify { kernel, kept } => verify(kernel.as_deref(), kept),
         Verb::Rollback { kernel, root, json } => rollback(kernel.as_deref(), root, *json),
@@ -248,7 +312,7 @@ fn fetched(
 }
 
 fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
-    let (_, fetched) = fetched(asked, |_| Ok(()), &mut Screen::new())?;
+    let (_, fetched) = fetched(asked, |_| Ok(()), &mut Screen::new(asked.kept.verbose))?;
     if asked.kept.json {
         return print_json(&serde_json::to_value(&fetched)?);
     }
@@ -262,7 +326,7 @@ fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
 }
 
 fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(asked.kept.verbose);
     let ready = |spec: &Spec| tool::require(&source::needs(spec));
     let (_, fetched) = fetched(asked, ready, &mut screen)?;
     let tree = source::tree(&fetched, &asked.kept.cache(), &mut |p| screen.show(&p))?;
@@ -283,11 +347,12 @@ fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
 /// The steps up to the configuration.
 fn prepared(
     asked: &Asked,
+    ready: impl FnOnce(&Spec) -> Result<(), LabError>,
     again: bool,
     menuconfig: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<(Spec, Prepared)> {
-    let (spec, fetched) = fetched(asked, build::require_tools, screen)?;
+    let (spec, fetched) = fetched(asked, ready, screen)?;
     let cache = asked.kept.cache();
     let prepared =
         build::prepare(&spec, &fetched, &cache, again, menuconfig, &mut |p| screen.show(&p))?;
@@ -295,7 +360,13 @@ fn prepared(
 }
 
 fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
-    let (_, prepared) = prepared(asked, true, menuconfig, &mut Screen::new())?;
+    let (_, prepared) = prepared(
+        asked,
+        build::require_tools,
+        true,
+        menuconfig,
+        &mut Screen::new(asked.kept.verbose),
+    )?;
     let configured = &prepared.configured;
     let code = if configured.lost.is_empty() { exit::PASS } else { exit::ERROR };
     if asked.kept.json {
@@ -311,7 +382,7 @@ fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn build(asked: &Asked, jobs: Option<u32>, lost_too: bool) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(asked.kept.verbose);
     let cache = asked.kept.cache();
     let (spec, fetched) = fetched(asked, build::require_tools, &mut screen)?;
     let mut report = |progress| screen.show(&progress);
@@ -381,11 +452,14 @@ fn built(name: &str, cache: &Cache) -> anyhow::Result<Kernel> {
     })
 }
 
-fn package(asked: &Asked, deb: bool, out: &Path) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+fn package(asked: &Asked, deb: bool, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let fresh = || record::fresh_folder("packages", &wall_clock());
+    let out = &out.map_or_else(fresh, Path::to_owned);
+    let mut screen = Screen::new(asked.kept.verbose);
     let cache = asked.kept.cache();
     let paths = if deb {
-        let (spec, prepared) = prepared(asked, false, false, &mut screen)?;
+        let (spec, prepared) =
+            prepared(asked, build::require_tools_and_packers, false, false, &mut screen)?;
         let choice = Choice { jobs: cpus(), lost_too: false };
         let mut report = |progress| screen.show(&progress);
         let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
@@ -422,7 +496,7 @@ fn install(asked: &Install) -> anyhow::Result<ExitCode> {
         force: asked.force,
         check_space: true,
     };
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(asked.kept.verbose);
     let installed = install::install(&wish, &mut Steps::default(), &mut |p| screen.show(&p))?;
     drop(screen);
     if asked.kept.json {
@@ -485,7 +559,7 @@ fn verify(name: Option<&str>, kept: &Kept) -> anyhow::Result<ExitCode> {
 }
 
 fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(false);
     let back = install::rollback(root, name, &mut Steps::default(), &mut |p| screen.show(&p))?;
     drop(screen);
     if json {
@@ -508,13 +582,13 @@ fn side(name: &str, kept: &Kept, screen: &mut Screen) -> anyhow::Result<Side> {
         return Ok(difference::find(name, &cache)?);
     }
     let asked = Asked { name: name.to_owned(), from: None, kept: kept.clone() };
-    let (_, prepared) = prepared(&asked, false, false, screen)?;
+    let (_, prepared) = prepared(&asked, build::require_tools, false, false, screen)?;
     let path = shown(&prepared.configured.path);
     Ok(Side { name: format!("{name} (not built yet)"), ..difference::find(&path, &cache)? })
 }
 
 fn diff(names: [&String; 2], all: bool, kept: &Kept) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(kept.verbose);
     let before = side(names[0], kept, &mut screen)?;
     let after = side(names[1], kept, &mut screen)?;
     drop(screen);

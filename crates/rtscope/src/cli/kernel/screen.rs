@@ -15,14 +15,16 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: bool,
+    /// Every line of the programs that run for us is shown, and stays.
+    verbose: bool,
     last: Option<Instant>,
     open: bool,
 }
 
 impl Screen {
     /// On standard error.
-    pub(super) fn new() -> Screen {
-        Screen { terminal: output::can_redraw(&io::stderr()), last: None, open: false }
+    pub(super) fn new(verbose: bool) -> Screen {
+        Screen { terminal: output::can_redraw(&io::stderr()), verbose, last: None, open: false }
     }
 
     /// Shows what a step says.
@@ -42,6 +44,9 @@ impl Screen {
     }
 
     fn amount(&mut self, text: &str, at: &str) {
+        if self.verbose && !at.is_empty() {
+            return note!("{text}  {at}");
+        }
         let every = if self.terminal { Duration::from_millis(200) } else { LINE_EVERY };
         if self.last.is_some_and(|last| last.elapsed() < every) {
             return;

@@ -25,16 +25,25 @@ const ROOMS: [(&str, &str); 10] = [
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Verb {
-    /// What is kept, and how large it is
+    /// List what is kept, and how large it is
     ///
     /// When a guest's file system is made, those go that were not used for 14 days, and the longest unused
     /// of more than 2 GiB; those in use stay. All else stays until `lab cache prune`.
+    ///
+    /// Examples:
+    ///   rtscope lab cache list
+    #[command(verbatim_doc_comment)]
     List {
         /// The cache
         #[arg(long, value_name = "DIR")]
         cache: Option<PathBuf>,
     },
     /// Remove records and images, or other rooms by their name
+    ///
+    /// Examples:
+    ///   rtscope lab cache prune
+    ///   rtscope lab cache prune downloads trees
+    #[command(verbatim_doc_comment)]
     Prune {
         /// records, images, kernels, unpacked, downloads, trees, build, modules, cyclictest, bisect
         #[arg(default_values = ["records", "images"], value_parser = ["records", "images", "kernels", "unpacked", "downloads", "trees", "build", "modules", "cyclictest", "bisect"])]

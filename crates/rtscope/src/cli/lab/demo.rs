@@ -21,10 +21,14 @@ const KERNELS: [&str; 2] = ["debian-stock", "debian-rt"];
 /// The plan of the demonstration.
 const PLAN: &str = "lab-quick";
 
-/// See a real-time kernel told from a stock one in minutes: idle and under two loads, nothing built
+/// Compare a real-time kernel with a stock one, in minutes
 ///
-/// Fetches Debian's stock and real-time kernels (once, 140 MB), boots both in virtual time, names the
+/// Both run idle and under two loads; nothing is built. Fetches Debian's stock and real-time kernels (once, 140 MB), boots both in virtual time, names the
 /// page that compares them, and opens it where there is a screen.
+///
+/// Examples:
+///   rtscope lab demo
+///   rtscope lab demo --out demo --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{cli::shape, plans};
 
-/// Run every phase of a plan in every kernel, each in a guest of its own
+/// Run every phase of a plan in every kernel, each in its own guest
 ///
 /// Cells run side by side on this machine's CPUs. Cells whose record is known are not run again, so a
 /// matrix that was interrupted goes on where it was. The page is a heat map, each cell leads to its
@@ -24,8 +24,8 @@ use crate::{cli::shape, plans};
 /// Examples:
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt
 ///   rtscope lab matrix --kernel debian-rt --scale 0.2 --interval 1ms
-///   rtscope lab matrix --kernel debian-stock --kernel debian-rt --preempt none,voluntary,full --seeds 5
-///   rtscope lab matrix --kernel old=path=/boot/vmlinuz-6.1 --kernel new=path=/boot/vmlinuz-6.12
+///   rtscope lab matrix -k debian-stock --preempt none,voluntary,full --seeds 5
+///   rtscope lab matrix -k old=path=vmlinuz-6.1 -k new=path=vmlinuz-6.12
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

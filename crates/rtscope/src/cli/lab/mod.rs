@@ -32,7 +32,11 @@ pub(super) enum Verb {
     /// List or empty what the lab keeps: kernels, images, records
     #[command(subcommand)]
     Cache(cache::Verb),
-    /// The machines that a guest can run on
+    /// List the machines that a guest can run on
+    ///
+    /// Examples:
+    ///   rtscope lab machines
+    #[command(verbatim_doc_comment)]
     Machines,
 }
 

@@ -82,8 +82,8 @@ pub(in crate::cli) struct Options {
     /// CPUs of a guest. With several, virtual time shows their order, not their latency
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
-    /// Memory of a guest in MiB
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
+    /// Memory of a guest, for example 512M or 2G; a number alone is in MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_mib)]
     memory: Option<u32>,
     /// The static rtscope that runs in the guest, for kernels of another architecture
     #[arg(long, value_name = "FILE")]
@@ -107,9 +107,12 @@ pub(in crate::cli) struct Options {
     /// Make a simulated GPIO chip with N lines in the guest, and try each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     gpio_sim: Option<u32>,
-    /// How long a guest may be silent before it is ended
+    /// End a guest that produces no output for this long, for example 10min
     #[arg(long, value_name = "TIME")]
     silence: Option<Nanos>,
+    /// Print what the guests print, also where standard error isn't a terminal
+    #[arg(short, long)]
+    verbose: bool,
     /// Run every cell, also those whose record is known
     #[arg(long)]
     fresh: bool,
@@ -137,10 +140,24 @@ impl Options {
             tracer: None,
             gpio_sim: None,
             silence: None,
+            verbose: false,
             fresh,
             cache,
         }
     }
+}
+
+/// An amount of memory in MiB: `512`, `512M`, `2G`.
+fn parse_mib(text: &str) -> Result<u32, String> {
+    let word = text.trim().trim_end_matches("iB").trim_end_matches('B');
+    let (number, unit) = match word.strip_suffix(['G', 'g']) {
+        Some(number) => (number, 1024),
+        None => (word.strip_suffix(['M', 'm']).unwrap_or(word), 1),
+    };
+    let mib = number.trim().parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    mib.filter(|mib| (16..=1_048_576).contains(mib)).ok_or_else(|| {
+        format!("{text:?} is not the memory of a guest: write 512M or 2G, from 16M to 1024G")
+    })
 }
 
 /// A place for known things.
@@ -172,6 +189,11 @@ impl Lab {
             None => std::env::current_exe().context("can't find this program's own file")?,
         };
         let program = Program::read(&path, options.program.is_some())?;
+        if options.silence == Some(Nanos::ZERO) {
+            let why = "--silence 0: every guest is silent while it boots, and would be ended at once; write a \
+                       time, for example 10min, or leave it out";
+            return Err(Refused(why.to_owned()).into());
+        }
         if options.kvm {
             let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
             opened.map_err(|e| {
@@ -460,7 +482,7 @@ impl Lab {
             stop: &stop,
             say: &|text| note!("{text}"),
         };
-        let teller = Mutex::new(Teller::new());
+        let teller = Mutex::new(Teller::new(self.options.verbose));
         let news = |news: &News<'_>| {
             if let Ok(mut teller) = teller.lock() {
                 teller.tell(news);
@@ -551,5 +573,15 @@ mod tests {
         // Here the requirement decides how long a phase takes.
         other.until_decided = true;
         assert_eq!(as_run(&other).require.len(), 1);
+    }
+
+    #[test]
+    fn memory_is_read_with_or_without_its_unit() {
+        let read = ["512", "512M", "512MiB", "2G", "2GiB", "2 g"].map(parse_mib);
+        assert_eq!(read, [512, 512, 512, 2048, 2048, 2048].map(Ok));
+        for wrong in ["", "G", "2T", "8", "-1", "5000G", "9999999999"] {
+            let said = parse_mib(wrong).expect_err(wrong);
+            assert!(said.contains("write 512M or 2G"), "{said}");
+        }
     }
 }

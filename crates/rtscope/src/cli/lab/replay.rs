@@ -31,7 +31,7 @@ use crate::{
 /// How long a guest may be silent: its plan is not looked at, so generously.
 const SILENCE: Duration = Duration::from_secs(1800);
 
-/// Make the run of a record again and compare every byte of its files
+/// Make the run of a record again, and compare every byte
 ///
 /// The emulator replays the run from the log that lies with the record, so the record's files come out
 /// again to the bit, however busy this machine is. A file that was altered on disk is told from a replay
@@ -40,6 +40,10 @@ const SILENCE: Duration = Duration::from_secs(1800);
 ///
 /// The exit code is 0 when all bytes are equal, 2 when not; then the files that differ are kept beside the
 /// record.
+///
+/// Examples:
+///   rtscope lab replay rtscope-runs/lab-quick-20260101T000000/debian-rt-seed1
+///   rtscope lab replay lab/debian-rt-seed1 --fresh
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -67,7 +71,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let cache = order::cache_of(args.cache.as_ref());
     let before = match cell::read_inputs(&args.record) {
         Err(_) if !args.record.join(cell::INPUTS).exists() => {
-            return Err(no_record(&args.record).into());
+            return Err(no_record(&args.record));
         }
         read => read?,
     };
@@ -263,20 +267,21 @@ fn keep(record: &Path, way: Way, again: &Path, found: &[Disagreement]) -> anyhow
 }
 
 /// What to name in place of a folder that is no record.
-fn no_record(folder: &Path) -> Refused {
+fn no_record(folder: &Path) -> anyhow::Error {
     let shown = folder.display();
     let inside = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut records: Vec<PathBuf> =
         inside.map(|entry| entry.path()).filter(|path| cell::is_whole(path)).collect();
     records.sort();
-    Refused(match records.first() {
-        Some(first) => format!(
-            "{shown} holds {} records and is none itself: name one of its folders, as {}",
+    match records.first() {
+        Some(first) => Refused(format!(
+            "{shown} holds {} records and isn't one itself: name one of its folders, for example {}",
             records.len(),
             first.display()
-        ),
-        None => format!("{shown} is no record of the lab: it has no {}", cell::INPUTS),
-    })
+        ))
+        .into(),
+        None => anyhow::anyhow!("{shown} is not a record of the lab: it has no {}", cell::INPUTS),
+    }
 }
 
 /// The cell that the record was made by, with every input checked.
@@ -375,7 +380,7 @@ mod tests {
     fn the_folder_of_many_records_is_told_from_a_record() {
         let out = tempfile::tempdir().expect("a folder");
         let said = no_record(out.path()).to_string();
-        assert!(said.ends_with("is no record of the lab: it has no lab.json"), "{said}");
+        assert!(said.ends_with("is not a record of the lab: it has no lab.json"), "{said}");
         let inputs = r#"{"format":1,"key":"","kernel":"","kernel_file":"","kernel_sha256":"",
             "image_sha256":"","machine":"","time":"wall","seed":1,"cpus":1,"memory_mib":null,
             "emulator":"","arguments":[],"files":{},"whole":true}"#;

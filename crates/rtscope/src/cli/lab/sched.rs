@@ -33,7 +33,7 @@ use crate::{
     output::shown,
 };
 
-/// Run scheduling experiments in kernels: who runs when, with nothing else on the machine
+/// Run scheduling experiments in kernels, undisturbed
 ///
 /// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual
 /// time (the default) no other program, no hypervisor and no cache disturbs them, and `rtscope lab
@@ -47,7 +47,7 @@ use crate::{
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt
 ///   rtscope lab sched fifo-starvation --kernel debian-rt --set throttling=off
-///   rtscope lab sched inversion-plain inversion-inherit --kernel debian-stock --kernel debian-rt
+///   rtscope lab sched inversion-plain -k debian-stock -k debian-rt
 ///   rtscope lab sched two-fifo-free --kernel tiny-6.12-rt --smp 2 --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

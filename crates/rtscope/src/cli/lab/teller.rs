@@ -18,13 +18,15 @@ pub(super) const SILENT: Duration = Duration::from_secs(20);
 /// Tells on standard error how far the cells are.
 pub(super) struct Teller {
     terminal: bool,
+    /// Every line of a guest is told, and stays.
+    verbose: bool,
     /// When something was said last.
     told: Instant,
 }
 
 impl Teller {
-    pub(super) fn new() -> Teller {
-        Teller { terminal: can_redraw(&io::stderr()), told: Instant::now() }
+    pub(super) fn new(verbose: bool) -> Teller {
+        Teller { terminal: can_redraw(&io::stderr()), verbose, told: Instant::now() }
     }
 
     /// Says that guests are at work when nothing else was said for long.
@@ -46,6 +48,7 @@ impl Teller {
             format!("{} seed {} {}", cell.subject.label, cell.seed, cell.plan)
         };
         match news {
+            News::Line(item, line) if self.verbose => note!("{}: {line}", name(item)),
             News::Line(item, line) if self.terminal => {
                 progress(&format!("{}: {line}", name(item)));
             }

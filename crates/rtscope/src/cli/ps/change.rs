@@ -20,9 +20,13 @@ use crate::{
 };
 
 pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
+    let choice = match args.policy {
+        Some(choice) if choice.priority.is_some() => Some(choice.with_priority(args.priority)?),
+        choice => choice,
+    };
     let asked = Asked {
-        policy: args.policy,
-        priority: args.priority,
+        policy: choice.map(|choice| choice.policy),
+        priority: choice.and_then(|choice| choice.priority).or(args.priority),
         nice: args.nice,
         cpus: args.cpus.clone(),
     };

@@ -10,14 +10,15 @@ use std::{
 };
 
 use rtscope_measure::{interrupt::Interrupt, ps};
-use rtscope_model::{cpu::CpuSet, schedule::Policy, thread::Thread, time::Nanos};
+use rtscope_model::{cpu::CpuSet, thread::Thread, time::Nanos};
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, print};
+use super::{Refused, place::PolicyChoice, print};
 use crate::{exit, output};
 
-/// Show every thread in the order in which they run: policy, priority, CPUs, wake-ups, CPU share
+/// Show every thread in the order in which they run, or change one
 ///
+/// A line has the policy, the priority, the CPUs, the wake-ups and the share of CPU time of a thread.
 /// The shares and wake-ups are those of a short interval (--look). The last line shows the CPU time
 /// of all real-time threads.
 ///
@@ -28,15 +29,15 @@ use crate::{exit, output};
 ///   rtscope ps --above 80
 ///   rtscope ps --rt --cpus 1 --watch 1s
 ///   rtscope ps --name irq/ --tree
-///   rtscope ps --set 1234 --policy fifo --priority 60 --cpus 1
+///   rtscope ps --set 1234 --policy fifo:60 --cpus 1
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Show only threads of this policy; with --set: set this policy
+    /// Show only threads of this policy, for example fifo or fifo:80; with --set: set this policy
     #[arg(long)]
-    policy: Option<Policy>,
+    policy: Option<PolicyChoice>,
     /// Show only threads that may use one of these CPUs; with --set: set these CPUs
-    #[arg(long, value_name = "LIST")]
+    #[arg(short, long, alias = "cpu", value_name = "SET")]
     cpus: Option<CpuSet>,
     /// Show only threads that run before a FIFO thread of this priority
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(0..=99))]
@@ -74,8 +75,8 @@ pub(super) struct Args {
     /// Change this thread
     #[arg(long, value_name = "TID")]
     set: Option<u32>,
-    /// With --set: the new priority, 1 to 99
-    #[arg(long, requires = "set")]
+    /// Show only threads of this priority, 1 to 99; with --set: set this priority
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
     /// With --set: the new nice value, -20 to 19
     #[arg(long, requires = "set", allow_hyphen_values = true, value_parser = clap::value_parser!(i8).range(-20..=19))]
@@ -149,7 +150,9 @@ fn show(args: &Args, found: &[Thread], span_ns: u64, clears: bool) -> anyhow::Re
 
 fn is_asked(args: &Args, thread: &Thread) -> bool {
     let place = &thread.placement;
-    args.policy.is_none_or(|policy| place.policy == policy)
+    args.policy.is_none_or(|choice| {
+        place.policy == choice.policy && choice.priority.is_none_or(|n| place.priority == n)
+    }) && args.priority.is_none_or(|n| place.policy.has_priority() && place.priority == n)
         && args.cpus.as_ref().is_none_or(|cpus| !cpus.common(&place.cpus).is_empty())
         && args.above.is_none_or(|priority| thread.runs_before(priority))
         && (!args.rt || place.policy.is_real_time())

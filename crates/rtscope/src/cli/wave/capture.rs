@@ -13,10 +13,11 @@ use rtscope_model::{schedule::Policy, time::Nanos};
 use rtscope_sys::{clock::SystemClock, process::Deadline, tree::Tree};
 
 use super::{
-    Hertz, Scheduling, one_cpu,
+    Hertz, PRIORITY,
     show::{self, Outputs, Seen},
     spin_is_bearable,
 };
+use crate::cli::place::Place;
 
 /// Room for edges: 32 MB of memory.
 const EDGES_MAX: usize = 4_000_000;
@@ -34,10 +35,13 @@ const GRACE: Duration = Duration::from_secs(30);
 /// line; edges that don't fit into its buffer count as lost. If the scope can't resolve the frequency,
 /// it refuses to give one, and the exit code is 3.
 ///
+/// The scope runs on the last CPU, with fifo:49 where that is permitted and does no harm. Make the wave on another
+/// CPU.
+///
 /// Examples:
 ///   rtscope wave capture memory:test
 ///   rtscope wave capture memory:test --freq 1kHz --duration 10s --json
-///   rtscope wave capture gpio:gpiochip0/17 --duration 10s
+///   rtscope wave capture gpio:gpiochip0/17 --duration 10s --out software
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -47,19 +51,16 @@ pub(in crate::cli) struct Args {
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     duration: Nanos,
     /// Intended frequency of the wave
-    #[arg(short, long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
-    /// The CPU of the scope [default: the last; make the wave on another]
-    #[arg(long, value_name = "N")]
-    cpu: Option<u32>,
-    /// other, or fifo:PRIORITY [default: fifo:49 where that is permitted and does no harm]
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<Scheduling>,
+    #[command(flatten)]
+    place: Place,
     #[command(flatten)]
     outputs: Outputs,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.outputs.check()?;
     let deadline = Deadline::after(Duration::from_nanos(args.duration.0) + GRACE);
     let seen = match args.line.parse()? {
         Address::Memory(name) => memory(args, &name)?,
@@ -94,8 +95,8 @@ fn terms(args: &Args, rest: Option<Rest>) -> Terms {
 
 /// Where to look from: what was asked, else the best there is.
 fn seat(args: &Args) -> anyhow::Result<Seat> {
-    let (tree, cpus) = (Tree::default(), one_cpu(args.cpu)?);
-    let Some(asked) = args.policy else { return Ok(Seat::best(&cpus, &tree)) };
+    let (tree, cpus) = (Tree::default(), args.place.cpu.or_last()?);
+    let Some(asked) = args.place.scheduling(PRIORITY)? else { return Ok(Seat::best(&cpus, &tree)) };
     spin_is_bearable(asked, &tree)?;
     Ok(match asked.policy {
         Policy::Other => Seat::ordinary(&cpus, "the scope is an ordinary thread, as was asked"),

@@ -1,93 +1,68 @@
-//! `rtscope wave compare`: our scope beside an instrument.
+//! What `rtscope compare` says of two captures: our scope beside an instrument.
 
-use std::{fmt::Write as _, fs, path::PathBuf, process::ExitCode};
+use std::{fmt::Write as _, fs, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use rtscope_analyse::{
-    instrument::Choice,
+    instrument::Reading,
     report::wave::compare as page,
     statistics::wave::compare::{Compared, compare},
 };
 use serde_json::Value;
 
-use super::{Hertz, import};
+use super::import::Options;
 use crate::{
     cli::{Refused, print, wall_clock},
     exit,
     output::shown,
+    record::Destination,
 };
 
-/// Compare two captures of the same wave, edge by edge
-///
-/// Their clocks may have different zeros and rates. rtscope computes offset and drift; the remaining
-/// differences are the jitter of one or the other. An edge without a partner within a quarter of a period is
-/// missing in the other capture. Edges in the gaps of the other capture are counted separately.
-///
-/// Examples:
-///   rtscope wave capture gpio:gpiochip0/27 --duration 10s --save software.vcd
-///   rtscope wave compare software.vcd analyser.vcd --second-channel D0 --page both.html
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(in crate::cli) struct Args {
-    /// The software scope's capture, as `wave capture --save` writes it, or any that `wave import` reads
-    software: PathBuf,
-    /// The instrument's
-    hardware: PathBuf,
-    /// Channel of the first file
-    #[arg(long, value_name = "NAME")]
-    first_channel: Option<String>,
-    /// Channel of the second file
-    #[arg(long, value_name = "NAME")]
-    second_channel: Option<String>,
-    /// Samples per second, for CSV that doesn't contain the rate
-    #[arg(long, value_name = "FREQUENCY")]
-    samplerate: Option<Hertz>,
-    /// Intended frequency of the wave
-    #[arg(short, long, value_name = "FREQUENCY")]
-    freq: Option<Hertz>,
-    /// Also write a page
-    #[arg(short, long, value_name = "FILE")]
-    page: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
+/// Compares two captures of one wave, edge by edge.
+pub(in crate::cli) fn main(
+    sides: [&Path; 2],
+    options: &Options,
+    out: &Destination,
     json: bool,
-}
-
-pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let samples_hz = args.samplerate.map(|hz| hz.0);
-    let read = |file: &PathBuf, channel: &Option<String>| {
-        import::read(file, Choice { channel: channel.as_deref(), samples_hz })
+) -> anyhow::Result<ExitCode> {
+    let read = |side: usize| -> anyhow::Result<Reading> {
+        let path = sides[side];
+        let bytes = fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
+        options.read(path, &bytes, side)
     };
-    let first = read(&args.software, &args.first_channel)?;
-    let second = read(&args.hardware, &args.second_channel)?;
-    let wanted_hz = args.freq.map(|hz| hz.0);
-    let compared = compare(&first.capture, &second.capture, wanted_hz)
+    let (first, second) = (read(0)?, read(1)?);
+    let compared = compare(&first.capture, &second.capture, options.wanted_hz())
         .map_err(|why| Refused(why.to_string()))?;
-    let sides = [(&args.software, &first), (&args.hardware, &second)];
+    let sides = [(sides[0], &first), (sides[1], &second)];
     let findings: Vec<String> = sides
         .iter()
         .flat_map(|(file, side)| side.findings.iter().map(move |f| format!("{}: {f}", shown(file))))
         .collect();
-    if let Some(file) = &args.page {
-        let mut facts: Vec<(String, String)> = ["first", "second"]
-            .iter()
-            .zip(sides)
-            .map(|(name, (file, side))| {
-                ((*name).to_owned(), format!("{}, {}", shown(file), side.format))
-            })
-            .collect();
-        facts.extend(findings.iter().map(|finding| ("finding".to_owned(), finding.clone())));
-        facts.push(("written".to_owned(), wall_clock()));
-        let (first, second) = (&first.capture, &second.capture);
-        let all = page::Shown { first, second, compared: &compared, facts };
-        fs::write(file, page::page(&all)).with_context(|| format!("write {}", file.display()))?;
-    }
-    if args.json {
-        let mut document = serde_json::to_value(&compared)?;
-        document["findings"] = Value::from(findings);
-        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-    } else {
-        print(&text(&compared, &findings))?;
+    let mut facts: Vec<(String, String)> = ["first", "second"]
+        .iter()
+        .zip(sides)
+        .map(|(name, (file, side))| {
+            ((*name).to_owned(), format!("{}, {}", shown(file), side.format))
+        })
+        .collect();
+    facts.extend(findings.iter().map(|finding| ("finding".to_owned(), finding.clone())));
+    facts.push(("written".to_owned(), wall_clock()));
+    let (first, second) = (&first.capture, &second.capture);
+    let all = page::Shown { first, second, compared: &compared, facts };
+    let is_file = out.write(page::page(&all).as_bytes())?;
+    match (json, is_file) {
+        (true, _) => {
+            let mut document = serde_json::to_value(&compared)?;
+            document["findings"] = Value::from(findings);
+            print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+            note!("Report: {out}");
+        }
+        (false, true) => {
+            print(&text(&compared, &findings))?;
+            print(&format!("Report: {out}\n"))?;
+        }
+        // Standard output has the page.
+        (false, false) => {}
     }
     Ok(ExitCode::from(exit::PASS))
 }

@@ -15,9 +15,9 @@ use rtscope_sys::{
     clock::SystemClock, memory, process::Deadline, sched, thread, timer::TimerfdClock, tree::Tree,
 };
 
-use super::{Hertz, Scheduling, Share, one_cpu, show::hertz, spin_is_bearable};
+use super::{Hertz, PRIORITY, Share, show::hertz, spin_is_bearable};
 use crate::{
-    cli::{Refused, print},
+    cli::{Refused, place::Place, print},
     exit,
 };
 
@@ -32,9 +32,12 @@ const LATE_SHOWN: usize = 20;
 /// With --limit, edges later than this are violations. rtscope lists them and, with --alarm, raises a
 /// second line for each. After any violation the exit code is 2.
 ///
+/// The generator runs on any CPU, as an ordinary thread. The method spin with a real-time policy needs two
+/// CPUs and throttling, and runs on the first.
+///
 /// Examples:
 ///   rtscope wave generate memory:test --freq 1kHz
-///   rtscope wave generate memory:test --freq 50Hz --policy fifo:75 --limit 1ms --alarm memory:late
+///   rtscope wave generate memory:test --freq 50Hz --limit 1ms --alarm memory:late
 ///   rtscope wave generate gpio:gpiochip0/17 --freq 100Hz
 ///   rtscope wave generate led:usr0 --freq 2Hz --duration 1min
 #[derive(Debug, clap::Args)]
@@ -43,20 +46,16 @@ pub(in crate::cli) struct Args {
     /// The line: memory:NAME, gpio:CHIP/LINE or led:NAME
     line: String,
     /// Frequency of the wave, for example 50Hz, 2.5kHz or 1MHz
-    #[arg(short, long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "FREQUENCY")]
     freq: Hertz,
     /// Share of each period in which the line is high
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     duty: Share,
     /// How to wait: absolute, relative, spin or timerfd
-    #[arg(short, long, value_name = "METHOD", default_value = "absolute")]
+    #[arg(long, value_name = "METHOD", default_value = "absolute")]
     method: Method,
-    /// other, fifo:PRIORITY...; spin with a real-time policy needs two CPUs and throttling
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<Scheduling>,
-    /// The CPU to run on [default: any; for a real-time spin the first]
-    #[arg(long, value_name = "N")]
-    cpu: Option<u32>,
+    #[command(flatten)]
+    place: Place,
     /// How long
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     duration: Nanos,
@@ -64,7 +63,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "LINE", requires = "limit")]
     alarm: Option<String>,
     /// The latency that no edge may exceed
-    #[arg(long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME")]
     limit: Option<Nanos>,
     /// Print one JSON document
     #[arg(long)]
@@ -119,12 +118,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Places this thread, which makes the wave itself.
 fn place(args: &Args, tree: &Tree) -> anyhow::Result<()> {
     let spins = args.method == Method::Spin;
-    let real_time = args.policy.filter(|policy| policy.policy.is_real_time());
-    if let Some(cpu) = args.cpu {
-        sched::set_affinity(sched::SELF, &one_cpu(Some(cpu))?)?;
+    let asked = args.place.scheduling(PRIORITY)?;
+    let real_time = asked.filter(|scheduling| scheduling.policy.is_real_time());
+    let has_cpu = args.place.cpu.asked()?.is_some();
+    if has_cpu {
+        sched::set_affinity(sched::SELF, &args.place.cpu.or_last()?)?;
     }
     if let Some(policy) = real_time.filter(|_| spins) {
-        if args.cpu.is_none() {
+        if !has_cpu {
             spin_is_bearable(policy, tree)?;
             let first = sched::affinity(sched::SELF)?.iter().take(1).collect();
             sched::set_affinity(sched::SELF, &first)?;
@@ -134,7 +135,7 @@ fn place(args: &Args, tree: &Tree) -> anyhow::Result<()> {
     }
     // The 50 us by which the kernel may be late on purpose are for programs that don't care.
     thread::set_timer_slack_ns(1);
-    if let Some(scheduling) = args.policy {
+    if let Some(scheduling) = asked {
         let cpus = sched::affinity(sched::SELF)?;
         sched::place_exactly(&scheduling.on(cpus))?;
         if scheduling.policy != Policy::Other {

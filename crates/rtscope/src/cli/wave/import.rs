@@ -1,7 +1,8 @@
-//! `rtscope wave import`: an instrument's capture before the same judge.
+//! What `rtscope import` makes of an instrument's capture: it meets the same judge as our own scope's.
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -11,49 +12,96 @@ use rtscope_analyse::instrument::{self, Choice, Reading};
 
 use super::{
     Hertz,
-    show::{self, Outputs, Seen},
+    show::{self, CAPTURE, Outputs, Seen},
 };
-use crate::cli::Refused;
+use crate::{
+    cli::{Refused, wall_clock},
+    record,
+};
 
-/// Analyse the capture of a logic analyser like one of rtscope's scope
-///
-/// rtscope recognises VCD (sigrok, PulseView, Saleae, pigpio's piscope, capture --save) and sigrok's CSV by
-/// their content. An unknown level (x, z) is a gap. rtscope lists errors of the file and analyses the rest.
-///
-/// Examples:
-///   rtscope wave import piscope.vcd --channel 17 --freq 1kHz
-///   sigrok-cli -d fx2lafw -c samplerate=24m --time 1s -O csv > pin.csv; rtscope wave import pin.csv --channel D0
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(in crate::cli) struct Args {
-    /// The file
-    file: PathBuf,
-    /// Its channel [default: the only one that changes]
-    #[arg(short, long, value_name = "NAME")]
-    channel: Option<String>,
+/// How to read captures, for `import` and `compare`.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Captures")]
+#[group(id = "captures")]
+pub(in crate::cli) struct Options {
+    /// Channel of the capture [default: the only one that changes]. With compare, repeat it for the second side
+    #[arg(long, value_name = "NAME")]
+    channel: Vec<String>,
     /// Samples per second, for CSV that doesn't contain the rate
     #[arg(long, value_name = "FREQUENCY")]
     samplerate: Option<Hertz>,
     /// Intended frequency of the wave
-    #[arg(short, long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
-    #[command(flatten)]
-    outputs: Outputs,
 }
 
-pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let choice =
-        Choice { channel: args.channel.as_deref(), samples_hz: args.samplerate.map(|hz| hz.0) };
-    let reading = read(&args.file, choice)?;
+/// Formats of captures, as `--format` names them.
+pub(in crate::cli) const FORMATS: [(&str, &str); 2] = [
+    ("vcd", "captures as VCD: sigrok, PulseView, Saleae, pigpio's piscope, wave capture"),
+    ("sigrok-csv", "captures as CSV of sigrok"),
+];
+
+impl Options {
+    /// Whether any was given: then the file is a capture, whatever it looks like.
+    pub(in crate::cli) fn are_given(&self) -> bool {
+        !self.channel.is_empty() || self.samplerate.is_some() || self.freq.is_some()
+    }
+
+    /// Intended frequency.
+    pub(super) fn wanted_hz(&self) -> Option<f64> {
+        self.freq.map(|hz| hz.0)
+    }
+
+    /// Reads one of the sides' captures; one channel that is named is that of every side.
+    pub(in crate::cli) fn read(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        side: usize,
+    ) -> anyhow::Result<Reading> {
+        let channel = self.channel.get(side).or(self.channel.first()).map(String::as_str);
+        let choice = Choice { channel, samples_hz: self.samplerate.map(|hz| hz.0) };
+        instrument::read(bytes, choice)
+            .map_err(|why| Refused(format!("{}: {why}", path.display())).into())
+    }
+}
+
+/// Imports a capture into a folder.
+pub(in crate::cli) fn main(
+    path: &Path,
+    mut source: impl Read,
+    options: &Options,
+    out: Option<&Path>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut bytes = Vec::new();
+    source.read_to_end(&mut bytes).with_context(|| format!("can't read {}", path.display()))?;
+    let reading = options.read(path, &bytes, 0)?;
     let scope = format!("{} of an instrument", reading.format);
     let finding = (!reading.findings.is_empty()).then(|| reading.findings.join("; "));
     let seen = Seen { capture: reading.capture, scope, finding };
-    show::finish(&seen, args.freq.map(|hz| hz.0), &args.outputs)
+    let folder = record::new_folder(out, "import", &wall_clock(), CAPTURE)?;
+    show::finish(&seen, options.wanted_hz(), &Outputs::into_folder(folder, json))
 }
 
-/// Reads a capture's file.
-pub(super) fn read(file: &Path, choice: Choice<'_>) -> anyhow::Result<Reading> {
-    let bytes = fs::read(file).with_context(|| format!("read {}", file.display()))?;
-    instrument::read(&bytes, choice)
-        .map_err(|why| Refused(format!("{}: {why}", file.display())).into())
+/// The capture in a folder that `import` or `wave capture --out` wrote, or in a file.
+pub(in crate::cli) fn capture_of(
+    path: &Path,
+    options: &Options,
+) -> anyhow::Result<Option<PathBuf>> {
+    let inside = path.join(CAPTURE);
+    if inside.is_file() {
+        return Ok(Some(inside));
+    }
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let mut head = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
+        .with_context(|| format!("can't read {}", path.display()))?;
+    Ok((options.are_given() || instrument::is_capture(&head)).then(|| path.to_owned()))
 }
+
+/// Bytes that a file is known by.
+pub(in crate::cli) const HEAD_BYTES: u64 = 64 << 10;

@@ -20,9 +20,9 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use super::{Hertz, capture::GAPS_MAX, one_cpu};
+use super::{Hertz, capture::GAPS_MAX};
 use crate::{
-    cli::Refused,
+    cli::{Refused, place::OneCpu},
     exit,
     tui::oscilloscope::{Oscilloscope, Scene},
 };
@@ -37,7 +37,7 @@ const LOOK_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// The trigger holds the waveform still. Keys: left and right change the time base, t the trigger (rising,
 /// falling, free), f freezes, p keeps older traces, q quits. A shaded column is a time in which the scope was
-/// blind.
+/// blind. The scope runs on the last CPU; make the wave on another.
 ///
 /// Examples:
 ///   rtscope wave live memory:test
@@ -48,14 +48,13 @@ pub(in crate::cli) struct Args {
     /// The line: memory:NAME or gpio:CHIP/LINE
     line: String,
     /// Time of a division [default: from the wave]
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     base: Option<Nanos>,
     /// Intended frequency of the wave
-    #[arg(short, long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "FREQUENCY")]
     freq: Option<Hertz>,
-    /// The CPU of the scope [default: the last; make the wave on another]
-    #[arg(long, value_name = "N")]
-    cpu: Option<u32>,
+    #[command(flatten)]
+    cpu: OneCpu,
     /// End after this number of frames
     #[arg(long, value_name = "N")]
     looks: Option<u64>,
@@ -96,7 +95,7 @@ fn eyes(args: &Args) -> anyhow::Result<Eyes> {
     };
     Ok(match args.line.parse()? {
         Address::Memory(line) => {
-            let (line, seat) = (line::open_memory(&line)?, Seat::best(&one_cpu(args.cpu)?, &tree));
+            let (line, seat) = (line::open_memory(&line)?, Seat::best(&args.cpu.or_last()?, &tree));
             // Beside a wave that spins on the only other CPU the machine must stay usable.
             let seat = seat.modest();
             Box::new(move |ns| {

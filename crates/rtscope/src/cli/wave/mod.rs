@@ -1,11 +1,11 @@
 //! `rtscope wave`: square waves on lines.
 
 mod capture;
-mod compare;
+pub(super) mod compare;
 mod generate;
-mod import;
+pub(super) mod import;
 mod live;
-mod runner;
+pub(super) mod runner;
 mod show;
 mod sweep;
 
@@ -13,36 +13,24 @@ use std::{process::ExitCode, str::FromStr};
 
 use clap::Subcommand;
 use rtscope_measure::wave::seat;
-use rtscope_model::{
-    cpu::CpuSet,
-    schedule::{Placement, Policy},
-};
-use rtscope_sys::{sched, tree::Tree};
+use rtscope_sys::tree::Tree;
 
-use super::Refused;
+use super::{Refused, place::Scheduling};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     Capture(capture::Args),
-    Compare(compare::Args),
     Generate(generate::Args),
-    Import(import::Args),
     Live(live::Args),
     Sweep(sweep::Args),
-    /// Becomes a subject; started by `sweep`
-    #[command(hide = true)]
-    Subject(runner::Args),
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Capture(args) => capture::main(args),
-        Verb::Compare(args) => compare::main(args),
         Verb::Generate(args) => generate::main(args),
-        Verb::Import(args) => import::main(args),
         Verb::Live(args) => live::main(args),
         Verb::Sweep(args) => sweep::main(args),
-        Verb::Subject(args) => runner::main(args),
     }
 }
 
@@ -82,58 +70,8 @@ impl FromStr for Share {
     }
 }
 
-/// A policy with its priority: `other`, `fifo`, `fifo:49`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scheduling {
-    pub(super) policy: Policy,
-    priority: u8,
-}
-
-impl FromStr for Scheduling {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Scheduling, String> {
-        let (word, number) = text.split_once(':').map_or((text, None), |(w, n)| (w, Some(n)));
-        let policy: Policy = word.parse()?;
-        let bad = || format!("{text:?}: write other, batch, idle, fifo:49 or rr:49");
-        match (policy.has_priority(), number) {
-            (true, number) => {
-                let priority = number.unwrap_or("49").parse().ok();
-                let priority = priority.filter(|n| (1..=98).contains(n)).ok_or_else(bad)?;
-                Ok(Scheduling { policy, priority })
-            }
-            (false, None) if policy != Policy::Deadline => Ok(Scheduling { policy, priority: 0 }),
-            _ => Err(bad()),
-        }
-    }
-}
-
-impl std::fmt::Display for Scheduling {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.policy.has_priority() {
-            true => write!(f, "{}:{}", self.policy, self.priority),
-            false => self.policy.fmt(f),
-        }
-    }
-}
-
-impl Scheduling {
-    pub(super) fn on(self, cpus: CpuSet) -> Placement {
-        Placement { policy: self.policy, priority: self.priority, nice: 0, budget: None, cpus }
-    }
-}
-
-/// The CPU that was asked for, or the last one that may be used.
-pub(super) fn one_cpu(asked: Option<u32>) -> anyhow::Result<CpuSet> {
-    let allowed = sched::affinity(sched::SELF)?;
-    match asked {
-        Some(cpu) if !allowed.contains(cpu) => {
-            Err(Refused(format!("CPU {cpu} can't be used: there are {allowed}")).into())
-        }
-        Some(cpu) => Ok([cpu].into_iter().collect()),
-        None => Ok(allowed.last().into_iter().collect()),
-    }
-}
+/// The priority of a real-time thread that names none: below that of the kernel's interrupt threads.
+const PRIORITY: u8 = 49;
 
 /// A real-time thread that never sleeps needs throttling, and leaves a CPU to all others.
 fn spin_is_bearable(scheduling: Scheduling, tree: &Tree) -> anyhow::Result<()> {
@@ -163,11 +101,5 @@ mod tests {
         let share = |text: &str| text.parse::<Share>().map(|share| share.0);
         assert_eq!([share("10%"), share("0.1")], [Ok(0.1), Ok(0.1)]);
         assert!(share("0").is_err() && share("100%").is_err() && share("x").is_err());
-        for text in ["other", "fifo:49", "rr:1"] {
-            assert_eq!(text.parse::<Scheduling>().expect("a policy").to_string(), text);
-        }
-        for wrong in ["fifo:99", "other:5", "deadline", "fast"] {
-            assert!(wrong.parse::<Scheduling>().is_err(), "{wrong:?}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! `rtscope wave subject`: becomes a subject that dies with the sweep, and after a time in any case.
+//! `rtscope wave-subject`: becomes a subject that dies with the sweep, and after a time in any case.
 
 use std::{
     ffi::OsString,
@@ -10,8 +10,11 @@ use anyhow::Context;
 use rtscope_model::{cpu::CpuSet, time::Nanos};
 use rtscope_sys::{fork::signal, process, sched};
 
-use super::Scheduling;
-use crate::exit;
+use super::PRIORITY;
+use crate::{
+    cli::place::{PolicyChoice, Scheduling},
+    exit,
+};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -26,20 +29,21 @@ pub(in crate::cli) struct Args {
     cpus: CpuSet,
     /// Its policy
     #[arg(long, value_name = "POLICY")]
-    policy: Scheduling,
+    policy: PolicyChoice,
     /// The program and its arguments
     #[arg(last = true, required = true)]
     words: Vec<OsString>,
 }
 
-pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     process::new_group();
     if !process::die_with_parent(args.parent, signal::KILL) {
         return Ok(ExitCode::from(exit::ERROR));
     }
     // The timer outlives the exec.
     process::end_after(std::time::Duration::from_nanos(args.limit.0));
-    sched::place_exactly(&args.policy.on(args.cpus.clone()))?;
+    let scheduling = Scheduling::new(args.policy, PRIORITY)?;
+    sched::place_exactly(&scheduling.on(args.cpus.clone()))?;
     let (program, words) = args.words.split_first().context("no program")?;
     let refused = Command::new(program).args(words).exec();
     Err(refused).with_context(|| format!("can't run {}", program.to_string_lossy()))

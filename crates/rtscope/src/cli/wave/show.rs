@@ -1,34 +1,76 @@
-//! What `wave capture` and `wave import` print and write of a capture.
+//! What `wave capture` and `import` print and write of a capture.
 
-use std::{fmt::Write as _, fs, path::PathBuf, process::ExitCode};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use rtscope_analyse::{
     instrument,
     number::{counted, grouped},
-    report::wave::capture as page,
+    report::wave::capture as report,
     statistics::wave::{Wave, judge},
 };
 use rtscope_model::{time::Nanos, wave::Capture};
 use serde_json::Value;
 
 use crate::{
-    cli::{print, wall_clock},
+    cli::{Refused, print, wall_clock},
     exit,
+    record::Destination,
 };
+
+/// The capture in a folder.
+pub(super) const CAPTURE: &str = "capture.vcd";
 
 /// Where a capture goes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Outputs {
-    /// Also write a page: waveform, periods, jitter over time, spectrum
-    #[arg(short, long, value_name = "FILE")]
+    /// Folder for the capture (capture.vcd) and the page; nothing is kept without it
+    #[arg(short, long, value_name = "DIR", conflicts_with_all = ["page", "save"])]
+    out: Option<PathBuf>,
+    /// Write only the page to FILE: waveform, periods, jitter over time, spectrum; - is standard output
+    #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Also keep the capture, as VCD
+    /// Write only the capture to FILE, as VCD; - is standard output
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+impl Outputs {
+    /// Everything into one folder.
+    pub(super) fn into_folder(folder: PathBuf, json: bool) -> Outputs {
+        Outputs { out: Some(folder), page: None, save: None, json }
+    }
+
+    /// Refuses what can't be done before anything is measured.
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        let is_stdout = |file: &Option<PathBuf>| file.as_deref() == Some(Path::new("-"));
+        let documents = [is_stdout(&self.page), is_stdout(&self.save), self.json];
+        match documents.iter().filter(|goes| **goes).count() {
+            0 | 1 => Ok(()),
+            _ => {
+                let text = "two documents for standard output: leave out one of --json, --page - and --save -";
+                Err(Refused(text.to_owned()))
+            }
+        }
+    }
+
+    /// Where the capture and the page go.
+    fn destinations(&self) -> anyhow::Result<[Option<Destination>; 2]> {
+        let Some(folder) = &self.out else {
+            let to = |file: &Option<PathBuf>| file.as_deref().map(Destination::named);
+            return Ok([to(&self.save), to(&self.page)]);
+        };
+        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        Ok([CAPTURE, "report.html"].map(|name| Some(Destination::named(&folder.join(name)))))
+    }
 }
 
 /// What was seen, and how.
@@ -47,16 +89,18 @@ pub(super) fn finish(
     outputs: &Outputs,
 ) -> anyhow::Result<ExitCode> {
     let wave = judge(&seen.capture, wanted_hz);
-    if let Some(file) = &outputs.save {
-        fs::write(file, instrument::write_vcd(&seen.capture))
-            .with_context(|| format!("write {}", file.display()))?;
+    outputs.check()?;
+    let [save, page] = outputs.destinations()?;
+    let mut has_stdout = true;
+    if let Some(to) = &save {
+        has_stdout &= to.write(instrument::write_vcd(&seen.capture).as_bytes())?;
     }
-    if let Some(file) = &outputs.page {
+    if let Some(to) = &page {
         let mut facts = vec![("scope".to_owned(), seen.scope.clone())];
         facts.extend(seen.finding.clone().map(|finding| ("finding".to_owned(), finding)));
         facts.push(("written".to_owned(), wall_clock()));
-        let all = page::Shown { capture: &seen.capture, wave: &wave, wanted_hz, facts };
-        fs::write(file, page::page(&all)).with_context(|| format!("write {}", file.display()))?;
+        let all = report::Shown { capture: &seen.capture, wave: &wave, wanted_hz, facts };
+        has_stdout &= to.write(report::page(&all).as_bytes())?;
     }
     if outputs.json {
         let mut document = serde_json::to_value(&wave)?;
@@ -65,8 +109,15 @@ pub(super) fn finish(
         document["finding"] = Value::from(seen.finding.clone());
         document["ended_early"] = Value::from(seen.capture.is_full);
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-    } else {
+    } else if has_stdout {
         print(&text(seen, &wave))?;
+    }
+    for (what, to) in [("Capture", &save), ("Report", &page)] {
+        match to {
+            Some(to @ Destination::File(_)) if outputs.json => note!("{what}: {to}"),
+            Some(to @ Destination::File(_)) if has_stdout => print(&format!("{what}: {to}\n"))?,
+            _ => {}
+        }
     }
     Ok(ExitCode::from(if wave.refused.is_some() { exit::INCONCLUSIVE } else { exit::PASS }))
 }

@@ -4,7 +4,7 @@ use std::{
     fmt::Write as _,
     fs, io,
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, ExitCode},
     thread,
     time::Duration,
@@ -30,11 +30,15 @@ use rtscope_measure::{
 use rtscope_model::{load::LoadLine, time::Nanos};
 use rtscope_sys::{clock::SystemClock, line::MemoryLine, sched, tree::Tree};
 
-use super::{Hertz, Scheduling, Share, capture::GAPS_MAX, one_cpu, show::hertz};
+use super::{Hertz, PRIORITY, Share, capture::GAPS_MAX, show::hertz};
 use crate::{
-    cli::{Refused, print, this_program, wall_clock},
-    exit,
-    output::{self, shown},
+    cli::{
+        Refused,
+        place::{OneCpu, PolicyChoice, Scheduling},
+        print, this_program, wall_clock,
+    },
+    exit, output,
+    record::Destination,
 };
 
 /// Room for edges of one try: 8 MB.
@@ -49,7 +53,7 @@ const SUBJECT_LIMIT: &str = "30s";
 /// Between the first edge and the first look.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// How fast can programs make a square wave, at rest and under load?
+/// Find how fast programs can make a square wave, also under load
 ///
 /// Each subject is asked for higher and higher frequencies, until the scope sees one that is out of
 /// tolerance; then the limit is bisected. Subjects: c, c-rt, cpp, rust, python, ada (compiled here by the
@@ -57,13 +61,13 @@ const SETTLE: Duration = Duration::from_millis(20);
 ///
 /// Examples:
 ///   rtscope wave sweep --subject all --quick
-///   rtscope wave sweep --subject python --subject c --load cpu --policy other --policy fifo:49
-///   rtscope wave sweep --subject ./mine --subject rust --load cpu --from 100Hz --to 100kHz
+///   rtscope wave sweep --subject python --load cpu --policy other --policy fifo:49
+///   rtscope wave sweep --subject ./mine --subject rust --from 100Hz --to 100kHz
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
     /// A subject's name, a program's path, or all; repeatable
-    #[arg(short, long, value_name = "SUBJECT", required = true)]
+    #[arg(long, value_name = "SUBJECT", required = true)]
     subject: Vec<String>,
     /// First frequency
     #[arg(long, value_name = "FREQUENCY", default_value = "50Hz")]
@@ -75,17 +79,17 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     tolerance: Share,
     /// Measure under this load too, for example cpu or 'message groups=2'; repeatable
-    #[arg(short, long, value_name = "LOAD")]
+    #[arg(long, value_name = "LOAD")]
     load: Vec<String>,
     /// The policy that subjects start with, for example other or fifo:49; repeatable [default: other]
     #[arg(long, value_name = "POLICY")]
-    policy: Vec<Scheduling>,
+    policy: Vec<PolicyChoice>,
     /// Use fewer steps and shorter captures: mostly under a minute
     #[arg(long)]
     quick: bool,
-    /// The page to write
-    #[arg(short, long, value_name = "FILE", default_value = "wave-sweep.html")]
-    page: PathBuf,
+    /// Write the page to FILE; - is standard output [default: rtscope-runs/wave-sweep-TIME.html]
+    #[arg(short, long, alias = "page", value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -123,6 +127,8 @@ impl Drop for Scratch {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let out = Destination::new(args.out.as_deref(), "wave-sweep", "html");
+    out.refuse_two(args.json)?;
     if args.from.0 >= args.to.0 {
         return Err(Refused("--from must be below --to".to_owned()).into());
     }
@@ -135,8 +141,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .collect::<Result<_, _>>()?;
     let bench = bench(args)?;
     let policies = match args.policy.as_slice() {
-        [] => vec!["other".parse().map_err(Refused)?],
-        given => given.to_vec(),
+        [] => vec![Scheduling::OTHER],
+        given => given
+            .iter()
+            .map(|choice| Scheduling::new(*choice, PRIORITY))
+            .collect::<Result<_, _>>()?,
     };
     let all = sched::affinity(sched::SELF)?;
     let launcher = Launcher::new(bench.cpu.parse()?, all);
@@ -155,7 +164,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     fs::remove_file(bench.line.path()).ok();
-    report(args, &bench, curves)?;
+    report(args, &out, &bench, curves)?;
     Ok(ExitCode::from(if bench.interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
 }
 
@@ -187,7 +196,7 @@ fn loads(args: &Args) -> anyhow::Result<Vec<Option<LoadLine>>> {
 
 fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
     let allowed = sched::affinity(sched::SELF)?;
-    let eyes = one_cpu(None)?;
+    let eyes = OneCpu::default().or_last()?;
     let others = allowed.without(&eyes);
     let Some(cpu) = others.iter().next() else {
         let why = "a sweep needs two CPUs: one for the subject, one for the scope";
@@ -258,7 +267,7 @@ fn attempt(
     let mut command = Command::new(this_program());
     command
         .arg0("rtscope")
-        .args(["wave", "subject", "--parent", &std::process::id().to_string()])
+        .args(["wave-subject", "--parent", &std::process::id().to_string()])
         .args([
             "--limit",
             SUBJECT_LIMIT,
@@ -326,7 +335,12 @@ fn look_ns(wanted_hz: f64, quick: bool) -> u64 {
     ((20.0 / wanted_hz).clamp(least_s, most_s) * 1e9) as u64
 }
 
-fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::Result<()> {
+fn report(
+    args: &Args,
+    out: &Destination,
+    bench: &Bench<'_>,
+    curves: Vec<page::Curve>,
+) -> anyhow::Result<()> {
     let sweep = page::Sweep {
         from_hz: args.from.0,
         to_hz: args.to.0,
@@ -343,18 +357,19 @@ fn report(args: &Args, bench: &Bench<'_>, curves: Vec<page::Curve>) -> anyhow::R
             ("written".to_owned(), wall_clock()),
         ],
     };
-    fs::write(&args.page, page::page(&sweep)).map_err(|source| WaveError::File {
-        operation: "write",
-        path: args.page.clone(),
-        source,
-    })?;
-    if args.json {
-        return print(&(serde_json::to_string_pretty(&sweep.document()?)? + "\n"));
+    let is_file = out.write(page::page(&sweep).as_bytes())?;
+    match (args.json, is_file) {
+        (true, _) => {
+            note!("Report: {out}");
+            print(&(serde_json::to_string_pretty(&sweep.document()?)? + "\n"))
+        }
+        (false, true) => print(&format!("{}Report: {out}\n", text(&sweep))),
+        // Standard output has the page.
+        (false, false) => Ok(()),
     }
-    print(&text(&sweep, &args.page))
 }
 
-fn text(sweep: &page::Sweep, path: &Path) -> String {
+fn text(sweep: &page::Sweep) -> String {
     let mut text = format!(
         "{:<12}{:<10}{:<24}{:>16}  {:<14}tries\n",
         "subject", "policy", "load", "max frequency", "first bad"
@@ -389,6 +404,5 @@ fn text(sweep: &page::Sweep, path: &Path) -> String {
             let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let _ = writeln!(text, "page: {}", shown(path));
     text
 }

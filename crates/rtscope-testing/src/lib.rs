@@ -1,0 +1,8 @@
+//! What tests of several crates share: a clock whose time only the test moves, and skips that are counted.
+//!
+//! No program contains it: crates use it for their tests alone, which `cargo xtask tidy` checks.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod skip;

@@ -1,0 +1,170 @@
+//! How the command line looks: verbs in groups, texts that wrap at any width, examples at the end, and what was
+//! perhaps meant.
+
+#[cfg(test)]
+mod tests;
+
+use std::{ffi::OsString, fmt::Write as _};
+
+use clap::{
+    ColorChoice, Command, CommandFactory, FromArgMatches, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use rtscope_model::{printable::printable, text::suggest};
+
+use super::Cli;
+use crate::plans;
+
+/// The verbs as a user meets them. A test sees to it that every verb is in one group.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("Measure", &["run", "plan", "load", "throughput", "wave"]),
+    ("Judge", &["report", "claim", "plot", "export"]),
+    ("Compare and history", &["import", "compare", "history"]),
+    ("The system", &["environment", "ps", "sched", "restore"]),
+    ("Programs", &["check", "drift", "stat", "new"]),
+    ("Kernels", &["lab", "kernel"]),
+    ("Other tools' names", &["cyclictest", "hackbench"]),
+    ("This program", &["completions", "help"]),
+];
+
+/// Before the examples in a doc comment, and in the help.
+const EXAMPLES: &str = "Examples:\n";
+
+/// The command line as help, completions and manual show it.
+pub(super) fn command() -> Command {
+    let command = arranged(Cli::command());
+    let groups = groups(&command);
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+    ))
+}
+
+/// Reads the command line; an error knows what was perhaps meant.
+pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let command = command().color(color(&words));
+    let read = |words: &[OsString]| {
+        let matches = command.clone().try_get_matches_from(words)?;
+        Cli::from_arg_matches(&matches)
+    };
+    read(&words).map_err(|e| {
+        // The message quotes the words: read them again as they can be shown.
+        let shown: Vec<OsString> = words
+            .iter()
+            .map(|word| printable(&word.to_string_lossy()).into_owned().into())
+            .collect();
+        let mut e = read(&shown).err().unwrap_or(e);
+        add_suggestion(&mut e, &shown);
+        add_kernel_hint(&mut e, &shown);
+        e
+    })
+}
+
+/// What `--color` says of help and errors, which are written before the command line is read.
+fn color(words: &[OsString]) -> ColorChoice {
+    let words: Vec<_> =
+        words.iter().map_while(|word| word.to_str().filter(|w| *w != "--")).collect();
+    let after = |i: usize| words.get(i + 1).copied();
+    let said =
+        words.iter().enumerate().find_map(|(i, word)| match word.strip_prefix("--color")? {
+            "" => after(i),
+            value => value.strip_prefix('='),
+        });
+    said.and_then(|said| ColorChoice::from_str(said, false).ok()).unwrap_or_default()
+}
+
+/// The likeliest verb. clap itself names every likely one, and none where two letters of a short word changed
+/// places.
+fn add_suggestion(error: &mut clap::Error, words: &[OsString]) {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return;
+    }
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    let root = command();
+    let mut level = &root;
+    for word in words.iter().skip(1) {
+        level = level.find_subcommand(word).unwrap_or(level);
+    }
+    if let Some(meant) = suggest(wrong, level.get_subcommands().map(Command::get_name)) {
+        let meant = ContextValue::Strings(vec![meant]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+}
+
+/// What to type when a verb of the lab misses its --kernel: the word that was meant as one, if any, gets it.
+fn add_kernel_hint(error: &mut clap::Error, words: &[OsString]) {
+    let misses = |all: &Vec<String>| all.iter().any(|missing| missing.starts_with("--kernel"));
+    let missing = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) => misses(missing),
+        _ => false,
+    };
+    if error.kind() != ErrorKind::MissingRequiredArgument || !missing {
+        return;
+    }
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let Some([_, group, verb, rest @ ..]) = words.get(..) else { return };
+    let is_plan =
+        |word: &str| word.ends_with(".toml") || plans::SHIPPED.iter().any(|p| p.name == word);
+    let kernel = rest.first().filter(|word| !word.starts_with('-') && !is_plan(word));
+    let tip = match kernel {
+        Some(kernel) => {
+            format!("a kernel is named with --kernel: rtscope {group} {verb} --kernel {kernel}")
+        }
+        None => {
+            let more: String = rest.iter().map(|word| format!(" {word}")).collect();
+            format!("name a kernel: rtscope {group} {verb}{more} --kernel debian-stock")
+        }
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+}
+
+/// The examples of a command, a line each, as they are typed.
+pub(super) fn examples(command: &Command) -> Option<String> {
+    let text = command.get_after_help()?.to_string();
+    let lines = text.split_once(EXAMPLES)?.1.lines();
+    Some(lines.map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned() + "\n").collect())
+}
+
+/// A command whose doc comment became prose that wraps at any width, and examples behind the options.
+fn arranged(command: Command) -> Command {
+    let command = command.mut_subcommands(arranged);
+    let Some(text) = command.get_long_about().map(ToString::to_string) else { return command };
+    let (prose, examples) = match text.split_once(EXAMPLES) {
+        Some((prose, examples)) => (prose, Some(examples)),
+        None => (text.as_str(), None),
+    };
+    let prose = paragraphs(prose);
+    let is_whole = command.get_about().is_some_and(|about| about.to_string() == prose);
+    let command = if is_whole { command.long_about(None) } else { command.long_about(prose) };
+    match examples {
+        Some(examples) => command.after_help(format!("{EXAMPLES}{}", examples.trim_end())),
+        None => command,
+    }
+}
+
+/// A text with one line for each paragraph.
+fn paragraphs(text: &str) -> String {
+    let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.trim().split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The list of verbs, group by group.
+fn groups(command: &Command) -> String {
+    let names = || GROUPS.iter().flat_map(|(_, verbs)| verbs.iter());
+    let width = names().map(|name| name.len()).max().unwrap_or(0);
+    let about = |name: &str| match command.find_subcommand(name).and_then(Command::get_about) {
+        Some(about) => about.to_string(),
+        None => "Print this help, or that of a command".to_owned(),
+    };
+    let mut text = String::new();
+    for (heading, verbs) in GROUPS {
+        let _ = writeln!(text, "{heading}:");
+        for name in verbs {
+            let _ = writeln!(text, "  {name:width$}  {}", about(name));
+        }
+        text.push('\n');
+    }
+    text
+}

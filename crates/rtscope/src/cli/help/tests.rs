@@ -1,0 +1,297 @@
+//! Walks the tree of the command line: what holds for every verb.
+
+use std::collections::BTreeMap;
+
+use clap::{Arg, Command};
+use clap_complete::Shell;
+
+use super::*;
+
+/// The width that every text fits.
+const COLUMNS: usize = 80;
+
+/// Drop-ins keep the letters of the tools that they stand for.
+const DROP_INS: [&str; 2] = ["cyclictest", "hackbench"];
+
+/// Every command with its path, from the root down.
+fn tree() -> Vec<(String, Command)> {
+    fn below(path: &str, command: &Command, all: &mut Vec<(String, Command)>) {
+        all.push((path.to_owned(), command.clone()));
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            below(&format!("{path} {}", sub.get_name()), sub, all);
+        }
+    }
+    let mut root = command();
+    root.build();
+    let mut all = Vec::new();
+    below("rtscope", &root, &mut all);
+    all
+}
+
+/// The commands that do something themselves.
+fn leaves() -> Vec<(String, Command)> {
+    tree().into_iter().filter(|(_, command)| !command.has_subcommands()).collect()
+}
+
+/// Short and long help at a width.
+fn help(command: &Command, columns: usize) -> [String; 2] {
+    let command = command.clone().term_width(columns).max_term_width(columns);
+    let short = command.clone().render_help().to_string();
+    [short, command.clone().render_long_help().to_string()]
+}
+
+/// The lines that are wrapped before their width is full: the first word of the next line would have fitted.
+fn ragged(text: &str) -> Vec<String> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    // Where a text begins in a line: an option stands before it in the short help.
+    let lines: Vec<&str> = text.lines().collect();
+    let is_early = |pair: &&[&str]| {
+        let (line, next) = (pair[0], pair[1]);
+        let word = next.split_whitespace().next().unwrap_or_default();
+        let is_prose =
+            !line.trim().is_empty() && !word.is_empty() && !word.starts_with(['-', '[', '<']);
+        let starts_here = line.get(indent(next).saturating_sub(2)..indent(next));
+        let continues = indent(line) == indent(next)
+            || (indent(next) > 8 && starts_here.is_some_and(|gap| gap.trim().is_empty()));
+        is_prose && continues && line.chars().count() + 1 + word.chars().count() <= COLUMNS
+    };
+    lines.windows(2).filter(is_early).map(|pair| pair.join("\n")).collect()
+}
+
+#[test]
+fn no_help_is_wider_than_80_columns_or_wrapped_raggedly() {
+    let mut wrong = Vec::new();
+    for (path, command) in tree() {
+        for text in help(&command, COLUMNS) {
+            let too_wide = text.lines().filter(|line| line.chars().count() > COLUMNS);
+            wrong.extend(too_wide.map(|line| format!("{path}: too wide: {line}")));
+            // Lists of values and of verbs, and examples, have a line for each.
+            let prose = text.split(EXAMPLES).next().unwrap_or_default();
+            let is_list = |part: &&str| {
+                let part = part.trim_start();
+                !part.starts_with("Usage:")
+                    && !part.contains("Possible values:")
+                    && !part.contains("Commands:\n")
+                    && !GROUPS.iter().any(|(heading, _)| part.starts_with(heading))
+            };
+            let parts = prose.split("\n\n").filter(is_list);
+            wrong.extend(parts.flat_map(ragged).map(|pair| format!("{path}: ragged:\n{pair}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_ragged_text_is_seen() {
+    let full = "x".repeat(70);
+    assert_eq!(ragged(&format!("{full}\nto the bit")).len(), 1);
+    assert_eq!(ragged(&format!("{full}\nconfigurations of it")).len(), 0);
+    let option = format!("      --one <N>  {}", "y".repeat(40));
+    assert_eq!(ragged(&format!("{option}\n{}short", " ".repeat(17))).len(), 1);
+}
+
+#[test]
+fn a_list_of_verbs_has_a_line_for_each_that_fits() {
+    for (path, command) in tree() {
+        let [text, _] = help(&command, COLUMNS);
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let about = sub.get_about().expect("every verb says what it does").to_string();
+            let is_whole = |line: &str| {
+                let mut words = line.split_whitespace();
+                words.next() == Some(sub.get_name()) && line.ends_with(&about)
+            };
+            assert!(text.lines().any(is_whole), "{path} {}: {about}", sub.get_name());
+        }
+    }
+}
+
+#[test]
+fn every_verb_is_in_one_group_in_its_order() {
+    let command = command();
+    let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
+    assert_eq!([verbs, vec!["help"]].concat(), grouped);
+    let text = help(&command, COLUMNS)[1].clone();
+    let at = |text: &str, heading: &str| text.find(&format!("\n{heading}:\n")).expect("a heading");
+    let places: Vec<usize> = GROUPS.iter().map(|(heading, _)| at(&text, heading)).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn every_leaf_has_an_example_of_itself() {
+    let mut wrong = Vec::new();
+    for (path, command) in leaves() {
+        let text = examples(&command).unwrap_or_default();
+        if !text.contains(&path) {
+            wrong.push(format!("{path} has no example of itself: {text}"));
+        }
+        let too_long = text.lines().filter(|line| line.chars().count() + 2 > COLUMNS);
+        wrong.extend(too_long.map(|line| format!("{path}: an example too long: {line}")));
+        for text in help(&command, COLUMNS) {
+            let (_, shown) = text.split_once(EXAMPLES).unwrap_or_default();
+            let shown: String = shown
+                .lines()
+                .map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned() + "\n")
+                .collect();
+            if Some(&shown) != examples(&command).as_ref() {
+                wrong.push(format!("{path} breaks its examples:\n{shown}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The commands that an example types, as words; parts that the shell takes are cut off.
+fn commands(examples: &str) -> Vec<Vec<String>> {
+    let whole = examples.replace("\\\n", " ");
+    let parts =
+        whole.lines().flat_map(|line| line.split([';', '|']).flat_map(|part| part.split("&&")));
+    let words = |part: &str| -> Vec<String> {
+        let mut words = Vec::new();
+        for (i, quoted) in part.split('\'').enumerate() {
+            match i % 2 {
+                0 => words.extend(quoted.split_whitespace().map(str::to_owned)),
+                _ => words.push(quoted.to_owned()),
+            }
+        }
+        words.into_iter().skip_while(|word| word == "sudo").take_while(|word| word != ">").collect()
+    };
+    parts.map(words).filter(|words| words.first().is_some_and(|word| word == "rtscope")).collect()
+}
+
+#[test]
+fn every_example_can_be_typed() {
+    for (path, command) in tree() {
+        for words in commands(&examples(&command).unwrap_or_default()) {
+            if words.iter().any(|word| DROP_INS.contains(&word.as_str())) {
+                continue;
+            }
+            let typed = parse(words.iter().map(OsString::from));
+            let is_sound = typed.as_ref().map_or_else(|e| !e.use_stderr(), |_| true);
+            assert!(is_sound, "{path}: {words:?}: {}", typed.expect_err("refused"));
+        }
+    }
+}
+
+#[test]
+fn a_letter_means_one_thing() {
+    let mut meanings: BTreeMap<char, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    let mut letters: BTreeMap<String, Vec<(Option<char>, String)>> = BTreeMap::new();
+    for (path, command) in leaves() {
+        if DROP_INS.contains(&command.get_name()) {
+            continue;
+        }
+        for option in command.get_arguments().filter(|arg| !arg.is_positional()) {
+            let long = option.get_long().unwrap_or_default().to_owned();
+            if let Some(letter) = option.get_short() {
+                let of_letter = meanings.entry(letter).or_default();
+                of_letter.entry(long.clone()).or_default().push(path.clone());
+            }
+            // A switch and an option with a value are two things, whatever their name.
+            if option.get_num_args().is_some_and(|values| values.takes_values()) {
+                let letter = (option.get_short(), path.clone());
+                letters.entry(long).or_default().push(letter);
+            }
+        }
+    }
+    let ambiguous: Vec<_> = meanings.iter().filter(|(_, longs)| longs.len() > 1).collect();
+    assert!(ambiguous.is_empty(), "{ambiguous:#?}");
+    let inconsistent: Vec<_> = letters
+        .iter()
+        .filter(|(_, uses)| uses.iter().any(|(letter, _)| *letter != uses[0].0))
+        .collect();
+    assert!(inconsistent.is_empty(), "{inconsistent:#?}");
+    assert!(meanings[&'o'].contains_key("out") && meanings[&'p'].contains_key("priority"));
+}
+
+#[test]
+fn an_option_s_help_is_a_sentence_about_it() {
+    for (path, command) in leaves() {
+        let is_bare = |arg: &&Arg| arg.get_help().is_none_or(|help| help.to_string().is_empty());
+        let bare: Vec<_> = command.get_arguments().filter(is_bare).map(Arg::get_id).collect();
+        assert!(bare.is_empty(), "{path}: {bare:?}");
+    }
+}
+
+/// What rtscope starts itself.
+fn internal() -> Vec<String> {
+    let internal = super::super::Internal::command();
+    internal.get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+}
+
+#[test]
+fn internal_verbs_are_in_no_completion_help_or_suggestion() {
+    let internal = internal();
+    assert!(internal.contains(&"load-worker".to_owned()));
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command(), "rtscope", &mut text);
+        let text = String::from_utf8(text).expect("text");
+        assert!(text.contains("throughput"), "{shell}");
+        for verb in internal.iter().filter(|verb| verb.contains('-') || *verb == "guard") {
+            assert!(!text.contains(verb.as_str()), "{shell}: {verb}");
+        }
+    }
+    let told = |word: &str| {
+        parse(["rtscope", word].map(OsString::from)).expect_err("no such verb").to_string()
+    };
+    for verb in &internal {
+        let [short, long] = help(&command(), COLUMNS);
+        assert!(!(short + &long).contains(&format!("\n  {verb} ")), "{verb}");
+        let (first, rest) = verb.split_at(1);
+        let second: String = rest.chars().take(1).collect();
+        let mistyped = format!("{second}{first}{}", &rest[second.len()..]);
+        assert!(!told(&mistyped).contains(&format!("'{verb}'")), "{}", told(&mistyped));
+    }
+}
+
+#[test]
+fn help_and_errors_have_colours_as_color_says() {
+    let ansi = |words: &str| {
+        let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        color(&words)
+    };
+    assert_eq!(ansi("rtscope --color always --help"), ColorChoice::Always);
+    assert_eq!(ansi("rtscope run --color=never --help"), ColorChoice::Never);
+    assert_eq!(ansi("rtscope run --help"), ColorChoice::Auto);
+    assert_eq!(ansi("rtscope stat -- ls --color=always"), ColorChoice::Auto);
+}
+
+#[test]
+fn a_forgotten_kernel_is_asked_for_with_the_command_to_type() {
+    let told = |words: &str| {
+        let words = words.split_whitespace().map(OsString::from);
+        parse(words).expect_err("no kernel").to_string()
+    };
+    for (words, tip) in [
+        ("rtscope lab run debian-rt", "rtscope lab run --kernel debian-rt\n"),
+        ("rtscope lab run", "rtscope lab run --kernel debian-stock\n"),
+        (
+            "rtscope lab run quick --seeds 2",
+            "rtscope lab run quick --seeds 2 --kernel debian-stock\n",
+        ),
+        ("rtscope lab matrix my.toml", "rtscope lab matrix my.toml --kernel debian-stock\n"),
+    ] {
+        assert!(told(words).contains(tip), "{}", told(words));
+    }
+}
+
+#[test]
+fn a_mistyped_verb_gets_a_suggestion() {
+    let told = |words: &[&str]| {
+        let words = std::iter::once("rtscope").chain(words.iter().copied());
+        parse(words.map(OsString::from)).expect_err("no such verb").to_string()
+    };
+    for (words, meant) in [
+        (&["rnu"][..], "run"),
+        (&["repotr"], "report"),
+        (&["lba"], "lab"),
+        (&["lab", "rnu"], "run"),
+        (&["kernel", "biuld"], "build"),
+        (&["lab", "cache", "lsit"], "list"),
+    ] {
+        let text = told(words);
+        assert!(text.contains(&format!("a similar subcommand exists: '{meant}'")), "{text}");
+    }
+    assert!(!told(&["qqqq"]).contains("similar"), "{}", told(&["qqqq"]));
+}

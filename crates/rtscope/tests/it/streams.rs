@@ -1,0 +1,248 @@
+//! What comes in and what goes out: one import and one compare for all formats, where files are written when nobody
+//! says it, `-`, colours, and the exit code of a file that isn't there.
+
+use std::{fs, path::Path, process::Stdio};
+
+use crate::support::{folder, json, output, output_of, rtscope, text, words};
+
+/// A file of the corpus that the fuzzing of imports begins with.
+fn corpus(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    root.join(name).display().to_string()
+}
+
+/// The shipped record of a guest.
+fn record(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/compare");
+    root.join(name).display().to_string()
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).map(Iterator::flatten);
+    let mut names: Vec<String> = entries
+        .map(|all| all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+        .unwrap_or_default();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_nobody_gave_a_place_goes_below_rtscope_runs_and_is_named() {
+    let folder = folder();
+    let here = folder.path();
+    let (quiet, piscope, stock) =
+        (corpus("cyclictest/histogram.txt"), corpus("wave/piscope.vcd"), record("stock"));
+    let mut before = Vec::new();
+    for (arguments, ending) in [
+        (format!("import {quiet}"), "report.html"),
+        (format!("import {piscope}"), "report.html"),
+        (format!("compare {quiet} {quiet}"), ".html"),
+        (format!("compare {piscope} {piscope}"), ".html"),
+        (format!("plot {stock} --kind histogram"), ".svg"),
+        (format!("plot {stock} --kind histogram"), ".svg"),
+    ] {
+        let out = output(here, &arguments);
+        let told = text(&out.stdout);
+        assert!(
+            out.status.code().is_some_and(|code| code == 0 || code == 3),
+            "{}",
+            text(&out.stderr)
+        );
+        let named =
+            told.lines().last().unwrap_or_default().trim_start_matches("Report: ").to_owned();
+        assert!(
+            named.starts_with("rtscope-runs/") && named.ends_with(ending),
+            "{arguments}: {told}"
+        );
+        assert!(here.join(&named).is_file(), "{arguments}: {named}");
+        let now = names(&here.join("rtscope-runs"));
+        assert_eq!(now.len(), before.len() + 1, "{arguments}: nothing is written over: {now:?}");
+        before = now;
+    }
+    assert_eq!(names(here), ["rtscope-runs"]);
+}
+
+#[test]
+fn everything_below_rtscope_runs_can_be_given_to_the_history() {
+    let folder = folder();
+    let (here, stock) = (folder.path(), record("stock"));
+    fs::write(here.join("page.html"), "<!DOCTYPE html>").expect("written");
+    fs::create_dir(here.join("other")).expect("made");
+    let out = output(here, &format!("history import --store h.sqlite page.html {stock} other"));
+    let told = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(
+        told.contains("page.html is not a record: skipped") && told.contains("stock is run 1"),
+        "{told}"
+    );
+    assert!(told.contains("other is not a record: skipped"), "{told}");
+    let none = output(here, "history import --store h.sqlite page.html other");
+    assert_eq!(none.status.code(), Some(1), "none of them is one");
+}
+
+#[test]
+fn compare_knows_what_it_was_given() {
+    let folder = folder();
+    let here = folder.path();
+    let (file, piscope, stock) =
+        (corpus("cyclictest/histogram.txt"), corpus("wave/piscope.vcd"), record("stock"));
+    // A file of another tool is the same as its import.
+    output(here, &format!("import {file} --out imported"));
+    let found = json(here, &format!("compare --json {file} imported"));
+    let answer = found["answer"].as_str().expect("an answer");
+    assert!(!answer.starts_with("different"), "{answer}");
+    // A capture's file is the same as the folder of its import.
+    output(here, &format!("import {piscope} --out capture"));
+    let both = json(here, &format!("compare --json capture {piscope}"));
+    assert_eq!(both["alignment"]["missing_in_first"], 0, "{both}");
+    for (arguments, why) in [
+        (format!("compare {piscope} {stock}"), "a capture is compared with a capture"),
+        (format!("compare {piscope} {piscope} -- {piscope}"), "two at a time"),
+        (format!("compare --freq 1kHz {stock} {stock}"), "are for captures"),
+        (format!("compare --json --out - {stock} {stock}"), "two documents"),
+    ] {
+        let out = output(here, &arguments);
+        assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(why), "{arguments}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn import_takes_what_fits_the_format_and_says_what_does_not() {
+    let folder = folder();
+    let here = folder.path();
+    let (file, piscope) = (corpus("cyclictest/histogram.txt"), corpus("wave/piscope.vcd"));
+    for (arguments, why) in [
+        (format!("import {piscope} --require 'max < 9us'"), "a capture has edges"),
+        (format!("import {piscope} {piscope}"), "name one file"),
+        (format!("import {file} --format vdc"), "sigrok-csv"),
+        (format!("import {file} --unit ms"), "write us or ns"),
+    ] {
+        let out = output(here, &arguments);
+        assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(why), "{arguments}: {}", text(&out.stderr));
+    }
+    assert_eq!(names(here), [""; 0], "what is refused leaves nothing");
+    // A capture comes on standard input too.
+    let mut command = rtscope(here);
+    command.args(words("import - --json")).stdin(fs::File::open(&piscope).expect("a file"));
+    let seen: serde_json::Value =
+        serde_json::from_slice(&output_of(&mut command).stdout).expect("a document");
+    assert_eq!(seen["edges"], 402);
+}
+
+#[test]
+fn a_dash_is_standard_input_or_standard_output() {
+    let folder = folder();
+    let here = folder.path();
+    let stock = record("stock");
+    for (arguments, begins) in [
+        (format!("plot {stock} --kind histogram --out -"), "<svg"),
+        (format!("report {stock} --out -"), "<!"),
+        (format!("compare --out - {stock} {stock}"), "<!"),
+        (format!("export {stock} --format csv --out -"), "cell"),
+    ] {
+        let out = output(here, &arguments);
+        let told = text(&out.stdout) + &text(&out.stderr);
+        let is_so = told.to_lowercase().starts_with(begins) || told.contains(begins);
+        assert!(is_so, "{arguments}: {}", told.chars().take(300).collect::<String>());
+    }
+    assert_eq!(names(here), [""; 0], "nothing is written to a file");
+    let shown = output(here, "plan show quick").stdout;
+    fs::write(here.join("plan.toml"), &shown).expect("written");
+    let mut check = rtscope(here);
+    check
+        .args(["plan", "check", "-"])
+        .stdin(fs::File::open(here.join("plan.toml")).expect("a file"));
+    let told = text(&output_of(&mut check).stdout);
+    assert!(told.starts_with("quick: sound"), "{told}");
+    let mut wrong = rtscope(here);
+    wrong.args(["plan", "check", "-"]).stdin(Stdio::null());
+    let out = output_of(&mut wrong);
+    assert!(text(&out.stderr).contains("standard input"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn colours_are_written_as_the_user_says() {
+    let folder = folder();
+    let stock = record("stock");
+    let coloured = |arguments: &str, no_color: Option<&str>| {
+        let mut command = rtscope(folder.path());
+        command.args(words(arguments)).env_remove("NO_COLOR").env("TERM", "xterm");
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        }
+        let out = output_of(&mut command);
+        text(&out.stdout).contains("\x1b[") || text(&out.stderr).contains("\x1b[")
+    };
+    let report = format!("report {stock} --out page.html");
+    // Standard output is no terminal here.
+    assert!(!coloured(&report, None));
+    assert!(coloured(&format!("{report} --color always"), None));
+    assert!(coloured(&format!("--color always {report}"), Some("1")), "the option says more");
+    assert!(!coloured(&format!("{report} --color never"), None));
+    for (arguments, wanted) in [
+        ("--color always --help", true),
+        ("--color never --help", false),
+        ("run --help", false),
+        ("--color=always rnu", true),
+        ("rnu", false),
+    ] {
+        assert_eq!(coloured(arguments, None), wanted, "{arguments}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_and_no_usage_error() {
+    let folder = folder();
+    for arguments in [
+        "run ./none.toml",
+        "run none.toml",
+        "plan check none.toml",
+        "plan show ./none",
+        "sched run none.toml",
+        "report none",
+        "claim none --limit 1ms --once-in 1h",
+        "plot none --kind load",
+        "export none --format csv",
+        "import none",
+        "import none.vcd",
+        "compare none none",
+        "history import none --store h.sqlite",
+        "drift --from none",
+        "throughput --from none",
+        "lab replay none",
+        "kernel build none.toml",
+    ] {
+        let out = output(folder.path(), arguments);
+        let told = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{arguments}: {told}");
+        assert!(told.contains("none"), "{arguments}: {told}");
+    }
+    // A word that names nothing is a mistake on the command line.
+    for arguments in ["run nonesuch", "sched run nonesuch", "kernel build nonesuch"] {
+        let out = output(folder.path(), arguments);
+        assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn a_mistyped_kernel_gets_a_suggestion_and_an_impossible_guest_a_reason() {
+    let folder = folder();
+    for (arguments, said) in [
+        ("lab run --kernel debian-sotck", "did you mean \"debian-stock\"?"),
+        ("kernel show debian-sotck", "did you mean \"debian-stock\"?"),
+        ("kernel build tiny-6.12-tr", "did you mean \"tiny-6.12-rt\"?"),
+        ("lab run --kernel debian-rt --silence 0", "every guest is silent while it boots"),
+        ("lab run --kernel debian-rt --memory 2T", "write 512M or 2G"),
+        ("lab run debian-rt", "rtscope lab run --kernel debian-rt"),
+        ("run --clock fast", "unknown value `fast`: write `monotonic` or `realtime`"),
+    ] {
+        let out = output(folder.path(), arguments);
+        let told = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(64), "{arguments}: {told}");
+        assert!(told.contains(said), "{arguments}: {told}");
+    }
+    assert_eq!(names(folder.path()), [""; 0], "what is refused leaves nothing");
+}
