@@ -1,11 +1,12 @@
 //! What is where on a page: the browser is asked for the place of each element.
 
+use rtscope_testing::skip::skip;
 use serde_json::Value;
 
 use crate::{
     WIDTHS,
     browser::{Browser, Theme},
-    kinds, skip,
+    kinds,
 };
 
 /// Shows each page in turn.

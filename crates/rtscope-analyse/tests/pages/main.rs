@@ -13,9 +13,10 @@ mod layout;
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod test_support;
 
-use std::{fs, io::Write, path::Path, thread};
+use std::{fs, path::Path, thread};
 
 use rtscope_analyse::{judge, judgement};
+use rtscope_testing::skip::skip;
 
 use crate::browser::{Browser, Theme};
 
@@ -90,14 +91,5 @@ fn pages_are_the_same_each_time_and_kept() {
     for ((name, page), (_, again)) in kinds::PAGES.iter().zip(kinds::pages()) {
         assert!(*page == again, "{name} differs");
         fs::write(folder.join(name).with_extension("html"), page).expect("written");
-    }
-}
-
-/// Says that a test is skipped, where the runner collects it.
-fn skip(test: &str, reason: &str) {
-    println!("SKIP {test}: {reason}");
-    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
     }
 }
