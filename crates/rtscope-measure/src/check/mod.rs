@@ -26,7 +26,7 @@ use crate::{
     environment::{Stat, value},
     interrupt::Interrupt,
     ps,
-    trace::{Events, Instance, TraceError},
+    trace::{Instance, Recording, TraceError},
 };
 
 /// Buffer of each CPU: some hundred thousand events.
@@ -127,7 +127,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, Chec
     if before.is_empty() {
         return Err(CheckError::NoProcess(running.pid));
     }
-    let (mut recording, mut untraced) = match Recording::start(tree, &before) {
+    let (mut recording, mut untraced) = match Followed::start(tree, &before) {
         Ok(recording) => (Some(recording), None),
         Err(why) => (None, Some(why.to_string())),
     };
@@ -146,7 +146,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, Chec
         last = now;
     }
     let look_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let read = recording.map(Recording::finish).transpose();
+    let read = recording.map(Followed::finish).transpose();
     running.end();
     let (trace, sources) = read
         .unwrap_or_else(|error| {
@@ -168,16 +168,14 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, Chec
 }
 
 /// What the threads do, while it is recorded.
-struct Recording {
-    // The stream first: an instance whose files are open can't be removed.
-    stream: Events,
-    instance: Instance,
+struct Followed {
+    recording: Recording,
     sources: Sources,
     trace: Trace,
 }
 
-impl Recording {
-    fn start(tree: &Tree, pids: &BTreeSet<u32>) -> Result<Recording, TraceError> {
+impl Followed {
+    fn start(tree: &Tree, pids: &BTreeSet<u32>) -> Result<Followed, TraceError> {
         let mut instance = Instance::new(tree, BUFFER_KIB)?;
         // Threads and processes that these start are followed too.
         let _ = instance.write("options/event-fork", "1");
@@ -191,16 +189,16 @@ impl Recording {
             faults: instance.enable("exceptions/page_fault_user"),
             futexes: instance.enable("syscalls/sys_enter_futex"),
         };
-        Ok(Recording { stream: instance.events()?, instance, sources, trace: Trace::default() })
+        Ok(Followed { recording: instance.record()?, sources, trace: Trace::default() })
     }
 
     /// Takes what has come since. What can't be read can't be at the end either, and is told there.
     fn drain(&mut self) {
-        let _ = self.stream.drain(|event| self.trace.see(event));
+        let _ = self.recording.drain(|event| self.trace.see(event));
     }
 
     fn finish(mut self) -> io::Result<(Trace, Sources)> {
-        self.trace.lost = self.instance.finish(&mut self.stream, |event| self.trace.see(event))?;
+        self.trace.lost = self.recording.finish(|event| self.trace.see(event))?;
         Ok((self.trace, self.sources))
     }
 }
@@ -354,7 +352,7 @@ mod tests {
     fn a_kernel_that_refuses_to_trace_is_asked_why() {
         let fake = FakeTree::new();
         fake.file("sys/kernel/tracing/instances/other/x", "");
-        let started = Recording::start(&fake.tree, &BTreeSet::new()).map(drop);
+        let started = Followed::start(&fake.tree, &BTreeSet::new()).map(drop);
         let why = started.expect_err("an instance without files");
         assert!(why.to_string().contains("can't write"), "{why}");
         assert!(why.to_string().contains("trace_clock"), "{why}");

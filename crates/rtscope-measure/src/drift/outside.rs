@@ -132,22 +132,21 @@ pub(super) fn watch(
     for event in ["timer/hrtimer_start", "sched/sched_waking"] {
         instance.switch_on(event)?;
     }
-    let mut events = instance.events()?;
+    let mut recording = instance.record()?;
     let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
     let mut running = Running::start(command)?;
     let until = Instant::now() + Duration::from_nanos(options.duration.0);
     let mut ended = None;
     while Instant::now() < until && !options.interrupt.is_stopped() {
         thread::sleep(LOOK);
-        events.drain(|event| watch.event(event)).map_err(DriftError::Read)?;
+        recording.drain(|event| watch.event(event)).map_err(DriftError::Read)?;
         ended = running.ended().or_else(|| watch.is_full().then(all_that_fits));
         if ended.is_some() {
             break;
         }
     }
     // What it does when it is asked to end is none of its periods.
-    let lost =
-        instance.finish(&mut events, |event| watch.event(event)).map_err(DriftError::Read)?;
+    let lost = recording.finish(|event| watch.event(event)).map_err(DriftError::Read)?;
     drop(running);
     judged(watch, command, thread, period_ns, lost, ended)
 }

@@ -8,7 +8,7 @@
 use rtscope_model::sched::Run;
 use rtscope_sys::tree::Tree;
 
-use crate::trace::{Event, Events, Instance, What, text};
+use crate::trace::{Event, Instance, Recording, What, text};
 
 /// Buffer of each CPU: some ten thousand events.
 const BUFFER_KIB: u32 = 2048;
@@ -16,13 +16,9 @@ const BUFFER_KIB: u32 = 2048;
 /// Priorities from here on are those of ordinary threads and of the idle ones, as the kernel counts them.
 const ORDINARY: i32 = 100;
 
-/// A tracing instance that records, until it is dropped.
+/// The switches of an experiment's threads, while they are recorded.
 #[derive(Debug)]
-pub(super) struct Capture {
-    // The stream first: an instance whose files are open can't be removed.
-    events: Events,
-    instance: Instance,
-}
+pub(super) struct Capture(Recording);
 
 /// What was recorded.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,13 +43,13 @@ impl Capture {
         let filter = words.join(" || ");
         instance.write("events/sched/sched_switch/filter", &filter).ok()?;
         instance.switch_on("sched/sched_switch").ok()?;
-        Some(Capture { events: instance.events().ok()?, instance })
+        instance.record().ok().map(Capture)
     }
 
     /// Ends and reads; none when it can't be read.
-    pub(super) fn finish(mut self, tids: &[i32]) -> Option<Traced> {
+    pub(super) fn finish(self, tids: &[i32]) -> Option<Traced> {
         let mut threads = Threads::new(tids);
-        let lost = self.instance.finish(&mut self.events, |event| threads.see(event)).ok()?;
+        let lost = self.0.finish(|event| threads.see(event)).ok()?;
         let traced = threads.end(lost);
         traced.runs.iter().any(|runs| !runs.is_empty()).then_some(traced)
     }

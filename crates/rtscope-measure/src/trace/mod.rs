@@ -16,10 +16,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-pub(crate) use self::{
-    event::{Event, Name, What},
-    stream::Events,
-};
+pub(crate) use self::event::{Event, Name, What};
+use self::stream::Events;
 use rtscope_sys::{process, tracefs::Place, tree::Tree};
 
 /// How our instances are called: this, the process, a number.
@@ -54,7 +52,7 @@ pub enum TraceError {
     },
 }
 
-/// A tracing instance that records, until it is dropped.
+/// A tracing instance, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
     tree: Tree,
@@ -115,21 +113,39 @@ impl Instance {
     }
 
     /// Opens the stream of the events that are on.
-    pub(crate) fn events(&self) -> Result<Events, TraceError> {
-        Events::open(&self.tree, &self.folder, &self.enabled)
-    }
-
-    /// Ends the recording, gives what is left of its stream, and answers how many events had no room.
-    pub(crate) fn finish(&self, events: &mut Events, event: impl FnMut(&Event)) -> io::Result<u64> {
-        let _ = self.write("tracing_on", "0");
-        events.finish(event)?;
-        Ok(events.lost().iter().sum())
+    pub(crate) fn record(self) -> Result<Recording, TraceError> {
+        Ok(Recording {
+            events: Events::open(&self.tree, &self.folder, &self.enabled)?,
+            instance: self,
+        })
     }
 
     /// Its folder, below the tree's root.
     #[cfg(test)]
     fn folder(&self) -> &str {
         &self.folder
+    }
+}
+
+/// An instance and the stream of its events. Dropping it ends both.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    // The stream first: an instance whose files are open can't be removed.
+    events: Events,
+    instance: Instance,
+}
+
+impl Recording {
+    /// Gives the events that have come since.
+    pub(crate) fn drain(&mut self, event: impl FnMut(&Event)) -> io::Result<()> {
+        self.events.drain(event)
+    }
+
+    /// Ends the recording, gives what is left of its stream, and answers how many events had no room.
+    pub(crate) fn finish(mut self, event: impl FnMut(&Event)) -> io::Result<u64> {
+        let _ = self.instance.write("tracing_on", "0");
+        self.events.finish(event)?;
+        Ok(self.events.lost().iter().sum())
     }
 }
 
@@ -193,10 +209,8 @@ mod tests {
         };
         let folder = instance.path("");
         assert!(folder.is_dir());
-        let mut events = instance.events().expect("a stream");
-        assert_eq!(instance.finish(&mut events, |_| {}).expect("read"), 0);
-        drop(events);
-        drop(instance);
+        let recording = instance.record().expect("a stream");
+        assert_eq!(recording.finish(|_| {}).expect("read"), 0);
         assert!(!folder.exists());
     }
 }

@@ -210,7 +210,7 @@ fn lost_in(stats: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Instance, event::What};
+    use crate::trace::{Instance, Recording, event::What};
 
     #[test]
     fn losses_are_counted_from_the_kernels_own_figures() {
@@ -227,25 +227,25 @@ mod tests {
             return rtscope_testing::skip::skip_this("needs the kernel's events (tracefs)");
         };
         let own = rtscope_sys::thread::id().to_string();
-        let mut streams = Vec::new();
         for instance in [&mut binary, &mut text] {
             instance.write("set_event_pid", &own).expect("a filter");
             assert!(instance.enable("sched/sched_switch") && instance.enable("sched/sched_waking"));
             assert!(instance.enable("timer/hrtimer_start"));
         }
-        streams.push(binary.events().expect("a stream"));
-        assert!(matches!(streams[0].source, Source::Binary(_)), "the fallback was taken");
-        streams.push(Events::open_as_text(&tree, text.folder()).expect("a stream"));
+        let binary = binary.record().expect("a stream");
+        assert!(matches!(binary.events.source, Source::Binary(_)), "the fallback was taken");
+        let events = Events::open_as_text(&tree, text.folder()).expect("a stream");
+        let mut recordings = [binary, Recording { events, instance: text }];
         for _ in 0..20 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        for instance in [&binary, &text] {
-            instance.write("tracing_on", "0").expect("written");
+        for recording in &recordings {
+            recording.instance.write("tracing_on", "0").expect("written");
         }
         let mut found = [Vec::new(), Vec::new()];
-        for (stream, found) in streams.iter_mut().zip(&mut found) {
-            stream.finish(|event| found.push(*event)).expect("read");
-            assert_eq!(stream.lost().iter().sum::<u64>(), 0);
+        for (Recording { events, .. }, found) in recordings.iter_mut().zip(&mut found) {
+            events.finish(|event| found.push(*event)).expect("read");
+            assert_eq!(events.lost().iter().sum::<u64>(), 0);
             // Instances are switched on one after the other: compared is what lies between the sleeps.
             let is_sleep = |event: &Event| matches!(event.what, What::TimerStart { function, .. } if function.ends_a_sleep());
             let first = found.iter().position(is_sleep).expect("a sleep");
