@@ -339,6 +339,7 @@ fn a_real_time_load_ends_at_its_limit() {
 /// The part of a CPU that a load's processes use in about a second.
 fn cpu_share(text: &str) -> f64 {
     let running = start(text);
+    eventually("it works", || running.work() > 0);
     let ticks = || members(running.pid()).iter().map(|p| p.cpu_ticks).sum::<u64>();
     let (before, began) = (ticks(), Instant::now());
     thread::sleep(Duration::from_millis(1_500));

@@ -164,6 +164,7 @@ pub struct Histogram {
     layout: Layout,
     counts: std::collections::BTreeMap<u32, u64>,
     unplaced: Unplaced,
+    grain_ns: u64,
     count: u64,
     min_ns: u64,
     max_ns: u64,
@@ -178,11 +179,25 @@ impl Histogram {
             layout,
             counts: std::collections::BTreeMap::new(),
             unplaced: Unplaced::default(),
+            grain_ns: 1,
             count: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             sum_ns: 0,
         }
+    }
+
+    /// The same for latencies that another tool cut to whole multiples of this: the largest may be almost so much
+    /// longer than the maximum.
+    #[must_use]
+    pub fn cut_to(mut self, grain_ns: u64) -> Histogram {
+        self.grain_ns = grain_ns.max(1);
+        self
+    }
+
+    /// What no latency is above.
+    fn reach_ns(&self) -> u64 {
+        self.max_ns.saturating_add(self.grain_ns - 1)
     }
 
     /// Adds one latency.
@@ -229,6 +244,7 @@ impl Histogram {
     /// When the layouts differ: that is a mistake of the caller, not of the input.
     pub fn merge(&mut self, other: &Histogram) {
         assert_eq!(self.layout, other.layout, "histograms of different layouts can't be added");
+        self.grain_ns = self.grain_ns.max(other.grain_ns);
         self.add_all(&other.bins(), other.unplaced, other.min_ns, other.max_ns, other.sum_ns);
     }
 
@@ -289,7 +305,7 @@ impl Histogram {
     }
 
     /// The value at a rank, 1 for the smallest: the upper edge of the bucket that holds it, clipped
-    /// to the exact maximum. None when there are fewer values, and for a rank that a latency without
+    /// to the exact maximum, or to what no latency is above where they were cut. None when there are fewer values, and for a rank that a latency without
     /// a bucket may have.
     #[must_use]
     pub fn at_rank_ns(&self, rank: u64) -> Option<u64> {
@@ -297,7 +313,7 @@ impl Histogram {
             return None;
         }
         if rank == self.count {
-            return Some(self.max_ns);
+            return Some(self.reach_ns());
         }
         let mut seen = 0;
         for (&index, &count) in &self.counts {
@@ -306,7 +322,7 @@ impl Histogram {
                 return None;
             }
             if seen >= rank {
-                return Some(self.layout.upper_ns(index).min(self.max_ns).max(self.min_ns));
+                return Some(self.layout.upper_ns(index).min(self.reach_ns()).max(self.min_ns));
             }
         }
         None
@@ -319,7 +335,7 @@ impl Histogram {
         let (mut surely, mut at_most) = (0, 0);
         for (&index, &count) in &self.counts {
             let lower_ns = self.layout.lower_ns(index).max(self.min_ns);
-            let upper_ns = self.layout.upper_ns(index).min(self.max_ns);
+            let upper_ns = self.layout.upper_ns(index).min(self.reach_ns());
             if lower_ns >= limit_ns {
                 surely += count;
             }
@@ -330,14 +346,15 @@ impl Histogram {
         if self.unplaced.from_ns >= limit_ns {
             surely += self.unplaced.count;
         }
-        if self.max_ns >= limit_ns {
+        if self.reach_ns() >= limit_ns {
             at_most += self.unplaced.count;
         }
         // The exact maximum proves one exceedance even where the bucket doesn't.
         if self.count > 0 && self.max_ns >= limit_ns {
             surely = surely.max(1);
         }
-        (surely, at_most)
+        // A maximum above all buckets, as a damaged file may have it, is in none of them.
+        (surely, at_most.max(surely))
     }
 }
 
@@ -412,6 +429,24 @@ mod tests {
         assert_eq!(only_extremes.at_or_above(10_000), (1, 50));
         histogram.merge(&only_extremes);
         assert_eq!((histogram.count(), histogram.at_rank_ns(1)), (150, None));
+    }
+
+    #[test]
+    fn what_another_tool_cut_may_be_almost_a_unit_longer() {
+        let mut histogram = Histogram::new(Layout::default()).cut_to(1_000);
+        histogram.add(&[(5, 90), (9, 10)], 5_000, 9_000, 540_000);
+        let above = [9_000, 9_500, 9_999, 10_000].map(|limit| histogram.at_or_above(limit));
+        assert_eq!(above, [(10, 10), (0, 10), (0, 10), (0, 0)]);
+        assert_eq!(histogram.max_ns(), Some(9_000));
+        assert_eq!(histogram.at_rank_ns(100), Some(9_999));
+    }
+
+    #[test]
+    fn a_maximum_above_all_buckets_is_an_exceedance() {
+        let mut histogram = Histogram::new(Layout::default());
+        histogram.add(&[(5, 90), (9, 10)], 5_000, 900_000, 600_000);
+        assert_eq!(histogram.at_or_above(200_000), (1, 1));
+        assert_eq!(histogram.at_or_above(900_001), (0, 0));
     }
 
     proptest! {

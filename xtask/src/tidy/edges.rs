@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rtscope-sys", &["rtscope-model", TESTING]),
     ("rtscope-testing", &["rtscope-sys"]),
     ("rtscope-measure", &["rtscope-model", "rtscope-sys", TESTING]),
-    ("rtscope-analyse", &["rtscope-model"]),
+    ("rtscope-analyse", &["rtscope-model", TESTING]),
     ("rtscope-lab", &["rtscope-model", TESTING]),
     (
         "rtscope",

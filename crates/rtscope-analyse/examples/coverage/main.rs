@@ -26,8 +26,9 @@ use std::env::args;
 type Rows = fn(u32);
 
 /// The subjects by name.
-const SUBJECTS: [(&str, Rows); 6] = [
+const SUBJECTS: [(&str, Rows); 7] = [
     ("quantiles", quantiles::rows),
+    ("short", quantiles::short_rows),
     ("rates", rates::rows),
     ("ratios", ratios::rows),
     ("claims", claims::rows),

@@ -35,11 +35,22 @@ pub(crate) fn truth(system: System, run: &Run, value: impl Fn(f64) -> f64) -> Tr
     }
 }
 
-/// Measures a system many times.
+/// Measures a system many times, in slices of a second.
 pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> Scores {
+    scores_in_slices(system, seconds, 1, runs)
+}
+
+/// Measures a system many times.
+pub(crate) fn scores_in_slices(
+    system: System,
+    seconds: u64,
+    slices_a_second: u64,
+    runs: u32,
+) -> Scores {
     let mut scores = Scores::default();
     for seed in 0..runs {
-        let run = systems::run(system, seconds, &mut Random::new(u64::from(seed)));
+        let mut random = Random::new(u64::from(seed));
+        let run = systems::run_in_slices(system, seconds, slices_a_second, &mut random);
         for ((parts, _), figure) in QUANTILES.iter().zip(&mut scores.quantiles) {
             let beyond = f64::from(quantile::WHOLE - parts) / 1e9;
             let truth = truth(system, &run, |late| systems::exceeded_by_ns(beyond, late));
@@ -72,6 +83,29 @@ pub(crate) fn rows(runs: u32) {
                 print_lines(name, system.name(), seconds, figure);
             }
             print_lines("mean", system.name(), seconds, &scores.mean);
+        }
+    }
+}
+
+/// Lengths of a short phase, in seconds.
+const SHORT_SECONDS: [u64; 4] = [3, 5, 10, 30];
+
+/// Slices a second that short phases are compared in.
+const SLICES_A_SECOND: [u64; 2] = [1, 10];
+
+/// Prints the rows of short phases, in slices of several lengths.
+pub(crate) fn short_rows(runs: u32) {
+    print_head();
+    for seconds in SHORT_SECONDS {
+        for slices_a_second in SLICES_A_SECOND {
+            for system in System::all() {
+                let scores = scores_in_slices(system, seconds, slices_a_second, runs);
+                let name = format!("{}, {} ms", system.name(), 1_000 / slices_a_second);
+                for ((_, quantile), figure) in QUANTILES.iter().zip(&scores.quantiles) {
+                    print_lines(quantile, &name, seconds, figure);
+                }
+                print_lines("mean", &name, seconds, &scores.mean);
+            }
         }
     }
 }

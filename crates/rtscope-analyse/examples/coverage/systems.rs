@@ -229,18 +229,29 @@ pub(crate) struct Run {
     pub(crate) blocks: Blocks,
     /// How long it took.
     pub(crate) watch: Watch,
-    /// The slices of each thread, a second each.
+    /// The slices of each thread.
     pub(crate) slices: Vec<Slice>,
     /// The share of late wake-ups that the conditions of this run have in the long run.
     pub(crate) late: f64,
 }
 
-/// Measures a system for so many seconds.
+/// Measures a system for so many seconds, in slices of one.
 pub(crate) fn run(system: System, seconds: u64, random: &mut Random) -> Run {
+    run_in_slices(system, seconds, 1, random)
+}
+
+/// Measures a system for so many seconds, each of so many slices.
+pub(crate) fn run_in_slices(
+    system: System,
+    seconds: u64,
+    slices_a_second: u64,
+    random: &mut Random,
+) -> Run {
     let (late, share) = system.late(seconds * RATE, random);
     let latency_ns = |random: &mut Random| LATE_FROM_NS * (1.0 + random.exponential());
+    let wakeups = RATE / slices_a_second;
     let late: Vec<(u64, u64)> =
-        late.into_iter().map(|number| (number / RATE, latency_ns(random) as u64)).collect();
+        late.into_iter().map(|number| (number / wakeups, latency_ns(random) as u64)).collect();
     let watch = Watch {
         exposure_ns: seconds * SECOND_NS * u64::from(system.threads()),
         wall_ns: seconds * SECOND_NS,
@@ -253,17 +264,22 @@ pub(crate) fn run(system: System, seconds: u64, random: &mut Random) -> Run {
         slices: Vec::new(),
         late: share,
     };
-    for second in 0..seconds {
-        let from = late.partition_point(|one| one.0 < second);
-        let to = late.partition_point(|one| one.0 <= second);
+    for number in 0..seconds * slices_a_second {
+        let from = late.partition_point(|one| one.0 < number);
+        let to = late.partition_point(|one| one.0 <= number);
         let mut one = Histogram::new(LAYOUT);
         late[from..to].iter().for_each(|&(_, ns)| one.record(ns));
-        let on_time = RATE - one.count();
+        let on_time = wakeups.saturating_sub(one.count());
         let sum_ns = u128::from(on_time * ON_TIME_NS);
         one.add(&[(ON_TIME_NS as u32, on_time)], ON_TIME_NS, ON_TIME_NS, sum_ns);
         for thread in 0..system.threads() {
             run.histogram.merge(&one);
-            let slice = slice_of(thread, second, &one);
+            let length_ns = SECOND_NS / slices_a_second;
+            let slice = Slice {
+                start_ns: number * length_ns,
+                end_ns: (number + 1) * length_ns,
+                ..slice_of(thread, number, &one)
+            };
             run.blocks.add(&slice);
             run.slices.push(slice);
         }

@@ -65,6 +65,8 @@ pub struct Figures {
     pub p50_ns: Option<u64>,
     /// The largest of this side's runs: one latency each, and no ground for a comparison.
     pub max_ns: u64,
+    /// Whether it is the time that an activation which nobody answered had waited at least.
+    pub max_is_at_least: bool,
 }
 
 /// What a difference means for a requirement.
@@ -171,7 +173,8 @@ fn figures(members: &[Member<'_>], sample: &Sample<'_>) -> Figures {
         exposure_ns: rows().map(|row| row.exposure_ns).sum(),
         mean_ns: histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
         p50_ns: histogram.at_rank_ns(middle),
-        max_ns: histogram.max_ns().unwrap_or(0),
+        max_ns: rows().filter_map(|row| row.max_ns()).max().unwrap_or(0),
+        max_is_at_least: rows().filter_map(|row| row.max_ns()).max() > histogram.max_ns(),
     }
 }
 

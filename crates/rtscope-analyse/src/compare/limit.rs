@@ -29,6 +29,11 @@ pub struct Exceedances {
     pub b_surely: u64,
     /// Of so many.
     pub b_of: u64,
+    /// How long an activation of A that nobody answered had waited at least, if that reached the limit. It is
+    /// no measured latency.
+    pub a_waited_ns: Option<u64>,
+    /// The same of B.
+    pub b_waited_ns: Option<u64>,
     /// B's share as a multiple of A's; none when neither reached it, one is not known, or no interval
     /// can be given.
     pub ratio: Option<Ratio>,
@@ -52,7 +57,27 @@ pub(super) fn of(a: &Sample<'_>, b: &Sample<'_>, limit_ns: u64) -> Exceedances {
         Ok(ratio) => (ratio, None),
         Err(refusal) => (None, Some(refusal)),
     };
-    Exceedances { limit_ns, a: in_a, a_surely, a_of, b: in_b, b_surely, b_of, ratio, refused }
+    let (a_waited_ns, b_waited_ns) = (waited_ns(a, limit_ns), waited_ns(b, limit_ns));
+    Exceedances {
+        limit_ns,
+        a: in_a,
+        a_surely,
+        a_of,
+        b: in_b,
+        b_surely,
+        b_of,
+        a_waited_ns,
+        b_waited_ns,
+        ratio,
+        refused,
+    }
+}
+
+/// The longest that an activation which nobody answered had waited, if that reached a limit.
+fn waited_ns(side: &Sample<'_>, limit_ns: u64) -> Option<u64> {
+    let rows = side.runs.iter().map(|run| &run.member.cell.all);
+    let waited = rows.filter(|row| row.max_is_at_least()).filter_map(|row| row.max_ns()).max();
+    waited.filter(|&waited_ns| waited_ns >= limit_ns)
 }
 
 /// How many latencies of a side are at or above a limit, how many surely, and out of how many.
@@ -139,19 +164,31 @@ impl Exceedances {
             counted(self.a, self.a_surely, self.a_of),
             counted(self.b, self.b_surely, self.b_of)
         );
-        if (self.a, self.b) == (Some(0), Some(0)) {
+        let is_met_by_a = self.a == Some(0) && self.a_waited_ns.is_none();
+        let is_met_by_b = self.b == Some(0) && self.b_waited_ns.is_none();
+        if is_met_by_a && is_met_by_b {
             return (self.a_of > 0 && self.b_of > 0).then(|| {
                 format!(
                     "no latency of {limit} or more on either side: {counts}, nothing to compare"
                 )
             });
         }
-        let who = match (self.a, self.b) {
-            (_, Some(0)) => format!("B meets {limit}, A does not"),
-            (Some(0), _) => format!("A meets {limit}, B does not"),
+        let who = match (is_met_by_a, is_met_by_b) {
+            (_, true) => format!("B meets {limit}, A does not"),
+            (true, _) => format!("A meets {limit}, B does not"),
             _ => format!("neither side meets {limit}"),
         };
-        Some(format!("{who}: {counts}; {}", than(self.ratio.as_ref(), self.refused)))
+        let waited = [("A", self.a_waited_ns), ("B", self.b_waited_ns)];
+        let waited = waited.into_iter().filter_map(|(side, waited_ns)| {
+            let waited = Nanos(waited_ns?);
+            Some(format!("; an activation of {side} had waited at least {waited}, unanswered"))
+        });
+        let waited: String = waited.collect();
+        let than = match (self.a, self.b) {
+            (Some(0), Some(0)) => "no measured latency reached it".to_owned(),
+            _ => than(self.ratio.as_ref(), self.refused),
+        };
+        Some(format!("{who}: {counts}; {than}{waited}"))
     }
 }
 

@@ -124,7 +124,8 @@ pub(super) fn samples<'a>(a: &[Member<'a>], b: &[Member<'a>]) -> (Buckets, Sampl
 
 /// All latencies of a side. A bucket of a finer layout counts where it begins.
 fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
-    let mut sum = Histogram::new(layout);
+    let grain_ns = members.iter().map(|member| member.cell.all.grain_ns).max().unwrap_or(0);
+    let mut sum = Histogram::new(layout).cut_to(grain_ns);
     for histogram in members.iter().map(|member| &member.cell.all.histogram) {
         let own = histogram.layout();
         let place = |&(index, count): &(u32, u64)| (layout.index(own.lower_ns(index)), count);

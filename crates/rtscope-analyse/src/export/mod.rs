@@ -19,6 +19,8 @@ mod junit;
 mod ktap;
 mod lava;
 mod markdown;
+#[cfg(test)]
+mod maximum_tests;
 mod openmetrics;
 mod osadl;
 #[cfg(feature = "parquet")]

@@ -77,6 +77,21 @@ impl Cell {
 }
 
 impl Part {
+    /// The part, if its latencies are known: of some without a row the maximum is needed.
+    pub(super) fn known(self, said: &Said) -> Vec<Part> {
+        let is_known = self.unplaced.is_empty() || said.max.is_some();
+        if self.count > 0 && is_known { vec![self] } else { Vec::new() }
+    }
+
+    /// Counts one more latency, at least as long as all others.
+    pub(super) fn add_maximum(&mut self, max_ns: u64) {
+        self.unplaced = self.unplaced.and(Unplaced { count: 1, from_ns: max_ns });
+        (self.max_ns, self.max_at) = (max_ns, self.end);
+        self.count += 1;
+        self.end += 1;
+        self.sum_ns = self.sum_ns.saturating_add(max_ns);
+    }
+
     /// Both together.
     pub(super) fn merge(&mut self, other: &Part) {
         let mut bins: BTreeMap<u32, u64> = self.bins.drain(..).collect();
@@ -131,6 +146,8 @@ pub(super) struct Rows {
     pub(super) absurd: u64,
     /// Rows with fewer columns than others.
     pub(super) short: u64,
+    /// Rows of an index that the row before has.
+    pub(super) repeated: u64,
 }
 
 impl Rows {
@@ -155,6 +172,7 @@ impl Rows {
             return;
         }
         self.disordered += u64::from(self.rows > 0 && index < self.last);
+        self.repeated += u64::from(self.rows > 0 && index == self.last);
         self.rows += 1;
         self.last = self.last.max(index);
         self.step = gcd(self.step, index);
@@ -177,17 +195,11 @@ impl Rows {
         self.columns.len()
     }
 
-    /// Keeps the first columns only: the last is their sum.
-    pub(super) fn drop_last(&mut self) {
-        self.columns.pop();
-        self.totals.pop();
-    }
-
     /// Whether each count of the last column is the sum of those before it.
     pub(super) fn last_is_sum(&self) -> bool {
         let Some((last, others)) = self.columns.split_last() else { return false };
         let sum = |index: &u64| -> u64 { others.iter().filter_map(|of| of.get(index)).sum() };
-        others.len() > 1
+        !others.is_empty()
             && !last.is_empty()
             && last.iter().all(|(index, count)| sum(index) == *count)
             && others.iter().flat_map(BTreeMap::keys).all(|index| last.contains_key(index))
@@ -199,9 +211,9 @@ impl Rows {
         if self.is_wide && self.step > 1 { self.step } else { 1 }
     }
 
-    /// The largest index of a column that was counted.
-    pub(super) fn last_of(&self, column: usize) -> Option<u64> {
-        self.columns.get(column)?.keys().next_back().copied()
+    /// The largest value of a row, as far as it is known: a single row doesn't show how wide it is.
+    pub(super) fn end_of(&self, row: u64) -> Option<u64> {
+        (!self.is_wide || self.step > 0).then(|| row.saturating_add(self.bucket_width() - 1))
     }
 
     /// The layout that keeps these rows apart; `unit_ns` is one unit of an index.
@@ -212,9 +224,24 @@ impl Rows {
         Layout { unit_ns: unit_ns.saturating_mul(step), exact: usual }
     }
 
-    /// Each column's counts by row.
-    pub(super) fn columns(&self) -> impl Iterator<Item = &BTreeMap<u64, u64>> {
-        self.columns.iter()
+    /// A column's counts by row.
+    pub(super) fn counts(&self, column: usize) -> Option<&BTreeMap<u64, u64>> {
+        self.columns.get(column)
+    }
+
+    /// Latencies of a column that are counted, and lie beyond the rows.
+    pub(super) fn beyond(&self, column: usize, said: &Said) -> u64 {
+        let counts = self.counts(column).into_iter().flat_map(BTreeMap::values);
+        said.beyond(counts.fold(0, |sum, count| sum.saturating_add(*count)))
+    }
+
+    /// Whether a maximum lies above the last filled row of a column. The file contradicts itself then. A
+    /// latency of that size counts, so that nothing is said to be free of it.
+    fn is_stray(&self, column: usize, max: u64) -> bool {
+        match self.counts(column).and_then(|counts| counts.keys().next_back()) {
+            Some(last) => self.end_of(*last).is_some_and(|end| max > end),
+            None => max > 0,
+        }
     }
 
     /// One column as a part. What a tool says beside its histogram is laid over it.
@@ -232,8 +259,12 @@ impl Rows {
             let (first, _) = extremes.unwrap_or((latency_ns, latency_ns));
             extremes = Some((first, latency_ns));
         }
-        let beyond = said.beyond(placed);
-        let from_ns = said.limit.unwrap_or(self.last + 1).saturating_mul(unit_ns);
+        let mut beyond = said.beyond(placed);
+        let mut from_ns = said.limit.unwrap_or(self.last + 1).saturating_mul(unit_ns);
+        let stray = said.max.filter(|max| beyond == 0 && self.is_stray(column, *max));
+        if let Some(max) = stray {
+            (beyond, from_ns) = (1, max.saturating_mul(unit_ns));
+        }
         let scaled = |value: Option<u64>| value.map(|value| value.saturating_mul(unit_ns));
         let (first_ns, last_ns) = extremes.unwrap_or((from_ns, from_ns));
         let max_ns = match (scaled(said.max), beyond) {
@@ -244,6 +275,7 @@ impl Rows {
         let count = placed.saturating_add(beyond);
         let mean_sum = said.mean.map_or(0, |mean| (mean * unit_ns as f64 * count as f64) as u64);
         let is_exact = beyond == 0 && layout.unit_ns == unit_ns;
+        let beyond_ns = beyond.saturating_mul(from_ns.min(max_ns));
         Part {
             first: 0,
             end: count,
@@ -252,7 +284,8 @@ impl Rows {
             min_ns: scaled(said.min).unwrap_or(first_ns).min(first_ns),
             max_ns,
             max_at: 0,
-            sum_ns: if is_exact { sum_ns } else { mean_sum.max(sum_ns) },
+            // Without a mean, what lies beyond the rows is taken for as little as it can be.
+            sum_ns: if is_exact { sum_ns } else { mean_sum.max(sum_ns.saturating_add(beyond_ns)) },
             bins: bins.into_iter().collect(),
             unplaced: if beyond == 0 {
                 Unplaced::default()
@@ -268,6 +301,10 @@ impl Rows {
 pub(super) struct Said {
     /// All latencies.
     pub(super) count: Option<u64>,
+    /// Latencies in rows.
+    pub(super) total: Option<u64>,
+    /// Latencies that may have been counted after the rows were written.
+    pub(super) in_flight: u64,
     /// Smallest.
     pub(super) min: Option<u64>,
     /// Largest.
@@ -284,7 +321,7 @@ pub(super) struct Said {
 
 impl Said {
     /// Latencies that are in no bucket when so many are in one.
-    fn beyond(&self, placed: u64) -> u64 {
+    pub(super) fn beyond(&self, placed: u64) -> u64 {
         let missing = self.count.map(|count| count.saturating_sub(placed));
         self.overflow.or(missing).unwrap_or(0).min(COUNT_MAX)
     }
@@ -294,7 +331,7 @@ impl Said {
         let count = self.count.unwrap_or(0).min(COUNT_MAX);
         let min_ns = self.min.unwrap_or(0).saturating_mul(unit_ns);
         let max_ns = self.max.unwrap_or(0).saturating_mul(unit_ns).max(min_ns);
-        let mean = self.mean.unwrap_or(0.0).clamp(0.0, 1e15);
+        let mean = self.mean.or(self.min.map(|min| min as f64)).unwrap_or(0.0).clamp(0.0, 1e15);
         Part {
             first: 0,
             end: count,

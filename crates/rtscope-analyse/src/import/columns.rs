@@ -135,6 +135,8 @@ impl Table {
                     Printed::Late(count) => count,
                     Printed::Early => 0,
                 };
+                self.negative +=
+                    counts.iter().filter(|(count, _)| *count == Printed::Early).count() as u64;
                 let counts: Vec<u64> = counts.iter().map(count).collect();
                 self.rows.add(*index, &counts);
                 if let [count] = counts.as_slice() {
@@ -243,10 +245,14 @@ impl Table {
             reading.note("import-several-runs", Weight::PreventsPass, text).advice =
                 "import each run from a file of its own".to_owned();
         }
-        let damage = foreign + self.negative + absurd + self.rows.absurd + self.rows.short;
+        // What has decimals may be of several rows and is cut to one.
+        let repeated = if self.fractions > 0 { 0 } else { self.rows.repeated };
+        let damage =
+            foreign + self.negative + absurd + self.rows.absurd + self.rows.short + repeated;
         if damage > 0 {
-            let text =
-                format!("{damage} lines or numbers don't belong to this format and were skipped");
+            let text = format!(
+                "{damage} lines or numbers are repeated, or don't belong to this format and were skipped"
+            );
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
     }

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{
     Importer, Options, Reading,
-    cell::{Cell, Rows, Said, Thread},
-    json::{self, number, numbered, text},
+    cell::{Cell, Said, Thread},
+    contradiction::Contradictions,
+    json::{self, Threads, number, text},
     number::whole,
 };
 
@@ -24,6 +25,9 @@ pub(super) const IMPORTER: Importer = Importer {
     open: |options| json::reader(cell, options),
 };
 
+/// The most buckets that cyclictest has.
+const BUCKETS_MAX: u64 = 1_000_000;
+
 fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let is_ns = number(&value["resolution_in_ns"]) == Some(1);
     let unit_ns = options.unit_ns.unwrap_or(if is_ns { 1 } else { 1_000 });
@@ -31,41 +35,57 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let mut asked = command.as_deref().map(Asked::of).unwrap_or_default();
     // Keys that rtscope adds.
     asked.buckets = number(&value["histogram_buckets"]).or(asked.buckets);
-    let entries = numbered(&value["thread"]);
-    let entries = &entries[..entries.len().min(512)];
-    if number(&value["num_threads"]).is_some_and(|n| n != entries.len() as u64) {
+    let mut all = Threads::of(&value["thread"]);
+    if number(&value["num_threads"]).is_some_and(|n| n != all.entries.len() as u64) {
         let text = format!(
             "{} threads measured and {} are in the file",
             number(&value["num_threads"]).unwrap_or(0),
-            entries.len()
+            all.entries.len()
         );
         reading.note("import-truncated", Weight::PreventsPass, text);
     }
-    let rows: Vec<Rows> = entries.iter().map(|(_, thread)| rows_of(&thread["histogram"])).collect();
-    let widest = rows.iter().max_by_key(|rows| rows.last).cloned().unwrap_or_default();
-    let has_histogram = rows.iter().any(|rows| rows.rows > 0);
+    let entries = std::mem::take(&mut all.entries);
+    let widest = entries.iter().map(|(_, _, rows)| rows).max_by_key(|rows| rows.last);
+    let widest = widest.cloned().unwrap_or_default();
+    let has_histogram = entries.iter().any(|(_, _, rows)| rows.rows > 0);
+    let mut found = Contradictions::default();
     let mut beyond = 0u64;
     let mut threads = Vec::new();
-    for ((index, thread), mut rows) in entries.iter().zip(rows) {
+    for (index, thread, mut rows) in entries {
         rows.last = widest.last;
-        let said = said_of(thread, asked.buckets);
-        let part = match has_histogram {
-            true => rows.part(0, unit_ns, &said),
-            false => said.part(unit_ns),
+        let label = format!("thread {index}");
+        let said = Said {
+            overflow: number(&thread["overflow"]),
+            limit: asked.buckets.map(|buckets| buckets.min(BUCKETS_MAX).max(rows.last + 1)),
+            // It is written when the threads shall end, and before they have ended.
+            in_flight: 1,
+            ..all.said(thread, "cycles")
         };
-        beyond = beyond.saturating_add(if has_histogram { part.unplaced.count } else { 0 });
-        let distance = asked.distance_us.saturating_mul(*index);
+        let part = match has_histogram {
+            true => {
+                found.of_rows(&label, &rows, 0, &said);
+                rows.part(0, unit_ns, &said)
+            }
+            false => {
+                found.of_figures(&label, &said);
+                said.part(unit_ns)
+            }
+        };
+        beyond = beyond.saturating_add(if has_histogram { rows.beyond(0, &said) } else { 0 });
+        let distance = asked.distance_us.saturating_mul(index);
         let interval_us = number(&thread["interval_us"])
             .or(asked.interval_us.map(|us| us.saturating_add(distance)))
             .filter(|us| *us > 0);
         threads.push(Thread {
-            label: format!("thread {index}"),
+            label,
             cpu: number(&thread["cpu"]).and_then(|cpu| u32::try_from(cpu).ok()),
             interval_ns: options.interval_ns.or(interval_us.map(|us| us.saturating_mul(1_000))),
-            parts: if part.count > 0 { vec![part] } else { Vec::new() },
+            parts: part.known(&said),
             ..Thread::default()
         });
     }
+    all.tell(reading);
+    found.tell(reading);
     tell(reading, value, has_histogram && !threads.is_empty(), beyond);
     let mut layout = widest.layout(unit_ns);
     layout.unit_ns = unit_ns;
@@ -100,30 +120,6 @@ fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) 
     if let Some(code) = number(&value["return_code"]).filter(|code| *code != 0) {
         let text = format!("cyclictest ended with code {code}");
         reading.note("import-tool-failed", Weight::PreventsPass, text);
-    }
-}
-
-fn rows_of(histogram: &Value) -> Rows {
-    let mut rows = Rows::default();
-    for (index, count) in numbered(histogram) {
-        rows.add(index, &[number(count).unwrap_or(0)]);
-    }
-    rows
-}
-
-fn said_of(thread: &Value, buckets: Option<u64>) -> Said {
-    let latency = |key: &str| number(&thread[key]).filter(|value| *value < 1 << 62);
-    let is_early = |key: &str| {
-        thread[key].as_f64().is_some_and(|value| value < 0.0 || value > (1u64 << 63) as f64)
-    };
-    Said {
-        count: number(&thread["cycles"]),
-        min: latency("min"),
-        max: latency("max"),
-        mean: thread["avg"].as_f64().filter(|mean| (0.0..1e15).contains(mean)),
-        overflow: number(&thread["overflow"]),
-        limit: buckets,
-        early: u64::from(is_early("max")),
     }
 }
 

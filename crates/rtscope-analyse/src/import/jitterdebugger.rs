@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{
     Importer, Options, Reading,
     cell::{Cell, Rows, Said, Thread},
-    json::{self, number, numbered, text},
+    contradiction::Contradictions,
+    json::{self, Threads, number, text},
 };
 
 pub(super) const IMPORTER: Importer = Importer {
@@ -29,40 +30,28 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let system = &value["sysinfo"];
     let told_ns = number(&system["resolution_in_ns"]).filter(|ns| matches!(ns, 1 | 1_000));
     let unit_ns = options.unit_ns.or(told_ns).unwrap_or(1_000);
-    let entries = numbered(&value["cpu"]);
-    let entries = &entries[..entries.len().min(512)];
-    let rows: Vec<Rows> = entries
-        .iter()
-        .map(|(_, thread)| {
-            let mut rows = Rows::default();
-            for (index, count) in numbered(&thread["histogram"]) {
-                rows.add(index, &[number(count).unwrap_or(0)]);
-            }
-            rows
-        })
-        .collect();
-    let last = rows.iter().map(|rows| rows.last).max().unwrap_or(0);
+    let mut all = Threads::of(&value["cpu"]);
+    let last = all.last();
     let widest = Rows::up_to(last);
     let (mut beyond, mut threads) = (0u64, Vec::new());
-    for ((index, thread), mut rows) in entries.iter().zip(rows) {
+    let mut found = Contradictions::default();
+    for (index, thread, mut rows) in std::mem::take(&mut all.entries) {
         rows.last = last;
-        let said = Said {
-            count: number(&thread["count"]),
-            min: number(&thread["min"]),
-            max: number(&thread["max"]),
-            mean: thread["avg"].as_f64().filter(|mean| (0.0..1e15).contains(mean)),
-            limit: Some((LIMIT_NS / unit_ns).max(last + 1)),
-            ..Said::default()
-        };
+        let said =
+            Said { limit: Some((LIMIT_NS / unit_ns).max(last + 1)), ..all.said(thread, "count") };
+        let label = format!("thread {index}");
+        found.of_rows(&label, &rows, 0, &said);
         let part = rows.part(0, unit_ns, &said);
-        beyond = beyond.saturating_add(part.unplaced.count);
+        beyond = beyond.saturating_add(rows.beyond(0, &said));
         threads.push(Thread {
-            label: format!("thread {index}"),
+            label,
             interval_ns: options.interval_ns,
-            parts: if part.count > 0 { vec![part] } else { Vec::new() },
+            parts: part.known(&said),
             ..Thread::default()
         });
     }
+    all.tell(reading);
+    found.tell(reading);
     if beyond > 0 {
         let text = format!(
             "{beyond} latencies are counted and not in the histogram, which ends at 1 ms: of each \

@@ -5,7 +5,12 @@
 use rtscope_model::finding::Weight;
 use serde_json::Value;
 
-use super::{Cell, Options, Reader, Reading};
+use super::{
+    Cell, Options, Reader, Reading,
+    cell::{Rows, Said},
+    number::Printed,
+    repeated::repeated,
+};
 
 /// The largest document that is read.
 const DOCUMENT_MAX: usize = 32 << 20;
@@ -78,6 +83,7 @@ impl Text {
         let text = String::from_utf8_lossy(&self.text);
         let text = text.trim_start_matches('\u{feff}').trim_matches('\0');
         if let Ok(value) = serde_json::from_str(text) {
+            tell_repeated(text, reading);
             return vec![value];
         }
         let escaped = quoted(text);
@@ -105,9 +111,11 @@ impl Text {
 fn document(text: &str, reading: &mut Reading, is_mended: &mut bool) -> (Value, usize) {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = stream.next() {
+        tell_repeated(&text[..stream.byte_offset()], reading);
         return (value, stream.byte_offset());
     }
     let (mended, read, is_cut) = mend(text);
+    tell_repeated(&mended, reading);
     let value = match serde_json::from_str(&mended) {
         Ok(value) if is_cut => {
             let text = "the file was cut off: what it holds up to there was read";
@@ -125,6 +133,16 @@ fn document(text: &str, reading: &mut Reading, is_mended: &mut bool) -> (Value, 
         }
     };
     (value, read)
+}
+
+/// Says that keys of a document come twice. Of two values the last is taken.
+fn tell_repeated(document: &str, reading: &mut Reading) {
+    let count = repeated(document);
+    if count > 0 {
+        let text =
+            format!("{count} keys come twice in one object, and only the last value was read");
+        reading.note("import-damaged", Weight::PreventsPass, text);
+    }
 }
 
 /// Quotes inside of a text that has its line to itself, `"key": "text",`, escaped.
@@ -224,13 +242,105 @@ pub(super) fn text(value: &Value) -> Option<String> {
     value.as_str().map(|text| text.chars().take(2_000).collect())
 }
 
-/// The entries of an object whose keys are numbers, in their order.
-pub(super) fn numbered(value: &Value) -> Vec<(u64, &Value)> {
-    let entries = value.as_object().into_iter().flatten();
+/// The entries of an object whose keys are numbers, in their order, and how many keys are none.
+pub(super) fn numbered(value: &Value) -> (Vec<(u64, &Value)>, u64) {
+    let all = value.as_object().into_iter().flatten();
     let mut entries: Vec<(u64, &Value)> =
-        entries.filter_map(|(key, value)| Some((key.trim().parse().ok()?, value))).collect();
+        all.filter_map(|(key, value)| Some((key.trim().parse().ok()?, value))).collect();
+    let unreadable = value.as_object().map_or(0, |all| all.len() - entries.len()) as u64;
     entries.sort_by_key(|entry| entry.0);
-    entries
+    (entries, unreadable)
+}
+
+/// Most threads of a document.
+const THREADS_MAX: usize = 512;
+
+/// The threads of a document, and what is damaged in them.
+#[derive(Debug, Default)]
+pub(super) struct Threads<'a> {
+    /// Number, object and histogram of each.
+    pub(super) entries: Vec<(u64, &'a Value, Rows)>,
+    damaged: u64,
+}
+
+impl<'a> Threads<'a> {
+    /// Reads the histograms.
+    pub(super) fn of(value: &'a Value) -> Threads<'a> {
+        let (objects, mut damaged) = numbered(value);
+        damaged += objects.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64;
+        damaged += objects.len().saturating_sub(THREADS_MAX) as u64;
+        let mut entries = Vec::new();
+        for (index, thread) in objects.into_iter().take(THREADS_MAX) {
+            let mut rows = Rows::default();
+            let (counts, unreadable) = numbered(&thread["histogram"]);
+            damaged += unreadable;
+            for (row, count) in counts {
+                match whole(count) {
+                    Some(count) => rows.add(row, &[count]),
+                    None => damaged += 1,
+                }
+            }
+            damaged += rows.absurd + rows.repeated;
+            entries.push((index, thread, rows));
+        }
+        Threads { entries, damaged }
+    }
+
+    /// The largest row of all threads.
+    pub(super) fn last(&self) -> u64 {
+        self.entries.iter().map(|(_, _, rows)| rows.last).max().unwrap_or(0)
+    }
+
+    /// Count and extremes of a thread. What is there and isn't a number is damage.
+    pub(super) fn said(&mut self, thread: &Value, count: &str) -> Said {
+        let keys = [count, "min", "max", "avg"];
+        let damaged = keys.iter().filter(|key| {
+            let value = &thread[**key];
+            !value.is_null() && value.as_f64().is_none()
+        });
+        self.damaged += damaged.count() as u64;
+        self.damaged +=
+            u64::from(thread[count].is_null() || printed(&thread[count]) == Some(Printed::Early));
+        let late = |key: &str| match printed(&thread[key]) {
+            Some(Printed::Late(value)) => Some(value),
+            _ => None,
+        };
+        let is_early = |key: &str| printed(&thread[key]) == Some(Printed::Early);
+        Said {
+            count: late(count),
+            min: late("min"),
+            max: late("max"),
+            mean: thread["avg"].as_f64().filter(|mean| (0.0..1e15).contains(mean)),
+            early: u64::from(is_early("min") || is_early("max")),
+            ..Said::default()
+        }
+    }
+
+    /// Tells of damage.
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        if self.damaged > 0 {
+            let text = format!(
+                "{} entries of threads can't be read, are missing or repeated: latencies may be missing",
+                self.damaged
+            );
+            reading.note("import-damaged", Weight::PreventsPass, text);
+        }
+    }
+}
+
+/// A number of latencies.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        number(value).filter(|_| value.as_f64().is_some_and(|value| value.fract() == 0.0))
+    })
+}
+
+/// A latency, a minimum or a maximum. A negative one, also as an unsigned number, is that of a wake-up
+/// before its time.
+fn printed(value: &Value) -> Option<Printed> {
+    let number_of = value.as_f64()?;
+    let is_early = number_of < 0.0 || number_of >= (1u64 << 62) as f64;
+    if is_early { Some(Printed::Early) } else { number(value).map(Printed::Late) }
 }
 
 #[cfg(test)]

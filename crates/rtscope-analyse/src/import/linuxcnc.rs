@@ -15,6 +15,7 @@ use rtscope_model::{
 use super::{
     Importer, Options, Reader, Reading,
     cell::{Cell, LATENCY_NS_MAX, Part, Thread},
+    contradiction::Contradictions,
     lines::{Lines, without_colours},
 };
 
@@ -40,6 +41,8 @@ struct State {
     threads: BTreeMap<String, Figures>,
     foreign: u64,
     restarts: u64,
+    /// Lines whose minimum is above their maximum.
+    crossed: u64,
 }
 
 /// What a line says, in ns.
@@ -48,6 +51,8 @@ struct Figures {
     elapsed_s: u64,
     low_ns: u64,
     high_ns: u64,
+    /// The minimum is above the maximum.
+    is_crossed: bool,
 }
 
 impl Reader for Text {
@@ -75,6 +80,11 @@ impl Reader for Text {
             );
             reading.note("import-several-runs", Weight::Warning, text);
         }
+        let mut found = Contradictions::default();
+        if self.state.crossed > 0 {
+            found.add(format!("{} lines have a minimum above their maximum", self.state.crossed));
+        }
+        found.tell(&mut reading);
         if self.state.foreign > 0 {
             let text = format!("{} lines are not of LinuxCNC", self.state.foreign);
             reading.note("import-damaged", Weight::Note, text);
@@ -126,6 +136,7 @@ impl State {
             return;
         }
         let known = self.threads.entry(name.to_owned()).or_insert(new);
+        self.crossed += u64::from(new.is_crossed);
         self.restarts += u64::from(new.elapsed_s < known.elapsed_s);
         known.elapsed_s = known.elapsed_s.max(new.elapsed_s);
         known.low_ns = known.low_ns.max(new.low_ns);
@@ -139,13 +150,15 @@ fn figures(line: &str) -> Option<(&str, Figures)> {
     let (name, rest) = rest.trim_start().split_once("min:")?;
     let (min, rest) = rest.split_once("us")?;
     let max = rest.trim_start().strip_prefix("max:")?.split("us").next()?;
-    let ns = |text: &str| {
-        let us: f64 = text.trim().parse().ok()?;
+    let us = |text: &str| text.trim().parse::<f64>().ok();
+    let (min_us, max_us) = (us(min)?, us(max)?);
+    let ns = |us: f64| {
         let ns = (us.abs() * 1_000.0).round();
         (ns <= LATENCY_NS_MAX as f64).then_some(ns as u64)
     };
     let name = name.trim();
     let is_name = !name.is_empty() && name.len() <= 32 && !name.contains(char::is_whitespace);
     let elapsed_s: u64 = elapsed.trim().parse().ok().filter(|s| *s < 1_000_000_000)?;
-    is_name.then_some((name, Figures { elapsed_s, low_ns: ns(min)?, high_ns: ns(max)? }))
+    let (low_ns, high_ns, is_crossed) = (ns(min_us)?, ns(max_us)?, min_us > max_us);
+    is_name.then_some((name, Figures { elapsed_s, low_ns, high_ns, is_crossed }))
 }

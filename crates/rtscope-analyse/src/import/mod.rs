@@ -13,6 +13,7 @@
 
 mod cell;
 mod columns;
+mod contradiction;
 mod coverage;
 mod cyclictest;
 mod cyclictest_json;
@@ -23,6 +24,7 @@ mod lines;
 mod linuxcnc;
 mod number;
 mod record;
+mod repeated;
 mod rtla;
 mod samples;
 
@@ -238,5 +240,7 @@ pub fn read(format: Option<&str>, options: Options, bytes: &[u8]) -> Result<Read
     Ok(stream.finish())
 }
 
+#[cfg(test)]
+mod contradiction_tests;
 #[cfg(test)]
 mod tests;

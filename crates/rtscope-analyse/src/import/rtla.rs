@@ -11,6 +11,7 @@ use rtscope_model::{finding::Weight, origin::Origin};
 use super::{
     Importer, Options, Reader, Reading,
     cell::{Cell, Rows, Said, Thread},
+    contradiction::Contradictions,
     lines::{Lines, without_colours},
     number::whole,
 };
@@ -42,20 +43,47 @@ fn is_head(rest: &str) -> bool {
 
 /// `Thr-003` is the latency of the thread on CPU 3.
 fn column(word: &str) -> Option<(&'static str, u32)> {
-    let (kind, cpu) = word.split_once('-')?;
-    let name = match kind {
+    let (word, cpu) = word.split_once('-')?;
+    Some((kind(word)?, cpu.parse().ok()?))
+}
+
+fn kind(word: &str) -> Option<&'static str> {
+    Some(match word {
         "IRQ" => "IRQ",
         "Thr" => "thread",
         "Usr" => "return to user space",
         "CPU" => "noise",
         _ => return None,
-    };
-    Some((name, cpu.parse().ok()?))
+    })
 }
 
 struct Text {
     lines: Lines,
     tables: Vec<Table>,
+}
+
+/// A word of a summary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Figure {
+    Number(u64),
+    /// `-`: there is no latency.
+    Nothing,
+    /// With decimals, as osnoise's averages have them, or damaged.
+    Other,
+}
+
+impl Figure {
+    fn of(word: &str) -> Figure {
+        match whole(word.as_bytes()) {
+            Some(number) => Figure::Number(number),
+            None if word == "-" => Figure::Nothing,
+            None => Figure::Other,
+        }
+    }
+
+    fn number(self) -> Option<u64> {
+        if let Figure::Number(number) = self { Some(number) } else { None }
+    }
 }
 
 /// One run.
@@ -67,9 +95,14 @@ struct Table {
     duration_ns: Option<u64>,
     columns: Vec<(&'static str, u32)>,
     rows: Rows,
-    summary: BTreeMap<&'static str, Vec<Option<u64>>>,
+    summary: BTreeMap<&'static str, Vec<Figure>>,
     /// The figures of all CPUs follow, which are sums of those above.
     over: bool,
+    /// Their columns.
+    all: Vec<&'static str>,
+    of_all: BTreeMap<&'static str, Vec<Figure>>,
+    /// Lines of a summary that came a second time.
+    repeated: u64,
     foreign: u64,
     widths: u64,
     missed_events: Option<String>,
@@ -131,16 +164,17 @@ impl Table {
                 let words = rest.split_ascii_whitespace().take(COLUMNS_MAX);
                 self.columns = words.filter_map(column).collect();
             }
-        } else if text.starts_with("ALL:") {
+        } else if let Some(rest) = text.strip_prefix("ALL:") {
             self.over = true;
+            self.all = rest.split_ascii_whitespace().take(3).filter_map(kind).collect();
         } else if let Some((key, rest)) =
             SUMMARY.iter().find_map(|key| Some((*key, text.strip_prefix(key)?)))
         {
-            if !self.over {
-                let words = rest.split_ascii_whitespace().take(COLUMNS_MAX);
-                let numbers = words.map(|word| whole(word.as_bytes())).collect();
-                self.summary.entry(key).or_insert(numbers);
-            }
+            let words = rest.split_ascii_whitespace().take(COLUMNS_MAX);
+            let figures: Vec<Figure> = words.map(Figure::of).collect();
+            let summary = if self.over { &mut self.of_all } else { &mut self.summary };
+            self.repeated += u64::from(summary.contains_key(key));
+            summary.entry(key).or_insert(figures);
         } else if text.contains("missed") && text.contains("event") {
             self.missed_events = Some(text.chars().take(200).collect());
         } else if text.starts_with(|c: char| c.is_ascii_digit()) && !self.over {
@@ -162,7 +196,7 @@ impl Table {
     }
 
     fn said(&self, column: usize) -> Said {
-        let of = |key: &str| self.summary.get(key).and_then(|of| of.get(column)).copied().flatten();
+        let of = |key: &str| self.summary.get(key).and_then(|of| of.get(column))?.number();
         let is_osnoise = self.tool == "osnoise";
         Said {
             count: of("count:"),
@@ -175,14 +209,69 @@ impl Table {
         }
     }
 
-    /// Whether a maximum lies behind its last row: then buckets are wider than a unit.
+    /// Whether a maximum lies behind its last row, or a minimum behind its first: then buckets are wider than
+    /// a unit.
     fn has_wide_buckets(&self) -> bool {
         let is_behind = |column: usize| {
-            let said = self.said(column);
-            let last = self.rows.last_of(column);
-            said.overflow == Some(0) && said.max.zip(last).is_some_and(|(max, last)| max > last)
+            let (said, rows) = (self.said(column), self.rows.counts(column)?);
+            let (first, last) = (rows.keys().next()?, rows.keys().next_back()?);
+            let max = said.max.filter(|_| said.overflow == Some(0));
+            Some(max.is_some_and(|max| max > *last) || said.min.is_some_and(|min| min > *first))
         };
-        (0..self.columns.len()).any(is_behind)
+        (0..self.columns.len()).any(|column| is_behind(column) == Some(true))
+    }
+
+    /// Figures that can't be read, and lines of the summary with more or fewer figures than columns.
+    fn unreadable(&self) -> u64 {
+        let is_damaged = |(key, figures): (&&'static str, &Vec<Figure>)| {
+            let is_mean_of_noise = *key == "avg:" && self.tool == "osnoise";
+            let is_whole = figures.iter().enumerate().all(|(column, figure)| match figure {
+                Figure::Number(_) => true,
+                Figure::Nothing => self.said(column).count == Some(0),
+                Figure::Other => is_mean_of_noise,
+            });
+            figures.len() != self.columns.len() || !is_whole
+        };
+        self.summary.iter().filter(|line| is_damaged(*line)).count() as u64
+    }
+
+    /// Holds the rows, the summary and the figures of all CPUs against each other.
+    fn contradictions(&self) -> Contradictions {
+        let mut found = Contradictions::default();
+        let label = |column: usize| {
+            let (kind, cpu) = self.columns[column];
+            format!("CPU {cpu} ({kind})")
+        };
+        for column in 0..self.columns.len() {
+            if self.columns[..column].contains(&self.columns[column]) {
+                found.add(format!("{} has two columns", label(column)));
+            }
+            if self.summary.contains_key("max:") {
+                found.of_rows(&label(column), &self.rows, column, &self.said(column));
+            }
+        }
+        if self.repeated > 0 {
+            found.add(format!("{} lines of a summary are repeated", self.repeated));
+        }
+        for (at, kind) in self.all.iter().enumerate() {
+            let of_all = |key: &str| self.of_all.get(key).and_then(|of| of.get(at))?.number();
+            let columns = (0..self.columns.len()).filter(|column| self.columns[*column].0 == *kind);
+            let said: Vec<Said> = columns.map(|column| self.said(column)).collect();
+            let count = said.iter().filter_map(|said| said.count).fold(0, u64::saturating_add);
+            let is_counted = |said: &&Said| said.count != Some(0);
+            let min = said.iter().filter(is_counted).filter_map(|said| said.min).min();
+            let max = said.iter().filter(is_counted).filter_map(|said| said.max).max();
+            for (key, of_cpus) in [("count:", Some(count)), ("min:", min), ("max:", max)] {
+                if let (Some(all), Some(of_cpus)) = (of_all(key), of_cpus)
+                    && all != of_cpus
+                {
+                    found.add(format!(
+                        "of all CPUs ({kind}) '{key}' is {all}, and {of_cpus} by the columns of the CPUs"
+                    ));
+                }
+            }
+        }
+        found
     }
 
     fn cells(mut self, run: &str, is_cut: bool, reading: &mut Reading) {
@@ -194,14 +283,15 @@ impl Table {
         let mut cells: Vec<Cell> = Vec::new();
         let mut beyond = 0u64;
         for (at, &(kind, cpu)) in self.columns.iter().enumerate() {
-            let part = self.rows.part(at, unit_ns, &self.said(at));
-            beyond = beyond.saturating_add(part.unplaced.count);
+            let said = self.said(at);
+            let part = self.rows.part(at, unit_ns, &said);
+            beyond = beyond.saturating_add(self.rows.beyond(at, &said));
             let thread = Thread {
                 label: format!("CPU {cpu}"),
                 cpu: Some(cpu),
                 interval_ns: self.options.interval_ns,
                 duration_ns: self.duration_ns,
-                parts: if part.count > 0 { vec![part] } else { Vec::new() },
+                parts: part.known(&said),
                 ..Thread::default()
             };
             let name = format!("{run}{kind}");
@@ -218,6 +308,7 @@ impl Table {
                 }),
             }
         }
+        self.contradictions().tell(reading);
         self.tell(is_cut, beyond, unit_ns, reading);
         reading.cells.extend(cells);
     }
@@ -258,9 +349,13 @@ impl Table {
             let text = format!("rtla says: {text}");
             reading.note("import-samples-missing", Weight::PreventsPass, text);
         }
-        let damage = self.foreign + self.widths + self.rows.absurd + self.rows.disordered;
+        let rows = &self.rows;
+        let damage = self.foreign + self.widths + rows.absurd + rows.disordered + rows.repeated;
+        let damage = damage + self.unreadable();
         if damage > 0 {
-            let text = format!("{damage} lines are not of rtla, out of order or of another width");
+            let text = format!(
+                "{damage} lines are not of rtla, can't be read, are repeated, out of order or of another width"
+            );
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
     }

@@ -48,8 +48,13 @@ fn headline(scene: &Scene<'_>) -> String {
     let row = &cell.summary.all;
     if let Some(limit) = scene.limits.iter().rev().find(|limit| limit.for_all) {
         let (_, at_most) = row.histogram.at_or_above(limit.limit_ns);
+        let waited_ns = row.max_ns().filter(|&max_ns| max_ns >= limit.limit_ns);
         let (name, limit) = (&cell.summary.name, time(limit.limit_ns));
         return match (at_most, row.effective()) {
+            (0, _) if waited_ns.is_some() => format!(
+                "In {name}, an activation that nobody answered had waited at least {}",
+                time(waited_ns.unwrap_or(0))
+            ),
             (0, Ok(effective)) => format!(
                 "No wake-up took {limit} or more: at 95 % that is at most {} in {name}",
                 one_in(poisson_high(0) / effective as f64)

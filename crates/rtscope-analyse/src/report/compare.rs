@@ -110,11 +110,12 @@ fn sides(change: &Change) -> Table {
         "side", "max, us", "missed", "p50, us", "mean, us", "recorded", "observed", "runs",
     ]);
     for (name, figures) in [("A", &change.a), ("B", &change.b)] {
-        let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns } = *figures;
+        let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns, .. } = *figures;
+        let least = if figures.max_is_at_least { "≥" } else { "" };
         let known = |ns: Option<u64>| ns.map_or_else(|| "not known".to_owned(), us);
         table.row([
             name.to_owned(),
-            us(max_ns),
+            format!("{least}{}", us(max_ns)),
             missed.map_or_else(|| "not known".to_owned(), grouped),
             known(p50_ns),
             known(mean_ns),

@@ -52,6 +52,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let mut sums: Vec<Sum> = threads.iter().map(sum_of).collect();
     for sum in &mut sums {
         (sum.missed_is_known, sum.grain_ns) = (missed_is_known, grain_ns);
+        sum.measured = Histogram::new(layout).cut_to(grain_ns);
     }
     let mut all = Sum::new("all".to_owned(), layout, blocks_of(BLOCKS_MAX));
     for slice in slices {

@@ -85,8 +85,10 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
 
 fn claimed(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) -> Answer {
     match claim::of_cell(record, cell, limit, once_in) {
-        Some(claim) if claim.wall_ns > 0 => (claim.verdict, claim.sentence()),
-        Some(_) => (Verdict::Inconclusive, "nothing was measured".to_owned()),
+        Some(_) if cell.all.recorded == 0 => {
+            (Verdict::Inconclusive, "still open: nothing was measured".to_owned())
+        }
+        Some(claim) => (claim.verdict, claim.sentence()),
         None => {
             let text = "still open: an import does not say when each latency occurred or which activations were \
                     missed";

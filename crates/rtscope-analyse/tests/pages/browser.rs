@@ -11,10 +11,11 @@ use std::{
     time::Duration,
 };
 
+use rtscope_testing::skip::program;
 use serde_json::{Value, json};
 
 /// How long the browser may live: a test that hangs ends here.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Arguments that keep Chromium to itself: nothing but the page is loaded.
 const QUIET: [&str; 9] = [
@@ -169,10 +170,4 @@ impl Drop for Browser {
         let _ = write!(self.orders, "{}\0", json!({ "id": 0, "method": "Browser.close" }));
         let _ = self.child.wait();
     }
-}
-
-/// A program's path, if it is there.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }

@@ -1,5 +1,7 @@
 //! A page of every kind that the product writes, with every part that such a page can have.
 
+use std::sync::LazyLock;
+
 use rtscope_analyse::{
     compare::{self, compare},
     import::{self, Import, Options, Stream},
@@ -26,6 +28,9 @@ use rtscope_model::{
 use crate::{fixture, judge};
 
 const MS: u64 = 1_000_000;
+
+/// Each kind with its page.
+pub(crate) static PAGES: LazyLock<Vec<(&str, String)>> = LazyLock::new(pages);
 
 /// Each kind with its page. The name begins with that of its template.
 pub(crate) fn pages() -> Vec<(&'static str, String)> {

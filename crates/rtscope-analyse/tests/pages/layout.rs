@@ -1,20 +1,26 @@
 //! What is where on a page: the browser is asked for the place of each element.
 
+use rtscope_testing::skip::skip;
 use serde_json::Value;
 
 use crate::{
     WIDTHS,
     browser::{Browser, Theme},
-    kinds, skip,
+    kinds,
 };
 
 /// Shows each page in turn.
-fn on_each_page(test: &str, mut look: impl FnMut(&mut Browser, &str)) {
+fn on_each_page(test: &str, look: impl FnMut(&mut Browser, &str)) {
+    on_pages(test, "", look);
+}
+
+/// Shows the pages whose name begins so.
+fn on_pages(test: &str, start: &str, mut look: impl FnMut(&mut Browser, &str)) {
     let Some(mut browser) = Browser::start() else {
         return skip(test, "without chromium");
     };
-    for (name, page) in kinds::pages() {
-        browser.open(name, &page);
+    for (name, page) in kinds::PAGES.iter().filter(|(name, _)| name.starts_with(start)) {
+        browser.open(name, page);
         look(&mut browser, name);
     }
 }
@@ -47,6 +53,18 @@ fn tables_have_captions_and_images_hold_nothing_to_press() {
 }
 
 #[test]
+fn no_cell_with_a_text_is_hidden() {
+    // A class of the style sheet that hides curves once hid the cells of a table.
+    const HIDDEN: &str = "[...document.querySelectorAll('td')]\
+        .filter(one => one.textContent.trim() && !one.checkVisibility()).map(one => one.outerHTML.slice(0, 200))";
+    on_each_page("no_cell_with_a_text_is_hidden", |browser, name| {
+        browser.show(1280, Theme::Light);
+        browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+        assert_eq!(texts(&browser.evaluate(HIDDEN)), [""; 0], "{name}");
+    });
+}
+
+#[test]
 fn tables_hold_no_empty_row_and_no_all_to_all() {
     const NOTHING: &str = "[...document.querySelectorAll('tbody tr')].flatMap(row => {\
         const cells = [...row.querySelectorAll('td')].map(cell => cell.textContent.trim());\
@@ -65,10 +83,8 @@ const COLUMNS: &str = "[...document.querySelectorAll('#figures > .scroll .figure
 
 #[test]
 fn the_columns_that_decide_come_first_and_the_rest_folds_away() {
-    on_each_page("the_columns_that_decide_come_first_and_the_rest_folds_away", |browser, name| {
-        if !name.starts_with("page-") {
-            return;
-        }
+    let test = "the_columns_that_decide_come_first_and_the_rest_folds_away";
+    on_pages(test, "page-", |browser, name| {
         browser.show(400, Theme::Light);
         let shown = browser.evaluate(COLUMNS);
         let [first, rest @ ..] = &texts(&shown)[..] else { panic!("{name}: no column") };
@@ -91,16 +107,13 @@ fn the_columns_that_decide_come_first_and_the_rest_folds_away() {
 fn each_kernel_of_a_lab_is_on_the_screen_of_a_phone() {
     const CUT: &str = "[...document.querySelectorAll('.heat td')]\
         .filter(one => one.getBoundingClientRect().right > innerWidth).length";
-    on_each_page("each_kernel_of_a_lab_is_on_the_screen_of_a_phone", |browser, name| {
-        if name == "lab" {
-            for width in WIDTHS {
-                browser.show(width, Theme::Light);
-                assert_eq!(browser.evaluate(CUT), 0, "{width} px");
-            }
-            let kernels =
-                browser.evaluate("document.querySelectorAll('.heat td[data-kernel]').length");
-            assert_eq!(kernels, 12, "three kernels under three loads, and the worst of each");
+    on_pages("each_kernel_of_a_lab_is_on_the_screen_of_a_phone", "lab", |browser, _| {
+        for width in WIDTHS {
+            browser.show(width, Theme::Light);
+            assert_eq!(browser.evaluate(CUT), 0, "{width} px");
         }
+        let kernels = browser.evaluate("document.querySelectorAll('.heat td[data-kernel]').length");
+        assert_eq!(kernels, 12, "three kernels under three loads, and the worst of each");
     });
 }
 
@@ -108,10 +121,7 @@ fn each_kernel_of_a_lab_is_on_the_screen_of_a_phone() {
 fn host_and_kernel_are_above_the_fold() {
     const LOWEST: &str = "Math.max(...[...document.querySelectorAll('.verdict .facts div')]\
         .filter(one => /Host|Kernel/.test(one.textContent)).map(one => one.getBoundingClientRect().bottom))";
-    on_each_page("host_and_kernel_are_above_the_fold", |browser, name| {
-        if !["page-run", "page-wide"].contains(&name) {
-            return;
-        }
+    on_pages("host_and_kernel_are_above_the_fold", "page-run", |browser, name| {
         for (width, fold) in [(400, 700.0), (1280, 600.0)] {
             browser.show(width, Theme::Light);
             let lowest = browser.evaluate(LOWEST).as_f64().expect("two facts");
@@ -123,10 +133,7 @@ fn host_and_kernel_are_above_the_fold() {
 #[test]
 fn a_finger_is_promised_no_zoom_that_it_has_not() {
     const HINTS: &str = "[...document.querySelectorAll('.hint')].map(one => one.innerText)";
-    on_each_page("a_finger_is_promised_no_zoom_that_it_has_not", |browser, name| {
-        if name != "page-run" {
-            return;
-        }
+    on_pages("a_finger_is_promised_no_zoom_that_it_has_not", "page-run", |browser, _| {
         for (is_touched, says) in [(true, "Tap to read"), (false, "drag to zoom")] {
             browser.touch(is_touched);
             let hints = browser.evaluate(HINTS);

@@ -13,9 +13,10 @@ mod layout;
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod test_support;
 
-use std::{fs, io::Write, path::Path, thread};
+use std::{fs, path::Path, thread};
 
 use rtscope_analyse::{judge, judgement};
+use rtscope_testing::skip::skip;
 
 use crate::browser::{Browser, Theme};
 
@@ -27,7 +28,7 @@ const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/templat
 
 #[test]
 fn every_kind_of_page_is_among_those_that_are_looked_at() {
-    let pages = kinds::pages();
+    let pages = &kinds::PAGES;
     let mut kinds = 0;
     for entry in fs::read_dir(TEMPLATES).expect("templates").flatten() {
         let text = fs::read_to_string(entry.path()).expect("a text");
@@ -47,7 +48,7 @@ fn axe_finds_nothing_on_any_page() {
     let Some(script) = axe::script() else {
         return skip("axe_finds_nothing_on_any_page", "without axe-core");
     };
-    let pages = kinds::pages();
+    let pages = &kinds::PAGES;
     // Two browsers, each with every other page: that takes half the time on two CPUs.
     let check = |first: usize| {
         let mut browser = Browser::start()?;
@@ -87,17 +88,8 @@ fn axe_findings(browser: &mut Browser, script: &str, name: &str, page: &str) -> 
 fn pages_are_the_same_each_time_and_kept() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
     fs::create_dir_all(&folder).expect("a folder");
-    for ((name, page), (_, again)) in kinds::pages().into_iter().zip(kinds::pages()) {
-        assert!(page == again, "{name} differs");
+    for ((name, page), (_, again)) in kinds::PAGES.iter().zip(kinds::pages()) {
+        assert!(*page == again, "{name} differs");
         fs::write(folder.join(name).with_extension("html"), page).expect("written");
-    }
-}
-
-/// Says that a test is skipped, where the runner collects it.
-fn skip(test: &str, reason: &str) {
-    println!("SKIP {test}: {reason}");
-    if let Some(path) = std::env::var_os("RTSCOPE_SKIPS") {
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        writeln!(file.expect("the list of skips"), "{test}: {reason}").expect("the list of skips");
     }
 }

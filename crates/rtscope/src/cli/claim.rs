@@ -111,13 +111,15 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
-/// What a phase says about the claim. One that its figures would back is open when something speaks against
+/// What a phase says about the claim. One that its figures would decide is open when something speaks against
 /// the record.
-fn answer(outcome: &Outcome) -> &str {
-    match outcome.withheld_because {
-        Some(_) => "still open, because the record is inconclusive",
-        None => &outcome.sentence,
-    }
+fn answer(outcome: &Outcome) -> String {
+    let Some(why) = &outcome.withheld_because else { return outcome.sentence.clone() };
+    let would = if outcome.figures_verdict == Verdict::Fail { "refute" } else { "back" };
+    format!(
+        "still open: the figures would {would} the claim, but the record is inconclusive because {why}. A longer run \
+         doesn't change that"
+    )
 }
 
 /// What a record says about the claim, phase by phase. It is judged as a record is that requires the

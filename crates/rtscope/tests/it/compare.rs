@@ -266,6 +266,11 @@ fn an_inconclusive_record_and_an_import_back_no_claim() {
     assert!(!said.contains("backed"), "{said}");
     let found = json(here, "claim cut-short --limit 1s --once-in 10ms --json");
     assert_eq!(found["cells"][0]["claim"]["verdict"], "inconclusive", "{found}");
+    let why = found["cells"][0]["sentence"].to_string();
+    assert!(
+        why.contains("the figures would back the claim, but the record is inconclusive because"),
+        "{why}"
+    );
 
     fs::write(here.join("t.txt"), "T: 0 ( 1) P:80 I:1000 C: 600000 Min: 1 Act: 2 Avg: 3 Max: 9\n")
         .expect("a file");
@@ -329,5 +334,8 @@ fn a_run_ends_as_soon_as_its_claim_is_decided() {
     let done = output(here, "run rest.toml --out open --until 'max<20s once in 1h' --at-most 2s");
     assert_eq!((done.status.code(), cause("open")), (Some(3), vec!["duration".into()]));
     let open = json(here, "report open --json")["requirements"][0]["sentence"].to_string();
-    assert!(open.contains("without an event would back the claim"), "{open}");
+    assert!(
+        open.contains("which is too short: the claim needs 3 h 41 min 19 s, so at best 3 h "),
+        "{open}"
+    );
 }

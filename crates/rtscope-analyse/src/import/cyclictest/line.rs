@@ -46,18 +46,23 @@ pub(super) fn status(line: &[u8]) -> Option<(u64, Status)> {
         rest.split(|c: char| c.is_ascii_whitespace() || c == '(').next()
     };
     let number = |key: &str| whole(after(key)?.as_bytes());
-    let max = latency(after("Max:")?.as_bytes())?;
-    let (max, early) = match max {
-        Printed::Late(max) => (max, 0),
-        Printed::Early => (0, 1),
+    // Old versions print no average; what is printed and isn't a number makes the line unreadable.
+    let printed = |key: &str| match after(key) {
+        Some(word) => latency(word.as_bytes()).map(Some),
+        None => Some(None),
     };
+    let late = |printed: Option<Printed>| match printed {
+        Some(Printed::Late(value)) => Some(value),
+        _ => None,
+    };
+    let (min, mean, max) = (printed("Min:")?, printed("Avg:")?, Some(printed("Max:")??));
     let cycles = number("C:")?;
     let said = Said {
         count: Some(cycles),
-        min: number("Min:"),
-        max: Some(max),
-        mean: number("Avg:").map(|mean| mean as f64),
-        early,
+        min: late(min),
+        max: late(max),
+        mean: late(mean).map(|mean| mean as f64),
+        early: u64::from([min, max].contains(&Some(Printed::Early))),
         ..Said::default()
     };
     let tid = after("(").and_then(|tid| whole(tid.trim_end_matches(')').as_bytes())).unwrap_or(0);

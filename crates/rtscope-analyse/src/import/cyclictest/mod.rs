@@ -9,7 +9,7 @@ mod summary;
 
 use std::collections::BTreeMap;
 
-use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
+use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin, time::Nanos};
 
 use self::{
     line::{Status, fixed, sample, status},
@@ -17,9 +17,10 @@ use self::{
 };
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, Part, Rows, Said, Thread},
+    cell::{Cell, Rows, Thread},
+    contradiction::Contradictions,
     lines::{Lines, without_colours},
-    number::{Printed, latency, whole},
+    number::{Printed, whole},
     samples::Samples,
 };
 
@@ -92,18 +93,14 @@ struct Lane {
 }
 
 /// One run.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Run {
     lanes: Vec<Lane>,
     rows: Rows,
-    has_summary: bool,
     in_histogram: bool,
-    minima: Vec<u64>,
-    averages: Vec<u64>,
-    /// How many latencies the rows hold, as the file says.
-    totals: Vec<u64>,
-    maxima: Vec<Printed>,
-    overflows: Vec<u64>,
+    summary: Summary,
+    /// What the state of a thread contradicts of an earlier one.
+    contradictions: Contradictions,
     facts: BTreeMap<&'static str, String>,
     break_value: Option<u64>,
 }
@@ -117,6 +114,7 @@ struct Log {
     reading: Reading,
     runs: usize,
     foreign: u64,
+    unreadable: u64,
     dropped: u64,
     absurd: u64,
 }
@@ -133,6 +131,7 @@ impl Log {
             reading: Reading::default(),
             runs: 0,
             foreign: 0,
+            unreadable: 0,
             dropped: 0,
             absurd: 0,
         }
@@ -182,7 +181,7 @@ impl Log {
 
     /// The line that a file without a last line break ends in; whether it is half a line.
     fn last_line(&mut self, line: &[u8]) -> bool {
-        let foreign = self.foreign;
+        let foreign = self.foreign + self.unreadable;
         let is_whole = match sample(line) {
             // A number may be cut anywhere, but not within the width of a field.
             Some(_) => line.len() >= 26,
@@ -192,7 +191,9 @@ impl Log {
             self.line(line);
         }
         let text = without_colours(line);
-        !is_whole || self.foreign > foreign || text.trim_ascii_end().ends_with(b":")
+        !is_whole
+            || self.foreign + self.unreadable > foreign
+            || text.trim_ascii_end().ends_with(b":")
     }
 
     fn line(&mut self, line: &[u8]) {
@@ -203,7 +204,7 @@ impl Log {
             Some(b'#') => self.comment(&line[1..]),
             Some(b'T') if line.starts_with(b"T:") => match status(line) {
                 Some((thread, status)) => self.status(thread, status),
-                None => self.foreign += 1,
+                None => self.unreadable += 1,
             },
             Some(b'p') if line.starts_with(b"policy: ") => {
                 let policy = line[8..].split(|&byte| byte == b':').next().unwrap_or_default();
@@ -229,11 +230,12 @@ impl Log {
         match (index, counts) {
             (Some(index), Some(counts)) if !counts.is_empty() => {
                 // A histogram begins at 0: without its heading, so does the next.
-                if self.run.has_summary || (index == 0 && self.run.rows.rows > 0) {
+                if !self.run.summary.is_empty() || (index == 0 && self.run.rows.rows > 0) {
                     self.next_run();
                 }
                 self.run.rows.add(index, &counts);
             }
+            _ if self.run.in_histogram || self.run.rows.rows > 0 => self.unreadable += 1,
             _ => self.foreign += 1,
         }
     }
@@ -244,6 +246,8 @@ impl Log {
         let is_other = |before: Status| before.cycles > status.cycles || before.tid != status.tid;
         if before.is_some_and(is_other) {
             self.next_run();
+        } else if before.is_some_and(|before| before.said.max > status.said.max) {
+            self.run.contradictions.add(format!("the maximum of thread {thread} gets smaller"));
         }
         if let Some(lane) = self.lane(thread) {
             lane.status = Some(status);
@@ -254,31 +258,13 @@ impl Log {
     fn comment(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let text = text.trim();
-        let numbers = |list: &str| -> Vec<u64> {
-            let words = list.split_ascii_whitespace().map(|word| whole(word.as_bytes()));
-            words.take(THREADS_MAX + 1).map(|number| number.unwrap_or(0)).collect()
-        };
         let run = &mut self.run;
-        if text == "Histogram" {
+        if run.summary.take(text) {
+        } else if text == "Histogram" {
             if run.rows.rows > 0 || run.in_histogram {
                 self.next_run();
             }
             self.run.in_histogram = true;
-        } else if let Some(list) = text.strip_prefix("Total:") {
-            run.totals = numbers(list);
-            run.has_summary = true;
-        } else if let Some(list) = text.strip_prefix("Min Latencies:") {
-            run.minima = numbers(list);
-            run.has_summary = true;
-        } else if let Some(list) = text.strip_prefix("Avg Latencies:") {
-            run.averages = numbers(list);
-        } else if let Some(list) = text.strip_prefix("Max Latencies:") {
-            let words = list.split_ascii_whitespace().take(THREADS_MAX + 1);
-            let early = Printed::Early;
-            run.maxima = words.map(|word| latency(word.as_bytes()).unwrap_or(early)).collect();
-            run.has_summary = true;
-        } else if let Some(list) = text.strip_prefix("Histogram Overflows:") {
-            run.overflows = numbers(list);
         } else if let Some(value) = text.strip_prefix("Break value:") {
             run.break_value = whole(value.trim().as_bytes());
         } else if let Some(rest) = text.strip_prefix("/dev/cpu_dma_latency set to ") {
@@ -352,6 +338,11 @@ impl Log {
         // What a terminal showed between the lines is no latency; what has the form of one may be.
         let damage = [
             (self.foreign, Weight::Warning, "lines don't come from cyclictest and were skipped"),
+            (
+                self.unreadable,
+                Weight::PreventsPass,
+                "figures of cyclictest can't be read: a latency, a count or a maximum is not known",
+            ),
             (self.dropped, Weight::PreventsPass, "lines have thread numbers that no machine has"),
             (
                 self.absurd,
@@ -372,12 +363,12 @@ impl Run {
             lane.samples.as_ref().is_some_and(|samples| !samples.is_empty())
                 || lane.status.is_some_and(|status| status.cycles > 0)
         };
-        self.rows.rows > 0 || !self.overflows.is_empty() || self.lanes.iter().any(of_lane)
+        self.rows.rows > 0 || self.summary.overflows() > 0 || self.lanes.iter().any(of_lane)
     }
 
     /// The run as a cell; what its reader must know goes to the log's reading.
     fn cell(mut self, log: &mut Log) -> Cell {
-        let has_histogram = self.rows.rows > 0 || !self.overflows.is_empty();
+        let has_histogram = self.rows.rows > 0 || self.summary.overflows() > 0;
         let has_samples = self.lanes.iter().any(|lane| lane.samples.is_some());
         self.tell(log, has_histogram, has_samples);
         let (form, layout) = match (has_samples, has_histogram) {
@@ -399,11 +390,13 @@ impl Run {
             is_in_order: has_samples,
             ..Origin::default()
         };
+        self.check(has_histogram, has_samples);
         let threads = match has_samples {
             true => self.threads_of_samples(log),
             false if has_histogram => self.threads_of_rows(log),
             false => self.threads_of_status(log),
         };
+        std::mem::take(&mut self.contradictions).tell(&mut log.reading);
         Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
     }
 
@@ -418,7 +411,7 @@ impl Run {
             );
             reading.note("break-hit", Weight::PreventsPass, text);
         }
-        if has_histogram && !has_samples && self.maxima.is_empty() {
+        if has_histogram && !has_samples && !self.summary.has_maxima() {
             let text = "the histogram has no summary after it: it was cut off, or its comments \
                         were taken out, and latencies beyond it are not known";
             reading.note("import-truncated", Weight::PreventsPass, text);
@@ -429,8 +422,7 @@ impl Run {
             reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
                 "run cyclictest with a histogram, for example -h 1000".to_owned();
         }
-        let overflow: u64 =
-            self.overflows.iter().take(self.rows.width()).fold(0, |sum, n| sum.saturating_add(*n));
+        let overflow = self.summary.overflow(self.threads_in_rows());
         if overflow > 0 && !has_samples {
             let text = format!(
                 "{overflow} latencies lie beyond the histogram: of each it is known that it is at \
@@ -440,16 +432,11 @@ impl Run {
             reading.note("import-overflow", Weight::Warning, text).advice =
                 "run cyclictest with a histogram that is wide enough".to_owned();
         }
-        let summary =
-            Summary { totals: &self.totals, maxima: &self.maxima, overflows: &self.overflows };
-        if let Some(text) = summary.contradicts(&self.rows) {
-            reading.note("import-contradiction", Weight::PreventsPass, text).advice =
-                "import the file as cyclictest wrote it".to_owned();
-        }
-        if self.rows.disordered > 0 || self.rows.short > 0 {
+        if self.rows.disordered > 0 || self.rows.short > 0 || self.rows.repeated > 0 {
             let text = format!(
-                "{} rows of the histogram are out of order and {} have another number of columns",
-                self.rows.disordered, self.rows.short
+                "{} rows of the histogram are out of order, {} are repeated and {} have another number of \
+                 columns",
+                self.rows.disordered, self.rows.repeated, self.rows.short
             );
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
@@ -464,6 +451,7 @@ impl Run {
         let tail = self.lanes.iter().map(behind).fold(0, u64::saturating_add);
         let (lost, repeated) = (counted(|s| s.lost).saturating_add(tail), counted(|s| s.repeated));
         log.absurd += counted(|s| s.absurd) + self.rows.absurd;
+        log.unreadable += self.summary.unreadable();
         if lost > 0 {
             let text = format!("{lost} cycles are not in the log: their latencies are not known");
             reading.note("import-samples-missing", Weight::PreventsPass, text).advice =
@@ -507,50 +495,74 @@ impl Run {
         let mut threads = Vec::new();
         for index in 0..self.lanes.len() {
             let Some(samples) = self.lanes[index].samples.take() else { continue };
-            let thread = Thread { parts: samples.finish(), ..self.thread(index, log) };
-            threads.push(thread);
+            let told = self.lanes[index].status.map(|status| status.said);
+            let is_whole = samples.lost == 0
+                && told.and_then(|said| said.count).is_none_or(|count| count <= samples.next());
+            let mut parts = samples.finish();
+            let in_log_ns = parts.iter().map(|part| part.max_ns).max().unwrap_or(0);
+            let max_ns = told.and_then(|said| said.max?.checked_mul(log.layout.unit_ns));
+            // A cycle that is not in the log may be the worst one.
+            if let (Some(max_ns), Some(last)) =
+                (max_ns.filter(|max_ns| *max_ns > in_log_ns), parts.last_mut())
+            {
+                last.add_maximum(max_ns);
+            }
+            if max_ns.is_some_and(|max_ns| max_ns < in_log_ns || is_whole && max_ns > in_log_ns) {
+                self.contradictions.add(format!(
+                    "the log of thread {index} has a maximum of {}, and its 'T:' line one of {}",
+                    Nanos(in_log_ns),
+                    Nanos(max_ns.unwrap_or(0))
+                ));
+            }
+            threads.push(Thread { parts, ..self.thread(index, log) });
         }
         threads
     }
 
-    fn threads_of_rows(&mut self, log: &Log) -> Vec<Thread> {
-        // The last column of -H is the sum of the others; its summary has a further maximum too.
-        if self.rows.width() > 1 && self.rows.last_is_sum() {
-            self.rows.drop_last();
+    /// Holds the figures of the run against each other.
+    fn check(&mut self, has_histogram: bool, has_samples: bool) {
+        let found = &mut self.contradictions;
+        if has_histogram {
+            self.summary.check(&self.rows, found);
         }
-        let width = if self.rows.rows == 0 { self.overflows.len() } else { self.rows.width() };
-        let of = |list: &[u64], index: usize| list.get(index).copied();
+        for (index, lane) in self.lanes.iter().enumerate() {
+            let Some(said) = lane.status.map(|status| status.said) else { continue };
+            let label = format!("thread {index}");
+            if !has_histogram && !has_samples {
+                found.of_figures(&label, &said);
+            }
+            // The lines of a screen are older than the histogram.
+            let last = self.summary.said(index).max;
+            if has_histogram && said.max.zip(last).is_some_and(|(before, last)| before > last) {
+                found.add(format!("the maximum of {label} is smaller than it was on the screen"));
+            }
+        }
+    }
+
+    /// Threads that the rows are of: the last column of -H is the sum of the others.
+    fn threads_in_rows(&self) -> usize {
+        let is_sum = self.summary.has_sum(&self.rows) && self.rows.last_is_sum();
+        match self.rows.width() {
+            0 => self.summary.overflows(),
+            width => width - usize::from(is_sum),
+        }
+    }
+
+    fn threads_of_rows(&self, log: &Log) -> Vec<Thread> {
         let thread = |index: usize| {
-            let max = self.maxima.get(index).copied();
-            let early = u64::from(max == Some(Printed::Early));
-            let said = Said {
-                count: None,
-                min: of(&self.minima, index),
-                max: max.and_then(|max| match max {
-                    Printed::Late(max) => Some(max),
-                    Printed::Early => None,
-                }),
-                mean: of(&self.averages, index).map(|mean| mean as f64),
-                overflow: of(&self.overflows, index),
-                limit: None,
-                early,
-            };
-            let part = self.rows.part(index, log.layout.unit_ns, &said);
-            Thread { parts: kept(part), ..self.thread(index, log) }
+            let said = self.summary.said(index);
+            let parts = self.rows.part(index, log.layout.unit_ns, &said).known(&said);
+            Thread { parts, ..self.thread(index, log) }
         };
-        (0..width).map(thread).collect()
+        (0..self.threads_in_rows()).map(thread).collect()
     }
 
     fn threads_of_status(&self, log: &Log) -> Vec<Thread> {
         let thread = |(index, lane): (usize, &Lane)| {
-            let status = lane.status?;
-            let part = status.said.part(log.layout.unit_ns);
-            Some(Thread { parts: kept(part), ..self.thread(index, log) })
+            let said = lane.status?.said;
+            let parts = said.part(log.layout.unit_ns).known(&said);
+            Some(Thread { parts, ..self.thread(index, log) })
         };
         self.lanes.iter().enumerate().filter_map(thread).collect()
     }
-}
-
-fn kept(part: Part) -> Vec<Part> {
-    if part.count == 0 { Vec::new() } else { vec![part] }
 }

@@ -45,7 +45,7 @@ impl EnvironmentView {
         }
         let Some(found) = record.before.as_ref().or(record.after.as_ref()) else { return view };
         view.headline = headline(found);
-        view.groups = vec![kernel(found), cpus(found), timing(found), machine(found)];
+        view.groups = [kernel(found), cpus(found), timing(found), machine(found)].map(told).into();
         view.tables = vec![
             (
                 counted(found.real_time_threads.len() as u64, "other real-time thread"),
@@ -79,13 +79,28 @@ fn headline(found: &Environment) -> String {
     )
 }
 
+/// The value of what the kernel did not show.
+const NOT_SHOWN: &str = "not shown";
+
 /// The text, or that the kernel did not show it.
 fn or_unknown<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(|| "not shown".to_owned(), |value| value.to_string())
+    value.map_or_else(|| NOT_SHOWN.to_owned(), |value| value.to_string())
 }
 
 fn set_or_none(set: &CpuSet) -> String {
     if set.is_empty() { "none".to_owned() } else { set.to_string() }
+}
+
+/// What the kernel did not show in one row, not in a row for each.
+fn told(mut group: Group) -> Group {
+    let is_shown = |fact: &Fact| !fact.value.is_empty() && fact.value != NOT_SHOWN;
+    let (shown, hidden): (Vec<Fact>, Vec<Fact>) = group.facts.into_iter().partition(is_shown);
+    group.facts = shown;
+    if !hidden.is_empty() {
+        let names: Vec<String> = hidden.into_iter().map(|fact| fact.name.to_lowercase()).collect();
+        group.facts.push(Fact::new("Not shown", names.join(", ")));
+    }
+    group
 }
 
 fn kernel(found: &Environment) -> Group {
@@ -139,7 +154,7 @@ fn by_cpu(each: &[Cpu], value: impl Fn(&Cpu) -> Option<String>) -> String {
         }
     }
     match sets.len() {
-        0 => "not shown".to_owned(),
+        0 => NOT_SHOWN.to_owned(),
         1 if sets.values().all(|set| set.len() == each.len()) => {
             sets.into_keys().collect::<Vec<_>>().join("")
         }
@@ -158,7 +173,7 @@ fn timing(found: &Environment) -> Group {
         (Some(runtime), Some(period)) => {
             format!("{} in each {}", us(runtime), us(period))
         }
-        _ => "not shown".to_owned(),
+        _ => NOT_SHOWN.to_owned(),
     };
     let load = found
         .load_average_percent

@@ -6,7 +6,7 @@ use rtscope_model::{
     verdict::{Statistic, Verdict},
 };
 
-use super::{Fact, ended, sentence};
+use super::{Fact, sentence};
 use crate::{
     judgement::{Judgement, Outcome},
     number::{counted, grouped},
@@ -117,7 +117,7 @@ fn reasons(judgement: &Judgement) -> Vec<String> {
     let all: Vec<&String> = judgement.reasons.iter().filter(|reason| !in_table(reason)).collect();
     let shown = if all.len() > REASONS { REASONS - 1 } else { all.len() };
     let mut reasons: Vec<String> = deciding(judgement).into_iter().collect();
-    reasons.extend(all[..shown].iter().map(|reason| ended(reason)));
+    reasons.extend(all[..shown].iter().map(|reason| sentence(reason)));
     if all.len() > shown {
         let text = "And {} more, among the findings below.";
         reasons.push(text.replace("{}", &grouped((all.len() - shown) as u64)));

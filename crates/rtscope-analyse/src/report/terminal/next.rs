@@ -25,8 +25,10 @@ const CLAIMS: [(Nanos, &str); 4] = [
 pub(super) fn steps(judgement: &Judgement, record: &Record) -> Vec<String> {
     let steps = match judgement.verdict {
         Verdict::Measured => [repair(judgement), ask(judgement)],
+        // An import backs no claim, however long it is.
+        Verdict::Pass if record.is_imported() => [None, None],
         Verdict::Pass => [longer(judgement, record), None],
-        Verdict::Fail => [Some(look(judgement)), None],
+        Verdict::Fail => [Some(look(judgement, record)), None],
         Verdict::Inconclusive => [repair(judgement), more_samples(judgement, record)],
     };
     steps.into_iter().flatten().collect()
@@ -87,7 +89,7 @@ fn longer(judgement: &Judgement, record: &Record) -> Option<String> {
 }
 
 /// Where to look for the cause of a fail: at the latencies that broke a requirement.
-fn look(judgement: &Judgement) -> String {
+fn look(judgement: &Judgement, record: &Record) -> String {
     let failed: Vec<&Outcome> =
         judgement.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Fail).collect();
     let has_failed = |cell: &&CellSummary| failed.iter().any(|outcome| outcome.cell == cell.cell);
@@ -101,6 +103,14 @@ fn look(judgement: &Judgement) -> String {
     });
     let limits = failed.iter().filter(|outcome| outcome.requirement.statistic == Statistic::Max);
     let limit_ns = limits.map(|outcome| outcome.requirement.limit).min();
+    if record.is_imported() {
+        // An import holds no CPU, no load and no plan to run again.
+        return format!(
+            "to find the cause of the latencies of {}, measure with 'rtscope run'.{}",
+            names.join(", "),
+            worst.unwrap_or_default()
+        );
+    }
     let stop = limit_ns.map(|limit_ns| {
         let limit = Nanos(limit_ns).exact();
         format!(" To end a run at the first such latency, add --break-above {limit}.")
@@ -130,6 +140,9 @@ fn more_samples(judgement: &Judgement, record: &Record) -> Option<String> {
         })
     });
     let factor = factors.max()?;
+    if record.is_imported() {
+        return Some(format!("measure {factor} times as long."));
+    }
     let duration = duration(record, factor);
     Some(format!("measure {factor} times as long, with {duration}."))
 }

@@ -285,21 +285,46 @@ impl Claim {
     /// What the observation says about the claim, and what it takes if it is still open.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
+        let seen = || format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
         match self.verdict {
             Verdict::Pass => {
                 let needed = Nanos(self.needed_ns);
-                format!("backed at 95 %: {seen}; {needed} are enough")
+                format!("backed at 95 %: {}; {needed} are enough", seen())
             }
             Verdict::Fail => {
                 let rate = exceedance::rate(self.per_second_low);
-                format!("refuted at 95 %: {seen}, so events come at least {rate}")
+                format!("refuted at 95 %: {}, so events come at least {rate}", seen())
             }
-            _ => format!(
-                "still open: {seen} (another {} without an event would back the claim)",
-                self.left()
-            ),
+            _ => format!("still open: {}", self.missing()),
         }
+    }
+
+    /// Why a claim is neither backed nor refuted, and how much longer that would take at best.
+    fn missing(&self) -> String {
+        if self.wall_ns == 0 {
+            return "a thread has no wake-ups, so there is no time in which all threads were watched"
+                .to_owned();
+        }
+        let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
+        let (needed, window) = (Nanos(self.needed_ns), Nanos(self.window_ns));
+        let another = if self.events == 0 { "an event" } else { "another event" };
+        let left = format!("at best {} more without {another}", Nanos(self.left_ns()));
+        // How many events there were is not known: the slices are longer than the windows.
+        let unclear = match self.events - self.events_surely {
+            0 => String::new(),
+            _ => format!(
+                ". How many of them come together is not known, because a slice is longer than {window} (see \
+                 --slice): there were {} to {} events",
+                self.events_surely, self.events
+            ),
+        };
+        let allowed = self.wall_ns as f64 / self.once_in_ns as f64;
+        if self.events_surely as f64 > allowed {
+            return format!(
+                "{seen}, more often than claimed, but too few to refute the claim: to back it takes {left}{unclear}"
+            );
+        }
+        format!("{seen}, which is too short: the claim needs {needed}, so {left}{unclear}")
     }
 
     /// How far an observation that goes on is: for a screen.
@@ -311,15 +336,15 @@ impl Claim {
             Verdict::Fail => format!("refuted: {seen}"),
             _ => {
                 let share = 100.0 * self.wall_ns as f64 / self.needed_ns.max(1) as f64;
-                let left = self.left();
+                let left = Nanos(self.left_ns());
                 format!("{share:.0} % of the time needed, {seen}; about {left} more without one")
             }
         }
     }
 
     /// Wall time that is missing if no more events come.
-    fn left(&self) -> Nanos {
-        Nanos(self.needed_ns.saturating_sub(self.wall_ns))
+    fn left_ns(&self) -> u64 {
+        self.needed_ns.saturating_sub(self.wall_ns)
     }
 
     /// `no exceedance`, `1 exceedance`, `2 events (60 exceedances)`.

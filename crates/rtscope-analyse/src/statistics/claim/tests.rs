@@ -141,9 +141,10 @@ fn exceedances_of_one_stall_are_one_event() {
     assert_eq!((claim.latencies, claim.events, claim.events_surely), (200, 1, 1));
     assert_eq!(claim.wall_ns, 7_200 * SECOND_NS);
     let said = claim.sentence();
-    assert!(
-        said.starts_with("still open: 1 event (200 exceedances) in 2 h of wall time"),
-        "{said}"
+    assert_eq!(
+        said,
+        "still open: 1 event (200 exceedances) in 2 h of wall time, which is too short: the claim needs \
+         6 h 41 min 57 s, so at best 4 h 41 min 57 s more without another event"
     );
 }
 
@@ -169,6 +170,37 @@ fn slices_longer_than_a_window_back_nothing_that_they_may_hide() {
     watch.add(&slice(0, 20, &(0..30).collect::<Vec<u64>>()));
     let claim = watch.claim();
     assert_eq!((claim.events, claim.events_surely, claim.verdict), (12, 1, Verdict::Inconclusive));
+    let said = claim.sentence();
+    let expected = "because a slice is longer than 100 ms (see --slice): there were 1 to 12 events";
+    assert!(said.ends_with(expected), "{said}");
+}
+
+/// A record that ends before the claim can be decided said "still open" and no reason.
+#[test]
+fn an_open_claim_says_what_is_missing() {
+    let said = |once_in_s: u64, late: &[u64], seconds: u64, threads: u32| {
+        let mut watch = watch(once_in_s, threads);
+        (0..seconds)
+            .for_each(|second| watch.add(&slice(0, second, if second == 0 { late } else { &[] })));
+        let claim = watch.claim();
+        assert_eq!(claim.verdict, Verdict::Inconclusive, "{}", claim.sentence());
+        claim.sentence()
+    };
+    // 3.69 times 3,600 s.
+    assert_eq!(
+        said(3_600, &[], 1, 1),
+        "still open: no exceedance in 1 s of wall time, which is too short: the claim needs 3 h 41 min 19 s, \
+         so at best 3 h 41 min 18 s more without an event"
+    );
+    // One event in a second is more than one in an hour, and may be chance.
+    let often = said(3_600, &[10], 1, 1);
+    assert!(
+        often.contains("1 exceedance in 1 s of wall time, more often than claimed, but too few"),
+        "{often}"
+    );
+    assert!(often.contains("to back it takes at best 6 h "), "{often}");
+    let unwatched = said(60, &[], 600, 2);
+    assert!(unwatched.starts_with("still open: a thread has no wake-ups"), "{unwatched}");
 }
 
 #[test]

@@ -40,8 +40,10 @@ use crate::number::grouped;
 /// Most blocks that are kept; when there are more, each two become one.
 pub const BLOCKS_MAX: usize = 1_024;
 
-/// The shortest block: 62.5 ms, so that doubling reaches 1 s.
-const SHORTEST_NS: u64 = 62_500_000;
+/// The shortest block, however short the slices are. In a phase of a few seconds shorter blocks make intervals
+/// narrow that don't hold: most such phases meet no burst, and nothing in them shows that there are bursts
+/// (`docs/method/coverage.md`).
+const SHORTEST_NS: u64 = 1_000_000_000;
 
 /// Classes of latency, 3 % wide: enough to tell who reached a limit, whatever the record's buckets.
 const CLASSES: Layout = Layout { unit_ns: 1, exact: 64 };
@@ -349,6 +351,11 @@ impl Blocks {
         if !self.is_ordered {
             return Err(Refusal::Unordered);
         }
+        // Disturbances only add to a mean. A phase of a few seconds that meets none doesn't show what they add.
+        if (1..TENTHS).contains(&each.len()) {
+            let needed_ns = self.block_ns.saturating_mul(TENTHS as u64);
+            return Err(Refusal::TooShort { needed_ns });
+        }
         let n = all.share(0).of as f64;
         let mean_ns = all.sum_ns as f64 / n;
         // A latency is somewhere in its class: a twelfth of the width squared (W. F. Sheppard, 1898).
@@ -471,12 +478,9 @@ fn slow_share(blocks: usize) -> f64 {
     by_chance.map_or(1.0, |share| share.inverse_cdf(SLOW_BY_CHANCE)).max(SLOW.0)
 }
 
-/// What the mean has more than the mean of the quietest tenth; 0 where there are too few blocks to look for
-/// one. Each block has its wake-ups and the sum of their latencies.
+/// What the mean has more than the mean of the quietest tenth. Each block has its wake-ups and the sum of
+/// their latencies; there is one for each tenth at least.
 fn excess(blocks: &[(f64, f64)], mean_ns: f64) -> f64 {
-    if blocks.len() < TENTHS {
-        return 0.0;
-    }
     let mean_of = |tenth: &[(f64, f64)]| {
         let sum = tenth.iter().fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
         (sum.0 > 0.0).then(|| sum.1 / sum.0)

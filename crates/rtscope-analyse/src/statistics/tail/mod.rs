@@ -36,6 +36,10 @@ const SHAPE_TOO_HEAVY: f64 = 0.3;
 /// Fewer blocks say nothing of order and nothing of a shape.
 const BLOCKS_MIN: usize = 40;
 
+/// As long as so many slices of a second are, some of which are cut a little shorter. In less time, more and
+/// shorter slices don't show that a run was steady.
+const SHORTEST_NS: u64 = BLOCKS_MIN as u64 * 900_000_000;
+
 /// Fewer exceedances of a threshold have a shape anywhere between light and heavy.
 const PEAKS_MIN: u64 = 50;
 
@@ -200,6 +204,11 @@ fn too_little(blocks: &Blocks, histogram: &Histogram, imported: bool) -> Option<
             "the phase has {n} slice{plural}: a tail needs {BLOCKS_MIN} to check that the run was \
              steady",
             plural = if n == 1 { "" } else { "s" }
+        )),
+        n if blocks.slot_ns.saturating_mul(n as u64) < SHORTEST_NS => Some(format!(
+            "the phase lasts {}: a tail needs {BLOCKS_MIN} s, with shorter slices too, to check that the run was \
+             steady",
+            Nanos(blocks.slot_ns.saturating_mul(n as u64))
         )),
         _ => None,
     }

@@ -208,6 +208,23 @@ fn one_latency_of_another_cause_is_not_continued() {
     }
 }
 
+/// As many slices as a tail needs, in a tenth of the time.
+#[test]
+fn short_slices_make_no_tail_of_a_short_run() {
+    let mut random = Random::new(3);
+    let (seconds, all) = slices(60, 1_000, |_| mixture(&mut random));
+    let tenth = |slice: &Slice| Slice {
+        start_ns: slice.start_ns / 10,
+        end_ns: slice.end_ns / 10,
+        max_at_ns: slice.max_at_ns / 10,
+        ..slice.clone()
+    };
+    let short: Vec<Slice> = seconds.iter().map(tenth).collect();
+    let short: Vec<&Slice> = short.iter().collect();
+    let tail = of(&short, &all, &wakeups(&short), 6_000_000_000, &modes::of(&all), false);
+    assert!(tail.sentences()[0].contains("lasts 6 s: a tail needs 40 s"), "{:?}", tail.sentences());
+}
+
 #[test]
 fn a_single_histogram_and_a_short_run_say_what_they_lack() {
     let mut random = Random::new(3);
