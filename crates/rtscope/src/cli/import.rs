@@ -87,12 +87,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             let source = io::Cursor::new(head).chain(source);
             return capture::main(path, source, &args.capture, args.out.as_deref(), args.json);
         }
+        if args.capture.are_given() {
+            let text = "--channel, --samplerate and --freq are for captures: leave them out, or the --format";
+            return Err(Refused(text.to_owned()).into());
+        }
         let source = io::Cursor::new(head).chain(source);
         let reading = read(path, source, args.format.as_deref(), options(args, path))?;
         readings.push((stem_of(path), reading));
     }
     let wall_clock = wall_clock();
-    let files = files(args.require.clone(), readings)?;
+    let files = files(&wall_clock, args.require.clone(), readings)?;
     let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("import", &wall_clock));
     recorder::store(&folder, &files)?;
     let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
@@ -114,7 +118,7 @@ pub(super) fn judged(path: &Path, terms: &Terms) -> anyhow::Result<Judged> {
     let source = io::Cursor::new(head).chain(source);
     let options = Options { name: name_of(path), ..Options::default() };
     let reading = read(path, source, None, options)?;
-    let files = files(Vec::new(), vec![(stem_of(path), reading)])?;
+    let files = files(&wall_clock(), Vec::new(), vec![(stem_of(path), reading)])?;
     record::judged(&Source::from(files), terms)
 }
 
@@ -174,11 +178,15 @@ fn options(args: &Args, path: &Path) -> Options {
     }
 }
 
-fn files(require: Vec<Requirement>, readings: Vec<(String, Reading)>) -> anyhow::Result<Files> {
+fn files(
+    wall_clock: &str,
+    require: Vec<Requirement>,
+    readings: Vec<(String, Reading)>,
+) -> anyhow::Result<Files> {
     let import = Import {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args().collect(),
-        wall_clock: wall_clock(),
+        wall_clock: wall_clock.to_owned(),
         require,
     };
     import::files(&import, readings).map_err(anyhow::Error::msg)

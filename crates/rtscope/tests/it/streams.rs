@@ -118,6 +118,7 @@ fn import_takes_what_fits_the_format_and_says_what_does_not() {
         (format!("import {piscope} {piscope}"), "name one file"),
         (format!("import {file} --format vdc"), "sigrok-csv"),
         (format!("import {file} --unit ms"), "write us or ns"),
+        (format!("import {file} --format cyclictest --channel D0"), "are for captures"),
     ] {
         let out = output(here, &arguments);
         assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));

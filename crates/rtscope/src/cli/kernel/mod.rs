@@ -1,5 +1,6 @@
 //! `rtscope kernel`: make a kernel, install it, verify it, go back.
 
+mod diff;
 mod screen;
 mod show;
 
@@ -14,7 +15,6 @@ use clap::Subcommand;
 use rtscope_lab::{
     build::{self, Choice, Prepared},
     cache::{Cache, Kernel},
-    config::difference::{self, Side},
     error::LabError,
     install::{self, Initrd, Layout, Steps, Wish},
     prebuilt,
@@ -249,7 +249,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Install(install) => self::install(install),
         Verb::Verify { kernel, kept } => verify(kernel.as_deref(), kept),
         Verb::Rollback { kernel, root, json } => rollback(kernel.as_deref(), root, *json),
-        Verb::Diff { before, after, all, kept } => diff([before, after], *all, kept),
+        Verb::Diff { before, after, all, kept } => diff::diff([before, after], *all, kept),
     };
     if let (Err(_), Some(code)) = (&outcome, ending.code()) {
         return Ok(ExitCode::from(code));
@@ -571,31 +571,5 @@ fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::Result<ExitC
         back.kernel.name,
         shown(&now.image)
     ))?;
-    Ok(ExitCode::from(exit::PASS))
-}
-
-/// A configuration by name. A kernel that isn't built yet is brought as far as its configuration.
-fn side(name: &str, kept: &Kept, screen: &mut Screen) -> anyhow::Result<Side> {
-    let cache = kept.cache();
-    let is_there = name == "running" || Path::new(name).exists() || cache.find(name).is_some();
-    if is_there || spec::find(name).is_err() {
-        return Ok(difference::find(name, &cache)?);
-    }
-    let asked = Asked { name: name.to_owned(), from: None, kept: kept.clone() };
-    let (_, prepared) = prepared(&asked, build::require_tools, false, false, screen)?;
-    let path = shown(&prepared.configured.path);
-    Ok(Side { name: format!("{name} (not built yet)"), ..difference::find(&path, &cache)? })
-}
-
-fn diff(names: [&String; 2], all: bool, kept: &Kept) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new(kept.verbose);
-    let before = side(names[0], kept, &mut screen)?;
-    let after = side(names[1], kept, &mut screen)?;
-    drop(screen);
-    let found = difference::compare(&before.options, &after.options);
-    if kept.json {
-        return print_json(&serde_json::to_value(&found)?);
-    }
-    print(&difference::text(&found, [&before.name, &after.name], all))?;
     Ok(ExitCode::from(exit::PASS))
 }

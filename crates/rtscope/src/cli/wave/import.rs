@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -69,19 +69,34 @@ impl Options {
 /// Imports a capture into a folder.
 pub(in crate::cli) fn main(
     path: &Path,
-    mut source: impl Read,
+    source: impl Read,
     options: &Options,
     out: Option<&Path>,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let mut bytes = Vec::new();
-    source.read_to_end(&mut bytes).with_context(|| format!("can't read {}", path.display()))?;
+    let bytes =
+        whole(source, BYTES_MAX).with_context(|| format!("can't read {}", path.display()))?;
     let reading = options.read(path, &bytes, 0)?;
     let scope = format!("{} of an instrument", reading.format);
     let finding = (!reading.findings.is_empty()).then(|| reading.findings.join("; "));
     let seen = Seen { capture: reading.capture, scope, finding };
     let folder = record::new_folder(out, "import", &wall_clock(), CAPTURE)?;
     show::finish(&seen, options.wanted_hz(), &Outputs::into_folder(folder, json))
+}
+
+/// A capture is read as a whole: a larger one would fill the memory.
+const BYTES_MAX: u64 = 2 << 30;
+
+/// All bytes of a source that isn't longer than this.
+fn whole(source: impl Read, longest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(longest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > longest {
+        let text =
+            format!("it is larger than {} MiB: capture less, or fewer channels", longest >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes)
 }
 
 /// The capture in a folder that `import` or `wave capture --out` wrote, or in a file.
@@ -105,3 +120,15 @@ pub(in crate::cli) fn capture_of(
 
 /// Bytes that a file is known by.
 pub(in crate::cli) const HEAD_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_without_an_end_is_refused() {
+        assert_eq!(whole(&[7; 100][..], 100).expect("it fits").len(), 100);
+        let said = whole(io::repeat(0), 1 << 20).expect_err("endless").to_string();
+        assert!(said.contains("larger than 1 MiB"), "{said}");
+    }
+}
