@@ -167,6 +167,10 @@ fn on_paper_the_verdict_stays_whole_and_every_text_is_8_pt_or_more() {
         |browser, name| {
             browser.print();
             assert_eq!(texts(&browser.evaluate(SMALL)), [""; 0], "{name}");
+            // Paper doesn't scroll: the columns of figures fit.
+            let cut = "[...document.querySelectorAll('.figures, .outcomes')]\
+                .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1).length";
+            assert_eq!(browser.evaluate(cut), 0, "{name}: a table is wider than the paper");
             if name.starts_with("page-") {
                 let inside = "getComputedStyle(document.querySelector('.verdict')).breakInside";
                 assert_eq!(browser.evaluate(inside), "avoid", "{name}");
