@@ -100,6 +100,9 @@ fn the_columns_that_decide_come_first_and_the_rest_folds_away() {
         browser.show(1280, Theme::Light);
         let shown = browser.evaluate(COLUMNS);
         assert!(texts(&shown).contains(&"max"), "{name}: {shown}");
+        if name == "page-run" {
+            assert_eq!(browser.evaluate(all), texts(&shown).len(), "{name}: none is cut: {shown}");
+        }
     });
 }
 
