@@ -62,6 +62,28 @@ fn corpora() -> Vec<Vec<u8>> {
     entries.map(|entry| fs::read(entry.path()).expect("readable")).collect()
 }
 
+/// Files that tools wrote contradict themselves in nothing, and have a maximum.
+#[test]
+fn real_files_are_free_of_contradictions() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let mut read_files = 0;
+    for format in ["cyclictest", "cyclictest-json", "jitterdebugger", "rtla", "linuxcnc", "osadl"] {
+        for entry in fs::read_dir(corpus.join(format)).expect("a folder").flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("hostile") || name.starts_with("binary") {
+                continue;
+            }
+            let reading = read(Some(format), &fs::read(entry.path()).expect("bytes"), usize::MAX);
+            let has = |code: &str| reading.findings.iter().any(|finding| finding.code == code);
+            assert!(!has("import-contradiction"), "{format}/{name}: {:?}", reading.findings);
+            let is_cut = has("import-truncated");
+            assert!(is_cut || !has("import-no-maximum"), "{format}/{name}: {:?}", reading.findings);
+            read_files += 1;
+        }
+    }
+    assert!(read_files > 20, "{read_files}");
+}
+
 #[test]
 fn the_corpora_are_read_in_every_way() {
     let corpora = corpora();
@@ -89,6 +111,10 @@ fn the_corpora_can_be_exported_and_their_counts_read_back() {
                     let again = read(Some(format.name), &document, usize::MAX);
                     let count: u64 = again.cells.iter().map(import::Cell::count).sum();
                     assert_eq!(count, cell.all.recorded, "{} of {}", format.name, cell.name);
+                    // Nor does it say that rows and summary differ, unless the file did.
+                    let code = "import-contradiction";
+                    let tells = again.findings.iter().any(|finding| finding.code == code);
+                    assert!(!tells, "{} of {}: {:?}", format.name, cell.name, again.findings);
                 }
             }
         }

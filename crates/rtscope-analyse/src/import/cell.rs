@@ -274,8 +274,8 @@ impl Rows {
         };
         let count = placed.saturating_add(beyond);
         let mean_sum = said.mean.map_or(0, |mean| (mean * unit_ns as f64 * count as f64) as u64);
-        let stray_ns = scaled(stray).unwrap_or(0);
         let is_exact = beyond == 0 && layout.unit_ns == unit_ns;
+        let beyond_ns = beyond.saturating_mul(from_ns.min(max_ns));
         Part {
             first: 0,
             end: count,
@@ -284,7 +284,8 @@ impl Rows {
             min_ns: scaled(said.min).unwrap_or(first_ns).min(first_ns),
             max_ns,
             max_at: 0,
-            sum_ns: if is_exact { sum_ns } else { mean_sum.max(sum_ns.saturating_add(stray_ns)) },
+            // Without a mean, what lies beyond the rows is taken for as little as it can be.
+            sum_ns: if is_exact { sum_ns } else { mean_sum.max(sum_ns.saturating_add(beyond_ns)) },
             bins: bins.into_iter().collect(),
             unplaced: if beyond == 0 {
                 Unplaced::default()
@@ -330,7 +331,7 @@ impl Said {
         let count = self.count.unwrap_or(0).min(COUNT_MAX);
         let min_ns = self.min.unwrap_or(0).saturating_mul(unit_ns);
         let max_ns = self.max.unwrap_or(0).saturating_mul(unit_ns).max(min_ns);
-        let mean = self.mean.unwrap_or(0.0).clamp(0.0, 1e15);
+        let mean = self.mean.or(self.min.map(|min| min as f64)).unwrap_or(0.0).clamp(0.0, 1e15);
         Part {
             first: 0,
             end: count,

@@ -68,8 +68,17 @@ use crate::{
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
-    /// Use colours: auto is only on a terminal, and not when NO_COLOR is set
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// Use colours: always, never, or auto (on a terminal without NO_COLOR)
+    // Last but for the help, also behind options that other structs bring.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        display_order = 990
+    )]
     color: clap::ColorChoice,
 }
 

@@ -68,7 +68,8 @@ fn run(record: &Record, cell: &CellSummary) -> Run {
     let needed = unit.of(of_all.max_ns().unwrap_or(0)) + 1;
     let buckets = needed.clamp(*BUCKETS.start(), *BUCKETS.end()).min(known);
     let buckets = buckets.min(COUNTS_MAX / threads.len().max(1) as u64);
-    let has_histogram = of_all.count() > unplaced.count;
+    // Rows of one unit can't hold wider buckets, as some imports have: then there are only figures.
+    let has_histogram = of_all.count() > unplaced.count && layout.unit_ns == unit.ns();
     let broke = broke(record, cell);
     Run {
         unit,

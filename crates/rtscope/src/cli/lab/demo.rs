@@ -32,7 +32,7 @@ const PLAN: &str = "lab-quick";
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// Folder for the records and the page
+    /// Folder for the records and the page [default: rtscope-runs/lab-demo-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run the guests even if their records are known

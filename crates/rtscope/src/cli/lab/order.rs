@@ -45,10 +45,10 @@ const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
 /// What is asked of the guests of a plan, and where the answer goes.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Judging {
-    /// How many replicas of each; the worst of them counts [default: 1; bisect: 5]
+    /// Number of runs per kernel, each with its own seed; the worst result is reported [default: 1; bisect: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
-    /// Folder for the records and the page
+    /// Folder for the records and the page [default: rtscope-runs/lab-PLAN-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Print one JSON document
@@ -59,27 +59,27 @@ pub(in crate::cli) struct Judging {
 /// How guests are run.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Options {
-    /// Time passes by instructions, not by this machine's clock. With one CPU the run is logged and can be
-    /// replayed to the bit (default)
+    /// Let time pass by instructions, not by this machine's clock (default). rtscope logs a run with one CPU, and
+    /// `lab replay` repeats it to the bit
     #[arg(long, conflicts_with_all = ["wall", "kvm"])]
     r#virtual: bool,
-    /// Time is this machine's, with all its disturbances
+    /// Take the time from this machine's clock, with all its disturbances
     #[arg(long, conflicts_with = "kvm")]
     wall: bool,
-    /// Time is this machine's, on its own CPUs, where KVM works
+    /// Take the time from this machine's clock and run on its CPUs, where KVM works
     #[arg(long)]
     kvm: bool,
-    /// Virtual time: an instruction takes 2^N ns, N from 0 to 5
+    /// Let an instruction take 2^N ns of virtual time, N from 0 to 5
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift,
         conflicts_with_all = ["wall", "kvm"])]
     shift: u8,
-    /// Guests at a time [default: as many as there are CPUs]
+    /// Number of guests that run at a time [default: one for each CPU]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// The machine, or a file with one; `rtscope lab machines` lists them
+    /// Machine of the guest: a name of `rtscope lab machines`, or a file
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// CPUs of a guest. With several, virtual time shows their order, not their latency
+    /// Number of CPUs of a guest. With several, virtual time shows their order, not their latency
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
     /// Memory of a guest, for example 512M or 2G; a number alone is in MiB
@@ -88,20 +88,20 @@ pub(in crate::cli) struct Options {
     /// The static rtscope that runs in the guest, for kernels of another architecture
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// A module to load in the guest, by its name; what it depends on is loaded too; repeatable. Loads
-    /// of the plan bring theirs by themselves
+    /// Load this module in the guest, with what it depends on; repeatable. Loads of the plan load theirs
+    /// by themselves
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
-    /// Where the kernel's modules are: a folder as /lib/modules/RELEASE, a Debian package or an archive
+    /// Take the kernel's modules from a folder such as /lib/modules/RELEASE, a Debian package or an archive
     /// [default: those of the kernel's package or build]
     #[arg(long, value_name = "PLACE")]
     modules: Option<PathBuf>,
-    /// Debian's cyclictest measures each phase once more, in the same kernel under the same loads; both
-    /// histograms are compared
+    /// Measure each phase once more with Debian's cyclictest, in the same kernel under the same loads, and
+    /// compare both histograms
     #[arg(long)]
     with_cyclictest: bool,
-    /// A tracer of the kernel under the loads of each phase, after the plan: osnoise or timerlat; what it
-    /// says is kept with the record
+    /// After the plan, run this tracer of the kernel under the loads of each phase: osnoise or timerlat. Its
+    /// output is kept with the record
     #[arg(long, value_name = "TRACER")]
     tracer: Option<Tracer>,
     /// Make a simulated GPIO chip with N lines in the guest, and try each
@@ -113,10 +113,10 @@ pub(in crate::cli) struct Options {
     /// Print what the guests print, also where standard error isn't a terminal
     #[arg(short, long)]
     verbose: bool,
-    /// Run every cell, also those whose record is known
+    /// Run every guest, also those whose record is known
     #[arg(long)]
     fresh: bool,
-    /// Where kernels, images and records are kept
+    /// Folder of kernels, images and records [default: that of `lab cache list`]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

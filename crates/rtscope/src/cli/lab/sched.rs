@@ -61,7 +61,7 @@ pub(in crate::cli) struct Args {
     /// Work of each application that has no figure of its own: CPU time, 1ms to 5s
     #[arg(long, value_name = "TIME")]
     work: Option<Nanos>,
-    /// Folder for the records and the pages
+    /// Folder for the records and the pages [default: rtscope-runs/lab-sched-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON document

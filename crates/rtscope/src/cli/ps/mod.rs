@@ -36,6 +36,9 @@ pub(super) struct Args {
     /// Show only threads of this policy, for example fifo or fifo:80; with --set: set this policy
     #[arg(long)]
     policy: Option<PolicyChoice>,
+    /// Show only threads of this priority, 1 to 99; with --set: set this priority
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
+    priority: Option<u8>,
     /// Show only threads that may use one of these CPUs; with --set: set these CPUs
     #[arg(short, long, alias = "cpu", value_name = "SET")]
     cpus: Option<CpuSet>,
@@ -75,9 +78,6 @@ pub(super) struct Args {
     /// Change this thread
     #[arg(long, value_name = "TID")]
     set: Option<u32>,
-    /// Show only threads of this priority, 1 to 99; with --set: set this priority
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
-    priority: Option<u8>,
     /// With --set: the new nice value, -20 to 19
     #[arg(long, requires = "set", allow_hyphen_values = true, value_parser = clap::value_parser!(i8).range(-20..=19))]
     nice: Option<i8>,
