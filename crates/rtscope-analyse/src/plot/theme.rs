@@ -237,6 +237,28 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_a_page_stand_out_from_its_grounds_in_both_themes() {
+        let style = include_str!("../report/template/style.css");
+        let themes: Vec<&str> = style.split(":root {").skip(1).collect();
+        let [light, dark] = themes[..] else { panic!("{} themes", themes.len()) };
+        for theme in [light, dark] {
+            let colour = |name: &str| {
+                let (_, rest) = theme.split_once(&format!("--{name}: ")).expect("a colour");
+                rest.split(';').next().expect("its end")
+            };
+            for text in ["ink", "text", "quiet", "accent", "pass", "fail", "unsure", "plain"] {
+                for ground in ["page", "paper", "soft"] {
+                    let found = contrast(colour(text), colour(ground));
+                    assert!(found >= 4.5, "{text} on {ground}: {found:.2}");
+                }
+            }
+        }
+        let thin = style.split_once(".figures .thin {").expect("the pale quantiles").1;
+        let thin = thin.split('}').next().expect("its end");
+        assert!(thin.contains("color: var(--quiet)") && !thin.contains("opacity"), "{thin}");
+    }
+
+    #[test]
     fn heat_grows_steadily_away_from_the_paper() {
         for pair in HEAT.windows(2) {
             assert!(luminance(pair[0].0) > luminance(pair[1].0), "{pair:?}");

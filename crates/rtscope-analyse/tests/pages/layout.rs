@@ -100,6 +100,9 @@ fn the_columns_that_decide_come_first_and_the_rest_folds_away() {
         browser.show(1280, Theme::Light);
         let shown = browser.evaluate(COLUMNS);
         assert!(texts(&shown).contains(&"max"), "{name}: {shown}");
+        if name == "page-run" {
+            assert_eq!(browser.evaluate(all), texts(&shown).len(), "{name}: none is cut: {shown}");
+        }
     });
 }
 
@@ -167,6 +170,10 @@ fn on_paper_the_verdict_stays_whole_and_every_text_is_8_pt_or_more() {
         |browser, name| {
             browser.print();
             assert_eq!(texts(&browser.evaluate(SMALL)), [""; 0], "{name}");
+            // Paper doesn't scroll: the columns of figures fit.
+            let cut = "[...document.querySelectorAll('.figures, .outcomes')]\
+                .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1).length";
+            assert_eq!(browser.evaluate(cut), 0, "{name}: a table is wider than the paper");
             if name.starts_with("page-") {
                 let inside = "getComputedStyle(document.querySelector('.verdict')).breakInside";
                 assert_eq!(browser.evaluate(inside), "avoid", "{name}");
