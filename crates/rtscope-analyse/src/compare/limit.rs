@@ -216,10 +216,17 @@ impl Ratio {
     pub fn sentence(&self) -> String {
         let high = self.high.map_or_else(|| "no bound".to_owned(), times);
         if !self.chance.is_different() {
-            return format!(
-                "too few to separate the sides (B's share is {} to {high} times A's, 95 % interval)",
-                times(self.low)
-            );
+            let low = times(self.low);
+            let alone = self.low > 1.0 || self.high.is_some_and(|high| high < 1.0);
+            return match alone {
+                false => format!(
+                    "too few to separate the sides (B's share is {low} to {high} times A's, 95 % interval)"
+                ),
+                true => format!(
+                    "different if it were the only figure (B's share is {low} to {high} times A's, 95 % interval), \
+                     but among so many figures it may be chance"
+                ),
+            };
         }
         match self.ratio {
             Some(ratio) if ratio > 0.0 => format!(

@@ -64,7 +64,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::TooFew { runs } => write!(
                 f,
-                "{} are too few to find a change of level: at least {RUNS_MIN} are needed",
+                "{} can't show a change of level: at least {RUNS_MIN} are needed",
                 counted(*runs as u64, "run")
             ),
             Refusal::Lengths { least, most } => write!(

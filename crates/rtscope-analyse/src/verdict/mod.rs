@@ -23,7 +23,7 @@ use rtscope_model::{
     event::Event,
     finding::{DAMAGE, Finding, Weight},
     printable::quoted,
-    record::{PLAN_CHANGED, Record},
+    record::Record,
     verdict::Verdict,
 };
 
@@ -108,13 +108,12 @@ fn settle(outcome: &mut Outcome, findings: &[Finding]) {
     }
 }
 
-/// The worst verdict of any requirement. A plan without requirements asked none only if it is the plan
-/// that was run.
+/// The worst verdict of any requirement. Without requirements there is none only where the figures are valid.
 fn verdict(outcomes: &[Outcome], findings: &[Finding]) -> Verdict {
     let worst_first = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
     let any = |verdict: &Verdict| outcomes.iter().any(|outcome| outcome.verdict == *verdict);
-    let is_known = findings.iter().all(|finding| finding.code != PLAN_CHANGED);
-    let of_none = if is_known { Verdict::Measured } else { Verdict::Inconclusive };
+    let are_valid = findings.iter().all(|finding| finding.weight < Weight::Invalidates);
+    let of_none = if are_valid { Verdict::Measured } else { Verdict::Inconclusive };
     worst_first.into_iter().find(any).unwrap_or(of_none)
 }
 
@@ -144,7 +143,7 @@ fn reasons(verdict: Verdict, outcomes: &[Outcome], findings: &[Finding]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::event::EndReason;
+    use rtscope_model::{event::EndReason, record::PLAN_CHANGED};
 
     use super::*;
     use crate::{judge, test_support::Run};
@@ -193,6 +192,10 @@ mod tests {
         assert_eq!(of(&in_a_guest("\"max < 50us\""), &[]).verdict, Verdict::Fail);
         let faulty = run("\"max < 50us\"").tally(|tally| tally.minor_faults = 1);
         let faulty = of(&faulty, &[]);
+        assert_eq!(
+            of(&run("").tally(|tally| tally.minor_faults = 1), &[]).verdict,
+            Verdict::Inconclusive
+        );
         assert_eq!(faulty.verdict, Verdict::Inconclusive);
         assert!(faulty.reasons[1].contains("max < 50us"), "the fail is told: {:?}", faulty.reasons);
     }

@@ -30,7 +30,7 @@ use crate::{
 /// Examples:
 ///   rtscope export run --format junit --out results.xml
 ///   rtscope export run -f openmetrics --out /var/lib/node_exporter/rtscope.prom
-///   rtscope export run@disk --format cyclictest | grep 'Max Latencies'
+///   rtscope export run@rest --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

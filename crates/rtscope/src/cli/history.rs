@@ -270,7 +270,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     }
     let points = points(args)?;
     if points.is_empty() {
-        let text = format!("no run of the history has a cell {:?} like that", args.cell);
+        let text = format!("no run of the history has a cell {:?}", args.cell);
         return Err(Refused(text).into());
     }
     let what = format!("{} of {}", args.statistic, args.cell);

@@ -91,7 +91,7 @@ enum Verb {
     Plan(plan::Verb),
     Load(load::Args),
     Throughput(throughput::Args),
-    /// Square waves on lines: capture, generate, compare, find the limit
+    /// Square waves on lines: capture, generate, watch, find the limit
     #[command(subcommand)]
     Wave(wave::Verb),
     Report(report::Args),
@@ -100,7 +100,7 @@ enum Verb {
     Export(export::Args),
     Import(import::Args),
     Compare(compare::Args),
-    /// Keep the figures of runs over months: import, list, show, plot
+    /// Keep the figures of runs over months: import, list, show, trend
     #[command(subcommand)]
     History(history::Verb),
     Environment(environment::Args),

@@ -29,7 +29,8 @@ pub(super) struct Args {
     /// Requirement besides those of the plan; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// Ignore this finding when computing the verdict; the record keeps the code; repeatable
+    /// Ignore this finding when computing the verdict, now and in later reports: the record keeps the code in
+    /// accepted.json; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
     /// Write the page to this file or folder, and nothing into the record; - is standard output

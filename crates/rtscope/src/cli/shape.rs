@@ -38,7 +38,13 @@ pub(super) struct Shape {
     until: Option<Requirement>,
     /// Stop after this time even if the claim is still open
     /// [default: long enough to back the claim in spite of three exceedances]
-    #[arg(long, value_name = "TIME", requires = "until")]
+    // What conflicts with --until would lift the requirement.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "until",
+        conflicts_with_all = ["duration", "scale", "cycles"]
+    )]
     at_most: Option<Nanos>,
     #[command(flatten)]
     sampler: sampler::Options,

@@ -46,7 +46,7 @@ use crate::{
 ///
 /// Examples:
 ///   rtscope compare stock -- rt
-///   rtscope compare --limit 50us run@rest -- run@message
+///   rtscope compare --limit 50us run@rest -- 'run@message load'
 ///   rtscope compare a1 a2 a3 -- b1 b2 b3
 ///   rtscope compare lab@debian-stock -- lab@debian-rt
 ///   rtscope compare cyclictest-before.txt cyclictest-after.txt
