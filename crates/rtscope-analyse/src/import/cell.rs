@@ -229,10 +229,15 @@ impl Rows {
         self.columns.get(column)
     }
 
+    /// Latencies of a column in rows.
+    pub(super) fn placed(&self, column: usize) -> u64 {
+        let counts = self.counts(column).into_iter().flat_map(BTreeMap::values);
+        counts.fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
     /// Latencies of a column that are counted, and lie beyond the rows.
     pub(super) fn beyond(&self, column: usize, said: &Said) -> u64 {
-        let counts = self.counts(column).into_iter().flat_map(BTreeMap::values);
-        said.beyond(counts.fold(0, |sum, count| sum.saturating_add(*count)))
+        said.beyond(self.placed(column))
     }
 
     /// Whether a maximum lies above the last filled row of a column. The file contradicts itself then. A

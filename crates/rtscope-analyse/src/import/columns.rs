@@ -8,6 +8,7 @@ use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 use super::{
     Importer, Options, Reader, Reading,
     cell::{Cell, LATENCY_NS_MAX, Rows, Said, Thread},
+    contradiction::Contradictions,
     lines::{Lines, without_colours},
     number::{Printed, latency, whole},
     samples::Samples,
@@ -60,6 +61,8 @@ struct Table {
     turned: Rows,
     single: Option<Samples>,
     heading: Vec<String>,
+    /// The unit that the heading names, in ns.
+    named_ns: Option<u64>,
     foreign: u64,
     negative: u64,
     fractions: u64,
@@ -67,20 +70,34 @@ struct Table {
 
 impl Columns {
     fn new(options: &Options, label: &'static str, tool: &'static str) -> Columns {
-        let unit_ns = options.unit_ns.unwrap_or(1_000);
-        let exact = if unit_ns == 1_000 { 10_000 } else { 100_000 };
         let table = Table {
             options: options.clone(),
-            layout: Layout { unit_ns, exact },
+            layout: layout(options.unit_ns.unwrap_or(1_000)),
             rows: Rows::default(),
             turned: Rows::default(),
             single: None,
             heading: Vec::new(),
+            named_ns: None,
             foreign: 0,
             negative: 0,
             fractions: 0,
         };
         Columns { lines: Lines::default(), table, label, tool }
+    }
+}
+
+fn layout(unit_ns: u64) -> Layout {
+    Layout { unit_ns, exact: if unit_ns == 1_000 { 10_000 } else { 100_000 } }
+}
+
+/// The unit that a heading ends in, in ns: `latency_ns`, `latency(us)`, `ms`.
+fn unit_ns(heading: &str) -> Option<u64> {
+    let word = heading.trim_matches(['"', '\'', ')', ']']).to_ascii_lowercase();
+    match word.rsplit(['_', '-', '(', '[', '/', '.']).next()? {
+        "ns" => Some(1),
+        "us" | "µs" | "μs" => Some(1_000),
+        "ms" => Some(1_000_000),
+        _ => None,
     }
 }
 
@@ -149,6 +166,10 @@ impl Table {
                 self.heading = words
                     .map(|word| String::from_utf8_lossy(word).chars().take(40).collect())
                     .collect();
+                self.named_ns = self.heading.iter().find_map(|word| unit_ns(word));
+                if self.options.unit_ns.is_none() {
+                    self.layout = layout(self.named_ns.unwrap_or(1_000));
+                }
             }
             None => self.foreign += 1,
         }
@@ -224,7 +245,10 @@ impl Table {
     }
 
     fn tell(&self, reading: &mut Reading, is_single: bool, absurd: u64, foreign: u64) {
-        if self.options.unit_ns.is_none() {
+        let mut found = Contradictions::default();
+        found.units(self.named_ns.into_iter().chain(self.options.unit_ns));
+        found.tell(reading);
+        if self.options.unit_ns.or(self.named_ns).is_none() {
             let text = "the columns don't name their unit: rtscope assumes microseconds";
             reading.note("import-unit", Weight::Warning, text).advice =
                 "name it with --unit us or --unit ns".to_owned();

@@ -9,9 +9,9 @@
 //!   unit: tools cut it to a whole number or round it to two decimals.
 //! * A file without rows still has its minimum below its average, and that below its maximum.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rtscope_model::finding::Weight;
+use rtscope_model::{finding::Weight, time::Nanos};
 
 use super::{
     Reading,
@@ -34,6 +34,18 @@ impl Contradictions {
     /// Adds one.
     pub(super) fn add(&mut self, text: impl Into<String>) {
         self.found.push(text.into());
+    }
+
+    /// Holds the units, in ns, that a file and its importer name against each other.
+    pub(super) fn units(&mut self, units: impl Iterator<Item = u64>) {
+        let units: BTreeSet<u64> = units.collect();
+        if units.len() > 1 {
+            let names: Vec<String> = units.iter().map(|&ns| Nanos(ns).exact()).collect();
+            self.add(format!(
+                "it and --unit together name several units for its latencies: {}",
+                names.join(" and ")
+            ));
+        }
     }
 
     /// Holds one column of rows against what the file says of it.

@@ -281,3 +281,174 @@ fn a_maximum_above_the_rows_counts() {
     assert_eq!((part.count, part.unplaced.count, part.unplaced.from_ns), (101, 1, 900_000));
     assert_eq!((part.max_ns, part.sum_ns), (900_000, 620_000 + 900_000));
 }
+
+const THREADS: &str = "# Histogram\n000045 005000\t006000\n000078 005000\t004000\n\
+    # Total: 000010000 000010000\n# Min Latencies: 00045 00045\n# Avg Latencies: 00061 00058\n\
+    # Max Latencies: 00078 00078\n# Histogram Overflows: 00000 00000\n";
+
+fn status(thread: u32, cycles: u32, act: u32, max: u32) -> String {
+    format!(
+        "T: {thread} ( 700) P:80 I:1000 C:{cycles:7} Min:  45 Act:{act:5} Avg: 60 Max:{max:8}\n"
+    )
+}
+
+#[test]
+fn a_screen_is_held_against_its_histogram() {
+    let contradiction = "import-contradiction";
+    let on = |lines: String| told(&of(&format!("{lines}{THREADS}")), contradiction);
+    assert_eq!(on(status(0, 10_000, 50, 78) + &status(1, 9_000, 78, 78)), None);
+    // What is drawn while a thread wakes is mended by the next lines.
+    assert_eq!(on(status(0, 9_000, 78, 50) + &status(0, 10_000, 50, 78)), None);
+    assert!(on(status(2, 1_236, 50, 78)).is_some_and(|text| text.contains("thread 2")));
+    assert!(on(status(0, 20_000, 50, 78)).is_some());
+    assert!(on(status(0, 10_000, 950, 78)).is_some());
+    // Between the rows and the summary it is no other run's.
+    let within = THREADS.replace("# Total", &format!("{}# Total", status(2, 1_236, 50, 978)));
+    assert!(told(&of(&within), contradiction).is_some());
+    // Below the summary it is: no maximum is lost.
+    let below = of(&format!("{THREADS}{}", status(2, 1_236, 50, 978)));
+    assert_eq!((below.cells.len(), max_us(&below)), (2, Some(978)));
+    assert!(told(&below, "import-no-histogram").is_some());
+    // Nor may a log lack a thread that has cycles.
+    let log = "       0:       0:       5\n       0:       1:       7\n";
+    let silent = of(&format!("{log}{}", status(1, 1_236, 50, 978)));
+    assert!(told(&silent, "import-samples-missing").is_some());
+}
+
+#[test]
+fn a_unit_is_named_once() {
+    let rtla = |from: &str, to: &str| of(&TIMERLAT.replace(from, to));
+    let twice = rtla("ALL:        IRQ", "# Time unit is nanoseconds (ns)\nALL:        IRQ");
+    assert!(told(&twice, "import-contradiction").is_some_and(|text| text.contains("unit")));
+    assert_eq!(max_us(&twice), Some(310));
+    assert_eq!(max_us(&rtla("microseconds (us)", "milliseconds (ms)")), Some(310_000));
+    for unknown in ["fortnights (ft)", "microseconds (ns)", "seconds (s)"] {
+        assert!(told(&rtla("microseconds (us)", unknown), "import-unit").is_some(), "{unknown}");
+    }
+}
+
+#[test]
+fn a_heading_of_columns_names_the_unit() {
+    let read = |text: &str, unit_ns: Option<u64>| {
+        let options = Options { name: "file".to_owned(), unit_ns, ..Options::default() };
+        super::read(Some("columns"), options, text.as_bytes()).expect("a format")
+    };
+    let asks = |reading: &Reading| reading.findings.iter().any(|f| f.code == "import-unit");
+    for (heading, max) in [("latency_ms", 9_000), ("latency_us", 9), ("latency (ns)", 0)] {
+        let histogram = read(&format!("{heading},count\n5,99\n9,1\n"), None);
+        let latencies = read(&format!("{heading}\n5\n9\n"), None);
+        for reading in [&histogram, &latencies] {
+            assert_eq!((max_us(reading), asks(reading)), (Some(max), false), "{heading}");
+        }
+    }
+    assert!(asks(&read("latency,count\n5,99\n9,1\n", None)));
+    let named = "latency_ns,count\n5,99\n9,1\n";
+    assert_eq!(told(&read(named, Some(1)), "import-contradiction"), None);
+    assert!(told(&read(named, Some(1_000)), "import-contradiction").is_some());
+}
+
+#[test]
+fn a_nul_is_damage() {
+    let columns = |text: &str| {
+        let options = Options { name: "file".to_owned(), ..Options::default() };
+        super::read(Some("columns"), options, text.as_bytes()).expect("a format")
+    };
+    let sound = "5 10\n01150 1\n";
+    assert_eq!(told(&columns(sound), "import-damaged"), None);
+    for damaged in [sound.replace("01150", "0\u{0}150"), format!("{sound}\u{0}\u{0}\n")] {
+        assert!(told(&columns(&damaged), "import-damaged").is_some(), "{damaged:?}");
+    }
+    let histogram = HISTOFALL.replace("00009 00009 00009", "00\u{0}09 00009 00009");
+    assert!(told(&of(&histogram), "import-damaged").is_some());
+}
+
+#[test]
+fn a_thread_that_recorded_little_is_told() {
+    let run = |counts: [u32; 2]| {
+        of(&format!(
+            "# Histogram\n000005 {:06}\t{:06}\n# Total: {:09} {:09}\n# Min Latencies: 00005 00005\n\
+             # Avg Latencies: 00005 00005\n# Max Latencies: 00005 00005\n# Histogram Overflows: 00000 00000\n",
+            counts[0], counts[1], counts[0], counts[1]
+        ))
+    };
+    assert_eq!(told(&run([10_000, 9_100]), "import-shortfall"), None);
+    assert!(told(&run([50_100, 110]), "import-shortfall").is_some());
+    let dead = "# Histogram\n000005 010000\t000000\n# Total: 000010000 000000000\n\
+        # Min Latencies: 00005 1000000\n# Avg Latencies: 00005 00000\n# Max Latencies: 00005 00000\n\
+        # Histogram Overflows: 00000 00000\n";
+    let silent = told(&of(dead), "import-thread-silent");
+    assert!(silent.is_some_and(|text| text.contains("thread 1")));
+}
+
+#[test]
+fn figures_of_all_threads_and_lists_of_cycles_are_held_against_each_thread() {
+    let contradiction = "import-contradiction";
+    let listed =
+        "# Histogram Overflow at cycle number:\n# Thread 0:\n# Thread 1: 00007 # 00002 others\n";
+    let sound = "# Histogram\n000045 005000\t006000\t011000\n# Total: 000005000 000006000 000011000\n\
+        # Min Latencies: 00045 00045\n# Avg Latencies: 00045 00045\n# Max Latencies: 00045 00078 00078\n\
+        # Histogram Overflows: 00000 00003 00003\n";
+    each_is_told(
+        &format!("{sound}{listed}"),
+        &[
+            ("00045 00078 00078", "00045 00078 00900", contradiction),
+            ("00000 00003 00003", "00000 00003 00008", contradiction),
+            ("000006000 000011000", "000006000 000011001", contradiction),
+            ("# Thread 0:", "# Thread 0: 00005", contradiction),
+            ("00002 others", "00003 others", contradiction),
+            ("00002 others", "00002 others\n# Thread 2:", contradiction),
+            ("00000 00003 00003", "-0003 00003 00003", "import-damaged"),
+            ("# Total: 000005000", "# Total: -00005000", "import-damaged"),
+            ("# Avg Latencies: 00045", "# Avg Latencies: -0045", "import-damaged"),
+            (
+                "# Histogram\n000045",
+                "# Max Latencies: 00045 00978 00978\n# Histogram\n000045",
+                "import-damaged",
+            ),
+        ],
+    );
+    // A list is whole when it has as many cycles as there are, with a last line break or without.
+    let whole = format!("{sound}{listed}");
+    assert_eq!(told(&of(whole.trim_end()), "import-truncated"), None);
+    let cut = &whole[..whole.len() - " others\n".len() - 1];
+    assert!(told(&of(cut), "import-truncated").is_some());
+    assert_eq!(told(&of(cut), contradiction), None);
+    let no_overflow =
+        sound.replace("00000 00003 00003", "00000 00000 00000").replace("00078", "00045");
+    let empty =
+        format!("{no_overflow}# Histogram Overflow at cycle number:\n# Thread 0:\n# Thread 1:");
+    assert_eq!(told(&of(&empty), "import-truncated"), None);
+}
+
+#[test]
+fn a_damaged_latency_of_a_log_prevents_a_pass() {
+    let log = "       0:       0:       5\n       0:       1:       7\n";
+    assert_eq!(told(&of(log), "import-damaged"), None);
+    for line in ["0: -1: 900", "-1: 1000: 900", "0: 1000: 9o0", "0: 2:"] {
+        let damaged = format!("{log}{line}\n       0:       2:       7\n");
+        assert!(told(&of(&damaged), "import-damaged").is_some(), "{line}");
+    }
+    // What a terminal showed between the lines isn't a latency.
+    assert_eq!(told(&of(&format!("{log}Mon 12:30:00 CET\n")), "import-damaged"), None);
+}
+
+#[test]
+fn figures_of_json_that_cannot_be_are_damage() {
+    each_is_told(
+        JSON,
+        &[
+            (r#""avg": 6.20"#, r#""avg": -3.2"#, "import-damaged"),
+            (r#""avg": 6.20"#, r#""avg": -nan"#, "import-damaged"),
+            (r#""cycles": 100"#, r#""cycles": 100, "overflow": -3"#, "import-damaged"),
+            (r#""resolution_in_ns": 0"#, r#""resolution_in_ns": -1"#, "import-damaged"),
+            (r#""return_code": 0"#, r#""return_code": -1"#, "import-tool-failed"),
+            (r#""return_code": 0"#, r#""return_code": "1""#, "import-tool-failed"),
+        ],
+    );
+}
+
+#[test]
+fn older_lines_of_linuxcnc_are_read() {
+    let old = "    2 secs  servo min: -10.400 uS max:  14.300 uS sdev:   1.000 uS\n";
+    assert_eq!(max_us(&of(old)), Some(14));
+}

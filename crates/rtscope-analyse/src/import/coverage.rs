@@ -23,6 +23,9 @@ const TOLERANCE_NS: u64 = 2_000_000_000;
 /// cycle by the time that the loop takes.
 const TOLERANCE_SHARE: u64 = 50;
 
+/// Cycles that a thread may be behind where the interval isn't known: the same tolerance at the usual 1 ms.
+const UNEVEN_CYCLES: u64 = 2_000;
+
 /// Threads that a finding names.
 const NAMED: usize = 4;
 
@@ -30,6 +33,7 @@ const NAMED: usize = 4;
 pub(super) fn check(cell: &mut Cell, reading: &mut Reading) {
     if cell.is_one_run {
         unanswered(cell, reading);
+        uneven(cell, reading);
     }
     if let Some(ran_ns) = cell.ran_ns {
         shortfall(cell, ran_ns, reading);
@@ -81,6 +85,44 @@ fn unanswered(cell: &mut Cell, reading: &mut Reading) {
     reading.note("unanswered", Weight::PreventsPass, text).advice =
         "find out what held the CPU, for example a real-time load above the sampler's priority"
             .to_owned();
+}
+
+/// Threads of one run that have no latency, or far fewer than others where no interval tells how long they waited.
+fn uneven(cell: &Cell, reading: &mut Reading) {
+    let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
+    let is_silent = |thread: &&Thread| cycles(thread) == 0 && thread.waited_ns.is_none();
+    let silent: Vec<String> =
+        cell.threads.iter().filter(is_silent).map(|t| t.label.clone()).collect();
+    if most > 0 && !silent.is_empty() {
+        let text = format!(
+            "threads have no latency that can be read, and others of their run have up to {most}: {}",
+            shortened(&silent)
+        );
+        reading.note("import-thread-silent", Weight::PreventsPass, text).advice =
+            "find out why these threads recorded nothing, and measure again".to_owned();
+    }
+    // Tools that count in a histogram give all threads one interval; those that log may not.
+    let has_rows = cell.threads.iter().flat_map(|t| &t.parts).any(|part| !part.bins.is_empty());
+    if !has_rows || cell.origin.is_in_order {
+        return;
+    }
+    let is_short = |thread: &&Thread| {
+        let cycles = cycles(thread);
+        let is_far_behind = cycles < most / 2 && most - cycles > UNEVEN_CYCLES;
+        cycles > 0 && thread.interval_ns.is_none() && is_far_behind
+    };
+    let place = |thread: &Thread| format!("{}: {}", thread.label, cycles(thread));
+    let places: Vec<String> = cell.threads.iter().filter(is_short).map(place).collect();
+    if !places.is_empty() {
+        let text = format!(
+            "a thread of the run counted {most} latencies, and these fewer than half as many: {}. Activations \
+             were missed, or the threads stopped early",
+            shortened(&places)
+        );
+        reading.note("import-shortfall", Weight::PreventsPass, text).advice =
+            "give the interval, for example with --interval 1ms, to see how long they waited"
+                .to_owned();
+    }
 }
 
 /// Threads that cover less time than their tool says that it ran.

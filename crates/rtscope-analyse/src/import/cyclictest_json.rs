@@ -29,7 +29,13 @@ pub(super) const IMPORTER: Importer = Importer {
 const BUCKETS_MAX: u64 = 1_000_000;
 
 fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
-    let is_ns = number(&value["resolution_in_ns"]) == Some(1);
+    let resolution = &value["resolution_in_ns"];
+    let is_ns = number(resolution) == Some(1);
+    if !resolution.is_null() && !matches!(number(resolution), Some(0 | 1)) {
+        let text =
+            format!("the resolution is {resolution:.40}, which is neither 0 (us) nor 1 (ns)");
+        reading.note("import-damaged", Weight::PreventsPass, text);
+    }
     let unit_ns = options.unit_ns.unwrap_or(if is_ns { 1 } else { 1_000 });
     let command = text(&value["cmdline:"]).or_else(|| text(&value["cmdline"]));
     let mut asked = command.as_deref().map(Asked::of).unwrap_or_default();
@@ -117,8 +123,9 @@ fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) 
         reading.note("import-overflow", Weight::Warning, text).advice =
             "run cyclictest with a histogram that is wide enough".to_owned();
     }
-    if let Some(code) = number(&value["return_code"]).filter(|code| *code != 0) {
-        let text = format!("cyclictest ended with code {code}");
+    let code = &value["return_code"];
+    if !code.is_null() && number(code) != Some(0) {
+        let text = format!("cyclictest ended with code {code:.40}");
         reading.note("import-tool-failed", Weight::PreventsPass, text);
     }
 }

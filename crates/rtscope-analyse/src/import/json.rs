@@ -299,6 +299,15 @@ impl<'a> Threads<'a> {
             !value.is_null() && value.as_f64().is_none()
         });
         self.damaged += damaged.count() as u64;
+        // Only wake-ups before their time make an average negative, and only nothing has none.
+        let mean = &thread["avg"];
+        let is_negative = mean.as_f64().is_some_and(|mean| mean < 0.0)
+            && printed(&thread["min"]) != Some(Printed::Early);
+        let is_none =
+            thread.get("avg").is_some_and(Value::is_null) && number(&thread[count]) != Some(0);
+        self.damaged += u64::from(is_negative) + u64::from(is_none);
+        let overflow = &thread["overflow"];
+        self.damaged += u64::from(!overflow.is_null() && whole(overflow).is_none());
         self.damaged +=
             u64::from(thread[count].is_null() || printed(&thread[count]) == Some(Printed::Early));
         let late = |key: &str| match printed(&thread[key]) {

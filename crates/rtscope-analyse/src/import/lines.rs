@@ -72,9 +72,9 @@ impl Lines {
     }
 }
 
-/// A line without terminal sequences (`ESC [ ... letter`), carriage returns and NUL.
+/// A line without terminal sequences (`ESC [ ... letter`) and carriage returns.
 pub(super) fn without_colours(line: &[u8]) -> Cow<'_, [u8]> {
-    let is_plain = |byte: &u8| !matches!(byte, 0x1b | b'\r' | 0);
+    let is_plain = |byte: &u8| !matches!(byte, 0x1b | b'\r');
     if line.iter().all(is_plain) {
         return Cow::Borrowed(line);
     }
@@ -89,7 +89,7 @@ pub(super) fn without_colours(line: &[u8]) -> Cow<'_, [u8]> {
                 // A cursor that moves begins a new line of the screen.
                 plain.push(b' ');
             }
-            0x1b | b'\r' | 0 => {}
+            0x1b | b'\r' => {}
             byte => plain.push(byte),
         }
     }

@@ -146,10 +146,12 @@ impl State {
 
 /// Name of the thread and figures of a line.
 fn figures(line: &str) -> Option<(&str, Figures)> {
-    let (elapsed, rest) = line.split_once(" s ")?;
+    // Older versions write `secs` and `uS`.
+    let (elapsed, rest) = line.split_once(" s ").or_else(|| line.split_once(" secs "))?;
     let (name, rest) = rest.trim_start().split_once("min:")?;
-    let (min, rest) = rest.split_once("us")?;
-    let max = rest.trim_start().strip_prefix("max:")?.split("us").next()?;
+    let unit = if rest.contains("uS") { "uS" } else { "us" };
+    let (min, rest) = rest.split_once(unit)?;
+    let max = rest.trim_start().strip_prefix("max:")?.split(unit).next()?;
     let us = |text: &str| text.trim().parse::<f64>().ok();
     let (min_us, max_us) = (us(min)?, us(max)?);
     let ns = |us: f64| {

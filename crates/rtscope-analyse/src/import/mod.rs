@@ -113,6 +113,8 @@ pub struct Stream {
     reader: Option<Box<dyn Reader>>,
     /// Bytes since the last line break.
     unbroken: u64,
+    /// A file of text has no NUL: where one is, something was lost or overwritten.
+    has_nul: bool,
 }
 
 impl std::fmt::Debug for Stream {
@@ -135,7 +137,7 @@ impl Stream {
         };
         let format = format.map(named).transpose()?;
         let reader = format.map(|importer| (importer.open)(&options));
-        Ok(Stream { options, format, waiting: Vec::new(), reader, unbroken: 0 })
+        Ok(Stream { options, format, waiting: Vec::new(), reader, unbroken: 0, has_nul: false })
     }
 
     /// The format; none while it isn't known.
@@ -156,6 +158,7 @@ impl Stream {
             Some(at) => (bytes.len() - at) as u64,
             None => self.unbroken + bytes.len() as u64,
         };
+        self.has_nul |= memchr::memchr(0, bytes).is_some();
         if let Some(reader) = &mut self.reader {
             return reader.feed(bytes);
         }
@@ -205,6 +208,10 @@ impl Stream {
         cells.iter_mut().for_each(|cell| coverage::check(cell, &mut reading));
         reading.cells = cells;
         reading.cells.retain(|cell| cell.count() > 0);
+        if self.has_nul && !reading.cells.is_empty() {
+            let text = "the file holds NUL bytes, which no tool writes: it is damaged, and latencies may be missing";
+            reading.note("import-damaged", Weight::PreventsPass, text);
+        }
         if reading.cells.is_empty() {
             // Nobody misses the unit of nothing.
             reading.findings.retain(|finding| finding.weight > Weight::Warning);

@@ -91,7 +91,8 @@ impl Figure {
 struct Table {
     options: Options,
     tool: String,
-    is_ns: bool,
+    /// Units that the file names, in ns; none for one that isn't known.
+    units: Vec<Option<u64>>,
     duration_ns: Option<u64>,
     columns: Vec<(&'static str, u32)>,
     rows: Rows,
@@ -155,8 +156,11 @@ impl Table {
         if let Some(rest) = text.strip_prefix("# RTLA ") {
             self.tool =
                 rest.split_whitespace().next().unwrap_or_default().chars().take(24).collect();
-        } else if text.starts_with("# Time unit is ") {
-            self.is_ns = text.contains("nanoseconds");
+        } else if let Some(unit) = text.strip_prefix("# Time unit is ") {
+            let unit_ns = unit_ns(unit);
+            if !self.units.contains(&unit_ns) {
+                self.units.push(unit_ns);
+            }
         } else if let Some(rest) = text.strip_prefix("# Duration:") {
             self.duration_ns = duration_ns(rest);
         } else if let Some(rest) = text.strip_prefix("Index") {
@@ -250,6 +254,7 @@ impl Table {
                 found.of_rows(&label(column), &self.rows, column, &self.said(column));
             }
         }
+        found.units(self.units.iter().copied().flatten().chain(self.options.unit_ns));
         if self.repeated > 0 {
             found.add(format!("{} lines of a summary are repeated", self.repeated));
         }
@@ -278,7 +283,9 @@ impl Table {
         if self.columns.is_empty() {
             return;
         }
-        let unit_ns = self.options.unit_ns.unwrap_or(if self.is_ns { 1 } else { 1_000 });
+        // Of several units the widest is taken, so that no latency becomes shorter than it was.
+        let named_ns = self.units.iter().copied().flatten().max();
+        let unit_ns = self.options.unit_ns.or(named_ns).unwrap_or(1_000);
         self.rows.is_wide = self.has_wide_buckets();
         let mut cells: Vec<Cell> = Vec::new();
         let mut beyond = 0u64;
@@ -338,6 +345,11 @@ impl Table {
             reading.note("import-overflow", Weight::Warning, text).advice =
                 "run rtla with more entries, as -E 1000".to_owned();
         }
+        if self.units.contains(&None) && self.options.unit_ns.is_none() {
+            let text = "the file names a time unit that rtla doesn't have: how long its latencies are is not known";
+            reading.note("import-unit", Weight::PreventsPass, text).advice =
+                "name the unit with --unit us or --unit ns".to_owned();
+        }
         if self.rows.bucket_width() > 1 {
             let text = format!(
                 "the rows are {} units apart: so wide a bucket is taken to be",
@@ -358,6 +370,16 @@ impl Table {
             );
             reading.note("import-damaged", Weight::PreventsPass, text);
         }
+    }
+}
+
+/// The length of a time unit in ns, as rtla names it.
+fn unit_ns(name: &str) -> Option<u64> {
+    match name.trim() {
+        "nanoseconds (ns)" => Some(1),
+        "microseconds (us)" => Some(1_000),
+        "milliseconds (ms)" => Some(1_000_000),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use memchr::memchr;
 
 use crate::import::{
     cell::Said,
+    contradiction::Contradictions,
     number::{self, Printed, latency, whole},
 };
 
@@ -15,7 +16,43 @@ pub(super) struct Status {
     pub(super) priority: u64,
     pub(super) interval_us: u64,
     pub(super) cycles: u64,
+    /// The largest latency that was ever shown as the last one.
+    pub(super) act: Option<u64>,
     pub(super) said: Said,
+}
+
+impl Status {
+    /// A screen that is drawn while the thread wakes may show the latency before the maximum: later ones make
+    /// up for it.
+    pub(super) fn check(&self, label: &str, found: &mut Contradictions) {
+        if let (Some(act), Some(max)) = (self.act, self.said.max)
+            && act > max
+        {
+            found.add(format!("{label} shows a latency of {act}, and a maximum of {max}"));
+        }
+    }
+
+    /// Holds a line of a screen against the histogram that was written later.
+    pub(super) fn check_histogram(
+        &self,
+        label: &str,
+        placed: u64,
+        last: &Said,
+        found: &mut Contradictions,
+    ) {
+        if self.said.max.zip(last.max).is_some_and(|(before, last)| before > last) {
+            found.add(format!("the maximum of {label} is smaller than it was on the screen"));
+        }
+        let Some(overflow) = last.overflow else { return };
+        let counted = placed.saturating_add(overflow);
+        // A thread counts its cycle and its latency one after the other.
+        if self.cycles > counted.saturating_add(1) {
+            found.add(format!(
+                "{label} had {} cycles on the screen, and its histogram has {counted} latencies",
+                self.cycles
+            ));
+        }
+    }
 }
 
 /// `%8d:%8lu:%8ld`, 26 bytes of the usual width.
@@ -38,6 +75,14 @@ pub(super) fn sample(line: &[u8]) -> Option<(u64, u64, Printed)> {
     Some((thread, cycle, value))
 }
 
+/// Whether a line that `sample` can't read has the form of a latency: three fields, and digits in two of them.
+pub(super) fn is_like_sample(line: &[u8]) -> bool {
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b':').map(<[u8]>::trim_ascii).collect();
+    let is_word = |field: &&[u8]| !field.iter().any(u8::is_ascii_whitespace);
+    let has_digit = |field: &&&[u8]| field.iter().any(u8::is_ascii_digit);
+    fields.len() == 3 && fields.iter().all(is_word) && fields.iter().filter(has_digit).count() >= 2
+}
+
 /// `T: 0 (18607) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
 pub(super) fn status(line: &[u8]) -> Option<(u64, Status)> {
     let text = std::str::from_utf8(line).ok()?;
@@ -56,6 +101,11 @@ pub(super) fn status(line: &[u8]) -> Option<(u64, Status)> {
         _ => None,
     };
     let (min, mean, max) = (printed("Min:")?, printed("Avg:")?, Some(printed("Max:")??));
+    let act = late(printed("Act:")?);
+    // Only wake-ups before their time make an average negative.
+    if mean == Some(Printed::Early) && min != Some(Printed::Early) {
+        return None;
+    }
     let cycles = number("C:")?;
     let said = Said {
         count: Some(cycles),
@@ -68,5 +118,5 @@ pub(super) fn status(line: &[u8]) -> Option<(u64, Status)> {
     let tid = after("(").and_then(|tid| whole(tid.trim_end_matches(')').as_bytes())).unwrap_or(0);
     let interval_us = number("I:").unwrap_or(0);
     let priority = number("P:").unwrap_or(0);
-    Some((number("T:")?, Status { tid, priority, interval_us, cycles, said }))
+    Some((number("T:")?, Status { tid, priority, interval_us, cycles, act, said }))
 }

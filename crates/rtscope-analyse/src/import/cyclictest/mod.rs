@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin, time::Nanos};
 
 use self::{
-    line::{Status, fixed, sample, status},
+    line::{Status, fixed, is_like_sample, sample, status},
     summary::Summary,
 };
 use super::{
@@ -187,10 +187,15 @@ impl Log {
             Some(_) => line.len() >= 26,
             None => true,
         };
+        let text = without_colours(line);
+        let comment = text.trim_ascii().strip_prefix(b"#").map(String::from_utf8_lossy);
+        let list = comment.and_then(|text| self.run.summary.is_cut_list(text.trim()));
+        if let Some(is_cut) = list {
+            return is_cut;
+        }
         if is_whole {
             self.line(line);
         }
-        let text = without_colours(line);
         !is_whole
             || self.foreign + self.unreadable > foreign
             || text.trim_ascii_end().ends_with(b":")
@@ -236,11 +241,15 @@ impl Log {
                 self.run.rows.add(index, &counts);
             }
             _ if self.run.in_histogram || self.run.rows.rows > 0 => self.unreadable += 1,
-            _ => self.foreign += 1,
+            _ => self.skip(line),
         }
     }
 
-    fn status(&mut self, thread: u64, status: Status) {
+    fn status(&mut self, thread: u64, mut status: Status) {
+        // A screen stands above its histogram: below one, another run begins.
+        if !self.run.summary.is_empty() {
+            self.next_run();
+        }
         let known = usize::try_from(thread).ok().and_then(|thread| self.run.lanes.get(thread));
         let before = known.and_then(|lane| lane.status);
         let is_other = |before: Status| before.cycles > status.cycles || before.tid != status.tid;
@@ -249,6 +258,8 @@ impl Log {
         } else if before.is_some_and(|before| before.said.max > status.said.max) {
             self.run.contradictions.add(format!("the maximum of thread {thread} gets smaller"));
         }
+        let lane = usize::try_from(thread).ok().and_then(|thread| self.run.lanes.get(thread));
+        status.act = status.act.max(lane.and_then(|lane| lane.status?.act));
         if let Some(lane) = self.lane(thread) {
             lane.status = Some(status);
         }
@@ -296,7 +307,15 @@ impl Log {
                     lane.cpu = u32::try_from(cpu).ok();
                 }
             }
-            _ => self.foreign += 1,
+            _ => self.skip(line),
+        }
+    }
+
+    /// Counts a line that isn't read: it doesn't come from cyclictest, or is a damaged latency of a log.
+    fn skip(&mut self, line: &[u8]) {
+        match is_like_sample(line) {
+            true => self.unreadable += 1,
+            false => self.foreign += 1,
         }
     }
 
@@ -310,6 +329,8 @@ impl Log {
     fn next_run(&mut self) {
         let run = std::mem::take(&mut self.run);
         if !run.has_latencies() {
+            // A summary without rows may hold the maximum of those that follow.
+            self.unreadable += u64::from(!run.summary.is_empty());
             return;
         }
         self.runs += 1;
@@ -446,7 +467,8 @@ impl Run {
         };
         let behind = |lane: &Lane| {
             let told = lane.status.map_or(0, |status| status.cycles);
-            lane.samples.as_ref().map_or(0, |samples| told.saturating_sub(samples.next()))
+            let logged = lane.samples.as_ref().map_or(0, Samples::next);
+            if has_samples { told.saturating_sub(logged) } else { 0 }
         };
         let tail = self.lanes.iter().map(behind).fold(0, u64::saturating_add);
         let (lost, repeated) = (counted(|s| s.lost).saturating_add(tail), counted(|s| s.repeated));
@@ -521,20 +543,28 @@ impl Run {
 
     /// Holds the figures of the run against each other.
     fn check(&mut self, has_histogram: bool, has_samples: bool) {
+        let threads = self.threads_in_rows();
         let found = &mut self.contradictions;
         if has_histogram {
             self.summary.check(&self.rows, found);
         }
         for (index, lane) in self.lanes.iter().enumerate() {
-            let Some(said) = lane.status.map(|status| status.said) else { continue };
+            let Some(status) = lane.status else { continue };
             let label = format!("thread {index}");
             if !has_histogram && !has_samples {
-                found.of_figures(&label, &said);
+                found.of_figures(&label, &status.said);
             }
-            // The lines of a screen are older than the histogram.
-            let last = self.summary.said(index).max;
-            if has_histogram && said.max.zip(last).is_some_and(|(before, last)| before > last) {
-                found.add(format!("the maximum of {label} is smaller than it was on the screen"));
+            status.check(&label, found);
+            if !has_histogram || has_samples {
+                continue;
+            }
+            match index < threads {
+                true => {
+                    let placed = self.rows.placed(index);
+                    status.check_histogram(&label, placed, &self.summary.said(index), found);
+                }
+                false => found
+                    .add(format!("{label} has a 'T:' line, and the histogram lacks its column")),
             }
         }
     }

@@ -1,9 +1,11 @@
 //! What stands below a histogram: figures of each thread, and with `-H` some of all.
 
+use std::collections::BTreeMap;
+
 use crate::import::{
     cell::{Rows, Said},
     contradiction::Contradictions,
-    number::{Printed, latency},
+    number::{Printed, latency, whole},
 };
 
 use super::{RUNS_MAX, THREADS_MAX};
@@ -25,11 +27,19 @@ pub(super) struct Summary {
     lists: [Vec<Option<Printed>>; LINES.len()],
     /// Lines that came a second time. The first one counts.
     repeated: u64,
+    /// Cycles beyond the rows, by thread, as `# Thread 0: 00231 00249 # 00009 others` lists them.
+    listed: BTreeMap<usize, u64>,
 }
 
 impl Summary {
     /// Reads a comment, if it is one of the summary.
     pub(super) fn take(&mut self, text: &str) -> bool {
+        if let Some((thread, count)) = listed(text) {
+            if self.listed.len() < THREADS_MAX {
+                self.listed.insert(thread, count);
+            }
+            return true;
+        }
         let line = LINES.iter().zip(&mut self.lists);
         let found = line.filter_map(|(key, list)| Some((list, text.strip_prefix(key)?))).next();
         let Some((list, rest)) = found else { return false };
@@ -94,9 +104,64 @@ impl Summary {
         }
     }
 
-    /// Words that are no numbers.
+    /// Words that are no numbers, and negative ones where there can't be any.
     pub(super) fn unreadable(&self) -> u64 {
-        self.lists.iter().flatten().filter(|word| word.is_none()).count() as u64
+        let is_unreadable = |line: usize, thread: usize, word: &Option<Printed>| match word {
+            None => true,
+            // Only wake-ups before their time make an average negative.
+            Some(Printed::Early) if line == AVERAGES => {
+                self.lists[MINIMA].get(thread).copied().flatten() != Some(Printed::Early)
+            }
+            Some(Printed::Early) => matches!(line, TOTALS | OVERFLOWS),
+            Some(Printed::Late(_)) => false,
+        };
+        let words = self.lists.iter().enumerate().flat_map(|(line, list)| {
+            list.iter().enumerate().filter(move |(thread, word)| is_unreadable(line, *thread, word))
+        });
+        words.count() as u64
+    }
+
+    /// Whether a line that the file ends in lists other cycles than there are latencies beyond the rows.
+    pub(super) fn is_cut_list(&self, text: &str) -> Option<bool> {
+        let (thread, count) = listed(text)?;
+        Some(self.figure(OVERFLOWS, thread) != Some(count))
+    }
+
+    /// Holds the figures of all threads, which end the lists of `-H`, against those of each.
+    fn check_sums(&self, threads: usize, found: &mut Contradictions) {
+        for line in [TOTALS, MAXIMA, OVERFLOWS] {
+            let figures: Option<Vec<u64>> =
+                (0..self.lists[line].len()).map(|thread| self.figure(line, thread)).collect();
+            let Some((all, each)) = figures.as_deref().and_then(<[u64]>::split_last) else {
+                continue;
+            };
+            let expected = match line {
+                MAXIMA => each.iter().copied().max().unwrap_or(0),
+                _ => each.iter().fold(0, |sum: u64, figure| sum.saturating_add(*figure)),
+            };
+            if each.len() == threads && *all != expected {
+                found.add(format!(
+                    "'{}' of all threads is {all}, and {expected} by those of each",
+                    LINES[line]
+                ));
+            }
+        }
+    }
+
+    /// Holds the cycles that are listed against the number of latencies beyond the rows.
+    fn check_listed(&self, threads: usize, found: &mut Contradictions) {
+        for (&thread, &count) in &self.listed {
+            let overflow = self.figure(OVERFLOWS, thread).unwrap_or(0);
+            if thread >= threads {
+                found.add(format!(
+                    "the rows are of {threads} threads, and '# Thread {thread}:' lists cycles"
+                ));
+            } else if overflow != count {
+                found.add(format!(
+                    "thread {thread} has {overflow} latencies beyond the rows, and lists {count} cycles of such"
+                ));
+            }
+        }
     }
 
     /// Holds the rows against the summary. The column of sums is no thread's.
@@ -106,6 +171,10 @@ impl Summary {
         if has_sum && !rows.last_is_sum() {
             found.add("the last column isn't the sum of the others");
         }
+        if has_sum {
+            self.check_sums(threads, found);
+        }
+        self.check_listed(threads, found);
         if self.repeated > 0 {
             found.add(format!("{} lines of the summary are repeated", self.repeated));
         }
@@ -128,4 +197,13 @@ impl Summary {
             found.of_rows(&label, rows, thread, &self.said(thread));
         }
     }
+}
+
+/// Thread of a list of cycles, and how many it has.
+fn listed(text: &str) -> Option<(usize, u64)> {
+    let (thread, cycles) = text.strip_prefix("Thread ")?.split_once(':')?;
+    let (cycles, others) = cycles.split_once('#').unwrap_or((cycles, "0"));
+    let others = whole(others.split_ascii_whitespace().next()?.as_bytes())?;
+    let count = cycles.split_ascii_whitespace().count() as u64;
+    Some((thread.parse().ok()?, count.saturating_add(others)))
 }
