@@ -14,7 +14,10 @@ use super::{
     sample::{self, Basis, Buckets, Sample, cumulative},
     shift::{self, Shift},
 };
-use crate::statistics::{exceedance, quantile};
+use crate::{
+    judgement::Outcome,
+    statistics::{exceedance, quantile},
+};
 
 /// Limits that are looked at when none is required.
 const LIMITS_UNASKED: usize = 4;
@@ -80,6 +83,9 @@ pub struct Effect {
     pub b: Verdict,
     /// In words.
     pub sentence: String,
+    /// Why runs of A, of B are inconclusive although their figures meet the requirement.
+    #[serde(skip)]
+    pub(super) withheld: [Option<String>; 2],
 }
 
 /// Compares a pair. Its sentences come with [`Change::conclude`].
@@ -143,7 +149,9 @@ impl Change {
             let seen = self.exceedances.iter().find(|seen| Some(seen.limit_ns) == limit_ns);
             let is_strict_maximum = effect.requirement.statistic == Statistic::Max
                 && effect.requirement.once_in.is_none();
-            let sentence = seen.filter(|_| is_strict_maximum).and_then(Exceedances::sentence);
+            let withheld = effect.withheld.each_ref().map(Option::as_deref);
+            let seen = seen.filter(|_| is_strict_maximum);
+            let sentence = seen.and_then(|seen| seen.sentence_if(withheld));
             effect.sentence = sentence
                 .unwrap_or_else(|| verdicts_sentence(effect.requirement, effect.a, effect.b));
         }
@@ -216,23 +224,30 @@ fn requirements(pair: &Pair<'_>) -> Vec<Requirement> {
 fn effects(pair: &Pair<'_>) -> Vec<Effect> {
     let effect = |requirement: Requirement| {
         let (a, b) = (verdict(&pair.a, requirement)?, verdict(&pair.b, requirement)?);
-        Some(Effect { requirement, a, b, sentence: String::new() })
+        let withheld = [&pair.a, &pair.b].map(|members| {
+            outcomes(members, requirement).find_map(|outcome| outcome.withheld_because.clone())
+        });
+        Some(Effect { requirement, a, b, sentence: String::new(), withheld })
     };
     requirements(pair).into_iter().filter_map(effect).collect()
 }
 
+/// What each run of a side says of a requirement.
+fn outcomes<'a>(
+    members: &[Member<'a>],
+    requirement: Requirement,
+) -> impl Iterator<Item = &'a Outcome> {
+    members.iter().flat_map(move |member| {
+        let cell = member.cell.cell;
+        let outcomes = member.run.judgement.outcomes.iter();
+        outcomes.filter(move |outcome| outcome.cell == cell && outcome.requirement == requirement)
+    })
+}
+
 /// What a side's runs come to: the worst of them. None where the requirement doesn't apply.
 fn verdict(members: &[Member<'_>], requirement: Requirement) -> Option<Verdict> {
-    let outcomes = members.iter().flat_map(|member| {
-        let of_cell = |cell: u32| cell == member.cell.cell;
-        member
-            .run
-            .judgement
-            .outcomes
-            .iter()
-            .filter(move |outcome| of_cell(outcome.cell) && outcome.requirement == requirement)
-    });
-    let verdicts: Vec<Verdict> = outcomes.map(|outcome| outcome.verdict).collect();
+    let verdicts: Vec<Verdict> =
+        outcomes(members, requirement).map(|outcome| outcome.verdict).collect();
     let worst = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
     worst.into_iter().find(|verdict| verdicts.contains(verdict))
 }

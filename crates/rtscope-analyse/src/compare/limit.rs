@@ -158,6 +158,11 @@ impl Exceedances {
     /// Who meets the limit, from how many, and whether that may be chance; none when nobody was seen.
     #[must_use]
     pub fn sentence(&self) -> Option<String> {
+        self.sentence_if([None, None])
+    }
+
+    /// The same, where the records of A or B are inconclusive although their figures meet the limit: why.
+    pub(super) fn sentence_if(&self, withheld: [Option<&str>; 2]) -> Option<String> {
         let limit = Nanos(self.limit_ns);
         let counts = format!(
             "{} against {}",
@@ -173,11 +178,17 @@ impl Exceedances {
                 )
             });
         }
-        let who = match (is_met_by_a, is_met_by_b) {
-            (_, true) => format!("B meets {limit}, A does not"),
-            (true, _) => format!("A meets {limit}, B does not"),
-            _ => format!("neither side meets {limit}"),
+        let met = if is_met_by_b { Some(("B", "A", withheld[1])) } else { None };
+        let met = met.or(is_met_by_a.then_some(("A", "B", withheld[0])));
+        let who = match met {
+            Some((side, other, None)) => format!("{side} meets {limit}, {other} does not"),
+            Some((side, other, Some(_))) => {
+                format!("the figures of {side} meet {limit}, those of {other} do not")
+            }
+            None => format!("neither side meets {limit}"),
         };
+        let why = met.and_then(|(side, _, why)| Some((side, why?)));
+        let why = why.map(|(side, why)| format!("; {side} is inconclusive because {why}"));
         let waited = [("A", self.a_waited_ns), ("B", self.b_waited_ns)];
         let waited = waited.into_iter().filter_map(|(side, waited_ns)| {
             let waited = Nanos(waited_ns?);
@@ -188,7 +199,7 @@ impl Exceedances {
             (Some(0), Some(0)) => "no measured latency reached it".to_owned(),
             _ => than(self.ratio.as_ref(), self.refused),
         };
-        Some(format!("{who}: {counts}; {than}{waited}"))
+        Some(format!("{who}: {counts}; {than}{waited}{}", why.unwrap_or_default()))
     }
 }
 

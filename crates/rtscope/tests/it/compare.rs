@@ -31,7 +31,9 @@ fn a_real_time_kernel_is_told_from_a_stock_one() {
     assert!(answer.contains("disk in p50 (-"), "{answer}");
     let disk = &found["changes"][2];
     let first = disk["sentences"][0].as_str().expect("words");
-    assert!(first.starts_with("B meets 20 us, A does not: "), "{first}");
+    // Records of virtual machines: what their figures meet is no Pass.
+    assert!(first.starts_with("the figures of B meet 20 us, those of A do not: "), "{first}");
+    assert!(first.contains("; B is inconclusive because this is a virtual machine"), "{first}");
     assert!(first.contains(" against 0 of 2,000; at 95 % B's share is at most"), "{first}");
     let median = &disk["shifts"][0];
     assert!(median["high_ns"].as_f64().expect("an end") < 0.0, "{median}");
@@ -103,11 +105,28 @@ fn two_cells_of_one_run_can_be_compared() {
     let rt = fixture("rt");
     let found = json(folder.path(), &format!("compare --json {rt}@rest -- {rt}@disk"));
     assert_eq!(found["changes"][0]["name"], "rest against disk");
-    let wrong = output(folder.path(), &format!("compare {rt}@idle -- {rt}"));
+    let wrong = output(folder.path(), &format!("compare {rt}@idle -- {}", fixture("stock")));
     assert_eq!(wrong.status.code(), Some(64));
     let late = output(folder.path(), &format!("compare {rt} -- {rt} --json"));
     assert!(text(&late.stderr).contains("--json comes after `--`"));
     assert!(text(&wrong.stderr).contains("no cell \"idle\": rest, message, disk"));
+}
+
+#[test]
+fn a_record_is_one_run_however_often_it_is_named() {
+    let folder = folder();
+    let (stock, rt) = (fixture("stock"), fixture("rt"));
+    for sides in [
+        format!("{stock} {stock} -- {rt}"),
+        format!("{stock} -- {rt} {stock}"),
+        format!("{stock} {stock}"),
+        format!("{stock}@rest -- {stock}"),
+        format!("{stock}@rest {rt} -- {stock}/../stock@rest"),
+    ] {
+        let refused = output(folder.path(), &format!("compare {sides}"));
+        assert_eq!(refused.status.code(), Some(64), "{sides}");
+        assert!(text(&refused.stderr).contains("is named twice"), "{}", text(&refused.stderr));
+    }
 }
 
 #[test]
@@ -153,12 +172,12 @@ fn figures_that_others_published_are_compared_as_far_as_they_go() {
         (
             "course",
             "100us",
-            "B meets 100 us, A does not: at least 4 of 1,199,621 against 0 of 1,199,852; ",
+            "the figures of B meet 100 us, those of A do not: at least 4 of 1,199,621 against 0 of 1,199,852; ",
         ),
         (
             "vendor",
             "70us",
-            "B meets 70 us, A does not: at least 1 of 600,000 against 0 of 600,000; ",
+            "the figures of B meet 70 us, those of A do not: at least 1 of 600,000 against 0 of 600,000; ",
         ),
     ] {
         let (stock, rt) = (published(here, whose, "stock"), published(here, whose, "rt"));
@@ -167,6 +186,9 @@ fn figures_that_others_published_are_compared_as_far_as_they_go() {
         let change = &found["changes"][0];
         let said = change["sentences"][0].as_str().expect("words");
         assert!(said.starts_with(first), "{said}");
+        // What an import's figures meet is no Pass.
+        assert_eq!(change["effects"][0]["b"], "inconclusive");
+        assert!(said.contains("; B is inconclusive because "), "{said}");
         // Three figures a thread: no quantile, no distance, no ratio is made up from them.
         assert_eq!(change["shifts"].as_array().map(Vec::len), Some(0));
         assert_eq!(

@@ -60,11 +60,14 @@ fn a_record_is_only_text() {
     let folder = folder();
     let here = folder.path();
     record(here);
+    record(here);
+    fs::rename(here.join("run"), here.join("again")).expect("renamed");
+    record(here);
     for (line, is_named) in [
         ("report run", true),
         ("report run --json", true),
-        ("compare run run", true),
-        ("compare --json run -- run", true),
+        ("compare run again", true),
+        ("compare --json run -- again", true),
         ("claim run --limit 1ms --once-in 1s", true),
         ("plot run --out p.svg", false),
         ("history import run --store h.db", false),

@@ -37,7 +37,7 @@ fn what_nobody_gave_a_place_goes_below_rtscope_runs_and_is_named() {
     for (arguments, ending) in [
         (format!("import {quiet}"), "report.html"),
         (format!("import {piscope}"), "report.html"),
-        (format!("compare {quiet} {quiet}"), ".html"),
+        (format!("compare {quiet} {}", corpus("cyclictest/histogram-2.7.txt")), ".html"),
         (format!("compare {piscope} {piscope}"), ".html"),
         (format!("plot {stock} --kind histogram"), ".svg"),
         (format!("plot {stock} --kind histogram"), ".svg"),
@@ -100,7 +100,7 @@ fn compare_knows_what_it_was_given() {
         (format!("compare {piscope} {stock}"), "a capture is compared with a capture"),
         (format!("compare {piscope} {piscope} -- {piscope}"), "two at a time"),
         (format!("compare --freq 1kHz {stock} {stock}"), "are for captures"),
-        (format!("compare --json --out - {stock} {stock}"), "two documents"),
+        (format!("compare --json --out - {stock}@rest {stock}@disk"), "two documents"),
     ] {
         let out = output(here, &arguments);
         assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
@@ -141,7 +141,7 @@ fn a_dash_is_standard_input_or_standard_output() {
     for (arguments, begins) in [
         (format!("plot {stock} --kind histogram --out -"), "<svg"),
         (format!("report {stock} --out -"), "<!"),
-        (format!("compare --out - {stock} {stock}"), "<!"),
+        (format!("compare --out - {stock}@rest {stock}@disk"), "<!"),
         (format!("export {stock} --format csv --out -"), "cell"),
     ] {
         let out = output(here, &arguments);

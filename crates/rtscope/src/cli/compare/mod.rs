@@ -33,7 +33,7 @@ use crate::{
 ///
 /// A side is one record or several. A record is a folder, or the file of another tool that `rtscope import`
 /// reads. FOLDER@CELL is one cell of it, so that two loads of one run can be compared. A folder that `rtscope lab
-/// run` wrote stands for all of its records, a run for each seed. When it holds several kernels, name one of them:
+/// run` wrote stands for all of its records, a run for each seed. A record may be named once only. When it holds several kernels, name one of them:
 /// FOLDER@KERNEL or FOLDER@KERNEL@CELL. With two runs or more on each side, the intervals contain the differences
 /// from run to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
 /// whatever it finds.
@@ -104,6 +104,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(records.concat())
     };
     let (a, b) = (runs(a)?, runs(b)?);
+    refuse_repeated(a.iter().chain(&b))?;
     let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
     let comparison = between(&a, &b, &args.require, &limits_ns)?;
     let is_file = out.write(report::compare::page(&comparison).as_bytes())?;
@@ -120,6 +121,29 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         (false, false) => {}
     }
     Ok(ExitCode::from(exit::PASS))
+}
+
+/// Refuses a record that is named twice, on one side or on both: its latencies would count as another run's.
+fn refuse_repeated<'a>(names: impl Iterator<Item = &'a String>) -> anyhow::Result<()> {
+    let mut known: Vec<(PathBuf, Option<String>)> = Vec::new();
+    for name in names {
+        let (folder, cell) = split(name);
+        // What isn't there is told when it is opened.
+        let Ok(path) = std::fs::canonicalize(&folder) else { continue };
+        let is_same = |(other, other_cell): &(PathBuf, Option<String>)| {
+            let share_cell = match (&cell, other_cell) {
+                (Some(a), Some(b)) => compare::is_cell(a, b) || compare::is_cell(b, a),
+                _ => true,
+            };
+            *other == path && share_cell
+        };
+        if known.iter().any(is_same) {
+            let text = format!("{name} is named twice: each record is one run, name it once");
+            return Err(Refused(text).into());
+        }
+        known.push((path, cell));
+    }
+    Ok(())
 }
 
 /// The two captures, where the sides are captures; none where they are records.
