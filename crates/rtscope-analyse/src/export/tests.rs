@@ -154,6 +154,12 @@ fn an_import_without_a_histogram_is_exported_without_one() {
         text,
         "T: 0 (    0) P: 0 I:1000 C:   3000 Min:      4 Act:    0 Avg:    9 Max:      98\n"
     );
+    // How the thread was scheduled and what it missed isn't known either.
+    let json = document("cyclictest-json", &record, None).expect("written");
+    assert!(json.contains("\"interval_us\": 1000") && json.contains("\"cycles\": 3000"), "{json}");
+    for key in ["missed", "tid", "policy", "priority"] {
+        assert!(!json.contains(&format!("\"{key}\":")), "{key}: {json}");
+    }
     let refused = document("hgrm", &record, None).expect_err("no percentile is known");
     assert!(refused.starts_with("3000 latencies of "), "{refused}");
     let figures = document("csv", &record, None).expect("written");

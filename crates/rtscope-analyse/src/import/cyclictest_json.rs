@@ -29,14 +29,8 @@ pub(super) const IMPORTER: Importer = Importer {
 const BUCKETS_MAX: u64 = 1_000_000;
 
 fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
-    let resolution = &value["resolution_in_ns"];
-    let is_ns = number(resolution) == Some(1);
-    if !resolution.is_null() && !matches!(number(resolution), Some(0 | 1)) {
-        let text =
-            format!("the resolution is {resolution:.40}, which is neither 0 (us) nor 1 (ns)");
-        reading.note("import-damaged", Weight::PreventsPass, text);
-    }
-    let unit_ns = options.unit_ns.unwrap_or(if is_ns { 1 } else { 1_000 });
+    let unit_ns = unit_ns(value, reading);
+    let unit_ns = options.unit_ns.unwrap_or(unit_ns);
     let command = text(&value["cmdline:"]).or_else(|| text(&value["cmdline"]));
     let mut asked = command.as_deref().map(Asked::of).unwrap_or_default();
     // Keys that rtscope adds.
@@ -99,6 +93,22 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let ran_ns = asked.interval_us.and_then(|_| ran_ns(value));
     let origin = origin(value, command, &asked);
     Cell { layout, threads, origin, is_one_run: true, ran_ns, ..Cell::default() }
+}
+
+/// The unit of the latencies, in ns.
+fn unit_ns(value: &Value, reading: &mut Reading) -> u64 {
+    let resolution = &value["resolution_in_ns"];
+    match number(resolution) {
+        Some(1) => 1,
+        Some(0) => 1_000,
+        None if resolution.is_null() => 1_000,
+        _ => {
+            let text =
+                format!("the resolution is {resolution:.40}, which is neither 0 (us) nor 1 (ns)");
+            reading.note("import-damaged", Weight::PreventsPass, text);
+            1_000
+        }
+    }
 }
 
 /// From the start to the end, which are wall-clock times in whole seconds.

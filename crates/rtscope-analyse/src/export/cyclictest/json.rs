@@ -103,17 +103,19 @@ fn of_thread(thread: &Thread, run: &Run) -> String {
     if let Some(smi) = thread.smi {
         let _ = writeln!(text, "      \"smi\": {smi},");
     }
-    let _ = write!(
-        text,
-        "      \"missed\": {},\n      \"tid\": {},\n      \"policy\": \"{}\",\n      \
-         \"priority\": {},\n      \"interval_us\": {},\n      \"percentiles\": {{{}}}\n",
-        thread.missed,
-        thread.tid,
-        thread.policy,
-        thread.priority,
-        thread.interval_us,
-        percentiles(thread, unit),
-    );
+    // Nobody saw the thread of an import: how it was scheduled and what it missed isn't known, and never 0.
+    if thread.tid > 0 {
+        let _ = write!(
+            text,
+            "      \"missed\": {},\n      \"tid\": {},\n      \"policy\": \"{}\",\n      \
+             \"priority\": {},\n",
+            thread.missed, thread.tid, thread.policy, thread.priority,
+        );
+    }
+    if thread.tid > 0 || thread.interval_us > 0 {
+        let _ = writeln!(text, "      \"interval_us\": {},", thread.interval_us);
+    }
+    let _ = writeln!(text, "      \"percentiles\": {{{}}}", percentiles(thread, unit));
     text
 }
 
