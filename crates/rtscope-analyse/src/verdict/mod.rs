@@ -23,7 +23,7 @@ use rtscope_model::{
     event::Event,
     finding::{DAMAGE, Finding, Weight},
     printable::quoted,
-    record::Record,
+    record::{PLAN_CHANGED, Record},
     verdict::Verdict,
 };
 
@@ -36,7 +36,7 @@ pub fn decide(record: &Record, cells: Vec<CellSummary>, accept: &[String]) -> Ju
     let (findings, accepted) = findings(record, &cells, accept);
     let mut outcomes = requirement::outcomes(record, &cells);
     outcomes.iter_mut().for_each(|outcome| settle(outcome, &findings));
-    let verdict = verdict(&outcomes, &findings);
+    let verdict = verdict(&outcomes, &findings, &cells);
     let reasons = reasons(verdict, &outcomes, &findings);
     Judgement { verdict, reasons, findings, accepted, outcomes, cells }
 }
@@ -108,12 +108,14 @@ fn settle(outcome: &mut Outcome, findings: &[Finding]) {
     }
 }
 
-/// The worst verdict of any requirement. Without requirements there is none only where the figures are valid.
-fn verdict(outcomes: &[Outcome], findings: &[Finding]) -> Verdict {
+/// The worst verdict of any requirement. A plan without requirements asked none only if it is the plan that was
+/// run, and if anything was measured.
+fn verdict(outcomes: &[Outcome], findings: &[Finding], cells: &[CellSummary]) -> Verdict {
     let worst_first = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
     let any = |verdict: &Verdict| outcomes.iter().any(|outcome| outcome.verdict == *verdict);
-    let are_valid = findings.iter().all(|finding| finding.weight < Weight::Invalidates);
-    let of_none = if are_valid { Verdict::Measured } else { Verdict::Inconclusive };
+    let is_known = findings.iter().all(|finding| finding.code != PLAN_CHANGED);
+    let is_measured = cells.iter().any(|cell| cell.all.recorded + cell.all.missed > 0);
+    let of_none = if is_known && is_measured { Verdict::Measured } else { Verdict::Inconclusive };
     worst_first.into_iter().find(any).unwrap_or(of_none)
 }
 
@@ -143,7 +145,7 @@ fn reasons(verdict: Verdict, outcomes: &[Outcome], findings: &[Finding]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::{event::EndReason, record::PLAN_CHANGED};
+    use rtscope_model::event::EndReason;
 
     use super::*;
     use crate::{judge, test_support::Run};
@@ -181,6 +183,12 @@ mod tests {
     }
 
     #[test]
+    fn a_run_in_which_nothing_was_measured_is_not_measured() {
+        let nothing = Run::new(&plan(""), 1).cell(0, &[&[]]).end();
+        assert_eq!(of(&nothing, &[]).verdict, Verdict::Inconclusive);
+    }
+
+    #[test]
     fn findings_come_before_requirements() {
         let in_a_guest = |require| {
             run(require).machine(|machine| machine.virtualisation = Some("kvm".to_owned()))
@@ -192,10 +200,6 @@ mod tests {
         assert_eq!(of(&in_a_guest("\"max < 50us\""), &[]).verdict, Verdict::Fail);
         let faulty = run("\"max < 50us\"").tally(|tally| tally.minor_faults = 1);
         let faulty = of(&faulty, &[]);
-        assert_eq!(
-            of(&run("").tally(|tally| tally.minor_faults = 1), &[]).verdict,
-            Verdict::Inconclusive
-        );
         assert_eq!(faulty.verdict, Verdict::Inconclusive);
         assert!(faulty.reasons[1].contains("max < 50us"), "the fail is told: {:?}", faulty.reasons);
     }
