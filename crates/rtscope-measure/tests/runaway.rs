@@ -106,7 +106,9 @@ fn the_first_process_of_a_container_is_ended_too() {
     let began = Instant::now();
     // The test's own process starts threads, so that `unshare` must make the first one.
     let status = Command::new("unshare")
-        .args(["--pid", "--fork", "/proc/self/exe", "--exact", test])
+        .args(["--pid", "--fork"])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", test])
         .env(CHILD, "1")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
