@@ -90,6 +90,12 @@ pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
     Problem { line: error.span().map(|span| line_of(text, span.start)), message, suggestion }
 }
 
+/// Whether a word that stands for a name or a file of TOML means a file, there or not.
+#[must_use]
+pub fn is_toml_file(word: &str) -> bool {
+    word.contains('/') || word.ends_with(".toml")
+}
+
 /// The known word nearest to a mistyped one, if any is near. One letter too many, too few, another or out of its
 /// place is near also where the word is too short to look alike otherwise.
 pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use rtscope_model::{
     plan::{self, Plan},
-    text::{Problem, TextError, suggest},
+    text::{Problem, TextError, is_toml_file, suggest},
 };
 
 use crate::cli::Refused;
@@ -62,8 +62,7 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
         read.context("can't read a plan from standard input")?;
         return within_bounds("standard input".to_owned(), text);
     }
-    let is_file = name.ends_with(".toml") || name.contains('/');
-    if !is_file && !Path::new(name).exists() {
+    if !is_toml_file(name) && !Path::new(name).exists() {
         let nearest = suggest(name, SHIPPED.iter().map(|shipped| shipped.name));
         let hint =
             nearest.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! SVG to PNG, with fonts of our own: a board has none.
+//! Plots as files: SVG, or PNG with fonts of our own, because a board has none.
 //!
 //! Texts become outlines before the plot is drawn. Plots hold single lines of unmixed Latin text, for
 //! which a font's own advances are enough; the machinery that shapes every script of the world would
@@ -12,6 +12,8 @@ use resvg::{
     tiny_skia,
     usvg::{self, roxmltree},
 };
+
+use crate::{cli::Refused, record::Destination};
 
 /// Attributes of a text that its outline has too.
 const KEPT: [&str; 8] = [
@@ -35,8 +37,37 @@ const BOLD_WEIGHT: u32 = 600;
 /// Stands for a character that the font lacks.
 const UNKNOWN: char = '?';
 
+/// A picture's format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Also that of standard output.
+    Svg,
+    Png,
+}
+
+impl Format {
+    /// The format that the ending of a file's name says.
+    pub(crate) fn of(out: &Destination) -> Result<Format, Refused> {
+        let Destination::File(file) = out else { return Ok(Format::Svg) };
+        let ending = file.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        match ending.to_lowercase().as_str() {
+            "svg" => Ok(Format::Svg),
+            "png" => Ok(Format::Png),
+            _ => Err(Refused(format!("{out}: write a name that ends in .svg or .png"))),
+        }
+    }
+
+    /// A plot in this format.
+    pub(crate) fn encode(self, svg: String) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Format::Svg => Ok(svg.into_bytes()),
+            Format::Png => of_svg(&svg),
+        }
+    }
+}
+
 /// Renders an SVG at its own size.
-pub(crate) fn of_svg(svg: &str) -> anyhow::Result<Vec<u8>> {
+fn of_svg(svg: &str) -> anyhow::Result<Vec<u8>> {
     let (regular, bold) = (unpacked(REGULAR)?, unpacked(BOLD)?);
     let fonts = Fonts { regular: Font::read(&regular)?, bold: Font::read(&bold)? };
     let svg = outlined(svg, &fonts)?;

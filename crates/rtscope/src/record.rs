@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use crate::{
     cli::{Refused, wall_clock},
-    output::{print_bytes, shown},
+    output::{print, print_bytes, shown},
 };
 
 /// What the user adds to a record when it is judged.
@@ -340,6 +340,26 @@ impl Destination {
         recorder::write_whole(file, document)
             .with_context(|| format!("can't write {}", file.display()))?;
         Ok(true)
+    }
+}
+
+impl Destination {
+    /// Writes a page, and prints what it says: as JSON, as text, or not at all where standard output has the page.
+    /// Then where the page is.
+    pub(crate) fn publish(
+        &self,
+        page: &str,
+        json: Option<String>,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let is_file = self.write(page.as_bytes())?;
+        if let Some(document) = json {
+            print(&(document + "\n"))?;
+            note!("Report: {self}");
+        } else if is_file {
+            print(&format!("{}Report: {self}\n", text()))?;
+        }
+        Ok(())
     }
 }
 

@@ -52,7 +52,7 @@ impl Contradictions {
     pub(super) fn of_rows(&mut self, label: &str, rows: &Rows, column: usize, said: &Said) {
         let nothing = BTreeMap::new();
         let counts = rows.counts(column).unwrap_or(&nothing);
-        let placed = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let placed = rows.placed(column);
         if let Some(total) = said.total.filter(|total| *total != placed) {
             self.add(format!("{label} has {placed} latencies in rows, and {total} by its total"));
         }

@@ -50,17 +50,17 @@ fn headline(scene: &Scene<'_>) -> String {
         let (_, at_most) = row.histogram.at_or_above(limit.limit_ns);
         let waited_ns = row.max_ns().filter(|&max_ns| max_ns >= limit.limit_ns);
         let (name, limit) = (&cell.summary.name, time(limit.limit_ns));
-        return match (at_most, row.effective()) {
-            (0, _) if waited_ns.is_some() => format!(
+        return match (at_most, waited_ns, row.effective()) {
+            (0, Some(waited_ns), _) => format!(
                 "In {name}, an activation that nobody answered had waited at least {}",
-                time(waited_ns.unwrap_or(0))
+                time(waited_ns)
             ),
-            (0, Ok(effective)) => format!(
+            (0, None, Ok(effective)) => format!(
                 "No wake-up took {limit} or more: at 95 % that is at most {} in {name}",
                 one_in(poisson_high(0) / effective as f64)
             ),
-            (0, Err(_)) => format!("No wake-up took {limit} or more in {name}"),
-            (n, _) => format!(
+            (0, None, Err(_)) => format!("No wake-up took {limit} or more in {name}"),
+            (n, _, _) => format!(
                 "In {name}, {} of {} wake-ups took {limit} or more",
                 grouped(n),
                 grouped(row.recorded)
@@ -227,16 +227,13 @@ fn draw_curve(sheet: &mut Sheet, frame: &Frame, curve: &Curve<'_>, shape: &Shape
     sheet.svg.close();
 }
 
-fn readout(frame: &Frame, curves: &[Curve<'_>], edges: &Edges, x: Scale) -> Readout {
-    let share = |curve: &Curve<'_>| -> Vec<Option<f64>> {
-        let shares = curve.above[..edges.len()].iter();
-        shares.map(|&k| (k > 0).then(|| curve.share(k as f64))).collect()
-    };
-    let series = |curve: &Curve<'_>| Series {
-        name: curve.cell.summary.name.clone(),
-        kind: "share",
-        values: share(curve),
-    };
+/// The shares at the edges that a pointer reads, in a panel of their own.
+pub(super) fn share_readout(
+    frame: &Frame,
+    edges: &Edges,
+    x: &Scale,
+    series: Vec<Series>,
+) -> Readout {
     Readout {
         x: "latency",
         log: true,
@@ -247,10 +244,23 @@ fn readout(frame: &Frame, curves: &[Curve<'_>], edges: &Edges, x: Scale) -> Read
         panels: vec![ReadoutPanel {
             name: String::new(),
             range: (frame.top, frame.height),
-            series: curves.iter().map(series).collect(),
+            series,
         }],
         grid: None,
     }
+}
+
+fn readout(frame: &Frame, curves: &[Curve<'_>], edges: &Edges, x: Scale) -> Readout {
+    let share = |curve: &Curve<'_>| -> Vec<Option<f64>> {
+        let shares = curve.above[..edges.len()].iter();
+        shares.map(|&k| (k > 0).then(|| curve.share(k as f64))).collect()
+    };
+    let series = |curve: &Curve<'_>| Series {
+        name: curve.cell.summary.name.clone(),
+        kind: "share",
+        values: share(curve),
+    };
+    share_readout(frame, edges, &x, curves.iter().map(series).collect())
 }
 
 fn table(scene: &Scene<'_>) -> Table {

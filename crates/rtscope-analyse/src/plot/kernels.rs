@@ -8,9 +8,9 @@ use rtscope_model::histogram::Histogram;
 use super::{
     Options,
     edges::Edges,
-    exceedance::share_ticks,
+    exceedance::{share_readout, share_ticks},
     scale::Scale,
-    sheet::{Frame, Key, NO_HEADER, Readout, ReadoutPanel, Sample, Series, Sheet},
+    sheet::{Frame, Key, NO_HEADER, Readout, Sample, Series, Sheet},
     svg::Path,
     theme::COLOURS,
     words::time,
@@ -152,20 +152,7 @@ fn readout(frame: &Frame, shares: &[Shares<'_>], edges: &Edges, x: &Scale) -> Re
         kind: "share",
         values: one.all.iter().map(value).collect(),
     };
-    Readout {
-        x: "latency",
-        log: true,
-        domain: (x.from, x.to),
-        range: (frame.left, frame.width),
-        steps: edges.edges_ns.windows(2).map(|pair| (pair[0], pair[1])).collect(),
-        phases: Vec::new(),
-        panels: vec![ReadoutPanel {
-            name: String::new(),
-            range: (frame.top, frame.height),
-            series: shares.iter().map(series).collect(),
-        }],
-        grid: None,
-    }
+    share_readout(frame, edges, x, shares.iter().map(series).collect())
 }
 
 #[cfg(test)]

@@ -41,6 +41,9 @@ pub(crate) use self::{
 };
 use crate::judgement::Judgement;
 
+/// Width that plots inside of pages are drawn for; the page scales them. Their texts are legible on paper then.
+pub(crate) const INLINE_WIDTH: u32 = 720;
+
 /// A plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

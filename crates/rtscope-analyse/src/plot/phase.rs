@@ -19,7 +19,7 @@ pub(crate) type Curve<'a> = (&'a str, &'a [(f64, f64)]);
 
 /// Draws the plot for a page.
 pub(crate) fn draw(curves: &[Curve<'_>], description: &str) -> String {
-    const WIDTH: f64 = 720.0;
+    const WIDTH: f64 = super::INLINE_WIDTH as f64;
     let all = curves.len() > 1;
     let panels = curves.len() + usize::from(all);
     let height = panels as f64 * (PANEL + HEAD) + 46.0;

@@ -16,7 +16,7 @@ use crate::{
     statistics::wave::sweep::Outcome,
 };
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = super::INLINE_WIDTH as f64;
 const LEFT: f64 = 76.0;
 const TOP: f64 = 12.0;
 const HEIGHT: f64 = 470.0;

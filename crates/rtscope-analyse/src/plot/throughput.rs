@@ -8,7 +8,7 @@ use super::{
     theme::DASHES,
 };
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = super::INLINE_WIDTH as f64;
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 24.0;
 const PANEL: f64 = 180.0;

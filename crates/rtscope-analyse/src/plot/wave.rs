@@ -11,7 +11,7 @@ use crate::statistics::wave::{
     spectrum::{Deviation, Line},
 };
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = super::INLINE_WIDTH as f64;
 const LEFT: f64 = 82.0;
 const RIGHT: f64 = WIDTH - 16.0;
 const TOP: f64 = 12.0;

@@ -11,9 +11,6 @@ use crate::{
     report::terminal::Style,
 };
 
-/// Width that inline plots are drawn for; the page scales them.
-const PLOT_WIDTH: u32 = 720;
-
 /// Differences that the terminal lists; the page has all.
 const DIFFERENCES_SHOWN: usize = 12;
 
@@ -76,7 +73,7 @@ fn answer(all: &Comparison) -> String {
 }
 
 fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
-    let options = Options { width: PLOT_WIDTH, standalone: false, ..Options::default() };
+    let options = Options { width: plot::INLINE_WIDTH, standalone: false, ..Options::default() };
     let sentences: Vec<String> =
         change.sentences.iter().map(|sentence| super::html::sentence(sentence)).collect();
     let interval = match change.basis {

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rtscope_model::text::{Problem, TextError, line_of, problem_of, suggest};
+use rtscope_model::text::{Problem, TextError, is_toml_file, line_of, problem_of, suggest};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -533,8 +533,7 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
         )));
     }
     // What looks like a file and isn't there can't be read; another word is a name that doesn't exist.
-    let is_file = name.contains('/') || path.extension().is_some_and(|ending| ending == "toml");
-    if !path.is_file() && !is_file {
+    if !path.is_file() && !is_toml_file(name) {
         let known = shipped.iter().map(|spec| spec.name.as_str()).chain(prebuilt::NAMES);
         let nearest = suggest(name, known);
         let hint = nearest.map(|word| format!(" (did you mean {word:?}?)")).unwrap_or_default();

@@ -314,21 +314,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
 
 /// Writes a plot, and says where on standard error; false when standard output has it.
 fn write(out: &Destination, svg: String) -> anyhow::Result<bool> {
-    let bytes = match out {
-        Destination::Stdout => svg.into_bytes(),
-        Destination::File(file) => {
-            let ending = file.extension().and_then(|e| e.to_str()).unwrap_or_default();
-            match ending.to_lowercase().as_str() {
-                "svg" => svg.into_bytes(),
-                "png" => png::of_svg(&svg)?,
-                _ => {
-                    let text = format!("{out}: write a name that ends in .svg or .png");
-                    return Err(Refused(text).into());
-                }
-            }
-        }
-    };
-    let is_file = out.write(&bytes)?;
+    let is_file = out.write(&png::Format::of(out)?.encode(svg)?)?;
     if is_file {
         note!("{out}");
     }

@@ -84,14 +84,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let (head, source) = begin(path)?;
         if is_capture(args, &head) {
             check_capture(args)?;
-            let source = io::Cursor::new(head).chain(source);
             return capture::main(path, source, &args.capture, args.out.as_deref(), args.json);
         }
         if args.capture.are_given() {
             let text = "--channel, --samplerate and --freq are for captures: leave them out, or the --format";
             return Err(Refused(text.to_owned()).into());
         }
-        let source = io::Cursor::new(head).chain(source);
         let reading = read(path, source, args.format.as_deref(), options(args, path))?;
         readings.push((stem_of(path), reading));
     }
@@ -114,15 +112,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// A file of another tool, judged as a record that is kept nowhere.
 pub(super) fn judged(path: &Path, terms: &Terms) -> anyhow::Result<Judged> {
-    let (head, source) = begin(path)?;
-    let source = io::Cursor::new(head).chain(source);
+    let (_, source) = begin(path)?;
     let options = Options { name: name_of(path), ..Options::default() };
     let reading = read(path, source, None, options)?;
     let files = files(&wall_clock(), Vec::new(), vec![(stem_of(path), reading)])?;
     record::judged(&Source::from(files), terms)
 }
 
-/// Opens a file and reads what its format is known by.
+/// Opens a file. What its format is known by is read ahead, and comes from the source again.
 fn begin(path: &Path) -> anyhow::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let failed = || format!("can't read {}", path.display());
     let source: Box<dyn Read + Send> = match path.as_os_str() == "-" {
@@ -131,7 +128,8 @@ fn begin(path: &Path) -> anyhow::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     };
     let (mut head, mut source) = (Vec::new(), source);
     source.by_ref().take(capture::HEAD_BYTES).read_to_end(&mut head).with_context(failed)?;
-    Ok((head, source))
+    let source = io::Cursor::new(head.clone()).chain(source);
+    Ok((head, Box::new(source)))
 }
 
 fn is_capture(args: &Args, head: &[u8]) -> bool {

@@ -73,15 +73,22 @@ impl PolicyChoice {
     pub(super) fn with_priority(self, priority: Option<u8>) -> Result<PolicyChoice, Refused> {
         match (self.priority, priority) {
             (_, None) => Ok(self),
-            (Some(known), Some(other)) if known != other => Err(Refused(format!(
-                "--policy {self} and --priority {other} contradict each other: leave one priority out"
-            ))),
+            (Some(known), Some(other)) if known != other => Err(self.contradicts(&other)),
             (_, Some(_)) if !self.policy.has_priority() => Err(Refused(format!(
                 "--priority: {} has no priority, only fifo and rr have one: add --policy fifo, or leave it out",
                 self.policy
             ))),
             (_, priority) => Ok(PolicyChoice { priority, ..self }),
         }
+    }
+}
+
+impl PolicyChoice {
+    /// What is said when --priority names another priority.
+    pub(super) fn contradicts(self, priority: &dyn fmt::Display) -> Refused {
+        Refused(format!(
+            "--policy {self} and --priority {priority} contradict each other: leave one priority out"
+        ))
     }
 }
 

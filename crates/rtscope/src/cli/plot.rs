@@ -39,16 +39,7 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let kind: Kind = args.kind.parse().map_err(Refused)?;
     let out = Destination::new(args.out.as_deref(), &args.kind, "svg");
-    let format = match &out {
-        Destination::Stdout => "svg".to_owned(),
-        Destination::File(file) => {
-            file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase()
-        }
-    };
-    if format != "svg" && format != "png" {
-        let text = format!("{out}: write a name that ends in .svg or .png");
-        return Err(Refused(text).into());
-    }
+    let format = png::Format::of(&out)?;
     let judged = record::open(&args.run, &Terms::default())?;
     let options = plot::Options {
         width: args.width,
@@ -57,8 +48,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         ..plot::Options::default()
     };
     let svg = plot::draw(kind, &judged.record, &judged.judgement, &options);
-    let bytes = if format == "svg" { svg.into_bytes() } else { png::of_svg(&svg)? };
-    if out.write(&bytes)? {
+    if out.write(&format.encode(svg)?)? {
         print(&format!("{out}\n"))?;
     }
     Ok(ExitCode::from(exit::PASS))

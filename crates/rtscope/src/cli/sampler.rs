@@ -2,7 +2,7 @@
 
 use rtscope_model::plan::{SamplerPatch, parse_sampler};
 
-use super::{Refused, place::PolicyChoice};
+use super::place::PolicyChoice;
 
 // Numbers and times take a minus sign, so that the range is named and no other spelling is advised.
 /// Changes to the plan's sampler. Without them the plan decides.
@@ -89,10 +89,7 @@ impl Options {
         if let (Some(choice), Some(named), Some(other)) = (self.policy, &named, &self.priority)
             && named != other
         {
-            let text = format!(
-                "--policy {choice} and --priority {other} contradict each other: leave one priority out"
-            );
-            return Err(Refused(text).into());
+            return Err(choice.contradicts(other).into());
         }
         let given = self.given().filter(|(key, _)| named.is_none() || *key != "priority");
         Ok(parse_sampler(given.chain(named.as_deref().map(|number| ("priority", number))))?)

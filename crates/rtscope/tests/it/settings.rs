@@ -2,7 +2,9 @@
 
 use std::{fs, process::Stdio, time::Duration};
 
-use crate::support::{folder, json, kill, output, root_or_skip, rtscope, text, wait_for, words};
+use crate::support::{
+    folder, json, kill, output, refused, root_or_skip, rtscope, text, wait_for, words,
+};
 
 const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
@@ -199,8 +201,6 @@ fn wrong_settings_are_named() {
         ("run --set throttling=maybe", "throttling"),
         ("run --set throttling", "write it as throttling=off"),
     ] {
-        let output = output(folder.path(), arguments);
-        assert_eq!(output.status.code(), Some(64), "{arguments}");
-        assert!(text(&output.stderr).contains(said), "{arguments}: {}", text(&output.stderr));
+        refused(folder.path(), arguments, 64, &[said]);
     }
 }

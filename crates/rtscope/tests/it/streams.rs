@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Stdio};
 
-use crate::support::{folder, json, output, output_of, rtscope, text, words};
+use crate::support::{folder, json, output, output_of, refused, rtscope, text, words};
 
 /// A file of the corpus that the fuzzing of imports begins with.
 fn corpus(name: &str) -> String {
@@ -102,9 +102,7 @@ fn compare_knows_what_it_was_given() {
         (format!("compare --freq 1kHz {stock} {stock}"), "are for captures"),
         (format!("compare --json --out - {stock}@rest {stock}@disk"), "two documents"),
     ] {
-        let out = output(here, &arguments);
-        assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
-        assert!(text(&out.stderr).contains(why), "{arguments}: {}", text(&out.stderr));
+        refused(here, &arguments, 64, &[why]);
     }
 }
 
@@ -120,9 +118,7 @@ fn import_takes_what_fits_the_format_and_says_what_does_not() {
         (format!("import {file} --unit ms"), "write us or ns"),
         (format!("import {file} --format cyclictest --channel D0"), "are for captures"),
     ] {
-        let out = output(here, &arguments);
-        assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
-        assert!(text(&out.stderr).contains(why), "{arguments}: {}", text(&out.stderr));
+        refused(here, &arguments, 64, &[why]);
     }
     assert_eq!(names(here), [""; 0], "what is refused leaves nothing");
     // A capture comes on standard input too.
@@ -223,8 +219,7 @@ fn a_file_that_is_not_there_is_an_error_and_no_usage_error() {
     }
     // A word that names nothing is a mistake on the command line.
     for arguments in ["run nonesuch", "sched run nonesuch", "kernel build nonesuch"] {
-        let out = output(folder.path(), arguments);
-        assert_eq!(out.status.code(), Some(64), "{arguments}: {}", text(&out.stderr));
+        refused(folder.path(), arguments, 64, &[]);
     }
 }
 
@@ -240,10 +235,7 @@ fn a_mistyped_kernel_gets_a_suggestion_and_an_impossible_guest_a_reason() {
         ("lab run debian-rt", "rtscope lab run --kernel debian-rt"),
         ("run --clock fast", "unknown value `fast`: write `monotonic` or `realtime`"),
     ] {
-        let out = output(folder.path(), arguments);
-        let told = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(64), "{arguments}: {told}");
-        assert!(told.contains(said), "{arguments}: {told}");
+        refused(folder.path(), arguments, 64, &[said]);
     }
     assert_eq!(names(folder.path()), [""; 0], "what is refused leaves nothing");
 }

@@ -22,6 +22,17 @@ pub(crate) fn output(folder: &Path, arguments: &str) -> Output {
     output_of(rtscope(folder).args(words(arguments)))
 }
 
+/// Runs it with arguments that it can't follow: it ends with this code and says all of this.
+pub(crate) fn refused(folder: &Path, arguments: &str, code: i32, said: &[&str]) {
+    let output = output(folder, arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {stderr}");
+    for part in said {
+        assert!(stderr.contains(part), "{arguments}: {part:?} is not in {stderr}");
+    }
+    assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
+}
+
 /// Runs a command and waits at most a minute.
 pub(crate) fn output_of(command: &mut Command) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");

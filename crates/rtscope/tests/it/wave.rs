@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use serde_json::Value;
 
-use crate::support::{folder, json, kill, output, rtscope, text, wait_for, words};
+use crate::support::{folder, json, kill, output, refused, rtscope, text, wait_for, words};
 
 /// A line that no other test has; its file goes with it.
 struct Line(String);
@@ -204,9 +204,7 @@ fn mistakes_are_usage_errors_and_say_what_to_write() {
         ("wave generate memory:a --freq 1kHz --limit 1ms --alarm memory:a", "name another"),
         ("wave sweep --subject c --from 1kHz --to 50Hz", "below --to"),
     ] {
-        let output = output(folder.path(), arguments);
-        assert_eq!(output.status.code(), Some(64), "{arguments}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(says), "{arguments}: {}", text(&output.stderr));
+        refused(folder.path(), arguments, 64, &[says]);
     }
     let unknown = output(folder.path(), "wave sweep --subject pascal");
     assert!(text(&unknown.stderr).contains("c, c-rt, cpp"), "{}", text(&unknown.stderr));

@@ -7,19 +7,9 @@ use std::{
 };
 
 use crate::support::{
-    folder, json, output, output_of, program, root_or_skip, rtscope, skip, text, wait_for, words,
+    folder, json, output, output_of, program, refused, root_or_skip, rtscope, skip, text, wait_for,
+    words,
 };
-
-/// Runs, and expects this exit code and each of these texts on standard error.
-fn refused(folder: &std::path::Path, arguments: &str, code: i32, said: &[&str]) {
-    let output = output(folder, arguments);
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments}: {stderr}");
-    for part in said {
-        assert!(stderr.contains(part), "{arguments}: {part:?} is not in {stderr}");
-    }
-    assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
-}
 
 /// A device that never ends filled the memory.
 #[test]

@@ -24,9 +24,6 @@ use crate::{
     plot::{self, Kind, Options, Scene, table::Table},
 };
 
-/// Width that inline plots are drawn for; the page scales them.
-const PLOT_WIDTH: u32 = 720;
-
 /// The page.
 #[derive(Debug, Template)]
 #[template(path = "page.html")]
@@ -127,7 +124,7 @@ fn sections() -> Vec<(&'static str, &'static str)> {
 
 fn plot_view(kind: Kind, scene: &Scene<'_>) -> PlotView {
     let plot = kind.plot();
-    let options = Options { width: PLOT_WIDTH, standalone: false, ..Options::default() };
+    let options = Options { width: plot::INLINE_WIDTH, standalone: false, ..Options::default() };
     if let Some(why) = kind.lacks(scene) {
         return PlotView {
             name: plot.name,

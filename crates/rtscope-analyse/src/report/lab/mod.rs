@@ -22,9 +22,6 @@ use crate::{
     plot::{self, kernels::Curve},
 };
 
-/// Width that inline plots are drawn for; the page scales them.
-const PLOT_WIDTH: u32 = 720;
-
 /// A 99.9th percentile of so many times the best one has the full colour at the least.
 const HOT: f64 = 2.0;
 
@@ -269,7 +266,7 @@ fn plots(all: &Comparison) -> Vec<(String, String)> {
     };
     let plot = |(number, load): (usize, &str)| {
         let curves: Vec<Curve<'_>> = kernels(all).filter_map(|n| curve((n, load))).collect();
-        let drawn = plot::kernels::draw(load, number, &curves, PLOT_WIDTH)?;
+        let drawn = plot::kernels::draw(load, number, &curves, plot::INLINE_WIDTH)?;
         Some((load.to_owned(), drawn))
     };
     loads(all).into_iter().enumerate().filter_map(plot).collect()

@@ -198,7 +198,7 @@ pub fn page(record: &ExperimentRecord) -> String {
         ),
         has_jobs: rows.iter().any(|row| !row.jobs.is_empty()),
         has_published: !record.experiment.published_s.is_empty(),
-        gantt: gantt::draw(record, 720, false),
+        gantt: gantt::draw(record, plot::INLINE_WIDTH, false),
         source: match record.source {
             RunSource::SchedSwitch => "the kernel's sched_switch events",
             RunSource::TimeStamps => {

@@ -16,7 +16,7 @@ use rtscope_measure::recorder::write_whole;
 use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use super::{
-    Refused, import, print,
+    Refused, import,
     run::style,
     wave::{self, import as capture},
 };
@@ -31,11 +31,11 @@ use crate::{
 /// The first line says whether the sides differ, and in which figures. It allows for the number of figures that
 /// were compared, so that equal systems are called different in at most 5 % of comparisons.
 ///
-/// A side is one record or several. A record is a folder, or the file of another tool that `rtscope import`
-/// reads. FOLDER@CELL is one cell of it, so that two loads of one run can be compared. A folder that `rtscope lab
-/// run` wrote stands for all of its records, a run for each seed. A record may be named once only. When it holds several kernels, name one of them:
-/// FOLDER@KERNEL or FOLDER@KERNEL@CELL. With two runs or more on each side, the intervals contain the differences
-/// from run to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
+/// A side is one record or several, each of which may be named once only. A record is a folder, or the file of
+/// another tool that `rtscope import` reads. FOLDER@CELL is one cell of it, so that two loads of one run can be
+/// compared. A folder that `rtscope lab run` wrote stands for all of its records, a run for each seed. When it
+/// holds several kernels, name one of them: FOLDER@KERNEL or FOLDER@KERNEL@CELL. With two runs or more on each
+/// side, the intervals contain the differences from run to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
 /// whatever it finds.
 ///
 /// Two captures of the same wave are compared edge by edge. A capture is a file of a logic analyser, or a folder of
@@ -107,19 +107,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     refuse_repeated(a.iter().chain(&b))?;
     let limits_ns: Vec<u64> = args.limit.iter().map(|limit| limit.0).collect();
     let comparison = between(&a, &b, &args.require, &limits_ns)?;
-    let is_file = out.write(report::compare::page(&comparison).as_bytes())?;
-    match (args.json, is_file) {
-        (true, _) => {
-            print(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
-            note!("Report: {out}");
-        }
-        (false, true) => {
-            print(&report::compare::text(&comparison, style()))?;
-            print(&format!("\nReport: {out}\n"))?;
-        }
-        // Standard output has the page.
-        (false, false) => {}
-    }
+    let document = args.json.then(|| serde_json::to_string_pretty(&comparison)).transpose()?;
+    let text = || report::compare::text(&comparison, style()) + "\n";
+    out.publish(&report::compare::page(&comparison), document, text)?;
     Ok(ExitCode::from(exit::PASS))
 }
 

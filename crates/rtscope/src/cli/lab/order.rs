@@ -45,7 +45,7 @@ const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
 /// What is asked of the guests of a plan, and where the answer goes.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Judging {
-    /// Number of runs per kernel, each with its own seed; the worst result is reported [default: 1; bisect: 5]
+    /// Number of runs per kernel, each with its own seed [default: 1; bisect: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
     /// Folder for the records and the page [default: rtscope-runs/lab-PLAN-TIME]

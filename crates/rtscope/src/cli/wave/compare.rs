@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::import::Options;
 use crate::{
-    cli::{Refused, print, wall_clock},
+    cli::{Refused, wall_clock},
     exit,
     output::shown,
     record::Destination,
@@ -49,21 +49,13 @@ pub(in crate::cli) fn main(
     facts.push(("written".to_owned(), wall_clock()));
     let (first, second) = (&first.capture, &second.capture);
     let all = page::Shown { first, second, compared: &compared, facts };
-    let is_file = out.write(page::page(&all).as_bytes())?;
-    match (json, is_file) {
-        (true, _) => {
-            let mut document = serde_json::to_value(&compared)?;
-            document["findings"] = Value::from(findings);
-            print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-            note!("Report: {out}");
-        }
-        (false, true) => {
-            print(&text(&compared, &findings))?;
-            print(&format!("Report: {out}\n"))?;
-        }
-        // Standard output has the page.
-        (false, false) => {}
-    }
+    let document = || -> serde_json::Result<String> {
+        let mut document = serde_json::to_value(&compared)?;
+        document["findings"] = Value::from(findings.as_slice());
+        serde_json::to_string_pretty(&document)
+    };
+    let document = json.then(document).transpose()?;
+    out.publish(&page::page(&all), document, || text(&compared, &findings))?;
     Ok(ExitCode::from(exit::PASS))
 }
 

@@ -35,7 +35,7 @@ use crate::{
     cli::{
         Refused,
         place::{OneCpu, PolicyChoice, Scheduling},
-        print, this_program, wall_clock,
+        this_program, wall_clock,
     },
     exit, output,
     record::Destination,
@@ -357,16 +357,9 @@ fn report(
             ("written".to_owned(), wall_clock()),
         ],
     };
-    let is_file = out.write(page::page(&sweep).as_bytes())?;
-    match (args.json, is_file) {
-        (true, _) => {
-            note!("Report: {out}");
-            print(&(serde_json::to_string_pretty(&sweep.document()?)? + "\n"))
-        }
-        (false, true) => print(&format!("{}Report: {out}\n", text(&sweep))),
-        // Standard output has the page.
-        (false, false) => Ok(()),
-    }
+    let document = || serde_json::to_string_pretty(&sweep.document()?);
+    let document = args.json.then(document).transpose()?;
+    out.publish(&page::page(&sweep), document, || text(&sweep))
 }
 
 fn text(sweep: &page::Sweep) -> String {

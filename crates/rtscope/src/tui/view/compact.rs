@@ -13,7 +13,7 @@ use super::{
     cpus::{self, Table, missed_style},
     histogram::Histogram,
     panels,
-    pen::{ALARM, BOLD, CALM, CARE, DIM, Pen},
+    pen::{ALARM, BOLD, CALM, CARE, DIM, Pen, columns},
     progress,
 };
 use crate::tui::{
@@ -160,7 +160,7 @@ fn max_style(max_ns: u64, limits: Limits) -> Style {
 pub(crate) fn summary(state: &State, summary: &Summary, width: u16) -> Buffer {
     let cell = &state.cells[summary.cell];
     let limits = cell.limits;
-    let names = state.cells.iter().map(|cell| Span::raw(cell.name.as_str()).width().min(24)).max();
+    let names = state.cells.iter().map(|cell| usize::from(columns(&cell.name)).min(24)).max();
     let names = names.unwrap_or(0);
     let head = [
         Span::styled(format!(" {:names$}", cell.name), BOLD),

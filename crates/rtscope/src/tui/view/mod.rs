@@ -11,7 +11,6 @@ use ratatui::{
     buffer::Buffer,
     layout::Rect,
     style::{Modifier, Style},
-    text::Span,
     widgets::Clear,
 };
 
@@ -19,7 +18,7 @@ pub(crate) use self::pen::Symbols;
 use self::{
     cpus::{Table, lane_style},
     histogram::Histogram,
-    pen::{ALARM, BOLD, CALM, CARE, DIM, Pen},
+    pen::{ALARM, BOLD, CALM, CARE, DIM, Pen, columns},
 };
 use super::{
     axis::{clock, clock_left},
@@ -260,11 +259,6 @@ fn phases(pen: &mut Pen<'_>, state: &State, symbols: &Symbols) {
         x = pen.text(x + 1, 0, &cell.name, name) + 3;
     }
     pen.text(x, 0, &after(end), DIM);
-}
-
-/// How many columns a text takes.
-fn columns(text: &str) -> u16 {
-    Span::raw(text).width().min(usize::from(u16::MAX)) as u16
 }
 
 fn help(pen: &mut Pen<'_>) {

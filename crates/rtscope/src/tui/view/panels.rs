@@ -1,12 +1,9 @@
 //! What is at work beside the sampling threads, and what happened.
 
-use ratatui::{
-    style::{Color, Style},
-    text::Span,
-};
+use ratatui::style::{Color, Style};
 use rtscope_analyse::number;
 
-use super::pen::{ALARM, BOLD, CARE, DIM, Pen, wrapped};
+use super::pen::{ALARM, BOLD, CARE, DIM, Pen, columns, wrapped};
 use crate::tui::{
     axis::clock,
     state::{Load, State, Tone},
@@ -39,10 +36,9 @@ pub(crate) fn load(pen: &mut Pen<'_>, y: u16, load: &Load) -> u16 {
 
 /// How many rows a load takes in so many columns.
 pub(crate) fn rows_of(load: &Load, width: u16) -> u16 {
-    let columns = |text: &str| Span::raw(text).width();
     let lines = wrapped(&load.line, width);
     let last = lines.last().map_or(0, |line| columns(line));
-    let is_beside = last + 2 + columns(&rate(load).0) <= usize::from(width);
+    let is_beside = last + 2 + columns(&rate(load).0) <= width;
     lines.len() as u16 + u16::from(!is_beside)
 }
 

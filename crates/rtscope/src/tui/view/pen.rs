@@ -102,7 +102,7 @@ impl<'a> Pen<'a> {
         }
         let room = self.area.width - x;
         let at = (self.area.x + x, self.area.y + y);
-        if Span::raw(text).width() <= room as usize {
+        if columns(text) <= room {
             return self.buffer.set_stringn(at.0, at.1, text, room as usize, style).0 - self.area.x;
         }
         let (end, _) = self.buffer.set_stringn(at.0, at.1, text, room as usize - 1, style);
@@ -113,8 +113,7 @@ impl<'a> Pen<'a> {
     /// Writes so that the text ends before `end`; returns where it began. Text that is too long
     /// loses its end.
     pub(crate) fn text_right(&mut self, end: u16, y: u16, text: &str, style: Style) -> u16 {
-        let width = Span::raw(text).width().min(u16::MAX as usize) as u16;
-        let begin = end.saturating_sub(width);
+        let begin = end.saturating_sub(columns(text));
         self.part(0, y, end, 1).text(begin, 0, text, style);
         begin
     }
@@ -139,7 +138,7 @@ impl<'a> Pen<'a> {
         let width = self.width();
         let begin = self.text(0, 0, "─ ", DIM);
         let begin = self.text(begin, 0, heading, BOLD) + 1;
-        let long = Span::raw(remark).width() as u16;
+        let long = columns(remark);
         let end = match width.checked_sub(begin + long + 4) {
             Some(_) if long > 0 => {
                 self.text(width - 1, 0, "─", DIM);
@@ -177,10 +176,14 @@ impl<'a> Pen<'a> {
     }
 }
 
+/// How many columns a text takes.
+pub(crate) fn columns(text: &str) -> u16 {
+    Span::raw(text).width().min(usize::from(u16::MAX)) as u16
+}
+
 /// A text in rows of so many columns. A word that is wider than a row goes on in the next.
 pub(crate) fn wrapped(text: &str, width: u16) -> Vec<String> {
-    let width = usize::from(width.max(1));
-    let columns = |text: &str| Span::raw(text).width();
+    let width = width.max(1);
     let mut rows = vec![String::new()];
     for word in text.split_whitespace() {
         let row = rows.last().map_or("", String::as_str);
@@ -204,7 +207,7 @@ pub(crate) fn wrapped(text: &str, width: u16) -> Vec<String> {
 /// The axis label that sits at a column: centred, moved inwards at the ends; none where it would touch
 /// another.
 pub(crate) fn axis_label(pen: &mut Pen<'_>, column: u16, text: &str, places: &mut Places) {
-    let width = Span::raw(text).width() as u16;
+    let width = columns(text);
     let begin = column.saturating_sub(width / 2).min(pen.width().saturating_sub(width));
     if places.take(begin, begin + width) {
         pen.text(begin, 0, text, DIM);

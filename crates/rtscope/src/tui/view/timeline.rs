@@ -2,13 +2,12 @@
 
 use ratatui::{
     style::Color,
-    text::Span,
     widgets::canvas::{Canvas, Line, Points},
 };
 
 use super::{
     cpus::lane_style,
-    pen::{ALARM, DIM, Pen, Symbols, axis_label},
+    pen::{ALARM, DIM, Pen, Symbols, axis_label, columns},
 };
 use crate::tui::{
     axis::{LogAxis, Places, clock, label},
@@ -64,7 +63,7 @@ fn phases(pen: &mut Pen<'_>, state: &State, mark: &str, column: impl Fn(u64) -> 
         let end = if cell.ended_ns > 0 { column(cell.ended_ns) } else { pen.width() };
         (0..pen.height()).for_each(|y| pen.mark(x, y, mark, DIM));
         let room = end.saturating_sub(x + 1);
-        if room as usize >= Span::raw(cell.name.as_str()).width() {
+        if room >= columns(&cell.name) {
             pen.part(x + 1, 0, room, 1).text(0, 0, &cell.name, DIM);
         }
     }
