@@ -131,7 +131,7 @@ enum Verb {
     /// change the figures.
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// Make a kernel, install it, verify it, go back
+    /// Build, install and verify a kernel, or go back
     #[command(subcommand)]
     Kernel(Box<kernel::Verb>),
     /// Measure with cyclictest's options and output

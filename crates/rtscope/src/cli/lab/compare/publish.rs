@@ -96,6 +96,7 @@ impl Comparison {
             0 | 1 => "\np99.9 / max in us\n",
             _ => "\np99.9 / max in us: the median and the largest of all seeds\n",
         });
+        text.extend(page::conditions(&self.page).iter().map(|said| format!("{said}\n")));
         text.extend(page::unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&page::apart::text(&self.page));
         for pair in &self.page.beside {
