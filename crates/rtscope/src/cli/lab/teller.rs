@@ -12,7 +12,7 @@ use rtscope_lab::{
 
 use crate::output::{can_redraw, note, progress};
 
-/// After so long without a word it is said that guests are at work.
+/// After so long without a line the teller says that guests are at work.
 pub(super) const SILENT: Duration = Duration::from_secs(20);
 
 /// Tells on standard error how far the cells are.
