@@ -143,7 +143,7 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
         interrupt,
-        unattended: rtscope_measure::UNATTENDED,
+        unattended: rtscope_measure::watchdog::UNATTENDED,
     }
 }
 
