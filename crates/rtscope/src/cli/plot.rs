@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
-    /// histogram, exceedance, timeline, heatmap, losses or load
+    /// histogram, exceedance, timeline, samples, heatmap, losses or load
     #[arg(long)]
     kind: String,
     /// The file: its ending says the format, .svg or .png; - writes SVG to standard output
