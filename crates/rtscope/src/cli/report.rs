@@ -8,7 +8,7 @@ use super::{print, run::summary, said};
 use crate::{
     exit,
     output::shown,
-    record::{self, Destination, Terms},
+    record::{self, Additions, Destination},
 };
 
 /// Judge a record again, and write its verdict and its page
@@ -43,10 +43,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let terms = Terms { require: args.require.clone(), accept: args.accept.clone() };
+    let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
     let out = args.out.as_deref().map(Destination::named);
     out.iter().try_for_each(|out| out.refuse_two(args.json))?;
-    let judged = record::open(&args.run, &terms)?;
+    let judged = record::open(&args.run, &additions)?;
     let page = match &out {
         None => judged.publish(&args.run),
         Some(Destination::File(out)) => judged.write_page(out),

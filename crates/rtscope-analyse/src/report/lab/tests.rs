@@ -27,7 +27,7 @@ fn comparison() -> Comparison {
     Comparison {
         plan: "x".to_owned(),
         title: "a <title>".to_owned(),
-        time: Time::Virtual { shift: 1 },
+        time: Timing::Virtual { shift: 1 },
         kernels: vec!["stock".to_owned(), "rt".to_owned()],
         preemption: vec![Some(Preemption::Voluntary), Some(Preemption::RealTime)],
         loads: ["rest", "disk"].map(str::to_owned).to_vec(),
