@@ -40,12 +40,14 @@ pub(crate) struct Words<'a> {
     next: usize,
     /// What is left of a bundle of short options.
     bundle: String,
+    /// Words that are neither options nor values.
+    strays: Vec<String>,
 }
 
 impl<'a> Words<'a> {
     /// `words` without the program's name.
     pub(crate) fn new(table: &'static [Opt], words: &'a [String]) -> Words<'a> {
-        Words { table, words, next: 0, bundle: String::new() }
+        Words { table, words, next: 0, bundle: String::new(), strays: Vec::new() }
     }
 
     /// The word after the option that was read last.
@@ -66,15 +68,24 @@ impl<'a> Words<'a> {
             let word = self.words.get(self.next)?;
             self.next += 1;
             if word == "--" {
+                self.strays.extend_from_slice(&self.words[self.next..]);
                 self.next = self.words.len();
                 return None;
             } else if let Some(long) = word.strip_prefix("--") {
                 return Some(self.long(long));
             } else if let Some(bundle) = word.strip_prefix('-') {
                 self.bundle = bundle.to_owned();
+            } else if !word.is_empty() {
+                self.strays.push(word.clone());
             }
         }
         Some(self.short())
+    }
+
+    /// The words so far that are neither options nor values. `getopt` leaves them to the program, and
+    /// most programs forget them.
+    pub(crate) fn strays(&self) -> &[String] {
+        &self.strays
     }
 
     fn long(&mut self, word: &str) -> Result<Found, String> {
@@ -130,6 +141,17 @@ impl<'a> Words<'a> {
             _ => None,
         };
         Ok(Found { name: opt.long, value })
+    }
+}
+
+/// What is said of a word that is neither an option nor a value.
+pub(crate) fn stray(table: &[Opt], word: &str) -> String {
+    let is_option = |letter: char| table.iter().any(|opt| opt.short == Some(letter));
+    match word.starts_with(is_option) {
+        true => format!(
+            "{word:?} is a stray word and is ignored: an option begins with a dash, as in -{word}"
+        ),
+        false => format!("{word:?} is a stray word and is ignored"),
     }
 }
 
