@@ -3,7 +3,7 @@
 use rtscope_model::{finding::Weight, record::Record, verdict::Verdict};
 
 use super::*;
-use crate::judge;
+use crate::{judge, report::terminal};
 
 fn of(text: &str) -> (Reading, Option<&'static str>) {
     let options = Options { name: "file".to_owned(), ..Options::default() };
@@ -213,6 +213,22 @@ fn a_run_of_osnoise_without_noise_is_a_result() {
     // timerlat always has latencies.
     let timerlat = format!("{head}{none}").replace("osnoise", "timerlat").replace("CPU-", "IRQ-");
     assert!(of(&timerlat).0.cells.is_empty());
+}
+
+#[test]
+fn advice_for_an_import_asks_nobody_to_measure_longer() {
+    let late = |cycle: u32| if cycle.is_multiple_of(97) { 9 } else { 5 + cycle % 3 };
+    let lines = (0..2_000).map(|cycle| format!("{:8}:{cycle:8}:{:8}\n", 0, late(cycle)));
+    let log: String = "Thread 0 Interval: 1500\n".to_owned() + &lines.collect::<String>();
+    for require in ["p99.99 < 100us", "p50 < 6us", "mean < 6us"] {
+        let (reading, format) = of(&log);
+        assert_eq!(format, Some("cyclictest"));
+        let record = record(reading, require);
+        let judgement = judge(&record, &["imported".to_owned()]);
+        let style = terminal::Style { width: 1_000, colour: false };
+        let text = terminal::summary(&judgement, &record, style);
+        assert!(!text.contains("times as long") && !text.contains("measure longer"), "{text}");
+    }
 }
 
 #[test]

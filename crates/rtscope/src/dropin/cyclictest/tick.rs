@@ -109,6 +109,8 @@ impl<'a> Watch<'a> {
                 armed: options.break_above.is_some(),
                 broke: None,
                 threads,
+                // The drop-in has a wait in its thread's maximum.
+                waits: Vec::new(),
             },
             seen,
             smi_before: Vec::new(),
