@@ -56,10 +56,16 @@ impl<'a> Words<'a> {
     }
 
     /// Takes the next word if it is as wanted.
-    pub(crate) fn take_if(&mut self, wanted: impl FnOnce(&str) -> bool) -> Option<String> {
+    fn take_if(&mut self, wanted: impl FnOnce(&str) -> bool) -> Option<String> {
         let word = self.peek().filter(|word| wanted(word))?.to_owned();
         self.next += 1;
         Some(word)
+    }
+
+    /// Takes the next word for the value of an option that may have none, if it is as wanted. `getopt` reads
+    /// that word itself, too: one that begins with a dash is an option after all.
+    pub(crate) fn take_value_if(&mut self, wanted: impl FnOnce(&str) -> bool) -> Option<String> {
+        self.take_if(|word| !word.starts_with('-') && wanted(word))
     }
 
     /// The next option; an error is what getopt says after the program's name.

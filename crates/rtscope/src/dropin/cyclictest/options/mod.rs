@@ -418,7 +418,7 @@ impl Reader<'_> {
 
     fn affinity(&mut self, glued: Option<String>, words: &mut Words<'_>) -> Result<(), Stop> {
         let is_set = |word: &str| atoi(word) != 0 || word.starts_with(['0', '!', '+', 'a']);
-        let set = glued.or_else(|| words.take_if(is_set));
+        let set = glued.or_else(|| words.take_value_if(is_set));
         if self.options.smp {
             self.warn("-a ignored due to smp mode");
             return Ok(());
@@ -447,7 +447,7 @@ impl Reader<'_> {
     }
 
     fn alignment(&mut self, found: &Found, words: &mut Words<'_>) -> Result<(), Stop> {
-        let value = found.value.clone().or_else(|| words.take_if(|word| atoi(word) != 0));
+        let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         let offset_us = value.map_or(0, |text| atoi(&text)).max(0);
         let asked = match found.name {
             "aligned" => Alignment::Aligned(offset_us),
@@ -479,7 +479,7 @@ impl Reader<'_> {
     }
 
     fn threads(&mut self, found: &Found, words: &mut Words<'_>) -> Result<(), Stop> {
-        let value = found.value.clone().or_else(|| words.take_if(|word| atoi(word) != 0));
+        let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         if self.options.smp {
             self.warn("-t ignored due to smp mode");
             return Ok(());

@@ -45,6 +45,8 @@ fn words_that_look_like_values_are_taken_and_others_are_not() {
     assert_eq!((options.cpus_of(3, &machine()).to_string(), options.threads), ("3".into(), 2));
     assert_eq!(run("-a|foo|-q").0.affinity, Affinity::Each);
     assert_eq!((help("-afoo"), help("-a|77"), help("-t0")), (1, 1, 1));
+    // A number of threads below 0 is an option that there isn't.
+    assert_eq!(help("-t|-5"), 0);
 }
 
 #[test]
