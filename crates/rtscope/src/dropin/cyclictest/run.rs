@@ -198,7 +198,7 @@ impl Measurement<'_> {
 
     /// Asks for short idle states as long as the value lives.
     fn hold_latency(&self) -> Option<tune::Applied> {
-        let latency_us = self.options.latency_us.filter(|us| *us >= 0)?;
+        let latency_us = self.options.latency_us?;
         match self.tune("dma-latency", latency_us.to_string()) {
             Ok(applied) => {
                 print(&format!("# /dev/cpu_dma_latency set to {latency_us}us\n"));
@@ -249,7 +249,7 @@ impl Measurement<'_> {
         loop {
             watchdog.renew();
             let left_ns = until_ns.saturating_sub(session.now_ns());
-            std::thread::sleep(tick.min(Duration::from_nanos(left_ns)));
+            watch.wait(tick.min(Duration::from_nanos(left_ns)));
             let read = watch.tick(&mut session);
             let over = session.is_broken() || session.is_full() || interrupt.is_stopped();
             if over || !read || session.now_ns() >= until_ns || session.starved(tick).is_some() {
@@ -281,6 +281,7 @@ impl Measurement<'_> {
 
     fn spec(&self) -> Result<SessionSpec, Stop> {
         let options = self.options;
+        self.check_priorities()?;
         let unit_ns = self.unit().ns();
         // The first latency above a number of whole units.
         let beyond_ns = |units: u64| units.saturating_add(1).saturating_mul(unit_ns);
@@ -331,8 +332,22 @@ impl Measurement<'_> {
         })
     }
 
+    /// Refuses a spread of priorities that goes below 0, in cyclictest's words, which name the CPU.
+    fn check_priorities(&self) -> Result<(), Stop> {
+        let options = self.options;
+        let below = (0..options.threads).find(|thread| options.priority_of(*thread) < 0);
+        let Some(thread) = below else { return Ok(()) };
+        let allowed = &self.machine.allowed;
+        let cpu = match options.affinity {
+            Affinity::Free => allowed.iter().nth(thread % allowed.len().max(1)),
+            _ => options.cpus_of(thread, self.machine).last(),
+        };
+        let (cpu, priority) = (cpu.unwrap_or(0), options.priority_of(thread));
+        Err(Stop::fatal(format!("timerthread{cpu}: failed to set priority to {priority}")))
+    }
+
     fn placement(&self, thread: usize) -> Placement {
-        let priority = self.options.priority_of(thread);
+        let priority = self.options.priority_of(thread).clamp(0, 99) as u8;
         let policy = match self.options.policy {
             // A spread that has reached 0.
             Policy::Fifo | Policy::Rr if priority == 0 => Policy::Other,
