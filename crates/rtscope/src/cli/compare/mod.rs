@@ -1,6 +1,6 @@
 //! `rtscope compare`: two sides, what changed, and what else differs.
 
-mod lab_folder;
+pub(crate) mod lab_folder;
 
 use std::{
     path::{Path, PathBuf},
