@@ -32,7 +32,7 @@ use crate::{
 
 /// What the user adds to a record when it is judged.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct Additions {
     /// Requirements besides the plan's.
     pub(crate) require: Vec<Requirement>,
     /// Codes of findings that the user takes responsibility for.
@@ -76,10 +76,10 @@ const FORMAT: u32 = 1;
 const KEPT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
-pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+pub(crate) fn open(folder: &Path, additions: &Additions) -> anyhow::Result<Judged> {
     let (record, accepted) = read(folder)?;
-    let accept = [terms.accept.as_slice(), &accepted].concat();
-    Ok(judge_under(record, &Terms { accept, ..terms.clone() }))
+    let accept = [additions.accept.as_slice(), &accepted].concat();
+    Ok(judge_under(record, &Additions { accept, ..additions.clone() }))
 }
 
 /// Reads a record's folder and judges it by one requirement, in place of its plan's. What was accepted
@@ -88,7 +88,7 @@ pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Resul
     let (mut record, accept) = read(folder)?;
     record.plan.require.clear();
     record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
-    Ok(judge_under(record, &Terms { require: vec![requirement], accept }))
+    Ok(judge_under(record, &Additions { require: vec![requirement], accept }))
 }
 
 /// Reads a record's folder, and the codes that were accepted for it before.
@@ -178,17 +178,17 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
 }
 
 /// Judges a record.
-pub(crate) fn judged(source: &Source, terms: &Terms) -> anyhow::Result<Judged> {
-    Ok(judge_under(source.read()?, terms))
+pub(crate) fn judged(source: &Source, additions: &Additions) -> anyhow::Result<Judged> {
+    Ok(judge_under(source.read()?, additions))
 }
 
-fn judge_under(mut record: Record, terms: &Terms) -> Judged {
-    for requirement in &terms.require {
+fn judge_under(mut record: Record, additions: &Additions) -> Judged {
+    for requirement in &additions.require {
         if !record.plan.require.contains(requirement) {
             record.plan.require.push(*requirement);
         }
     }
-    let judgement = judge(&record, &terms.accept);
+    let judgement = judge(&record, &additions.accept);
     Judged { record, judgement }
 }
 

@@ -106,6 +106,8 @@ fn properties(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
         pairs.push(("recorded".to_owned(), row.recorded.to_string()));
         if row.missed_is_known {
             pairs.push(("missed".to_owned(), row.missed.to_string()));
+        } else if row.missed > 0 {
+            pairs.push(("missed_at_least".to_owned(), row.missed.to_string()));
         }
         let mut figure = |name: &str, ns: Option<u64>| {
             pairs.extend(ns.map(|ns| (format!("latency_ns_{name}"), ns.to_string())));
@@ -116,7 +118,7 @@ fn properties(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
             let rank = quantile::rank(row.histogram.count(), parts);
             figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
         }
-        figure("max", row.max_ns());
+        figure(if row.max_is_at_least() { "max_at_least" } else { "max" }, row.max_ns());
     } else {
         let (version, _) = subject.started();
         pairs.push(("rtscope".to_owned(), version.to_owned()));

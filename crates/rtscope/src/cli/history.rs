@@ -20,7 +20,7 @@ use crate::{
     history::{self, Cell, Entry, Store, Wanted},
     output::{print_folded, shown},
     png,
-    record::{self, Destination, Terms},
+    record::{self, Additions, Destination},
 };
 
 /// What to do with the history.
@@ -152,7 +152,7 @@ fn import(args: &Import) -> anyhow::Result<()> {
             print(&format!("{} is not a record: skipped\n", shown(run)))?;
             continue;
         }
-        let judged = record::open(run, &Terms::default())?;
+        let judged = record::open(run, &Additions::default())?;
         let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
         let folder = folder.display().to_string();
         let added = store.add(&judged.record, &judged.judgement, &args.label, &folder, args.at)?;

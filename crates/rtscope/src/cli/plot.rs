@@ -8,7 +8,7 @@ use rtscope_analyse::plot::{self, Kind};
 use super::{Refused, print};
 use crate::{
     exit, png,
-    record::{self, Destination, Terms},
+    record::{self, Additions, Destination},
 };
 
 /// Draw one plot of a record as SVG or PNG
@@ -41,7 +41,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let kind: Kind = args.kind.parse().map_err(Refused)?;
     let out = Destination::new(args.out.as_deref(), &args.kind, "svg");
     let format = png::Format::of(&out)?;
-    let judged = record::open(&args.run, &Terms::default())?;
+    let judged = record::open(&args.run, &Additions::default())?;
     let options = plot::Options {
         width: args.width,
         height: args.height,

@@ -12,7 +12,7 @@ use super::{compare::lab_folder, print, run::summary, said};
 use crate::{
     exit,
     output::{print_folded, shown},
-    record::{self, Destination, Terms},
+    record::{self, Additions, Destination},
 };
 
 /// Judge a record again, and write its verdict and its page
@@ -50,7 +50,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let terms = Terms { require: args.require.clone(), accept: args.accept.clone() };
+    let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
     let out = args.out.as_deref().map(Destination::named);
     out.iter().try_for_each(|out| out.refuse_two(args.json))?;
     if !record::is_one(&args.run)
@@ -58,9 +58,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         && !args.json
         && let Some(records) = lab_folder::all(&args.run)
     {
-        return all(&args.run, &records, &terms);
+        return all(&args.run, &records, &additions);
     }
-    let judged = record::open(&args.run, &terms)?;
+    let judged = record::open(&args.run, &additions)?;
     let page = match &out {
         None => judged.publish(&args.run),
         Some(Destination::File(out)) => judged.write_page(out),
@@ -84,10 +84,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Judges every record of a lab's folder. The exit code is that of the worst verdict.
-fn all(folder: &Path, records: &[PathBuf], terms: &Terms) -> anyhow::Result<ExitCode> {
+fn all(folder: &Path, records: &[PathBuf], additions: &Additions) -> anyhow::Result<ExitCode> {
     let mut verdicts = Vec::new();
     for path in records {
-        let judged = record::open(path, terms)?;
+        let judged = record::open(path, additions)?;
         judged.publish(path)?;
         print_folded(&format!("{}: {}\n", shown(path), verdict_line(&judged.judgement)))?;
         verdicts.push(judged.judgement.verdict);

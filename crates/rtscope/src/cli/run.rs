@@ -15,7 +15,7 @@ use crate::{
     exit,
     output::{self, print_folded, shown},
     plans,
-    record::{self, Judged, Terms},
+    record::{self, Additions, Judged},
     screen::{self, Show},
 };
 
@@ -71,7 +71,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
     if let Some(earlier) = &args.compare_with {
         // Before minutes are spent on a run that has nothing to be compared with.
-        record::open(&compare::split(earlier).0, &Terms::default())?;
+        record::open(&compare::split(earlier).0, &Additions::default())?;
     }
     let interrupt = Interrupt::install_patient()?;
     let options = options(args, plan, interrupt);
@@ -92,8 +92,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     drop(screen);
     let finished = finished?;
 
-    let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
-    let judged = record::judged(&finished.source, &terms)?;
+    let additions = Additions { require: Vec::new(), accept: args.accept.clone() };
+    let judged = record::judged(&finished.source, &additions)?;
     let page = judged.publish(&options.folder);
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
@@ -142,7 +142,7 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
         interrupt,
-        unattended: rtscope_measure::UNATTENDED,
+        unattended: rtscope_measure::watchdog::UNATTENDED,
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin, time::Nanos};
 
 use self::{
-    line::{Status, fixed, is_like_sample, sample, status},
+    line::{Status, fixed, is_like_sample, is_spike, sample, status},
     summary::Summary,
 };
 use super::{
@@ -32,7 +32,11 @@ pub(super) const IMPORTER: Importer = Importer {
             line.starts_with("# Histogram")
                 || line.starts_with("# /dev/cpu_dma_latency set")
                 || line.starts_with("# Max Latencies:")
-                || (line.starts_with("T:") && line.contains(" C:") && line.contains("Max:"))
+                // jitterdebugger writes such lines with A: for P:.
+                || line.starts_with("T:")
+                    && line.contains(" C:")
+                    && line.contains("Max:")
+                    && !line.contains(" A:")
                 || line.starts_with("policy: ")
                 || is_sample(line)
         })
@@ -103,6 +107,8 @@ struct Run {
     contradictions: Contradictions,
     facts: BTreeMap<&'static str, String>,
     break_value: Option<u64>,
+    /// How many threads `# Thread Ids:` lists.
+    thread_ids: Option<usize>,
 }
 
 /// Runs, and what else a file holds.
@@ -209,7 +215,7 @@ impl Log {
             Some(b'#') => self.comment(&line[1..]),
             Some(b'T') if line.starts_with(b"T:") => match status(line) {
                 Some((thread, status)) => self.status(thread, status),
-                None => self.unreadable += 1,
+                None => self.unreadable += u64::from(!is_spike(line)),
             },
             Some(b'p') if line.starts_with(b"policy: ") => {
                 let policy = line[8..].split(|&byte| byte == b':').next().unwrap_or_default();
@@ -278,6 +284,8 @@ impl Log {
             self.run.in_histogram = true;
         } else if let Some(value) = text.strip_prefix("Break value:") {
             run.break_value = whole(value.trim().as_bytes());
+        } else if let Some(ids) = text.strip_prefix("Thread Ids:") {
+            run.thread_ids = Some(ids.split_ascii_whitespace().count());
         } else if let Some(rest) = text.strip_prefix("/dev/cpu_dma_latency set to ") {
             self.begins();
             let value = rest.chars().take(24).collect();
@@ -293,6 +301,8 @@ impl Log {
         match words.as_slice() {
             ["Max", "CPUs", "=", _] => self.begins(),
             ["Online", "CPUs", ..] | ["Using", ..] | ["WARN:", ..] | ["INFO:", ..] => {}
+            // What --spike notes is counted among the latencies.
+            ["spikes", "=", _] => {}
             ["Thread", thread, "Interval:", interval] => {
                 if let (Some(thread), Some(us)) = (number(thread), number(interval))
                     && let Some(lane) = self.lane(thread)
@@ -545,6 +555,10 @@ impl Run {
     fn check(&mut self, has_histogram: bool, has_samples: bool) {
         let threads = self.threads_in_rows();
         let found = &mut self.contradictions;
+        if let Some(ids) = self.thread_ids.filter(|ids| has_histogram && *ids != threads) {
+            found
+                .add(format!("the rows are of {threads} threads, and '# Thread Ids:' lists {ids}"));
+        }
         if has_histogram {
             self.summary.check(&self.rows, found);
         }

@@ -27,7 +27,7 @@ fn comparison() -> Comparison {
     Comparison {
         plan: "x".to_owned(),
         title: "a <title>".to_owned(),
-        time: Time::Virtual { shift: 1 },
+        time: Timing::Virtual { shift: 1 },
         kernels: vec!["stock".to_owned(), "rt".to_owned()],
         preemption: vec![Some(Preemption::Voluntary), Some(Preemption::RealTime)],
         loads: ["rest", "disk"].map(str::to_owned).to_vec(),
@@ -183,6 +183,6 @@ fn virtual_time_and_a_disk_in_memory_are_said_where_the_figures_are() {
     assert!(time.contains("virtual") && disk.contains("tmpfs"));
     all.load_lines.clear();
     assert_eq!(conditions(&all), [time]);
-    all.time = Time::Wall;
+    all.time = Timing::Wall;
     assert!(conditions(&all).is_empty());
 }

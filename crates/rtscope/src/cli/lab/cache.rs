@@ -57,8 +57,8 @@ pub(in crate::cli) enum Verb {
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::List { cache } => list(&order::cache_of(cache.as_ref()))?,
-        Verb::Prune { rooms, cache } => prune(&order::cache_of(cache.as_ref()), rooms)?,
+        Verb::List { cache } => list(&order::cache_at(cache.as_ref()))?,
+        Verb::Prune { rooms, cache } => prune(&order::cache_at(cache.as_ref()), rooms)?,
     }
     Ok(ExitCode::from(exit::PASS))
 }

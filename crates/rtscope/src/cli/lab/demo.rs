@@ -6,11 +6,11 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use rtscope_lab::queue::Item;
+use rtscope_lab::{options::GuestOptions, record_folders::safe};
 
 use super::{
-    compare::Comparison,
-    order::{Lab, Options},
+    compare,
+    order::{Lab, cache_at},
     output,
 };
 use crate::plans;
@@ -48,17 +48,18 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let options = Options::usual(args.fresh, args.cache.clone());
     let plan = plans::load(PLAN)?;
-    let mut lab = Lab::open(&options)?;
+    let guests = GuestOptions { fresh: args.fresh, ..GuestOptions::default() };
+    let mut lab = Lab::open_with(guests, None, cache_at(args.cache.as_ref()), false)?;
     let out = output::place(args.out.as_ref(), "demo")?;
-    let mut items: Vec<Item> = Vec::new();
-    for subject in lab.subjects(&KERNELS.map(str::to_owned))? {
-        let folder = out.join(output::safe(&subject.label));
-        items.push(Item { cell: lab.cell(&subject, &plan, 1)?, folder });
+    let mut runs = Vec::new();
+    for kernel in lab.kernels(&KERNELS.map(str::to_owned))? {
+        let folder = out.join(safe(&kernel.label));
+        runs.push(lab.plan_run(&kernel, &plan, 1, folder)?);
     }
-    let outcomes = lab.run_into(&out, &items)?;
-    let code = Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)?;
+    let outcomes = lab.run_into(&out, &runs)?;
+    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    let code = compare::publish(&all, &out, args.json)?;
     if !args.json && has_display(|name| std::env::var_os(name)) {
         open(&out.join("index.html"));
     }

@@ -4,7 +4,6 @@ mod bisect;
 mod cache;
 mod compare;
 mod demo;
-mod estimate;
 mod matrix;
 mod order;
 mod output;

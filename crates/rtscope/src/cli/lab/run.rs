@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use rtscope_lab::queue::Item;
+use rtscope_lab::record_folders::names;
 
 use super::{
-    compare::Comparison,
+    compare,
     order::{self, Lab},
     output,
 };
@@ -53,15 +53,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     let mut lab = Lab::open(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
-    let mut items: Vec<Item> = Vec::new();
-    let subjects = lab.subjects(&args.kernel)?;
-    let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
-    for (subject, name) in subjects.iter().zip(names) {
+    let kernels = lab.kernels(&args.kernel)?;
+    let names = names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
+    let mut runs = Vec::new();
+    for (kernel, name) in kernels.iter().zip(names) {
         for seed in 1..=args.judging.seeds.unwrap_or(1) {
-            let cell = lab.cell(subject, &plan, seed)?;
-            items.push(Item { cell, folder: out.join(format!("{name}-seed{seed}")) });
+            let folder = out.join(format!("{name}-seed{seed}"));
+            runs.push(lab.plan_run(kernel, &plan, seed, folder)?);
         }
     }
-    let outcomes = lab.run_into(&out, &items)?;
-    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.judging.json)
+    let outcomes = lab.run_into(&out, &runs)?;
+    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    compare::publish(&all, &out, args.judging.json)
 }
