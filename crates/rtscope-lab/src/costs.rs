@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cache::Cache, cell::Cell, error::LabError};
+use crate::{cache::Cache, error::LabError, guest_run::GuestRun};
 
 /// File in the cache.
 const FILE: &str = "costs.json";
@@ -38,7 +38,7 @@ struct Cost {
     took_ms: f64,
 }
 
-/// How long cells will take.
+/// How long runs will take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// All of them, several at a time.
@@ -50,7 +50,7 @@ pub struct Estimate {
 impl Costs {
     /// Those that the cache keeps.
     #[must_use]
-    pub fn of(cache: &Cache) -> Costs {
+    pub fn read(cache: &Cache) -> Costs {
         let text = fs::read_to_string(cache.root().join(FILE)).unwrap_or_default();
         let read = serde_json::from_str::<Costs>(&text).ok();
         let read = read.filter(|costs| costs.format == FORMAT);
@@ -58,11 +58,11 @@ impl Costs {
     }
 
     /// Takes note of a run.
-    pub fn note(&mut self, cell: &Cell, took: Duration) {
-        let plan_ms = cell.planned.as_secs_f64() * 1e3;
+    pub fn note(&mut self, run: &GuestRun, took: Duration) {
+        let plan_ms = run.planned.as_secs_f64() * 1e3;
         let took_ms = took.as_secs_f64() * 1e3;
         self.guests
-            .entry(name(cell))
+            .entry(kind(run))
             .and_modify(|cost| cost.took_ms += (took_ms - cost.took_ms) * WEIGHT)
             .or_insert(Cost { plan_ms, took_ms })
             .plan_ms = plan_ms;
@@ -84,13 +84,13 @@ impl Costs {
         })
     }
 
-    /// How long these cells will take, `jobs` at a time.
+    /// How long these runs will take, `jobs` at a time.
     #[must_use]
-    pub fn estimate<'a>(&self, cells: impl Iterator<Item = &'a Cell>, jobs: usize) -> Estimate {
+    pub fn estimate<'a>(&self, runs: impl Iterator<Item = &'a GuestRun>, jobs: usize) -> Estimate {
         let (mut sum, mut longest, mut measured, mut all) = (0.0, 0.0_f64, 0, 0);
-        for cell in cells {
-            let known = self.took_ms(cell);
-            let ms = known.unwrap_or_else(|| guessed_ms(cell));
+        for run in runs {
+            let known = self.took_ms(run);
+            let ms = known.unwrap_or_else(|| guessed_ms(run));
             (sum, longest) = (sum + ms, longest.max(ms));
             (measured, all) = (measured + usize::from(known.is_some()), all + 1);
         }
@@ -99,12 +99,12 @@ impl Costs {
     }
 
     /// What this kind has taken; or one with the same kernel and another plan, in proportion beyond its boot.
-    fn took_ms(&self, cell: &Cell) -> Option<f64> {
-        if let Some(cost) = self.guests.get(&name(cell)) {
+    fn took_ms(&self, run: &GuestRun) -> Option<f64> {
+        if let Some(cost) = self.guests.get(&kind(run)) {
             return Some(cost.took_ms);
         }
-        let prefix = kernel(cell);
-        let plan_ms = cell.planned.as_secs_f64() * 1e3;
+        let prefix = kernel(run);
+        let plan_ms = run.planned.as_secs_f64() * 1e3;
         let boot_ms = GUESSED_BOOT.as_secs_f64() * 1e3;
         let scaled = |cost: &Cost| {
             let boot_ms = boot_ms.min(cost.took_ms / 2.0);
@@ -117,62 +117,115 @@ impl Costs {
     }
 }
 
-fn guessed_ms(cell: &Cell) -> f64 {
-    (GUESSED_BOOT + cell.planned * GUESSED_PACE).as_secs_f64() * 1e3
+impl Estimate {
+    /// The sentence: how many guests there are, how many of them are known, and how long the others take.
+    #[must_use]
+    pub fn sentence(self, all: usize, known: usize, jobs: usize) -> String {
+        let plural = |n: usize| if n == 1 { "1 guest".to_owned() } else { format!("{n} guests") };
+        let left = all - known;
+        let already = match known {
+            0 => String::new(),
+            known if known == all => return format!("{}: all known already", plural(all)),
+            known => format!(", {known} of them known already"),
+        };
+        let at_a_time = match jobs.min(left) {
+            1 => String::new(),
+            jobs => format!(", {jobs} at a time"),
+        };
+        let how = match self.measured {
+            0 => "a guess: none like these ran here before".to_owned(),
+            measured if measured == left => "by what such guests took before".to_owned(),
+            measured => format!("{measured} by what such guests took before, the others guessed"),
+        };
+        // Less would look more exact than it is.
+        let time = minutes(self.time.max(Duration::from_secs(1)));
+        format!("{}{already}{at_a_time}: about {time} ({how})", plural(all))
+    }
+}
+
+/// A time in seconds or minutes, as exactly as an estimate can be.
+#[must_use]
+pub fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+fn guessed_ms(run: &GuestRun) -> f64 {
+    (GUESSED_BOOT + run.planned * GUESSED_PACE).as_secs_f64() * 1e3
 }
 
 /// Kernel and how time passes; the words of a kernel's command line cost nothing.
-fn kernel(cell: &Cell) -> String {
-    let kernel = cell.subject.label.split(':').next().unwrap_or_default();
-    let time = match cell.timing.is_virtual() {
+fn kernel(run: &GuestRun) -> String {
+    let kernel = run.kernel.label.split(':').next().unwrap_or_default();
+    let time = match run.spec.timing.is_virtual() {
         true => "virtual",
         false => "wall",
     };
-    format!("{kernel} {} {time} {} CPU ", cell.machine.name, cell.cpus)
+    format!("{kernel} {} {time} {} CPU ", run.machine.name, run.spec.cpus)
 }
 
-fn name(cell: &Cell) -> String {
-    kernel(cell) + &cell.plan
+fn kind(run: &GuestRun) -> String {
+    kernel(run) + &run.plan
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::samples::cell;
+    use crate::explain::samples::run;
 
     #[test]
     fn what_was_measured_is_taken_and_the_rest_is_guessed() {
         let folder = tempfile::tempdir().expect("a folder");
         let (cache, seconds) = (Cache::at(folder.path()), Duration::from_secs);
-        let cell = |kernel: &str, plan: &str, planned: u64| {
-            let mut cell = cell(folder.path(), &[], None);
-            cell.subject.label = kernel.to_owned();
-            (cell.plan, cell.planned) = (plan.to_owned(), seconds(planned));
-            cell
+        let run = |kernel: &str, plan: &str, planned: u64| {
+            let mut run = run(folder.path(), &[], None);
+            run.kernel.label = kernel.to_owned();
+            (run.plan, run.planned) = (plan.to_owned(), seconds(planned));
+            run
         };
-        let (rt, stock) = (cell("rt", "rest", 4), cell("stock", "rest", 4));
-        let mut costs = Costs::of(&cache);
+        let (rt, stock) = (run("rt", "rest", 4), run("stock", "rest", 4));
+        let mut costs = Costs::read(&cache);
         let guess = GUESSED_BOOT + seconds(4) * GUESSED_PACE;
         let none = costs.estimate([&rt, &rt].into_iter(), 1);
         assert_eq!(none, Estimate { time: guess * 2, measured: 0 });
         costs.note(&rt, seconds(20));
         costs.keep(&cache).expect("kept");
-        let mut costs = Costs::of(&cache);
-        let cells = [&rt, &rt, &rt, &stock];
-        let mixed = costs.estimate(cells.into_iter(), 2);
+        let mut costs = Costs::read(&cache);
+        let runs = [&rt, &rt, &rt, &stock];
+        let mixed = costs.estimate(runs.into_iter(), 2);
         assert_eq!(mixed, Estimate { time: (seconds(60) + guess) / 2, measured: 3 });
         // Another word is no other cost, and another plan takes a boot and its own time.
-        let word = cell("rt:preempt=full", "rest", 4);
+        let word = run("rt:preempt=full", "rest", 4);
         assert_eq!(costs.estimate([&word].into_iter(), 2).time, seconds(20));
-        let longer = costs.estimate([&cell("rt", "long", 8)].into_iter(), 8);
+        let longer = costs.estimate([&run("rt", "long", 8)].into_iter(), 8);
         assert_eq!(longer, Estimate { time: seconds(30), measured: 1 });
         // The newest runs count most.
         costs.note(&rt, seconds(40));
         assert_eq!(costs.estimate([&rt].into_iter(), 1).time, seconds(30));
-        // More jobs than cells don't make them shorter, and none take no time.
+        // More jobs than runs don't make them shorter, and none take no time.
         assert_eq!(costs.estimate([&rt, &stock].into_iter(), 9).time, seconds(30));
         assert_eq!(costs.estimate([].into_iter(), 2).time, Duration::ZERO);
         fs::write(folder.path().join(FILE), "{").expect("damaged");
-        assert_eq!(Costs::of(&cache).estimate([&rt].into_iter(), 1).measured, 0);
+        assert_eq!(Costs::read(&cache).estimate([&rt].into_iter(), 1).measured, 0);
+    }
+
+    #[test]
+    fn what_is_known_and_what_is_guessed_is_said() {
+        let said = |all, known, seconds, measured| {
+            let estimate = Estimate { time: Duration::from_secs(seconds), measured };
+            estimate.sentence(all, known, 2)
+        };
+        assert_eq!(
+            said(160, 40, 1210, 120),
+            "160 guests, 40 of them known already, 2 at a time: about 21 min (by what such guests took before)"
+        );
+        assert_eq!(
+            said(1, 0, 13, 0),
+            "1 guest: about 13 s (a guess: none like these ran here before)"
+        );
+        assert!(
+            said(4, 0, 40, 3).contains("3 by what such guests took before, the others guessed")
+        );
+        assert_eq!(said(8, 8, 0, 0), "8 guests: all known already");
     }
 }

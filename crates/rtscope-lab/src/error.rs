@@ -25,6 +25,14 @@ pub enum LabError {
         /// What the system answered.
         cause: io::Error,
     },
+    /// The disk of the records is full.
+    #[error("make {path}: {cause}: make space, or choose another folder with --out", path = path.display())]
+    Full {
+        /// Their folder.
+        path: PathBuf,
+        /// What the system answered.
+        cause: io::Error,
+    },
     /// Programs or headers that this machine lacks.
     #[error("this machine lacks {}: {command}", lacking.join(", "))]
     Lacking {
@@ -92,9 +100,15 @@ pub enum LabError {
         /// All that make said.
         log: PathBuf,
     },
+    /// There is no record.
+    #[error("{0}")]
+    NoRecord(String),
     /// The user ended everything before its turn came.
     #[error("not reached: it was interrupted before")]
     NotReached,
+    /// The user ended everything between two steps.
+    #[error("interrupted")]
+    Interrupted,
     /// A stop that a test asked for in the middle of an installation.
     #[error("stopped before step {0}")]
     Stopped(usize),

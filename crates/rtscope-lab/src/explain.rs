@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use crate::{boot::Ending, cell::Cell, console::Trouble, kernel_image::damage};
+use crate::{boot::Ending, console::Trouble, guest_run::GuestRun, kernel_image::damage};
 
 /// On a busy machine a boot may be silent for longer than this.
 const BOOT_MIN: Duration = Duration::from_secs(30);
@@ -16,7 +16,7 @@ const KERNEL_MIB: u64 = 32;
 /// Options that let a kernel speak on a serial line.
 const SERIAL: [&str; 2] = ["SERIAL_8250_CONSOLE", "SERIAL_AMBA_PL011_CONSOLE"];
 
-impl Cell {
+impl GuestRun {
     /// What happened and what to do about it, as a sentence: the likeliest, where an ending alone leaves
     /// several.
     #[must_use]
@@ -33,8 +33,8 @@ impl Cell {
     fn mute(&self, ending: &Ending) -> Option<String> {
         let nothing = |why: String| Some(format!("nothing came from the guest: {why}"));
         // The file may have been damaged since it was looked at.
-        if let Some(why) = fs::read(&self.subject.kernel).ok().and_then(|image| damage(&image)) {
-            return nothing(format!("{} does not boot: {why}", self.subject.kernel.display()));
+        if let Some(why) = fs::read(&self.kernel.file).ok().and_then(|image| damage(&image)) {
+            return nothing(format!("{} does not boot: {why}", self.kernel.file.display()));
         }
         if *ending == Ending::Mute && self.silence < BOOT_MIN {
             return nothing(self.impatient());
@@ -52,8 +52,8 @@ impl Cell {
         if *ending == Ending::Halted {
             return None;
         }
-        self.subject.config.as_ref().filter(|path| path.is_file())?;
-        if !SERIAL.iter().any(|option| self.subject.has_option(option)) {
+        self.kernel.config.as_ref().filter(|path| path.is_file())?;
+        if !SERIAL.iter().any(|option| self.kernel.has_option(option)) {
             return nothing(
                 "the kernel has no serial support: its configuration has neither \
                  CONFIG_SERIAL_8250_CONSOLE nor CONFIG_SERIAL_AMBA_PL011_CONSOLE"
@@ -79,7 +79,7 @@ impl Cell {
                  program: leave it out"
             ));
         }
-        if !self.subject.has_option("BLK_DEV_INITRD") {
+        if !self.kernel.has_option("BLK_DEV_INITRD") {
             return None;
         }
         let (given, needed) = (u64::from(self.memory()), self.needed_mib());
@@ -110,40 +110,40 @@ impl Cell {
     /// A word of the kernel command line that was asked for and begins as one of these.
     fn word(&self, beginnings: &[&str]) -> Option<&str> {
         let begins = |word: &&String| beginnings.iter().any(|start| word.starts_with(start));
-        self.subject.append.iter().find(begins).map(String::as_str)
+        self.kernel.append.iter().find(begins).map(String::as_str)
     }
 
     fn memory(&self) -> u32 {
-        self.memory_mib.unwrap_or(self.machine.memory_mib)
+        self.spec.memory_mib.unwrap_or(self.machine.memory_mib)
     }
 
     /// What the guest needs to unpack its kernel and its image, roughly: the image lies there twice.
     fn needed_mib(&self) -> u64 {
         let mib = |path: &Path| fs::metadata(path).map_or(0, |there| there.len() >> 20);
-        mib(&self.subject.kernel) * UNPACKED + mib(&self.image) * 2 + KERNEL_MIB
+        mib(&self.kernel.file) * UNPACKED + mib(&self.image) * 2 + KERNEL_MIB
     }
 }
 
-/// Cells for tests.
+/// Runs for tests.
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
     use crate::{
-        images::Held, kernel_image::samples::bz_image, machine::Machine, qemu::Timing,
-        subject::Subject,
+        images::Held, kernel_image::samples::bz_image, kernel_ref::KernelRef,
+        kernel_under_test::KernelUnderTest, machine::Machine, qemu::GuestSpec,
     };
 
-    /// A cell with a kernel of 1 MiB, with these words and this configuration.
-    pub(crate) fn cell(folder: &Path, words: &[&str], config: Option<&str>) -> Cell {
+    /// A run with a kernel of 1 MiB, with these words and this configuration.
+    pub(crate) fn run(folder: &Path, words: &[&str], config: Option<&str>) -> GuestRun {
         let (kernel, configured) = (folder.join("bzImage"), folder.join("config"));
         fs::write(&kernel, bz_image("6.1.0", 0x1_0000)).expect("written");
         fs::write(&configured, config.unwrap_or_default()).expect("written");
-        Cell {
-            subject: Subject {
+        GuestRun {
+            kernel: KernelUnderTest {
                 label: "mine".to_owned(),
-                asked: "path=bzImage".to_owned(),
-                kernel,
-                kernel_sha256: String::new(),
+                reference: KernelRef::parse("path=bzImage").expect("sound"),
+                file: kernel,
+                sha256: String::new(),
                 unpacked: None,
                 arch: "x86_64".to_owned(),
                 release: None,
@@ -154,10 +154,7 @@ pub(crate) mod samples {
                 identity: None,
             },
             machine: Machine::find("x86-64").expect("shipped"),
-            timing: Timing::Virtual { shift: 1 },
-            seed: 1,
-            cpus: 1,
-            memory_mib: None,
+            spec: GuestSpec::default(),
             image: folder.join("none"),
             image_sha256: String::new(),
             held: Held::default(),
@@ -170,28 +167,30 @@ pub(crate) mod samples {
 
 #[cfg(test)]
 mod tests {
-    use super::{samples::cell, *};
+    use super::{samples::run, *};
     use crate::kernel_image::samples::bz_image;
 
     #[test]
     fn silence_is_explained_by_what_is_known() {
         let folder = tempfile::tempdir().expect("a folder");
-        let has = |cell: &Cell, part: &str| {
-            let said = cell.explain(&Ending::Mute);
+        let has = |run: &GuestRun, part: &str| {
+            let said = run.explain(&Ending::Mute);
             assert!(said.contains(part), "{said}");
         };
         let serial = Some("CONFIG_SERIAL_8250_CONSOLE=y\n");
-        has(&cell(folder.path(), &[], Some("CONFIG_HZ=250\n")), "has no serial support");
-        has(&cell(folder.path(), &[], serial), "has serial support");
-        has(&cell(folder.path(), &["8250.nr_uarts=0"], serial), "\"8250.nr_uarts=0\"");
-        has(&Cell { memory_mib: Some(16), ..cell(folder.path(), &[], serial) }, "--memory");
+        has(&run(folder.path(), &[], Some("CONFIG_HZ=250\n")), "has no serial support");
+        has(&run(folder.path(), &[], serial), "has serial support");
+        has(&run(folder.path(), &["8250.nr_uarts=0"], serial), "\"8250.nr_uarts=0\"");
+        let mut small = run(folder.path(), &[], serial);
+        small.spec.memory_mib = Some(16);
+        has(&small, "--memory");
         let silence = Duration::from_millis(1);
-        has(&Cell { silence, ..cell(folder.path(), &[], serial) }, "1 ms of silence");
-        has(&cell(folder.path(), &[], None), "little memory to boot");
-        let halted = Cell { silence, ..cell(folder.path(), &[], None) }.explain(&Ending::Halted);
+        has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "1 ms of silence");
+        has(&run(folder.path(), &[], None), "little memory to boot");
+        let halted = GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&Ending::Halted);
         assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");
-        let cut = cell(folder.path(), &[], serial);
-        fs::write(&cut.subject.kernel, &bz_image("6.1.0", 0x1_0000)[..4096]).expect("written");
+        let cut = run(folder.path(), &[], serial);
+        fs::write(&cut.kernel.file, &bz_image("6.1.0", 0x1_0000)[..4096]).expect("written");
         has(&cut, "is cut short, with 4096 of 1051136 bytes");
     }
 
@@ -199,7 +198,7 @@ mod tests {
     fn nothing_to_run_is_no_lack_of_support_where_there_is_support() {
         let folder = tempfile::tempdir().expect("a folder");
         let said = |words: &[&str], config| {
-            cell(folder.path(), words, config).explain(&Ending::Trouble(Trouble::NoImage))
+            run(folder.path(), words, config).explain(&Ending::Trouble(Trouble::NoImage))
         };
         let config = Some("CONFIG_BLK_DEV_INITRD=y\n");
         assert!(said(&["rdinit=/nope"], config).contains("\"rdinit=/nope\""));

@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     cache::Cache,
-    cell::{Inputs, Surroundings, read_inputs},
     error::LabError,
+    guest_run::{Inputs, Surroundings, read_inputs},
 };
 
 /// Where the cache keeps the record of inputs.
@@ -80,7 +80,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::cell::{INPUTS, write};
+    use crate::guest_run::{INPUTS, write};
 
     #[test]
     fn a_kept_record_is_an_equal_one() {

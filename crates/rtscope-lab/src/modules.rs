@@ -141,7 +141,7 @@ impl Modules {
             let path = self.dir.join(name);
             fs::read_to_string(&path).map_err(LabError::file("read", &path))
         };
-        let order = Order::parse(&read("modules.dep")?);
+        let dependencies = Dependencies::parse(&read("modules.dep")?);
         let built_in: Vec<String> =
             read("modules.builtin").unwrap_or_default().lines().map(plain_name).collect();
         let mut paths: Vec<String> = Vec::new();
@@ -149,7 +149,9 @@ impl Modules {
             if built_in.contains(&plain_name(name)) {
                 continue;
             }
-            let all = order.of(name).ok_or_else(|| order.unknown(name, &self.release))?;
+            let all = dependencies
+                .in_order(name)
+                .ok_or_else(|| dependencies.unknown(name, &self.release))?;
             for path in all {
                 if !paths.contains(&path) {
                     paths.push(path);
@@ -208,23 +210,23 @@ fn plain_name(path: &str) -> String {
 }
 
 /// `modules.dep`: each module's file, and those that it needs.
-struct Order {
+struct Dependencies {
     /// By name: its path, and the paths of all that it needs, the last of which is loaded first.
     needs: BTreeMap<String, (String, Vec<String>)>,
 }
 
-impl Order {
-    fn parse(text: &str) -> Order {
+impl Dependencies {
+    fn parse(text: &str) -> Dependencies {
         let line = |line: &str| {
             let (path, needs) = line.split_once(':')?;
             let needs = needs.split_whitespace().map(str::to_owned).collect();
             Some((plain_name(path), (path.trim().to_owned(), needs)))
         };
-        Order { needs: text.lines().filter_map(line).collect() }
+        Dependencies { needs: text.lines().filter_map(line).collect() }
     }
 
     /// The paths of a module and of what it needs, the first to be loaded first.
-    fn of(&self, name: &str) -> Option<Vec<String>> {
+    fn in_order(&self, name: &str) -> Option<Vec<String>> {
         let (path, needs) = self.needs.get(&plain_name(name))?;
         Some(needs.iter().rev().chain([path]).cloned().collect())
     }
@@ -251,16 +253,16 @@ kernel/drivers/net/wireguard/wireguard.ko: kernel/net/ipv4/udp_tunnel.ko.xz kern
 
     #[test]
     fn what_a_module_needs_is_loaded_before_it_and_the_last_named_first() {
-        let order = Order::parse(DEP);
-        assert_eq!(order.of("veth").expect("there"), ["kernel/drivers/net/veth.ko"]);
-        let all = order.of("target-core-mod").expect("there");
+        let dependencies = Dependencies::parse(DEP);
+        assert_eq!(dependencies.in_order("veth").expect("there"), ["kernel/drivers/net/veth.ko"]);
+        let all = dependencies.in_order("target-core-mod").expect("there");
         assert_eq!(
             all,
             ["kernel/fs/configfs/configfs.ko", "kernel/drivers/target/target_core_mod.ko"]
         );
-        let all = order.of("wireguard").expect("there");
+        let all = dependencies.in_order("wireguard").expect("there");
         assert_eq!(all[0], "kernel/lib/crypto/libchacha.ko");
-        let said = order.unknown("vet", "6.1").to_string();
+        let said = dependencies.unknown("vet", "6.1").to_string();
         assert!(said.contains("did you mean \"veth\"?") && said.contains("6.1"), "{said}");
     }
 

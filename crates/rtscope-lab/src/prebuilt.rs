@@ -376,7 +376,7 @@ pub(crate) fn extract(package: &Path, to: &Path, below: &str) -> Result<(), LabE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::Subject;
+    use crate::{kernel_ref::KernelRef, kernel_under_test::KernelUnderTest};
 
     #[test]
     fn names_say_flavour_and_architecture() {
@@ -474,8 +474,13 @@ mod tests {
         };
         let plain = file.display().to_string();
         for asked in [plain.clone(), format!("path={plain}"), format!("rt={plain}:quiet")] {
-            let found = Subject::find(&asked, &cache, &mut |_| {}).expect("a kernel");
-            assert_eq!(fs::read(&found.kernel).expect("there"), b"image");
+            let found = KernelUnderTest::find(
+                &KernelRef::parse(&asked).expect("sound"),
+                &cache,
+                &mut |_| {},
+            )
+            .expect("a kernel");
+            assert_eq!(fs::read(&found.file).expect("there"), b"image");
             assert_eq!((found.arch.as_str(), found.release.as_deref()), ("arm64", Some("6.9-x")));
             assert!(found.has_as_module("VETH") && found.dtbs.is_some());
             let modules = found.modules(None, &cache, &mut |_| {}).expect("modules");

@@ -2,31 +2,37 @@
 
 use std::path::Path;
 
-use rtscope_model::time::Nanos;
+use rtscope_model::{guest::Timing, time::Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// How time passes in a guest.
+/// What a guest is given beside its kernel, its machine and its files. It stands so in `lab.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "time")]
-pub enum Timing {
-    /// By instructions: each takes 2^shift ns, and idle time passes at once.
-    Virtual {
-        /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250: up to [`SHIFT_MAX`].
-        shift: u8,
-    },
-    /// By the host's clock, emulated.
-    Wall,
-    /// By the host's clock, on the host's own CPU.
-    Kvm,
+pub struct GuestSpec {
+    /// How time passes.
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// Seed of everything that is random in the guest.
+    pub seed: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory; none for the machine's own.
+    pub memory_mib: Option<u32>,
 }
 
-impl Timing {
-    /// Whether time passes by instructions.
+impl Default for GuestSpec {
+    fn default() -> GuestSpec {
+        GuestSpec { timing: Timing::Virtual { shift: 1 }, seed: 1, cpus: 1, memory_mib: None }
+    }
+}
+
+impl GuestSpec {
+    /// Whether the emulator logs a run on a machine, so that it can be replayed to the bit: in virtual time with
+    /// one CPU. It refuses to log several.
     #[must_use]
-    pub fn is_virtual(self) -> bool {
-        matches!(self, Timing::Virtual { .. })
+    pub fn is_logged(&self, machine: &Machine) -> bool {
+        self.timing.is_virtual() && machine.cpus.unwrap_or(self.cpus) == 1
     }
 }
 
@@ -69,7 +75,7 @@ pub enum Log<'a> {
 
 impl Log<'_> {
     /// What follows the emulator's `-icount shift=N,sleep=off`. A comma in a file's name is doubled.
-    fn words(self) -> String {
+    fn icount_option(self) -> String {
         let (verb, path) = match self {
             Log::Record(path) => ("record", path),
             Log::Replay(path) => ("replay", path),
@@ -78,26 +84,13 @@ impl Log<'_> {
     }
 }
 
-/// Whether the emulator logs a run, so that it can be replayed to the bit: in virtual time with one CPU. It
-/// refuses to log several.
-#[must_use]
-pub fn is_logged(timing: Timing, machine: &Machine, cpus: u32) -> bool {
-    timing.is_virtual() && machine.cpus.unwrap_or(cpus) == 1
-}
-
 /// What the emulator is told, beside the machine.
 #[derive(Clone, Debug)]
-pub struct Words<'a> {
+pub struct CommandLine<'a> {
     /// The machine.
     pub machine: &'a Machine,
-    /// How time passes.
-    pub timing: Timing,
-    /// Seed of everything that is random in the guest.
-    pub seed: u64,
-    /// CPUs.
-    pub cpus: u32,
-    /// Memory; none for the machine's own.
-    pub memory_mib: Option<u32>,
+    /// What the guest is given.
+    pub spec: GuestSpec,
     /// The kernel.
     pub kernel: &'a Path,
     /// Whether that is the kernel as it unpacks itself.
@@ -112,11 +105,11 @@ pub struct Words<'a> {
     pub console: &'a Path,
     /// File of the record's line.
     pub channel: &'a Path,
-    /// The run's log, where the emulator can write one: see [`is_logged`].
+    /// The run's log, where the emulator can write one: see [`GuestSpec::is_logged`].
     pub log: Option<Log<'a>>,
 }
 
-impl Words<'_> {
+impl CommandLine<'_> {
     /// The kernel command line. Address randomisation is off and random numbers come from the
     /// emulator's seed: what differs between two seeds is what the agent shifts, and the length of a word.
     #[must_use]
@@ -132,13 +125,13 @@ impl Words<'_> {
             "noirqdebug".to_owned(),
         ];
         words.extend(machine.append.iter().cloned());
-        if self.timing.is_virtual() && machine.cpus.is_some_and(|cpus| cpus > self.cpus) {
-            words.push(format!("maxcpus={}", self.cpus));
+        if self.spec.timing.is_virtual() && machine.cpus.is_some_and(|cpus| cpus > self.spec.cpus) {
+            words.push(format!("maxcpus={}", self.spec.cpus));
         }
         words.push(format!("rtscope.channel={}", machine.channel));
-        words.push(format!("rtscope.seed={}", self.seed));
+        words.push(format!("rtscope.seed={}", self.spec.seed));
         // Its length moves what lies in memory behind it, as any word would.
-        words.push(format!("rtscope.layout={}", "x".repeat((self.seed * 37 % 128) as usize)));
+        words.push(format!("rtscope.layout={}", "x".repeat((self.spec.seed * 37 % 128) as usize)));
         words.extend(self.append.iter().cloned());
         words.join(" ")
     }
@@ -150,13 +143,13 @@ impl Words<'_> {
         let path = |path: &Path| path.display().to_string();
         let mut words: Vec<String> = Vec::new();
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        match self.timing {
+        match self.spec.timing {
             Timing::Virtual { shift } => {
                 add(
                     "-icount",
                     format!(
                         "shift={shift},sleep=off{}",
-                        self.log.map_or(String::new(), Log::words)
+                        self.log.map_or(String::new(), Log::icount_option)
                     ),
                 );
                 add("-rtc", "base=2020-01-01,clock=vm".to_owned());
@@ -164,13 +157,13 @@ impl Words<'_> {
             Timing::Wall => add("-accel", "tcg,thread=multi".to_owned()),
             Timing::Kvm => add("-accel", "kvm".to_owned()),
         }
-        add("-seed", self.seed.to_string());
-        let cpu = machine.cpu_kvm.as_ref().filter(|_| self.timing == Timing::Kvm);
+        add("-seed", self.spec.seed.to_string());
+        let cpu = machine.cpu_kvm.as_ref().filter(|_| self.spec.timing == Timing::Kvm);
         if let Some(cpu) = cpu.or(machine.cpu.as_ref()) {
             add("-cpu", cpu.clone());
         }
-        add("-smp", machine.cpus.unwrap_or(self.cpus).to_string());
-        add("-m", format!("{}M", self.memory_mib.unwrap_or(machine.memory_mib)));
+        add("-smp", machine.cpus.unwrap_or(self.spec.cpus).to_string());
+        add("-m", format!("{}M", self.spec.memory_mib.unwrap_or(machine.memory_mib)));
         add("-display", "none".to_owned());
         add("-monitor", "none".to_owned());
         add("-nic", "none".to_owned());
@@ -189,12 +182,12 @@ impl Words<'_> {
         words
     }
 
-    /// [`Words::arguments`] without the names of files, which say nothing about the run: what is
+    /// [`CommandLine::arguments`] without the names of files, which say nothing about the run: what is
     /// hashed in their place are the files' contents. A run and its replay have the same identity.
     #[must_use]
     pub fn identity(&self) -> Vec<String> {
         let place = |name: &'static str| Path::new(name);
-        let words = Words {
+        let words = CommandLine {
             kernel: place(if self.is_unpacked { "UNPACKED-KERNEL" } else { "KERNEL" }),
             image: place("IMAGE"),
             device_tree: self.device_tree.map(|_| place("DEVICE-TREE")),
@@ -211,13 +204,14 @@ impl Words<'_> {
 mod tests {
     use super::*;
 
-    fn words<'a>(machine: &'a Machine, timing: Timing, append: &'a [String]) -> Words<'a> {
-        Words {
+    fn command_line<'a>(
+        machine: &'a Machine,
+        timing: Timing,
+        append: &'a [String],
+    ) -> CommandLine<'a> {
+        CommandLine {
             machine,
-            timing,
-            seed: 7,
-            cpus: 1,
-            memory_mib: None,
+            spec: GuestSpec { timing, seed: 7, ..GuestSpec::default() },
             kernel: Path::new("/k/vmlinuz"),
             is_unpacked: false,
             image: Path::new("/i/image"),
@@ -231,7 +225,7 @@ mod tests {
 
     fn line(machine: &str, timing: Timing) -> String {
         let machine = Machine::find(machine).expect("shipped");
-        words(&machine, timing, &["preempt=full".to_owned()]).arguments().join(" ")
+        command_line(&machine, timing, &["preempt=full".to_owned()]).arguments().join(" ")
     }
 
     #[test]
@@ -290,33 +284,39 @@ mod tests {
     #[test]
     fn where_files_lie_is_no_part_of_the_identity() {
         let machine = Machine::find("x86-64").expect("shipped");
-        let first = words(&machine, Timing::Wall, &[]);
-        let elsewhere = Words { kernel: Path::new("/elsewhere"), ..first.clone() };
+        let first = command_line(&machine, Timing::Wall, &[]);
+        let elsewhere = CommandLine { kernel: Path::new("/elsewhere"), ..first.clone() };
         assert_eq!(first.identity(), elsewhere.identity());
-        assert_ne!(first.identity(), Words { seed: 8, ..first.clone() }.identity());
-        let unpacked = Words { is_unpacked: true, ..first.clone() };
+        assert_ne!(
+            first.identity(),
+            CommandLine { spec: GuestSpec { seed: 8, ..first.spec }, ..first.clone() }.identity()
+        );
+        let unpacked = CommandLine { is_unpacked: true, ..first.clone() };
         assert_ne!(first.identity(), unpacked.identity(), "it boots in another way");
     }
 
     #[test]
     fn only_one_cpu_in_virtual_time_is_logged() {
-        let machine = |name| Machine::find(name).expect("shipped");
+        let is_logged = |timing, machine: &str, cpus| {
+            let machine = Machine::find(machine).expect("shipped");
+            GuestSpec { timing, cpus, ..GuestSpec::default() }.is_logged(&machine)
+        };
         let virtual_time = Timing::Virtual { shift: 1 };
-        assert!(is_logged(virtual_time, &machine("x86-64"), 1));
-        assert!(!is_logged(virtual_time, &machine("x86-64"), 2));
-        assert!(!is_logged(virtual_time, &machine("raspi3b"), 1), "it has four");
-        assert!(!is_logged(Timing::Wall, &machine("x86-64"), 1));
+        assert!(is_logged(virtual_time, "x86-64", 1));
+        assert!(!is_logged(virtual_time, "x86-64", 2));
+        assert!(!is_logged(virtual_time, "raspi3b", 1), "it has four");
+        assert!(!is_logged(Timing::Wall, "x86-64", 1));
     }
 
     #[test]
     fn a_replay_is_the_same_run_with_the_log_read() {
         let machine = Machine::find("x86-64").expect("shipped");
-        let first = words(&machine, Timing::Virtual { shift: 1 }, &[]);
-        let again = Words { log: Some(Log::Replay(Path::new("/o,1/log"))), ..first.clone() };
+        let first = command_line(&machine, Timing::Virtual { shift: 1 }, &[]);
+        let again = CommandLine { log: Some(Log::Replay(Path::new("/o,1/log"))), ..first.clone() };
         assert_eq!(first.identity(), again.identity());
         let line = again.arguments().join(" ");
         assert!(line.contains("-icount shift=1,sleep=off,rr=replay,rrfile=/o,,1/log"), "{line}");
-        let unlogged = Words { log: None, ..first.clone() }.arguments().join(" ");
+        let unlogged = CommandLine { log: None, ..first.clone() }.arguments().join(" ");
         assert!(unlogged.contains("-icount shift=1,sleep=off -rtc"), "{unlogged}");
     }
 }

@@ -34,7 +34,7 @@ const PACKERS: [(&[u8], &str); 3] =
 
 /// The unpacked kernel of an image with this hash, from the cache or put there; none where it can't be started
 /// as that.
-pub(crate) fn of(image: &[u8], sha256: &str, cache: &Cache) -> Option<PathBuf> {
+pub(crate) fn unpack(image: &[u8], sha256: &str, cache: &Cache) -> Option<PathBuf> {
     let packed = payload(image)?;
     let folder = cache.root().join("unpacked");
     let path = folder.join(format!("{sha256}.vmlinux"));
@@ -149,15 +149,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
         let (with, without) = (kernel(18), kernel(17));
-        let path = of(&image(&gzip(&with)), "with", &cache).expect("unpacked");
+        let path = unpack(&image(&gzip(&with)), "with", &cache).expect("unpacked");
         assert_eq!(fs::read(&path).expect("kept"), with);
-        assert_eq!(of(&image(&gzip(&without)), "without", &cache), None);
+        assert_eq!(unpack(&image(&gzip(&without)), "without", &cache), None);
         // Both are known now, and are not unpacked again.
-        assert_eq!(of(&image(b"not read"), "with", &cache), Some(path));
-        assert_eq!(of(&image(b"not read"), "without", &cache), None);
+        assert_eq!(unpack(&image(b"not read"), "with", &cache), Some(path));
+        assert_eq!(unpack(&image(b"not read"), "without", &cache), None);
         // What can't be unpacked is tried again.
-        assert_eq!(of(&image(b"not gzip's"), "other", &cache), None);
+        assert_eq!(unpack(&image(b"not gzip's"), "other", &cache), None);
         assert!(!folder.path().join("unpacked/other.vmlinux").exists());
-        assert_eq!(of(&vec![0; 0x1000], "none", &cache), None);
+        assert_eq!(unpack(&vec![0; 0x1000], "none", &cache), None);
     }
 }

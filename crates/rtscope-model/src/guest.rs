@@ -91,6 +91,29 @@ pub struct Beside {
     pub experiments: Vec<String>,
 }
 
+/// How time passes in a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "time")]
+pub enum Timing {
+    /// By instructions: each takes 2^shift ns, and idle time passes at once.
+    Virtual {
+        /// 0 stands for 1000 million instructions a second, 1 for 500, 2 for 250, and so on.
+        shift: u8,
+    },
+    /// By the host's clock, emulated.
+    Wall,
+    /// By the host's clock, on the host's own CPU.
+    Kvm,
+}
+
+impl Timing {
+    /// Whether time passes by instructions.
+    #[must_use]
+    pub fn is_virtual(self) -> bool {
+        matches!(self, Timing::Virtual { .. })
+    }
+}
+
 /// Time that passes by instructions: the host can't delay the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualTime {

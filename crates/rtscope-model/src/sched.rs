@@ -468,6 +468,14 @@ pub struct ExperimentRecord {
     pub not_changed: Vec<String>,
 }
 
+impl ExperimentRecord {
+    /// Whether every application was placed as asked.
+    #[must_use]
+    pub fn is_as_asked(&self) -> bool {
+        self.applications.iter().all(|app| app.is_refused || app.asked == app.found)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rtscope_analyse::{Judgement, export, judge, report};
+use rtscope_analyse::{Judgement, export, judge, number::counted, report};
 use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
     finding::{Finding, Weight},
@@ -26,13 +26,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    cli::{Refused, wall_clock},
+    cli::{Refused, compare::lab_folder, wall_clock},
     output::{print, print_bytes, shown},
 };
 
 /// What the user adds to a record when it is judged.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct Additions {
     /// Requirements besides the plan's.
     pub(crate) require: Vec<Requirement>,
     /// Codes of findings that the user takes responsibility for.
@@ -76,10 +76,10 @@ const FORMAT: u32 = 1;
 const KEPT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
-pub(crate) fn open(folder: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+pub(crate) fn open(folder: &Path, additions: &Additions) -> anyhow::Result<Judged> {
     let (record, accepted) = read(folder)?;
-    let accept = [terms.accept.as_slice(), &accepted].concat();
-    Ok(judge_under(record, &Terms { accept, ..terms.clone() }))
+    let accept = [additions.accept.as_slice(), &accepted].concat();
+    Ok(judge_under(record, &Additions { accept, ..additions.clone() }))
 }
 
 /// Reads a record's folder and judges it by one requirement, in place of its plan's. What was accepted
@@ -88,11 +88,12 @@ pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Resul
     let (mut record, accept) = read(folder)?;
     record.plan.require.clear();
     record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
-    Ok(judge_under(record, &Terms { require: vec![requirement], accept }))
+    Ok(judge_under(record, &Additions { require: vec![requirement], accept }))
 }
 
 /// Reads a record's folder, and the codes that were accepted for it before.
 fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
+    refuse_lab_folder(folder)?;
     let source = Source::open(folder)?;
     let mut record =
         source.read().with_context(|| format!("{} is not a record", folder.display()))?;
@@ -106,6 +107,28 @@ fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
     }
     Ok((record, accepted))
 }
+
+/// Names the records in a folder of the lab, which is none itself.
+fn refuse_lab_folder(folder: &Path) -> Result<(), Refused> {
+    let records = lab_folder::all(folder).filter(|_| !is_one(folder)).unwrap_or_default();
+    if records.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<String> = records.iter().take(RECORDS_NAMED).map(shown).collect();
+    let more = match records.len().saturating_sub(RECORDS_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Err(Refused(format!(
+        "{} holds the records of {}: name one of them: {}{more}",
+        self::shown(folder),
+        counted(records.len() as u64, "guest"),
+        shown.join(", ")
+    )))
+}
+
+/// Records of a lab's folder that a message names.
+const RECORDS_NAMED: usize = 6;
 
 /// Whether a path is a folder with a record, as far as its names say.
 pub(crate) fn is_one(path: &Path) -> bool {
@@ -155,17 +178,17 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
 }
 
 /// Judges a record.
-pub(crate) fn judged(source: &Source, terms: &Terms) -> anyhow::Result<Judged> {
-    Ok(judge_under(source.read()?, terms))
+pub(crate) fn judged(source: &Source, additions: &Additions) -> anyhow::Result<Judged> {
+    Ok(judge_under(source.read()?, additions))
 }
 
-fn judge_under(mut record: Record, terms: &Terms) -> Judged {
-    for requirement in &terms.require {
+fn judge_under(mut record: Record, additions: &Additions) -> Judged {
+    for requirement in &additions.require {
         if !record.plan.require.contains(requirement) {
             record.plan.require.push(*requirement);
         }
     }
-    let judgement = judge(&record, &terms.accept);
+    let judgement = judge(&record, &additions.accept);
     Judged { record, judgement }
 }
 

@@ -317,7 +317,7 @@ mod tests {
             &latencies,
             Verdict::Fail,
             "the maximum is 80.001 us; 1 of 10,000 latencies was 80001ns or more in 10 s: once in \
-             10 s, 95 % interval once in 6 min 34 s to 1.17 a second",
+             10 s, 95 % interval once in 6 min 34 s to once in 853.6 ms",
         );
     }
 

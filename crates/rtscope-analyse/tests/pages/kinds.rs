@@ -14,6 +14,7 @@ use rtscope_analyse::{
 use rtscope_model::{
     drift::{Activation, DriftRecord, Periodic, Program},
     environment::Preemption,
+    guest::Timing,
     histogram::{Histogram, Layout},
     record::Record,
     sched::{Experiment, ExperimentRecord, JobRun, Observed, Run, RunSource, SchedulingRules},
@@ -101,7 +102,7 @@ pub(crate) fn comparison() -> lab::Comparison {
     lab::Comparison {
         plan: text("lab-quick"),
         title: text("Which kernel wakes a thread in time?"),
-        time: lab::Time::Virtual { shift: 1 },
+        time: Timing::Virtual { shift: 1 },
         kernels: ["debian-stock", "debian-stock:preempt=full", "debian-rt"].map(text).into(),
         preemption: [Preemption::Voluntary, Preemption::Full, Preemption::RealTime]
             .map(Some)
@@ -244,7 +245,7 @@ fn guests() -> report::sched::guests::Guests {
         page: format!("{kernel}/{name}/report.html"),
     };
     report::sched::guests::Guests {
-        time: lab::Time::Virtual { shift: 1 },
+        time: Timing::Virtual { shift: 1 },
         kernels: vec!["debian-stock".to_owned(), "debian-rt".to_owned()],
         facts: vec![("emulator".to_owned(), "QEMU emulator version 7.2.15".to_owned())],
         records: vec![of(0, "rr-quantum"), of(1, "rr-quantum"), of(0, "nice-levels")],
@@ -396,6 +397,7 @@ fn sweep() -> wave_page::sweep::Sweep {
         found: Found {
             max_frequency_hz: Some(hz),
             first_bad_hz: Some(hz * 2.0),
+            no_limit: None,
             undecided_hz: vec![hz * 1.5],
             points: vec![point(hz / 2.0, true), point(hz, true), point(hz * 2.0, false)],
         },

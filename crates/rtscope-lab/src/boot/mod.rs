@@ -22,7 +22,7 @@ use crate::{
     console::{self, Trouble},
     disk,
     error::LabError,
-    qemu::Words,
+    qemu::CommandLine,
 };
 
 /// File of the console in a record's folder.
@@ -68,7 +68,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
 pub struct Boot<'a> {
     /// What the emulator is told.
-    pub words: Words<'a>,
+    pub line: CommandLine<'a>,
     /// The emulator's words come after these: a program that ends it when this process ends. Empty for
     /// none.
     pub guard: &'a [String],
@@ -194,15 +194,15 @@ impl Growing {
 /// The emulator can't be started, or the files of the lines not be made. Whatever happens inside the
 /// guest is no error but its [`Ending`]. No emulator is left running.
 pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
-    let (console, channel) = (order.words.console, order.words.channel);
+    let (console, channel) = (order.line.console, order.line.channel);
     for path in [console, channel] {
         File::create(path).map_err(LabError::file("create", path))?;
     }
     let began = Instant::now();
-    let mut emulator = Emulator::start(&order.words, order.guard)?;
+    let mut emulator = Emulator::start(&order.line, order.guard)?;
     let mut watch = Watch {
         console: Growing::new(console),
-        channel: (order.words.machine.channel != "console").then(|| Growing::new(channel)),
+        channel: (order.line.machine.channel != "console").then(|| Growing::new(channel)),
         reader: Reader::default(),
         said: String::new(),
         lines: 0,
@@ -216,7 +216,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
             (heard, used) = (Instant::now(), emulator.cpu_time());
         }
         if let Some(ending) = watch.verdict.take() {
-            in_order = match order.words.log {
+            in_order = match order.line.log {
                 Some(_) => watch.see_out(&mut emulator, order),
                 None => emulator.wait(END_GRACE),
             };
@@ -235,7 +235,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
             break watch.explain(|last| Ending::NoRecord(last.to_owned()));
         }
         // In virtual time the emulator does not sleep when nobody is left whom a timer could wake.
-        let is_silent = watch.said.is_empty() && order.words.timing.is_virtual();
+        let is_silent = watch.said.is_empty() && order.line.spec.timing.is_virtual();
         if is_silent && has_halted(emulator.waiting_time(), emulator.cpu_time()) {
             break Ending::Halted;
         }
@@ -268,22 +268,22 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
 ///
 /// The emulator can't be started or ended by itself (with its own words), or the files of the lines can't
 /// be made.
-pub fn speaks(words: &Words<'_>, guard: &[String], limit: Duration) -> Result<bool, LabError> {
-    for path in [words.console, words.channel] {
+pub fn speaks(line: &CommandLine<'_>, guard: &[String], limit: Duration) -> Result<bool, LabError> {
+    for path in [line.console, line.channel] {
         File::create(path).map_err(LabError::file("create", path))?;
     }
-    let mut emulator = Emulator::start(words, guard)?;
+    let mut emulator = Emulator::start(line, guard)?;
     let until = Instant::now() + limit;
     loop {
-        if fs::metadata(words.console).is_ok_and(|file| file.len() > 0) {
+        if fs::metadata(line.console).is_ok_and(|file| file.len() > 0) {
             return Ok(true);
         }
         if let Some(status) = emulator.ended() {
             // What was written between the look and the end.
-            if fs::metadata(words.console).is_ok_and(|file| file.len() > 0) {
+            if fs::metadata(line.console).is_ok_and(|file| file.len() > 0) {
                 return Ok(true);
             }
-            let (program, said) = (words.machine.program.clone(), emulator.said());
+            let (program, said) = (line.machine.program.clone(), emulator.said());
             return Err(LabError::Program { program, status: status.to_string(), said });
         }
         if Instant::now() > until {
@@ -326,11 +326,11 @@ struct Emulator {
 }
 
 impl Emulator {
-    fn start(words: &Words<'_>, guard: &[String]) -> Result<Emulator, LabError> {
-        let program = &words.machine.program;
-        let arguments = words.arguments();
+    fn start(line: &CommandLine<'_>, guard: &[String]) -> Result<Emulator, LabError> {
+        let program = &line.machine.program;
+        let arguments = line.arguments();
         let all: Vec<&String> = guard.iter().chain([program]).chain(&arguments).collect();
-        let errors = words.console.with_extension("emulator");
+        let errors = line.console.with_extension("emulator");
         let file = File::create(&errors).map_err(LabError::file("create", &errors))?;
         let child = Command::new(all[0])
             .args(&all[1..])

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rtscope_model::wire;
+use rtscope_model::{guest::Timing, wire};
 
 use super::*;
 use crate::{
     machine::Machine,
-    qemu::{Log, Timing},
+    qemu::{GuestSpec, Log},
 };
 
 /// A folder with the files that a guest's lines go to.
@@ -57,7 +57,7 @@ impl Room {
         let (console, channel) = (self.path("console.txt"), self.path("channel"));
         let guard = self.guard(script);
         let mut order = Boot {
-            words: Words { log, ..words(&machine, &console, &channel) },
+            line: CommandLine { log, ..command_line(&machine, &console, &channel) },
             guard: &guard,
             silence: Duration::from_millis(silence_ms),
             stop,
@@ -71,13 +71,10 @@ impl Room {
     }
 }
 
-fn words<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> Words<'a> {
-    Words {
+fn command_line<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) -> CommandLine<'a> {
+    CommandLine {
         machine,
-        timing: Timing::Wall,
-        seed: 1,
-        cpus: 1,
-        memory_mib: None,
+        spec: GuestSpec { timing: Timing::Wall, ..GuestSpec::default() },
         kernel: Path::new("kernel"),
         is_unpacked: false,
         image: Path::new("image"),
@@ -214,14 +211,14 @@ fn a_probe_says_whether_anything_was_said_within_its_limit() {
     let machine = Machine::find("x86-64").expect("shipped");
     let room = Room::new();
     let (console, channel) = (room.path("console.txt"), room.path("channel"));
-    let words = words(&machine, &console, &channel);
+    let line = command_line(&machine, &console, &channel);
     let probe = |script: &str, limit_ms| {
-        speaks(&words, &room.guard(script), Duration::from_millis(limit_ms)).expect("a shell")
+        speaks(&line, &room.guard(script), Duration::from_millis(limit_ms)).expect("a shell")
     };
     assert!(probe("echo Linux >> $CONSOLE; exec sleep 1000", 30_000));
     assert!(!probe("exec sleep 1000", 200));
     let script = "echo 'KVM: Permission denied' >&2; exit 1";
-    let said = speaks(&words, &room.guard(script), Duration::from_secs(30)).expect_err("it ended");
+    let said = speaks(&line, &room.guard(script), Duration::from_secs(30)).expect_err("it ended");
     assert!(said.to_string().contains("KVM: Permission denied"), "{said}");
 }
 

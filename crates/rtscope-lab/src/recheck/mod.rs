@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{cell::Inputs, digest::sha256, error::LabError, replay_log::LOG};
+use crate::{digest::sha256, error::LabError, guest_run::Inputs, replay_log::LOG};
 
 /// Folders of a record in which every file counts: a reader takes what lies there.
 const READ_WHOLE: [&str; 2] = ["slices", "raw"];

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::qemu::Timing;
+use crate::qemu::GuestSpec;
 
 const HISTOGRAMS: &str = "histograms.json";
 const SLICES: &str = "slices/t0.jsonl";
@@ -22,10 +22,7 @@ fn record(files: &[(&str, &str)]) -> (tempfile::TempDir, Inputs) {
         kernel_sha256: String::new(),
         image_sha256: String::new(),
         machine: String::new(),
-        timing: Timing::Virtual { shift: 1 },
-        seed: 1,
-        cpus: 1,
-        memory_mib: None,
+        spec: GuestSpec::default(),
         emulator: String::new(),
         arguments: Vec::new(),
         whole: true,

@@ -122,6 +122,17 @@ impl Phase {
 }
 
 impl Plan {
+    /// A plan of its own for each phase, with the phase's name.
+    #[must_use]
+    pub fn one_by_one(&self) -> Vec<Plan> {
+        let single = |phase: &Phase| Plan {
+            name: phase.name.clone(),
+            phases: vec![phase.clone()],
+            ..self.clone()
+        };
+        self.phases.iter().map(single).collect()
+    }
+
     /// A plan may come from anywhere, and its names go to the terminal.
     fn with_printable_names(mut self) -> Plan {
         self.about = printable_lines(&self.about).into_owned();

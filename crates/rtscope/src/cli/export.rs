@@ -14,7 +14,7 @@ use rtscope_model::verdict::Requirement;
 use super::{Refused, compare::split, print_bytes};
 use crate::{
     exit,
-    record::{self, Terms},
+    record::{self, Additions},
 };
 
 /// Write a record for other programs: CSV, JUnit, OpenMetrics...
@@ -53,8 +53,8 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (folder, cell) = split(&args.run);
-    let terms = Terms { require: args.require.clone(), accept: args.accept.clone() };
-    let judged = record::open(&folder, &terms)?;
+    let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
+    let judged = record::open(&folder, &additions)?;
     let subject =
         Subject::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
     let mut documents = Vec::new();

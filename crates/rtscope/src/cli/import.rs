@@ -25,7 +25,7 @@ use super::{Refused, print, run::summary, wall_clock, wave::import as capture};
 use crate::{
     exit,
     output::{note_lines, shown},
-    record::{self, Judged, Terms},
+    record::{self, Additions, Judged},
 };
 
 /// Read other tools' results as a record, and captures as waves
@@ -97,8 +97,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let files = files(&wall_clock, args.require.clone(), readings)?;
     let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("import", &wall_clock));
     recorder::store(&folder, &files)?;
-    let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
-    let judged = record::judged(&Source::from(files), &terms)?;
+    let additions = Additions { require: Vec::new(), accept: args.accept.clone() };
+    let judged = record::judged(&Source::from(files), &additions)?;
     let page = judged.publish(&folder)?;
     if args.json {
         print(&judged.json()?)?;
@@ -111,12 +111,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// A file of another tool, judged as a record that is kept nowhere.
-pub(super) fn judged(path: &Path, terms: &Terms) -> anyhow::Result<Judged> {
+pub(super) fn judged(path: &Path, additions: &Additions) -> anyhow::Result<Judged> {
     let (_, source) = begin(path)?;
     let options = Options { name: name_of(path), ..Options::default() };
     let reading = read(path, source, None, options)?;
     let files = files(&wall_clock(), Vec::new(), vec![(stem_of(path), reading)])?;
-    record::judged(&Source::from(files), terms)
+    record::judged(&Source::from(files), additions)
 }
 
 /// Opens a file. What its format is known by is read ahead, and comes from the source again.

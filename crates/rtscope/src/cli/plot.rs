@@ -2,12 +2,13 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use clap::builder::PossibleValuesParser;
 use rtscope_analyse::plot::{self, Kind};
 
 use super::{Refused, print};
 use crate::{
     exit, png,
-    record::{self, Destination, Terms},
+    record::{self, Additions, Destination},
 };
 
 /// Draw one plot of a record as SVG or PNG
@@ -21,8 +22,8 @@ use crate::{
 pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
-    /// histogram, exceedance, timeline, heatmap, losses or load
-    #[arg(long)]
+    /// Plot to draw
+    #[arg(long, value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)))]
     kind: String,
     /// The file: its ending says the format, .svg or .png; - writes SVG to standard output
     /// [default: rtscope-runs/KIND-TIME.svg]
@@ -40,7 +41,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let kind: Kind = args.kind.parse().map_err(Refused)?;
     let out = Destination::new(args.out.as_deref(), &args.kind, "svg");
     let format = png::Format::of(&out)?;
-    let judged = record::open(&args.run, &Terms::default())?;
+    let judged = record::open(&args.run, &Additions::default())?;
     let options = plot::Options {
         width: args.width,
         height: args.height,

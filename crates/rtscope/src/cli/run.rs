@@ -1,10 +1,6 @@
 //! `rtscope run`: the main job.
 
-use std::{
-    io::{self, IsTerminal},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use rtscope_analyse::report::{
     self,
@@ -17,9 +13,9 @@ use rtscope_sys::tree::Tree;
 use super::{compare, print, restore_leftovers, said, shape, this_program, until};
 use crate::{
     exit,
-    output::{self, shown},
+    output::{self, print_folded, shown},
     plans,
-    record::{self, Judged, Terms},
+    record::{self, Additions, Judged},
     screen::{self, Show},
 };
 
@@ -27,6 +23,9 @@ use crate::{
 ///
 /// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
+///
+/// A phase is a part of a plan in which the same loads run, or none. A cell is the set of figures of one phase. A
+/// slice is one second of one thread in a cell.
 ///
 /// Examples:
 ///   rtscope run
@@ -54,7 +53,7 @@ pub(super) struct Args {
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// Show nothing during the run, and only the verdict at the end
+    /// Show nothing during the run, and one line with the verdict and its reason at the end
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
     /// Print lines during the run, with the place of each thread and every finding
@@ -72,7 +71,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
     if let Some(earlier) = &args.compare_with {
         // Before minutes are spent on a run that has nothing to be compared with.
-        record::open(&compare::split(earlier).0, &Terms::default())?;
+        record::open(&compare::split(earlier).0, &Additions::default())?;
     }
     let interrupt = Interrupt::install_patient()?;
     let options = options(args, plan, interrupt);
@@ -93,8 +92,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     drop(screen);
     let finished = finished?;
 
-    let terms = Terms { require: Vec::new(), accept: args.accept.clone() };
-    let judged = record::judged(&finished.source, &terms)?;
+    let additions = Additions { require: Vec::new(), accept: args.accept.clone() };
+    let judged = record::judged(&finished.source, &additions)?;
     let page = judged.publish(&options.folder);
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
@@ -143,16 +142,14 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
         interrupt,
-        unattended: rtscope_measure::UNATTENDED,
+        unattended: rtscope_measure::watchdog::UNATTENDED,
     }
 }
 
 /// How standard output shows text.
 pub(super) fn style() -> Style {
     let colour = output::has_attributes(&io::stdout());
-    let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
-    let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
-    Style { width, colour }
+    Style { width: output::columns(&io::stdout()).unwrap_or(100), colour }
 }
 
 /// The verdict on standard output, in the form that was asked.
@@ -164,7 +161,7 @@ fn tell(args: &Args, judged: &Judged) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
-        print(&format!("{}\n", judged.judgement.verdict))
+        print_folded(&format!("{}\n", terminal::verdict_line(&judged.judgement)))
     } else {
         print(&summary(judged))
     }

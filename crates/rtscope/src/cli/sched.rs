@@ -10,7 +10,7 @@ use rtscope_analyse::report::sched as report;
 use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, sched, tune};
 use rtscope_model::{
     guest,
-    sched::{Experiment, ExperimentRecord, Observed},
+    sched::{Experiment, ExperimentRecord},
     text::{Problem, TextError, suggest},
     time::Nanos,
 };
@@ -88,7 +88,7 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: &[(&str, &str)] = shipped! {
+pub(super) const SHIPPED: &[(&str, &str)] = shipped! {
     "one-fifo-pinned" "one-fifo-free" "two-fifo-pinned" "two-rr-pinned" "two-fifo-free"
     "priority-levels" "rr-quantum" "fifo-starvation" "fifo-starvation-unguarded" "periodic-jobs"
     "inversion-plain" "inversion-inherit" "deadline-admission" "deadline-overrun" "nice-levels"
@@ -163,12 +163,6 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<ExperimentRecord> {
     serde_json::from_str(&text).with_context(fails)
 }
 
-/// Whether every application was placed as asked.
-pub(super) fn is_as_asked(record: &ExperimentRecord) -> bool {
-    let is_sound = |app: &Observed| app.is_refused || app.asked == app.found;
-    record.applications.iter().all(is_sound)
-}
-
 fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let experiment = load(&args.experiment, args.work)?;
     let wall_clock = wall_clock();
@@ -192,7 +186,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("can't write {}", path.display()))?;
     tell(&record, &folder, args.json)?;
     // What doesn't read back as asked answers another question.
-    Ok(ExitCode::from(if is_as_asked(&record) { exit::PASS } else { exit::INCONCLUSIVE }))
+    Ok(ExitCode::from(if record.is_as_asked() { exit::PASS } else { exit::INCONCLUSIVE }))
 }
 
 /// An error with what to do about it.

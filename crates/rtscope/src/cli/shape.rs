@@ -3,12 +3,7 @@
 use std::collections::BTreeMap;
 
 use rtscope_measure::tune;
-use rtscope_model::{
-    cpu::CpuSet,
-    plan::{CpuChoice, Plan},
-    time::Nanos,
-    verdict::Requirement,
-};
+use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 
 use super::{Refused, sampler, until};
 use crate::plans;
@@ -180,21 +175,6 @@ fn refuse_settings<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<()
     })
 }
 
-/// Refuses a plan that measures CPUs which a guest with so many doesn't have.
-pub(super) fn refuse_absent_cpus(plan: &Plan, cpus: u32) -> Result<(), Refused> {
-    let there: CpuSet = (0..cpus).collect();
-    let absent = plan.phases.iter().find_map(|phase| match &phase.sampler.cpus {
-        CpuChoice::These(set) => Some(set.without(&there)).filter(|absent| !absent.is_empty()),
-        CpuChoice::All | CpuChoice::Last => None,
-    });
-    absent.map_or(Ok(()), |absent| {
-        Err(Refused(format!(
-            "the plan measures CPU {absent}, and the guest has CPU {there}: name others with --cpus, or give \
-             the guest more with --smp"
-        )))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -265,15 +245,5 @@ mod tests {
             let said = typed(&words).experiment_settings().expect_err("refused").to_string();
             assert!(said.contains(why), "{said}");
         }
-    }
-
-    #[test]
-    fn cpus_that_a_guest_lacks_are_named() {
-        let plan = typed(&["--cpus", "1-2"]).guest_plan(None, plans::DEFAULT_LAB).expect("sound");
-        let said = refuse_absent_cpus(&plan, 2).expect_err("refused").to_string();
-        assert!(said.contains("measures CPU 2, and the guest has CPU 0-1"), "{said}");
-        assert!(refuse_absent_cpus(&plan, 3).is_ok());
-        let all = typed(&[]).guest_plan(None, plans::DEFAULT_LAB).expect("sound");
-        assert!(refuse_absent_cpus(&all, 1).is_ok());
     }
 }

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rtscope_lab::cache::Cache;
 use rtscope_testing::skip::{program, skip};
 use serde_json::Value;
 
@@ -177,6 +178,11 @@ fn a_real_time_kernel_is_told_from_a_stock_one_and_a_record_is_replayed_on_a_bus
             let passed = |check: &Value| check["name"] == name && check["passed"] == true;
             assert!(checks.iter().any(passed), "{name}: {kernel:#}");
         }
+        // The cache keeps the log of each run packed, and not a second time as the emulator wrote it.
+        let key = kernel["inputs"]["key"].as_str().expect("a key");
+        let kept = Cache::default().root().join("records").join(key);
+        let is_there = |name: &str| kept.join(name).exists();
+        assert!(is_there("replay.log.gz") && !is_there("replay.log.part"), "{}", kept.display());
     }
     let page = fs::read_to_string(out.join("index.html")).expect("a page");
     let tenths = (real_time + 50) / 100;

@@ -7,13 +7,19 @@
 
 pub mod apart;
 pub mod beside;
+pub mod bisect;
+pub mod collect;
+mod document;
+mod preemption;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use askama::Template;
-use rtscope_model::{environment::Preemption, histogram::Histogram, verdict::Verdict};
+use rtscope_model::{
+    environment::Preemption, guest::Timing, histogram::Histogram, verdict::Verdict,
+};
 use serde::Serialize;
 
 use self::apart::Pair;
@@ -24,18 +30,6 @@ use crate::{
 
 /// A 99.9th percentile of so many times the best one has the full colour at the least.
 const HOT: f64 = 2.0;
-
-/// How time passed in the guests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
-    /// By instructions, 2^shift ns each.
-    Virtual {
-        /// The shift.
-        shift: u8,
-    },
-    /// By the host's clock.
-    Wall,
-}
 
 /// What one kernel showed under one load with one seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +92,7 @@ pub struct Comparison {
     /// What the plan is for, one line.
     pub title: String,
     /// How time passed.
-    pub time: Time,
+    pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
     /// The preemption model that each kernel's guests found; none without a record.
@@ -210,8 +204,8 @@ struct Page<'a> {
 impl Page<'_> {
     fn virtual_shift(&self) -> Option<u8> {
         match self.all.time {
-            Time::Virtual { shift } => Some(shift),
-            Time::Wall => None,
+            Timing::Virtual { shift } => Some(shift),
+            Timing::Wall | Timing::Kvm => None,
         }
     }
 
@@ -220,6 +214,21 @@ impl Page<'_> {
         let mips = 1000.0 / f64::from(1_u32 << self.virtual_shift().unwrap_or(0).min(30));
         format!("{mips:.0}")
     }
+}
+
+fn writes_files(all: &Comparison) -> bool {
+    all.load_lines.values().any(|line| line.starts_with("disk"))
+}
+
+/// What a reader of the figures alone could take for this machine's: the time, and the disk.
+#[must_use]
+pub fn conditions(all: &Comparison) -> Vec<&'static str> {
+    let time = matches!(all.time, Timing::Virtual { .. }).then_some(
+        "Time is virtual: it advances with the guest's instructions. Compare kernels by these figures, not deadlines.",
+    );
+    let disk = writes_files(all)
+        .then_some("The guest has no disk: the disk load writes to its memory (tmpfs).");
+    time.into_iter().chain(disk).collect()
 }
 
 /// The page. The same comparison gives the same bytes.
@@ -252,7 +261,7 @@ pub fn page(all: &Comparison) -> String {
         plot_rules: plot::dark_rules(),
         script: include_str!("../template/script.js"),
         plots: plots(all),
-        writes_files: all.load_lines.values().any(|line| line.starts_with("disk")),
+        writes_files: writes_files(all),
     };
     page.render().expect("a string takes every text")
 }

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use askama::Template;
-use rtscope_model::sched::ExperimentRecord;
+use rtscope_model::{guest::Timing, sched::ExperimentRecord};
+
+use serde_json::{Value, json};
 
 use super::rows::rows;
-use crate::report::lab::Time;
 
 /// An experiment's record from a guest.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct FromGuest {
 #[derive(Clone, Debug)]
 pub struct Guests {
     /// How time passed.
-    pub time: Time,
+    pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
     /// What is known of each kernel: name and value.
@@ -97,9 +98,18 @@ pub fn page(all: &Guests) -> String {
         all,
         headline: headline(&tables),
         tables,
-        is_virtual: matches!(all.time, Time::Virtual { .. }),
+        is_virtual: all.time.is_virtual(),
     };
     page.render().expect("a string takes every text")
+}
+
+/// The document. `guests` are what each of them brought.
+#[must_use]
+pub fn document(all: &Guests, guests: &[Value]) -> Value {
+    let failures = all.failures.iter();
+    let failures: Vec<Value> =
+        failures.map(|(kernel, why)| json!({"kernel": kernel, "why": why})).collect();
+    json!({ "format": 1, "timing": all.time, "guests": guests, "failures": failures })
 }
 
 /// The figures for a terminal.
@@ -181,7 +191,7 @@ mod tests {
             FromGuest { kernel, record, page: format!("{kernel}/x/report.html") }
         };
         let mut all = Guests {
-            time: Time::Virtual { shift: 1 },
+            time: Timing::Virtual { shift: 1 },
             kernels: vec!["stock".to_owned(), "rt".to_owned()],
             facts: Vec::new(),
             records: vec![of(0, [100, 200]), of(1, [100, 300])],

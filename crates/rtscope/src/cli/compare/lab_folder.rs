@@ -63,6 +63,14 @@ pub(super) fn records(name: &str) -> anyhow::Result<Vec<String>> {
     Ok(records)
 }
 
+/// The records in a folder that `rtscope lab run` or `lab matrix` wrote; none where it is no such folder.
+pub(crate) fn all(folder: &Path) -> Option<Vec<PathBuf>> {
+    let text = fs::read_to_string(folder.join(DOCUMENT)).ok()?;
+    let document: Document = serde_json::from_str(&text).ok()?;
+    let records = document.kernels.iter().filter_map(|guest| guest.record.as_ref());
+    Some(records.map(|record| folder.join(record)).collect())
+}
+
 /// The lab's folder that a name begins with, and what follows after its `@`.
 fn lab_folder(name: &str) -> Option<(PathBuf, Option<&str>)> {
     let ends = name.match_indices('@').map(|(at, _)| at);

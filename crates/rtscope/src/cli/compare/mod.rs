@@ -1,6 +1,6 @@
 //! `rtscope compare`: two sides, what changed, and what else differs.
 
-mod lab_folder;
+pub(crate) mod lab_folder;
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     exit,
     output::shown,
-    record::{self, Destination, Judged, Terms},
+    record::{self, Additions, Destination, Judged},
 };
 
 /// Compare two sides: do they differ, in what, and by how much
@@ -221,10 +221,10 @@ pub(super) fn split(name: &str) -> (PathBuf, Option<String>) {
 
 fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     let (folder, cell) = split(name);
-    let terms = Terms { require: require.to_vec(), accept: Vec::new() };
+    let additions = Additions { require: require.to_vec(), accept: Vec::new() };
     let judged = match folder.is_file() {
-        true => import::judged(&folder, &terms)?,
-        false => record::open(&folder, &terms)?,
+        true => import::judged(&folder, &additions)?,
+        false => record::open(&folder, &additions)?,
     };
     let cells = &judged.judgement.cells;
     if let Some(cell) = &cell

@@ -6,11 +6,11 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use rtscope_lab::queue::Item;
+use rtscope_lab::{options::GuestOptions, record_folders::safe};
 
 use super::{
-    compare::Comparison,
-    order::{Lab, Options},
+    compare,
+    order::{Lab, cache_at},
     output,
 };
 use crate::plans;
@@ -23,8 +23,9 @@ const PLAN: &str = "lab-quick";
 
 /// Compare a real-time kernel with a stock one, in minutes
 ///
-/// Both run idle and under two loads; nothing is built. Fetches Debian's stock and real-time kernels (once, 140 MB), boots both in virtual time, names the
-/// page that compares them, and opens it where there is a screen.
+/// rtscope fetches Debian's stock and real-time kernels (once, 140 MB) and boots both in virtual time. Each runs
+/// idle and under two loads. rtscope builds no kernel. It prints the path of the page that compares them, and opens
+/// the page if there is a graphical desktop.
 ///
 /// Examples:
 ///   rtscope lab demo
@@ -35,10 +36,10 @@ pub(in crate::cli) struct Args {
     /// Folder for the records and the page [default: rtscope-runs/lab-demo-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run the guests even if their records are known
+    /// Run the guests even if the cache has their records
     #[arg(long)]
     fresh: bool,
-    /// Where kernels, images and records are kept
+    /// Folder of kernels, images and records [default: that of `lab cache list`]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Print one JSON document
@@ -47,17 +48,18 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let options = Options::usual(args.fresh, args.cache.clone());
     let plan = plans::load(PLAN)?;
-    let mut lab = Lab::open(&options)?;
+    let guests = GuestOptions { fresh: args.fresh, ..GuestOptions::default() };
+    let mut lab = Lab::open_with(guests, None, cache_at(args.cache.as_ref()), false)?;
     let out = output::place(args.out.as_ref(), "demo")?;
-    let mut items: Vec<Item> = Vec::new();
-    for subject in lab.subjects(&KERNELS.map(str::to_owned))? {
-        let folder = out.join(output::safe(&subject.label));
-        items.push(Item { cell: lab.cell(&subject, &plan, 1)?, folder });
+    let mut runs = Vec::new();
+    for kernel in lab.kernels(&KERNELS.map(str::to_owned))? {
+        let folder = out.join(safe(&kernel.label));
+        runs.push(lab.plan_run(&kernel, &plan, 1, folder)?);
     }
-    let outcomes = lab.run_into(&out, &items)?;
-    let code = Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.json)?;
+    let outcomes = lab.run_into(&out, &runs)?;
+    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    let code = compare::publish(&all, &out, args.json)?;
     if !args.json && has_display(|name| std::env::var_os(name)) {
         open(&out.join("index.html"));
     }

@@ -1,83 +1,19 @@
-//! The folder of the records: what those of each kernel are called in it, and whether it can be gone on with.
+//! The folder of the records of guests.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
-use anyhow::Context;
-use rtscope_lab::{cell, name};
-use serde::{Deserialize, Serialize};
+use rtscope_lab::{error::LabError, record_folders};
 
-use crate::cli::Refused;
+use crate::{cli::wall_clock, record::fresh_folder};
 
-/// File that says which guests the records of a folder are of.
-const ORDER: &str = "order.json";
-
-/// A name for a folder, of the characters of a kernel's name.
-pub(super) fn safe(text: &str) -> String {
-    let plain = text.chars().map(|c| if name::may_hold(c) { c } else { '-' });
-    let mut name: String = plain.take(name::CHARS_MAX).collect();
-    // Neither hidden, nor the folder above.
-    if name.starts_with('.') {
-        name.replace_range(..1, "-");
-    }
-    name
-}
-
-/// What the records of each kernel are called: a kernel's label, or its name and its words, and of a path no
-/// more of its end than tells it from the others. A label that fits a folder is the folder's name.
-///
-/// # Errors
-///
-/// A kernel is named twice.
-pub(super) fn names<'a>(labels: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, Refused> {
-    let labels: Vec<&str> = labels.into_iter().collect();
-    let mut seen = BTreeSet::new();
-    if let Some(twice) = labels.iter().find(|label| !seen.insert(**label)) {
-        return Err(Refused(format!("{twice}: it is named twice")));
-    }
-    let longest = labels.iter().map(|label| label.split('/').count()).max().unwrap_or(1);
-    let fits = |label: &str| safe(label) == label;
-    let fitting = labels.iter().filter(|label| fits(label));
-    let mut taken: BTreeSet<String> = fitting.map(|label| (*label).to_owned()).collect();
-    let name = |label: &&str| {
-        if fits(label) {
-            return (*label).to_owned();
-        }
-        let is_alone = |parts: &usize| {
-            let own = short(label, *parts);
-            labels.iter().filter(|other| short(other, *parts) == own).count() == 1
-        };
-        let name = short(label, (1..longest).find(is_alone).unwrap_or(longest));
-        let numbered = (2_u32..).map(|n| format!("{name}-{n}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|n| taken.insert(n.clone()));
-        free.unwrap_or(name)
-    };
-    Ok(labels.iter().map(name).collect())
-}
-
-/// A label whose path is cut to its last parts.
-fn short(label: &str, parts: usize) -> String {
-    let (kernel, words) = label.split_at(label.find(':').unwrap_or(label.len()));
-    let path = kernel.strip_prefix("path=").unwrap_or(kernel);
-    let all: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-    safe(&format!("{}{words}", all[all.len().saturating_sub(parts)..].join("/")))
-}
-
-/// Where the records go. Nothing is made yet: what is refused later leaves nothing behind.
+/// Where the records go: into the folder that was named, or into a fresh one.
 ///
 /// # Errors
 ///
 /// The folder holds what is not the lab's.
-pub(super) fn place(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, Refused> {
-    let fresh = || crate::record::fresh_folder(&format!("lab-{plan}"), &crate::cli::wall_clock());
-    let out = asked.cloned().unwrap_or_else(fresh);
-    match is_taken(&out) && !out.join(ORDER).is_file() {
-        true => Err(not_empty(&out)),
-        false => Ok(out),
-    }
+pub(super) fn place(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, LabError> {
+    let out = named_or_fresh(asked, plan);
+    record_folders::check(&out).map(|()| out)
 }
 
 /// As [`place`], for what can't be gone on with.
@@ -85,147 +21,11 @@ pub(super) fn place(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, Refu
 /// # Errors
 ///
 /// The folder holds anything.
-pub(super) fn empty(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, Refused> {
-    place(asked, plan).and_then(|out| if is_taken(&out) { Err(not_empty(&out)) } else { Ok(out) })
+pub(super) fn empty(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, LabError> {
+    let out = named_or_fresh(asked, plan);
+    record_folders::check_empty(&out).map(|()| out)
 }
 
-fn not_empty(out: &Path) -> Refused {
-    Refused(format!("{} is not empty: choose another folder with --out", out.display()))
-}
-
-fn is_taken(out: &Path) -> bool {
-    fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
-}
-
-/// What a folder holds: the hash of all inputs of each guest, by the folder of its record.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Order {
-    format: u32,
-    guests: BTreeMap<String, String>,
-}
-
-/// Makes the folder for the records of these guests, each with the hash of its inputs; or goes on in one
-/// that holds just these, where the records that are not whole are removed. `reuse` says that those that are
-/// whole will be taken as they are.
-///
-/// # Errors
-///
-/// It holds others, or can't be made; then none is left behind. Or a record that would be taken is no longer
-/// the one that its guest brought.
-pub(super) fn claim(
-    out: &Path,
-    guests: BTreeMap<String, String>,
-    reuse: bool,
-) -> anyhow::Result<()> {
-    let order = Order { format: 1, guests };
-    let path = out.join(ORDER);
-    if is_taken(out) {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let before: Option<Order> = serde_json::from_str(&text).ok();
-        if before.as_ref() != Some(&order) {
-            return Err(another(out, before.as_ref(), &order).into());
-        }
-        for name in order.guests.keys() {
-            let record = out.join(name);
-            let inputs = cell::read_inputs(&record).ok().filter(|inputs| inputs.whole);
-            if let Some(inputs) = inputs {
-                if reuse {
-                    cell::check(&record, &inputs)?;
-                }
-            } else if record.exists() {
-                fs::remove_dir_all(&record)
-                    .with_context(|| format!("can't remove {}", record.display()))?;
-            }
-        }
-        return Ok(());
-    }
-    let was_there = out.is_dir();
-    let text = serde_json::to_string_pretty(&order)? + "\n";
-    let made = fs::create_dir_all(out).and_then(|()| fs::write(&path, text));
-    made.map_err(|e| {
-        let _ = fs::remove_file(&path);
-        if !was_there {
-            let _ = fs::remove_dir(out);
-        }
-        let hint = match e.kind() {
-            io::ErrorKind::StorageFull => ": make space, or choose another folder with --out",
-            _ => "",
-        };
-        anyhow::anyhow!("can't make {}: {e}{hint}", out.display())
-    })
-}
-
-/// Why a folder can't be gone on with.
-fn another(out: &Path, before: Option<&Order>, now: &Order) -> Refused {
-    let known = before.map(|order| &order.guests);
-    let differs = known.and_then(|known| {
-        let of = |guests: &BTreeMap<String, String>, name: &String| guests.get(name).cloned();
-        let mut names = known.keys().chain(now.guests.keys());
-        names.find(|name| of(known, name) != of(&now.guests, name))
-    });
-    let which = differs.map_or(String::new(), |name| format!(" ({name} differs)"));
-    Refused(format!(
-        "{} holds the records of other guests{which}: the same command, with the same rtscope, kernels \
-         and emulator, would go on there; choose another folder with --out",
-        out.display()
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_of_one_file_name_have_names_of_their_own() {
-        let of = |labels: &[&str]| names(labels.iter().copied()).expect("distinct").join(" ");
-        assert_eq!(of(&["path=ka/vmlinuz", "path=kb/vmlinuz"]), "ka-vmlinuz kb-vmlinuz");
-        assert_eq!(of(&["path=/boot/vmlinuz-6.1", "debian-rt"]), "vmlinuz-6.1 debian-rt");
-        assert_eq!(
-            of(&["debian-stock:a.b=/x", "debian-rt:a.b=/x", "debian-stock:rdinit=/nope"]),
-            "debian-stock-a.b--x debian-rt-a.b--x debian-stock-rdinit--nope"
-        );
-        // Names that become equal only as those of folders.
-        assert_eq!(of(&["a:b", "a-b", "path=a-b", "path=/a-b"]), "a-b-2 a-b a-b-3 a-b-4");
-        let said = names(["debian-rt", "debian-rt"]).expect_err("twice").to_string();
-        assert_eq!(said, "debian-rt: it is named twice");
-    }
-
-    #[test]
-    fn a_name_stays_in_its_folder() {
-        for text in ["..", "../up", "/", ".hidden", &"x".repeat(300)] {
-            let name = safe(text);
-            assert!(!name.starts_with('.') && !name.contains('/') && name.len() <= 100, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_folder_is_gone_on_with_by_the_same_order_only() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let out = folder.path().join("out");
-        let of = |key: &str| BTreeMap::from([("rt-rest-seed1".to_owned(), key.to_owned())]);
-        assert!(place(Some(&out), "x").is_ok() && !out.exists());
-        claim(&out, of("k1"), true).expect("made");
-        let half = out.join("rt-rest-seed1");
-        fs::create_dir(&half).expect("a guest that was interrupted");
-        assert_eq!(place(Some(&out), "x").expect("the lab's own"), out);
-        let said = claim(&out, of("k2"), true).expect_err("another kernel").to_string();
-        assert!(said.contains("rt-rest-seed1 differs") && half.exists(), "{said}");
-        claim(&out, of("k1"), true).expect("the same");
-        assert!(!half.exists(), "a record that is not whole is made again");
-        // One that is whole is taken as it is only when nobody has altered it.
-        let inputs = r#"{"format":1,"key":"k1","kernel":"","kernel_file":"","kernel_sha256":"",
-            "image_sha256":"","machine":"","time":"wall","seed":1,"cpus":1,"memory_mib":null,
-            "emulator":"","arguments":[],"files":{"histograms.json":"0"},"whole":true}"#;
-        fs::create_dir(&half).expect("made");
-        fs::write(half.join("lab.json"), inputs).expect("written");
-        fs::write(half.join("histograms.json"), "{}").expect("written");
-        let said = claim(&out, of("k1"), true).expect_err("altered").to_string();
-        assert!(said.contains("histograms.json (altered)") && said.contains("--fresh"), "{said}");
-        claim(&out, of("k1"), false).expect("it will be measured again");
-        let foreign = folder.path().join("foreign");
-        fs::create_dir(&foreign).expect("made");
-        fs::write(foreign.join("letter"), "x").expect("written");
-        assert!(place(Some(&foreign), "x").is_err() && claim(&foreign, of("k1"), true).is_err());
-        claim(&foreign.join("letter").join("below"), of("k1"), true).expect_err("no folder");
-    }
+fn named_or_fresh(asked: Option<&PathBuf>, plan: &str) -> PathBuf {
+    asked.cloned().unwrap_or_else(|| fresh_folder(&format!("lab-{plan}"), &wall_clock()))
 }

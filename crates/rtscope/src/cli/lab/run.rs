@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use rtscope_lab::queue::Item;
+use rtscope_lab::record_folders::names;
 
 use super::{
-    compare::Comparison,
+    compare,
     order::{self, Lab},
     output,
 };
@@ -13,13 +13,13 @@ use crate::{cli::shape, plans};
 
 /// Run a plan in several kernels and compare them
 ///
-/// Each kernel boots in an emulator, with this very program as all there is in the guest. In virtual
-/// time (the default) each run with one CPU is logged, and `rtscope lab replay` makes its record again to
-/// the bit. The pages say what virtual time can show and what it can't.
+/// Each kernel boots in an emulator. The guest contains this same program and nothing else. In virtual
+/// time (the default) rtscope logs each run with one CPU, and `rtscope lab replay` reproduces its record bit for
+/// bit. The pages say what virtual time can show and what it can't.
 ///
-/// Without a plan this is `lab-quick`: rest, a message load and a disk load, one second each in the guest.
-/// The options that shape the plan are those of `rtscope run`. Those that make no sense in a guest, such
-/// as --until, are refused with the reason.
+/// Without a plan rtscope runs `lab-quick`: rest, a message load and a disk load, one second each in the guest. A
+/// guest has no disk, so the disk load writes to its memory (tmpfs). `lab run` takes the options of `rtscope run`
+/// that shape the plan. It refuses those that make no sense in a guest, such as --until, and says why.
 ///
 /// Examples:
 ///   rtscope lab run --kernel debian-stock --kernel debian-rt
@@ -35,10 +35,10 @@ use crate::{cli::shape, plans};
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file [default: lab-quick]
     plan: Option<String>,
-    /// A kernel: debian-stock, debian-rt, debian-cloud, one you built, path=FILE, or a Debian package's
-    /// file (.deb); repeatable. Words of the kernel
-    /// command line follow after colons, as debian-stock:preempt=full. A label before it, as
-    /// mine=debian-stock:preempt=full, is its name in folders, pages and JSON
+    /// Kernel to run: debian-stock, debian-rt, debian-cloud, one that you built, path=FILE, or the file of a
+    /// Debian package (.deb); repeatable. Add words of the kernel command line after colons, for example
+    /// debian-stock:preempt=full. Put a label before it, for example mine=debian-stock:preempt=full, to choose its
+    /// name in folders, pages and JSON
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     #[command(flatten)]
@@ -53,15 +53,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     let mut lab = Lab::open(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
-    let mut items: Vec<Item> = Vec::new();
-    let subjects = lab.subjects(&args.kernel)?;
-    let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
-    for (subject, name) in subjects.iter().zip(names) {
+    let kernels = lab.kernels(&args.kernel)?;
+    let names = names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
+    let mut runs = Vec::new();
+    for (kernel, name) in kernels.iter().zip(names) {
         for seed in 1..=args.judging.seeds.unwrap_or(1) {
-            let cell = lab.cell(subject, &plan, seed)?;
-            items.push(Item { cell, folder: out.join(format!("{name}-seed{seed}")) });
+            let folder = out.join(format!("{name}-seed{seed}"));
+            runs.push(lab.plan_run(kernel, &plan, seed, folder)?);
         }
     }
-    let outcomes = lab.run_into(&out, &items)?;
-    Comparison::of(&plan, lab.timing(), &items, outcomes)?.publish(&out, args.judging.json)
+    let outcomes = lab.run_into(&out, &runs)?;
+    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    compare::publish(&all, &out, args.judging.json)
 }

@@ -1,29 +1,31 @@
 //! `rtscope lab sched`: scheduling experiments in guests, all of them in one boot of each kernel.
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
-use rtscope_analyse::report::{
-    lab::Time,
-    sched::{
-        self as report,
-        guests::{self, FromGuest, Guests},
-    },
+use rtscope_analyse::report::sched::{
+    self as report,
+    guests::{self, FromGuest, Guests},
 };
 use rtscope_lab::{
-    boot::{CONSOLE, Ending},
-    cell::Outcome,
+    brought::{self, Brought},
     error::LabError,
-    qemu::Timing,
-    queue::Item,
-    verify,
+    guest_run::Outcome,
+    queue::QueuedRun,
+    record_folders,
 };
 use rtscope_measure::{agent::SHOWN, recorder::write_whole};
-use rtscope_model::{guest, time::Nanos};
+use rtscope_model::{
+    guest::{self, Timing},
+    time::Nanos,
+};
 use serde_json::{Value, json};
 
 use super::{
-    compare,
     order::{self, Lab},
     output,
 };
@@ -37,12 +39,11 @@ use crate::{
 ///
 /// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual
 /// time (the default) no other program, no hypervisor and no cache disturbs them, and `rtscope lab
-/// replay` makes each record again to the bit. With two CPUs (--smp 2) the order is shown, without ratios and
-/// without a log to replay.
+/// replay` reproduces each record bit for bit. With two CPUs (--smp 2) the result shows only the order of events:
+/// it has no ratios and no log to replay.
 ///
-/// Without an experiment these are the five of the project report, from one-fifo-pinned to two-fifo-free.
-/// Of the options that shape a plan an experiment takes --set only. The others are refused with the
-/// reason.
+/// If you name no experiment, rtscope runs the five of the project report, from one-fifo-pinned to two-fifo-free.
+/// --set is the only option of `rtscope run` that an experiment takes. rtscope refuses the others and says why.
 ///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt
@@ -58,7 +59,7 @@ pub(in crate::cli) struct Args {
     /// A kernel, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
-    /// Work of each application that has no figure of its own: CPU time, 1ms to 5s
+    /// CPU time of each application that doesn't define its own work, 1ms to 5s
     #[arg(long, value_name = "TIME")]
     work: Option<Nanos>,
     /// Folder for the records and the pages [default: rtscope-runs/lab-sched-TIME]
@@ -80,7 +81,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     for name in &args.experiments {
         let mut experiment = sched::load(name, args.work)?;
         experiment.settings.extend(settings.clone());
-        let name = output::safe(&experiment.name);
+        let name = record_folders::safe(&experiment.name);
         if name.is_empty() || texts.iter().any(|(known, _)| *known == name) {
             return Err(Refused(format!("experiment {:?}: named twice", experiment.name)).into());
         }
@@ -88,91 +89,71 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         texts.push((name, experiment.to_toml()));
     }
     let mut lab = Lab::open(&args.options)?;
-    lab.check_without_plan()?;
+    lab.lab.check_without_plan()?;
     let out = output::place(args.out.as_ref(), "sched")?;
-    let mut items: Vec<Item> = Vec::new();
-    let subjects = lab.subjects(&args.kernel)?;
-    let names = output::names(subjects.iter().map(|subject| subject.label.as_str()))?;
-    for (subject, name) in subjects.iter().zip(names) {
-        let cell = lab.experiments_cell(subject, &texts, longest)?;
-        items.push(Item { cell, folder: out.join(name) });
+    let kernels = lab.kernels(&args.kernel)?;
+    let names = record_folders::names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
+    let mut runs = Vec::new();
+    for (kernel, name) in kernels.iter().zip(names) {
+        runs.push(lab.experiments_run(kernel, &texts, longest, out.join(name))?);
     }
-    let outcomes = lab.run_into(&out, &items)?;
-    let mut all = Collected::new(lab.timing(), &items);
-    for (kernel, (item, outcome)) in items.iter().zip(outcomes).enumerate() {
-        all.add(kernel, item, outcome, &texts)?;
+    let outcomes = lab.run_into(&out, &runs)?;
+    let mut all = Collected::new(lab.timing(), &runs);
+    for (kernel, (queued, outcome)) in runs.iter().zip(outcomes).enumerate() {
+        all.add(kernel, queued, outcome, &texts)?;
     }
     all.publish(&out, args.json)
 }
 
 /// What has come from the guests.
 struct Collected {
-    timing: Timing,
     page: Guests,
     documents: Vec<Value>,
     is_as_asked: bool,
 }
 
 impl Collected {
-    fn new(timing: Timing, items: &[Item]) -> Collected {
-        let label = |item: &Item| item.cell.subject.label.clone();
+    fn new(timing: Timing, runs: &[QueuedRun]) -> Collected {
         let page = Guests {
-            time: match timing {
-                Timing::Virtual { shift } => Time::Virtual { shift },
-                Timing::Wall | Timing::Kvm => Time::Wall,
-            },
-            kernels: items.iter().map(label).collect(),
-            facts: compare::facts(items),
+            time: timing,
+            kernels: runs.iter().map(|queued| queued.run.kernel.label.clone()).collect(),
+            facts: brought::facts(runs),
             records: Vec::new(),
             failures: Vec::new(),
         };
-        Collected { timing, page, documents: Vec::new(), is_as_asked: true }
+        Collected { page, documents: Vec::new(), is_as_asked: true }
     }
 
     /// Takes what a guest brought: each record gets its page.
     fn add(
         &mut self,
         kernel: usize,
-        item: &Item,
+        queued: &QueuedRun,
         outcome: Result<Outcome, LabError>,
         texts: &[(String, String)],
     ) -> anyhow::Result<()> {
-        let subject = &item.cell.subject;
-        let label = &subject.label;
-        let folder = item.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let label = &queued.run.kernel.label;
+        let folder = queued.folder_name();
         let mut document = json!({"kernel": label, "record": folder, "experiments": []});
-        let failed = match &outcome {
-            Ok(outcome) if outcome.ending == Ending::Sent => None,
-            Ok(outcome) => {
-                let console = outcome.folder.join(CONSOLE);
-                let sentence = item.cell.explain(&outcome.ending);
-                Some(format!("{sentence} (its console: {})", console.display()))
+        let (outcome, verified) = match queued.brought(outcome, SHOWN) {
+            Brought::Record(record) => *record,
+            Brought::NotReached(why) | Brought::Nothing { why, .. } => {
+                document["failed"] = why.clone().into();
+                self.documents.push(document);
+                self.page.failures.push((label.clone(), why));
+                return Ok(());
             }
-            Err(error) => Some(error.to_string()),
         };
-        let asked = |identity| verify::verify_against(&item.folder.join(SHOWN), Some(identity));
-        // A guest without /proc shows nothing of its kernel.
-        let verified = subject.identity.clone().and_then(|identity| asked(identity).ok());
-        let another = verified.as_ref().filter(|verified| verified.failed());
-        let another =
-            another.map(|wrong| format!("another kernel ran than was asked for: {wrong}"));
-        if let Some(why) = failed.or(another) {
-            document["failed"] = why.clone().into();
-            self.documents.push(document);
-            self.page.failures.push((label.clone(), why));
-            return Ok(());
-        }
-        let failures = fs::read_to_string(item.folder.join(guest::FAILURES)).unwrap_or_default();
-        let failures = failures.lines().map(|line| (label.clone(), line.to_owned()));
-        self.page.failures.extend(failures);
+        let failures = brought::failures(&queued.folder).unwrap_or_default();
+        self.page.failures.extend(failures.into_iter().map(|line| (label.clone(), line)));
         let mut judged: Vec<Value> = Vec::new();
         for (name, _) in texts {
-            let own = item.folder.join(name);
+            let own = queued.folder.join(name);
             if !own.join(guest::EXPERIMENT).is_file() {
                 continue;
             }
             let record = sched::read(&own)?;
-            self.is_as_asked &= sched::is_as_asked(&record);
+            self.is_as_asked &= record.is_as_asked();
             let path = own.join("report.html");
             write_whole(&path, report::page(&record).as_bytes())
                 .with_context(|| format!("can't write {}", path.display()))?;
@@ -182,22 +163,14 @@ impl Collected {
         }
         document["experiments"] = judged.into();
         document["verification"] = json!(verified);
-        document["inputs"] = json!(outcome.ok().map(|outcome| outcome.inputs));
+        document["inputs"] = json!(outcome.inputs);
         self.documents.push(document);
         Ok(())
     }
 
     /// Writes the page and the document, and tells the figures.
-    fn publish(&self, out: &std::path::Path, as_json: bool) -> anyhow::Result<ExitCode> {
-        let failures = self.page.failures.iter();
-        let failures: Vec<Value> =
-            failures.map(|(kernel, why)| json!({"kernel": kernel, "why": why})).collect();
-        let document = json!({
-            "format": 1,
-            "timing": self.timing,
-            "guests": self.documents,
-            "failures": failures,
-        });
+    fn publish(&self, out: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
+        let document = guests::document(&self.page, &self.documents);
         let text = serde_json::to_string_pretty(&document)? + "\n";
         let page = out.join("index.html");
         let document = out.join("experiments.json");

@@ -8,11 +8,11 @@ use std::{
 
 use rtscope_analyse::export::cyclictest::{Break, Origin, Run, Thread, Unit, json};
 use rtscope_measure::{
-    UNATTENDED,
     environment::smi,
     interrupt::Interrupt,
     sampler::{Beat, Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
     tune,
+    watchdog::{UNATTENDED, Watchdog},
 };
 use rtscope_model::{
     cpu::CpuSet,
@@ -23,9 +23,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    memory,
-    process::{self, Deadline, Resource, SoftLimit},
-    sched, thread,
+    memory, sched,
     tracefs::Marker,
     tree::Tree,
 };
@@ -48,9 +46,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Samples that the ring of a thread holds, as in cyclictest.
 const RING: usize = 16_384;
-
-/// A thread that runs so long without sleeping ends the run.
-const RUNAWAY_US: u64 = 1_000_000;
 
 /// Exact buckets without a histogram on the command line: for the percentiles.
 const BUCKETS: u32 = 10_000;
@@ -232,12 +227,10 @@ impl Measurement<'_> {
     fn measure(&self) -> Result<Outcome, Stop> {
         let options = self.options;
         let interrupt = Interrupt::install_patient().map_err(Stop::fatal)?;
-        let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
-        thread::leave_cpu_limit_to_others();
         let spec = self.spec()?;
         self.place_control(&spec);
         // Before there is a real-time thread: nobody may be left to look after the first one.
-        let deadline = Deadline::after(UNATTENDED);
+        let watchdog = Watchdog::over_sleepers(UNATTENDED);
         // The oldest age there is puts the origin of all instants at that of the clock.
         let mut session = Session::park(&spec, u64::MAX).map_err(refused)?;
         let mut watch = Watch::new(options, self.unit(), self.tree, self.threads(&spec, &session))
@@ -254,7 +247,7 @@ impl Measurement<'_> {
         let shows = options.verbose || !options.quiet;
         let tick = if shows { TICK } else { QUIET_TICK };
         loop {
-            process::end_after(UNATTENDED);
+            watchdog.renew();
             let left_ns = until_ns.saturating_sub(session.now_ns());
             watch.wait(tick.min(Duration::from_nanos(left_ns)));
             let read = watch.tick(&mut session);
@@ -267,7 +260,7 @@ impl Measurement<'_> {
         for Starved { thread, cpus, holder } in &starved {
             say(&format!("WARN: thread {thread} did not run on CPU {cpus} for seconds: {holder}"));
         }
-        drop(deadline);
+        drop(watchdog);
         let times = [start, jiff::Timestamp::now()];
         if interrupt.is_runaway() {
             return Err(Stop::fatal(

@@ -1,4 +1,4 @@
-//! One run in one kernel: its inputs, their hash, its record's folder.
+//! One run of a guest in one kernel: its inputs, their hash, its record's folder.
 //!
 //! In virtual time with one CPU the emulator logs the run, so that it can be replayed to the bit. A run whose
 //! inputs were seen before is not run again: its record is taken from the cache.
@@ -13,7 +13,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use rtscope_model::guest::{self, Beside};
+use rtscope_model::guest::{self, Beside, Timing};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,11 +25,11 @@ use crate::{
     image,
     images::{self, Held},
     kept,
+    kernel_under_test::KernelUnderTest,
     machine::Machine,
-    qemu::{Log, Timing, Words, is_logged},
+    qemu::{CommandLine, GuestSpec, Log},
     recheck::{self, Touched},
     replay_log::{LOG, Raw},
-    subject::Subject,
 };
 
 /// File in a record's folder that says what it was made of.
@@ -44,21 +44,15 @@ pub const CONFIG: &str = "config.gz";
 /// Version of [`Inputs`].
 const FORMAT: u32 = 1;
 
-/// One run in one kernel.
+/// One run of a guest in one kernel.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct GuestRun {
     /// The kernel.
-    pub subject: Subject,
+    pub kernel: KernelUnderTest,
     /// The machine.
     pub machine: Machine,
-    /// How time passes.
-    pub timing: Timing,
-    /// Seed.
-    pub seed: u64,
-    /// CPUs.
-    pub cpus: u32,
-    /// Memory; none for the machine's own.
-    pub memory_mib: Option<u32>,
+    /// What the guest is given.
+    pub spec: GuestSpec,
     /// The guest's file system, in a file named after its hash.
     pub image: PathBuf,
     /// SHA-256 of the image.
@@ -90,15 +84,9 @@ pub struct Inputs {
     pub image_sha256: String,
     /// The machine's name.
     pub machine: String,
-    /// How time passes.
+    /// What the guest was given.
     #[serde(flatten)]
-    pub timing: Timing,
-    /// Seed.
-    pub seed: u64,
-    /// CPUs.
-    pub cpus: u32,
-    /// Memory; none for the machine's own.
-    pub memory_mib: Option<u32>,
+    pub spec: GuestSpec,
     /// The emulator's version.
     pub emulator: String,
     /// The emulator's words, files by what they are.
@@ -121,7 +109,7 @@ impl Inputs {
     }
 }
 
-/// What came of a cell.
+/// What came of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The record's folder; the console is there whatever happened.
@@ -134,7 +122,7 @@ pub struct Outcome {
     pub inputs: Inputs,
 }
 
-/// What a cell needs of its surroundings.
+/// What a run needs of its surroundings.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
 pub struct Surroundings<'a> {
     /// Where known records are.
@@ -176,7 +164,7 @@ pub struct Extra {
 ///
 /// The kernel's configuration can't be read, or the image not be written.
 pub fn pack(
-    subject: &Subject,
+    kernel: &KernelUnderTest,
     program: &[u8],
     plan: &str,
     extra: Extra,
@@ -186,7 +174,7 @@ pub fn pack(
     if !beside.is_nothing() {
         files.push((guest::PATH.to_owned(), beside.to_toml().into_bytes(), false));
     }
-    let config = match (&subject.release, &subject.config) {
+    let config = match (&kernel.release, &kernel.config) {
         (Some(release), Some(path)) => {
             let text = fs::read(path).map_err(LabError::file("read", path))?;
             Some((release.clone(), text))
@@ -201,26 +189,23 @@ pub fn pack(
     Ok((path, hash, held))
 }
 
-impl Cell {
-    fn words<'a>(
+impl GuestRun {
+    fn command_line<'a>(
         &'a self,
         console: &'a Path,
         channel: &'a Path,
         log: Option<Log<'a>>,
-    ) -> Words<'a> {
+    ) -> CommandLine<'a> {
         // The host's own CPUs unpack a kernel in no time, and start in more ways than emulated ones.
-        let unpacked = self.subject.unpacked.as_ref().filter(|_| self.timing != Timing::Kvm);
-        Words {
+        let unpacked = self.kernel.unpacked.as_ref().filter(|_| self.spec.timing != Timing::Kvm);
+        CommandLine {
             machine: &self.machine,
-            timing: self.timing,
-            seed: self.seed,
-            cpus: self.cpus,
-            memory_mib: self.memory_mib,
-            kernel: unpacked.unwrap_or(&self.subject.kernel),
+            spec: self.spec,
+            kernel: unpacked.unwrap_or(&self.kernel.file),
             is_unpacked: unpacked.is_some(),
             image: &self.image,
-            device_tree: self.subject.device_tree.as_deref(),
-            append: &self.subject.append,
+            device_tree: self.kernel.device_tree.as_deref(),
+            append: &self.kernel.append,
             console,
             channel,
             log,
@@ -229,16 +214,16 @@ impl Cell {
 
     /// A log that is recorded to a file, where the emulator logs runs of this kind.
     fn recorded<'a>(&self, path: &'a Path) -> Option<Log<'a>> {
-        is_logged(self.timing, &self.machine, self.cpus).then_some(Log::Record(path))
+        self.spec.is_logged(&self.machine).then_some(Log::Record(path))
     }
 
-    /// What the cell is made of; the files of its record are not known yet.
+    /// What the run is made of; the files of its record are not known yet.
     #[must_use]
     pub fn inputs(&self, emulator: &str) -> Inputs {
         let none = Path::new("");
-        let arguments = self.words(none, none, self.recorded(none)).identity();
+        let arguments = self.command_line(none, none, self.recorded(none)).identity();
         let key = key_of(&[
-            ("kernel", self.subject.kernel_sha256.as_bytes()),
+            ("kernel", self.kernel.sha256.as_bytes()),
             ("image", self.image_sha256.as_bytes()),
             ("emulator", emulator.as_bytes()),
             ("arguments", arguments.join("\n").as_bytes()),
@@ -246,15 +231,12 @@ impl Cell {
         Inputs {
             format: FORMAT,
             key,
-            kernel: self.subject.asked.clone(),
-            kernel_file: self.subject.kernel.clone(),
-            kernel_sha256: self.subject.kernel_sha256.clone(),
+            kernel: self.kernel.reference.to_string(),
+            kernel_file: self.kernel.file.clone(),
+            kernel_sha256: self.kernel.sha256.clone(),
             image_sha256: self.image_sha256.clone(),
             machine: self.machine.name.clone(),
-            timing: self.timing,
-            seed: self.seed,
-            cpus: self.cpus,
-            memory_mib: self.memory_mib,
+            spec: self.spec,
             emulator: emulator.to_owned(),
             arguments,
             whole: false,
@@ -280,14 +262,15 @@ impl Cell {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel"));
         // A kernel is quiet until it mounts its first process; now it shall speak at once.
         let append = ["earlyprintk=serial", "ignore_loglevel"].map(str::to_owned);
-        let words = self.words(&console, &channel, None);
-        let words = Words { timing: Timing::Kvm, append: &append, ..words };
-        let spoke = boot::speaks(&words, guard, limit);
+        let line = self.command_line(&console, &channel, None);
+        let spec = GuestSpec { timing: Timing::Kvm, ..self.spec };
+        let line = CommandLine { spec, append: &append, ..line };
+        let spoke = boot::speaks(&line, guard, limit);
         let _ = fs::remove_dir_all(&folder);
         spoke
     }
 
-    /// Runs the cell into a folder, or takes its record from there or from the cache. A record that is
+    /// Runs the guest into a folder, or takes its record from there or from the cache. A record that is
     /// there and not taken is replaced.
     ///
     /// # Errors
@@ -310,7 +293,9 @@ impl Cell {
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
         let log = Raw::in_folder(folder);
         let outcome = self.boot(inputs, self.recorded(log.path()), folder, around, on_line)?;
-        if outcome.ending == Ending::Sent && self.timing.is_virtual() {
+        // It is packed by now; the cache shall not keep it a second time.
+        drop(log);
+        if outcome.ending == Ending::Sent && self.spec.timing.is_virtual() {
             kept::keep(folder, &kept::at(around.cache, &outcome.inputs.key), around)?;
         }
         Ok(outcome)
@@ -320,7 +305,7 @@ impl Cell {
     ///
     /// # Errors
     ///
-    /// The log can't be unpacked; and as [`Cell::run`].
+    /// The log can't be unpacked; and as [`GuestRun::run`].
     pub fn replay(
         &self,
         emulator: &str,
@@ -339,7 +324,7 @@ impl Cell {
     #[must_use]
     pub fn is_known(&self, key: &str, folder: &Path, cache: &Cache) -> bool {
         let there = read_inputs(folder).is_ok_and(|there| there.whole && there.key == key);
-        there || self.timing.is_virtual() && is_whole(&kept::at(cache, key))
+        there || self.spec.timing.is_virtual() && is_whole(&kept::at(cache, key))
     }
 
     /// The record that need not be made again: the folder's own, or the cache's, which is then copied there.
@@ -357,7 +342,7 @@ impl Cell {
             fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
         }
         let kept = kept::at(around.cache, key);
-        if !around.reuse || !self.timing.is_virtual() {
+        if !around.reuse || !self.spec.timing.is_virtual() {
             return Ok(None);
         }
         let Ok(inputs) = read_inputs(&kept) else { return Ok(None) };
@@ -365,7 +350,8 @@ impl Cell {
         if touched.is_empty() {
             kept::copy(&kept, folder)?;
             // It may have been asked for by another name then.
-            let (kernel, kernel_file) = (self.subject.asked.clone(), self.subject.kernel.clone());
+            let kernel = self.kernel.reference.to_string();
+            let kernel_file = self.kernel.file.clone();
             let inputs = Inputs { kernel, kernel_file, ..inputs };
             inputs.write(folder)?;
             return Ok(Some(inputs));
@@ -390,7 +376,7 @@ impl Cell {
     ) -> Result<Outcome, LabError> {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
         let guest = boot::boot(&mut Boot {
-            words: self.words(&console, &channel, log),
+            line: self.command_line(&console, &channel, log),
             guard: around.guard,
             silence: self.silence,
             stop: around.stop,
@@ -399,7 +385,7 @@ impl Cell {
         let mut files = guest.files;
         if guest.ending == Ending::Sent && !files.contains_key(CONFIG) {
             // What a kernel doesn't show itself, its package tells.
-            self.subject.config.iter().try_for_each(|path| {
+            self.kernel.config.iter().try_for_each(|path| {
                 packed(path).map(|bytes| drop(files.insert(CONFIG.to_owned(), bytes)))
             })?;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use rtscope_lab::{
+use crate::{
     config::merge::{self, Value},
     error::LabError,
     spec::{Base, Fragment, Spec},
@@ -111,10 +111,7 @@ pub(super) fn option_changes(good: &Spec, bad: &Spec) -> Result<Vec<OptionChange
 /// All that a spec asks for: of its base, where that is a file, and of its fragments.
 fn asked(spec: &Spec) -> Result<merge::Options, LabError> {
     let base = match &spec.base {
-        Base::File(path) => {
-            let failed = |cause| LabError::File { operation: "read", path: path.clone(), cause };
-            std::fs::read_to_string(path).map_err(failed)?
-        }
+        Base::File(path) => std::fs::read_to_string(path).map_err(LabError::file("read", path))?,
         Base::Target(_) => String::new(),
     };
     let fragments = spec.fragments.iter().map(|f| (f.name.as_str(), f.text.as_str()));
@@ -175,7 +172,7 @@ mod tests {
 
     #[test]
     fn options_change_one_by_one_from_good_to_bad() {
-        let find = |name: &str| rtscope_lab::spec::find(name).expect("shipped");
+        let find = |name: &str| crate::spec::find(name).expect("shipped");
         let (good, bad) = (find("tiny-6.12-rt"), find("tiny-6.12-dynamic"));
         let changes = option_changes(&good, &bad).expect("only options differ");
         assert!(!changes.is_empty());

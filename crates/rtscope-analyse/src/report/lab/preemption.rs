@@ -1,7 +1,8 @@
 //! The preemption model that was asked for, and the one that ran.
 
-use rtscope_analyse::report::lab::model_word;
 use rtscope_model::{environment::Preemption, guest::Start};
+
+use super::model_word;
 
 /// How a word of the kernel command line that asks for a model begins.
 const WORD: &str = "preempt=";

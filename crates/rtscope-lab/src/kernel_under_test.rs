@@ -1,20 +1,6 @@
-//! The kernels under test, as a command line names them.
-//!
-//! ```text
-//! debian-rt                   a prebuilt one, fetched when it isn't there
-//! debian-stock:preempt=full   with further words of the kernel command line, each after a colon
-//! tiny-6.12-rt                one that `rtscope kernel build` has made
-//! path=/boot/vmlinuz-6.1      any file
-//! linux-image-6.1_amd64.deb   a Debian package, with or without `path=`: the kernel and modules in it
-//! mine=debian-rt:threadirqs   with a label of one's own, by which everything calls it
-//! mine=path=/boot/vmlinuz     the same; `path` alone is never a label
-//! ```
-//!
-//! What stands before the first `=` is a label, unless a colon comes earlier (then it belongs to a word) or
-//! it is `path`.
+//! The kernels under test: found from what a command line names, fetched where they aren't there.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -23,6 +9,7 @@ use crate::{
     cache::{Cache, Identity, Kernel},
     error::LabError,
     kernel_image::{arch_of, damage, release_of},
+    kernel_ref::{KernelRef, KernelSource},
     machine::Machine,
     modules::Modules,
     name,
@@ -33,15 +20,15 @@ use crate::{
 
 /// A kernel under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct KernelUnderTest {
     /// What everything calls it: its own label, else as it was asked for.
     pub label: String,
-    /// As it was asked for, label included.
-    pub asked: String,
+    /// As it was asked for.
+    pub reference: KernelRef,
     /// Its file.
-    pub kernel: PathBuf,
+    pub file: PathBuf,
     /// SHA-256 of the file.
-    pub kernel_sha256: String,
+    pub sha256: String,
     /// The same kernel unpacked, where the emulator can start it as that.
     pub unpacked: Option<PathBuf>,
     /// The kernel's own name of its architecture.
@@ -60,32 +47,32 @@ pub struct Subject {
     pub identity: Option<Identity>,
 }
 
-impl Subject {
+impl KernelUnderTest {
     /// Finds a kernel, and fetches a prebuilt one that isn't there.
     ///
     /// # Errors
     ///
     /// There is no such kernel, or it can't be fetched.
-    pub fn find(asked: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Subject, LabError> {
-        let Asked { label, name, words } = Asked::parse(asked)?;
-        let mut found = match (package_of(name), name.strip_prefix("path=")) {
-            (Some(file), _) => of_kept(asked, &prebuilt::of_file(file, cache, report)?, cache)?,
-            (None, Some(path)) => of_file(asked, Path::new(path), cache)?,
-            (None, None) => of_kept(asked, &bring(name, cache, report)?, cache)?,
-        };
-        found.append = words;
-        if let Some(label) = label {
-            found.label = label.to_owned();
+    pub fn find(
+        asked: &KernelRef,
+        cache: &Cache,
+        report: &mut Report<'_>,
+    ) -> Result<KernelUnderTest, LabError> {
+        match asked.source() {
+            KernelSource::Package(file) => {
+                from_cache(asked, &prebuilt::of_file(file, cache, report)?, cache)
+            }
+            KernelSource::File(path) => from_file(asked, path, cache),
+            KernelSource::Name(name) => from_cache(asked, &bring(name, cache, report)?, cache),
         }
-        Ok(found)
     }
 
     /// The same kernel with one more word of the kernel command line, which its label shows.
     #[must_use]
-    pub fn with_word(&self, word: &str) -> Subject {
+    pub fn with_word(&self, word: &str) -> KernelUnderTest {
         let mut other = self.clone();
         other.label = format!("{}:{word}", self.label);
-        other.asked = format!("{}:{word}", self.asked);
+        other.reference = self.reference.with_word(word);
         other.append.push(word.to_owned());
         other
     }
@@ -131,16 +118,20 @@ impl Subject {
         if let Some(source) = asked {
             return Modules::open(source, release, cache, report);
         }
-        let Asked { name, .. } = Asked::parse(&self.asked)?;
-        if let Some(package) = package_of(name) {
-            return Modules::open(package, release, cache, report);
-        }
-        let kept = cache.find(name);
-        if let (Some(prebuilt), Some(kernel)) = (Prebuilt::find(name), &kept) {
-            return prebuilt.modules(kernel, cache, report);
-        }
-        if let Some(dir) = kept.and_then(|kernel| kernel.modules()) {
-            return Modules::open(&dir, release, cache, report);
+        match self.reference.source() {
+            KernelSource::Package(package) => {
+                return Modules::open(package, release, cache, report);
+            }
+            KernelSource::Name(name) => {
+                let kept = cache.find(name);
+                if let (Some(prebuilt), Some(kernel)) = (Prebuilt::find(name), &kept) {
+                    return prebuilt.modules(kernel, cache, report);
+                }
+                if let Some(dir) = kept.and_then(|kernel| kernel.modules()) {
+                    return Modules::open(&dir, release, cache, report);
+                }
+            }
+            KernelSource::File(_) => {}
         }
         let own = release.map(|release| Path::new("/lib/modules").join(release));
         match own.filter(|dir| dir.is_dir()) {
@@ -178,7 +169,7 @@ impl Subject {
 
 /// What is known of a kernel before it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedKernel {
     /// What everything calls it.
     pub label: String,
     /// The kernel's own name of its architecture.
@@ -189,30 +180,25 @@ pub struct Expected {
     pub is_fetched: bool,
 }
 
-impl Expected {
+impl ExpectedKernel {
     /// Looks at what a command line names, and fetches nothing.
     ///
     /// # Errors
     ///
     /// There is no such kernel, or its file is none or damaged.
-    pub fn of(asked: &str, cache: &Cache) -> Result<Expected, LabError> {
-        let kernel = Asked::parse(asked)?;
-        let name = kernel.name;
-        let prebuilt = Prebuilt::find(name);
-        let is_prebuilt = prebuilt.is_some();
-        let (arch, is_fetched) = if let Some(file) = package_of(name) {
-            (prebuilt::arch_of_file(file)?.to_owned(), false)
-        } else if let Some(path) = name.strip_prefix("path=") {
-            let path = Path::new(path);
-            let image = fs::read(path).map_err(LabError::file("read", path))?;
-            (sound(&image, path)?.to_owned(), false)
-        } else if let Some(prebuilt) = prebuilt {
-            (prebuilt.arch().to_owned(), cache.find(name).is_none())
-        } else {
-            (kept(name, cache)?.manifest.arch, false)
+    pub fn look_up(asked: &KernelRef, cache: &Cache) -> Result<ExpectedKernel, LabError> {
+        let (arch, is_prebuilt, is_fetched) = match asked.source() {
+            KernelSource::Package(file) => (prebuilt::arch_of_file(file)?.to_owned(), false, false),
+            KernelSource::File(path) => {
+                let image = fs::read(path).map_err(LabError::file("read", path))?;
+                (sound(&image, path)?.to_owned(), false, false)
+            }
+            KernelSource::Name(name) => match Prebuilt::find(name) {
+                Some(prebuilt) => (prebuilt.arch().to_owned(), true, cache.find(name).is_none()),
+                None => (kept(name, cache)?.manifest.arch, false, false),
+            },
         };
-        let label = kernel.called(asked).to_owned();
-        Ok(Expected { label, arch, is_prebuilt, is_fetched })
+        Ok(ExpectedKernel { label: asked.label().to_owned(), arch, is_prebuilt, is_fetched })
     }
 }
 
@@ -229,80 +215,6 @@ fn sound(image: &[u8], path: &Path) -> Result<&'static str, LabError> {
         Some(why) => Err(LabError::Refused(format!("{path} does not boot: {why}"))),
         None => Ok(arch),
     }
-}
-
-/// A kernel as it is typed: `LABEL=NAME:WORD:WORD`. A path may hold no colon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
-    /// The user's own name for it.
-    pub label: Option<&'a str>,
-    /// The kernel: a name, `path=FILE`, or a Debian package's file.
-    pub name: &'a str,
-    /// Words of the kernel command line.
-    pub words: Vec<String>,
-}
-
-impl<'a> Asked<'a> {
-    /// Takes a typed kernel apart.
-    ///
-    /// # Errors
-    ///
-    /// The label can't be the name of a folder.
-    pub fn parse(asked: &'a str) -> Result<Asked<'a>, LabError> {
-        let mut parts = asked.split(':');
-        let head = parts.next().unwrap_or_default();
-        let words = parts.filter(|word| !word.is_empty()).map(str::to_owned).collect();
-        let (label, name) = match head.split_once('=') {
-            None | Some(("path", _)) => (None, head),
-            Some((label, name)) => {
-                name::check("the label", label).map_err(|why| {
-                    LabError::Refused(format!("--kernel {asked}: {why}; a file is path=FILE"))
-                })?;
-                (Some(label), name)
-            }
-        };
-        Ok(Asked { label, name, words })
-    }
-
-    /// What the kernel is called: the label, else all that was typed.
-    #[must_use]
-    pub fn called(&self, asked: &'a str) -> &'a str {
-        self.label.unwrap_or(asked)
-    }
-
-    /// What was typed, without the label.
-    fn bare(&self, asked: &'a str) -> &'a str {
-        self.label.map_or(asked, |label| &asked[label.len() + 1..])
-    }
-}
-
-/// Refuses two kernels that would be called the same.
-///
-/// # Errors
-///
-/// Which two, and what to do; or a label that can't be one.
-pub fn check_labels(asked: &[String]) -> Result<(), LabError> {
-    let mut known: BTreeMap<&str, &String> = BTreeMap::new();
-    for one in asked {
-        let label = Asked::parse(one)?.called(one);
-        if let Some(other) = known.insert(label, one) {
-            if other == one {
-                return Err(LabError::Refused(format!("{one}: it is named twice")));
-            }
-            return Err(LabError::Refused(format!(
-                "two kernels are called {label}, {other} and {one}: give one of them another label, as \
-                 --kernel OTHER={}",
-                Asked::parse(one)?.bare(one)
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The file, where a kernel is named by a Debian package.
-fn package_of(name: &str) -> Option<&Path> {
-    let file = name.strip_prefix("path=").unwrap_or(name);
-    file.ends_with(".deb").then(|| Path::new(file))
 }
 
 fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {
@@ -337,7 +249,11 @@ fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
     })
 }
 
-fn of_kept(asked: &str, kernel: &Kernel, cache: &Cache) -> Result<Subject, LabError> {
+fn from_cache(
+    asked: &KernelRef,
+    kernel: &Kernel,
+    cache: &Cache,
+) -> Result<KernelUnderTest, LabError> {
     let file = kernel.vmlinuz();
     let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
     if let Some(why) = damage(&bytes) {
@@ -346,42 +262,42 @@ fn of_kept(asked: &str, kernel: &Kernel, cache: &Cache) -> Result<Subject, LabEr
             file.display()
         )));
     }
-    let kernel_sha256 = crate::digest::sha256(&bytes);
-    Ok(Subject {
-        label: asked.to_owned(),
-        asked: asked.to_owned(),
-        unpacked: unpacked::of(&bytes, &kernel_sha256, cache),
-        kernel_sha256,
-        kernel: file,
+    let sha256 = crate::digest::sha256(&bytes);
+    Ok(KernelUnderTest {
+        label: asked.label().to_owned(),
+        reference: asked.clone(),
+        unpacked: unpacked::unpack(&bytes, &sha256, cache),
+        sha256,
+        file,
         arch: kernel.manifest.arch.clone(),
         release: Some(kernel.manifest.release.clone()).filter(|release| !release.is_empty()),
         config: kernel.config(),
         dtbs: kernel.dtbs(),
         device_tree: None,
-        append: Vec::new(),
+        append: asked.words().to_vec(),
         identity: Some(kernel.identity()),
     })
 }
 
-fn of_file(asked: &str, path: &Path, cache: &Cache) -> Result<Subject, LabError> {
+fn from_file(asked: &KernelRef, path: &Path, cache: &Cache) -> Result<KernelUnderTest, LabError> {
     let bytes = fs::read(path).map_err(LabError::file("read", path))?;
     let arch = sound(&bytes, path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let release = name.strip_prefix("vmlinuz-").map(str::to_owned).or_else(|| release_of(&bytes));
     let config = release.as_ref().map(|release| path.with_file_name(format!("config-{release}")));
-    let kernel_sha256 = crate::digest::sha256(&bytes);
-    Ok(Subject {
-        label: asked.to_owned(),
-        asked: asked.to_owned(),
-        kernel: path.to_owned(),
-        unpacked: unpacked::of(&bytes, &kernel_sha256, cache),
-        kernel_sha256,
+    let sha256 = crate::digest::sha256(&bytes);
+    Ok(KernelUnderTest {
+        label: asked.label().to_owned(),
+        reference: asked.clone(),
+        file: path.to_owned(),
+        unpacked: unpacked::unpack(&bytes, &sha256, cache),
+        sha256,
         arch: arch.to_owned(),
         config: config.filter(|path| path.is_file()),
         release,
         dtbs: None,
         device_tree: None,
-        append: Vec::new(),
+        append: asked.words().to_vec(),
         identity: None,
     })
 }
@@ -390,63 +306,25 @@ fn of_file(asked: &str, path: &Path, cache: &Cache) -> Result<Subject, LabError>
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_label_stands_before_the_name_and_words_after_it() {
-        let parsed = |asked| {
-            let Asked { label, name, words } = Asked::parse(asked).expect("sound");
-            (label, name, words.join(" "))
-        };
-        assert_eq!(parsed("debian-rt"), (None, "debian-rt", String::new()));
-        assert_eq!(
-            parsed("debian-stock:preempt=full:threadirqs"),
-            (None, "debian-stock", "preempt=full threadirqs".to_owned())
-        );
-        assert_eq!(
-            parsed("mine=debian-stock:preempt=full"),
-            (Some("mine"), "debian-stock", "preempt=full".to_owned())
-        );
-        assert_eq!(parsed("rt=path=/boot/vm=1"), (Some("rt"), "path=/boot/vm=1", String::new()));
-        assert_eq!(parsed("path=/boot/vm=1"), (None, "path=/boot/vm=1", String::new()));
-        for asked in ["a/b=debian-rt", "=debian-rt", "a b=debian-rt", "..=debian-rt", "/k/a=b.deb"]
-        {
-            let said = Asked::parse(asked).expect_err("no folder's name").to_string();
-            assert!(said.contains("the label") && said.contains("path=FILE"), "{said}");
-        }
-    }
-
-    #[test]
-    fn two_kernels_of_one_label_are_refused() {
-        let check = |asked: &[&str]| {
-            check_labels(&asked.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
-        };
-        assert!(check(&["a=debian-rt", "b=debian-rt", "debian-rt"]).is_ok());
-        let said = check(&["rt=path=/a", "rt=debian-rt:quiet"]).expect_err("one label").to_string();
-        assert!(
-            said.contains("two kernels are called rt, rt=path=/a and rt=debian-rt:quiet"),
-            "{said}"
-        );
-        assert!(said.ends_with("--kernel OTHER=debian-rt:quiet"), "{said}");
-        // A label that is another kernel's name.
-        assert!(check(&["debian-rt", "debian-rt=debian-stock"]).is_err());
-        assert!(check(&["debian-rt", "debian-rt"]).is_err());
+    fn find(typed: &str, cache: &Cache) -> Result<KernelUnderTest, LabError> {
+        KernelUnderTest::find(&KernelRef::parse(typed)?, cache, &mut |_| {})
     }
 
     #[test]
     fn an_unknown_kernel_is_named_with_what_there_is() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
-        let said =
-            Subject::find("debain-rt", &cache, &mut |_| {}).expect_err("unknown").to_string();
+        let said = find("debain-rt", &cache).expect_err("unknown").to_string();
         assert!(said.contains("did you mean \"debian-rt\"?"), "{said}");
         for asked in ["/boot/vmlinuz-6.1", "mine=/boot/vmlinuz-6.1"] {
-            let said = Subject::find(asked, &cache, &mut |_| {}).expect_err("a path").to_string();
+            let said = find(asked, &cache).expect_err("a path").to_string();
             assert!(said.contains("the kernel \"/boot/vmlinuz-6.1\" has a slash in it"), "{said}");
             assert!(said.ends_with("a file is path=/boot/vmlinuz-6.1"), "{said}");
         }
         let path = folder.path().join("text");
         fs::write(&path, "no kernel").expect("written");
         let asked = format!("path={}", path.display());
-        let said = Subject::find(&asked, &cache, &mut |_| {}).expect_err("no kernel").to_string();
+        let said = find(&asked, &cache).expect_err("no kernel").to_string();
         assert!(said.contains("is no kernel image"), "{said}");
     }
 
@@ -459,8 +337,7 @@ mod tests {
         fs::write(&path, &image).expect("written");
         fs::write(folder.path().join("config-6.12"), "CONFIG_HZ=250\n").expect("written");
         let asked = format!("path={}:preempt=full", path.display());
-        let mut found =
-            Subject::find(&asked, &Cache::at(folder.path()), &mut |_| {}).expect("an image");
+        let mut found = find(&asked, &Cache::at(folder.path())).expect("an image");
         assert_eq!((found.arch.as_str(), found.release.as_deref()), ("arm64", Some("6.12")));
         assert_eq!(
             (found.append.join(" ").as_str(), found.config.is_some()),
@@ -468,7 +345,10 @@ mod tests {
         );
         assert_eq!(found.machine(None).expect("fits").name, "arm64");
         assert!(found.lacks("GPIO_SIM"), "its configuration is known");
-        assert!(!Subject { config: None, ..found.clone() }.lacks("GPIO_SIM"), "nothing is known");
+        assert!(
+            !KernelUnderTest { config: None, ..found.clone() }.lacks("GPIO_SIM"),
+            "nothing is known"
+        );
         let said = found.machine(Some("x86-64")).expect_err("another").to_string();
         assert!(said.contains("a kernel for arm64"), "{said}");
         let said = found.machine(Some("raspi3b")).expect_err("no device tree").to_string();

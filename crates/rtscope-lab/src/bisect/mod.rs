@@ -7,6 +7,9 @@
 //!
 //! The commits of a git tree are searched by git itself (`rev-list --bisect-all`), which knows merges.
 
+mod axis;
+pub mod search;
+
 use std::{path::Path, process::Command};
 
 use crate::{
@@ -101,19 +104,20 @@ pub fn culprits<E>(
 /// # Errors
 ///
 /// git fails, or `judge` does.
-pub fn first_bad_commit(
+pub fn first_bad_commit<E: From<LabError>>(
     tree: &Path,
     good: &str,
     bad: &str,
-    judge: &mut dyn FnMut(&str) -> Result<Answer, LabError>,
-) -> Result<(String, Vec<String>), LabError> {
+    judge: &mut dyn FnMut(&str) -> Result<Answer, E>,
+) -> Result<(String, Vec<String>), E> {
     let mut bad = commit(tree, bad)?;
     let mut goods = vec![commit(tree, good)?];
     let base = git(tree, &["merge-base", &goods[0], &bad])?;
     if base.trim() != goods[0] {
-        return Err(LabError::Refused(format!(
+        let why = format!(
             "{good} is no ancestor of the bad commit: between them there is no row of commits to search"
-        )));
+        );
+        return Err(LabError::Refused(why).into());
     }
     let mut unknown: Vec<String> = Vec::new();
     loop {
@@ -273,7 +277,7 @@ mod tests {
         let out = tempfile::tempdir().expect("a folder");
         let place = out.path().join("place");
         let mut judged = 0;
-        let found = first_bad_commit(folder.path(), "HEAD~19", "HEAD", &mut |commit| {
+        let found = first_bad_commit::<LabError>(folder.path(), "HEAD~19", "HEAD", &mut |commit| {
             judged += 1;
             check_out(folder.path(), commit, &place)?;
             let number: usize = std::fs::read_to_string(place.join("file"))
@@ -298,7 +302,7 @@ mod tests {
     fn commits_without_a_row_between_them_are_refused() {
         let Some(folder) = tree(3) else { return };
         let mut never = |_: &str| panic!("nothing is judged");
-        let said = first_bad_commit(folder.path(), "HEAD", "HEAD~1", &mut never)
+        let said = first_bad_commit::<LabError>(folder.path(), "HEAD", "HEAD~1", &mut never)
             .expect_err("no ancestor")
             .to_string();
         assert!(said.contains("no ancestor"), "{said}");

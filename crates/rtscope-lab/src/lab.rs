@@ -1,0 +1,484 @@
+//! The lab: from what the user asks to guests that have run.
+//!
+//! Kernels are found, each guest gets its image and what it does beside its plan, the records of guests that
+//! are known are taken, and the others are run.
+
+use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
+
+use rtscope_model::{
+    cpu::CpuSet,
+    guest::{self, Beside, Timing},
+    plan::{CpuChoice, Phase, Plan},
+    time::Nanos,
+};
+
+use crate::{
+    boot::Ending,
+    cache::Cache,
+    costs::Costs,
+    cyclictest,
+    error::LabError,
+    guest_run::{self, Extra, GuestRun, Outcome, Surroundings},
+    kernel_ref::{self, KernelRef},
+    kernel_under_test::{ExpectedKernel, KernelUnderTest},
+    options::GuestOptions,
+    program::Program,
+    progress::{Progress, Report},
+    qemu::GuestSpec,
+    queue::{self, News, QueuedRun},
+    ready, record_folders,
+};
+
+/// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
+const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
+
+/// How long a guest under KVM may take until its agent speaks.
+const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
+
+/// What became of each guest, in their order.
+pub type Outcomes = Vec<Result<Outcome, LabError>>;
+
+/// What the lab needs of the program that it is a part of.
+#[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
+pub struct Host<'a> {
+    /// Words before the emulator's: a program that ends it when this process ends.
+    pub guard: &'a [String],
+    /// Whether to end everything now.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Tells the user a line.
+    pub note: &'a (dyn Fn(&str) + Sync),
+    /// Takes what is said while guests run.
+    pub news: &'a (dyn Fn(&News<'_>) + Sync),
+}
+
+impl Host<'_> {
+    /// Tells the user each step and each warning.
+    pub fn report(&self) -> impl FnMut(Progress) {
+        |progress| {
+            if let Progress::Step(text) | Progress::Warning(text) = progress {
+                (self.note)(&text);
+            }
+        }
+    }
+}
+
+/// A lab that is ready to run guests.
+#[derive(Debug)]
+pub struct Lab {
+    options: GuestOptions,
+    cache: Cache,
+    program: Program,
+    /// Versions of emulators, by their programs.
+    emulators: BTreeMap<String, String>,
+}
+
+impl Lab {
+    /// A lab whose guests run this program.
+    ///
+    /// # Errors
+    ///
+    /// The options can't be met whatever the kernel is.
+    pub fn open(options: GuestOptions, program: Program, cache: Cache) -> Result<Lab, LabError> {
+        if options.silence == Some(Nanos::ZERO) {
+            let why = "--silence 0: every guest is silent while it boots, and would be ended at once; write a \
+                       time, for example 10min, or leave it out";
+            return Err(LabError::Refused(why.to_owned()));
+        }
+        if options.spec.timing == Timing::Kvm {
+            let opened = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+            opened.map_err(|e| {
+                LabError::Refused(format!("--kvm: /dev/kvm: {e}; use --wall, or leave it out"))
+            })?;
+        }
+        Ok(Lab { options, cache, program, emulators: BTreeMap::new() })
+    }
+
+    /// Where things are kept.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// How time passes in the guests.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.options.spec.timing
+    }
+
+    /// Guests at a time.
+    fn jobs(&self) -> usize {
+        let own = || thread::available_parallelism().map_or(1, usize::from);
+        self.options.jobs.map_or_else(own, usize::from)
+    }
+
+    /// Refuses what could not run in the end: before anything is fetched or built.
+    ///
+    /// # Errors
+    ///
+    /// As [`ready::check`].
+    pub fn check(&self, kernels: &[ExpectedKernel]) -> Result<(), LabError> {
+        ready::check(&self.options, &self.program, kernels, &self.cache).map(drop)
+    }
+
+    /// As [`Lab::check`], of kernels as a command line names them.
+    ///
+    /// # Errors
+    ///
+    /// Also two kernels of one label, and a kernel that isn't there.
+    pub fn check_named(&self, kernels: &[KernelRef]) -> Result<(), LabError> {
+        kernel_ref::check_labels(kernels)?;
+        let expected = kernels.iter().map(|kernel| ExpectedKernel::look_up(kernel, &self.cache));
+        self.check(&expected.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Refuses what goes with a plan only.
+    ///
+    /// # Errors
+    ///
+    /// Which options these are.
+    pub fn check_without_plan(&self) -> Result<(), LabError> {
+        let options = &self.options;
+        if options.with_cyclictest || options.tracer.is_some() || options.gpio_lines.is_some() {
+            let text = "--with-cyclictest, --tracer and --gpio-sim go with a plan: take lab run";
+            return Err(LabError::Refused(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Finds the kernels; those that are prebuilt are fetched when they aren't there and everything else that a
+    /// run needs is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lab::check_named`], and what can't be fetched.
+    pub fn kernels(
+        &self,
+        kernels: &[KernelRef],
+        report: &mut Report<'_>,
+    ) -> Result<Vec<KernelUnderTest>, LabError> {
+        self.check_named(kernels)?;
+        kernels.iter().map(|one| KernelUnderTest::find(one, &self.cache, report)).collect()
+    }
+
+    /// The run of a plan in a kernel.
+    ///
+    /// # Errors
+    ///
+    /// The guest doesn't have the plan's CPUs, or can't be made.
+    pub fn plan_run(
+        &mut self,
+        kernel: &KernelUnderTest,
+        plan: &Plan,
+        seed: u64,
+        report: &mut Report<'_>,
+    ) -> Result<GuestRun, LabError> {
+        refuse_absent_cpus(plan, self.cpus_in(kernel)?)?;
+        let extra = self.extra(kernel, &plan.phases, report)?;
+        let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
+        let longest = Duration::from_nanos(longest);
+        let text = as_run(plan).to_toml();
+        let run = self.guest_run(kernel, (&plan.name, &text), extra, seed, longest)?;
+        Ok(GuestRun { planned: Duration::from_nanos(plan.expected().0), ..run })
+    }
+
+    /// The run of experiments, each with its name and text, in place of a plan. `longest` is how long one
+    /// of them computes.
+    ///
+    /// # Errors
+    ///
+    /// The guest can't be made.
+    pub fn experiments_run(
+        &mut self,
+        kernel: &KernelUnderTest,
+        experiments: &[(String, String)],
+        longest: Duration,
+        report: &mut Report<'_>,
+    ) -> Result<GuestRun, LabError> {
+        let mut extra = self.extra(kernel, &[], report)?;
+        for (name, text) in experiments {
+            extra.beside.experiments.push(name.clone());
+            extra.files.push((guest::experiment_file(name), text.clone().into_bytes(), false));
+        }
+        self.guest_run(kernel, ("experiments", ""), extra, 1, longest)
+    }
+
+    /// CPUs of a guest: in virtual time a machine with a fixed number of them starts no more than were asked
+    /// for.
+    fn cpus_in(&self, kernel: &KernelUnderTest) -> Result<u32, LabError> {
+        let machine = kernel.clone().machine(self.options.machine.as_deref())?;
+        let asked = self.options.spec.cpus;
+        let fixed = machine.cpus.unwrap_or(asked);
+        Ok(if self.timing().is_virtual() { asked.min(fixed) } else { fixed })
+    }
+
+    /// The run of a plan (or of nothing) with its name, which is silent for `longest` of the guest's time.
+    fn guest_run(
+        &mut self,
+        kernel: &KernelUnderTest,
+        (name, plan): (&str, &str),
+        extra: Extra,
+        seed: u64,
+        longest: Duration,
+    ) -> Result<GuestRun, LabError> {
+        let mut kernel = kernel.clone();
+        let machine = kernel.machine(self.options.machine.as_deref())?;
+        if !self.emulators.contains_key(&machine.program) {
+            let version = guest_run::emulator_version(&machine)?;
+            self.emulators.insert(machine.program.clone(), version);
+        }
+        let (image, image_sha256, held) =
+            guest_run::pack(&kernel, self.program.bytes(), plan, extra, &self.cache)?;
+        Ok(GuestRun {
+            kernel,
+            machine,
+            spec: GuestSpec { seed, ..self.options.spec },
+            image,
+            image_sha256,
+            held,
+            plan: name.to_owned(),
+            planned: longest,
+            silence: self.silence(longest),
+        })
+    }
+
+    /// What the guest has and does beside the phases of a plan.
+    fn extra(
+        &self,
+        kernel: &KernelUnderTest,
+        phases: &[Phase],
+        report: &mut Report<'_>,
+    ) -> Result<Extra, LabError> {
+        let options = &self.options;
+        if options.gpio_lines.is_some() && kernel.lacks("GPIO_SIM") {
+            return Err(LabError::Refused(format!(
+                "--gpio-sim: {} was built without CONFIG_GPIO_SIM: leave it out, or take a kernel that has \
+                 it, as those that `rtscope kernel build` makes",
+                kernel.label
+            )));
+        }
+        let mut names = options.modules.clone();
+        names.extend(wanted_modules(kernel, phases, options.gpio_lines.is_some()));
+        let mut extra = Extra {
+            beside: Beside {
+                cyclictest: options.with_cyclictest,
+                tracer: options.tracer,
+                gpio_lines: options.gpio_lines,
+                ..Beside::default()
+            },
+            files: Vec::new(),
+        };
+        if !names.is_empty() {
+            let modules = kernel.modules(options.modules_from.as_deref(), &self.cache, report)?;
+            for module in modules.ordered(&names)? {
+                extra.beside.modules.push(module.path.clone());
+                extra.files.push((module.path, module.body, false));
+            }
+        }
+        if options.with_cyclictest {
+            extra.files.extend(cyclictest::files(&kernel.arch, &self.cache, report)?);
+        }
+        Ok(extra)
+    }
+
+    /// How long a guest may be silent: it speaks when a phase begins, and on a busy host a second of
+    /// virtual time under load may take a minute. Under KVM it boots in seconds or not at all.
+    fn silence(&self, longest: Duration) -> Duration {
+        match (self.options.silence, self.timing()) {
+            (Some(time), _) => Duration::from_nanos(time.0),
+            (None, Timing::Kvm) => KVM_BOOTS_IN + longest.saturating_mul(2),
+            (None, _) => Duration::from_secs(240) + longest.saturating_mul(60),
+        }
+    }
+
+    /// Makes the folder of the records, or goes on in one that holds them, and runs the guests.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lab::run`], and a folder that holds others.
+    pub fn run_into(
+        &self,
+        out: &Path,
+        runs: &[QueuedRun],
+        host: &Host<'_>,
+    ) -> Result<Outcomes, LabError> {
+        self.probe_kvm(runs, host.guard)?;
+        let guest = |queued: &QueuedRun| (queued.folder_name(), self.key(queued));
+        record_folders::claim(out, runs.iter().map(guest).collect(), !self.options.fresh)?;
+        if self.timing().is_virtual() && self.options.spec.cpus > 1 {
+            (host.note)(&format!(
+                "{} CPUs in virtual time take turns on one of this machine's: slow, and real-time kernels \
+                 before 6.12 may hang (one that says nothing is ended after {} s; --silence changes that)",
+                self.options.spec.cpus,
+                runs.iter().map(|queued| queued.run.silence.as_secs()).max().unwrap_or(0)
+            ));
+        }
+        (host.note)(&self.forecast(runs));
+        Ok(self.run_queue(runs, host))
+    }
+
+    /// Runs guests into folders that don't exist yet.
+    ///
+    /// # Errors
+    ///
+    /// KVM was asked for and does not run a guest. What happens to a guest is its own outcome.
+    pub fn run(&self, runs: &[QueuedRun], host: &Host<'_>) -> Result<Outcomes, LabError> {
+        self.probe_kvm(runs, host.guard)?;
+        Ok(self.run_queue(runs, host))
+    }
+
+    /// Refuses `--kvm` where KVM is there and runs no guest: within a time limit, before any guest waits
+    /// for its own.
+    fn probe_kvm(&self, runs: &[QueuedRun], guard: &[String]) -> Result<(), LabError> {
+        let (Timing::Kvm, Some(first)) = (self.timing(), runs.first()) else { return Ok(()) };
+        let spoke = first.run.speaks_under_kvm(guard, &self.cache, KVM_SPEAKS_IN);
+        let refused = |e| LabError::Refused(format!("--kvm: {e}; use --wall, or leave it out"));
+        match spoke.map_err(refused)? {
+            true => Ok(()),
+            false => Err(LabError::Refused(format!(
+                "--kvm: KVM is there, but a guest said nothing within {} s: use --wall, or leave it out",
+                KVM_SPEAKS_IN.as_secs()
+            ))),
+        }
+    }
+
+    /// How long it will take, as a sentence.
+    fn forecast(&self, runs: &[QueuedRun]) -> String {
+        let is_known = |queued: &&QueuedRun| {
+            !self.options.fresh
+                && queued.run.is_known(&self.key(queued), &queued.folder, &self.cache)
+        };
+        let (known, left): (Vec<&QueuedRun>, Vec<&QueuedRun>) = runs.iter().partition(is_known);
+        let left = left.iter().map(|queued| &queued.run);
+        let estimate = Costs::read(&self.cache).estimate(left, self.jobs());
+        estimate.sentence(runs.len(), known.len(), self.jobs())
+    }
+
+    fn key(&self, queued: &QueuedRun) -> String {
+        queued.run.inputs(&self.emulator(&queued.run)).key
+    }
+
+    fn emulator(&self, run: &GuestRun) -> String {
+        self.emulators.get(&run.machine.program).cloned().unwrap_or_default()
+    }
+
+    fn run_queue(&self, runs: &[QueuedRun], host: &Host<'_>) -> Outcomes {
+        let around = Surroundings {
+            cache: &self.cache,
+            guard: host.guard,
+            reuse: !self.options.fresh,
+            stop: host.stop,
+            say: host.note,
+        };
+        let outcomes =
+            queue::run_all(runs, self.jobs(), |run| self.emulator(run), &around, host.news);
+        self.note_costs(runs, &outcomes);
+        outcomes
+    }
+
+    /// Takes note of what whole runs took, for the next estimate; without it that is only a guess.
+    fn note_costs(&self, runs: &[QueuedRun], outcomes: &[Result<Outcome, LabError>]) {
+        let mut costs = Costs::read(&self.cache);
+        for (queued, outcome) in runs.iter().zip(outcomes) {
+            if let Ok(Outcome { ending: Ending::Sent, took: Some(took), .. }) = outcome {
+                costs.note(&queued.run, *took);
+            }
+        }
+        let _ = costs.keep(&self.cache);
+    }
+}
+
+/// A plan without what changes nothing of what runs: what is said of it, and what is required. A word more
+/// would be another image, and so another measurement.
+fn as_run(plan: &Plan) -> Plan {
+    let mut runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
+    // Claims that end a phase are a part of what runs.
+    if !plan.until_decided {
+        runs.require.clear();
+        runs.phases.iter_mut().for_each(|phase| phase.require.clear());
+    }
+    runs
+}
+
+/// Refuses a plan that measures CPUs which a guest with so many doesn't have.
+fn refuse_absent_cpus(plan: &Plan, cpus: u32) -> Result<(), LabError> {
+    let there: CpuSet = (0..cpus).collect();
+    let absent = plan.phases.iter().find_map(|phase| match &phase.sampler.cpus {
+        CpuChoice::These(set) => Some(set.without(&there)).filter(|absent| !absent.is_empty()),
+        CpuChoice::All | CpuChoice::Last => None,
+    });
+    absent.map_or(Ok(()), |absent| {
+        Err(LabError::Refused(format!(
+            "the plan measures CPU {absent}, and the guest has CPU {there}: name others with --cpus, or give \
+             the guest more with --smp"
+        )))
+    })
+}
+
+/// Modules that a load needs: the load's name, the option and its value that ask for it, the kernel's
+/// option, and the module.
+const LOAD_MODULES: [(&str, &str, &str, &str, &str); 1] =
+    [("network", "over", "veth", "VETH", "veth")];
+
+/// Modules that a simulated GPIO chip needs: the kernel's option, and the module.
+const GPIO_MODULES: [(&str, &str); 2] = [("CONFIGFS_FS", "configfs"), ("GPIO_SIM", "gpio-sim")];
+
+/// The modules that a plan needs in a kernel that has them as modules.
+fn wanted_modules(kernel: &KernelUnderTest, phases: &[Phase], gpio: bool) -> Vec<String> {
+    let loads = || phases.iter().flat_map(|phase| &phase.loads);
+    let asked = LOAD_MODULES.iter().filter(|(load, option, value, ..)| {
+        loads().any(|line| {
+            line.name == *load && line.options.get(*option).is_some_and(|found| found == value)
+        })
+    });
+    let for_loads = asked.map(|(.., option, module)| (*option, *module));
+    let for_gpio = GPIO_MODULES.into_iter().filter(|_| gpio);
+    let needed = for_loads.chain(for_gpio).filter(|(option, _)| kernel.has_as_module(option));
+    needed.map(|(_, module)| module.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::plan::{self, Published};
+
+    use super::*;
+
+    fn plan(more: &str) -> Plan {
+        let text = format!(
+            "name = 'x'\nabout = 'a text'\n{more}\n[[phase]]\nname = 'rest'\nduration = '1s'\n"
+        );
+        plan::parse("x", &text).expect("a plan")
+    }
+
+    #[test]
+    fn what_is_required_or_said_of_a_plan_is_no_part_of_what_runs() {
+        let mut plan = plan("");
+        plan.published.push(Published {
+            phase: "rest".to_owned(),
+            real_time: true,
+            max: Nanos(1),
+            source: "somebody".to_owned(),
+            why: "another machine".to_owned(),
+        });
+        let mut other = plan.clone();
+        other.published.clear();
+        other.about = "another text".to_owned();
+        other.require = vec!["max < 50us".parse().expect("a requirement")];
+        other.phases[0].require = other.require.clone();
+        assert_eq!(as_run(&plan).to_toml(), as_run(&other).to_toml());
+        other.phases[0].sampler.priority -= 1;
+        assert_ne!(as_run(&plan).to_toml(), as_run(&other).to_toml());
+        // Here the requirement decides how long a phase takes.
+        other.until_decided = true;
+        assert_eq!(as_run(&other).require.len(), 1);
+    }
+
+    #[test]
+    fn cpus_that_a_guest_lacks_are_named() {
+        let mut plan = plan("");
+        assert!(refuse_absent_cpus(&plan, 1).is_ok(), "all that there are");
+        plan.phases[0].sampler.cpus = CpuChoice::These("1-2".parse().expect("a set"));
+        let said = refuse_absent_cpus(&plan, 2).expect_err("refused").to_string();
+        assert!(said.contains("measures CPU 2, and the guest has CPU 0-1"), "{said}");
+        assert!(refuse_absent_cpus(&plan, 3).is_ok());
+    }
+}
