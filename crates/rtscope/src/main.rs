@@ -12,6 +12,7 @@ mod output;
 mod cli;
 mod dropin;
 mod exit;
+mod failure;
 mod history;
 mod plans;
 mod png;
@@ -27,7 +28,7 @@ use rtscope_measure::agent;
 fn main() -> ExitCode {
     rtscope_sys::memory::single_arena();
     if agent::is_guest() {
-        agent::main(env!("CARGO_PKG_VERSION"), cli::wall_clock);
+        agent::main(env!("CARGO_PKG_VERSION"), record::wall_clock);
         return ExitCode::from(exit::ERROR);
     }
     dropin::main().unwrap_or_else(cli::main)

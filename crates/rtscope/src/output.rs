@@ -12,6 +12,7 @@ use std::{
 };
 
 use clap::ColorChoice;
+use rtscope_analyse::report::terminal::Style;
 use rtscope_model::printable::{guarded, printable};
 
 /// Writes a line to standard error, formatted as by `format!`.
@@ -32,6 +33,14 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// How standard output shows text.
+pub(crate) fn style() -> Style {
+    let colour = has_attributes(&io::stdout());
+    let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
+    let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
+    Style { width, colour }
 }
 
 /// Writes one line to standard error. Nobody to read it is no error, here and below.

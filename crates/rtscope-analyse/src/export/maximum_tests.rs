@@ -5,7 +5,7 @@ use rtscope_model::{
     verdict::{Statistic, Verdict},
 };
 
-use super::{FORMATS, Subject};
+use super::{Exported, FORMATS};
 use crate::{
     Judgement, compare,
     import::{self, Import, Options},
@@ -63,7 +63,7 @@ fn texts(record: &Record, judgement: &Judgement) -> Vec<(String, String)> {
         ("the page".to_owned(), html::page(record, judgement)),
         ("the terminal".to_owned(), terminal::summary(judgement, record, style)),
     ];
-    let subject = Subject::new(record, judgement, None).expect("all cells");
+    let subject = Exported::new(record, judgement, None).expect("all cells");
     for format in FORMATS {
         // One that holds no file without a histogram says so.
         let Ok(bytes) = format.write(&subject) else { continue };
@@ -143,7 +143,7 @@ fn every_figure_knows_of_a_maximum_that_is_in_no_row() {
         let max_ns = cell.all.max_ns().expect("a maximum");
         let text = |format: &str| {
             let format = super::Format::named(format).expect("a format");
-            let subject = Subject::new(&record, &judgement, None).expect("all cells");
+            let subject = Exported::new(&record, &judgement, None).expect("all cells");
             format.write(&subject).map(|bytes| String::from_utf8(bytes).expect("a text"))
         };
         let metrics = text("openmetrics").expect("metrics");

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_model::verdict::Requirement;
 
-use super::{print, run::summary, said};
+use super::{error_text, print};
 use crate::{
     exit,
     output::shown,
@@ -55,14 +55,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(exit::of_record(&judged.judgement, true));
         }
     };
-    print(&if args.json { judged.json()? } else { summary(&judged) })?;
+    print(&if args.json { judged.json()? } else { judged.summary() })?;
     match &page {
         Ok(page) if !args.json => print(&format!("Report: {}\n", shown(page)))?,
         Ok(_) => {}
         Err(e) => {
             note!(
                 "rtscope: no page was written: {}; name another place for it with --out",
-                said(e)
+                error_text(e)
             );
         }
     }

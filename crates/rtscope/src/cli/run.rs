@@ -1,23 +1,16 @@
 //! `rtscope run`: the main job.
 
-use std::{
-    io::{self, IsTerminal},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use rtscope_analyse::report::{
-    self,
-    terminal::{self, Style},
-};
+use rtscope_analyse::report;
 use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
 use rtscope_model::plan::Plan;
 use rtscope_sys::tree::Tree;
 
-use super::{compare, print, restore_leftovers, said, shape, this_program, until};
+use super::{compare, error_text, print, restore_leftovers, shape, this_program, until};
 use crate::{
     exit,
-    output::{self, shown},
+    output::{shown, style},
     plans,
     record::{self, Additions, Judged},
     screen::{self, Show},
@@ -103,16 +96,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
              was measured"
         );
     }
-    tell(args, &judged)?;
+    print_result(args, &judged)?;
     match page {
         Ok(page) if !args.json => print(&format!("Report: {}\n", shown(&page)))?,
         Ok(page) => note!("Report: {}", page.display()),
-        Err(e) => note!("rtscope: no page was written: {}", said(&e)),
+        Err(e) => note!("rtscope: no page was written: {}", error_text(&e)),
     }
     if let Some(earlier) = &args.compare_with
         && let Err(e) = compared(args, earlier, &options)
     {
-        note!("rtscope: the runs can't be compared: {}", said(&e));
+        note!("rtscope: the runs can't be compared: {}", error_text(&e));
     }
     Ok(exit::of_record(&judged.judgement, whole))
 }
@@ -147,25 +140,12 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
     }
 }
 
-/// How standard output shows text.
-pub(super) fn style() -> Style {
-    let colour = output::has_attributes(&io::stdout());
-    let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
-    let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
-    Style { width, colour }
-}
-
-/// The verdict on standard output, in the form that was asked.
-pub(super) fn summary(judged: &Judged) -> String {
-    terminal::summary(&judged.judgement, &judged.record, style())
-}
-
-fn tell(args: &Args, judged: &Judged) -> anyhow::Result<()> {
+fn print_result(args: &Args, judged: &Judged) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
         print(&format!("{}\n", judged.judgement.verdict))
     } else {
-        print(&summary(judged))
+        print(&judged.summary())
     }
 }

@@ -11,7 +11,7 @@ use rtscope_sys::sched;
 
 use super::{
     RT_TESTS_VERSION,
-    getopt::{Found, Opt, Value, Words, atoi},
+    getopt::{Arguments, Found, Opt, Value, atoi},
     print, say,
 };
 
@@ -54,7 +54,7 @@ impl Default for Options {
 /// Reads a command line. An error is the line that is said, if any, and the exit code.
 fn parse(words: &[String]) -> Result<Options, (Option<String>, u8)> {
     let mut options = Options::default();
-    let mut words = Words::new(TABLE, words);
+    let mut words = Arguments::new(TABLE, words);
     while let Some(option) = words.option() {
         let found = option.map_err(|message| (Some(message), 1))?;
         match found.name {
@@ -130,14 +130,14 @@ pub(super) fn main(words: &[String]) -> u8 {
             0
         }
         Err(e) => {
-            say(&format!("hackbench: {}", crate::cli::said(&e)));
+            say(&format!("hackbench: {}", crate::failure::error_text(&e)));
             1
         }
     }
 }
 
 fn work(options: &Options) -> anyhow::Result<Duration> {
-    let line = options.load().parse().map_err(crate::cli::Refused)?;
+    let line = options.load().parse().map_err(crate::failure::Refused)?;
     let all = sched::affinity(sched::SELF)?;
     let launcher = Launcher::new(all.clone(), all);
     let time_ns = run_to_end(&launcher, &line, Nanos(LIMIT.as_nanos() as u64))?;

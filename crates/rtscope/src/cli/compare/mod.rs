@@ -17,12 +17,11 @@ use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use super::{
     Refused, import,
-    run::style,
     wave::{self, import as capture},
 };
 use crate::{
     exit,
-    output::shown,
+    output::{shown, style},
     record::{self, Additions, Destination, Judged},
 };
 
