@@ -63,7 +63,9 @@ int main(int argc, char **argv)
     double half_ns = 0.5e9 / atof(argv[2]);
     double due_ns = now_ns();
     for (;;) {
-        due_ns += half_ns;
+        double now = now_ns();
+        /* Late by a whole pulse: go on from now. Making up for lost edges would be a burst. */
+        due_ns = now > due_ns + half_ns ? now + half_ns : due_ns + half_ns;
         while (now_ns() < due_ns) {
         }
         line->level = !line->level;

@@ -263,4 +263,11 @@ impl Row {
     pub fn max_is_at_least(&self) -> bool {
         self.corrected.max_ns() > self.histogram.max_ns()
     }
+
+    /// How long an activation that was never answered had waited at least, where that is longer than every
+    /// latency.
+    #[must_use]
+    pub fn waited_ns(&self) -> Option<u64> {
+        self.max_ns().filter(|_| self.max_is_at_least())
+    }
 }

@@ -44,6 +44,19 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
+/// A frequency in three digits.
+#[must_use]
+pub fn hertz(hz: f64) -> String {
+    match hz {
+        hz if hz >= 1e6 => format!("{:.2} MHz", hz / 1e6),
+        hz if hz >= 1e5 => format!("{:.0} kHz", hz / 1e3),
+        hz if hz >= 1e4 => format!("{:.1} kHz", hz / 1e3),
+        hz if hz >= 1e3 => format!("{:.2} kHz", hz / 1e3),
+        hz if hz >= 1e2 => format!("{hz:.0} Hz"),
+        hz => format!("{hz:.1} Hz"),
+    }
+}
+
 /// A count with its noun: `1 thread`, `1,234 threads`.
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {

@@ -28,6 +28,7 @@ pub mod throughput;
 mod timekeeping;
 pub mod trace;
 pub mod tune;
+pub mod watchdog;
 pub mod wave;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -42,8 +43,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    process::{Deadline, Resource, SoftLimit},
-    sched as system_sched, thread,
+    sched as system_sched,
     tree::Tree,
 };
 
@@ -56,11 +56,8 @@ use crate::{
     sampler::SampleError,
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
+    watchdog::Watchdog,
 };
-
-/// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
-/// process (see [`Interrupt::install`]). A soft limit: loads inherit it, and can lift it.
-const RUNAWAY_US: u64 = 1_000_000;
 
 /// What a run needs to know besides its plan.
 #[derive(Debug)]
@@ -84,12 +81,10 @@ pub struct RunOptions {
     /// What ends the run early.
     pub interrupt: Interrupt,
     /// When nobody has looked after the sampling threads for so long (a listener that hangs, a disk
-    /// that does not answer), the kernel ends the process: real-time threads don't go on unattended.
+    /// that does not answer), the kernel ends the process: real-time threads don't go on unattended. A good
+    /// choice is [`watchdog::UNATTENDED`].
     pub unattended: Duration,
 }
-
-/// A good [`RunOptions::unattended`]: longer than any disk that still works takes to answer.
-pub const UNATTENDED: Duration = Duration::from_secs(300);
 
 /// Why a run did not happen, or ended without a record to judge.
 #[derive(Debug, thiserror::Error)]
@@ -277,10 +272,8 @@ fn sessions_in_turn(
     launcher: Launcher,
     stream: &mut Stream<'_>,
 ) -> Result<EndReason, RunError> {
-    // Both are put back on every way out: the report is written without them.
-    let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
-    let _deadline = Deadline::after(options.unattended);
-    thread::leave_cpu_limit_to_others();
+    // Put back on every way out: the report is written without it.
+    let watchdog = Watchdog::over_sleepers(options.unattended);
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
         let text =
@@ -294,7 +287,7 @@ fn sessions_in_turn(
         plan,
         launcher: Launcher { program: options.program.clone(), ..launcher },
         interrupt: &options.interrupt,
-        unattended: options.unattended,
+        watchdog: &watchdog,
         tree: &options.tree,
         counters: SystemCounters::read(&options.tree),
         counters_at_ns: stream.elapsed_ns(),

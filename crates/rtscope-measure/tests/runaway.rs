@@ -11,6 +11,7 @@ use rtscope_measure::{
     RunOptions,
     interrupt::Interrupt,
     sampler::{Beat, LiveFigures, Shared, exchange, run},
+    watchdog::UNATTENDED,
 };
 use rtscope_model::{
     cpu::CpuSet,
@@ -136,14 +137,15 @@ fn hour(folder: &Path, more: &str) -> RunOptions {
         version: String::new(),
         wall_clock: String::new(),
         interrupt: Interrupt::default(),
-        unattended: Duration::from_millis(500),
+        unattended: UNATTENDED,
     }
 }
 
 /// Measures with a listener that hangs for ever once the threads run.
 fn run_unattended() -> ! {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = hour(folder.path(), "");
+    let unattended = Duration::from_millis(500);
+    let options = RunOptions { unattended, ..hour(folder.path(), "") };
     let outcome = rtscope_measure::run(&options, &mut |stamped| {
         if let Event::Progress(progress) = &stamped.event
             && progress.cell.is_some()
@@ -163,6 +165,43 @@ fn threads_do_not_go_on_when_nobody_looks_after_them() {
     // SIGALRM: the kernel's timer that the control thread winds up again and again.
     assert_eq!(child("threads_do_not_go_on_when_nobody_looks_after_them").signal(), Some(14));
     assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+/// Whether a thread of this process blocks SIGXCPU, by its name.
+fn blocks_cpu_limit() -> Vec<(String, bool)> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("proc").flatten();
+    let blocks = tasks.filter_map(|task| {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let line = |key| status.lines().find_map(|line: &str| line.strip_prefix(key));
+        let mask = u64::from_str_radix(line("SigBlk:")?.trim(), 16).ok()?;
+        // Bit n - 1 stands for signal n: proc_pid_status(5).
+        Some((
+            line("Name:")?.trim().to_owned(),
+            mask >> (signal_hook::consts::SIGXCPU - 1) & 1 == 1,
+        ))
+    });
+    blocks.collect()
+}
+
+#[test]
+fn only_the_threads_that_run_hear_that_they_ran_too_long() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = hour(folder.path(), "");
+    let mut seen = Vec::new();
+    let outcome = rtscope_measure::run(&options, &mut |stamped| {
+        if let Event::Progress(progress) = &stamped.event
+            && progress.cell.is_some()
+        {
+            seen = blocks_cpu_limit();
+            options.interrupt.stop();
+        }
+    });
+    outcome.expect("it ran");
+    let is_sampling = |name: &str| name.starts_with("sample-");
+    assert!(seen.iter().any(|(name, _)| is_sampling(name)), "{seen:?}");
+    for (name, blocks) in seen.iter().filter(|(name, _)| is_sampling(name)) {
+        assert!(!blocks, "{name} never hears that it runs away");
+    }
 }
 
 #[test]

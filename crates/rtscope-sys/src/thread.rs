@@ -82,7 +82,8 @@ pub fn wake(tid: i32) -> bool {
 }
 
 /// Blocks every signal in the calling thread but SIGXCPU and that of [`wake`], so that signals go to the
-/// control thread and only a thread that runs too long hears of it itself.
+/// control thread and only a thread that runs too long hears of it itself. What the thread has inherited doesn't
+/// count: its parent may have blocked SIGXCPU ([`leave_cpu_limit_to_others`]).
 pub fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the set is filled before it is used; a null old set is allowed.
@@ -90,7 +91,7 @@ pub fn block_signals() {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigdelset(all.as_mut_ptr(), libc::SIGXCPU);
         libc::sigdelset(all.as_mut_ptr(), WAKE);
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
     }
 }
 

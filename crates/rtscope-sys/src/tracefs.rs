@@ -25,22 +25,29 @@ pub struct Marker {
     switch: Arc<File>,
     /// Nanoseconds in a unit of the figures in the text.
     unit_ns: u64,
+    /// Where tracefs was mounted for this process alone.
+    _place: Option<Arc<Place>>,
 }
 
 impl Marker {
-    /// Opens the trace. The figures in its marks are in units of `unit_ns`.
+    /// Opens the trace. The figures in its marks are in units of `unit_ns`. Where tracefs is not mounted,
+    /// it is mounted for this process alone.
     ///
     /// # Errors
     ///
-    /// When tracefs is not mounted, or may not be written.
+    /// When the kernel has no tracefs, or it may not be written.
     pub fn open(tree: &Tree, unit_ns: u64) -> Result<Marker, Error> {
-        let folder = folder(tree);
+        let mounted = folder(tree);
+        let place = if mounted.is_none() { Place::find(tree).map(Arc::new) } else { None };
+        let private = place.as_ref().map(|place| tree.path(&place.folder));
+        let folder = mounted.or(private).unwrap_or_else(|| tree.path(MOUNT));
         let open = |name: &str| {
             let path = folder.join(name);
             let file = OpenOptions::new().write(true).open(&path);
             file.map(Arc::new).map_err(|source| Error::File { operation: "open", path, source })
         };
-        Ok(Marker { marker: open("trace_marker")?, switch: open("tracing_on")?, unit_ns })
+        let (marker, switch) = (open("trace_marker")?, open("tracing_on")?);
+        Ok(Marker { marker, switch, unit_ns, _place: place })
     }
 
     /// Writes `hit latency threshold (LATENCY > LIMIT)` into the trace and stops it. Doesn't allocate;
@@ -57,10 +64,10 @@ impl Marker {
 }
 
 /// The folder of tracefs: where it is by custom, or where it is mounted.
-fn folder(tree: &Tree) -> PathBuf {
+fn folder(tree: &Tree) -> Option<PathBuf> {
     let usual = tree.path(MOUNT);
     if usual.join("trace_marker").exists() {
-        return usual;
+        return Some(usual);
     }
     let mounts = tree.read("proc/mounts").unwrap_or_default();
     let found = mounts.lines().find_map(|line| {
@@ -72,7 +79,9 @@ fn folder(tree: &Tree) -> PathBuf {
             _ => None,
         }
     });
-    found.map_or(usual, |place| tree.path(place.strip_prefix("/").unwrap_or(&place)))
+    let found = found.map(|place| tree.path(place.strip_prefix("/").unwrap_or(&place)));
+    // A debugfs may be mounted without tracefs in it.
+    found.filter(|folder| folder.join("trace_marker").exists())
 }
 
 /// A folder of tracefs that this process can use, whether it is mounted or not.

@@ -14,6 +14,7 @@ mod dropin;
 mod exit;
 mod failure;
 mod history;
+mod lab_folder;
 mod plans;
 mod png;
 mod record;

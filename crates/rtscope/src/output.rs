@@ -7,6 +7,7 @@
 use std::{
     ffi::OsStr,
     io::{self, IsTerminal, Write},
+    os::fd::AsFd,
     path::Path,
     sync::OnceLock,
 };
@@ -14,6 +15,7 @@ use std::{
 use clap::ColorChoice;
 use rtscope_analyse::report::terminal::Style;
 use rtscope_model::printable::{guarded, printable};
+use rustix::termios::tcgetwinsize;
 
 /// Writes a line to standard error, formatted as by `format!`.
 macro_rules! note {
@@ -23,6 +25,28 @@ macro_rules! note {
 /// Writes text to standard output. A reader that has gone away is no error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(guarded(text, has_attributes(&io::stdout())).as_bytes())
+}
+
+/// Writes text for people to standard output, no line wider than its terminal.
+pub(crate) fn print_folded(text: &str) -> anyhow::Result<()> {
+    print(&folded(text, &io::stdout()))
+}
+
+/// A text as a stream shows it: folded on a terminal, as it is anywhere else.
+fn folded(text: &str, stream: &(impl IsTerminal + AsFd)) -> String {
+    let fold = |width| Style { width, colour: false }.fold(text);
+    columns(stream).map_or_else(|| text.to_owned(), fold)
+}
+
+/// Columns of a stream that is a terminal.
+pub(crate) fn columns(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let found = || tcgetwinsize(stream).map_or(0, |size| size.ws_col);
+    stream.is_terminal().then(|| usable_columns(found()))
+}
+
+/// A serial line knows no size, and reports 0.
+fn usable_columns(found: u16) -> usize {
+    if found == 0 { 80 } else { usize::from(found) }
 }
 
 /// Writes a document as it is to standard output.
@@ -38,19 +62,43 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
 /// How standard output shows text.
 pub(crate) fn style() -> Style {
     let colour = has_attributes(&io::stdout());
-    let width = ratatui::crossterm::terminal::size().map_or(100, |(columns, _)| columns);
-    let width = if io::stdout().is_terminal() { usize::from(width) } else { 100 };
-    Style { width, colour }
+    Style { width: columns(&io::stdout()).unwrap_or(100), colour }
 }
 
 /// Writes one line to standard error. Nobody to read it is no error, here and below.
 pub(crate) fn note(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", printable(line));
+    let _ = writeln!(io::stderr(), "{}", folded(&printable(line), &io::stderr()));
 }
 
 /// Writes several lines to standard error. Their names must be printable already.
 pub(crate) fn note_lines(text: &str) {
-    let _ = writeln!(io::stderr(), "{}", guarded(text, false));
+    let _ = writeln!(io::stderr(), "{}", folded(&guarded(text, false), &io::stderr()));
+}
+
+/// Writes an error's lines to standard error. Their names must be printable already.
+pub(crate) fn note_error(text: &str) {
+    let text = folded(&format!("{ERROR} {}", guarded(text, false)), &io::stderr());
+    let _ = writeln!(io::stderr(), "{}", marked(&text, has_attributes(&io::stderr())));
+}
+
+/// What every error begins with.
+const ERROR: &str = "rtscope:";
+
+/// An error's text whose beginning stands out, where attributes are wanted.
+fn marked(text: &str, has_attributes: bool) -> String {
+    match text.strip_prefix(ERROR) {
+        Some(rest) if has_attributes => format!("\x1b[1;31m{ERROR}\x1b[0m{rest}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Writes what is wrong with the command line: as every other error, with clap's hints behind it.
+pub(crate) fn note_usage(error: &clap::Error) {
+    let has_attributes = has_attributes(&io::stderr());
+    let text = error.render();
+    let text = if has_attributes { text.ansi().to_string() } else { text.to_string() };
+    let text = folded(&text.replacen("error:", ERROR, 1), &io::stderr());
+    let _ = write!(io::stderr(), "{text}");
 }
 
 /// Writes a line of progress to standard error, over the one before; see [`can_redraw`].
@@ -132,6 +180,24 @@ mod tests {
             assert_eq!(attributes(Some(ColorChoice::Auto), by_itself), by_itself);
             assert_eq!(attributes(None, by_itself), by_itself);
         }
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_has_80_columns() {
+        assert_eq!([0, 1, 132].map(usable_columns), [80, 1, 132]);
+    }
+
+    #[test]
+    fn what_is_no_terminal_gets_whole_lines() {
+        let file = tempfile::tempfile().expect("a file");
+        let text = "a long line, for grep ".repeat(9);
+        assert_eq!(folded(&text, &file), text);
+    }
+
+    #[test]
+    fn an_error_stands_out_where_that_is_wanted() {
+        assert_eq!(marked("rtscope: no such file", false), "rtscope: no such file");
+        assert_eq!(marked("rtscope: no", true), "\x1b[1;31mrtscope:\x1b[0m no");
     }
 
     #[test]

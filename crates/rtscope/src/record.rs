@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rtscope_analyse::{Judgement, judge, report, verdict_document};
+use rtscope_analyse::{Judgement, judge, number::counted, report, verdict_document};
 use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
     finding::{Finding, Weight},
@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use crate::{
     failure::Refused,
+    lab_folder,
     output::{print, print_bytes, shown, style},
 };
 
@@ -93,6 +94,7 @@ pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Resul
 
 /// Reads a record's folder, and the codes that were accepted for it before.
 fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
+    refuse_lab_folder(folder)?;
     let source = Source::open(folder)?;
     let mut record =
         source.read().with_context(|| format!("{} is not a record", folder.display()))?;
@@ -106,6 +108,28 @@ fn read(folder: &Path) -> anyhow::Result<(Record, Vec<String>)> {
     }
     Ok((record, accepted))
 }
+
+/// Names the records in a folder of the lab, which is none itself.
+fn refuse_lab_folder(folder: &Path) -> Result<(), Refused> {
+    let records = lab_folder::all(folder).filter(|_| !is_one(folder)).unwrap_or_default();
+    if records.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<String> = records.iter().take(RECORDS_NAMED).map(shown).collect();
+    let more = match records.len().saturating_sub(RECORDS_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Err(Refused(format!(
+        "{} holds the records of {}: name one of them: {}{more}",
+        self::shown(folder),
+        counted(records.len() as u64, "guest"),
+        shown.join(", ")
+    )))
+}
+
+/// Records of a lab's folder that a message names.
+const RECORDS_NAMED: usize = 6;
 
 /// Whether a path is a folder with a record, as far as its names say.
 pub(crate) fn is_one(path: &Path) -> bool {

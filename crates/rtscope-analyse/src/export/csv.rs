@@ -70,7 +70,7 @@ fn of_row(cell: &CellSummary, row: &Row) -> Line {
 fn figures(subject: &Exported<'_>) -> String {
     let quantiles = quantile::LADDER.map(|parts| format!("{}_ns", Statistic::Quantile(parts)));
     let mut text = format!(
-        "cell,thread,cpu,planned,recorded,missed,overflow,early,exposure_ns,min_ns,mean_ns,{},max_ns\n",
+        "cell,thread,cpu,planned,recorded,missed,overflow,early,exposure_ns,min_ns,mean_ns,{},max_ns,waited_at_least_ns\n",
         quantiles.join(",")
     );
     for cell in &subject.judgement.cells {
@@ -90,7 +90,8 @@ fn figures(subject: &Exported<'_>) -> String {
                 let rank = quantile::rank(histogram.count(), parts);
                 line = line.with_known(histogram.at_rank_ns(rank));
             }
-            text += &line.with_known(histogram.max_ns()).end();
+            // The maximum is that of the latencies. An activation that was never answered has none.
+            text += &line.with_known(histogram.max_ns()).with_known(row.waited_ns()).end();
         }
     }
     text

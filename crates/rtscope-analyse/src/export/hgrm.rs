@@ -21,7 +21,7 @@ pub(super) const FORMAT: Format = Format {
         let cell = subject.only()?;
         let unplaced = cell.all.histogram.unplaced().count;
         match unplaced {
-            0 => Ok(table(&cell.all.histogram).into_bytes()),
+            0 => Ok((table(&cell.all.histogram) + &wait(cell.all.waited_ns())).into_bytes()),
             n => Err(format!(
                 "{n} latencies of {} are in no bucket: no percentile is known",
                 cell.name
@@ -29,6 +29,13 @@ pub(super) const FORMAT: Format = Format {
         }
     },
 };
+
+/// A comment on an activation that was never answered: it has no latency, and no percentile includes it.
+fn wait(waited_ns: Option<u64>) -> String {
+    let text =
+        |ns: u64| format!("#[Waited  = at least {:.3}, longer than Max]\n", ns as f64 / 1_000.0);
+    waited_ns.map(text).unwrap_or_default()
+}
 
 /// Percentiles to each halving of the distance to 100 %.
 const TICKS: f64 = 5.0;

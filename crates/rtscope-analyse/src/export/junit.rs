@@ -73,13 +73,30 @@ fn of_suite(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
         let said = escaped(&case.text);
         text += &match problem {
             Some((tag, kind)) => format!(
-                ">\n      <{tag} message=\"{said}\" type=\"{kind}\">{said}</{tag}>\n    </testcase>\n"
+                ">\n      <{tag} message=\"{}\" type=\"{kind}\">{said}</{tag}>\n    </testcase>\n",
+                escaped(&brief(&case.text))
             ),
             None => format!(">\n      <system-out>{said}</system-out>\n    </testcase>\n"),
         };
     }
     text + "  </testsuite>\n"
 }
+
+/// A line for the list of a CI server, which has the whole text one click away: the first statement, and no more than
+/// 120 characters of it.
+fn brief(text: &str) -> String {
+    let first = text.split("; ").next().unwrap_or(text);
+    match first.char_indices().nth(MESSAGE_MAX) {
+        None => first.to_owned(),
+        Some(_) => {
+            let cut: String = first.chars().take(MESSAGE_MAX - 3).collect();
+            format!("{}...", cut.rsplit_once(' ').map_or(cut.as_str(), |(whole, _)| whole))
+        }
+    }
+}
+
+/// Characters of a message at most.
+const MESSAGE_MAX: usize = 120;
 
 /// The figures of a cell, or what the run is.
 fn properties(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
@@ -89,6 +106,8 @@ fn properties(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
         pairs.push(("recorded".to_owned(), row.recorded.to_string()));
         if row.missed_is_known {
             pairs.push(("missed".to_owned(), row.missed.to_string()));
+        } else if row.missed > 0 {
+            pairs.push(("missed_at_least".to_owned(), row.missed.to_string()));
         }
         let mut figure = |name: &str, ns: Option<u64>| {
             pairs.extend(ns.map(|ns| (format!("latency_ns_{name}"), ns.to_string())));
@@ -99,7 +118,7 @@ fn properties(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
             let rank = quantile::rank(row.histogram.count(), parts);
             figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
         }
-        figure("max", row.max_ns());
+        figure(if row.max_is_at_least() { "max_at_least" } else { "max" }, row.max_ns());
     } else {
         let (version, _) = subject.started();
         pairs.push(("rtscope".to_owned(), version.to_owned()));
@@ -134,4 +153,22 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_short_line_of_whole_words() {
+        assert_eq!(brief("the maximum is 9 us; 1 of 8 latencies was late"), "the maximum is 9 us");
+        let long = brief(&"processes used the CPU ".repeat(20));
+        assert!(long.chars().count() <= MESSAGE_MAX && long.ends_with("..."), "{long}");
+        assert!(
+            long.trim_end_matches("...")
+                .split(' ')
+                .all(|word| "processes used the CPU".contains(word))
+        );
+        assert_eq!(brief(&"x".repeat(MESSAGE_MAX)).len(), MESSAGE_MAX);
+    }
 }

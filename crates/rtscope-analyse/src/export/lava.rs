@@ -50,10 +50,12 @@ fn lines(suite: &Suite<'_>) -> String {
             let rank = quantile::rank(row.histogram.count(), parts);
             figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
         }
-        figure("max", row.max_ns());
+        figure(if row.max_is_at_least() { "max-at-least" } else { "max" }, row.max_ns());
         case("recorded", "pass", Some(("count", row.recorded.to_string())));
         if row.missed_is_known {
             case("missed", "pass", Some(("count", row.missed.to_string())));
+        } else if row.missed > 0 {
+            case("missed-at-least", "pass", Some(("count", row.missed.to_string())));
         }
     }
     for of in &suite.cases {

@@ -128,6 +128,46 @@ fn no_output_denies_a_maximum_that_is_in_no_row() {
     }
 }
 
+#[test]
+fn a_wait_that_nobody_answered_is_marked_as_a_lower_bound() {
+    let rows = |count: u32| format!("{count:06}\t{:06}", count / 3);
+    let text = format!(
+        "# Histogram\n000005 {}\n000009 {}\n# Min Latencies: 00005 00005\n# Avg Latencies: 00006 00006\n\
+         # Max Latencies: 00009 00009\n# Histogram Overflows: 00000 00000\n",
+        rows(57_000),
+        rows(3_000)
+    );
+    let text_of = |text: &str, format: &str| {
+        let record = imported(text);
+        let judgement = judge(&record, &[]);
+        let subject = Exported::new(&record, &judgement, None).expect("all cells");
+        let format = super::Format::named(format).expect("a format");
+        String::from_utf8(format.write(&subject).expect("written")).expect("a text")
+    };
+    // Thread 1 counted 20,000 cycles of 1 ms where thread 0 had 60,000.
+    for (format, marks) in [
+        ("csv", &[",waited_at_least_ns\n", ",9000,36"][..]),
+        ("hgrm", &["#[Waited  = at least 36", "#[Max     =        9.000"]),
+        ("cyclictest", &["# Waited: thread 1 at least 36", "# Max Latencies: 00009 00009"]),
+        ("cyclictest-json", &["\"waited_at_least\": { \"thread 1\": 36"]),
+        ("junit", &["name=\"latency_ns_max_at_least\"", "name=\"missed_at_least\""]),
+        ("lava", &["TEST_CASE_ID=max-at-least", "TEST_CASE_ID=missed-at-least"]),
+        (
+            "openmetrics",
+            &["rtscope_wakeup_latency_max_is_at_least{", "rtscope_missed_activations_at_least{"],
+        ),
+    ] {
+        let written = text_of(&text, format);
+        marks
+            .iter()
+            .for_each(|mark| assert!(written.contains(mark), "{format}: {mark}: {written}"));
+        // Without a wait nothing of it is there.
+        let even = text_of(&text.replace("019000", "057000").replace("001000", "003000"), format);
+        let marks = marks.iter().filter(|mark| mark.contains("east") && !mark.starts_with(','));
+        marks.for_each(|mark| assert!(!even.contains(mark), "{format}: {mark}: {even}"));
+    }
+}
+
 /// The value at the end of the first line with these labels.
 fn sample(text: &str, begins: &str, has: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with(begins) && line.contains(has))?;

@@ -72,6 +72,12 @@ fn document(subject: &Exported<'_>) -> String {
             of_rows(&|row| latency(row.max_ns())),
         ),
         (
+            format!("{family}_max_is_at_least"),
+            "",
+            "1 where the largest latency is how long an unanswered activation had waited at least.",
+            of_rows(&|row| row.max_is_at_least().then(|| "1".to_owned())),
+        ),
+        (
             format!("{family}_quantile_seconds"),
             "seconds",
             "Quantiles of the wake-up latency.",
@@ -88,6 +94,14 @@ fn document(subject: &Exported<'_>) -> String {
             "",
             "Activations that a late wake-up swallowed.",
             of_rows(&|row| row.missed_is_known.then(|| row.missed.to_string())),
+        ),
+        (
+            "rtscope_missed_activations_at_least".to_owned(),
+            "",
+            "Activations that are known to be missed, where how many more were is not known.",
+            of_rows(&|row| {
+                (!row.missed_is_known && row.missed > 0).then(|| row.missed.to_string())
+            }),
         ),
         (
             "rtscope_requirement_met".to_owned(),

@@ -167,7 +167,7 @@ fn an_import_without_a_histogram_is_exported_without_one() {
     let line = figures.lines().nth(1).expect("a line");
     assert_eq!(
         line,
-        "export,thread 0,,,3000,,3000,0,3000000000,4000,9000,,,,,,98999,98999,98999,98000"
+        "export,thread 0,,,3000,,3000,0,3000000000,4000,9000,,,,,,98999,98999,98999,98000,"
     );
 }
 

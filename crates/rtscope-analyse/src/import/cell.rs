@@ -21,6 +21,8 @@ pub struct Cell {
     /// Whether the threads started and ended together, and each counted its own cycles: then they
     /// cover the same time.
     pub is_one_run: bool,
+    /// Whether no latency at all is a result: nothing disturbed the threads.
+    pub is_quiet: bool,
     /// How long the tool ran by a wall clock, in whole seconds, where the file says it.
     pub ran_ns: Option<u64>,
 }
@@ -265,7 +267,15 @@ impl Rows {
             extremes = Some((first, latency_ns));
         }
         let mut beyond = said.beyond(placed);
-        let mut from_ns = said.limit.unwrap_or(self.last + 1).saturating_mul(unit_ns);
+        let from = said.limit.unwrap_or(self.last + 1);
+        let mut from_ns = from.saturating_mul(unit_ns);
+        // What a file counts and neither its rows nor its maximum leave room for may have any latency.
+        let missing = said.missing(placed);
+        if missing > 0 || beyond > 0 && said.max.is_some_and(|max| max < from) {
+            beyond = beyond.saturating_add(missing).min(COUNT_MAX);
+            let least = said.min.or(counts.and_then(|rows| rows.keys().next().copied()));
+            from_ns = least.unwrap_or(0).min(from).saturating_mul(unit_ns);
+        }
         let stray = said.max.filter(|max| beyond == 0 && self.is_stray(column, *max));
         if let Some(max) = stray {
             (beyond, from_ns) = (1, max.saturating_mul(unit_ns));
@@ -329,6 +339,16 @@ impl Said {
     pub(super) fn beyond(&self, placed: u64) -> u64 {
         let missing = self.count.map(|count| count.saturating_sub(placed));
         self.overflow.or(missing).unwrap_or(0).min(COUNT_MAX)
+    }
+
+    /// Latencies that the file counts among its rows and in no row, when so many are in one.
+    pub(super) fn missing(&self, placed: u64) -> u64 {
+        let by_total = self.total.map_or(0, |total| total.saturating_sub(placed));
+        let by_count = self
+            .overflow
+            .zip(self.count)
+            .map_or(0, |(overflow, count)| count.saturating_sub(placed.saturating_add(overflow)));
+        by_total.max(by_count).min(COUNT_MAX)
     }
 
     /// A part without a histogram: extremes, and how many there were.

@@ -9,6 +9,7 @@ use super::{
     Importer, Options, Reader, Reading,
     cell::{Cell, LATENCY_NS_MAX, Rows, Said, Thread},
     contradiction::Contradictions,
+    detect::Beginning,
     lines::{Lines, without_colours},
     number::{Printed, latency, whole},
     samples::Samples,
@@ -38,10 +39,59 @@ pub(super) const COLUMNS: Importer = Importer {
         let all = |line: &str| split_words(line.as_bytes()).all(|word| decimal(word).is_some());
         let is_heading = rows.clone().next().is_some_and(|line| !all(line));
         let rows: Vec<_> = rows.by_ref().skip(usize::from(is_heading)).take(20).collect();
-        !rows.is_empty() && rows.iter().all(|line| all(line))
+        !rows.is_empty() && rows.iter().all(|line| all(line)) && question(beginning).is_none()
     },
     open: |options| Box::new(Columns::new(options, "column", "plain columns")),
 };
+
+/// What to ask of a table whose columns nothing explains: a latency and counts may stand there, or times and
+/// latencies, or figures of something else.
+pub(super) fn question(beginning: &Beginning<'_>) -> Option<String> {
+    let mut rows = beginning.lines.iter().filter(|line| !line.starts_with('#'));
+    let of = |line: &str| -> Vec<String> {
+        split_words(line.as_bytes())
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
+    };
+    let is_number = |word: &String| decimal(word.as_bytes()).is_some();
+    let first = of(rows.next()?);
+    let has_heading = !first.iter().all(is_number);
+    let row = if has_heading { of(rows.next()?) } else { first.clone() };
+    let is_table = row.len() > 1 && row.iter().filter(|word| is_number(word)).count() > 1;
+    let is_explained = match has_heading {
+        // One latency and how often it came, in either order.
+        false => row.len() == 2,
+        true => is_latency(&first[0]) && first[1..].iter().all(|name| !is_measure(name)),
+    };
+    // Words that differ in number are a sentence above the table, or no table.
+    if !is_table || is_explained || first.len() != row.len() {
+        return None;
+    }
+    let names: Vec<&str> = first.iter().take(6).map(String::as_str).collect();
+    let heading = if has_heading { format!(" ({})", names.join(", ")) } else { String::new() };
+    Some(format!(
+        "nothing explains its {} columns{heading}, so rtscope doesn't guess which one is a latency. If the first \
+         is a latency and the others count it, add --format columns. If one of them has a latency in each line, \
+         import that column alone, for example: cut -d, -f2 FILE | rtscope import - --unit us",
+        row.len()
+    ))
+}
+
+/// Whether the name of a column is that of a latency.
+fn is_latency(name: &str) -> bool {
+    let name = name.trim_matches(['"', '\'']).to_lowercase();
+    let is_time = ["time", "date", "stamp", "elapsed"].iter().any(|word| name.contains(word));
+    let is_class =
+        ["lat", "bucket", "bin", "class", "index"].iter().any(|word| name.starts_with(word));
+    !is_time && (is_class || name.contains("latenc") || unit_ns(&name).is_some())
+}
+
+/// Whether the name of a column is that of something that isn't counted.
+fn is_measure(name: &str) -> bool {
+    let name = name.trim_matches(['"', '\'']).to_lowercase();
+    let measures = ["time", "date", "stamp", "lat", "min", "max", "avg", "mean", "temp", "freq"];
+    measures.iter().any(|word| name.starts_with(word)) || unit_ns(&name).is_some()
+}
 
 /// Columns that are told apart.
 const COLUMNS_MAX: usize = 512;

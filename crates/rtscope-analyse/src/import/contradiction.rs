@@ -54,7 +54,13 @@ impl Contradictions {
         let counts = rows.counts(column).unwrap_or(&nothing);
         let placed = rows.placed(column);
         if let Some(total) = said.total.filter(|total| *total != placed) {
-            self.add(format!("{label} has {placed} latencies in rows, and {total} by its total"));
+            let missing = match total.saturating_sub(placed) {
+                0 => String::new(),
+                missing => format!(": {missing} count as latencies without a known value"),
+            };
+            self.add(format!(
+                "{label} has {placed} latencies in rows, and {total} by its total{missing}"
+            ));
         }
         let beyond = said.beyond(placed);
         let known = placed.saturating_add(said.overflow.unwrap_or(0));
@@ -71,7 +77,12 @@ impl Contradictions {
         let is_racing = said.overflow.is_none() && beyond > 0 && beyond <= said.in_flight;
         let count = placed.saturating_add(beyond);
         self.needs_maximum(label, said, count);
-        if said.early > 0 || is_racing || count == 0 && said.max.is_none() {
+        // The rows are known not to be whole: nothing follows from them.
+        if said.missing(placed) > 0
+            || said.early > 0
+            || is_racing
+            || count == 0 && said.max.is_none()
+        {
             return;
         }
         let from = said.limit.unwrap_or(rows.last + 1);

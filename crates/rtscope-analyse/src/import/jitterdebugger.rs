@@ -23,10 +23,15 @@ pub(super) const IMPORTER: Importer = Importer {
 /// Where its histogram ends.
 const LIMIT_NS: u64 = 1_000_000;
 
+/// What holds for all that jitterdebugger writes.
+pub(super) fn tell_replayed(reading: &mut Reading) {
+    let text = "jitterdebugger replays swallowed activations, each with its latency: compare its latencies with \
+                corrected ones";
+    reading.note("import-replayed", Weight::Note, text);
+}
+
 fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
-    let replayed = "jitterdebugger replays swallowed activations, each with its latency: compare \
-                its latencies with corrected ones";
-    reading.note("import-replayed", Weight::Note, replayed);
+    tell_replayed(reading);
     let system = &value["sysinfo"];
     let told_ns = number(&system["resolution_in_ns"]).filter(|ns| matches!(ns, 1 | 1_000));
     let unit_ns = options.unit_ns.or(told_ns).unwrap_or(1_000);

@@ -19,12 +19,14 @@ mod cyclictest;
 mod cyclictest_json;
 mod detect;
 mod jitterdebugger;
+mod jitterdebugger_text;
 mod json;
 mod lines;
 mod linuxcnc;
 mod number;
 mod record;
 mod repeated;
+mod rt_dataset;
 mod rtla;
 mod samples;
 
@@ -83,9 +85,11 @@ pub(crate) struct Importer {
 }
 
 /// Every format. The first that knows the beginning of a file reads it.
-const IMPORTERS: [Importer; 7] = [
+const IMPORTERS: [Importer; 9] = [
+    rt_dataset::IMPORTER,
     cyclictest_json::IMPORTER,
     jitterdebugger::IMPORTER,
+    jitterdebugger_text::IMPORTER,
     rtla::IMPORTER,
     linuxcnc::IMPORTER,
     cyclictest::IMPORTER,
@@ -115,6 +119,8 @@ pub struct Stream {
     unbroken: u64,
     /// A file of text has no NUL: where one is, something was lost or overwritten.
     has_nul: bool,
+    /// What must be known of a table before it can be read.
+    question: Option<String>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -137,7 +143,15 @@ impl Stream {
         };
         let format = format.map(named).transpose()?;
         let reader = format.map(|importer| (importer.open)(&options));
-        Ok(Stream { options, format, waiting: Vec::new(), reader, unbroken: 0, has_nul: false })
+        Ok(Stream {
+            options,
+            format,
+            waiting: Vec::new(),
+            reader,
+            unbroken: 0,
+            has_nul: false,
+            question: None,
+        })
     }
 
     /// The format; none while it isn't known.
@@ -172,6 +186,9 @@ impl Stream {
     fn begin(&mut self) {
         let beginning = detect::Beginning::of(&self.waiting);
         self.format = IMPORTERS.iter().find(|importer| (importer.is)(&beginning));
+        if self.format.is_none() {
+            self.question = columns::question(&beginning);
+        }
         // What no importer knows is held against the most patient one, which finds nothing in it.
         let importer = self.format.unwrap_or(&columns::COLUMNS);
         let mut reader = (importer.open)(&self.options);
@@ -196,7 +213,7 @@ impl Stream {
         }
         let name = &self.options.name;
         if self.format.is_none() {
-            return unknown(name);
+            return unknown(name, self.question);
         }
         for cell in &mut reading.cells {
             cell.origin.files = vec![name.clone()];
@@ -207,7 +224,7 @@ impl Stream {
         let mut cells = std::mem::take(&mut reading.cells);
         cells.iter_mut().for_each(|cell| coverage::check(cell, &mut reading));
         reading.cells = cells;
-        reading.cells.retain(|cell| cell.count() > 0);
+        reading.cells.retain(|cell| cell.count() > 0 || cell.is_quiet);
         if self.has_nul && !reading.cells.is_empty() {
             let text = "the file holds NUL bytes, which no tool writes: it is damaged, and latencies may be missing";
             reading.note("import-damaged", Weight::PreventsPass, text);
@@ -227,10 +244,14 @@ impl Stream {
 }
 
 /// What is said of a file that no format fits.
-fn unknown(name: &str) -> Reading {
+fn unknown(name: &str, question: Option<String>) -> Reading {
     let known: Vec<&str> = formats().map(|(name, _)| name).collect();
-    let text = format!("{name} isn't a measurement in a format that rtscope reads");
     let mut reading = Reading::default();
+    if let Some(question) = question {
+        reading.note("import-columns", Weight::Invalidates, format!("{name}: {question}"));
+        return reading;
+    }
+    let text = format!("{name} isn't a measurement in a format that rtscope reads");
     reading.note("import-empty", Weight::Invalidates, text).advice =
         format!("name the format if you know it (--format): one of {}", known.join(", "));
     reading
@@ -249,5 +270,7 @@ pub fn read(format: Option<&str>, options: Options, bytes: &[u8]) -> Result<Read
 
 #[cfg(test)]
 mod contradiction_tests;
+#[cfg(test)]
+mod foreign_tests;
 #[cfg(test)]
 mod tests;

@@ -107,6 +107,10 @@ struct Table {
     foreign: u64,
     widths: u64,
     missed_events: Option<String>,
+    /// It stopped at a latency above its threshold.
+    is_stopped: bool,
+    /// What it says of that latency follows, up to the end.
+    analyses: bool,
 }
 
 impl Reader for Text {
@@ -179,6 +183,11 @@ impl Table {
             let summary = if self.over { &mut self.of_all } else { &mut self.summary };
             self.repeated += u64::from(summary.contains_key(key));
             summary.entry(key).or_insert(figures);
+        } else if text.contains("hit stop tracing") {
+            // A sentence of its own, or the heading of an analysis.
+            self.is_stopped = true;
+            self.analyses |= text.starts_with("##");
+        } else if text.starts_with("Saving trace to ") || self.analyses {
         } else if text.contains("missed") && text.contains("event") {
             self.missed_events = Some(text.chars().take(200).collect());
         } else if text.starts_with(|c: char| c.is_ascii_digit()) && !self.over {
@@ -211,6 +220,11 @@ impl Table {
             overflow: of("over:"),
             ..Said::default()
         }
+    }
+
+    /// Whether the summary says that no CPU had any latency.
+    fn is_quiet(&self) -> bool {
+        (0..self.columns.len()).all(|column| self.of_thread(column).count == Some(0))
     }
 
     /// Whether a maximum lies behind its last row, or a minimum behind its first: then buckets are wider than
@@ -311,6 +325,7 @@ impl Table {
                     threads: vec![thread],
                     origin: Origin { grain_ns: unit_ns, ..self.origin() },
                     ran_ns: self.duration_ns.filter(|_| kind != "noise"),
+                    is_quiet: kind == "noise" && self.is_quiet(),
                     ..Cell::default()
                 }),
             }
@@ -335,6 +350,15 @@ impl Table {
             let text = "the histogram has no summary after it: it was cut off, or written without \
                         one, and latencies beyond it are perhaps not known";
             reading.note("import-truncated", Weight::PreventsPass, text);
+        }
+        if self.is_stopped {
+            let text =
+                "rtla stopped at a latency above its threshold: what came after was not measured";
+            reading.note("break-hit", Weight::PreventsPass, text);
+        }
+        if self.is_quiet() && self.columns.iter().all(|column| column.0 == "noise") {
+            let text = "no CPU had noise: nothing interrupted the busy threads for as long as the threshold";
+            reading.note("import-no-noise", Weight::Note, text);
         }
         if beyond > 0 {
             let text = format!(

@@ -4,10 +4,12 @@
 //! gap; and sigrok's CSV. Whatever is wrong with a file is a finding; what could be read is kept.
 
 mod csv;
+mod grid;
 mod vcd;
 
 use rtscope_model::{
     printable::printable,
+    time::Nanos,
     wave::{Capture, Edge, Gap},
 };
 
@@ -132,18 +134,26 @@ impl Content {
         let mut channel = channels.swap_remove(place);
         channel.close(self.end_ns);
         let (made, made_in_gaps) = self.made.unzip();
+        let grid_ns = grid::distance_ns(&channel.edges).filter(|grid| *grid > self.resolution_ns);
+        let mut findings = self.findings.finish();
+        findings.extend(grid_ns.map(|grid_ns| {
+            format!(
+                "the edges lie on a grid of {}, so the instrument sampled that often, although the file counts in {}",
+                Nanos(grid_ns),
+                Nanos(self.resolution_ns)
+            )
+        }));
         let capture = Capture {
             line: channel.name,
             start_ns: self.start_ns.unwrap_or(0),
             end_ns: self.end_ns,
-            resolution_ns: self.resolution_ns.max(1),
+            resolution_ns: grid_ns.unwrap_or(self.resolution_ns).max(1),
             edges: channel.edges,
             gaps: channel.gaps,
             made,
             made_in_gaps,
             is_full: false,
         };
-        let findings = self.findings.finish();
         Ok(Reading { capture, format: self.format, channels: names, findings })
     }
 }

@@ -137,12 +137,13 @@ fn panel(sheet: &mut Sheet, scene: &Scene<'_>, panel: &Panel<'_>) {
     sheet.vertical_limits(frame, x, &limits);
 }
 
-/// Shades what lies beyond the exact buckets.
+/// Shades what lies beyond the exact buckets, and what another tool counted beyond its own.
 fn mark_overflow(sheet: &mut Sheet, scene: &Scene<'_>, panel: &Panel<'_>) {
     let Panel { frame, cell, x, .. } = panel;
     let histogram = &cell.summary.all.histogram;
-    let from = histogram.layout().limit_ns() as f64;
-    let overflow = histogram.overflow();
+    let (limit_ns, unplaced) = (histogram.layout().limit_ns(), histogram.unplaced());
+    let limit_ns = if unplaced.is_empty() { limit_ns } else { limit_ns.min(unplaced.from_ns) };
+    let (from, overflow) = (limit_ns as f64, histogram.overflow());
     if overflow == 0 || from >= x.to {
         return;
     }
@@ -150,7 +151,11 @@ fn mark_overflow(sheet: &mut Sheet, scene: &Scene<'_>, panel: &Panel<'_>) {
     sheet.plane(frame, panel.number + scene.cells.len());
     sheet.svg.rect("beyond", left, frame.top, frame.right() - left, frame.height);
     sheet.end_plane();
-    let text = format!("overflow: {} beyond {}", grouped(overflow), time(from as u64));
+    let (overflow, from) = (grouped(overflow), time(limit_ns));
+    let text = match unplaced.is_empty() {
+        true => format!("overflow: {overflow} beyond {from}"),
+        false => format!("overflow: {overflow} at {from} or more"),
+    };
     let group = sheet.svg.element("g").attribute("class", "pin");
     group.pinned(frame.right() - 4.0, frame.top + 14.0).open();
     sheet.svg.label("limit-text", "end", 0.0, 0.0, &text);
@@ -227,7 +232,7 @@ fn remark(cell: &Cell<'_>) -> String {
         words.push(format!("{} missed", grouped(row.missed)));
     }
     if !row.histogram.unplaced().is_empty() {
-        words.push(format!("{} beyond, not drawn", grouped(row.histogram.unplaced().count)));
+        words.push(format!("{} without a bucket", grouped(row.histogram.unplaced().count)));
     }
     words.join("  |  ")
 }
@@ -340,8 +345,10 @@ fn table(scene: &Scene<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use rtscope_model::record::Record;
+
     use super::*;
-    use crate::{judge, plot::fixture, test_support::Run};
+    use crate::{import, judge, plot::fixture, test_support::Run};
 
     #[test]
     fn every_count_reappears_in_the_curves_and_in_the_table() {
@@ -391,5 +398,21 @@ mod tests {
         let judgement = judge(&record, &[]);
         let svg = draw(&Scene::new(&record, &judgement, None), &Options::default());
         assert!(svg.contains("overflow: 2 beyond 64 us"), "{svg}");
+    }
+
+    #[test]
+    fn the_overflow_of_an_import_begins_where_its_rows_end() {
+        let text = "# Histogram\n000005 000090\n000019 000008\n# Min Latencies: 00005\n\
+                    # Avg Latencies: 00106\n# Max Latencies: 05000\n# Histogram Overflows: 00002\n";
+        let options = import::Options { name: "file".to_owned(), ..import::Options::default() };
+        let reading = import::read(None, options, text.as_bytes()).expect("a format");
+        let readings = vec![("file".to_owned(), reading)];
+        let files = import::files(&import::Import::default(), readings).expect("latencies");
+        let record = Record::read(&files).expect("a record");
+        let judgement = judge(&record, &[]);
+        let svg = draw(&Scene::new(&record, &judgement, None), &Options::default());
+        let svg = svg.replace('\u{a0}', " ");
+        assert!(svg.contains("overflow: 2 at 20 us or more"), "{svg}");
+        assert!(svg.contains("2 without a bucket") && !svg.contains("not drawn"), "{svg}");
     }
 }

@@ -17,6 +17,7 @@ mod load;
 mod losses;
 pub(crate) mod overlay;
 pub(crate) mod phase;
+mod samples;
 mod scale;
 mod scene;
 mod sheet;
@@ -53,6 +54,8 @@ pub enum Kind {
     Exceedance,
     /// The largest and the mean latency of each slice over the run.
     Timeline,
+    /// The latency of every wake-up, of a run that kept them.
+    Samples,
     /// How often each latency was seen in each slice of the run.
     Heatmap,
     /// What was missed, or measured with less than full detail.
@@ -101,14 +104,21 @@ pub(crate) struct Plot {
 
 impl Kind {
     /// All plots, in the order of the page.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Histogram,
         Kind::Exceedance,
         Kind::Timeline,
+        Kind::Samples,
         Kind::Heatmap,
         Kind::Losses,
         Kind::Load,
     ];
+
+    /// Those that a page of the record has.
+    pub(crate) fn of_page(record: &Record) -> impl Iterator<Item = Kind> {
+        let has_samples = !record.samples.is_empty();
+        Kind::ALL.into_iter().filter(move |kind| has_samples || *kind != Kind::Samples)
+    }
 
     /// The word on the command line.
     #[must_use]
@@ -116,8 +126,12 @@ impl Kind {
         self.plot().name
     }
 
-    /// Why an imported record has nothing to draw here; none where it has.
+    /// Why a record has nothing to draw here; none where it has.
     pub(crate) fn lacks(self, scene: &Scene<'_>) -> Option<&'static str> {
+        if self == Kind::Samples {
+            let none = "The run kept no samples: `rtscope run --raw` does";
+            return scene.record.samples.is_empty().then_some(none);
+        }
         let mut origins = scene.record.origins().peekable();
         origins.peek()?;
         let no_bins = || {
@@ -137,7 +151,7 @@ impl Kind {
             Kind::Losses => {
                 "An import does not say what was planned, so what was missed is not known"
             }
-            Kind::Load => "An import holds no proof of load",
+            Kind::Load | Kind::Samples => "An import holds no proof of load",
         };
         Some(text)
     }
@@ -147,6 +161,7 @@ impl Kind {
             Kind::Histogram => &histogram::PLOT,
             Kind::Exceedance => &exceedance::PLOT,
             Kind::Timeline => &timeline::PLOT,
+            Kind::Samples => &samples::PLOT,
             Kind::Heatmap => &heatmap::PLOT,
             Kind::Losses => &losses::PLOT,
             Kind::Load => &load::PLOT,

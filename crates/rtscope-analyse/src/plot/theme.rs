@@ -58,7 +58,7 @@ pub(crate) const DASHES: [&str; COLOURS] =
 
 /// Everything that is not a colour of a CPU, a cell or a heat. Texts that lie on curves have a rim of
 /// the colour of the paper.
-const INKS: [(&str, &[Property]); 27] = [
+const INKS: [(&str, &[Property]); 28] = [
     ("paper", &[("fill", "#ffffff", "#151b2b")]),
     (
         "head",
@@ -110,6 +110,15 @@ const INKS: [(&str, &[Property]); 27] = [
         &[("fill", "none", ""), ("stroke-width", "1.7", ""), ("stroke-linejoin", "round", "")],
     ),
     ("mean", &[("fill", "none", ""), ("stroke-width", "1.1", ""), ("stroke-opacity", "0.6", "")]),
+    (
+        "samples",
+        &[
+            ("fill", "none", ""),
+            ("stroke-width", "1.4", ""),
+            ("stroke-linecap", "round", ""),
+            ("stroke-opacity", "0.75", ""),
+        ],
+    ),
     ("area", &[("fill-opacity", "0.1", "0.14"), ("stroke", "none", "")]),
     ("between", &[("fill-opacity", "0.16", "0.22"), ("stroke", "none", "")]),
     ("others", &[("stroke", "#8e99a9", "#77859c")]),

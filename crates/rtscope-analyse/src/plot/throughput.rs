@@ -145,8 +145,13 @@ fn panel(
 }
 
 /// Bits in a second, in three figures: `1.08 Gbit/s`.
-pub(crate) fn bits(rate: f64) -> String {
-    let (value, unit) = match rate {
+fn bits(rate: f64) -> String {
+    bits_beside(rate, rate)
+}
+
+/// Bits in a second in the unit of the largest rate of a table, so that its column can be compared.
+pub(crate) fn bits_beside(rate: f64, largest: f64) -> String {
+    let (value, unit) = match largest {
         1e9.. => (rate / 1e9, "Gbit/s"),
         1e6.. => (rate / 1e6, "Mbit/s"),
         1e3.. => (rate / 1e3, "kbit/s"),
@@ -156,6 +161,7 @@ pub(crate) fn bits(rate: f64) -> String {
         100.0.. => format!("{value:.0} {unit}"),
         10.0.. => format!("{value:.1} {unit}"),
         0.0 => "0".to_owned(),
-        _ => format!("{value:.2} {unit}"),
+        1.0.. => format!("{value:.2} {unit}"),
+        _ => format!("{value:.3} {unit}"),
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Columns and rows of a curve in characters.
-const COLUMNS: usize = 64;
+const COLUMNS: usize = 56;
 const ROWS: usize = 7;
 
 /// Each thread with its judgement; those of too few activations are left out.
@@ -167,16 +167,23 @@ fn period(ns: f64) -> String {
 #[must_use]
 pub fn table(record: &DriftRecord) -> String {
     let all = judged(record);
-    let mut text = format!(
-        "{:16} {:>11} {:>14} {:>14} {:>12}  {:26} errors\n",
-        "thread", "activations", "meant period", "mean period", "drift", "95 % interval"
-    );
-    for (subject, drift) in &all {
-        let row = row(subject, drift);
-        text += &format!(
-            "{:16} {:>11} {:>14} {:>14} {:>12}  {:26} {}\n",
-            row.name, row.activations, row.period, row.mean, row.drift, row.interval, row.behaviour
-        );
+    let rows: Vec<Row> = all.iter().map(|(subject, drift)| row(subject, drift)).collect();
+    // A column for each thread: there are two at most.
+    type Line = (&'static str, fn(&Row) -> &str);
+    let lines: [Line; 7] = [
+        ("thread", |row| &row.name),
+        ("activations", |row| &row.activations),
+        ("intended period", |row| &row.period),
+        ("mean period", |row| &row.mean),
+        ("drift", |row| &row.drift),
+        ("95 % interval", |row| &row.interval),
+        ("errors", |row| row.behaviour),
+    ];
+    let mut text = String::new();
+    for (name, value) in lines {
+        let mut line = format!("{name:16}");
+        rows.iter().for_each(|row| line += &format!("  {:28}", value(row)));
+        text += &format!("{}\n", line.trim_end());
     }
     for (subject, drift) in &all {
         text += &format!("\n{}: {}\n", subject.name, findings_text(subject, drift));
@@ -291,6 +298,7 @@ mod tests {
         // 2 ms of 12 ms: 600 s in an hour.
         let table = table(&record);
         assert!(table.contains("600 s/h") && table.contains("relative"), "{table}");
+        assert!(table.contains("\nintended period   10.000000 ms\n"), "{table}");
         assert_eq!(table.lines().filter(|line| line.contains('*')).count(), ROWS, "{table}");
         let page = page(&record);
         assert!(

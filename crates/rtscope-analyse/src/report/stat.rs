@@ -69,7 +69,7 @@ pub fn document(record: &CounterRecord) -> Value {
 /// A row: a figure, its value for each program, and the ratio.
 #[derive(Debug)]
 struct Row {
-    name: &'static str,
+    name: String,
     values: Vec<String>,
     ratio: String,
 }
@@ -108,18 +108,25 @@ fn value(figure: Figure, value: f64) -> String {
 fn cell(one: &Judged) -> String {
     match &one.mean {
         Err(why) => why.split(':').next().unwrap_or(why).to_owned(),
-        Ok(mean) => {
-            let mut text = value(one.figure, mean.mean) + &spread(mean);
-            if one.user_only && matches!(one.figure, Figure::Counter(_)) {
-                text += ", user";
-            }
-            if let Some(share) = one.share.filter(|share| *share < 0.9995) {
-                text += &format!(" (counted {:.0} % of the time)", share * 100.0);
-            }
-            text
-        }
+        Ok(mean) => value(one.figure, mean.mean) + &spread(mean),
     }
 }
+
+/// Whether a counter leaves out what the kernel does for the program.
+fn is_user_only(one: &Judged) -> bool {
+    one.user_only && one.mean.is_ok() && matches!(one.figure, Figure::Counter(_))
+}
+
+/// A column's heading; a command line that leaves no room for figures has a letter, which a note explains.
+fn heading(program: &CountedProgram, n: usize) -> String {
+    match program.name.chars().count() {
+        0..=HEADING_MAX => program.name.clone(),
+        _ => char::from(b'A' + n as u8).to_string(),
+    }
+}
+
+/// The longest heading of a column.
+const HEADING_MAX: usize = 22;
 
 /// Half of the interval as a share of the mean.
 fn spread(mean: &Mean) -> String {
@@ -137,7 +144,10 @@ fn rows(record: &CounterRecord) -> Vec<Row> {
         record.programs.iter().map(|program| judge(program, simulated)).collect();
     let ratios = compare(record, simulated);
     let row = |(n, figure): (usize, Figure)| Row {
-        name: named(figure),
+        name: match judged.iter().any(|all| is_user_only(&all[n])) {
+            true => format!("{}, user", named(figure)),
+            false => named(figure).to_owned(),
+        },
         values: judged.iter().map(|all| cell(&all[n])).collect(),
         ratio: match ratios.as_ref().and_then(|all| all[n].1) {
             None => String::new(),
@@ -175,10 +185,22 @@ fn notes(record: &CounterRecord) -> Vec<String> {
         );
     }
     for program in &record.programs {
+        let shared: Vec<String> = judge(program, simulated)
+            .iter()
+            .filter_map(|one| Some((one.figure, one.share.filter(|share| *share < 0.9995)?)))
+            .map(|(figure, share)| format!("{} {:.0} %", named(figure), share * 100.0))
+            .collect();
+        if !shared.is_empty() {
+            notes.push(format!(
+                "{}: the processor counts only so many figures at a time. Counted part of the time, and scaled: {}.",
+                program.name,
+                shared.join(", ")
+            ));
+        }
         let failed = program.runs.iter().filter(|run| run.failed.is_some()).count();
         if let Some(how) = program.runs.iter().find_map(|run| run.failed.as_ref()) {
             notes.push(format!(
-                "{}: {failed} of {} did not end well ({how}).",
+                "{}: {failed} of {} failed ({how}).",
                 program.name,
                 counted(program.runs.len() as u64, "run")
             ));
@@ -191,33 +213,21 @@ fn notes(record: &CounterRecord) -> Vec<String> {
 #[must_use]
 pub fn table(record: &CounterRecord) -> String {
     let rows = rows(record);
-    let widths: Vec<usize> = record
-        .programs
-        .iter()
-        .enumerate()
-        .map(|(n, program)| {
-            let cells = rows.iter().map(|row| row.values[n].chars().count());
-            cells.chain([program.name.chars().count()]).max().unwrap_or(0)
-        })
-        .collect();
-    let mut text = format!("{:22}", if is_simulated(record) { "SIMULATED" } else { "" });
-    for (program, width) in record.programs.iter().zip(&widths) {
-        text += &format!("  {:>width$}", program.name);
-    }
+    let headings: Vec<String> =
+        record.programs.iter().enumerate().map(|(n, program)| heading(program, n)).collect();
+    let simulated = if is_simulated(record) { "SIMULATED" } else { "" };
+    let figures = |row: &Row| row.values.clone();
+    let mut text = columns(simulated, &headings, &rows, figures);
     if record.programs.len() == 2 {
-        text += "  second over first";
+        let second = ["second over first".to_owned()];
+        text += &format!("\n{}", columns("", &second, &rows, |row| vec![row.ratio.clone()]));
     }
     text += "\n";
-    for row in &rows {
-        text += &format!("{:22}", row.name);
-        for (value, width) in row.values.iter().zip(&widths) {
-            text += &format!("  {value:>width$}");
+    for (program, heading) in record.programs.iter().zip(&headings) {
+        if *heading != program.name {
+            text += &format!("{heading}: {}\n", program.name);
         }
-        text += &format!("  {}", row.ratio);
-        text.truncate(text.trim_end().len());
-        text += "\n";
     }
-    text += "\n";
     let runs = record.programs.first().map_or(0, |program| program.runs.len() as u64);
     match runs {
         1 => text += "One run: no interval; give --repeat.\n",
@@ -230,6 +240,29 @@ pub fn table(record: &CounterRecord) -> String {
         text += &format!("{note}\n");
     }
     text
+}
+
+/// A line for each figure, below a line of headings. A figure that no column has is left out.
+fn columns(
+    corner: &str,
+    headings: &[String],
+    rows: &[Row],
+    values: impl Fn(&Row) -> Vec<String>,
+) -> String {
+    let head = (corner.to_owned(), headings.to_vec());
+    let named = rows.iter().map(|row| (row.name.clone(), values(row)));
+    let filled = named.filter(|(_, values)| values.iter().any(|value| !value.is_empty()));
+    let lines: Vec<(String, Vec<String>)> = std::iter::once(head).chain(filled).collect();
+    let width = |n: usize| lines.iter().map(|(_, values)| values[n].chars().count()).max();
+    let widths: Vec<usize> = (0..headings.len()).map(|n| width(n).unwrap_or(0)).collect();
+    let line = |(name, values): &(String, Vec<String>)| {
+        let mut line = format!("{name:22}");
+        for (value, width) in values.iter().zip(&widths) {
+            line += &format!("  {value:>width$}");
+        }
+        format!("{}\n", line.trim_end())
+    };
+    lines.iter().map(line).collect()
 }
 
 #[derive(Template)]
@@ -328,16 +361,41 @@ mod tests {
         let table = table(&record);
         for part in [
             "25.00 %",
-            "counted 80 % of the time",
+            "Counted part of the time, and scaled: ",
+            "instructions 80 %",
             "not supported",
             "cycles: not supported: no.",
-            "2 of 2 runs did not end well (exit code 3)",
+            "2 of 2 runs failed (exit code 3)",
             "--simulate",
         ] {
             assert!(table.contains(part), "{part}: {table}");
         }
         let page = page(&record);
         assert!(page.contains("un&#60;sorted") && page.contains("25.00 %"));
+    }
+
+    #[test]
+    fn a_comparison_of_large_figures_fits_80_columns() {
+        let mut record = record(CountedBy::Kernel);
+        for (n, program) in record.programs.iter_mut().enumerate() {
+            program.name = format!("./a-program-with-a-long-name --and --many --options {n}");
+            for (i, run) in program.runs.iter_mut().enumerate() {
+                for count in &mut run.counts {
+                    if let Count::Value { counted, user_only, .. } = count {
+                        *counted = 1_234_567_890_123 + (i as u64 + 1) * 300_000_000;
+                        *user_only = true;
+                    }
+                }
+            }
+        }
+        let table = table(&record);
+        let (figures, notes) =
+            table.split_once("A: ./a-program").expect("the letters are explained");
+        assert!(notes.contains("\nB: ./a-program"), "{table}");
+        let too_wide: Vec<&str> =
+            figures.lines().filter(|line| line.chars().count() > 80).collect();
+        assert_eq!(too_wide, [""; 0], "{table}");
+        assert!(figures.contains("\ninstructions, user ") && figures.contains(" +- "), "{table}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     number::{counted, grouped, us},
     plot::{
         self,
-        throughput::{self, Curve, Unit, bits},
+        throughput::{self, Curve, Unit, bits_beside},
     },
 };
 
@@ -123,6 +123,7 @@ struct Row {
 
 fn rows(record: &ThroughputRecord) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
+    let largest = record.transfers.iter().map(Transfer::bits_per_second).fold(0.0, f64::max);
     for one in &record.transfers {
         let window = format!("{}", one.window_bytes >> 10);
         let protocol = one.protocol.name();
@@ -131,7 +132,8 @@ fn rows(record: &ThroughputRecord) -> Vec<Row> {
             rows.push(Row { protocol, window, ..Row::default() });
         }
         let Some(row) = rows.last_mut() else { continue };
-        let (rate, load) = (bits(one.bits_per_second()), format!("{:.0} %", one.cpu_load * 100.0));
+        let (rate, load) =
+            (bits_beside(one.bits_per_second(), largest), format!("{:.0} %", one.cpu_load * 100.0));
         match &one.sampled {
             None => (row.alone, row.load_alone) = (rate, load),
             Some(sampled) => {
@@ -233,11 +235,11 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
 #[must_use]
 pub fn table(record: &ThroughputRecord) -> String {
     let mut text = format!("Over {}, {} each\n\n", record.over, record.duration);
-    text += "              without a sampler       with a sampler          latency in us\n";
-    text += "     window       bandwidth   CPU        bandwidth   CPU      mean      p99      max  datagrams lost\n";
+    text += "             without a sampler   with a sampler        latency in us\n";
+    text += "     window    bandwidth   CPU    bandwidth   CPU    mean     p99     max\n";
     for row in rows(record) {
         let line = format!(
-            "{} {:>4} KiB {:>15} {:>5} {:>16} {:>5} {:>9} {:>8} {:>8}  {}",
+            "{} {:>4} KiB {:>12} {:>5} {:>12} {:>5} {:>7} {:>7} {:>7}",
             row.protocol,
             row.window,
             row.alone,
@@ -246,10 +248,12 @@ pub fn table(record: &ThroughputRecord) -> String {
             row.load_beside,
             row.mean,
             row.p99,
-            row.max,
-            row.lost
+            row.max
         );
         text += &format!("{}\n", line.trim_end());
+        if !row.lost.is_empty() {
+            text += &format!("             datagrams lost: {}\n", row.lost);
+        }
     }
     text += "\n";
     for finding in findings(record) {
@@ -441,6 +445,17 @@ mod tests {
             ],
             interrupted: false,
         }
+    }
+
+    #[test]
+    fn the_rates_of_a_table_have_one_unit_and_it_fits_80_columns() {
+        let mut record = record();
+        record.transfers[0].received.bytes = 300_000_000;
+        let table = table(&record);
+        assert!(table.contains(" 2.40 Gbit/s") && table.contains(" 0.720 Gbit/s"), "{table}");
+        assert!(!table.contains("Mbit/s"), "{table}");
+        let (figures, _) = table.split_once("\n\ntcp").map_or((table.as_str(), ""), |parts| parts);
+        assert!(figures.lines().take(6).all(|line| line.chars().count() <= 80), "{table}");
     }
 
     #[test]

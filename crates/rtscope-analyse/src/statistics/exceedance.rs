@@ -204,11 +204,13 @@ impl Exceedance {
             true => grouped(self.at_most),
             false => format!("{} to {}", grouped(self.surely), grouped(self.at_most)),
         };
+        // The ends of an interval are said as the figure is.
+        let said = if self.per_second < 1.0 { once_in } else { a_second };
         let interval = match (self.interval, self.dependence) {
             (Some(ends), _) => format!(
                 ", 95 % interval {} to {}",
-                rate(ends.per_second_low),
-                rate(ends.per_second_high)
+                said(ends.per_second_low),
+                said(ends.per_second_high)
             ),
             (None, Err(refusal)) => format!(" (no interval: {refusal})"),
             (None, Ok(_)) => String::new(),
@@ -223,8 +225,15 @@ impl Exceedance {
 
 /// A rate that can be pictured: `12.3 a second`, `once in 3 min 20 s`.
 pub(crate) fn rate(per_second: f64) -> String {
+    if per_second < 1.0 { once_in(per_second) } else { a_second(per_second) }
+}
+
+fn a_second(per_second: f64) -> String {
+    format!("{} a second", number::per_second(per_second))
+}
+
+fn once_in(per_second: f64) -> String {
     match per_second {
-        r if r >= 1.0 => format!("{} a second", number::per_second(r)),
         r if r > 0.0 => format!("once in {}", Nanos::from_secs(1).scaled(1.0 / r)),
         _ => "never".to_owned(),
     }

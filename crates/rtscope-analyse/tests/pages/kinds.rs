@@ -397,6 +397,7 @@ fn sweep() -> wave::sweep::Sweep {
         found: Found {
             max_frequency_hz: Some(hz),
             first_bad_hz: Some(hz * 2.0),
+            no_limit: None,
             undecided_hz: vec![hz * 1.5],
             points: vec![point(hz / 2.0, true), point(hz, true), point(hz * 2.0, false)],
         },

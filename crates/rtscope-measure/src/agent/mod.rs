@@ -188,7 +188,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         version: version.to_owned(),
         wall_clock,
         interrupt: Interrupt::install().map_err(|e| format!("signals: {e}"))?,
-        unattended: crate::UNATTENDED,
+        unattended: crate::watchdog::UNATTENDED,
     };
     let plan = options.plan.clone();
     let mut watch = Watch::new(&beside, &plan);

@@ -24,7 +24,11 @@ use rtscope_sys::{
 
 use self::beat::Beat;
 pub use self::outside::read_trace;
-use crate::{interrupt::Interrupt, trace::TraceError};
+use crate::{
+    interrupt::Interrupt,
+    trace::TraceError,
+    watchdog::{UNATTENDED, Watchdog},
+};
 
 /// The most activations of a recording: 24 bytes each.
 pub const ACTIVATIONS_MAX: u64 = 4_000_000;
@@ -34,6 +38,9 @@ pub const ACTIVATIONS_MAX: u64 = 4_000_000;
 pub const fn longest(period_ns: u64) -> Nanos {
     Nanos(period_ns.saturating_mul(ACTIVATIONS_MAX))
 }
+
+/// Work from here on may last as long as what tells that a thread runs away.
+const LONG_WORK_NS: u64 = 500_000_000;
 
 /// From the thread's placing to the begin of the recording.
 const LEAD_NS: u64 = 20_000_000;
@@ -177,6 +184,11 @@ fn one_loop(
     let room = activations + 16;
     let stop = Arc::new(AtomicBool::new(false));
     let mut noted = Vec::with_capacity(room as usize);
+    // Work of a known length may be longer than what tells a thread that it runs away.
+    let watchdog = match work_ns {
+        ..LONG_WORK_NS => Watchdog::over_sleepers(UNATTENDED),
+        _ => Watchdog::over_spinners(options.duration),
+    };
     let looping = {
         let (stop, asked, duration_ns) = (stop.clone(), asked.clone(), options.duration.0);
         thread::spawn(move || {
@@ -195,6 +207,7 @@ fn one_loop(
         })
     };
     while !looping.is_finished() {
+        watchdog.renew();
         if options.interrupt.is_stopped() {
             stop.store(true, Relaxed);
         }

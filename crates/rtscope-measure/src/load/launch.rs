@@ -363,14 +363,25 @@ impl Rate {
 }
 
 /// Runs a load that has an end of its own, and answers how long its work took: from the instant at
-/// which its workers were let go to the end of the last. The kernel ends it after `limit`.
+/// which its workers were let go to the end of the last, or until `is_over` says that it shall end.
+/// The kernel ends it after `limit`.
 ///
 /// # Errors
 ///
 /// As [`Launcher::start`], and when it fails.
-pub fn run_to_end(launcher: &Launcher, line: &LoadLine, limit: Nanos) -> Result<u64, LoadError> {
+pub fn run_to_end(
+    launcher: &Launcher,
+    line: &LoadLine,
+    limit: Nanos,
+    is_over: impl Fn() -> bool,
+) -> Result<u64, LoadError> {
     let mut running = launcher.start(line, limit)?;
+    let began = Instant::now();
     loop {
+        if is_over() {
+            running.stop();
+            return Ok(began.elapsed().as_nanos() as u64);
+        }
         match running.poll() {
             Some(ended) if ended.ok => return Ok(running.board.took_ns()),
             Some(ended) => return Err(LoadError::Ended { how: ended.how }),

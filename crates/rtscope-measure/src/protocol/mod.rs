@@ -19,7 +19,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    memory, process, sched,
+    memory, sched,
     tree::Tree,
 };
 
@@ -33,6 +33,7 @@ use crate::{
     sampler::{Ended, Session, Starved},
     stream::Stream,
     timekeeping::ClockWatch,
+    watchdog::Watchdog,
 };
 
 /// Time between two looks: 8 a second.
@@ -55,7 +56,7 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) plan: &'a Plan,
     pub(crate) stream: &'a mut Stream<'b>,
     pub(crate) interrupt: &'a Interrupt,
-    pub(crate) unattended: Duration,
+    pub(crate) watchdog: &'a Watchdog,
     pub(crate) tree: &'a Tree,
     pub(crate) launcher: Launcher,
     pub(crate) counters: SystemCounters,
@@ -343,7 +344,7 @@ impl Conductor<'_, '_> {
     /// Hands on what was sampled. Starting and stopping loads may have taken seconds: done before the
     /// scope changes, so that every thread has an empty slot for the new one.
     fn hand_on(&mut self, session: &mut Session) {
-        process::end_after(self.unattended);
+        self.watchdog.renew();
         let stream = &mut *self.stream;
         session.drain(|slice| stream.emit(Event::Slice(slice)));
         session.drain_raw(|thread, sample| stream.recorder.raw(thread, sample));

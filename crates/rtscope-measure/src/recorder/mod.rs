@@ -361,7 +361,9 @@ impl Recorder {
         let slices = slices.map(|(n, slices)| (slices_name(n), slices.file.into_growing()));
         let slices = slices.collect();
         let events = self.events.into_growing();
-        let source = Source { whole, events, slices, folder: self.folder };
+        // They are only drawn: a run without them is judged as one with them.
+        let raw = source::open_raw(&self.folder).unwrap_or_default();
+        let source = Source { whole, events, slices, raw, folder: self.folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
         (source, self.trouble.or(raw_ended))
     }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rtscope_model::record::{
-    EventReader, Files, NotARecord, Reader, Record, SliceFile, SliceReader,
+    EventReader, Files, NotARecord, Reader, Record, SampleReader, Samples, SliceFile, SliceReader,
 };
 
 use super::RecordError;
@@ -55,6 +55,8 @@ pub struct Source {
     pub(super) events: Growing,
     /// By name.
     pub(super) slices: Vec<(String, Growing)>,
+    /// Files of every wake-up, by thread.
+    pub(super) raw: Vec<(u32, Growing)>,
     /// Where they are or should be, for messages.
     pub(super) folder: std::path::PathBuf,
 }
@@ -65,7 +67,7 @@ impl From<Files> for Source {
         let events = growing(std::mem::take(&mut files.events));
         let slices = std::mem::take(&mut files.slices);
         let slices = slices.into_iter().map(|(name, text)| (name, growing(text))).collect();
-        Source { whole: files, events, slices, folder: std::path::PathBuf::new() }
+        Source { whole: files, events, slices, ..Source::default() }
     }
 }
 
@@ -103,6 +105,7 @@ impl Source {
             },
             events: grown("events.jsonl")?,
             slices: slices?,
+            raw: open_raw(folder)?,
             folder: folder.to_owned(),
         })
     }
@@ -117,7 +120,18 @@ impl Source {
         self.events.feed(|piece| events.feed(piece)).map_err(|e| self.failed(e))?;
         let reader = Reader::new(&self.whole, events.finish())?;
         let slices = self.read_slices(&reader).map_err(|e| self.failed(e))?;
-        Ok(reader.finish(slices))
+        let mut record = reader.finish(slices);
+        record.samples = self.read_samples().map_err(|e| self.failed(e))?;
+        Ok(record)
+    }
+
+    fn read_samples(&self) -> io::Result<Vec<Samples>> {
+        let read = |(thread, file): &(u32, Growing)| {
+            let mut samples = SampleReader::new(*thread);
+            file.feed(|piece| samples.feed(piece))?;
+            Ok(samples.finish())
+        };
+        self.raw.iter().map(read).collect()
     }
 
     fn read_slices(&self, reader: &Reader) -> io::Result<Vec<SliceFile>> {
@@ -198,6 +212,21 @@ fn slice_names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Opens the files of every wake-up, in the order of their threads.
+pub(super) fn open_raw(folder: &Path) -> Result<Vec<(u32, Growing)>, RecordError> {
+    let entries = fs::read_dir(folder.join("raw")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut threads: Vec<u32> = names
+        .filter_map(|name| name.strip_prefix('t')?.strip_suffix(".bin")?.parse().ok())
+        .collect();
+    threads.sort_unstable();
+    let open = |thread| {
+        let disk = regular(&folder.join(format!("raw/t{thread}.bin")))?.map(Arc::new);
+        Ok((thread, Growing { disk, rest: Vec::new() }))
+    };
+    threads.into_iter().map(open).collect()
 }
 
 /// A small file as a text; empty when it is missing, and cut where it is longer than any of ours.

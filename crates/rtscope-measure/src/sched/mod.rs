@@ -18,7 +18,6 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
 };
 
 use rtscope_model::{
@@ -28,12 +27,11 @@ use rtscope_model::{
         RunSource, SchedulingRules, Where,
     },
     schedule::Placement,
+    time::Nanos,
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    mutex,
-    process::Deadline,
-    thread as own,
+    mutex, thread as own,
     tree::Tree,
 };
 
@@ -44,15 +42,13 @@ use self::{
     switches::Capture,
     work::Calibration,
 };
+use crate::watchdog::Watchdog;
 
 /// From the last thread's parking to the release.
 const LEAD_NS: u64 = 50_000_000;
 
 /// Between the releases of two applications, so that they come to the queue in a known order.
 const STAGGER_NS: u64 = 200_000;
-
-/// However it goes wrong, the kernel ends the process after this time and ten times all work.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// What an experiment needs to know besides its applications.
 #[derive(Debug)]
@@ -125,14 +121,14 @@ pub fn run(options: &Options) -> Result<ExperimentRecord, SchedError> {
         work + app.period.map_or(0, |period| period.0) * u64::from(app.jobs)
     };
     let total: u64 = experiment.applications.iter().map(span).sum();
-    let deadline = Deadline::after(LIMIT + Duration::from_nanos(total) * 10);
+    let watchdog = Watchdog::over_spinners(Nanos(total.saturating_mul(10)));
     let calibration = work::calibrate(&SystemClock::MONOTONIC);
     let numbered = experiment.applications.iter().zip(0u64..);
     let tasks: Vec<Task> =
         numbered.map(|(app, n)| task(app, n, experiment, &rules, calibration)).collect();
     let mutex = mutex::Mutex::new(experiment.mutex == Protocol::Inherit)?;
     let released = release(&tasks, &mutex, &options.tree);
-    drop(deadline);
+    drop(watchdog);
     changed.restore();
     let (applications, source, lost) = released?;
     Ok(ExperimentRecord {

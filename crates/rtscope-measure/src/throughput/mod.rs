@@ -42,6 +42,7 @@ use crate::{
     environment::SystemCounters,
     interrupt::Interrupt,
     load::network::Sides,
+    watchdog::{UNATTENDED, Watchdog},
 };
 
 /// Between two expiries of the sampler.
@@ -342,6 +343,7 @@ fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<u64> {
 struct Sampler {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<Result<Sampled, ThroughputError>>,
+    _watchdog: Watchdog,
 }
 
 impl Sampler {
@@ -352,6 +354,7 @@ impl Sampler {
         let room = (duration.0 / INTERVAL_NS * 2 + 10_000) as usize;
         let mut noted = Vec::with_capacity(room);
         let (tell, placed) = std::sync::mpsc::channel();
+        let watchdog = Watchdog::over_sleepers(Duration::from_nanos(duration.0) + UNATTENDED);
         let thread = thread::spawn(move || {
             own::block_signals();
             own::set_timer_slack_ns(1);
@@ -369,7 +372,7 @@ impl Sampler {
                 noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
             Ok(Sampled { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
         });
-        let sampler = Sampler { stop, thread };
+        let sampler = Sampler { stop, thread, _watchdog: watchdog };
         // A thread that can't be placed ends, and its end of the channel with it.
         match placed.recv() {
             Ok(()) => Ok(sampler),

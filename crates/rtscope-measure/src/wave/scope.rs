@@ -12,11 +12,13 @@
 
 use rtscope_model::{
     schedule::Placement,
+    time::Nanos,
     wave::{Capture, Edge, Gap},
 };
 use rtscope_sys::{clock::Clock, line::MemoryLine, sched, thread};
 
 use super::WaveError;
+use crate::watchdog::Watchdog;
 
 /// Looks of one turn of the self-calibration.
 const CALIBRATION_LOOKS: usize = 4_000;
@@ -95,6 +97,7 @@ pub fn capture<P: Probe + Sync>(
         let resolution_ns = calibrate(line, clock);
         Ok(watch(line, name, clock, resolution_ns, limits))
     };
+    let _watchdog = Watchdog::over_spinners(Nanos(limits.duration_ns));
     std::thread::scope(|scope| scope.spawn(look).join().expect("the scope does not panic"))
 }
 

@@ -149,18 +149,28 @@ macro_rules! sampler {
         }
 
         impl SamplerPatch {
-            /// The sampler with this patch laid over it.
+            /// The sampler with this patch laid over it. Threads that become `SCHED_DEADLINE` are free to move
+            /// unless the patch says otherwise: the kernel refuses to pin them.
             #[must_use]
             pub fn applied_to(&self, base: &Sampler) -> Sampler {
-                Sampler { $($field: self.$field.clone().unwrap_or_else(|| base.$field.clone()),)* }
+                let mut sampler =
+                    Sampler { $($field: self.$field.clone().unwrap_or_else(|| base.$field.clone()),)* };
+                if self.policy == Some(Policy::Deadline) && self.placement.is_none() {
+                    sampler.placement = Pinning::Free;
+                }
+                sampler
             }
 
             /// The patch that makes `sampler` of `base`.
             #[must_use]
             pub fn between(base: &Sampler, sampler: &Sampler) -> SamplerPatch {
-                SamplerPatch {
+                let mut patch = SamplerPatch {
                     $($field: (sampler.$field != base.$field).then(|| sampler.$field.clone()),)*
+                };
+                if patch.applied_to(base).placement != sampler.placement {
+                    patch.placement = Some(sampler.placement);
                 }
+                patch
             }
         }
     };

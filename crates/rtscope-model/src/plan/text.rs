@@ -336,7 +336,7 @@ pub(super) fn write(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Policy;
+    use crate::{plan::Pinning, schedule::Policy};
 
     const PHASES: &str = r#"
 name = "two"
@@ -398,7 +398,8 @@ sampler.policy = "rr"
         assert!(wrong("\"500us\"", "\"fast\"").contains("is not a duration"));
         assert!(wrong("cycles = 1000\n", "").contains("phase \"load\" has no end"));
         assert!(wrong("\"load\"", "\"rest\"").contains("p.toml:14: two phases are named"));
-        assert!(wrong("\"rr\"", "\"deadline\"").contains("refuses to pin"));
+        let pinned = "\"deadline\"\nsampler.placement = \"pinned\"";
+        assert!(wrong("\"rr\"", pinned).contains("refuses to pin"));
         assert!(wrong("\"rr\"", "\"fito\"").contains("did you mean \"fifo\"?"));
         assert!(wrong("groups=1", "groups").contains("key=value"));
         assert!(wrong("max < 200us", "max").contains("p.toml:3:"));
@@ -476,12 +477,18 @@ sampler.policy = "rr"
     }
 
     #[test]
-    fn deadline_names_the_option_or_the_key_that_lets_it_run() {
-        let patch = parse_sampler([("policy", "deadline")]).expect("sound");
-        let mut plan = parse("two.toml", PHASES).expect("a plan");
-        plan.patch_sampler(&patch);
-        assert!(plan.refusals(&patch)[0].ends_with("set --placement free"));
-        let in_file = PHASES.replace("\"rr\"", "\"deadline\"");
+    fn deadline_threads_are_free_and_pinning_them_is_refused() {
+        let of = |words: &[(&str, &str)]| {
+            let patch = parse_sampler(words.iter().copied()).expect("sound");
+            let mut plan = parse("two.toml", PHASES).expect("a plan");
+            plan.patch_sampler(&patch);
+            let refused = plan.refusals(&patch).into_iter().next();
+            (plan.phases[0].sampler.placement, refused.unwrap_or_default())
+        };
+        assert_eq!(of(&[("policy", "deadline")]), (Pinning::Free, String::new()));
+        let (_, refused) = of(&[("policy", "deadline"), ("placement", "pinned")]);
+        assert!(refused.ends_with("set --placement free"), "{refused}");
+        let in_file = PHASES.replace("\"rr\"", "\"deadline\"\nsampler.placement = \"pinned\"");
         let refused = parse("p", &in_file).expect_err("refused").to_string();
         assert!(refused.ends_with("set placement = \"free\""), "{refused}");
     }

@@ -23,6 +23,7 @@ mod histograms;
 mod lines;
 mod pyramid;
 mod reader;
+mod samples;
 mod spans;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use self::{
     histograms::{CellHistogram, CellSum, Histograms},
     pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
     reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
+    samples::{SampleReader, SampleSpan, Samples},
     spans::Spans,
 };
 use crate::{
@@ -99,6 +101,8 @@ pub struct Record {
     /// All slices, by thread and then by time. Of a long run, slices that follow each other are
     /// joined: counts, sums and extremes stay exact, and their lengths differ.
     pub slices: Vec<Slice>,
+    /// Every wake-up of the threads whose run kept them (`raw`), joined where there are many.
+    pub samples: Vec<Samples>,
     /// What the files held before anything was joined.
     pub content: Content,
     /// Damage that was found on reading.

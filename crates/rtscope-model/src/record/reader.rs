@@ -160,6 +160,7 @@ impl Reader {
             threads,
             events: events.events,
             slices: Vec::new(),
+            samples: Vec::new(),
             content,
             findings: events.read.findings,
         };

@@ -14,7 +14,7 @@ use rtscope_model::time::Nanos;
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, place::PolicyChoice, print, this_program};
-use crate::exit;
+use crate::{exit, output::print_folded};
 
 /// Watch a program's periodic threads and name their mistakes
 ///
@@ -91,7 +91,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let checked = judge(&observation, &expected);
     match args.json {
         true => print(&(serde_json::to_string_pretty(&report::document(&checked))? + "\n"))?,
-        false => print(&report::table(&checked))?,
+        false => print_folded(&report::table(&checked))?,
     }
     let is_periodic = checked.threads.iter().any(|seen| seen.rhythm.is_some());
     Ok(ExitCode::from(match (checked.findings.is_empty(), is_periodic) {

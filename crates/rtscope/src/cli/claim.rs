@@ -18,7 +18,7 @@ use rtscope_model::{
 use serde_json::json;
 
 use super::{Refused, print};
-use crate::{exit, record};
+use crate::{exit, output::print_folded, record};
 
 /// Check a claim such as "once in 1h", or plan how long to measure
 ///
@@ -107,7 +107,7 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
         counted(wakeups, "wake-up"),
         quantile::coverage_sentence(wakeups)
     );
-    print(&text)?;
+    print_folded(&text)?;
     Ok(ExitCode::from(exit::PASS))
 }
 
@@ -158,6 +158,6 @@ fn check(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<Exi
     for outcome in &judgement.outcomes {
         text += &format!("  {}: {}\n", outcome.name, answer(outcome));
     }
-    print(&text)?;
+    print_folded(&text)?;
     Ok(exit::of_verdict(judgement.verdict))
 }

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
+use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
+use rtscope_lab::{prebuilt, spec};
+use rtscope_measure::load::LOADS;
 
-use super::{help, print};
-use crate::exit;
+use super::{help, print, sched};
+use crate::{exit, plans};
 
 /// Print the completions for a shell
 ///
@@ -13,6 +16,9 @@ use crate::exit;
 /// /usr/share/bash-completion/completions/rtscope or, for one user, from
 /// ~/.local/share/bash-completion/completions/rtscope. The Debian package brings those for bash, zsh
 /// and fish.
+///
+/// They offer verbs, options and the names of the shipped plans, loads, experiments and kernels. Kernels that you
+/// built are not among them: `rtscope kernel list` shows those.
 ///
 /// Examples:
 ///   rtscope completions bash > ~/.local/share/bash-completion/completions/rtscope
@@ -24,8 +30,80 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut help::command(), "rtscope", &mut text);
-    print(&String::from_utf8(text)?)?;
+    print(&script(args.shell)?)?;
     Ok(ExitCode::from(exit::PASS))
+}
+
+/// What a shell reads.
+pub(super) fn script(shell: Shell) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    // zsh offers either names or files, and a user's own plan is a file.
+    let names_or_files = shell != Shell::Zsh;
+    clap_complete::generate(
+        shell,
+        &mut named(help::command(), names_or_files),
+        "rtscope",
+        &mut text,
+    );
+    Ok(String::from_utf8(text)?)
+}
+
+/// The command line with the names of what is shipped as the values of its arguments, which as the parser takes
+/// them are any text.
+fn named(command: Command, names_or_files: bool) -> Command {
+    let plans: Vec<&'static str> = plans::SHIPPED.iter().map(|plan| plan.name).collect();
+    let loads: Vec<&'static str> = LOADS.iter().map(|load| load.name).chain(["list"]).collect();
+    let experiments: Vec<&'static str> = sched::SHIPPED.iter().map(|(name, _)| *name).collect();
+    // clap takes only names that stay as long as the program, which ends when these are printed.
+    let built: Vec<&'static str> = spec::all().into_iter().map(|spec| &*spec.name.leak()).collect();
+    let kernels: Vec<&'static str> = prebuilt::NAMES.iter().chain(&built).copied().collect();
+    let of_files: [(&[&str], &str, &[&'static str]); 20] = [
+        (&["run"], "plan", &plans),
+        (&["plan", "show"], "plan", &plans),
+        (&["plan", "check"], "plan", &plans),
+        (&["sched", "run"], "experiment", &experiments),
+        (&["lab", "run"], "plan", &plans),
+        (&["lab", "run"], "kernel", &kernels),
+        (&["lab", "matrix"], "plan", &plans),
+        (&["lab", "matrix"], "kernel", &kernels),
+        (&["lab", "sched"], "kernel", &kernels),
+        (&["lab", "bisect"], "plan", &plans),
+        (&["lab", "bisect"], "good", &kernels),
+        (&["lab", "bisect"], "bad", &kernels),
+        (&["lab", "bisect"], "through", &kernels),
+        (&["lab", "bisect"], "spec", &built),
+        (&["kernel", "fetch"], "name", &built),
+        (&["kernel", "patch"], "name", &built),
+        (&["kernel", "configure"], "name", &built),
+        (&["kernel", "build"], "name", &built),
+        (&["kernel", "package"], "name", &built),
+        (&["kernel", "install"], "kernel", &built),
+    ];
+    let of_names: [(&[&str], &str, &[&'static str]); 3] = [
+        (&["load"], "name", &loads),
+        (&["sched", "show"], "name", &experiments),
+        (&["kernel", "show"], "name", &kernels),
+    ];
+    let of_files = of_files.into_iter().filter(|_| names_or_files);
+    of_names.into_iter().chain(of_files).fold(command, |command, (path, argument, values)| {
+        with_values(command, path, argument, values)
+    })
+}
+
+fn with_values(
+    command: Command,
+    path: &[&str],
+    argument: &str,
+    values: &[&'static str],
+) -> Command {
+    match path {
+        // `mut_arg` would move a positional argument behind the others.
+        [] => command.mut_args(|known| match known.get_id() == argument {
+            true => known.value_parser(PossibleValuesParser::new(values.to_vec())),
+            false => known,
+        }),
+        [verb, rest @ ..] => {
+            command.mut_subcommand(verb, |below| with_values(below, rest, argument, values))
+        }
+    }
 }

@@ -18,7 +18,7 @@ use super::{Refused, print};
 use crate::{
     exit,
     history::{self, Cell, Entry, Store, Wanted},
-    output::shown,
+    output::{print_folded, shown},
     png,
     record::{self, Additions, Destination},
 };
@@ -175,7 +175,7 @@ fn list(args: &List) -> anyhow::Result<()> {
     for run in &runs {
         text += &line(run);
     }
-    print(&text)
+    print_folded(&text)
 }
 
 /// Host and kernel in words; an import's file may tell neither.
@@ -208,11 +208,11 @@ fn show(args: &Show) -> anyhow::Result<()> {
     for cell in store.cells(args.id)? {
         let figure = |statistic| value_ns(&cell, statistic).map_or_else(|| "-".to_owned(), us);
         text += &format!(
-            "{}: {} recorded, {} in {}; us: p50 {}, p99.9 {}, max {}\n",
+            "{}: {} recorded, {}; {} of observation, summed over all threads; us: p50 {}, p99.9 {}, max {}\n",
             cell.name,
             grouped(cell.histogram.count()),
             cell.missed.map_or_else(
-                || "missed not known,".to_owned(),
+                || "missed not known".to_owned(),
                 |n| format!("{} missed", grouped(n))
             ),
             Nanos(cell.exposure_ns),
@@ -221,7 +221,7 @@ fn show(args: &Show) -> anyhow::Result<()> {
             figure(Statistic::Max)
         );
     }
-    print(&text)
+    print_folded(&text)
 }
 
 fn value_ns(cell: &Cell, statistic: Statistic) -> Option<u64> {

@@ -210,7 +210,7 @@ fn read(
     if reading.cells.is_empty() && format.is_none() {
         let formats: Vec<String> = import::formats()
             .chain(capture::FORMATS)
-            .map(|(name, reads)| format!("  {name:<16} {reads}"))
+            .map(|(name, reads)| format!("  {name:<19} {reads}"))
             .collect();
         let told: Vec<&str> = reading.findings.iter().map(|f| f.text.as_str()).collect();
         note_lines(&format!("formats that are read:\n{}", formats.join("\n")));

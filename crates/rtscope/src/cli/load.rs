@@ -7,7 +7,7 @@ use rtscope_model::{load::LoadLine, time::Nanos};
 use rtscope_sys::sched;
 
 use super::{Refused, print};
-use crate::exit;
+use crate::{exit, output::print_folded};
 
 /// Run one load by itself and print the rate that it achieves
 ///
@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.name == "list" {
-        print(&list())?;
+        print_folded(&list())?;
         return Ok(ExitCode::from(exit::PASS));
     }
     if args.duration == Nanos::ZERO {

@@ -2,7 +2,7 @@
 
 mod check;
 mod claim;
-mod compare;
+pub(crate) mod compare;
 mod completions;
 mod drift;
 mod ending;
@@ -47,7 +47,7 @@ use rtscope_sys::tree::Tree;
 use crate::{
     exit,
     failure::{Refused, error_text},
-    output::{self, note_lines, print, print_bytes, shown},
+    output::{self, print, print_bytes, print_folded, shown},
     record::wall_clock,
 };
 
@@ -88,6 +88,9 @@ struct Cli {
 enum Verb {
     Run(Box<run::Args>),
     /// List, show and check plans
+    ///
+    /// A plan says what `rtscope run` measures: phases, loads and requirements. A phase is a part of a plan in which
+    /// the same loads run, or none. A cell is the set of figures of one phase.
     #[command(subcommand)]
     Plan(plan::Verb),
     Load(load::Args),
@@ -122,9 +125,14 @@ enum Verb {
     Stat(stat::Args),
     New(new::Args),
     /// Compare kernels in an emulator, in virtual time
+    ///
+    /// rtscope boots each kernel in a guest of QEMU and runs a plan there. A phase is a part of a plan in which the
+    /// same loads run, or none. A cell is one phase in one kernel with one seed; `lab matrix` gives each cell a guest
+    /// of its own. Virtual time advances with the instructions that the guest executes, so a busy computer doesn't
+    /// change the figures.
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// Make a kernel, install it, verify it, go back
+    /// Build, install and verify a kernel, or go back
     #[command(subcommand)]
     Kernel(Box<kernel::Verb>),
     /// Measure with cyclictest's options and output
@@ -193,13 +201,18 @@ pub(crate) fn main() -> ExitCode {
                 perform(cli.verb)
             }
             Err(e) => {
-                let _ = e.print();
-                return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::PASS });
+                if !e.use_stderr() {
+                    let _ = e.print();
+                    return ExitCode::from(exit::PASS);
+                }
+                output::choose_color(help::color(std::env::args_os()));
+                output::note_usage(&e);
+                return ExitCode::from(exit::USAGE);
             }
         }
     };
     outcome.unwrap_or_else(|error| {
-        note_lines(&format!("rtscope: {}", error_text(&error)));
+        output::note_error(&error_text(&error));
         ExitCode::from(code_of(&error))
     })
 }
@@ -268,7 +281,7 @@ fn tell_json(folder: &Path, page: &str, document: &serde_json::Value) -> anyhow:
 
 /// Writes a record's page into its folder, and prints the figures as a table.
 fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
-    print(&format!("{table}Report: {}\n", shown(write_page(folder, page)?)))
+    print_folded(&format!("{table}Report: {}\n", shown(write_page(folder, page)?)))
 }
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use rtscope_sys::tree::Tree;
 
 use super::print;
-use crate::{exit, plans};
+use crate::{exit, output::print_folded, plans};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -58,7 +58,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
             let (sessions, phases) = (plan.sessions().len(), plan.phases.len());
             let expected = plan.expected();
             let s = |n: usize| if n == 1 { "" } else { "s" };
-            print(&format!(
+            print_folded(&format!(
                 "{}: sound; {phases} phase{} in {sessions} session{}, {expected}\n",
                 plan.name,
                 s(phases),
@@ -66,7 +66,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
             ))?;
             // It may be meant for another machine, or for a guest.
             if let Err(refused) = rtscope_measure::check_plan(&plan, &Tree::default()) {
-                print(&format!("note: here 'rtscope run' would refuse it: {refused}\n"))?;
+                print_folded(&format!("note: here 'rtscope run' would refuse it: {refused}\n"))?;
             }
         }
     }
@@ -87,9 +87,9 @@ fn list(json: bool) -> anyhow::Result<()> {
     }
     let width = all.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
     for plan in &all {
-        print(&format!("{:width$}  {}\n", plan.name, plan.title))?;
+        print_folded(&format!("{:width$}  {}\n", plan.name, plan.title))?;
     }
-    print(
+    print_folded(
         "\n`rtscope plan show NAME` prints one; `rtscope run NAME --scale 0.1` tries it quickly.\n",
     )
 }

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use clap::builder::PossibleValuesParser;
 use rtscope_analyse::plot::{self, Kind};
 
 use super::{Refused, print};
@@ -21,8 +22,8 @@ use crate::{
 pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
-    /// histogram, exceedance, timeline, heatmap, losses or load
-    #[arg(long)]
+    /// Plot to draw
+    #[arg(long, value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)))]
     kind: String,
     /// The file: its ending says the format, .svg or .png; - writes SVG to standard output
     /// [default: rtscope-runs/KIND-TIME.svg]

@@ -1,17 +1,24 @@
 //! `rtscope report`: verdict and page from a record alone.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use rtscope_model::verdict::Requirement;
+use rtscope_analyse::report::terminal::verdict_line;
+use rtscope_model::verdict::{Requirement, Verdict};
 
 use super::{error_text, print};
 use crate::{
-    exit,
-    output::shown,
+    exit, lab_folder,
+    output::{print_folded, shown},
     record::{self, Additions, Destination},
 };
 
 /// Judge a record again, and write its verdict and its page
+///
+/// A folder that `rtscope lab run` or `lab matrix` wrote stands for all of its records: rtscope judges each, writes
+/// its page, and prints one line with its verdict.
 ///
 /// The run of the record may have been killed. Then rtscope judges what was recorded until then, and
 /// the verdict says that the record isn't complete. If rtscope can't write the page, it still prints
@@ -46,6 +53,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
     let out = args.out.as_deref().map(Destination::named);
     out.iter().try_for_each(|out| out.refuse_two(args.json))?;
+    if !record::is_one(&args.run)
+        && out.is_none()
+        && !args.json
+        && let Some(records) = lab_folder::all(&args.run)
+    {
+        return all(&args.run, &records, &additions);
+    }
     let judged = record::open(&args.run, &additions)?;
     let page = match &out {
         None => judged.publish(&args.run),
@@ -67,4 +81,21 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(exit::of_record(&judged.judgement, page.is_ok()))
+}
+
+/// Judges every record of a lab's folder. The exit code is that of the worst verdict.
+fn all(folder: &Path, records: &[PathBuf], additions: &Additions) -> anyhow::Result<ExitCode> {
+    let mut verdicts = Vec::new();
+    for path in records {
+        let judged = record::open(path, additions)?;
+        judged.publish(path)?;
+        print_folded(&format!("{}: {}\n", shown(path), verdict_line(&judged.judgement)))?;
+        verdicts.push(judged.judgement.verdict);
+    }
+    let page = folder.join("index.html");
+    if page.exists() {
+        print_folded(&format!("Comparison of all: {}\n", shown(page)))?;
+    }
+    let worst = [Verdict::Fail, Verdict::Inconclusive].into_iter().find(|v| verdicts.contains(v));
+    Ok(exit::of_verdict(worst.unwrap_or(Verdict::Measured)))
 }

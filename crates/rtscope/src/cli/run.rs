@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use rtscope_analyse::report;
+use rtscope_analyse::report::{self, terminal};
 use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
 use rtscope_model::plan::Plan;
 use rtscope_sys::tree::Tree;
@@ -10,7 +10,7 @@ use rtscope_sys::tree::Tree;
 use super::{compare, error_text, print, restore_leftovers, shape, this_program, until};
 use crate::{
     exit,
-    output::{shown, style},
+    output::{print_folded, shown, style},
     plans,
     record::{self, Additions, Judged},
     screen::{self, Show},
@@ -20,6 +20,9 @@ use crate::{
 ///
 /// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
+///
+/// A phase is a part of a plan in which the same loads run, or none. A cell is the set of figures of one phase. A
+/// slice is one second of one thread in a cell.
 ///
 /// Examples:
 ///   rtscope run
@@ -47,7 +50,7 @@ pub(super) struct Args {
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// Show nothing during the run, and only the verdict at the end
+    /// Show nothing during the run, and one line with the verdict and its reason at the end
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
     /// Print lines during the run, with the place of each thread and every finding
@@ -136,7 +139,7 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
         interrupt,
-        unattended: rtscope_measure::UNATTENDED,
+        unattended: rtscope_measure::watchdog::UNATTENDED,
     }
 }
 
@@ -144,7 +147,7 @@ fn print_result(args: &Args, judged: &Judged) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
-        print(&format!("{}\n", judged.judgement.verdict))
+        print_folded(&format!("{}\n", terminal::verdict_line(&judged.judgement)))
     } else {
         print(&judged.summary())
     }

@@ -88,7 +88,7 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: &[(&str, &str)] = shipped! {
+pub(super) const SHIPPED: &[(&str, &str)] = shipped! {
     "one-fifo-pinned" "one-fifo-free" "two-fifo-pinned" "two-rr-pinned" "two-fifo-free"
     "priority-levels" "rr-quantum" "fifo-starvation" "fifo-starvation-unguarded" "periodic-jobs"
     "inversion-plain" "inversion-inherit" "deadline-admission" "deadline-overrun" "nice-levels"

@@ -15,7 +15,10 @@ use rtscope_model::stat::CounterRecord;
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, print, this_program, wall_clock};
-use crate::{exit, output::shown};
+use crate::{
+    exit,
+    output::{print_folded, shown},
+};
 
 /// Count a program's CPU time, page faults, instructions, branches
 ///
@@ -25,6 +28,8 @@ use crate::{exit, output::shown};
 /// mispredicted branches on valgrind's simulated processor, on every machine. Without a command the
 /// branch workload runs: a loop that adds up those of 32,768 random integers that are at least 128. A
 /// processor can predict its branches only if the integers are sorted.
+///
+/// Exit code: 0 when every run succeeded, 3 when one failed.
 ///
 /// Examples:
 ///   rtscope stat --repeat 10 -- ./my-program --fast
@@ -91,13 +96,19 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         print(&(serde_json::to_string_pretty(&report::document(&record))? + "\n"))?;
     } else {
-        print(&report::table(&record))?;
+        print_folded(&report::table(&record))?;
     }
     if let Some(page) = page {
         note!("Report: {}", page.display());
     }
     let sound = record.programs.iter().flat_map(|one| &one.runs).all(|run| run.failed.is_none());
-    Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
+    if sound {
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    note!(
+        "rtscope: inconclusive, exit code 3: a run of the program failed, so the counts aren't those of its work"
+    );
+    Ok(ExitCode::from(exit::INCONCLUSIVE))
 }
 
 /// Names and command lines of what is to run.

@@ -40,12 +40,14 @@ pub(crate) struct Arguments<'a> {
     next: usize,
     /// What is left of a bundle of short options.
     bundle: String,
+    /// Words that are neither options nor values.
+    strays: Vec<String>,
 }
 
 impl<'a> Arguments<'a> {
     /// `words` without the program's name.
     pub(crate) fn new(table: &'static [Opt], words: &'a [String]) -> Arguments<'a> {
-        Arguments { table, words, next: 0, bundle: String::new() }
+        Arguments { table, words, next: 0, bundle: String::new(), strays: Vec::new() }
     }
 
     /// The word after the option that was read last.
@@ -54,10 +56,16 @@ impl<'a> Arguments<'a> {
     }
 
     /// Takes the next word if it is as wanted.
-    pub(crate) fn take_if(&mut self, wanted: impl FnOnce(&str) -> bool) -> Option<String> {
+    fn take_if(&mut self, wanted: impl FnOnce(&str) -> bool) -> Option<String> {
         let word = self.peek().filter(|word| wanted(word))?.to_owned();
         self.next += 1;
         Some(word)
+    }
+
+    /// Takes the next word for the value of an option that may have none, if it is as wanted. `getopt` reads
+    /// that word itself, too: one that begins with a dash is an option after all.
+    pub(crate) fn take_value_if(&mut self, wanted: impl FnOnce(&str) -> bool) -> Option<String> {
+        self.take_if(|word| !word.starts_with('-') && wanted(word))
     }
 
     /// The next option; an error is what getopt says after the program's name.
@@ -66,15 +74,24 @@ impl<'a> Arguments<'a> {
             let word = self.words.get(self.next)?;
             self.next += 1;
             if word == "--" {
+                self.strays.extend_from_slice(&self.words[self.next..]);
                 self.next = self.words.len();
                 return None;
             } else if let Some(long) = word.strip_prefix("--") {
                 return Some(self.long(long));
             } else if let Some(bundle) = word.strip_prefix('-') {
                 self.bundle = bundle.to_owned();
+            } else if !word.is_empty() {
+                self.strays.push(word.clone());
             }
         }
         Some(self.short())
+    }
+
+    /// The words so far that are neither options nor values. `getopt` leaves them to the program, and
+    /// most programs forget them.
+    pub(crate) fn strays(&self) -> &[String] {
+        &self.strays
     }
 
     fn long(&mut self, word: &str) -> Result<Found, String> {
@@ -130,6 +147,17 @@ impl<'a> Arguments<'a> {
             _ => None,
         };
         Ok(Found { name: opt.long, value })
+    }
+}
+
+/// What is said of a word that is neither an option nor a value.
+pub(crate) fn stray(table: &[Opt], word: &str) -> String {
+    let is_option = |letter: char| table.iter().any(|opt| opt.short == Some(letter));
+    match word.starts_with(is_option) {
+        true => format!(
+            "{word:?} is a stray word and is ignored: an option begins with a dash, as in -{word}"
+        ),
+        false => format!("{word:?} is a stray word and is ignored"),
     }
 }
 

@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use rtscope_measure::load::{Launcher, run_to_end};
+use rtscope_measure::{
+    interrupt::Interrupt,
+    load::{Launcher, run_to_end},
+};
 use rtscope_model::time::Nanos;
 use rtscope_sys::sched;
 
 use super::{
     RT_TESTS_VERSION,
-    getopt::{Arguments, Found, Opt, Value, atoi},
+    getopt::{Arguments, Found, Opt, Value, atoi, stray},
     print, say,
 };
 
@@ -23,7 +26,7 @@ const TABLE: &[Opt] = &[
     Opt::new("inet", Some('i'), Value::None),
     Opt::new("loops", Some('l'), Value::Required),
     Opt::new("pipe", Some('p'), Value::None),
-    Opt::new("process", Some('P'), Value::None),
+    Opt::new("processes", Some('P'), Value::None),
     Opt::new("datasize", Some('s'), Value::Required),
     Opt::new("threads", Some('T'), Value::None),
 ];
@@ -65,11 +68,12 @@ fn parse(words: &[String]) -> Result<Options, (Option<String>, u8)> {
             "fifo" => options.fifo = true,
             "inet" => options.inet = true,
             "pipe" => options.pipe = true,
-            "process" => options.threads = false,
+            "processes" => options.threads = false,
             "threads" => options.threads = true,
             _ => return Err((None, 0)),
         }
     }
+    words.strays().iter().for_each(|word| say(&format!("hackbench: {}", stray(TABLE, word))));
     if options.pipe && options.inet {
         return Err((Some("--pipe|-p and --inet|-i cannot be used together".to_owned()), 1));
     }
@@ -86,15 +90,17 @@ impl Options {
     /// The lines before the work.
     fn announcement(&self) -> String {
         let mode = if self.threads { "threaded" } else { "process" };
-        let descriptors = 2 * self.fds;
+        let (descriptors, tasks) = (2 * self.fds, self.tasks());
         format!(
-            "Running in {mode} mode with {} groups using {descriptors} file descriptors each (== {} tasks)\n\
+            "Running in {mode} mode with {} groups using {descriptors} file descriptors each (== {tasks} tasks)\n\
              Each sender will pass {} messages of {} bytes\n",
-            self.groups,
-            descriptors * self.groups,
-            self.loops,
-            self.bytes
+            self.groups, self.loops, self.bytes
         )
+    }
+
+    /// Senders and receivers.
+    fn tasks(&self) -> u64 {
+        2 * self.fds * self.groups
     }
 
     /// The load that does the work.
@@ -137,10 +143,16 @@ pub(super) fn main(words: &[String]) -> u8 {
 }
 
 fn work(options: &Options) -> anyhow::Result<Duration> {
+    let interrupt = Interrupt::install_patient()?;
     let line = options.load().parse().map_err(crate::failure::Refused)?;
     let all = sched::affinity(sched::SELF)?;
     let launcher = Launcher::new(all.clone(), all);
-    let time_ns = run_to_end(&launcher, &line, Nanos(LIMIT.as_nanos() as u64))?;
+    let is_over = || interrupt.is_stopped();
+    let time_ns = run_to_end(&launcher, &line, Nanos(LIMIT.as_nanos() as u64), is_over)?;
+    if interrupt.is_stopped() {
+        print(&format!("signaling {} worker threads to terminate\n", options.tasks()));
+        say("hackbench: a signal ended the work: the time is that until then");
+    }
     Ok(Duration::from_nanos(time_ns))
 }
 
@@ -155,7 +167,7 @@ fn help() -> String {
          -i    --inet        send through TCP connections\n\
          -l N  --loops=N     messages from each sender to each receiver (default 100)\n\
          -p    --pipe        send through pipes\n\
-         -P    --process     senders and receivers are processes (default)\n\
+         -P    --processes   senders and receivers are processes (default)\n\
          -s N  --datasize=N  bytes of a message (default 100)\n\
          -T    --threads     senders and receivers are threads\n"
     )

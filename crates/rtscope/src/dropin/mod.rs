@@ -48,7 +48,7 @@ fn print(text: &str) -> bool {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }
 
-/// A line on standard error. Nobody to read it is no error.
-fn say(line: &str) {
-    note!("{line}");
+/// Lines on standard error. Nobody to read them is no error.
+fn say(text: &str) {
+    text.lines().for_each(|line| note!("{line}"));
 }

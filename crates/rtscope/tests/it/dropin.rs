@@ -27,7 +27,7 @@ fn bin(folder: &Path, name: &str) -> std::path::PathBuf {
 }
 
 /// Runs the program through a link.
-fn called(folder: &Path, name: &str, arguments: &[String]) -> Output {
+pub(crate) fn called(folder: &Path, name: &str, arguments: &[String]) -> Output {
     let mut command = Command::new(bin(folder, name));
     output_of(command.args(arguments).current_dir(folder).stdin(Stdio::null()))
 }
@@ -48,7 +48,7 @@ fn script(folder: &Path, script: &str) -> Output {
 
 /// A text with every number masked and blanks made one. Where a number is so large that it leaves no
 /// blank before it, as a latency of 10 ms does, none is expected before any.
-fn form(bytes: &[u8]) -> String {
+pub(crate) fn form(bytes: &[u8]) -> String {
     let mut form = String::new();
     for c in text(bytes).chars() {
         let c = if c.is_ascii_digit() { 'N' } else { c };
@@ -216,6 +216,88 @@ fn signals_and_the_pipe_show_the_state() {
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stderr).contains("# cyclictest current status:"));
     assert!(!Path::new(&snapshot).exists() && !pipe.exists(), "left behind");
+}
+
+/// As `get_cyclictest_snapshot` does it: a signal, and the file is read at once.
+#[test]
+fn a_snapshot_is_there_when_its_signal_was_sent() {
+    if !root_or_skip("a_snapshot_is_there_when_its_signal_was_sent") {
+        return;
+    }
+    let folder = folder();
+    let mut child = Command::new(bin(folder.path(), "cyclictest"))
+        .args(words("-q -t2 -p80 -i1000"))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let (id, minute) = (child.id(), Duration::from_secs(60));
+    let snapshot = format!("/dev/shm/cyclictest{id}");
+    let shown = || fs::read_to_string(&snapshot).unwrap_or_default();
+    wait_for("the snapshot's file", minute, || shown().contains("T: 1 ("));
+    // Whoever reads at any time finds both threads, never an empty file.
+    for _ in 0..200 {
+        kill(id, "USR2");
+        let text = shown();
+        assert!(text.contains("T: 0 (") && text.contains("T: 1 ("), "{text:?}");
+    }
+    wait_for("a new state", minute, || !shown().contains("C:      0 "));
+    kill(id, "INT");
+    assert!(child.wait().expect("ends").success());
+}
+
+#[test]
+fn the_trace_is_stopped_where_its_file_system_is_not_mounted() {
+    const TEST: &str = "the_trace_is_stopped_where_its_file_system_is_not_mounted";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let folder = folder();
+    // A name space of its own, in which nothing hides or shows the trace.
+    let script = "umount -q /sys/kernel/tracing; umount -q /sys/kernel/debug/tracing; umount -q /sys/kernel/debug; \
+                  grep -cE '^[^ ]+ [^ ]+ (tracefs|debugfs) ' /proc/mounts; \
+                  exec \"$0\" -q -l50 -p80 -N -b 1 --tracemark";
+    let mut unshare = Command::new("unshare");
+    let cyclictest = bin(folder.path(), "cyclictest");
+    unshare.args(["-m", "sh", "-c", script]).arg(cyclictest).stdin(Stdio::null());
+    let output = output_of(&mut unshare);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    if !stdout.starts_with("0\n") {
+        skip(TEST, "needs the right to mount");
+        return;
+    }
+    let switch = Path::new("/sys/kernel/tracing/tracing_on");
+    if stderr.contains("FATAL") && !switch.exists() {
+        skip(TEST, "needs a kernel with tracefs");
+        return;
+    }
+    assert!(stdout.contains("# Break value: "), "{stdout} {stderr}");
+    if switch.exists() {
+        assert_eq!(fs::read_to_string(switch).expect("a switch").trim(), "0", "{stderr}");
+        fs::write(switch, "1").expect("put back");
+    }
+}
+
+#[test]
+fn signals_end_hackbench_with_its_time() {
+    for signal in ["INT", "TERM"] {
+        let folder = folder();
+        let child = Command::new(bin(folder.path(), "hackbench"))
+            .args(words("-g 1 -f 2 -l 1000000000"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let id = child.id();
+        let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        wait_for("the work", Duration::from_secs(60), || children().is_ok_and(|of| !of.is_empty()));
+        kill(id, signal);
+        let output = child.wait_with_output().expect("ends");
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{signal}: {}", text(&output.stderr));
+        let last = said.lines().last().and_then(|last| last.strip_prefix("Time: "));
+        assert!(last.is_some_and(|time| time.parse::<f64>().is_ok()), "{signal}: {said}");
+        assert!(said.contains("signaling 4 worker threads to terminate"), "{said}");
+    }
 }
 
 /// The argument lists of programs that call cyclictest, as they build them.

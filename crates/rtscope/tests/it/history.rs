@@ -48,7 +48,12 @@ fn a_change_of_kernel_shows_as_a_change_of_level() {
     assert!(svg.contains("2025-01-10 now (none), 6.1.0-56-amd64"), "the change is named");
     assert!(fs::read(at.join("surface.png")).expect("a plot").starts_with(b"\x89PNG"));
     let shown = text(&output(at, "history show 1 --store h.sqlite").stdout);
-    assert!(shown.contains("disk: 2,000 recorded, 0 missed in"), "{shown}");
+    assert!(
+        shown.contains(
+            "disk: 2,000 recorded, 0 missed; 1 s of observation, summed over all threads"
+        ),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn imports_belong_to_the_history_with_their_day() {
     );
     let shown = text(&output(at, "history show 1 --store h.sqlite").stdout);
     // Three of 103 lie beyond the histogram: counted, and in no quantile.
-    assert!(shown.contains("old: 103 recorded, missed not known, in "), "{shown}");
+    assert!(shown.contains("old: 103 recorded, missed not known; "), "{shown}");
     assert!(shown.contains("p50 5.0, p99.9 70.0, max 70.0"), "{shown}");
     assert!(
         text(&output(at, "history show 2 --store h.sqlite").stdout).contains("machine not known")

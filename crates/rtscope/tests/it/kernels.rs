@@ -109,7 +109,7 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
         if signal != "KILL" {
             let said = printed(&output);
             assert_eq!(output.status.code(), Some(130), "{stage} {signal}: {said}");
-            assert!(said.contains("interrupted; what is done is kept"), "{said}");
+            assert!(said.contains("interrupted; finished steps are kept"), "{said}");
         }
         assert_eq!(small.kernels(), 0, "nothing half-built is kept");
         fs::remove_file(&slow).expect("removed");

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod check;
+mod command_lines;
 mod compare;
 mod drift;
 mod dropin;

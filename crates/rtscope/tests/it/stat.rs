@@ -10,6 +10,19 @@ fn mean<'a>(document: &'a Value, program: usize, figure: &str) -> &'a Value {
 }
 
 #[test]
+fn a_program_that_fails_makes_the_counts_inconclusive_and_the_reason_is_said() {
+    let folder = folder();
+    let said = output(folder.path(), "stat -- false");
+    assert_eq!(said.status.code(), Some(3));
+    assert!(
+        text(&said.stderr).contains("exit code 3: a run of the program failed"),
+        "{}",
+        text(&said.stderr)
+    );
+    assert!(text(&said.stdout).contains("false: 1 of 1 run failed (exit code 1)."));
+}
+
+#[test]
 fn a_quarter_of_the_branches_is_mispredicted_unless_the_integers_are_sorted() {
     if program("valgrind").is_none() {
         skip(

@@ -3,7 +3,9 @@
 
 use std::{fs, path::Path, process::Stdio};
 
-use crate::support::{folder, json, output, output_of, refused, rtscope, text, words};
+use crate::support::{
+    folder, json, output, output_of, program, refused, rtscope, skip, text, words,
+};
 
 /// A file of the corpus that the fuzzing of imports begins with.
 fn corpus(name: &str) -> String {
@@ -25,6 +27,120 @@ fn names(folder: &Path) -> Vec<String> {
         .unwrap_or_default();
     names.sort();
     names
+}
+
+/// A folder as `rtscope lab run` leaves it, with the two shipped records.
+fn lab_folder(at: &Path) {
+    for name in ["stock", "rt"] {
+        let to = at.join("lab").join(name);
+        fs::create_dir_all(to.join("slices")).expect("a folder");
+        for file in names(Path::new(&record(name))) {
+            let from = Path::new(&record(name)).join(&file);
+            if from.is_file() {
+                fs::copy(from, to.join(file)).expect("copied");
+            }
+        }
+        for slice in names(&Path::new(&record(name)).join("slices")) {
+            let from = Path::new(&record(name)).join("slices").join(&slice);
+            fs::copy(from, to.join("slices").join(slice)).expect("copied");
+        }
+    }
+    let guest = |name: &str| format!(r#"{{"kernel": "{name}", "record": "{name}", "cells": []}}"#);
+    let document = format!(r#"{{"kernels": [{}, {}]}}"#, guest("stock"), guest("rt"));
+    fs::write(at.join("lab/comparison.json"), document).expect("written");
+    fs::write(at.join("lab/index.html"), "").expect("written");
+}
+
+#[test]
+fn a_folder_of_the_lab_stands_for_its_records_or_names_them() {
+    let folder = folder();
+    let here = folder.path();
+    lab_folder(here);
+    let of_each = output(here, "report lab --require 'max < 1ns'");
+    let told = text(&of_each.stdout);
+    assert_eq!(of_each.status.code(), Some(2), "{told}{}", text(&of_each.stderr));
+    assert_eq!(told.matches(": Fail: ").count(), 2, "{told}");
+    assert!(told.contains("lab/stock: ") && told.contains("lab/index.html"), "{told}");
+    assert!(
+        here.join("lab/rt/report.html").is_file() && here.join("lab/stock/verdict.json").is_file()
+    );
+    let named = ["lab holds the records of 2 guests", "lab/stock, lab/rt"];
+    for refused_one in ["plot lab --kind histogram", "export lab --format csv", "report lab --json"]
+    {
+        refused(here, refused_one, 64, &named);
+    }
+    assert_eq!(output(here, "plot lab/rt --kind histogram").status.code(), Some(0));
+}
+
+/// What a command prints on a terminal of so many columns, without colours.
+fn on_a_terminal(script: &Path, folder: &Path, columns: u16, arguments: &str) -> String {
+    let command = format!("stty cols {columns}; {} {arguments}", env!("CARGO_BIN_EXE_rtscope"));
+    let mut terminal = std::process::Command::new(script);
+    terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
+    let printed = output_of(terminal.env("TERM", "xterm").env("NO_COLOR", "1").current_dir(folder));
+    let mut plain = String::new();
+    for (n, part) in text(&printed.stdout).replace('\r', "").split("\x1b[").enumerate() {
+        let shown = if n == 0 { part } else { part.split_once('m').map_or("", |(_, shown)| shown) };
+        plain += shown;
+    }
+    plain
+}
+
+#[test]
+fn a_terminal_of_80_columns_or_without_a_size_shows_no_line_that_it_would_wrap() {
+    let Some(script) = program("script") else {
+        let name = "a_terminal_of_80_columns_or_without_a_size_shows_no_line_that_it_would_wrap";
+        return skip(name, "no script command");
+    };
+    let folder = folder();
+    let stock = record("stock");
+    for arguments in [
+        "load list".to_owned(),
+        "ps --look 5ms".to_owned(),
+        "plan list".to_owned(),
+        format!("claim {stock} --limit 1us --once-in 1h"),
+        format!("report {stock} --out page.html"),
+        "stat -- false".to_owned(),
+        "run qiuck".to_owned(),
+        "export x".to_owned(),
+        "drift --duration 100ms --out drift".to_owned(),
+    ] {
+        for columns in [80, 0] {
+            let _ = fs::remove_dir_all(folder.path().join("drift"));
+            let shown = on_a_terminal(&script, folder.path(), columns, &arguments);
+            let too_wide: Vec<&str> =
+                shown.lines().filter(|line| line.chars().count() > 80).collect();
+            assert_eq!(too_wide, [""; 0], "{arguments} at {columns}: {shown}");
+            let widest = shown.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+            assert!(widest > 40, "{arguments} at {columns} columns: {shown}");
+        }
+    }
+}
+
+#[test]
+fn every_error_begins_with_the_name_of_the_program() {
+    let folder = folder();
+    for arguments in ["run --prio 80", "plot x", "report nowhere", "rnu", "stat --compare -- x"] {
+        let told = text(&output(folder.path(), arguments).stderr);
+        assert!(told.starts_with("rtscope: ") && !told.contains("error:"), "{arguments}: {told}");
+    }
+}
+
+#[test]
+fn a_quiet_run_prints_its_verdict_with_the_reason_in_one_line() {
+    let folder = folder();
+    let said = output(
+        folder.path(),
+        "run soak --duration 100ms -q --out r --require 'max < 1ns' --threads 1",
+    );
+    let told = text(&said.stdout);
+    let line = told.lines().next().unwrap_or_default();
+    let (verdict, why) = line.split_once(": ").unwrap_or_default();
+    assert!(
+        ["Fail", "Inconclusive"].contains(&verdict) && why.len() > 10,
+        "{told}{}",
+        text(&said.stderr)
+    );
 }
 
 #[test]

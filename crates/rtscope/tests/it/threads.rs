@@ -2,10 +2,11 @@
 
 use std::{
     fs,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    time::Duration,
 };
 
-use crate::support::{folder, output_of, root_or_skip, text};
+use crate::support::{folder, kill, output_of, root_or_skip, rtscope, text, wait_for, words};
 
 /// Ordinary threads that wake rarely: as many as a small machine can carry.
 const PLAN: &str = "name = \"many\"\n[sampler]\npolicy = \"other\"\ninterval = \"100ms\"\nwarmup = \"100ms\"\n\
@@ -93,4 +94,33 @@ fn without_sys_the_cpus_are_found_and_without_any_the_run_is_refused() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("no CPU was found"), "{said}");
+}
+
+/// Every verb with a real-time thread of ours that sleeps again and again tells the kernel so: what doesn't sleep
+/// for a second is told to end.
+#[test]
+fn every_thread_that_should_sleep_has_a_limit() {
+    let folder = folder();
+    for arguments in [
+        "run --duration 20s --policy other",
+        "drift --duration 20s --policy other",
+        "throughput --duration 20s --policy other",
+        "cyclictest -D 20 --policy other -q",
+    ] {
+        let mut child = rtscope(folder.path())
+            .args(words(arguments))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        wait_for(&format!("the limit of {arguments}"), Duration::from_secs(15), || {
+            let limits = fs::read_to_string(format!("/proc/{}/limits", child.id()));
+            let limits = limits.expect("it runs for 20 s");
+            let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"));
+            // In microseconds: getrlimit(2).
+            line.expect("a kernel with this limit").split_whitespace().next() == Some("1000000")
+        });
+        kill(child.id(), "INT");
+        child.wait().expect("ends");
+    }
 }

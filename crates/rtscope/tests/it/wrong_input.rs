@@ -32,7 +32,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     refused(at, "run --interval 1", 64, &["is not a duration", "200us"]);
     refused(at, "run --cpus 4095", 64, &["4095", "not online"]);
     refused(at, "run --cpus x", 64, &["is not a set of CPUs"]);
-    refused(at, "run --policy deadline", 64, &["pin", "--placement free"]);
+    refused(at, "run --policy deadline --placement pinned", 64, &["pin", "--placement free"]);
     refused(at, "run --policy other --priority 5", 64, &["--priority has no meaning", "fifo"]);
     refused(at, "run --threads 1 --intervals 1ms,2ms", 64, &["2 values for 1 thread"]);
     refused(at, "run --break-above 0", 64, &["--break-above 0", "leave it out"]);

@@ -14,7 +14,7 @@ use rtscope_model::{
 use super::{Break, Origin, Run, Thread, Unit};
 use crate::{
     export::{Exported, Format},
-    judgement::CellSummary,
+    judgement::{CellSummary, Row},
 };
 
 pub(in crate::export) const TEXT: Format = Format {
@@ -44,7 +44,12 @@ const COUNTS_MAX: u64 = 16_000_000;
 /// What `-q` prints: the histogram, or the threads' lines where there is none.
 fn text(run: &Run) -> String {
     let figures = if run.buckets == 0 { run.lines() } else { run.histogram() };
-    figures + &run.threshold()
+    let wait = |(label, waited_ns): &(String, u64)| {
+        let (waited, unit) = (run.unit.of(*waited_ns), run.unit.name());
+        format!("# Waited: {label} at least {waited} {unit}, longer than its maximum\n")
+    };
+    let waits: String = run.waits.iter().map(wait).collect();
+    figures + &run.threshold() + &waits
 }
 
 /// A cell of a record as a run.
@@ -78,7 +83,14 @@ fn run(record: &Record, cell: &CellSummary) -> Run {
         armed: broke.is_some(),
         broke,
         threads,
+        waits: waits(cell),
     }
+}
+
+/// Threads that waited longer than their maximum when the cell ended.
+fn waits(cell: &CellSummary) -> Vec<(String, u64)> {
+    let wait = |row: &Row| Some((row.label.clone(), row.waited_ns()?));
+    cell.threads.iter().filter_map(wait).collect()
 }
 
 fn placed(record: &Record, thread: &ThreadRecord, histogram: Histogram) -> Thread {

@@ -67,13 +67,21 @@ fn more(run: &Run, origin: &Origin) -> String {
         let value = run.unit.of(broke.latency_ns);
         format!("{{ \"tid\": {}, \"value\": {value} }}", broke.tid)
     });
+    let wait = |(label, waited_ns): &(String, u64)| {
+        format!("{}: {}", quoted(label), run.unit.of(*waited_ns))
+    };
+    let waits: Vec<String> = run.waits.iter().map(wait).collect();
+    let waits = match waits.is_empty() {
+        true => String::new(),
+        false => format!("  \"waited_at_least\": {{ {} }},\n", waits.join(", ")),
+    };
     format!(
-        "  \"cmdline\": {},\n  \"rt_test_version\": {},\n  \"rtscope_version\": {},\n  \
+        "{waits}  \"cmdline\": {},\n  \"rt_test_version\": {},\n  \"rtscope_version\": {},\n  \
          \"unit\": \"{}\",\n  \"histogram_buckets\": {},\n  \"break\": {broke}\n",
         quoted(&origin.command),
         quoted(origin.rt_tests_version),
         quoted(&origin.version),
-        if run.unit == Unit::Ns { "ns" } else { "us" },
+        run.unit.name(),
         run.buckets,
     )
 }

@@ -43,6 +43,15 @@ impl Unit {
         }
     }
 
+    /// Its name, as on a command line of `rtscope import --unit`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Us => "us",
+            Unit::Ns => "ns",
+        }
+    }
+
     /// A latency in whole units, cut.
     #[must_use]
     pub const fn of(self, latency_ns: u64) -> u64 {
@@ -116,6 +125,9 @@ pub struct Run {
     pub broke: Option<Break>,
     /// The threads.
     pub threads: Vec<Thread>,
+    /// Threads whose last activation was never answered, and how long each had waited at least, where that is
+    /// longer than its maximum.
+    pub waits: Vec<(String, u64)>,
 }
 
 impl Thread {

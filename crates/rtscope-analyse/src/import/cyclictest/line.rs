@@ -83,6 +83,16 @@ pub(super) fn is_like_sample(line: &[u8]) -> bool {
     fields.len() == 3 && fields.iter().all(is_word) && fields.iter().filter(has_digit).count() >= 2
 }
 
+/// `T: 0 Spike:      87: TS:   1234567890`, which `--spike` prints at the end.
+pub(super) fn is_spike(line: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(line);
+    let words: Vec<&str> = text.split(':').map(str::trim).collect();
+    let is_number = |word: &str| whole(word.as_bytes()).is_some();
+    let ["T", spike, latency, "TS", at] = words.as_slice() else { return false };
+    let thread = spike.strip_suffix("Spike").map(str::trim);
+    thread.is_some_and(is_number) && is_number(latency) && is_number(at)
+}
+
 /// `T: 0 (18607) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
 pub(super) fn status(line: &[u8]) -> Option<(u64, Status)> {
     let text = std::str::from_utf8(line).ok()?;

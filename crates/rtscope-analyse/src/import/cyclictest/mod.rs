@@ -4,6 +4,7 @@
 //! Latencies are whole units, cut off: the real one is up to a unit longer. A wake-up that was so
 //! late that it swallowed activations counts once; how many it swallowed is nowhere.
 
+mod findings;
 mod line;
 mod summary;
 
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin, time::Nanos};
 
 use self::{
-    line::{Status, fixed, is_like_sample, sample, status},
+    line::{Status, fixed, is_like_sample, is_spike, sample, status},
     summary::Summary,
 };
 use super::{
@@ -32,7 +33,11 @@ pub(super) const IMPORTER: Importer = Importer {
             line.starts_with("# Histogram")
                 || line.starts_with("# /dev/cpu_dma_latency set")
                 || line.starts_with("# Max Latencies:")
-                || (line.starts_with("T:") && line.contains(" C:") && line.contains("Max:"))
+                // jitterdebugger writes such lines with A: for P:.
+                || line.starts_with("T:")
+                    && line.contains(" C:")
+                    && line.contains("Max:")
+                    && !line.contains(" A:")
                 || line.starts_with("policy: ")
                 || is_sample(line)
         })
@@ -103,6 +108,8 @@ struct Run {
     contradictions: Contradictions,
     facts: BTreeMap<&'static str, String>,
     break_value: Option<u64>,
+    /// How many threads `# Thread Ids:` lists.
+    thread_ids: Option<usize>,
 }
 
 /// Runs, and what else a file holds.
@@ -209,7 +216,7 @@ impl Log {
             Some(b'#') => self.comment(&line[1..]),
             Some(b'T') if line.starts_with(b"T:") => match status(line) {
                 Some((thread, status)) => self.status(thread, status),
-                None => self.unreadable += 1,
+                None => self.unreadable += u64::from(!is_spike(line)),
             },
             Some(b'p') if line.starts_with(b"policy: ") => {
                 let policy = line[8..].split(|&byte| byte == b':').next().unwrap_or_default();
@@ -278,6 +285,8 @@ impl Log {
             self.run.in_histogram = true;
         } else if let Some(value) = text.strip_prefix("Break value:") {
             run.break_value = whole(value.trim().as_bytes());
+        } else if let Some(ids) = text.strip_prefix("Thread Ids:") {
+            run.thread_ids = Some(ids.split_ascii_whitespace().count());
         } else if let Some(rest) = text.strip_prefix("/dev/cpu_dma_latency set to ") {
             self.begins();
             let value = rest.chars().take(24).collect();
@@ -293,6 +302,8 @@ impl Log {
         match words.as_slice() {
             ["Max", "CPUs", "=", _] => self.begins(),
             ["Online", "CPUs", ..] | ["Using", ..] | ["WARN:", ..] | ["INFO:", ..] => {}
+            // What --spike notes is counted among the latencies.
+            ["spikes", "=", _] => {}
             ["Thread", thread, "Interval:", interval] => {
                 if let (Some(thread), Some(us)) = (number(thread), number(interval))
                     && let Some(lane) = self.lane(thread)
@@ -421,72 +432,6 @@ impl Run {
         Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
     }
 
-    /// What must be known of this run.
-    fn add_findings(&mut self, log: &mut Log, has_histogram: bool, has_samples: bool) {
-        let reading = &mut log.reading;
-        if let Some(value) = self.break_value {
-            let unit_ns = log.layout.unit_ns;
-            let text = format!(
-                "cyclictest stopped at a latency of {} us: what came after was not measured",
-                value.saturating_mul(unit_ns) / 1_000
-            );
-            reading.note("break-hit", Weight::PreventsPass, text);
-        }
-        if has_histogram && !has_samples && !self.summary.has_maxima() {
-            let text = "the histogram has no summary after it: it was cut off, or its comments \
-                        were taken out, and latencies beyond it are not known";
-            reading.note("import-truncated", Weight::PreventsPass, text);
-        }
-        if !has_histogram && !has_samples {
-            let text = "the file holds minimum, mean and maximum, and no histogram: no quantile \
-                        and no exceedance can be told";
-            reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
-                "run cyclictest with a histogram, for example -h 1000".to_owned();
-        }
-        let overflow = self.summary.overflow(self.threads_in_rows());
-        if overflow > 0 && !has_samples {
-            let text = format!(
-                "{overflow} latencies lie beyond the histogram: of each it is known that it is at \
-                 least {} units, and of all the maximum",
-                self.rows.last + 1
-            );
-            reading.note("import-overflow", Weight::Warning, text).advice =
-                "run cyclictest with a histogram that is wide enough".to_owned();
-        }
-        if self.rows.disordered > 0 || self.rows.short > 0 || self.rows.repeated > 0 {
-            let text = format!(
-                "{} rows of the histogram are out of order, {} are repeated and {} have another number of \
-                 columns",
-                self.rows.disordered, self.rows.repeated, self.rows.short
-            );
-            reading.note("import-damaged", Weight::PreventsPass, text);
-        }
-        let counted = |figure: fn(&Samples) -> u64| -> u64 {
-            let samples = self.lanes.iter().filter_map(|lane| lane.samples.as_ref());
-            samples.map(figure).fold(0, u64::saturating_add)
-        };
-        let behind = |lane: &Lane| {
-            let told = lane.status.map_or(0, |status| status.cycles);
-            let logged = lane.samples.as_ref().map_or(0, Samples::next);
-            if has_samples { told.saturating_sub(logged) } else { 0 }
-        };
-        let tail = self.lanes.iter().map(behind).fold(0, u64::saturating_add);
-        let (lost, repeated) = (counted(|s| s.lost).saturating_add(tail), counted(|s| s.repeated));
-        log.absurd += counted(|s| s.absurd) + self.rows.absurd;
-        log.unreadable += self.summary.unreadable();
-        if lost > 0 {
-            let text = format!("{lost} cycles are not in the log: their latencies are not known");
-            reading.note("import-samples-missing", Weight::PreventsPass, text).advice =
-                "let cyclictest write to memory, for example /dev/shm, or use a histogram"
-                    .to_owned();
-        }
-        if repeated > 0 {
-            let text =
-                format!("{repeated} cycles are repeated or out of order: the log is damaged");
-            reading.note("import-damaged", Weight::PreventsPass, text);
-        }
-    }
-
     fn thread(&self, index: usize, log: &Log) -> Thread {
         let lane = self.lanes.get(index);
         let interval_us = lane
@@ -545,6 +490,10 @@ impl Run {
     fn check(&mut self, has_histogram: bool, has_samples: bool) {
         let threads = self.threads_in_rows();
         let found = &mut self.contradictions;
+        if let Some(ids) = self.thread_ids.filter(|ids| has_histogram && *ids != threads) {
+            found
+                .add(format!("the rows are of {threads} threads, and '# Thread Ids:' lists {ids}"));
+        }
         if has_histogram {
             self.summary.check(&self.rows, found);
         }

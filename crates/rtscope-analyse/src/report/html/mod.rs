@@ -90,13 +90,13 @@ impl Fact {
 #[must_use]
 pub fn page(record: &Record, judgement: &Judgement) -> String {
     let scene = Scene::new(record, judgement, None);
-    let plots: Vec<PlotView> = Kind::ALL.into_iter().map(|kind| plot_view(kind, &scene)).collect();
+    let plots: Vec<PlotView> = Kind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
         style: include_str!("../template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
         script: include_str!("../template/script.js"),
-        sections: sections(),
+        sections: sections(record),
         verdict: VerdictView::new(record, judgement, &scene),
         findings: judgement.findings.iter().map(finding_view).collect(),
         figures: FiguresView::new(judgement),
@@ -109,8 +109,8 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
 }
 
 /// Identifier and name of each section, in order.
-fn sections() -> Vec<(&'static str, &'static str)> {
-    let plots = Kind::ALL.into_iter().map(|kind| (kind.name(), kind.plot().title));
+fn sections(record: &Record) -> Vec<(&'static str, &'static str)> {
+    let plots = Kind::of_page(record).map(|kind| (kind.name(), kind.plot().title));
     [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures"), ("tail", "Tail")]
         .into_iter()
         .chain(plots)

@@ -9,7 +9,7 @@ use super::{
     Required, absence, apart,
     beside::{Buckets, QUANTILES},
     collect::Collected,
-    headline, loads, models, p99_9_and_max, unbounded,
+    conditions, headline, loads, models, p99_9_and_max, unbounded,
 };
 use crate::number::us;
 
@@ -69,6 +69,7 @@ impl Collected {
             0 | 1 => "\np99.9 / max in us\n",
             _ => "\np99.9 / max in us: the median and the largest of all seeds\n",
         });
+        text.extend(conditions(&self.page).iter().map(|said| format!("{said}\n")));
         text.extend(unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&apart::text(&self.page));
         for pair in &self.page.beside {

@@ -216,6 +216,21 @@ impl Page<'_> {
     }
 }
 
+fn writes_files(all: &Comparison) -> bool {
+    all.load_lines.values().any(|line| line.starts_with("disk"))
+}
+
+/// What a reader of the figures alone could take for this machine's: the time, and the disk.
+#[must_use]
+pub fn conditions(all: &Comparison) -> Vec<&'static str> {
+    let time = matches!(all.time, Timing::Virtual { .. }).then_some(
+        "Time is virtual: it advances with the guest's instructions. Compare kernels by these figures, not deadlines.",
+    );
+    let disk = writes_files(all)
+        .then_some("The guest has no disk: the disk load writes to its memory (tmpfs).");
+    time.into_iter().chain(disk).collect()
+}
+
 /// The page. The same comparison gives the same bytes.
 ///
 /// # Panics
@@ -246,7 +261,7 @@ pub fn page(all: &Comparison) -> String {
         plot_rules: plot::dark_rules(),
         script: include_str!("../template/script.js"),
         plots: plots(all),
-        writes_files: all.load_lines.values().any(|line| line.starts_with("disk")),
+        writes_files: writes_files(all),
     };
     page.render().expect("a string takes every text")
 }

@@ -175,3 +175,14 @@ fn heat_is_logarithmic_from_the_coldest_to_the_hottest() {
     assert!((1..5).contains(&heat(10_000, 9_700, 10_000)));
     assert_eq!(heat(20, 10, 20), 62);
 }
+
+#[test]
+fn virtual_time_and_a_disk_in_memory_are_said_where_the_figures_are() {
+    let mut all = comparison();
+    let [time, disk] = conditions(&all)[..] else { panic!("{:?}", conditions(&all)) };
+    assert!(time.contains("virtual") && disk.contains("tmpfs"));
+    all.load_lines.clear();
+    assert_eq!(conditions(&all), [time]);
+    all.time = Timing::Wall;
+    assert!(conditions(&all).is_empty());
+}

@@ -17,14 +17,17 @@ use rtscope_model::{
 
 use self::style::Ink;
 pub use self::{style::Style, table::table_markdown};
-use crate::judgement::{Judgement, Outcome};
+use crate::{
+    judgement::{Judgement, Outcome},
+    number::counted,
+};
 
 /// The final table of a run and what follows from it.
 #[must_use]
 pub fn summary(judgement: &Judgement, record: &Record, style: Style) -> String {
     let sections = [
         heading(record, style),
-        table::table(judgement, style),
+        table::table(judgement, &record.plan, style),
         tail::tail(judgement, style),
         requirements(&judgement.outcomes, style),
         findings(&judgement.findings, style),
@@ -32,6 +35,19 @@ pub fn summary(judgement: &Judgement, record: &Record, style: Style) -> String {
         next(judgement, record, style),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The verdict and its first reason in one line.
+#[must_use]
+pub fn verdict_line(judgement: &Judgement) -> String {
+    let Judgement { verdict, reasons, .. } = judgement;
+    match reasons.as_slice() {
+        [] => verdict.to_string(),
+        [only] => format!("{verdict}: {only}"),
+        [first, rest @ ..] => {
+            format!("{verdict}: {first} (and {})", counted(rest.len() as u64, "more reason"))
+        }
+    }
 }
 
 /// What ran where.
@@ -322,6 +338,35 @@ load = ["message groups=1"]
     }
 
     #[test]
+    fn a_phase_that_took_another_time_than_planned_says_so() {
+        let quiet = [3_000; 3_000];
+        let usual = [3_000; 4_000];
+        let run = Run::new(&plan(""), 2).cell(0, &[&quiet, &quiet]).cell(1, &[&usual, &usual]);
+        let text = shown(&run.end(), PLAIN);
+        assert!(
+            text.contains("rest  3 s (planned: 4 s)\n") && text.contains("messages  4 s\n"),
+            "{text}"
+        );
+        assert_eq!(text.matches("when its control thread next runs").count(), 1, "{text}");
+        let as_planned = shown(&self::run("", 9_000), PLAIN);
+        assert!(!as_planned.contains("planned"), "{as_planned}");
+    }
+
+    #[test]
+    fn one_line_has_the_verdict_and_its_reason() {
+        let line = |run: &Run| verdict_line(&judge(&run.record(), &[]));
+        let failed = line(&run("\"max < 50us\"", 93_210));
+        assert!(
+            failed.starts_with("Fail: messages, max < 50us: the maximum is 93.210 us"),
+            "{failed}"
+        );
+        let guest = line(&in_a_guest("\"max < 200us\", \"p99.99 < 40us\""));
+        assert!(guest.starts_with("Inconclusive: this is a virtual machine (kvm)"), "{guest}");
+        assert!(guest.ends_with(" more reasons)") && !guest.contains('\n'), "{guest}");
+        assert_eq!(line(&run("", 93_210)), "Measured: no requirement was asked");
+    }
+
+    #[test]
     fn a_fail_names_the_cell_and_how_often() {
         let run = run("\"max < 50us\", \"p99.9 < 40us\"", 93_210);
         let text = shown(&run, PLAIN);
@@ -334,7 +379,7 @@ load = ["message groups=1"]
         Verdict: FAIL
           - messages, max < 50us: the maximum is 93.210 us; 1 of 8,000 latencies was 50us or more
             in 4 s on 2 threads: once in 8 s on each thread, 95 % interval once in 5 min 15 s to
-            2.48 a second
+            once in 403.7 ms
 
         Next: in the report, see when and on which CPU the latencies of messages came. The worst
               was 93.210 us in messages, CPU 1. To end a run at the first such latency, add

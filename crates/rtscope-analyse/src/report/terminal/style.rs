@@ -38,16 +38,32 @@ impl Style {
         }
     }
 
+    /// A text whose lines are wrapped where they are too long. What follows a column of names, or a
+    /// mark such as `->`, hangs below itself; other lines go on two columns further in.
+    #[must_use]
+    pub fn fold(self, text: &str) -> String {
+        let line = |line: &str| match columns(line) <= self.width {
+            true => format!("{line}\n"),
+            false => {
+                let (head, indent) = hanging(line, self.width / 2);
+                self.paragraph(&line[..head], indent, &line[head..])
+            }
+        };
+        let folded: String = text.lines().map(line).collect();
+        if text.ends_with('\n') { folded } else { folded.trim_end_matches('\n').to_owned() }
+    }
+
     /// A paragraph that begins with `first`, already painted and `indent` columns wide; further
     /// lines are indented as far. A word longer than a line stays whole.
-    pub(crate) fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
+    #[must_use]
+    pub fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
         let room = self.width.saturating_sub(indent).max(20);
         let mut lines: Vec<String> = vec![String::new()];
         for word in unbroken_words(text) {
             let line = lines.last_mut().expect("there is a first line");
             if line.is_empty() {
                 *line = word;
-            } else if line.chars().count() + 1 + word.chars().count() <= room {
+            } else if columns(line) + 1 + columns(&word) <= room {
                 line.push(' ');
                 line.push_str(&word);
             } else {
@@ -55,6 +71,36 @@ impl Style {
             }
         }
         format!("{first}{}\n", lines.join(&format!("\n{}", " ".repeat(indent))))
+    }
+}
+
+/// Columns of a text on a terminal: what chooses a colour takes none.
+fn columns(text: &str) -> usize {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    let after = |part: &str| part.split_once('m').map_or(0, |(_, shown)| shown.chars().count());
+    first + parts.map(after).sum::<usize>()
+}
+
+/// Where the text of a line begins that is wrapped (in bytes), and how far its further lines are indented (in
+/// characters): behind the last gap between two columns within `most` characters, else behind a mark.
+fn hanging(line: &str, most: usize) -> (usize, usize) {
+    let text = line.trim_start();
+    let lead = line.len() - text.len();
+    let mut gaps = line.char_indices().map(|(at, _)| at).filter(|&at| {
+        at > lead
+            && !line[at..].starts_with(' ')
+            && line[..at].ends_with("  ")
+            && columns(&line[..at]) <= most
+    });
+    if let Some(at) = gaps.next_back() {
+        return (at, columns(&line[..at]));
+    }
+    match text.split_once(' ') {
+        Some((mark, _)) if mark.chars().all(|c| c.is_ascii_punctuation()) => {
+            (lead + mark.len() + 1, lead + mark.len() + 1)
+        }
+        _ => (lead, lead + 2),
     }
 }
 
@@ -84,6 +130,22 @@ mod tests {
         let style = Style { width: 30, colour: false };
         let text = style.paragraph("  note  ", 8, "short words are put on lines of twenty-two");
         assert_eq!(text, "  note  short words are put on\n        lines of twenty-two\n");
+    }
+
+    #[test]
+    fn long_lines_hang_below_their_text() {
+        let style = Style { width: 30, colour: false };
+        let text = "short  line\n  size     memory that each of them takes\n! one two three four five six seven\n\
+                    a line of words without any columns at all";
+        assert_eq!(
+            style.fold(text),
+            "short  line\n  size     memory that each of\n           them takes\n! one two three four five six\n  seven\n\
+             a line of words without any\n  columns at all"
+        );
+        assert_eq!(style.fold("as it is\n"), "as it is\n");
+        let colourful = format!("\x1b[1m{}\x1b[0m", "x".repeat(30));
+        assert_eq!(style.fold(&format!("\x1b[1ma b\x1b[0m {colourful}")).lines().count(), 2);
+        assert_eq!(style.fold(&colourful), colourful);
     }
 
     #[test]

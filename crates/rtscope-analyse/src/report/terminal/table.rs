@@ -1,6 +1,6 @@
 //! The table of figures: a line for each thread and for all of a cell, in microseconds.
 
-use rtscope_model::{time::Nanos, verdict::Statistic};
+use rtscope_model::{event::EndReason, plan::Plan, time::Nanos, verdict::Statistic};
 
 use super::style::{Ink, Style};
 use crate::{
@@ -123,7 +123,7 @@ enum Line<'a> {
 }
 
 /// The table with its heading, at most as wide as the terminal.
-pub(super) fn table(judgement: &Judgement, style: Style) -> String {
+pub(super) fn table(judgement: &Judgement, plan: &Plan, style: Style) -> String {
     let in_full = judgement.cells.len() <= CELLS_IN_FULL;
     let lines: Vec<Line> = judgement
         .cells
@@ -145,7 +145,7 @@ pub(super) fn table(judgement: &Judgement, style: Style) -> String {
     text.push('\n');
     for line in &lines {
         text += &match line {
-            Line::Cell(cell) => heading(cell, style),
+            Line::Cell(cell) => heading(cell, planned(cell, plan), style),
             Line::Load(load) => style.paragraph("  load ", 7, &achieved(load)),
             Line::More(n) => format!("  and {n} threads with smaller maxima\n"),
             Line::Figures { label, row, limit_ns } => {
@@ -159,6 +159,10 @@ pub(super) fn table(judgement: &Judgement, style: Style) -> String {
         };
     }
     text += &notes(judgement, &columns, style);
+    if in_full && judgement.cells.iter().any(|cell| planned(cell, plan).is_some()) {
+        text += &style.paint(Ink::Faint, style.paragraph("", 0, LATE_ENDS).trim_end());
+        text.push('\n');
+    }
     if !in_full {
         text += &loads_apart(judgement, style);
     }
@@ -224,12 +228,26 @@ fn fitting(lines: &[Line], room: usize) -> Vec<(Column, usize)> {
     columns
 }
 
-fn heading(cell: &CellSummary, style: Style) -> String {
+/// Why a phase may be longer than planned.
+const LATE_ENDS: &str = "rtscope ends a phase when its control thread next runs: eight times a second, or later on busy \
+                         CPUs. The figures and intervals are for the measured time.";
+
+/// The planned duration of a phase that took a tenth more or less, though nothing else ended it.
+fn planned(cell: &CellSummary, plan: &Plan) -> Option<Nanos> {
+    let planned = plan.phases.get(cell.cell as usize)?.end.duration?;
+    let differs = cell.duration_ns.abs_diff(planned.0) > planned.0 / 10;
+    (cell.ended == Some(EndReason::Duration) && cell.duration_ns > 0 && differs).then_some(planned)
+}
+
+fn heading(cell: &CellSummary, planned: Option<Nanos>, style: Style) -> String {
     let name = style.paint(Ink::Strong, &cell.name);
     match (cell.duration_ns, cell.all.recorded) {
         (0, 0) => format!("{name}  nothing was measured\n"),
         (0, _) => format!("{name}  duration not known\n"),
-        (ns, _) => format!("{name}  {}\n", Nanos(ns)),
+        (ns, _) => {
+            let planned = planned.map(|time| format!(" (planned: {time})")).unwrap_or_default();
+            format!("{name}  {}{planned}\n", Nanos(ns))
+        }
     }
 }
 

@@ -3,9 +3,8 @@
 use askama::Template;
 use rtscope_model::{time::Nanos, wave::Capture};
 
-use super::sweep::hertz;
 use crate::{
-    number::{counted, grouped},
+    number::{counted, grouped, hertz},
     plot,
     statistics::wave::{Wave, spectrum},
 };

@@ -5,7 +5,7 @@ use askama::Template;
 use serde_json::{Value, json};
 
 use crate::{
-    number::grouped,
+    number::{grouped, hertz},
     plot,
     statistics::wave::sweep::{Curve, Outcome, Sweep},
 };
@@ -28,19 +28,6 @@ impl Sweep {
             "from_hz": self.from_hz, "to_hz": self.to_hz, "tolerance": self.tolerance,
             "subjects": subjects.collect::<Result<Vec<Value>, serde_json::Error>>()?,
         }))
-    }
-}
-
-/// A frequency in three digits.
-#[must_use]
-pub fn hertz(hz: f64) -> String {
-    match hz {
-        hz if hz >= 1e6 => format!("{:.2} MHz", hz / 1e6),
-        hz if hz >= 1e5 => format!("{:.0} kHz", hz / 1e3),
-        hz if hz >= 1e4 => format!("{:.1} kHz", hz / 1e3),
-        hz if hz >= 1e3 => format!("{:.2} kHz", hz / 1e3),
-        hz if hz >= 1e2 => format!("{hz:.0} Hz"),
-        hz => format!("{hz:.1} Hz"),
     }
 }
 
@@ -117,10 +104,7 @@ pub fn headline(all: &Sweep) -> String {
     });
     let reaches = |curve: &Curve| match curve.found.max_frequency_hz {
         Some(hz) => format!("{} keeps up to {}", curve.label(), hertz(hz)),
-        None if curve.found.first_bad_hz.is_none() => {
-            format!("of {} nothing is known, the scope was blind", curve.label())
-        }
-        None => format!("{} keeps no frequency from {}", curve.label(), hertz(all.from_hz)),
+        None => format!("no limit found of {}", curve.label()),
     };
     match order.as_slice() {
         [] => "Nothing was swept".to_owned(),
@@ -133,10 +117,9 @@ fn row(curve: &Curve) -> Row {
     let found = &curve.found;
     let max = found.max_frequency_hz.map_or_else(|| "none".to_owned(), hertz);
     let limit = match (found.max_frequency_hz, found.first_bad_hz) {
-        (None, None) => "unknown: the scope was blind".to_owned(),
         (Some(_), None) => "above the sweep's last frequency".to_owned(),
-        (None, Some(_)) => "below the sweep's first frequency".to_owned(),
         (Some(good), Some(bad)) => format!("{} to {}", hertz(good), hertz(bad)),
+        (None, _) => format!("none found: {}", found.no_limit.as_deref().unwrap_or_default()),
     };
     let of = |wanted: Outcome| found.points.iter().filter(|p| p.outcome == wanted).count();
     let (too_fast, blind) = (of(Outcome::TooFast), of(Outcome::Blind));
@@ -191,6 +174,7 @@ mod tests {
             found: Found {
                 max_frequency_hz: max,
                 first_bad_hz: Some(7_000.0),
+                no_limit: max.is_none().then(|| "only 1 of 3 tries were good".to_owned()),
                 undecided_hz: vec![],
                 points,
             },
@@ -232,10 +216,7 @@ mod tests {
     #[test]
     fn the_headline_names_the_fastest_and_the_slowest() {
         let said = headline(&sweep());
-        assert_eq!(
-            said,
-            "c under cpu keeps up to 40.0 kHz; <x> at rest keeps no frequency from 50.0 Hz"
-        );
+        assert_eq!(said, "c under cpu keeps up to 40.0 kHz; no limit found of <x> at rest");
     }
 
     #[test]

@@ -1,17 +1,29 @@
 //! How fast a program can make a square wave: which frequency to try next, and what the tries say.
 //!
-//! Frequencies rise in steps until one is out of tolerance; then the space between the last good and the
-//! first bad one is bisected. A try is good when the measured frequency is within the tolerance of the
-//! wanted one; a wave that is too fast for the scope, or a program that made no edge, is not good. A try in
-//! which the scope was blind says nothing of the program: it is repeated, and when that doesn't help, the
-//! frequency stays undecided. What it can't show: a program that is good again above its first bad frequency.
+//! Frequencies rise in steps until one is bad; then the space between the last good and the first bad one is
+//! bisected. At the end both are tried again: a machine that stands still for a moment can spoil a try, and luck can
+//! save one. A limit is given only where the tries agree.
+//!
+//! A try is good when the wave keeps its frequency ([`super::kept`]); a wave that is too fast for the scope, or a
+//! program that made no edge, is not good. A try in which the scope was blind says nothing of the program: it is
+//! repeated, and when that doesn't help, the frequency stays undecided. What it can't show: a program that is good
+//! again above its first bad frequency.
 
+use rtscope_model::wave::Capture;
 use serde::Serialize;
 
-use super::{Refusal, Wave};
+use super::{Refusal, Wave, kept};
+use crate::number::hertz;
 
 /// Tries in which the scope was blind that are repeated at one frequency.
 const BLIND_REPEATS: u32 = 4;
+
+/// How often a result that doesn't repeat is taken back before the search gives up.
+const REVISIONS_MAX: u32 = 4;
+
+/// Share of a look in which the wave must keep its frequency: what stops the machine for a moment spoils a
+/// part of it, what the program can't do spoils all.
+const KEPT: f64 = 0.8;
 
 /// What a try says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +33,8 @@ pub enum Outcome {
     Within,
     /// Measured, and out of tolerance.
     Outside,
+    /// The mean is within the tolerance, and the wave isn't most of the time.
+    Unsteady,
     /// The program made no wave.
     Silent,
     /// The scope can't resolve a wave that fast.
@@ -32,10 +46,15 @@ pub enum Outcome {
 impl Outcome {
     /// Of a wave that was wanted with a frequency, within a tolerance (a share).
     #[must_use]
-    pub fn of(wave: &Wave, wanted_hz: f64, tolerance: f64) -> Outcome {
+    pub fn of(capture: &Capture, wave: &Wave, wanted_hz: f64, tolerance: f64) -> Outcome {
+        let is_near = |hz: f64| (hz / wanted_hz - 1.0).abs() <= tolerance;
         match (wave.frequency_hz, wave.refusal) {
-            (Some(hz), _) if (hz / wanted_hz - 1.0).abs() <= tolerance => Outcome::Within,
-            (Some(_), _) | (None, Some(Refusal::Short)) => Outcome::Outside,
+            (Some(hz), _) => match kept::share(capture, wanted_hz, tolerance) {
+                Some(share) if share >= KEPT => Outcome::Within,
+                _ if is_near(hz) => Outcome::Unsteady,
+                _ => Outcome::Outside,
+            },
+            (None, Some(Refusal::Short)) => Outcome::Outside,
             (None, Some(Refusal::Blind)) => Outcome::Blind,
             (None, Some(Refusal::TooFast)) => Outcome::TooFast,
             (None, _) => Outcome::Silent,
@@ -48,6 +67,7 @@ impl Outcome {
         match self {
             Outcome::Within => "within",
             Outcome::Outside => "out of tolerance",
+            Outcome::Unsteady => "within on average only",
             Outcome::Silent => "no wave",
             Outcome::TooFast => "too fast for the scope",
             Outcome::Blind => "scope was blind",
@@ -68,7 +88,7 @@ pub struct SearchRange {
     pub steps: u32,
     /// Bisections between the last good and the first bad step.
     pub bisections: u32,
-    /// Tries of each frequency: it is good when most of them are.
+    /// Tries of each frequency: it is good when most of them are. The two at the limit are tried as often again.
     pub tries: u32,
 }
 
@@ -97,22 +117,68 @@ pub struct Point {
     pub refused: Option<String>,
 }
 
+/// Tries of one frequency that said something of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    goods: u32,
+    bads: u32,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Within => self.goods += 1,
+            Outcome::Blind => {}
+            _ => self.bads += 1,
+        }
+    }
+
+    fn count(self) -> u32 {
+        self.goods + self.bads
+    }
+
+    /// Whether they agree that the frequency is good, or that it is bad: two to one at least.
+    fn agrees(self, is_good: bool) -> bool {
+        let (with, against) =
+            if is_good { (self.goods, self.bads) } else { (self.bads, self.goods) };
+        with >= 2 * against
+    }
+}
+
+/// What the search is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Climbing, then halving the distance.
+    Look,
+    /// Trying the lowest bad frequency again.
+    ConfirmBad,
+    /// Trying the highest good frequency again.
+    ConfirmGood,
+    /// Both were found again as they were.
+    Done,
+}
+
 /// The search for the highest frequency of one subject under one load.
 #[derive(Clone, Debug)]
 pub struct Search {
     range: SearchRange,
     /// Steps that are still to be climbed, the lowest last.
     steps: Vec<f64>,
-    /// Highest good frequency below the lowest bad one.
-    good_hz: Option<f64>,
-    /// Lowest bad frequency.
-    bad_hz: Option<f64>,
+    stage: Stage,
+    /// Frequencies that are taken for good, the highest last.
+    goods_hz: Vec<f64>,
+    /// Frequencies that aren't, the lowest last.
+    bads_hz: Vec<f64>,
     bisections: u32,
+    revisions: u32,
     /// The frequency that is being tried.
     now_hz: Option<f64>,
-    goods: u32,
-    bads: u32,
+    /// Its tries since it was taken up: a result is not confirmed by the tries that it comes from.
+    fresh: Tally,
+    /// Those in which the scope was blind.
     blinds: u32,
+    /// All tries of each frequency.
+    tallies: Vec<(f64, Tally)>,
     undecided_hz: Vec<f64>,
     points: Vec<Point>,
 }
@@ -130,17 +196,18 @@ impl Search {
         let mut steps: Vec<f64> = (0..=count as u32).rev().map(step).collect();
         steps.dedup();
         let now_hz = steps.pop();
-        let (goods, bads, blinds, bisections) = (0, 0, 0, 0);
         Search {
             range,
             steps,
-            good_hz: None,
-            bad_hz: None,
-            bisections,
+            stage: Stage::Look,
+            goods_hz: Vec::new(),
+            bads_hz: Vec::new(),
+            bisections: 0,
+            revisions: 0,
             now_hz,
-            goods,
-            bads,
-            blinds,
+            fresh: Tally::default(),
+            blinds: 0,
+            tallies: Vec::new(),
             undecided_hz: Vec::new(),
             points: Vec::new(),
         }
@@ -158,52 +225,135 @@ impl Search {
         self.blinds
     }
 
+    fn tally(&self, hz: f64) -> Tally {
+        let found = self.tallies.iter().find(|(at_hz, _)| *at_hz == hz);
+        found.map_or_else(Tally::default, |(_, tally)| *tally)
+    }
+
     /// Takes a try of [`Search::next_hz`] into account.
     pub fn add_try(&mut self, point: Point) {
         let Some(now_hz) = self.now_hz else { return };
-        match point.outcome {
-            Outcome::Within => self.goods += 1,
-            Outcome::Blind => self.blinds += 1,
-            _ => self.bads += 1,
-        }
+        let outcome = point.outcome;
         self.points.push(point);
+        match self.tallies.iter_mut().find(|(hz, _)| *hz == now_hz) {
+            Some((_, tally)) => tally.add(outcome),
+            None => {
+                let mut tally = Tally::default();
+                tally.add(outcome);
+                self.tallies.push((now_hz, tally));
+            }
+        }
+        self.fresh.add(outcome);
+        self.blinds += u32::from(outcome == Outcome::Blind);
         let majority = self.range.tries / 2 + 1;
-        if self.goods >= majority {
-            self.good_hz = Some(now_hz);
-        } else if self.bads >= majority {
-            self.bad_hz = Some(now_hz);
+        if self.fresh.goods.max(self.fresh.bads) >= majority {
+            let is_good = self.fresh.goods >= majority;
+            self.decide(now_hz, is_good);
+            self.take_up();
         } else if self.blinds > BLIND_REPEATS {
             self.undecided_hz.push(now_hz);
-        } else {
-            return;
+            // Above the last good step the climb goes on; elsewhere nothing is left to be found.
+            let is_climbing = self.stage == Stage::Look && self.bads_hz.is_empty();
+            self.now_hz = if is_climbing { self.steps.pop() } else { None };
+            (self.fresh, self.blinds) = (Tally::default(), 0);
         }
-        let is_stuck = self.blinds > BLIND_REPEATS && self.bad_hz.is_some_and(|hz| hz > now_hz);
-        (self.goods, self.bads, self.blinds) = (0, 0, 0);
-        self.now_hz = if is_stuck { None } else { self.advance() };
     }
 
-    fn advance(&mut self) -> Option<f64> {
-        let Some(bad_hz) = self.bad_hz else { return self.steps.pop() };
-        let good_hz = self.good_hz?;
+    /// Takes a frequency for good or bad. A result that did not repeat is taken back, and the search goes on from
+    /// what is left.
+    fn decide(&mut self, now_hz: f64, is_good: bool) {
+        let (next, is_revised) = match (self.stage, is_good) {
+            (Stage::Look, _) => (Stage::Look, false),
+            (Stage::ConfirmBad, false) => (Stage::ConfirmGood, false),
+            (Stage::ConfirmGood, true) => (Stage::Done, false),
+            (Stage::ConfirmBad, true) => (Stage::Look, self.bads_hz.pop().is_some()),
+            (Stage::ConfirmGood, false) => (Stage::Look, self.goods_hz.pop().is_some()),
+            (Stage::Done, _) => (Stage::Done, false),
+        };
+        if self.stage == Stage::Look || is_revised {
+            let list = if is_good { &mut self.goods_hz } else { &mut self.bads_hz };
+            list.push(now_hz);
+        }
+        if is_revised {
+            // What was halved is another distance now.
+            self.bisections = 0;
+            self.revisions += 1;
+        }
+        self.stage = next;
+    }
+
+    /// Takes up the next frequency.
+    fn take_up(&mut self) {
+        (self.fresh, self.blinds) = (Tally::default(), 0);
+        self.now_hz = if self.revisions > REVISIONS_MAX { None } else { self.next() };
+    }
+
+    fn next(&mut self) -> Option<f64> {
+        let Some(&bad_hz) = self.bads_hz.last() else { return self.steps.pop() };
+        let good_hz = *self.goods_hz.last()?;
+        match self.stage {
+            Stage::ConfirmGood => return Some(good_hz),
+            Stage::Done => return None,
+            Stage::Look | Stage::ConfirmBad => {}
+        }
         let middle_hz = round_to_three((good_hz * bad_hz).sqrt());
         let is_between = middle_hz > good_hz && middle_hz < bad_hz;
-        if self.bisections == self.range.bisections || !is_between {
-            return None;
+        if self.bisections < self.range.bisections && is_between {
+            self.bisections += 1;
+            return Some(middle_hz);
         }
-        self.bisections += 1;
-        Some(middle_hz)
+        self.stage = Stage::ConfirmBad;
+        Some(bad_hz)
     }
 
     /// What was found.
     #[must_use]
     pub fn found(self) -> Found {
+        let (good_hz, bad_hz) = (self.goods_hz.last().copied(), self.bads_hz.last().copied());
+        let no_limit = self.no_limit(good_hz, bad_hz);
         let mut points = self.points;
         points.sort_by(|a, b| a.wanted_hz.total_cmp(&b.wanted_hz));
         Found {
-            max_frequency_hz: self.good_hz,
-            first_bad_hz: self.bad_hz,
+            max_frequency_hz: good_hz.filter(|_| no_limit.is_none()),
+            first_bad_hz: bad_hz,
+            no_limit,
             undecided_hz: self.undecided_hz,
             points,
+        }
+    }
+
+    /// Why the tries give no limit.
+    fn no_limit(&self, good_hz: Option<f64>, bad_hz: Option<f64>) -> Option<String> {
+        let is_open = |hz: &&f64| good_hz.is_none_or(|good| **hz >= good);
+        let is_open = |hz: &&f64| is_open(hz) && bad_hz.is_none_or(|bad| **hz <= bad);
+        if let Some(hz) = self.undecided_hz.iter().find(is_open) {
+            return Some(format!("the scope was blind in every try at {}", hertz(*hz)));
+        }
+        let agree = |hz: Option<f64>, is_good| hz.is_none_or(|hz| self.tally(hz).agrees(is_good));
+        if good_hz.is_some() && !(agree(good_hz, true) && agree(bad_hz, false)) {
+            let near = [good_hz, bad_hz].into_iter().flatten();
+            let each = near.map(|hz| {
+                let tally = self.tally(hz);
+                format!("{} of {} at {}", tally.goods, tally.count(), hertz(hz))
+            });
+            let each: Vec<String> = each.collect();
+            return Some(format!("the tries disagree: good were {}", each.join(" and ")));
+        }
+        if self.revisions > REVISIONS_MAX {
+            return Some(format!("results did not repeat, {} times", self.revisions));
+        }
+        match (good_hz, bad_hz) {
+            (None, Some(hz)) => {
+                let tally = self.tally(hz);
+                Some(format!(
+                    "only {} of {} tries were good at the lowest frequency, {}",
+                    tally.goods,
+                    tally.count(),
+                    hertz(hz)
+                ))
+            }
+            (None, None) => Some("nothing was tried to an end".to_owned()),
+            _ => None,
         }
     }
 }
@@ -211,10 +361,12 @@ impl Search {
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// Highest good frequency; none when the lowest was bad.
+    /// Highest frequency that the tries agree is good; none when there is no limit.
     pub max_frequency_hz: Option<f64>,
-    /// Lowest bad frequency; none when the highest was good. The true limit lies between the two.
+    /// Lowest frequency that isn't; none when the highest was good. The true limit lies between the two.
     pub first_bad_hz: Option<f64>,
+    /// Why there is no limit; none when there is one.
+    pub no_limit: Option<String>,
     /// Frequencies at which the scope was blind in every try.
     pub undecided_hz: Vec<f64>,
     /// All tries, by wanted frequency.
@@ -272,6 +424,7 @@ impl Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::random::Random;
 
     const RANGE: SearchRange = SearchRange {
         from_hz: 50.0,
@@ -338,6 +491,10 @@ mod tests {
             (bad.max_frequency_hz, bad.first_bad_hz, bad.points.len()),
             (None, Some(50.0), 1)
         );
+        assert_eq!(
+            bad.no_limit.as_deref(),
+            Some("only 0 of 1 tries were good at the lowest frequency, 50.0 Hz")
+        );
     }
 
     #[test]
@@ -349,7 +506,7 @@ mod tests {
         }
         search.add_try(point(50.0, None, Outcome::Within));
         assert!(search.next_hz().expect("goes on") > 50.0);
-        assert_eq!(search.good_hz, Some(50.0));
+        assert_eq!(search.goods_hz, [50.0]);
     }
 
     #[test]
@@ -366,5 +523,49 @@ mod tests {
         let all = search(RANGE, 8_000.0, |_, _| true);
         assert_eq!((all.max_frequency_hz, all.first_bad_hz), (None, None));
         assert!(all.undecided_hz.len() > 10);
+        assert_eq!(all.no_limit.as_deref(), Some("the scope was blind in every try at 50.0 Hz"));
+        // Blind between the last good and the first bad one: that may be the limit.
+        let gap = search(RANGE, 8_000.0, |hz, _| (5_000.0..20_000.0).contains(&hz));
+        assert_eq!(gap.max_frequency_hz, None);
+        let why = gap.no_limit.expect("no limit");
+        assert!(why.starts_with("the scope was blind in every try at "), "{why}");
+    }
+
+    /// A program with a limit on a machine that spoils some tries and lets some others pass.
+    fn noisy(seed: u64, spoilt: f64, lucky: f64) -> Found {
+        let mut random = Random::new(seed);
+        let mut search = Search::new(SearchRange { tries: 3, steps: 2, bisections: 3, ..RANGE });
+        while let Some(wanted_hz) = search.next_hz() {
+            let is_good = wanted_hz <= 30_000.0;
+            let is_flipped = random.share() < if is_good { spoilt } else { lucky };
+            let outcome = if is_good == is_flipped { Outcome::Outside } else { Outcome::Within };
+            search.add_try(point(wanted_hz, None, outcome));
+            assert!(search.points.len() < 200);
+        }
+        search.found()
+    }
+
+    #[test]
+    fn spoilt_tries_do_not_move_the_limit() {
+        let true_hz = noisy(0, 0.0, 0.0).max_frequency_hz.expect("without noise there is one");
+        let (mut near, mut wrong) = (0, 0);
+        for seed in 0..500 {
+            match noisy(seed, 0.1, 0.03).max_frequency_hz {
+                Some(hz) if (hz / true_hz - 1.0).abs() <= 0.2 => near += 1,
+                Some(_) => wrong += 1,
+                None => {}
+            }
+        }
+        // With one try of each frequency, more than half of these sweeps are wrong.
+        assert!(near >= 450 && wrong <= 25, "{near} near, {wrong} wrong");
+    }
+
+    #[test]
+    fn tries_that_disagree_give_no_limit() {
+        let found: Vec<Found> = (0..100).map(|seed| noisy(seed, 0.5, 0.5)).collect();
+        let without = found.iter().filter(|one| one.max_frequency_hz.is_none()).count();
+        let said = found.iter().filter_map(|one| one.no_limit.as_deref());
+        assert!(said.clone().any(|why| why.starts_with("the tries disagree: good were ")));
+        assert!(without > 30, "{without}");
     }
 }

@@ -21,7 +21,9 @@ pub(super) fn no_samples(scene: &Scene) -> Option<Finding> {
         let threads = cell.threads.iter().filter(is_silent);
         threads.map(|row| format!("{} on {}", cell.name, row.label)).collect()
     };
-    let reached = scene.cells.iter().filter(|cell| is_reached(scene, cell));
+    // An importer has said which threads of another tool recorded nothing, and whether that is a result.
+    let is_ours = |cell: &&CellSummary| scene.record.origin_of(cell.cell).is_none();
+    let reached = scene.cells.iter().filter(|cell| is_reached(scene, cell)).filter(is_ours);
     let places = listed(reached.flat_map(silent))?;
     let text = format!("no latency was measured in: {places}");
     let advice = "let the phase last several intervals of the sampler, and let the run end";

@@ -1,7 +1,5 @@
 //! `rtscope compare`: two sides, what changed, and what else differs.
 
-mod lab_folder;
-
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -20,7 +18,7 @@ use super::{
     wave::{self, import as capture},
 };
 use crate::{
-    exit,
+    exit, lab_folder,
     output::{shown, style},
     record::{self, Additions, Destination, Judged},
 };

@@ -8,6 +8,7 @@ use std::{ffi::OsString, fmt::Write as _};
 
 use clap::{
     ColorChoice, Command, CommandFactory, FromArgMatches, ValueEnum,
+    builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use rtscope_model::{printable::printable, text::suggest};
@@ -42,7 +43,7 @@ pub(super) fn command() -> Command {
 /// Reads the command line; an error knows what was perhaps meant.
 pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let command = command().color(color(&words));
+    let command = command().color(color(words.clone()));
     let read = |words: &[OsString]| {
         let matches = command.clone().try_get_matches_from(words)?;
         Cli::from_arg_matches(&matches)
@@ -56,12 +57,14 @@ pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
         let mut e = read(&shown).err().unwrap_or(e);
         add_suggestion(&mut e, &shown);
         add_kernel_hint(&mut e, &shown);
+        add_values(&mut e, &shown);
         e
     })
 }
 
 /// What `--color` says of help and errors, which are written before the command line is read.
-fn color(words: &[OsString]) -> ColorChoice {
+pub(super) fn color(words: impl IntoIterator<Item = OsString>) -> ColorChoice {
+    let words: Vec<OsString> = words.into_iter().collect();
     let words: Vec<_> =
         words.iter().map_while(|word| word.to_str().filter(|w| *w != "--")).collect();
     let after = |i: usize| words.get(i + 1).copied();
@@ -83,13 +86,40 @@ fn add_suggestion(error: &mut clap::Error, words: &[OsString]) {
         return;
     };
     let root = command();
-    let mut level = &root;
-    for word in words.iter().skip(1) {
-        level = level.find_subcommand(word).unwrap_or(level);
-    }
+    let level = level(&root, words);
     if let Some(meant) = suggest(wrong, level.get_subcommands().map(Command::get_name)) {
         let meant = ContextValue::Strings(vec![meant]);
         error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+}
+
+/// The command that some words name.
+fn level<'a>(root: &'a Command, words: &[OsString]) -> &'a Command {
+    let mut level = root;
+    for word in words.iter().skip(1) {
+        level = level.find_subcommand(word).unwrap_or(level);
+    }
+    level
+}
+
+/// The values of a missing option, where it takes one of a few.
+fn add_values(error: &mut clap::Error, words: &[OsString]) {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return };
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return;
+    }
+    let root = command();
+    let tips = level(&root, words).get_arguments().filter_map(|argument| {
+        let option = format!("--{}", argument.get_long()?);
+        let is_missing = missing.iter().any(|one| one.split(' ').next() == Some(&option));
+        let values = argument.get_possible_values();
+        let values: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+        (is_missing && !values.is_empty())
+            .then(|| format!("{option} is one of {}", values.join(", ")).into())
+    });
+    let tips: Vec<StyledStr> = tips.collect();
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
 }
 

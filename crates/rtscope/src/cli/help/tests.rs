@@ -249,7 +249,7 @@ fn internal_verbs_are_in_no_completion_help_or_suggestion() {
 fn help_and_errors_have_colours_as_color_says() {
     let ansi = |words: &str| {
         let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
-        color(&words)
+        color(words)
     };
     assert_eq!(ansi("rtscope --color always --help"), ColorChoice::Always);
     assert_eq!(ansi("rtscope run --color=never --help"), ColorChoice::Never);
@@ -273,6 +273,55 @@ fn a_forgotten_kernel_is_asked_for_with_the_command_to_type() {
         ("rtscope lab matrix my.toml", "rtscope lab matrix my.toml --kernel debian-stock\n"),
     ] {
         assert!(told(words).contains(tip), "{}", told(words));
+    }
+}
+
+#[test]
+fn a_missing_option_with_few_values_names_them() {
+    let told = |words: &str| {
+        let words = words.split_whitespace().map(OsString::from);
+        parse(words).expect_err("something is missing").to_string()
+    };
+    let plot = told("rtscope plot my-run");
+    assert!(plot.contains("--kind is one of histogram, exceedance, timeline"), "{plot}");
+    let export = told("rtscope export my-run");
+    assert!(export.contains("--format is one of ") && export.contains("junit"), "{export}");
+}
+
+#[test]
+fn words_that_only_rtscope_uses_are_defined_where_they_are_met_first() {
+    for (verb, words) in [
+        ("run", &["phase", "cell", "slice"][..]),
+        ("plan", &["phase", "cell"]),
+        ("lab", &["phase", "cell"]),
+    ] {
+        let command = command();
+        let command = command.find_subcommand(verb).expect("a verb");
+        let text = help(command, 200)[1].to_lowercase();
+        for word in words {
+            let defined = format!("a {word} is ");
+            assert!(text.contains(&defined), "{verb}: {word} is not defined: {text}");
+        }
+    }
+}
+
+#[test]
+fn completions_offer_the_names_of_what_is_shipped() {
+    let bash = super::super::completions::script(Shell::Bash).expect("text");
+    for (verb, names) in [
+        ("rtscope__subcmd__run)", &["quick", "lab-matrix"][..]),
+        ("rtscope__subcmd__load)", &["message", "external", "list"]),
+        ("rtscope__subcmd__plan__subcmd__show)", &["quick"]),
+        ("rtscope__subcmd__sched__subcmd__run)", &["two-rr-pinned"]),
+        ("rtscope__subcmd__lab__subcmd__run)", &["lab-quick", "debian-rt", "tiny-6.12-rt"]),
+        ("rtscope__subcmd__kernel__subcmd__build)", &["tiny-6.12-rt"]),
+    ] {
+        let (_, rest) = bash.split_once(&format!("\n        {verb}\n")).expect(verb);
+        let part = rest.split_once(";;\n        rtscope").map_or(rest, |(part, _)| part);
+        for name in names {
+            let offered = part.split_whitespace().any(|w| w.trim_matches(['"', '(', ')']) == *name);
+            assert!(offered, "{verb} {name}: {part}");
+        }
     }
 }
 

@@ -30,10 +30,10 @@ use crate::{exit, output::shown, record};
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
 pub(super) struct Asked {
-    /// A shipped kernel's name, or a spec's file (with :VARIANT where it has several)
+    /// A shipped kernel's name, or the file of a spec (with :VARIANT if it has several)
     #[arg(value_name = "KERNEL")]
     name: String,
-    /// Where a vendor's tree is: a git repository, or a folder with the unpacked source
+    /// Take the vendor's tree from this git repository, or from this folder with the unpacked source
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub(super) struct Asked {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Kept {
-    /// Where sources and kernels are kept [default: $XDG_CACHE_HOME/rtscope, for root /var/cache/rtscope]
+    /// Folder of sources and kernels [default: $XDG_CACHE_HOME/rtscope, for root /var/cache/rtscope]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Print every line of the programs that fetch and build
+    /// Print all output of the programs that fetch and build
     #[arg(short, long)]
     verbose: bool,
 }
@@ -61,7 +61,7 @@ impl Kept {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// List the kernels that can be made, and those that are built
+    /// List the kernels that rtscope can build, and those in the cache
     ///
     /// Examples:
     ///   rtscope kernel list
@@ -70,16 +70,16 @@ pub(super) enum Verb {
         #[command(flatten)]
         kept: Kept,
     },
-    /// Show what a kernel is made of
+    /// Show the inputs of a kernel, and how far it was tested
     ///
-    /// Of one that Debian has built, such as debian-stock, these are its package and version.
+    /// For a kernel that Debian builds, such as debian-stock, it shows the package and its version.
     ///
     /// Examples:
     ///   rtscope kernel show tiny-6.12-rt
     ///   rtscope kernel show debian-rt --json
     #[command(verbatim_doc_comment)]
     Show(Asked),
-    /// Fetch source and patches, and check that they belong together
+    /// Fetch source and patches, and check that their versions match
     ///
     /// Examples:
     ///   rtscope kernel fetch tiny-6.12-rt
@@ -91,9 +91,9 @@ pub(super) enum Verb {
     ///   rtscope kernel patch tiny-6.12-rt
     #[command(verbatim_doc_comment)]
     Patch(Asked),
-    /// Make the configuration
+    /// Create the configuration
     ///
-    /// It says which of the options that were asked for were lost, and why.
+    /// It lists the requested options that the kernel's configuration dropped, and says why.
     ///
     /// Examples:
     ///   rtscope kernel configure tiny-6.12-rt
@@ -102,11 +102,11 @@ pub(super) enum Verb {
     Configure {
         #[command(flatten)]
         asked: Asked,
-        /// Show the kernel's own menu; what is chosen there is kept for the build
+        /// Open the kernel's own menu; rtscope builds what you choose there
         #[arg(long)]
         menuconfig: bool,
     },
-    /// Build, and keep the kernel in the cache
+    /// Build a kernel and keep it in the cache
     ///
     /// Examples:
     ///   rtscope kernel build tiny-6.12-rt
@@ -115,14 +115,14 @@ pub(super) enum Verb {
     Build {
         #[command(flatten)]
         asked: Asked,
-        /// Parallel jobs [default: one for each CPU]
+        /// Number of parallel jobs [default: one for each CPU]
         #[arg(short, long, value_name = "N")]
         jobs: Option<u32>,
-        /// Build although asked options were lost
+        /// Build even if requested options were lost
         #[arg(long)]
         lost_options_too: bool,
     },
-    /// Pack a built kernel, to install it on another machine
+    /// Pack a built kernel for installation on another machine
     ///
     /// Examples:
     ///   rtscope kernel package tiny-6.12-rt
@@ -131,14 +131,16 @@ pub(super) enum Verb {
     Package {
         #[command(flatten)]
         asked: Asked,
-        /// Debian packages, by the kernel's own rules, in place of a tarball
+        /// Make Debian packages by the kernel's own rules instead of a tarball
         #[arg(long)]
         deb: bool,
         /// Folder to write to [default: rtscope-runs/packages-TIME]
         #[arg(short, long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
-    /// Install a built kernel, so that the old kernel still boots
+    /// Install a built kernel beside the old one
+    ///
+    /// The old kernel still boots if the installation is interrupted, and `kernel rollback` goes back to it.
     ///
     /// Examples:
     ///   rtscope kernel install tiny-6.12-rt --root /mnt --layout raspberry-pi
@@ -147,7 +149,8 @@ pub(super) enum Verb {
     Install(Install),
     /// Check that the running kernel is the one that was built
     ///
-    /// It also says whether the kernel is really PREEMPT_RT.
+    /// It also checks whether the kernel is really PREEMPT_RT. Exit code: 0 if it is the same kernel, 2 if it isn't, 3
+    /// if rtscope can't determine this.
     ///
     /// Examples:
     ///   rtscope kernel verify
@@ -159,16 +162,16 @@ pub(super) enum Verb {
         #[command(flatten)]
         kept: Kept,
     },
-    /// Take back the kernel that was installed last
+    /// Remove the kernel that was installed last
     ///
-    /// Every file is as it was before the installation.
+    /// It restores every file as it was before the installation.
     ///
     /// Examples:
     ///   rtscope kernel rollback
     ///   rtscope kernel rollback my-kernel --root /mnt
     #[command(verbatim_doc_comment)]
     Rollback {
-        /// The kernel, where it matters that it is this one
+        /// Refuse to remove any other kernel than this one
         kernel: Option<String>,
         /// Root folder of the system
         #[arg(long, value_name = "DIR", default_value = "/")]
@@ -177,20 +180,20 @@ pub(super) enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Compare two kernels' configurations, and say what matters
+    /// Compare the configurations of two kernels
     ///
-    /// The list has the options that matter for latency, with the reason.
+    /// It lists the differing options that affect latency, and says how.
     ///
     /// Examples:
     ///   rtscope kernel diff running tiny-6.12-rt
     ///   rtscope kernel diff .config rtscope-runs/quick-20260101T000000 --all
     #[command(verbatim_doc_comment)]
     Diff {
-        /// A kernel's name, a configuration file, a record's folder, or `running`
+        /// First configuration: a kernel's name, a file, a record's folder, or `running`
         before: String,
-        /// Another
+        /// Second configuration
         after: String,
-        /// Also the options that don't matter for latency
+        /// List also the options that don't affect latency
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -205,25 +208,25 @@ pub(super) struct Install {
     /// Root folder of the system, with its boot partition mounted in it
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// How that system boots: raspberry-pi, grub, extlinux or u-boot
+    /// Boot loader of that system: raspberry-pi, grub, extlinux or u-boot
     #[arg(long, value_name = "LAYOUT")]
     layout: Layout,
     /// Words to add to the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
     cmdline: String,
-    /// Boot it once only, as the next step says; then the old kernel again
+    /// Boot the new kernel only once, and the old kernel again afterwards
     #[arg(long)]
     once: bool,
-    /// Raspberry Pi with firmware from before 2020: no folder of its own
+    /// Install for a Raspberry Pi with firmware from before 2020, without a folder of its own
     #[arg(long)]
     in_place: bool,
-    /// The initial RAM disk of the new kernel
+    /// Use this initial RAM disk for the new kernel
     #[arg(long, value_name = "FILE", conflicts_with = "no_initrd")]
     initrd: Option<PathBuf>,
-    /// The new kernel needs no initial RAM disk
+    /// Install without an initial RAM disk
     #[arg(long)]
     no_initrd: bool,
-    /// Install it where it would hardly boot, as on another architecture
+    /// Install even if the kernel will probably not boot, for example on another architecture
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -233,10 +236,9 @@ pub(super) struct Install {
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     let ending = ending::of_all(match verb {
         Verb::Install(_) | Verb::Rollback { .. } => {
-            "the kernel that booted before still boots; the same command, or `kernel rollback`, clears \
-             away what is half-done"
+            "the old kernel still boots; repeat the command, or run `kernel rollback` to clean up"
         }
-        _ => "what is done is kept, and the same command goes on from there",
+        _ => "finished steps are kept; the same command continues",
     })?;
     let outcome = match verb {
         Verb::List { kept } => list(kept),

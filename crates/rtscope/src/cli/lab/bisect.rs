@@ -32,10 +32,10 @@ const SEEDS: u64 = 5;
 
 /// Find the change that broke a latency
 ///
-/// Between a kernel that meets the requirement and one that doesn't lie changes: words of the kernel
-/// command line, options of the configuration, other kernels in a row, or commits of a git tree. The
-/// search runs the plan in as few kernels between them as it can. Kernels are built where they must be,
-/// and kept. Without a plan this is `lab-quick`; the options that shape it are those of `rtscope run`.
+/// Name a kernel that meets the requirement and one that doesn't. They may differ in words of the kernel command
+/// line, in options of the configuration, in a series of kernels, or in commits of a git tree. The search runs the
+/// plan in as few kernels as it can. It builds kernels if it has to, and keeps them. Without a plan it runs
+/// `lab-quick`. It takes the options of `rtscope run` that shape the plan.
 ///
 /// Examples:
 ///   rtscope lab bisect --good debian-stock:preempt=full \
@@ -51,19 +51,19 @@ const SEEDS: u64 = 5;
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file [default: lab-quick]
     plan: Option<String>,
-    /// A kernel that meets the requirement, as for `lab run`; a commit with --tree
+    /// Kernel that meets the requirement, as for `lab run`; with --tree a commit
     #[arg(long, value_name = "KERNEL")]
     good: String,
-    /// A kernel that doesn't; a commit with --tree
+    /// Kernel that doesn't meet the requirement; with --tree a commit
     #[arg(long, value_name = "KERNEL")]
     bad: String,
-    /// A kernel between the two, in their order; repeatable
+    /// Kernel between the two, in their order; repeatable
     #[arg(long, value_name = "KERNEL", conflicts_with = "tree")]
     through: Vec<String>,
-    /// A git tree of the kernel's source; it is left as it is
+    /// Git tree of the kernel's source; rtscope doesn't change it
     #[arg(long, value_name = "DIR", requires = "spec")]
     tree: Option<PathBuf>,
-    /// How the commits are configured and built: a kernel's name, or a spec's file
+    /// Configure and build the commits in this way: a kernel's name, or the file of a spec
     #[arg(long, value_name = "KERNEL", requires = "tree")]
     spec: Option<String>,
     #[command(flatten)]

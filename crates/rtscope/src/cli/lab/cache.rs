@@ -12,9 +12,9 @@ use crate::{cli::print, exit, output::shown};
 /// What the lab itself keeps; kernels and their sources are kept beside it.
 const ROOMS: [(&str, &str); 10] = [
     ("records", "records of guests in virtual time"),
-    ("images", "file systems of guests, at most 2 GiB, used in the last 14 days"),
-    ("kernels", "kernels, fetched and built"),
-    ("unpacked", "the same kernels unpacked, for a quicker start"),
+    ("images", "file systems of guests: at most 2 GiB, used in the last 14 days"),
+    ("kernels", "kernels, fetched or built"),
+    ("unpacked", "the same kernels unpacked, which boot faster"),
     ("downloads", "packages and archives"),
     ("trees", "unpacked sources"),
     ("build", "objects of builds"),
@@ -25,30 +25,31 @@ const ROOMS: [(&str, &str); 10] = [
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Verb {
-    /// List what is kept, and how large it is
+    /// List the contents of the cache, with their sizes
     ///
-    /// When a guest's file system is made, those go that were not used for 14 days, and the longest unused
-    /// of more than 2 GiB; those in use stay. All else stays until `lab cache prune`.
+    /// When rtscope makes the file system of a guest, it deletes those that were not used for 14 days. If the
+    /// others take more than 2 GiB, it also deletes those that were not used for the longest time. It never deletes
+    /// one that is in use. Everything else stays until `lab cache prune`.
     ///
     /// Examples:
     ///   rtscope lab cache list
     #[command(verbatim_doc_comment)]
     List {
-        /// The cache
+        /// Folder of the cache
         #[arg(long, value_name = "DIR")]
         cache: Option<PathBuf>,
     },
-    /// Remove records and images, or other rooms by their name
+    /// Delete records and images, or other parts of the cache by name
     ///
     /// Examples:
     ///   rtscope lab cache prune
     ///   rtscope lab cache prune downloads trees
     #[command(verbatim_doc_comment)]
     Prune {
-        /// records, images, kernels, unpacked, downloads, trees, build, modules, cyclictest, bisect
+        /// Parts to delete
         #[arg(default_values = ["records", "images"], value_parser = ["records", "images", "kernels", "unpacked", "downloads", "trees", "build", "modules", "cyclictest", "bisect"])]
         rooms: Vec<String>,
-        /// The cache
+        /// Folder of the cache
         #[arg(long, value_name = "DIR")]
         cache: Option<PathBuf>,
     },

@@ -23,8 +23,9 @@ const PLAN: &str = "lab-quick";
 
 /// Compare a real-time kernel with a stock one, in minutes
 ///
-/// Both run idle and under two loads; nothing is built. Fetches Debian's stock and real-time kernels (once, 140 MB), boots both in virtual time, names the
-/// page that compares them, and opens it where there is a screen.
+/// rtscope fetches Debian's stock and real-time kernels (once, 140 MB) and boots both in virtual time. Each runs
+/// idle and under two loads. rtscope builds no kernel. It prints the path of the page that compares them, and opens
+/// the page if there is a graphical desktop.
 ///
 /// Examples:
 ///   rtscope lab demo
@@ -35,10 +36,10 @@ pub(in crate::cli) struct Args {
     /// Folder for the records and the page [default: rtscope-runs/lab-demo-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run the guests even if their records are known
+    /// Run the guests even if the cache has their records
     #[arg(long)]
     fresh: bool,
-    /// Where kernels, images and records are kept
+    /// Folder of kernels, images and records [default: that of `lab cache list`]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Print one JSON document

@@ -13,12 +13,12 @@ use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in its own guest
 ///
-/// Cells run side by side on this machine's CPUs. Cells whose record is known are not run again, so a
-/// matrix that was interrupted goes on where it was. The page is a heat map, each cell leads to its
-/// histogram.
+/// A cell is one phase in one kernel with one seed. Cells run in parallel on this machine's CPUs. rtscope doesn't
+/// run a cell again if it has the record, so the same command continues an interrupted matrix. The page is a heat
+/// map, in which each cell links to its histogram.
 ///
-/// Without a plan this is `lab-matrix`: rest and seven loads. The options that shape the plan are those
-/// of `rtscope run`.
+/// Without a plan rtscope runs `lab-matrix`: rest and seven loads. `lab matrix` takes the options of `rtscope run`
+/// that shape the plan.
 ///
 /// Examples:
 ///   rtscope lab matrix --kernel debian-stock --kernel debian-rt
@@ -28,13 +28,13 @@ use crate::{cli::shape, plans};
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A shipped plan's name, or a file: each of its phases is a row [default: lab-matrix]
+    /// A shipped plan's name, or a file; each of its phases is a row [default: lab-matrix]
     plan: Option<String>,
     /// A kernel, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
-    /// Preemption models, chosen by boot parameter; for kernels with PREEMPT_DYNAMIC, others are run as
-    /// they are
+    /// Run kernels with PREEMPT_DYNAMIC in each of these preemption models, by boot parameter. Other kernels run
+    /// as they are
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',', value_parser = MODELS)]
     preempt: Vec<String>,
     #[command(flatten)]

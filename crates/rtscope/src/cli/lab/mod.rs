@@ -28,7 +28,7 @@ pub(super) enum Verb {
     Bisect(Box<bisect::Args>),
     Demo(demo::Args),
     Replay(replay::Args),
-    /// List or empty what the lab keeps: kernels, images, records
+    /// List or delete what the lab keeps: kernels, images, records
     #[command(subcommand)]
     Cache(cache::Verb),
     /// List the machines that a guest can run on

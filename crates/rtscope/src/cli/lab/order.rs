@@ -44,17 +44,17 @@ pub(in crate::cli) struct Judging {
 /// How guests are run.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Options {
-    /// Let time pass by instructions, not by this machine's clock (default). rtscope logs a run with one CPU, and
-    /// `lab replay` repeats it to the bit
+    /// Count time in instructions of the guest, not by this machine's clock (default). rtscope logs a run with one
+    /// CPU, and `lab replay` repeats it bit for bit
     #[arg(long, conflicts_with_all = ["wall", "kvm"])]
     r#virtual: bool,
-    /// Take the time from this machine's clock, with all its disturbances
+    /// Use this machine's clock, with everything that disturbs it
     #[arg(long, conflicts_with = "kvm")]
     wall: bool,
-    /// Take the time from this machine's clock and run on its CPUs, where KVM works
+    /// Use this machine's clock and its CPUs, through KVM
     #[arg(long)]
     kvm: bool,
-    /// Let an instruction take 2^N ns of virtual time, N from 0 to 5
+    /// Count 2^N ns of virtual time for each instruction, N from 0 to 5
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift,
         conflicts_with_all = ["wall", "kvm"])]
     shift: u8,
@@ -64,17 +64,17 @@ pub(in crate::cli) struct Options {
     /// Machine of the guest: a name of `rtscope lab machines`, or a file
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// Number of CPUs of a guest. With several, virtual time shows their order, not their latency
+    /// Number of CPUs of a guest. With several CPUs, virtual time shows the order of events but no latency
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     smp: u32,
     /// Memory of a guest, for example 512M or 2G; a number alone is in MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_mib)]
     memory: Option<u32>,
-    /// The static rtscope that runs in the guest, for kernels of another architecture
+    /// Run this static rtscope in the guest, for kernels of another architecture
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Load this module in the guest, with what it depends on; repeatable. Loads of the plan load theirs
-    /// by themselves
+    /// Load this module in the guest, with the modules that it depends on; repeatable. rtscope adds the modules
+    /// that the plan's loads need
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
     /// Take the kernel's modules from a folder such as /lib/modules/RELEASE, a Debian package or an archive
@@ -85,20 +85,20 @@ pub(in crate::cli) struct Options {
     /// compare both histograms
     #[arg(long)]
     with_cyclictest: bool,
-    /// After the plan, run this tracer of the kernel under the loads of each phase: osnoise or timerlat. Its
-    /// output is kept with the record
+    /// Run this tracer of the kernel after the plan, under the loads of each phase: osnoise or timerlat. The record
+    /// contains its output
     #[arg(long, value_name = "TRACER")]
     tracer: Option<Tracer>,
-    /// Make a simulated GPIO chip with N lines in the guest, and try each
+    /// Create a simulated GPIO chip with N lines in the guest, and test each line
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     gpio_sim: Option<u32>,
-    /// End a guest that produces no output for this long, for example 10min
+    /// Kill a guest that produces no output for this long, for example 10min
     #[arg(long, value_name = "TIME")]
     silence: Option<Nanos>,
-    /// Print what the guests print, also where standard error isn't a terminal
+    /// Print the output of the guests, even if standard error isn't a terminal
     #[arg(short, long)]
     verbose: bool,
-    /// Run every guest, also those whose record is known
+    /// Run every guest, even if the cache has its record
     #[arg(long)]
     fresh: bool,
     /// Folder of kernels, images and records [default: that of `lab cache list`]

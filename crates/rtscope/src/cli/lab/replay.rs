@@ -8,15 +8,14 @@ use rtscope_measure::interrupt::Interrupt;
 use super::order;
 use crate::{cli::print, exit, output::shown};
 
-/// Make the run of a record again, and compare every byte
+/// Repeat the run of a record, and compare every byte
 ///
-/// The emulator replays the run from the log that lies with the record, so the record's files come out
-/// again to the bit, however busy this machine is. A file that was altered on disk is told from a replay
-/// that differs. Kernel and image must still be there, and the emulator must have the same version. A
-/// record without a log (older rtscope, or several CPUs) is compared with a fresh run.
+/// The emulator replays the run from the log in the record's folder. This reproduces the record's files bit for
+/// bit, however busy this machine is. rtscope distinguishes a file that was altered on disk from a replay that
+/// differs. The cache must still contain the kernel and the image, and the emulator must have the same version.
+/// If a record has no log (older rtscope, or several CPUs), rtscope compares it with a fresh run.
 ///
-/// The exit code is 0 when all bytes are equal, 2 when not; then the files that differ are kept beside the
-/// record.
+/// Exit code: 0 when all bytes are equal, 2 when not. rtscope then keeps the files that differ beside the record.
 ///
 /// Examples:
 ///   rtscope lab replay rtscope-runs/lab-quick-20260101T000000/debian-rt-seed1
@@ -26,11 +25,11 @@ use crate::{cli::print, exit, output::shown};
 pub(in crate::cli) struct Args {
     /// The record's folder
     record: PathBuf,
-    /// Run the same inputs afresh instead of replaying the log. A fresh run that differs is as true as the
+    /// Run the same inputs again instead of replaying the log. If this run differs, it is as valid as the
     /// record
     #[arg(long)]
     fresh: bool,
-    /// Where kernels and images are kept
+    /// Folder of kernels and images [default: that of `lab cache list`]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

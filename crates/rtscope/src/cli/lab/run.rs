@@ -13,13 +13,13 @@ use crate::{cli::shape, plans};
 
 /// Run a plan in several kernels and compare them
 ///
-/// Each kernel boots in an emulator, with this very program as all there is in the guest. In virtual
-/// time (the default) each run with one CPU is logged, and `rtscope lab replay` makes its record again to
-/// the bit. The pages say what virtual time can show and what it can't.
+/// Each kernel boots in an emulator. The guest contains this same program and nothing else. In virtual
+/// time (the default) rtscope logs each run with one CPU, and `rtscope lab replay` reproduces its record bit for
+/// bit. The pages say what virtual time can show and what it can't.
 ///
-/// Without a plan this is `lab-quick`: rest, a message load and a disk load, one second each in the guest.
-/// The options that shape the plan are those of `rtscope run`. Those that make no sense in a guest, such
-/// as --until, are refused with the reason.
+/// Without a plan rtscope runs `lab-quick`: rest, a message load and a disk load, one second each in the guest. A
+/// guest has no disk, so the disk load writes to its memory (tmpfs). `lab run` takes the options of `rtscope run`
+/// that shape the plan. It refuses those that make no sense in a guest, such as --until, and says why.
 ///
 /// Examples:
 ///   rtscope lab run --kernel debian-stock --kernel debian-rt
@@ -35,10 +35,10 @@ use crate::{cli::shape, plans};
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file [default: lab-quick]
     plan: Option<String>,
-    /// A kernel: debian-stock, debian-rt, debian-cloud, one you built, path=FILE, or a Debian package's
-    /// file (.deb); repeatable. Words of the kernel
-    /// command line follow after colons, as debian-stock:preempt=full. A label before it, as
-    /// mine=debian-stock:preempt=full, is its name in folders, pages and JSON
+    /// Kernel to run: debian-stock, debian-rt, debian-cloud, one that you built, path=FILE, or the file of a
+    /// Debian package (.deb); repeatable. Add words of the kernel command line after colons, for example
+    /// debian-stock:preempt=full. Put a label before it, for example mine=debian-stock:preempt=full, to choose its
+    /// name in folders, pages and JSON
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     #[command(flatten)]

@@ -39,12 +39,11 @@ use crate::{
 ///
 /// Each kernel boots once in an emulator and runs all experiments, one after the other. In virtual
 /// time (the default) no other program, no hypervisor and no cache disturbs them, and `rtscope lab
-/// replay` makes each record again to the bit. With two CPUs (--smp 2) the order is shown, without ratios and
-/// without a log to replay.
+/// replay` reproduces each record bit for bit. With two CPUs (--smp 2) the result shows only the order of events:
+/// it has no ratios and no log to replay.
 ///
-/// Without an experiment these are the five of the project report, from one-fifo-pinned to two-fifo-free.
-/// Of the options that shape a plan an experiment takes --set only. The others are refused with the
-/// reason.
+/// If you name no experiment, rtscope runs the five of the project report, from one-fifo-pinned to two-fifo-free.
+/// --set is the only option of `rtscope run` that an experiment takes. rtscope refuses the others and says why.
 ///
 /// Examples:
 ///   rtscope lab sched --kernel debian-rt
@@ -60,7 +59,7 @@ pub(in crate::cli) struct Args {
     /// A kernel, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
-    /// Work of each application that has no figure of its own: CPU time, 1ms to 5s
+    /// CPU time of each application that doesn't define its own work, 1ms to 5s
     #[arg(long, value_name = "TIME")]
     work: Option<Nanos>,
     /// Folder for the records and the pages [default: rtscope-runs/lab-sched-TIME]

@@ -134,14 +134,14 @@ fn show(args: &Args, found: &[Thread], span_ns: u64, clears: bool) -> anyhow::Re
         });
         return print(&(serde_json::to_string_pretty(&document)? + "\n"));
     }
-    let colour_free = if args.tree { table::tree(&shown) } else { table::rows(&shown, 0) };
+    let width = output::columns(&io::stdout()).unwrap_or(usize::MAX);
+    let table = if args.tree { table::tree(&shown, width) } else { table::rows(&shown, width) };
     if clears {
         output::print_bytes(b"\x1b[H\x1b[2J")?;
     }
     let plural = if shown.len() == 1 { "" } else { "s" };
     print(&format!(
-        "{}{colour_free}{} of {} thread{plural}; real-time threads used {share:.1} % of one CPU in {}\n",
-        table::HEADING,
+        "{table}{} of {} thread{plural}; real-time threads used {share:.1} % of one CPU in {}\n",
         shown.len(),
         found.len(),
         Nanos(span_ns),

@@ -1,23 +1,35 @@
 //! Threads as lines of text.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
+use rtscope_analyse::report::terminal::Style;
 use rtscope_model::thread::Thread;
 
-/// Names of the columns.
-pub(super) const HEADING: &str =
-    "    PID     TID S POLICY   PRIO NICE  CPU CPUS         CPU%  WAKE/s PREEMPT/s  WAITED NAME\n";
+/// Names of the columns; the name comes last, with what is known of the thread behind it.
+const HEADING: [&str; 11] =
+    ["PID", "TID", "S", "POLICY", "NICE", "CPU", "CPUS", "CPU%", "WAKE/s", "PRE/s", "WAIT%"];
 
-/// One line a thread.
-pub(super) fn rows(threads: &[&Thread], indent: usize) -> String {
-    threads.iter().fold(String::new(), |text, thread| text + &row(thread, indent))
+/// Columns whose values begin at the left.
+const LEFT: [usize; 3] = [2, 3, 6];
+
+/// How far the rest of a line is indented that does not fit.
+const INDENT: usize = 14;
+
+/// A line of the table.
+struct Line {
+    values: [String; HEADING.len()],
+    /// Its name, indented below its parent's in a tree.
+    name: String,
+    role: Option<String>,
 }
 
-fn row(thread: &Thread, indent: usize) -> String {
+/// The table of some threads in their order, no line wider than `width`.
+pub(super) fn rows(threads: &[&Thread], width: usize) -> String {
+    shown(&threads.iter().map(|thread| line(thread, 0)).collect::<Vec<_>>(), width)
+}
+
+fn line(thread: &Thread, indent: usize) -> Line {
     let place = &thread.placement;
-    let or_dash = |shown: bool, value: String| if shown { value } else { "-".to_owned() };
-    let priority = or_dash(place.policy.has_priority(), place.priority.to_string());
-    let nice = or_dash(!place.policy.is_real_time(), place.nice.to_string());
     let per_second =
         |count: u64, span_ns: u64| format!("{:.0}", count as f64 * 1e9 / span_ns.max(1) as f64);
     let look = thread.look.map_or_else(
@@ -27,39 +39,77 @@ fn row(thread: &Thread, indent: usize) -> String {
                 format!("{:.1}", look.cpu_percent()),
                 per_second(look.wakeups, look.span_ns),
                 per_second(look.preemptions, look.span_ns),
-                format!("{:.1}%", look.waited_ns as f64 * 100.0 / look.span_ns.max(1) as f64),
+                format!("{:.1}", look.waited_ns as f64 * 100.0 / look.span_ns.max(1) as f64),
             ]
         },
     );
     let [share, wakeups, preemptions, waited] = look;
-    let role = thread.role.as_ref().map(|role| format!("  ({role})")).unwrap_or_default();
-    let kernel = if thread.kernel { ("[", "]") } else { ("", "") };
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{:7} {:7} {} {:8} {priority:>4} {nice:>4} {:>4} {:10} {share:>6} {wakeups:>7} {preemptions:>9} {waited:>7} {:indent$}{}{}{}{role}",
-        thread.pid,
-        thread.tid,
-        thread.state,
-        place.policy,
-        thread.cpu,
-        place.cpus,
-        "",
-        kernel.0,
-        thread.name,
-        kernel.1,
-    );
+    let name = &thread.name;
+    let name = if thread.kernel { format!("[{name}]") } else { name.clone() };
+    Line {
+        values: [
+            thread.pid.to_string(),
+            thread.tid.to_string(),
+            thread.state.clone(),
+            match place.policy.has_priority() {
+                true => format!("{}:{}", place.policy, place.priority),
+                false => place.policy.to_string(),
+            },
+            if place.policy.is_real_time() { "-".to_owned() } else { place.nice.to_string() },
+            thread.cpu.to_string(),
+            place.cpus.to_string(),
+            share,
+            wakeups,
+            preemptions,
+            waited,
+        ],
+        name: format!("{:indent$}{name}", ""),
+        role: thread.role.as_ref().map(|role| format!("({role})")),
+    }
+}
+
+/// Lines below the heading, each column as wide as what is in it.
+fn shown(lines: &[Line], width: usize) -> String {
+    let heading = HEADING.map(str::to_owned);
+    let values = || std::iter::once(&heading).chain(lines.iter().map(|line| &line.values));
+    let widest = |n: usize| values().map(|values| values[n].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEADING.len()).map(widest).collect();
+    let aligned = |values: &[String; HEADING.len()]| {
+        values.iter().zip(&widths).enumerate().fold(String::new(), |text, (n, (value, &width))| {
+            match LEFT.contains(&n) {
+                true => format!("{text}{value:width$} "),
+                false => format!("{text}{value:>width$} "),
+            }
+        })
+    };
+    let mut text = format!("{}NAME\n", aligned(&heading));
+    for line in lines {
+        let head = aligned(&line.values);
+        let room = width.saturating_sub(head.chars().count());
+        let role = line.role.as_deref().unwrap_or_default();
+        let whole = format!("{}  {role}", line.name);
+        let below = |text: &str| {
+            Style { width, colour: false }.paragraph(&" ".repeat(INDENT), INDENT, text)
+        };
+        text += &if whole.trim_end().chars().count() <= room {
+            format!("{head}{}\n", whole.trim_end())
+        } else if line.name.chars().count() <= room {
+            format!("{head}{}\n{}", line.name, below(role))
+        } else {
+            format!("{}\n{}", head.trim_end(), below(&whole))
+        };
+    }
     text
 }
 
 /// Threads below their process, processes below the one that started them. A process whose parent
 /// is not shown stands at the left.
-pub(super) fn tree(threads: &[&Thread]) -> String {
+pub(super) fn tree(threads: &[&Thread], width: usize) -> String {
     let mut processes: BTreeMap<u32, Vec<&Thread>> = BTreeMap::new();
     for thread in threads {
         processes.entry(thread.pid).or_default().push(thread);
     }
-    let mut text = String::new();
+    let mut lines: Vec<Line> = Vec::new();
     let roots: Vec<u32> = processes
         .iter()
         .filter(|(_, own)| !processes.contains_key(&own[0].parent))
@@ -71,8 +121,8 @@ pub(super) fn tree(threads: &[&Thread]) -> String {
         let Some(mut own) = processes.get(&pid).cloned() else { continue };
         own.sort_by_key(|thread| thread.tid);
         let (first, rest) = own.split_at(1);
-        text += &rows(first, depth * 2);
-        text += &rows(rest, depth * 2 + 1);
+        lines.extend(first.iter().map(|thread| line(thread, depth * 2)));
+        lines.extend(rest.iter().map(|thread| line(thread, depth * 2 + 1)));
         let children: Vec<u32> = processes
             .iter()
             .filter(|(child, own)| own[0].parent == pid && **child != pid)
@@ -80,7 +130,7 @@ pub(super) fn tree(threads: &[&Thread]) -> String {
             .collect();
         open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
     }
-    text
+    shown(&lines, width)
 }
 
 #[cfg(test)]
@@ -127,12 +177,35 @@ mod tests {
     #[test]
     fn a_line_gives_rates_of_the_look() {
         let one = thread(7, 8, 1, "loop");
-        let words: Vec<String> = rows(&[&one], 0).split_whitespace().map(str::to_owned).collect();
+        let text = rows(&[&one], 80);
+        let [heading, line] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(
             words,
-            ["7", "8", "S", "fifo", "80", "-", "1", "1", "25.0", "100", "6", "0.0%", "loop"]
+            ["7", "8", "S", "fifo:80", "-", "1", "1", "25.0", "100", "6", "0.0", "loop"]
         );
-        assert_eq!(HEADING.split_whitespace().count(), words.len());
+        assert_eq!(heading.split_whitespace().count(), words.len());
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let mut kernel = thread(1_018, 1_018, 2, "irq/24-ACPI:Ged");
+        kernel.kernel = true;
+        kernel.role =
+            Some("moves threads between CPUs; stop class, runs before everything".to_owned());
+        let mut known = thread(12_345, 12_345, 1, "x");
+        known.role = Some("short".to_owned());
+        let mut long = thread(12_346, 12_346, 2, "kworker/0:1-events_freezable_power_efficient");
+        long.kernel = true;
+        let text = rows(&[&kernel, &known, &long], 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let below =
+            "\n              (moves threads between CPUs; stop class, runs before everything)\n";
+        assert!(text.contains(below) && text.contains(" x  (short)\n"), "{text}");
+        assert!(
+            text.contains("\n              [kworker/0:1-events_freezable_power_efficient]\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -144,9 +217,9 @@ mod tests {
             thread(3, 3, 1, "parent"),
         ];
         let shown: Vec<&Thread> = all.iter().collect();
-        let text = tree(&shown);
-        let ends: Vec<&str> =
-            text.lines().map(|line| &line[line.find('%').expect("a share") + 2..]).collect();
+        let text = tree(&shown, 80);
+        let at = text.find("NAME").expect("a heading");
+        let ends: Vec<&str> = text.lines().skip(1).map(|line| &line[at..]).collect();
         assert_eq!(ends, ["parent", " thread", "  child", "orphan"]);
     }
 }

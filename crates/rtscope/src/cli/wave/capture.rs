@@ -1,6 +1,6 @@
 //! `rtscope wave capture`: the scope.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use rtscope_measure::wave::{
     WaveError,
@@ -10,7 +10,7 @@ use rtscope_measure::wave::{
     seat::Seat,
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
-use rtscope_sys::{clock::SystemClock, process::Deadline, tree::Tree};
+use rtscope_sys::{clock::SystemClock, tree::Tree};
 
 use super::{
     Hertz, PRIORITY,
@@ -24,9 +24,6 @@ const EDGES_MAX: usize = 4_000_000;
 
 /// Room for gaps.
 pub(super) const GAPS_MAX: usize = 500_000;
-
-/// How much longer than asked the process may live.
-const GRACE: Duration = Duration::from_secs(30);
 
 /// Capture a line and measure its wave
 ///
@@ -61,13 +58,11 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.outputs.check()?;
-    let deadline = Deadline::after(Duration::from_nanos(args.duration.0) + GRACE);
     let seen = match args.line.parse()? {
         Address::Memory(name) => memory(args, &name)?,
         Address::Gpio(chip, line) => gpio(args, &chip, &line)?,
         other => return Err(WaveError::NotReadable(other.to_string()).into()),
     };
-    drop(deadline);
     show::finish(&seen, args.freq.map(|hz| hz.0), &args.outputs)
 }
 

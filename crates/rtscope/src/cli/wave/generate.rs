@@ -1,28 +1,24 @@
 //! `rtscope wave generate`: makes a square wave.
 
-use std::{fmt::Write as _, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, process::ExitCode};
 
 use rtscope_analyse::number::{exact_us, grouped};
 use rtscope_measure::{
     interrupt::Interrupt,
+    watchdog::Watchdog,
     wave::{
         generator::{self, Alarm, Made, Method, Wanted},
         line::{self, Address, Line},
     },
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
-use rtscope_sys::{
-    clock::SystemClock, memory, process::Deadline, sched, thread, timer::TimerfdClock, tree::Tree,
-};
+use rtscope_sys::{clock::SystemClock, memory, sched, thread, timer::TimerfdClock, tree::Tree};
 
 use super::{Hertz, PRIORITY, Share, show::hertz, spin_is_bearable};
 use crate::{
     cli::{Refused, place::Place, print},
     exit,
 };
-
-/// How much longer than asked the process may live.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// Violating samples that are printed.
 const LATE_SHOWN: usize = 20;
@@ -86,7 +82,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;
     place(args, &tree)?;
     let interrupt = Interrupt::install()?;
-    let deadline = Deadline::after(Duration::from_nanos(args.duration.0) + GRACE);
+    let watchdog = Watchdog::over_spinners(args.duration);
     let mut alarms = Alarm {
         limit_ns: args.limit.map(|limit| limit.0),
         line: alarm.as_mut().map(|line| line as &mut dyn Line),
@@ -102,7 +98,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)
         }
     };
-    drop(deadline);
+    drop(watchdog);
     if args.json {
         print(&(serde_json::to_string_pretty(&document(args, &made))? + "\n"))?;
     } else if !args.quiet {

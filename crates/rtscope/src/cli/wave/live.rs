@@ -1,6 +1,6 @@
 //! `rtscope wave live`: the scope as an oscilloscope in the terminal.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use rtscope_analyse::statistics::wave::judge;
 use rtscope_measure::{
@@ -14,11 +14,7 @@ use rtscope_measure::{
     },
 };
 use rtscope_model::{time::Nanos, wave::Capture};
-use rtscope_sys::{
-    clock::SystemClock,
-    process::{self, Deadline},
-    tree::Tree,
-};
+use rtscope_sys::{clock::SystemClock, tree::Tree};
 
 use super::{Hertz, capture::GAPS_MAX};
 use crate::{
@@ -29,9 +25,6 @@ use crate::{
 
 /// Room for edges of one look.
 const EDGES_MAX: usize = 1_000_000;
-
-/// A look that takes longer than this has gone wrong: the kernel ends it.
-const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
 /// Show a line as an oscilloscope does
 ///
@@ -70,9 +63,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut screen = Oscilloscope::open(Scene::new(&args.line, base_ns)).map_err(|why| {
         Refused(format!("the screen can't be drawn: {why}; wave capture prints the figures"))
     })?;
-    let _deadline = Deadline::after(LOOK_LIMIT);
     for _ in 0..args.looks.unwrap_or(u64::MAX) {
-        process::end_after(LOOK_LIMIT);
         let capture = look(screen.look_ns())?;
         let wave = judge(&capture, args.freq.map(|hz| hz.0));
         if !screen.show(&capture, &wave)? || interrupt.is_stopped() {

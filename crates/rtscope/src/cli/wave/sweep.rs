@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::{
+    number,
     report::wave::sweep as page,
     statistics::wave::{
         judge,
@@ -238,8 +239,8 @@ fn curve(
         to_hz: args.to.0,
         tolerance: args.tolerance.0,
         steps: if quick { 2 } else { 4 },
-        bisections: if quick { 2 } else { 5 },
-        tries: if quick { 1 } else { 3 },
+        bisections: if quick { 3 } else { 5 },
+        tries: 3,
     });
     let is_terminal = output::can_redraw(&io::stderr());
     while let Some(wanted_hz) = search.next_hz().filter(|_| !bench.interrupt.is_stopped()) {
@@ -299,7 +300,7 @@ fn attempt(
     running.check()?;
     drop(running);
     let wave = judge(&capture, Some(wanted_hz));
-    let outcome = Outcome::of(&wave, wanted_hz, bench.args.tolerance.0);
+    let outcome = Outcome::of(&capture, &wave, wanted_hz, bench.args.tolerance.0);
     Ok(Point {
         wanted_hz,
         measured_hz: wave.frequency_hz,
@@ -330,11 +331,11 @@ fn without_wave(wanted_hz: f64, why: &WaveError) -> Point {
     }
 }
 
-/// Twenty periods, but within bounds: of a fast wave a tenth of a second or more, so that ticks and
-/// other threads are in it.
+/// Fifty periods, so that one that is spoilt doesn't decide, but within bounds: of a fast wave a tenth of a
+/// second or more, so that ticks and other threads are in it.
 fn look_ns(wanted_hz: f64, quick: bool) -> u64 {
-    let (least_s, most_s) = if quick { (0.1, 0.5) } else { (0.5, 2.0) };
-    ((20.0 / wanted_hz).clamp(least_s, most_s) * 1e9) as u64
+    let (least_s, most_s) = if quick { (0.1, 1.0) } else { (0.5, 2.0) };
+    ((50.0 / wanted_hz).clamp(least_s, most_s) * 1e9) as u64
 }
 
 fn report(
@@ -352,10 +353,7 @@ fn report(
             ("scope".to_owned(), bench.seat.text()),
             ("scope beside a real-time subject".to_owned(), bench.modest.text()),
             ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
-            (
-                "tries".to_owned(),
-                if args.quick { "1 of each frequency" } else { "3 of each frequency" }.to_owned(),
-            ),
+            ("tries".to_owned(), "2 or 3 of each frequency, 6 of the two at the limit".to_owned()),
             ("written".to_owned(), wall_clock()),
         ],
     };
@@ -371,7 +369,7 @@ fn text(sweep: &Sweep) -> String {
     );
     for curve in &sweep.curves {
         let found = &curve.found;
-        let hertz = |hz: Option<f64>| hz.map_or_else(|| "none".to_owned(), page::hertz);
+        let hertz = |hz: Option<f64>| hz.map_or_else(|| "none".to_owned(), number::hertz);
         let _ = write!(
             text,
             "{:<12}{:<10}{:<24}{:>16}  {:<14}{}",
@@ -383,16 +381,20 @@ fn text(sweep: &Sweep) -> String {
             found.points.len()
         );
         let of = |wanted: Outcome| found.points.iter().filter(|p| p.outcome == wanted).count();
-        for outcome in [Outcome::Blind, Outcome::TooFast, Outcome::Silent] {
+        for outcome in [Outcome::Blind, Outcome::TooFast, Outcome::Silent, Outcome::Unsteady] {
             if of(outcome) > 0 {
                 let _ = write!(text, ", {} {}", of(outcome), outcome.text());
             }
         }
         if !found.undecided_hz.is_empty() {
-            let list: Vec<String> = found.undecided_hz.iter().map(|hz| page::hertz(*hz)).collect();
+            let list: Vec<String> =
+                found.undecided_hz.iter().map(|hz| number::hertz(*hz)).collect();
             let _ = write!(text, "; undecided: {}", list.join(", "));
         }
         text.push('\n');
+        if let Some(why) = &found.no_limit {
+            let _ = writeln!(text, "  no limit found: {why}");
+        }
     }
     for (name, value) in &sweep.facts {
         if name.starts_with("scope") {

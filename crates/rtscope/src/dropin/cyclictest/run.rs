@@ -8,11 +8,11 @@ use std::{
 
 use rtscope_analyse::export::cyclictest::{Break, Origin, Run, Thread, Unit, json};
 use rtscope_measure::{
-    UNATTENDED,
     environment::smi,
     interrupt::Interrupt,
     sampler::{Beat, Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
     tune,
+    watchdog::{UNATTENDED, Watchdog},
 };
 use rtscope_model::{
     cpu::CpuSet,
@@ -23,9 +23,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    memory,
-    process::{self, Deadline, Resource, SoftLimit},
-    sched, thread,
+    memory, sched,
     tracefs::Marker,
     tree::Tree,
 };
@@ -48,9 +46,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Samples that the ring of a thread holds, as in cyclictest.
 const RING: usize = 16_384;
-
-/// A thread that runs so long without sleeping ends the run.
-const RUNAWAY_US: u64 = 1_000_000;
 
 /// Exact buckets without a histogram on the command line: for the percentiles.
 const BUCKETS: u32 = 10_000;
@@ -203,7 +198,7 @@ impl Measurement<'_> {
 
     /// Asks for short idle states as long as the value lives.
     fn hold_latency(&self) -> Option<tune::Applied> {
-        let latency_us = self.options.latency_us.filter(|us| *us >= 0)?;
+        let latency_us = self.options.latency_us?;
         match self.tune("dma-latency", latency_us.to_string()) {
             Ok(applied) => {
                 print(&format!("# /dev/cpu_dma_latency set to {latency_us}us\n"));
@@ -232,12 +227,10 @@ impl Measurement<'_> {
     fn measure(&self) -> Result<Outcome, Stop> {
         let options = self.options;
         let interrupt = Interrupt::install_patient().map_err(Stop::fatal)?;
-        let _limit = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
-        thread::leave_cpu_limit_to_others();
         let spec = self.spec()?;
         self.place_control(&spec);
         // Before there is a real-time thread: nobody may be left to look after the first one.
-        let deadline = Deadline::after(UNATTENDED);
+        let watchdog = Watchdog::over_sleepers(UNATTENDED);
         // The oldest age there is puts the origin of all instants at that of the clock.
         let mut session = Session::park(&spec, u64::MAX).map_err(refused)?;
         let mut watch = Watch::new(options, self.unit(), self.tree, self.threads(&spec, &session))
@@ -254,9 +247,9 @@ impl Measurement<'_> {
         let shows = options.verbose || !options.quiet;
         let tick = if shows { TICK } else { QUIET_TICK };
         loop {
-            process::end_after(UNATTENDED);
+            watchdog.renew();
             let left_ns = until_ns.saturating_sub(session.now_ns());
-            std::thread::sleep(tick.min(Duration::from_nanos(left_ns)));
+            watch.wait(tick.min(Duration::from_nanos(left_ns)));
             let read = watch.tick(&mut session);
             let over = session.is_broken() || session.is_full() || interrupt.is_stopped();
             if over || !read || session.now_ns() >= until_ns || session.starved(tick).is_some() {
@@ -267,7 +260,7 @@ impl Measurement<'_> {
         for Starved { thread, cpus, holder } in &starved {
             say(&format!("WARN: thread {thread} did not run on CPU {cpus} for seconds: {holder}"));
         }
-        drop(deadline);
+        drop(watchdog);
         let times = [start, jiff::Timestamp::now()];
         if interrupt.is_runaway() {
             return Err(Stop::fatal(
@@ -288,6 +281,7 @@ impl Measurement<'_> {
 
     fn spec(&self) -> Result<SessionSpec, Stop> {
         let options = self.options;
+        self.check_priorities()?;
         let unit_ns = self.unit().ns();
         // The first latency above a number of whole units.
         let beyond_ns = |units: u64| units.saturating_add(1).saturating_mul(unit_ns);
@@ -338,8 +332,22 @@ impl Measurement<'_> {
         })
     }
 
+    /// Refuses a spread of priorities that goes below 0, in cyclictest's words, which name the CPU.
+    fn check_priorities(&self) -> Result<(), Stop> {
+        let options = self.options;
+        let below = (0..options.threads).find(|thread| options.priority_of(*thread) < 0);
+        let Some(thread) = below else { return Ok(()) };
+        let allowed = &self.machine.allowed;
+        let cpu = match options.affinity {
+            Affinity::Free => allowed.iter().nth(thread % allowed.len().max(1)),
+            _ => options.cpus_of(thread, self.machine).last(),
+        };
+        let (cpu, priority) = (cpu.unwrap_or(0), options.priority_of(thread));
+        Err(Stop::fatal(format!("timerthread{cpu}: failed to set priority to {priority}")))
+    }
+
     fn placement(&self, thread: usize) -> Placement {
-        let priority = self.options.priority_of(thread);
+        let priority = self.options.priority_of(thread).clamp(0, 99) as u8;
         let policy = match self.options.policy {
             // A spread that has reached 0.
             Policy::Fifo | Policy::Rr if priority == 0 => Policy::Other,

@@ -3,8 +3,11 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
+    io::{Read, Write},
+    os::unix::{
+        fs::{FileExt, OpenOptionsExt},
+        net::UnixStream,
+    },
     path::PathBuf,
     sync::{
         Arc,
@@ -24,7 +27,10 @@ use rtscope_model::{
     time::Nanos,
 };
 use rtscope_sys::{system, tree::Tree};
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{CWD, FileType, Mode},
+};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 
 use super::options::Options;
@@ -43,6 +49,8 @@ pub(super) struct Watch<'a> {
     smi_before: Vec<u64>,
     status_asked: Arc<AtomicBool>,
     snapshot_asked: Arc<AtomicBool>,
+    /// Readable when one of them was asked for.
+    asked: UnixStream,
     snapshot: Snapshot,
     pipe: Option<Pipe>,
     drawn: bool,
@@ -78,14 +86,18 @@ impl<'a> Watch<'a> {
             buckets: options.buckets,
             spike: options.spike,
             spike_nodes: options.spike_nodes,
-            oscope: options.oscope,
+            oscope: if options.oscope > 1 { options.oscope as u64 } else { 0 },
             windows: vec![(0, 0, 0); threads.len()],
             overflow_cycles: vec![Vec::new(); threads.len()],
             ..Seen::default()
         };
-        let flag = |signal| {
+        let (asked, asking) = UnixStream::pair()?;
+        asked.set_nonblocking(true)?;
+        let flag = |signal| -> std::io::Result<Arc<AtomicBool>> {
             let flag = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(signal, flag.clone()).map(|_| flag)
+            signal_hook::flag::register(signal, flag.clone())?;
+            signal_hook::low_level::pipe::register(signal, asking.try_clone()?)?;
+            Ok(flag)
         };
         let mut watch = Watch {
             options,
@@ -97,17 +109,33 @@ impl<'a> Watch<'a> {
                 armed: options.break_above.is_some(),
                 broke: None,
                 threads,
+                // The drop-in has a wait in its thread's maximum.
+                waits: Vec::new(),
             },
             seen,
             smi_before: Vec::new(),
             status_asked: flag(SIGUSR1)?,
             snapshot_asked: flag(SIGUSR2)?,
+            asked,
             snapshot: Snapshot::new(),
             pipe: options.fifo.clone().map(Pipe::new).transpose()?,
             drawn: false,
         };
         watch.smi_before = watch.smis();
+        // Whoever reads before the first answer finds the threads, not an empty file.
+        watch.snapshot.write(&watch.run.status());
         Ok(watch)
+    }
+
+    /// Waits for so long, or until a signal asks for the state: whoever sends it reads at once.
+    pub(super) fn wait(&mut self, time: Duration) {
+        let time = Timespec::try_from(time).ok();
+        let mut asked = [PollFd::new(&self.asked, PollFlags::IN)];
+        // An interrupted wait is a short one.
+        if matches!(poll(&mut asked, time.as_ref()), Ok(1..)) {
+            let mut bytes = [0; 64];
+            while matches!((&self.asked).read(&mut bytes), Ok(1..)) {}
+        }
     }
 
     /// One look; false when nobody reads standard output any more.
@@ -310,26 +338,33 @@ impl Seen {
 }
 
 /// The file in shared memory that SIGUSR2 fills, for `get_cyclictest_snapshot`.
-struct Snapshot(PathBuf);
+struct Snapshot {
+    path: PathBuf,
+    /// None when it can't be made, which was said.
+    file: Option<File>,
+}
 
 impl Snapshot {
     fn new() -> Snapshot {
         let path = PathBuf::from(format!("/dev/shm/cyclictest{}", std::process::id()));
-        let snapshot = Snapshot(path);
-        snapshot.write("");
-        snapshot
+        let file = File::create(&path);
+        let file = file.inspect_err(|e| say(&format!("WARN: {}: {e}", path.display()))).ok();
+        Snapshot { path, file }
     }
 
+    /// Writes over the text that is there, so that nobody reads an empty file.
     fn write(&self, text: &str) {
-        if let Err(e) = fs::write(&self.0, text) {
-            say(&format!("WARN: {}: {e}", self.0.display()));
+        let Some(file) = &self.file else { return };
+        let written = file.write_all_at(text.as_bytes(), 0);
+        if let Err(e) = written.and_then(|()| file.set_len(text.len() as u64)) {
+            say(&format!("WARN: {}: {e}", self.path.display()));
         }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -1,11 +1,13 @@
-//! cyclictest's options: every one of rt-tests 2.4, read with its rules, and what is said about those
+//! cyclictest's options: every one of rt-tests 2.4 to 2.10, read with its rules, and what is said about those
 //! that don't do what they seem to.
+
+mod obsolete;
 
 use rtscope_measure::sampler::Wake;
 use rtscope_model::{cpu::CpuSet, plan::ClockName, schedule::Policy};
 
 use super::cpus::{self, Machine};
-use crate::dropin::getopt::{Arguments, Found, Opt, Value, atoi, is_number};
+use crate::dropin::getopt::{Arguments, Found, Opt, Value, atoi, is_number, stray};
 
 /// The options in the order of cyclictest's table, which its messages about short forms follow.
 const TABLE: &[Opt] = &[
@@ -53,6 +55,7 @@ const TABLE: &[Opt] = &[
     Opt::new("help", None, Value::None),
     // Gone since rt-tests 1.5, and still in many scripts.
     Opt::new("=n", Some('n'), Value::None),
+    Opt::new("=y", Some('y'), Value::Required),
 ];
 
 /// The most buckets of a histogram.
@@ -91,7 +94,7 @@ pub(super) struct Options {
     pub(super) tracemark: bool,
     pub(super) clock: ClockName,
     /// What `/dev/cpu_dma_latency` is to hold; none leaves it alone.
-    pub(super) latency_us: Option<i64>,
+    pub(super) latency_us: Option<u64>,
     /// The deepest idle state that the measured CPUs may enter, -1 for none at all; no value leaves them.
     pub(super) idle_state: Option<i64>,
     pub(super) distance_us: i64,
@@ -109,8 +112,8 @@ pub(super) struct Options {
     pub(super) lock_memory: bool,
     pub(super) refresh_on_max: bool,
     pub(super) nanoseconds: bool,
-    /// Of so many samples the verbose form prints the largest.
-    pub(super) oscope: u64,
+    /// Of so many samples the verbose form prints the largest; below 1 is a mistake.
+    pub(super) oscope: i64,
     pub(super) policy: Policy,
     pub(super) priority: u8,
     pub(super) spread: bool,
@@ -150,7 +153,7 @@ impl Default for Options {
             lock_memory: false,
             refresh_on_max: false,
             nanoseconds: false,
-            oscope: 0,
+            oscope: 1,
             policy: Policy::Other,
             priority: 0,
             spread: false,
@@ -174,10 +177,10 @@ impl Options {
         self.interval_us.saturating_add(self.distance_us.saturating_mul(thread as i64))
     }
 
-    /// The priority of a thread.
-    pub(super) fn priority_of(&self, thread: usize) -> u8 {
-        let less = if self.spread { thread.min(99) as u8 } else { 0 };
-        self.priority.saturating_sub(less)
+    /// The priority of a thread. A spread over many threads goes below 0.
+    pub(super) fn priority_of(&self, thread: usize) -> i64 {
+        let less = if self.spread { thread as i64 } else { 0 };
+        i64::from(self.priority) - less
     }
 
     /// The CPUs of a thread.
@@ -219,11 +222,9 @@ struct Reader<'a> {
     stdout: String,
     stderr: Vec<String>,
     strict_exit: bool,
-    policy_word: Option<String>,
-    priority_given: bool,
-    /// The policy was named after the priority.
-    policy_last: bool,
-    threads_given: bool,
+    /// `--laptop` and `--default-system`: neither sets `/dev/cpu_dma_latency`, whatever `--latency` says.
+    laptop: bool,
+    default_system: bool,
     distance_given: bool,
     all_threads: bool,
 }
@@ -243,10 +244,8 @@ pub(super) fn parse(words: &[String], machine: &Machine) -> Parsed {
         stderr: Vec::new(),
         // Looked for first: it decides how a wrong option before it ends.
         strict_exit: words.iter().any(|word| word == "--strict-exit"),
-        policy_word: None,
-        priority_given: false,
-        policy_last: false,
-        threads_given: false,
+        laptop: false,
+        default_system: false,
         distance_given: false,
         all_threads: false,
     };
@@ -265,9 +264,13 @@ impl Reader<'_> {
         while let Some(option) = words.option() {
             match option {
                 Ok(found) => self.option(found, &mut words)?,
-                Err(message) => return Err(self.unknown(&message)),
+                Err(message) => match obsolete::harmless(&message) {
+                    Some(sentence) => self.warn(sentence),
+                    None => return Err(self.unknown(&message)),
+                },
             }
         }
+        words.strays().iter().for_each(|word| self.warn(&stray(TABLE, word)));
         Ok(())
     }
 
@@ -275,6 +278,9 @@ impl Reader<'_> {
     /// looks at the exit code passes without a measurement.
     fn unknown(&mut self, message: &str) -> Stop {
         self.stderr.push(format!("cyclictest: {message}"));
+        if let Some(sentence) = obsolete::removed(message) {
+            self.warn(sentence);
+        }
         if self.strict_exit {
             return Stop::Help(crate::exit::USAGE);
         }
@@ -348,14 +354,15 @@ impl Reader<'_> {
             "histfile" => self.options.histfile = found.value,
             "interval" => self.options.interval_us = self.number(&found),
             "json" => self.options.json = found.value,
-            "latency" => self.options.latency_us = Some(self.number(&found)),
+            "latency" => self.options.latency_us = Some(self.number(&found).max(0) as u64),
             "loops" => self.options.loops = self.number(&found).max(0) as u64,
             "mainaffinity" => self.options.main_affinity = Some(self.cpus(&text())?),
-            "oscope" => self.options.oscope = self.number(&found).max(0) as u64,
+            "oscope" => self.options.oscope = self.number(&found),
             "priority" => self.priority(&found)?,
-            "policy" => {
-                self.policy_word = found.value;
-                self.policy_last = self.priority_given;
+            "policy" => self.options.policy = policy(&text()),
+            "=y" => {
+                self.warn("-y is obsolete: write --policy");
+                self.options.policy = policy(&text());
             }
             "spike" => {
                 let above = self.number(&found);
@@ -378,14 +385,8 @@ impl Reader<'_> {
     fn switch(&mut self, name: &str) {
         let options = &mut self.options;
         match name {
-            "default-system" => {
-                options.latency_us = None;
-                self.warn("not setting cpu_dma_latency from cyclictest");
-            }
-            "laptop" => {
-                options.latency_us = None;
-                self.warn("not setting cpu_dma_latency to save battery power");
-            }
+            "default-system" => self.default_system = true,
+            "laptop" => self.laptop = true,
             "mlockall" => options.lock_memory = true,
             "refresh_on_max" => options.refresh_on_max = true,
             "nsecs" => options.nanoseconds = true,
@@ -406,11 +407,10 @@ impl Reader<'_> {
                 options.smp = true;
                 options.affinity = Affinity::Each;
                 options.threads = self.machine.allowed.len();
-                self.threads_given = true;
             }
             "tracemark" => options.tracemark = true,
             "verbose" => options.verbose = true,
-            "=n" => self.warn("-n is obsolete: clock_nanosleep is always used"),
+            "=n" => self.warn(obsolete::NANOSLEEP),
             // -u needs nothing: every line is written at once. The rest change nothing either.
             _ => (),
         }
@@ -418,7 +418,7 @@ impl Reader<'_> {
 
     fn affinity(&mut self, glued: Option<String>, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let is_set = |word: &str| atoi(word) != 0 || word.starts_with(['0', '!', '+', 'a']);
-        let set = if self.options.smp { glued } else { glued.or_else(|| words.take_if(is_set)) };
+        let set = glued.or_else(|| words.take_value_if(is_set));
         if self.options.smp {
             self.warn("-a ignored due to smp mode");
             return Ok(());
@@ -447,7 +447,7 @@ impl Reader<'_> {
     }
 
     fn alignment(&mut self, found: &Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
-        let value = found.value.clone().or_else(|| words.take_if(|word| atoi(word) != 0));
+        let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         let offset_us = value.map_or(0, |text| atoi(&text)).max(0);
         let asked = match found.name {
             "aligned" => Alignment::Aligned(offset_us),
@@ -472,17 +472,18 @@ impl Reader<'_> {
         let priority = atoi(text);
         self.options.priority =
             u8::try_from(priority).ok().filter(|p| *p <= 99).ok_or(Stop::Help(1))?;
-        self.priority_given = true;
+        if !self.options.policy.has_priority() {
+            self.options.policy = Policy::Fifo;
+        }
         Ok(())
     }
 
     fn threads(&mut self, found: &Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
+        let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         if self.options.smp {
             self.warn("-t ignored due to smp mode");
             return Ok(());
         }
-        self.threads_given = true;
-        let value = found.value.clone().or_else(|| words.take_if(|word| atoi(word) != 0));
         self.all_threads = value.is_none();
         self.options.threads = match value {
             None => match &self.options.affinity {
@@ -498,9 +499,14 @@ impl Reader<'_> {
 
     /// What follows from all options together.
     fn complete(&mut self) -> Result<(), Stop> {
-        self.policy();
+        self.priorities();
+        self.latency();
         let options = &mut self.options;
-        if options.oscope > 0 && !options.verbose {
+        if options.oscope > 1 && !options.verbose {
+            self.warn("-o option only meaningful, if verbose");
+            return Err(Stop::Help(1));
+        }
+        if options.oscope < 1 {
             return Err(Stop::Help(1));
         }
         if options.buckets > 0 {
@@ -518,31 +524,44 @@ impl Reader<'_> {
     }
 
     /// Policy and priority, each of which may decide the other.
-    fn policy(&mut self) {
+    fn priorities(&mut self) {
         let options = &mut self.options;
-        let word = self.policy_word.take().unwrap_or_default().to_ascii_lowercase();
-        let is = |name: &str| word.starts_with(name);
-        let asked = match &word {
-            _ if is("fifo") => Policy::Fifo,
-            _ if is("rr") => Policy::Rr,
-            _ if is("batch") => Policy::Batch,
-            _ if is("idle") => Policy::Idle,
-            _ => Policy::Other,
-        };
-        options.policy = asked;
-        if self.priority_given && !asked.has_priority() {
-            options.policy = Policy::Fifo;
-            if self.policy_last {
-                let text = "policy and priority don't match: setting policy to SCHED_FIFO";
-                self.stderr.push(text.to_owned());
-            }
-        }
-        if options.policy.has_priority() && options.priority == 0 {
+        if (options.spread || options.policy.has_priority()) && options.priority == 0 {
             options.priority = (options.threads + 1).min(99) as u8;
             let text = format!("defaulting realtime priority to {}", options.priority);
             self.stderr.push(text);
         }
+        if options.priority > 0 && !options.policy.has_priority() {
+            options.policy = Policy::Fifo;
+            let text = "policy and priority don't match: setting policy to SCHED_FIFO";
+            self.stderr.push(text.to_owned());
+        }
     }
+
+    /// What leaves `/dev/cpu_dma_latency` alone, wherever it stands on the command line.
+    fn latency(&mut self) {
+        let reason = match (self.laptop, self.default_system, self.options.idle_state) {
+            (true, ..) => "not setting cpu_dma_latency to save battery power",
+            (_, true, _) => "not setting cpu_dma_latency from cyclictest",
+            (.., Some(_)) => "not setting cpu_dma_latency, --deepest-idle-state is set instead",
+            _ => return,
+        };
+        self.options.latency_us = None;
+        self.warn(reason);
+    }
+}
+
+/// A policy by the beginning of its name; what isn't one counts as other.
+fn policy(word: &str) -> Policy {
+    let word = word.to_ascii_lowercase();
+    let names = [
+        ("fifo", Policy::Fifo),
+        ("rr", Policy::Rr),
+        ("batch", Policy::Batch),
+        ("idle", Policy::Idle),
+    ];
+    let found = names.into_iter().find(|(name, _)| word.starts_with(name));
+    found.map_or(Policy::Other, |(_, policy)| policy)
 }
 
 /// A duration in seconds: a number, and perhaps m, h or d.

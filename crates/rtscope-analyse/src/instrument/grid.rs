@@ -1,0 +1,102 @@
+//! The grid that an instrument's edges lie on, which may be coarser than its file's unit of time: pigpio stamps
+//! in microseconds what it samples every 5 us.
+//!
+//! A sampled wave shows its grid by pulses of one level that differ: the differences and the pulses are multiples
+//! of the time between two samples. Pulses that never differ show nothing, and neither do a few edges.
+
+use rtscope_model::wave::Edge;
+
+/// Pulses that are looked at together: by chance, so many have no common divisor.
+const TOGETHER: usize = 20;
+
+/// The distance of the grid's points in nanoseconds; none where no grid shows. A few edges beside the grid don't
+/// hide it: the answer is the median of those that each [`TOGETHER`] pulses give.
+pub(super) fn distance_ns(edges: &[Edge]) -> Option<u64> {
+    let pulses: Vec<u64> = edges.windows(2).map(|pair| pair[1].at_ns() - pair[0].at_ns()).collect();
+    let mut found: Vec<u64> =
+        pulses.chunks_exact(TOGETHER).filter(|some| differ(some)).map(common_divisor).collect();
+    found.sort_unstable();
+    found.get(found.len() / 2).copied()
+}
+
+/// Whether pulses of one level differ. Levels take turns.
+fn differ(pulses: &[u64]) -> bool {
+    pulses.windows(3).any(|three| three[0] != three[2])
+}
+
+fn common_divisor(numbers: &[u64]) -> u64 {
+    numbers.iter().copied().fold(0, |mut a, mut b| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        instrument,
+        statistics::wave::{self, Refusal},
+    };
+
+    /// A wave of this half period, seen by samples every `grid_ns` from `offset_ns` on.
+    fn sampled(half_ns: u64, grid_ns: u64, offset_ns: u64, samples: u64) -> Vec<Edge> {
+        let level = |n: u64| (n * grid_ns / half_ns).is_multiple_of(2);
+        (1..samples)
+            .filter(|&n| level(n) != level(n - 1))
+            .map(|n| Edge::new(offset_ns + n * grid_ns, level(n)))
+            .collect()
+    }
+
+    #[test]
+    fn a_sampled_wave_shows_its_grid() {
+        // 125 kHz, and about 40 kHz and 1 kHz, by samples of 5 us.
+        for half_ns in [4_000, 12_501, 500_100] {
+            assert_eq!(distance_ns(&sampled(half_ns, 5_000, 3, 200_000)), Some(5_000), "{half_ns}");
+        }
+        assert_eq!(distance_ns(&sampled(12_501, 42, 0, 200_000)), Some(42));
+    }
+
+    /// What pigpio's piscope saves of 125 kHz: a unit of 1 us, and samples every 5 us.
+    #[test]
+    fn a_frequency_above_what_the_grid_can_tell_is_refused() {
+        let mut text = "$timescale 1 us $end $var wire 1 A 17 $end $enddefinitions $end".to_owned();
+        for edge in sampled(4_000, 5_000, 0, 40_000) {
+            text += &format!("\n#{} {}A", edge.at_ns() / 1_000, u8::from(edge.rises()));
+        }
+        let reading =
+            instrument::read(text.as_bytes(), instrument::Choice::default()).expect("a VCD");
+        assert_eq!(reading.capture.resolution_ns, 5_000);
+        assert!(reading.findings[0].contains("a grid of 5 us"), "{:?}", reading.findings);
+        let judged = wave::judge(&reading.capture, None);
+        assert_eq!((judged.refusal, judged.frequency_hz), (Some(Refusal::TooFast), None));
+    }
+
+    #[test]
+    fn pulses_that_never_differ_and_few_edges_show_none() {
+        assert_eq!(distance_ns(&sampled(10_000, 5_000, 0, 1_000)), None);
+        assert_eq!(distance_ns(&sampled(4_000, 5_000, 0, 20)), None);
+        assert_eq!(distance_ns(&[]), None);
+    }
+
+    #[test]
+    fn single_edges_beside_the_grid_do_not_hide_it() {
+        let mut edges = sampled(4_000, 5_000, 0, 10_000);
+        for place in [700, 2_100] {
+            edges[place] = Edge::new(edges[place].at_ns() + 1_000, edges[place].rises());
+        }
+        assert_eq!(distance_ns(&edges), Some(5_000));
+    }
+
+    #[test]
+    fn a_wave_with_jitter_has_the_grid_of_its_unit() {
+        // Half periods of 40 us and 0, 1 or 2 us.
+        let edges = (0..500).scan(0, |at, n: u64| {
+            *at += 40_000 + 1_000 * (n * n % 3);
+            Some(Edge::new(*at, n.is_multiple_of(2)))
+        });
+        assert_eq!(distance_ns(&edges.collect::<Vec<_>>()), Some(1_000));
+    }
+}
