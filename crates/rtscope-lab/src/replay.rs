@@ -204,7 +204,7 @@ fn described(way: Way, found: &[Disagreement]) -> String {
     let all_of_run = found.iter().all(|one| one.blame == Blame::Run);
     let both_true = match way {
         Way::Fresh if all_of_run => {
-            "Both are true runs of the same inputs: none of them is wrong.\n"
+            "Both are valid runs of the same inputs. Neither is wrong.\n"
         }
         _ => "",
     };
