@@ -58,10 +58,10 @@ pub(crate) fn run() -> Result<bool> {
         }
     }
     problems.extend(purity::fences(|path| root.join(path).is_file()));
-    problems.extend(edges::check(&edges::of(&metadata)));
-    let packages = dependencies::of(&metadata);
+    problems.extend(edges::check(&edges::read(&metadata)));
+    let packages = dependencies::read(&metadata);
     problems.extend(dependencies::check(&packages));
-    let words = documents::Words::new(&cli(root)?);
+    let words = documents::KnownCommands::new(&cli(root)?);
     let map = read(root, "ARCHITECTURE.md")?;
     let exists = |path: &str| root.join(path).exists();
     problems.extend(features::check(&map, words.verbs(), &rooms(root)?, exists));

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{End, Phase, Plan, Published, Sampler, SamplerPatch, Spelling, matrix::Matrix};
+use super::{
+    End, Phase, Plan, Published, Sampler, SamplerPatch, Spelling,
+    matrix::Matrix,
+    mistakes::{self, Typed, values},
+};
 use crate::{
     load::LoadLine,
     text::{Problem, TextError, line_of, problem_of, suggest},
@@ -23,7 +27,7 @@ struct PlanText {
     #[serde(default)]
     about: String,
     #[serde(default)]
-    require: Vec<Requirement>,
+    require: Vec<Typed<Requirement>>,
     #[serde(default)]
     settings: BTreeMap<String, String>,
     #[serde(default)]
@@ -42,17 +46,17 @@ struct PlanText {
 struct PhaseText {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    duration: Option<Nanos>,
+    duration: Option<Typed<Nanos>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cycles: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     load_ends: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    settle: Option<Nanos>,
+    settle: Option<Typed<Nanos>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    load: Vec<LoadLine>,
+    load: Vec<Typed<LoadLine>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    require: Vec<Requirement>,
+    require: Vec<Typed<Requirement>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     settings: BTreeMap<String, String>,
     #[serde(default)]
@@ -65,7 +69,30 @@ struct PhaseText {
 ///
 /// What is wrong, with line and, for a misspelt key, what was perhaps meant.
 pub fn parse(name: &str, text: &str) -> Result<Plan, TextError> {
-    read(name, text, true)
+    read(name, text, true, &Checks { load: &|_| Ok(()), setting: &|_, _| Ok(()) })
+}
+
+/// Checks of a plan by whoever knows the loads and the settings that there are.
+pub struct Checks<'a> {
+    /// What is wrong with a load.
+    pub load: &'a dyn Fn(&LoadLine) -> Result<(), Problem>,
+    /// What is wrong with a setting or its value.
+    pub setting: &'a dyn Fn(&str, &str) -> Result<(), Problem>,
+}
+
+impl std::fmt::Debug for Checks<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checks").finish_non_exhaustive()
+    }
+}
+
+/// Reads a plan, and checks its loads and settings: all that is wrong is told at once.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_checked(name: &str, text: &str, checks: &Checks<'_>) -> Result<Plan, TextError> {
+    read(name, text, true, checks)
 }
 
 /// Reads a plan that rtscope has kept or imported, as in a record: what has no meaning beside its
@@ -75,15 +102,20 @@ pub fn parse(name: &str, text: &str) -> Result<Plan, TextError> {
 ///
 /// As [`parse`].
 pub fn parse_kept(name: &str, text: &str) -> Result<Plan, TextError> {
-    read(name, text, false)
+    read(name, text, false, &Checks { load: &|_| Ok(()), setting: &|_, _| Ok(()) })
 }
 
 /// The most phases of a plan, or cells of its matrix: more would only fill the memory before anything runs.
 const PHASES_MAX: usize = 10_000;
 
-fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
-    let fail = |problems: Vec<Problem>| TextError { name: name.to_owned(), problems };
-    let typed: PlanText = toml::from_str(text).map_err(|e| fail(vec![problem_of(text, &e)]))?;
+fn read(name: &str, text: &str, typed_now: bool, checks: &Checks<'_>) -> Result<Plan, TextError> {
+    let fail = |mut problems: Vec<Problem>| {
+        problems.sort_by_key(|problem| problem.line);
+        TextError { name: name.to_owned(), problems }
+    };
+    let (typed, mut problems) = mistakes::read::<PlanText>(text);
+    let Some(typed) = typed else { return Err(fail(problems)) };
+    problems.extend(unreadable(text, &typed));
     let size = typed.matrix.as_ref().map_or(typed.phase.len(), |matrix| matrix.as_ref().size());
     if size > PHASES_MAX {
         let what = if typed.matrix.is_some() { "the matrix has" } else { "the plan has" };
@@ -98,10 +130,12 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
         Some(matrix) => matrix.as_ref().phases(&base),
         None => typed.phase.iter().map(|phase| phase.as_ref().resolved(&base)).collect(),
     };
-    let mut problems = check(text, &typed, &phases);
+    let mut found = check(text, &typed, &phases);
     if typed_now {
-        problems.extend(without_effect(text, &typed, &phases));
+        found.extend(without_effect(text, &typed, &phases));
     }
+    found.extend(unknown(text, &typed, &phases, checks));
+    problems.extend(own(text, &typed, &problems, found));
     if !problems.is_empty() {
         return Err(fail(problems));
     }
@@ -113,7 +147,7 @@ fn read(name: &str, text: &str, typed_now: bool) -> Result<Plan, TextError> {
         name: typed.name,
         title: typed.title,
         about: typed.about,
-        require: typed.require,
+        require: values(&typed.require),
         settings: typed.settings,
         until_decided: typed.until_decided,
         phases,
@@ -187,14 +221,88 @@ impl PhaseText {
     fn resolved(&self, base: &Sampler) -> Phase {
         Phase {
             name: self.name.clone(),
-            end: End { duration: self.duration, cycles: self.cycles, load_ends: self.load_ends },
-            settle: self.settle.unwrap_or_default(),
-            loads: self.load.clone(),
-            require: self.require.clone(),
+            end: End {
+                duration: self.duration.as_ref().and_then(Typed::value).copied(),
+                cycles: self.cycles,
+                load_ends: self.load_ends,
+            },
+            settle: self.settle.as_ref().and_then(Typed::value).copied().unwrap_or_default(),
+            loads: values(&self.load),
+            require: values(&self.require),
             settings: self.settings.clone(),
             sampler: self.sampler.applied_to(base),
         }
     }
+}
+
+/// Values that can't be read.
+fn unreadable(text: &str, typed: &PlanText) -> Vec<Problem> {
+    let of_phase = |phase: &PhaseText| -> Vec<Problem> {
+        let times =
+            phase.duration.iter().chain(&phase.settle).filter_map(|time| time.problem(text));
+        let loads = phase.load.iter().filter_map(|load| load.problem(text));
+        let limits = phase.require.iter().filter_map(|limit| limit.problem(text));
+        times.chain(loads).chain(limits).collect()
+    };
+    let limits = typed.require.iter().filter_map(|limit| limit.problem(text));
+    limits.chain(typed.phase.iter().flat_map(|phase| of_phase(phase.as_ref()))).collect()
+}
+
+/// What was found, without what may follow from mistakes in the same phase: a phase whose duration can't be read
+/// isn't one without an end.
+fn own(text: &str, typed: &PlanText, known: &[Problem], found: Vec<Problem>) -> Vec<Problem> {
+    let starts: Vec<usize> =
+        typed.phase.iter().map(|phase| line_of(text, phase.span().start)).collect();
+    let phase_of = |problem: &Problem| {
+        problem.line.map(|line| starts.iter().filter(|start| **start <= line).count())
+    };
+    let is_own = |problem: &Problem| {
+        let is_of_whole = STRUCTURE.iter().any(|words| problem.message.contains(words));
+        known.is_empty()
+            || problem.line.is_some()
+                && !known.iter().any(|known| known.line == problem.line)
+                && !(is_of_whole && known.iter().any(|known| phase_of(known) == phase_of(problem)))
+    };
+    found.into_iter().filter(is_own).collect()
+}
+
+/// What is only said of a phase in which everything else could be read.
+const STRUCTURE: [&str; 3] = ["has no end", "ends with its load", "has no meaning"];
+
+/// Loads and settings that whoever runs the plan doesn't know.
+fn unknown(text: &str, typed: &PlanText, phases: &[Phase], checks: &Checks<'_>) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut add = |at: usize, checked: Result<(), Problem>| {
+        let Err(problem) = checked else { return };
+        let problem = Problem { line: Some(line_of(text, at)), ..problem };
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    for (setting, value) in &typed.settings {
+        add(offset_of(text, 0, setting), (checks.setting)(setting, value));
+    }
+    for phase in &typed.phase {
+        let (start, phase) = (phase.span().start, phase.as_ref());
+        for (load, line) in phase.load.iter().filter_map(|load| Some((load, load.value()?))) {
+            add(load.at, (checks.load)(line));
+        }
+        for (setting, value) in &phase.settings {
+            add(offset_of(text, start, setting), (checks.setting)(setting, value));
+        }
+    }
+    if let Some(matrix) = &typed.matrix {
+        let start = matrix.span().start;
+        for load in phases.iter().flat_map(|phase| &phase.loads) {
+            let typed = text[start..].find(&load.to_string());
+            let at = typed.or_else(|| text[start..].find(load.name.as_str())).unwrap_or(0);
+            add(start + at, (checks.load)(load));
+        }
+        for (setting, value) in phases.iter().flat_map(|phase| &phase.settings) {
+            add(offset_of(text, start, setting), (checks.setting)(setting, value));
+        }
+    }
+    problems
 }
 
 /// What can only be seen when the whole is read.
@@ -210,8 +318,8 @@ fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
     if phases.is_empty() {
         report(None, "the plan has no phase: add a [[phase]] or a [matrix]".to_owned());
     }
-    if typed.until_decided && typed.require.iter().all(|requirement| requirement.once_in.is_none())
-    {
+    let is_claim = |requirement: &Requirement| requirement.once_in.is_some();
+    if typed.until_decided && !typed.require.iter().filter_map(Typed::value).any(is_claim) {
         report(None, "until_decided needs a claim in require: 'max < 200us once in 1h'".to_owned());
     }
     let matrix_at = typed.matrix.as_ref().map(|m| m.span().start);
@@ -306,12 +414,12 @@ pub(super) fn write(plan: &Plan) -> String {
     let base = plan.phases.first().map_or_else(|| default.clone(), |p| p.sampler.in_effect());
     let phase = plan.phases.iter().map(|phase| PhaseText {
         name: phase.name.clone(),
-        duration: phase.end.duration,
+        duration: phase.end.duration.map(Typed::from),
         cycles: phase.end.cycles,
         load_ends: phase.end.load_ends,
-        settle: (phase.settle != Nanos::ZERO).then_some(phase.settle),
-        load: phase.loads.clone(),
-        require: phase.require.clone(),
+        settle: (phase.settle != Nanos::ZERO).then_some(phase.settle.into()),
+        load: phase.loads.iter().cloned().map(Typed::from).collect(),
+        require: phase.require.iter().copied().map(Typed::from).collect(),
         settings: phase.settings.clone(),
         sampler: SamplerPatch::between(&base, &phase.sampler).only_for(phase.sampler.policy),
     });
@@ -334,243 +442,4 @@ pub(super) fn write(plan: &Plan) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{plan::Pinning, schedule::Policy};
-
-    const PHASES: &str = r#"
-name = "two"
-require = ["max < 200us"]
-settings = { throttling = "off" }
-
-[sampler]
-priority = 80
-interval = "500us"
-
-[[phase]]
-name = "rest"
-duration = "5s"
-
-[[phase]]
-name = "load"
-cycles = 1000
-load = ["message groups=1", "external -- make all"]
-sampler.policy = "rr"
-"#;
-
-    #[test]
-    fn a_plan_is_read_and_written_back() {
-        let plan = parse("two.toml", PHASES).expect("a plan");
-        assert_eq!(plan.phases.len(), 2);
-        assert_eq!(plan.phases[0].sampler.priority, 80);
-        assert_eq!(plan.phases[1].sampler.policy, Policy::Rr);
-        assert_eq!(plan.sessions(), [0..1, 1..2]);
-        assert_eq!(plan.phases[1].expected(), Nanos::from_ms(500));
-        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
-    }
-
-    #[test]
-    fn a_published_figure_belongs_to_a_phase() {
-        let with = |phase: &str| {
-            let figure = "real_time = false\nmax = \"878us\"\nsource = \"a lab\"\n";
-            format!("{PHASES}\n[[published]]\nphase = \"{phase}\"\n{figure}")
-        };
-        let plan = parse("two.toml", &with("rest")).expect("a plan");
-        assert_eq!(plan.published[0].max, Nanos::from_us(878));
-        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
-        let said = parse("two.toml", &with("rset")).expect_err("refused").to_string();
-        assert!(said.contains("two.toml:20:") && said.contains("\"rest\""), "{said}");
-    }
-
-    #[test]
-    fn mistakes_are_named_with_line_and_suggestion() {
-        let wrong = |from: &str, to: &str| {
-            parse("p.toml", &PHASES.replace(from, to)).expect_err("refused").to_string()
-        };
-        assert!(
-            wrong("priority = 80", "prioritty = 80").contains("p.toml:7: unknown key `prioritty`")
-        );
-        assert!(wrong("priority = 80", "prioritty = 80").contains("did you mean \"priority\"?"));
-        assert!(
-            wrong("priority = 80", "priority = 100").contains("p.toml:7: priority is out of range")
-        );
-        assert!(wrong("\"500us\"", "\"0\"").contains("p.toml:8: interval is out of range"));
-        assert!(wrong("\"500us\"", "\"fast\"").contains("is not a duration"));
-        assert!(wrong("cycles = 1000\n", "").contains("phase \"load\" has no end"));
-        assert!(wrong("\"load\"", "\"rest\"").contains("p.toml:14: two phases are named"));
-        let pinned = "\"deadline\"\nsampler.placement = \"pinned\"";
-        assert!(wrong("\"rr\"", pinned).contains("refuses to pin"));
-        assert!(wrong("\"rr\"", "\"fito\"").contains("did you mean \"fifo\"?"));
-        assert!(wrong("groups=1", "groups").contains("key=value"));
-        assert!(wrong("max < 200us", "max").contains("p.toml:3:"));
-        assert!(parse("p", "name = \"x\"").expect_err("refused").to_string().contains("no phase"));
-    }
-
-    #[test]
-    fn what_has_no_meaning_for_a_policy_is_refused_where_it_is_typed() {
-        let said = |from: &str, to: &str| match parse("p.toml", &PHASES.replace(from, to)) {
-            Ok(_) => String::new(),
-            Err(refused) => refused.to_string(),
-        };
-        let other = "policy = \"other\"\npriority = 80";
-        // Phase "load" is RR: the plan's priority is for it.
-        assert_eq!(said("priority = 80", other), "");
-        assert_eq!(said("\"rr\"", "\"other\""), "", "phase \"rest\" is still FIFO");
-        let dotted = "sampler.policy = \"other\"\nload = [\"cpu policy=fifo priority=3\"]\nsampler.priority = 5";
-        let both = "p.toml:19: priority has no meaning for policy other: leave it out, or write \
-                    policy = \"fifo\" or policy = \"rr\"";
-        let loads =
-            "load = [\"message groups=1\", \"external -- make all\"]\nsampler.policy = \"rr\"";
-        assert_eq!(said(loads, dotted), both);
-        let inline = "sampler = { policy = \"fifo\", nice = 5 }";
-        assert!(said("sampler.policy = \"rr\"", inline).starts_with("p.toml:18: nice has no"));
-        assert!(
-            said("priority = 80", "runtime = \"1ms\"")
-                .starts_with("p.toml:7: runtime has no meaning for policy fifo and rr")
-        );
-        let too_many = said("priority = 80", "threads = 1\nintervals = [\"1ms\", \"2ms\"]");
-        assert!(too_many.contains("2 values for 1 thread:"), "{too_many}");
-        let at_root = "name = \"x\"\nsampler.policy = \"idle\"\nsampler.nice = 5\n[[phase]]\nname = \"p\"\ncycles = 10";
-        let refused = parse("p.toml", at_root).expect_err("refused").to_string();
-        assert!(refused.starts_with("p.toml:3: nice has no meaning for policy idle"), "{refused}");
-        parse_kept("plan.toml", at_root).expect("an earlier rtscope took it");
-    }
-
-    #[test]
-    fn an_axis_of_priorities_needs_one_policy_that_takes_them() {
-        let matrix = |policies: &str| {
-            let text = format!(
-                "name = 'm'\n[matrix]\ncycles = 10\npolicy = [{policies}]\npriority = [10, 50]\n"
-            );
-            parse("m.toml", &text).map_err(|e| e.to_string())
-        };
-        let refused = matrix("'other', 'batch'").expect_err("refused");
-        assert!(
-            refused.starts_with("m.toml:5: priority has no meaning for policy batch and other")
-        );
-        let plan = matrix("'fifo', 'other'").expect("FIFO takes them");
-        assert_eq!(plan.phases.len(), 4);
-        // What is kept of it can be run again, with the same sessions.
-        let again = parse("plan.toml", &plan.to_toml()).expect("sound");
-        assert_eq!(again.sessions(), plan.sessions());
-    }
-
-    #[test]
-    fn a_command_line_is_refused_what_no_phase_takes() {
-        let refused = |pairs: &[(&'static str, &'static str)]| {
-            let patch = parse_sampler(pairs.iter().copied()).expect("each is sound");
-            let mut plan = parse("two.toml", PHASES).expect("a plan");
-            plan.patch_sampler(&patch);
-            // What the plan's own priority was is kept out of the record: it can be run again.
-            parse("plan.toml", &plan.to_toml()).expect("sound");
-            plan.refusals(&patch).into_iter().next().unwrap_or_default()
-        };
-        assert_eq!(refused(&[("policy", "other")]), "");
-        assert_eq!(refused(&[("priority", "5")]), "");
-        assert_eq!(
-            refused(&[("policy", "other"), ("priority", "5")]),
-            "--priority has no meaning for policy other: leave it out, or write --policy fifo or \
-             --policy rr"
-        );
-        assert!(refused(&[("nice", "5")]).starts_with("--nice has no meaning for policy fifo and"));
-        assert!(refused(&[("runtime", "5ms")]).ends_with("or write --policy deadline"));
-    }
-
-    #[test]
-    fn deadline_threads_are_free_and_pinning_them_is_refused() {
-        let of = |words: &[(&str, &str)]| {
-            let patch = parse_sampler(words.iter().copied()).expect("sound");
-            let mut plan = parse("two.toml", PHASES).expect("a plan");
-            plan.patch_sampler(&patch);
-            let refused = plan.refusals(&patch).into_iter().next();
-            (plan.phases[0].sampler.placement, refused.unwrap_or_default())
-        };
-        assert_eq!(of(&[("policy", "deadline")]), (Pinning::Free, String::new()));
-        let (_, refused) = of(&[("policy", "deadline"), ("placement", "pinned")]);
-        assert!(refused.ends_with("set --placement free"), "{refused}");
-        let in_file = PHASES.replace("\"rr\"", "\"deadline\"\nsampler.placement = \"pinned\"");
-        let refused = parse("p", &in_file).expect_err("refused").to_string();
-        assert!(refused.ends_with("set placement = \"free\""), "{refused}");
-    }
-
-    #[test]
-    fn a_zero_on_the_command_line_is_no_wish_for_the_default() {
-        for (key, said) in [
-            ("threads", "--threads 0: at least one thread"),
-            ("break_above", "--break-above 0: every latency is above 0"),
-            ("runtime", "--runtime 0: a deadline thread"),
-        ] {
-            let refused = parse_sampler([(key, "0")]).expect_err(key).to_string();
-            assert!(refused.starts_with(said), "{refused}");
-        }
-        for (key, value, said) in [
-            ("priority", "-1", "--priority -1: priority is out of range"),
-            ("threads", "-1", "--threads -1: threads is out of range"),
-            ("interval", "-5us", "is not a duration"),
-        ] {
-            let refused = parse_sampler([(key, value)]).expect_err(key).to_string();
-            assert!(refused.contains(said), "{refused}");
-        }
-    }
-
-    #[test]
-    fn sampler_options_follow_the_same_rules() {
-        let read = |pairs: &[(&'static str, &'static str)]| parse_sampler(pairs.iter().copied());
-        let patch =
-            read(&[("priority", "80"), ("cpus", "1"), ("interval", "200us"), ("raw", "true")]);
-        let sampler = patch.expect("sound").applied_to(&Sampler::default());
-        assert_eq!(
-            (sampler.priority, sampler.interval, sampler.raw),
-            (80, Nanos::from_us(200), true)
-        );
-        let intervals = read(&[("intervals", "1ms, 2ms")]).expect("sound").intervals;
-        assert_eq!(intervals, Some(vec![Nanos::from_ms(1), Nanos::from_ms(2)]));
-        let spread = read(&[("spread", "true")]).expect("sound").applied_to(&sampler);
-        assert_eq!(
-            (sampler.interval_of(0), spread.interval_of(0)),
-            (Nanos(200_000), Nanos(201_236))
-        );
-        let wrong = |pairs| read(pairs).expect_err("refused").to_string();
-        assert!(
-            wrong(&[("cpus", "0"), ("priority", "100")])
-                .starts_with("--priority 100: priority is out of range")
-        );
-        assert!(wrong(&[("interval", "0")]).contains("out of range"));
-        // The interval of the last thread was a product that overflowed.
-        assert!(wrong(&[("distance", "9999d")]).contains("at most 1h"));
-        assert!(wrong(&[("stagger", "9999d")]).contains("at most 1h"));
-        assert!(wrong(&[("policy", "fito")]).contains("did you mean \"fifo\""));
-    }
-
-    #[test]
-    fn a_plan_that_no_clock_would_see_end_is_refused() {
-        let mut plan = parse("two.toml", PHASES).expect("a plan");
-        assert_eq!(plan.too_long(), None);
-        plan.scale(1e30);
-        assert!(plan.too_long().is_some_and(|why| why.contains("longer than 36500 d")));
-        let refused = |from, to| parse("p", &PHASES.replace(from, to)).expect_err(to).to_string();
-        assert!(refused("\"5s\"", "\"200000d\"").contains("longer than"));
-        assert!(refused("cycles = 1000", "cycles = 9223372036854775807").contains("longer than"));
-    }
-
-    #[test]
-    fn every_phase_may_end_by_a_count_instead() {
-        let mut plan = parse("two.toml", PHASES).expect("a plan");
-        plan.end_by_cycles(20);
-        let ends: Vec<_> = plan.phases.iter().map(|p| (p.end.duration, p.end.cycles)).collect();
-        assert_eq!(ends, [(None, Some(20)), (None, Some(20))]);
-        assert_eq!(plan.phases[0].expected(), Nanos::from_ms(10));
-    }
-
-    #[test]
-    fn scaling_keeps_a_plan_runnable() {
-        let mut plan = parse("two.toml", PHASES).expect("a plan");
-        plan.scale(0.001);
-        assert_eq!(plan.phases[0].end.duration, Some(Nanos::from_ms(100)));
-        assert_eq!(plan.phases[1].end.cycles, Some(10));
-        plan.scale_to(Nanos::from_secs(2));
-        assert!(
-            (plan.phases.iter().map(|p| p.expected().as_secs_f64()).sum::<f64>() - 2.0).abs() < 0.1
-        );
-    }
-}
+mod tests;

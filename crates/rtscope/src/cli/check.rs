@@ -7,7 +7,7 @@ use rtscope_analyse::{
     verdict::check::{Expectation, judge},
 };
 use rtscope_measure::{
-    check::{self, Subject},
+    check::{self, CheckedProgram},
     interrupt::Interrupt,
 };
 use rtscope_model::time::Nanos;
@@ -68,13 +68,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let parent = std::process::id().to_string();
     let guard = ["guard", "--as-is", "--parent", &parent, "--"].map(OsString::from);
     let subject = match args.pid {
-        Some(pid) => Subject::Process(pid),
-        None => Subject::Command(args.words.clone()),
+        Some(pid) => CheckedProgram::Process(pid),
+        None => CheckedProgram::Command(args.words.clone()),
     };
     let options = check::Options {
         settle: match subject {
-            Subject::Process(_) => Duration::ZERO,
-            Subject::Command(_) => Duration::from_nanos(args.settle.0),
+            CheckedProgram::Process(_) => Duration::ZERO,
+            CheckedProgram::Command(_) => Duration::from_nanos(args.settle.0),
         },
         subject,
         duration: Duration::from_nanos(args.duration.0),

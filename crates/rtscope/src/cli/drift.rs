@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
-    drift::{self, DriftError, Options, Subject},
+    drift::{self, DriftError, Options, PeriodicSource},
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -90,7 +90,7 @@ const RECORD: &str = "drift.json";
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.from {
         let record: DriftRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
-        tell(&record, folder, args.json)?;
+        print_result(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
     let wall_clock = wall_clock();
@@ -111,12 +111,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let path = folder.join(RECORD);
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
-    tell(&record, &folder, args.json)?;
+    print_result(&record, &folder, args.json)?;
     let short = record.subjects.iter().any(|one| one.activations.len() < 3);
     Ok(ExitCode::from(if short { exit::INCONCLUSIVE } else { exit::PASS }))
 }
 
-fn subject(args: &Args) -> anyhow::Result<Subject> {
+fn subject(args: &Args) -> anyhow::Result<PeriodicSource> {
     let period = args.period.unwrap_or(PERIOD);
     if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
         return Err(Refused(format!("--period {period}: from 50us to 1h")).into());
@@ -134,7 +134,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
     }
     if !args.command.is_empty() {
         args.place.refuse("a command places its threads itself")?;
-        return Ok(Subject::Program {
+        return Ok(PeriodicSource::Program {
             command: args.command.clone(),
             thread: args.thread.clone(),
             period_ns: args.period.map(|period| period.0),
@@ -156,7 +156,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
     };
     let scheduling = args.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
     let placement = scheduling.on(args.place.cpu.or_last()?);
-    Ok(Subject::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
+    Ok(PeriodicSource::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
 }
 
 /// Measures; falls back to an ordinary policy where a real-time one is not permitted.
@@ -167,7 +167,7 @@ fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
-            if let Subject::Loops { placement, .. } = &mut options.subject {
+            if let PeriodicSource::Loops { placement, .. } = &mut options.subject {
                 *placement = Scheduling::OTHER.on(placement.cpus.clone());
             }
             Ok(drift::run(&options)?)
@@ -177,7 +177,7 @@ fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
 }
 
 /// Writes the page and prints the figures.
-fn tell(record: &DriftRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+fn print_result(record: &DriftRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
     let page = report::page(record);
     match json {
         true => super::tell_json(folder, &page, &report::document(record)),

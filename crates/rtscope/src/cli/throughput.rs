@@ -100,7 +100,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(folder) = &args.from {
         let record: ThroughputRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
-        tell(&record, folder, args.json)?;
+        print_result(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
     if !(Nanos::from_ms(50)..=Nanos::from_secs(300)).contains(&args.duration) {
@@ -132,7 +132,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let path = folder.join(RECORD);
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
-    tell(&record, &folder, args.json)?;
+    print_result(&record, &folder, args.json)?;
     let differs = |one: &rtscope_model::throughput::Transfer| {
         one.protocol == Protocol::Tcp && one.sent_bytes != one.received.bytes
     };
@@ -195,7 +195,7 @@ fn measured(mut options: Options) -> anyhow::Result<ThroughputRecord> {
 }
 
 /// Writes the page and prints the figures.
-fn tell(record: &ThroughputRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+fn print_result(record: &ThroughputRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
     let page = report::page(record);
     match json {
         true => super::tell_json(folder, &page, &report::document(record)),

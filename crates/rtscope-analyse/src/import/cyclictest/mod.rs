@@ -4,6 +4,7 @@
 //! Latencies are whole units, cut off: the real one is up to a unit longer. A wake-up that was so
 //! late that it swallowed activations counts once; how many it swallowed is nowhere.
 
+mod findings;
 mod line;
 mod summary;
 
@@ -226,7 +227,7 @@ impl Log {
                 Some((thread, cycle, value)) => self.sample(thread, cycle, value),
                 None => self.row(line),
             },
-            Some(_) => self.words(line),
+            Some(_) => self.read_words(line),
         }
     }
 
@@ -294,7 +295,7 @@ impl Log {
     }
 
     /// A line of words, as `Thread 0 Interval: 1500`.
-    fn words(&mut self, line: &[u8]) {
+    fn read_words(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let number = |word: &str| whole(word.trim_end_matches(['.', ',']).as_bytes());
@@ -401,7 +402,7 @@ impl Run {
     fn cell(mut self, log: &mut Log) -> Cell {
         let has_histogram = self.rows.rows > 0 || self.summary.overflows() > 0;
         let has_samples = self.lanes.iter().any(|lane| lane.samples.is_some());
-        self.tell(log, has_histogram, has_samples);
+        self.add_findings(log, has_histogram, has_samples);
         let (form, layout) = match (has_samples, has_histogram) {
             (true, _) => ("log of every latency", log.layout),
             (_, true) => ("histogram", self.rows.layout(log.layout.unit_ns)),
@@ -427,74 +428,8 @@ impl Run {
             false if has_histogram => self.threads_of_rows(log),
             false => self.threads_of_status(log),
         };
-        std::mem::take(&mut self.contradictions).tell(&mut log.reading);
+        std::mem::take(&mut self.contradictions).add_findings(&mut log.reading);
         Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
-    }
-
-    /// What must be known of this run.
-    fn tell(&mut self, log: &mut Log, has_histogram: bool, has_samples: bool) {
-        let reading = &mut log.reading;
-        if let Some(value) = self.break_value {
-            let unit_ns = log.layout.unit_ns;
-            let text = format!(
-                "cyclictest stopped at a latency of {} us: what came after was not measured",
-                value.saturating_mul(unit_ns) / 1_000
-            );
-            reading.note("break-hit", Weight::PreventsPass, text);
-        }
-        if has_histogram && !has_samples && !self.summary.has_maxima() {
-            let text = "the histogram has no summary after it: it was cut off, or its comments \
-                        were taken out, and latencies beyond it are not known";
-            reading.note("import-truncated", Weight::PreventsPass, text);
-        }
-        if !has_histogram && !has_samples {
-            let text = "the file holds minimum, mean and maximum, and no histogram: no quantile \
-                        and no exceedance can be told";
-            reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
-                "run cyclictest with a histogram, for example -h 1000".to_owned();
-        }
-        let overflow = self.summary.overflow(self.threads_in_rows());
-        if overflow > 0 && !has_samples {
-            let text = format!(
-                "{overflow} latencies lie beyond the histogram: of each it is known that it is at \
-                 least {} units, and of all the maximum",
-                self.rows.last + 1
-            );
-            reading.note("import-overflow", Weight::Warning, text).advice =
-                "run cyclictest with a histogram that is wide enough".to_owned();
-        }
-        if self.rows.disordered > 0 || self.rows.short > 0 || self.rows.repeated > 0 {
-            let text = format!(
-                "{} rows of the histogram are out of order, {} are repeated and {} have another number of \
-                 columns",
-                self.rows.disordered, self.rows.repeated, self.rows.short
-            );
-            reading.note("import-damaged", Weight::PreventsPass, text);
-        }
-        let counted = |figure: fn(&Samples) -> u64| -> u64 {
-            let samples = self.lanes.iter().filter_map(|lane| lane.samples.as_ref());
-            samples.map(figure).fold(0, u64::saturating_add)
-        };
-        let behind = |lane: &Lane| {
-            let told = lane.status.map_or(0, |status| status.cycles);
-            let logged = lane.samples.as_ref().map_or(0, Samples::next);
-            if has_samples { told.saturating_sub(logged) } else { 0 }
-        };
-        let tail = self.lanes.iter().map(behind).fold(0, u64::saturating_add);
-        let (lost, repeated) = (counted(|s| s.lost).saturating_add(tail), counted(|s| s.repeated));
-        log.absurd += counted(|s| s.absurd) + self.rows.absurd;
-        log.unreadable += self.summary.unreadable();
-        if lost > 0 {
-            let text = format!("{lost} cycles are not in the log: their latencies are not known");
-            reading.note("import-samples-missing", Weight::PreventsPass, text).advice =
-                "let cyclictest write to memory, for example /dev/shm, or use a histogram"
-                    .to_owned();
-        }
-        if repeated > 0 {
-            let text =
-                format!("{repeated} cycles are repeated or out of order: the log is damaged");
-            reading.note("import-damaged", Weight::PreventsPass, text);
-        }
     }
 
     fn thread(&self, index: usize, log: &Log) -> Thread {
@@ -575,7 +510,7 @@ impl Run {
             match index < threads {
                 true => {
                     let placed = self.rows.placed(index);
-                    status.check_histogram(&label, placed, &self.summary.said(index), found);
+                    status.check_histogram(&label, placed, &self.summary.of_thread(index), found);
                 }
                 false => found
                     .add(format!("{label} has a 'T:' line, and the histogram lacks its column")),
@@ -594,7 +529,7 @@ impl Run {
 
     fn threads_of_rows(&self, log: &Log) -> Vec<Thread> {
         let thread = |index: usize| {
-            let said = self.summary.said(index);
+            let said = self.summary.of_thread(index);
             let parts = self.rows.part(index, log.layout.unit_ns, &said).known(&said);
             Thread { parts, ..self.thread(index, log) }
         };

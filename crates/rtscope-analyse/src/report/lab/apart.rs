@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Comparison, Spread, kernels, loads, of, spread};
+use super::{Comparison, Spread, entries_of, kernels, loads, spread};
 use crate::{
     compare::{Chance, Values, adjust, difference},
     number::us,
@@ -78,7 +78,7 @@ pub fn pairs(all: &Comparison) -> Vec<Pair> {
 }
 
 fn side<'a>(all: &'a Comparison, kernel: usize, load: &str) -> Option<Side<'a>> {
-    let entries = of(all, kernel, Some(load));
+    let entries = entries_of(all, kernel, Some(load));
     let spread = spread(&entries, |entry| entry.p99_9_ns)?;
     let logs = entries.iter().map(|entry| (entry.p99_9_ns.max(1) as f64).ln()).collect();
     Some(Side { kernel: &all.kernels[kernel], spread, logs })

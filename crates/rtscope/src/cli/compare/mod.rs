@@ -1,7 +1,5 @@
 //! `rtscope compare`: two sides, what changed, and what else differs.
 
-pub(crate) mod lab_folder;
-
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -17,12 +15,11 @@ use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use super::{
     Refused, import,
-    run::style,
     wave::{self, import as capture},
 };
 use crate::{
-    exit,
-    output::shown,
+    exit, lab_folder,
+    output::{shown, style},
     record::{self, Additions, Destination, Judged},
 };
 

@@ -21,11 +21,12 @@ pub(super) fn harmless(message: &str) -> Option<&'static str> {
 /// What is said of an option that did something else: nothing is measured.
 pub(super) fn removed(message: &str) -> Option<&'static str> {
     let is_unknown = message.starts_with("invalid option") || message.starts_with("unrecognized");
-    let is_tracer = |name: &str| match name {
-        "B" | "C" | "E" | "f" | "I" | "O" | "P" | "T" | "w" | "W" => true,
-        "--preemptirqs" | "--context" | "--event" | "--ftrace" | "--irqsoff" | "--traceopt" => true,
-        "--preemptoff" | "--tracer" | "--wakeup" | "--wakeuprt" => true,
-        _ => false,
+    let is_tracer = |name: &str| {
+        let short = matches!(name, "B" | "C" | "E" | "f" | "I" | "O" | "P" | "T" | "w" | "W");
+        let long = ["preemptirqs", "context", "event", "ftrace", "irqsoff", "traceopt"];
+        let more = ["preemptoff", "tracer", "wakeup", "wakeuprt"];
+        let bare = name.strip_prefix("--");
+        short || bare.is_some_and(|name| long.contains(&name) || more.contains(&name))
     };
     match name(message).filter(|_| is_unknown)? {
         "U" | "--numa" => Some(
