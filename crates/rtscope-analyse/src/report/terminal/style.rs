@@ -87,13 +87,13 @@ fn columns(text: &str) -> usize {
 fn hanging(line: &str, most: usize) -> (usize, usize) {
     let text = line.trim_start();
     let lead = line.len() - text.len();
-    let gaps = line.char_indices().map(|(at, _)| at).filter(|&at| {
+    let mut gaps = line.char_indices().map(|(at, _)| at).filter(|&at| {
         at > lead
             && !line[at..].starts_with(' ')
             && line[..at].ends_with("  ")
             && columns(&line[..at]) <= most
     });
-    if let Some(at) = gaps.last() {
+    if let Some(at) = gaps.next_back() {
         return (at, columns(&line[..at]));
     }
     match text.split_once(' ') {

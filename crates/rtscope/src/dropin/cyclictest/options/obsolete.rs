@@ -18,21 +18,39 @@ pub(super) fn harmless(message: &str) -> Option<&'static str> {
     }
 }
 
+/// Options that chose a tracer.
+const TRACERS: [&str; 20] = [
+    "B",
+    "C",
+    "E",
+    "f",
+    "I",
+    "O",
+    "P",
+    "T",
+    "w",
+    "W",
+    "--preemptirqs",
+    "--context",
+    "--event",
+    "--ftrace",
+    "--irqsoff",
+    "--traceopt",
+    "--preemptoff",
+    "--tracer",
+    "--wakeup",
+    "--wakeuprt",
+];
+
 /// What is said of an option that did something else: nothing is measured.
 pub(super) fn removed(message: &str) -> Option<&'static str> {
     let is_unknown = message.starts_with("invalid option") || message.starts_with("unrecognized");
-    let is_tracer = |name: &str| match name {
-        "B" | "C" | "E" | "f" | "I" | "O" | "P" | "T" | "w" | "W" => true,
-        "--preemptirqs" | "--context" | "--event" | "--ftrace" | "--irqsoff" | "--traceopt" => true,
-        "--preemptoff" | "--tracer" | "--wakeup" | "--wakeuprt" => true,
-        _ => false,
-    };
     match name(message).filter(|_| is_unknown)? {
         "U" | "--numa" => Some(
             "this option is gone since rt-tests 1.5: write -a -t for one thread on each CPU, whose memory is on \
              its node",
         ),
-        name if is_tracer(name) => Some(
+        name if TRACERS.contains(&name) => Some(
             "this option chose a tracer and is gone since rt-tests 1.5: trace with trace-cmd, and stop the trace \
              with -b USEC --tracemark",
         ),
