@@ -2,7 +2,7 @@
 //! console, the files beside a record.
 
 use rtscope_analyse::report::sched;
-use rtscope_lab::{config::merge, console, guest_run::Inputs};
+use rtscope_lab::{config::merge, console, inputs::Inputs};
 use rtscope_model::{
     guest::{Beside, Cost, OURS, THEIRS},
     sched::{Experiment, ExperimentRecord},

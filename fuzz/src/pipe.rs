@@ -3,11 +3,12 @@
 use rtscope_analyse::{
     Judgement,
     compare::{self, Run},
-    export::{self, FORMATS, Subject},
+    export::{Exported, FORMATS},
     judge,
     plot::{self, Kind},
     report::{self, terminal::Style},
     statistics::claim,
+    verdict_document,
 };
 use rtscope_model::{
     printable::{guarded, make_printable},
@@ -80,7 +81,7 @@ pub(crate) fn show(record: &Record, bytes: &[u8], stages: Stages) {
     let judgement = judge(record, &[]);
     if stages.has(Stage::Print, bytes) {
         check_text(&report::terminal::summary(&judgement, record, STYLE));
-        let document = export::json::document(&judgement, record);
+        let document = verdict_document::document(&judgement, record);
         let mut printable = document.clone();
         make_printable(&mut printable);
         assert_eq!(document, printable, "a text that a terminal would obey");
@@ -143,7 +144,7 @@ fn draw(record: &Record, judgement: &Judgement) {
 fn export(record: &Record, judgement: &Judgement) {
     let names = judgement.cells.iter().map(|cell| Some(cell.name.as_str())).take(3);
     for name in names.chain([None]) {
-        let subject = Subject::new(record, judgement, name).expect("a cell");
+        let subject = Exported::new(record, judgement, name).expect("a cell");
         FORMATS.iter().for_each(|format| drop(format.write(&subject)));
     }
 }

@@ -21,6 +21,7 @@ pub mod statistics;
 #[cfg(test)]
 mod test_support;
 pub mod verdict;
+pub mod verdict_document;
 
 use rtscope_model::record::Record;
 

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use rtscope_analyse::{
-    export::{FORMATS, Subject},
+    export::{Exported, FORMATS},
     import::{self, Import, Options, Reading, Stream},
     judge, report,
 };
@@ -100,7 +100,7 @@ fn the_corpora_can_be_exported_and_their_counts_read_back() {
         let Some(record) = recorded(read(None, &bytes, usize::MAX)) else { continue };
         let judgement = judge(&record, &[]);
         for cell in &judgement.cells {
-            let subject = Subject::new(&record, &judgement, Some(&cell.name)).expect("a cell");
+            let subject = Exported::new(&record, &judgement, Some(&cell.name)).expect("a cell");
             for format in FORMATS {
                 let Ok(document) = format.write(&subject) else {
                     let may_refuse = ["hgrm", "cyclictest", "cyclictest-json", "osadl"];

@@ -10,10 +10,10 @@ use std::{
 
 use crate::{
     cache::Cache,
+    debian::Apt,
     error::LabError,
     prebuilt::{self, debian_arch},
     progress::{Report, step},
-    source::debian::Apt,
     tool,
 };
 
@@ -84,7 +84,7 @@ fn fetch(
     let unpacked = PACKAGES.into_iter().try_for_each(|package| {
         let file = download(&apt, package, &downloads, report)?;
         step(report, format!("unpacking {package}"));
-        prebuilt::extract(&file, &part, ".")
+        tool::extract_package(&file, &part, ".")
     });
     let kept = unpacked.and_then(|()| {
         let _ = fs::remove_dir_all(root);

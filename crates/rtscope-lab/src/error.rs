@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use rtscope_model::text::TextError;
 
-use crate::patch::PatchReport;
+use crate::patch_report::PatchReport;
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]

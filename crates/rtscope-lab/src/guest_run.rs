@@ -14,7 +14,6 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use rtscope_model::guest::{self, Beside, Timing};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     boot::{self, Boot, CONSOLE, Ending},
@@ -24,25 +23,20 @@ use crate::{
     error::LabError,
     image,
     images::{self, Held},
+    inputs::{FORMAT, Inputs, is_whole, read_inputs, write},
     kept,
     kernel_under_test::KernelUnderTest,
     machine::Machine,
     qemu::{CommandLine, GuestSpec, Log},
-    recheck::{self, Touched},
+    recheck,
     replay_log::{LOG, Raw},
 };
-
-/// File in a record's folder that says what it was made of.
-pub const INPUTS: &str = "lab.json";
 
 /// Room that a record needs, and the serial lines that bring it: several times what the shipped plans make.
 const RECORD_MIB: u64 = 16;
 
 /// File of a record with the kernel's configuration.
 pub const CONFIG: &str = "config.gz";
-
-/// Version of [`Inputs`].
-const FORMAT: u32 = 1;
 
 /// One run of a guest in one kernel.
 #[derive(Clone, Debug)]
@@ -65,48 +59,6 @@ pub struct GuestRun {
     pub planned: Duration,
     /// How long the guest may be silent.
     pub silence: Duration,
-}
-
-/// Everything that a run was made of: what it takes to run it again, and to see that nothing changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Inputs {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// Hash of all below that the record depends on.
-    pub key: String,
-    /// The kernel as it was asked for, as `mine=debian-stock:preempt=full`.
-    pub kernel: String,
-    /// The kernel's file.
-    pub kernel_file: PathBuf,
-    /// SHA-256 of the kernel.
-    pub kernel_sha256: String,
-    /// SHA-256 of the image: of the program, the plan, and everything else in the guest.
-    pub image_sha256: String,
-    /// The machine's name.
-    pub machine: String,
-    /// What the guest was given.
-    #[serde(flatten)]
-    pub spec: GuestSpec,
-    /// The emulator's version.
-    pub emulator: String,
-    /// The emulator's words, files by what they are.
-    pub arguments: Vec<String>,
-    /// Whether the guest brought its whole record.
-    #[serde(default)]
-    pub whole: bool,
-    /// SHA-256 of the run's log, compressed as it lies in the record's folder; none by the host's clock, with
-    /// several CPUs, and in records that were made before runs had one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log_sha256: Option<String>,
-    /// SHA-256 of each file of the record.
-    pub files: BTreeMap<String, String>,
-}
-
-impl Inputs {
-    fn write(&self, folder: &Path) -> Result<(), LabError> {
-        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        write(folder, INPUTS, text.as_bytes())
-    }
 }
 
 /// What came of a run.
@@ -296,7 +248,7 @@ impl GuestRun {
         // It is packed by now; the cache shall not keep it a second time.
         drop(log);
         if outcome.ending == Ending::Sent && self.spec.timing.is_virtual() {
-            kept::keep(folder, &kept::at(around.cache, &outcome.inputs.key), around)?;
+            kept::keep(folder, &kept::at(around.cache, &outcome.inputs.key), around.say)?;
         }
         Ok(outcome)
     }
@@ -336,7 +288,7 @@ impl GuestRun {
     ) -> Result<Option<Inputs>, LabError> {
         if let Ok(there) = read_inputs(folder) {
             if around.reuse && there.whole && there.key == key {
-                check(folder, &there)?;
+                recheck::check(folder, &there)?;
                 return Ok(Some(there));
             }
             fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
@@ -356,7 +308,7 @@ impl GuestRun {
             inputs.write(folder)?;
             return Ok(Some(inputs));
         }
-        let (kept_in, list) = (kept.display(), list(&touched));
+        let (kept_in, list) = (kept.display(), recheck::list(&touched));
         (around.say)(&format!(
             "the record that was kept in {kept_in} is no longer the one that its guest brought: {list}; it \
              is measured again"
@@ -427,89 +379,10 @@ fn hash_of(path: &Path) -> Result<String, LabError> {
     fs::read(path).map(|bytes| sha256(&bytes)).map_err(LabError::file("read", path))
 }
 
-/// Refuses a record that is no longer the one that its guest brought.
-///
-/// # Errors
-///
-/// Each file that was altered, deleted or added, and what to do.
-pub fn check(folder: &Path, inputs: &Inputs) -> Result<(), LabError> {
-    let touched = recheck::touched(folder, inputs)?;
-    if touched.is_empty() {
-        return Ok(());
-    }
-    let (folder, list) = (folder.display(), list(&touched));
-    Err(LabError::Refused(format!(
-        "{folder} is no longer the record that its guest brought: {list}. `rtscope lab replay {folder}` shows \
-         what differs; --fresh measures it again, and --out names another folder"
-    )))
-}
-
-fn list(touched: &[Touched]) -> String {
-    touched.iter().map(Touched::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Reads what a record was made of.
-///
-/// # Errors
-///
-/// The folder holds no record of the lab.
-pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
-    let path = folder.join(INPUTS);
-    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-    let refused = |why: String| {
-        LabError::Refused(format!("{} is not a record of the lab: {why}", path.display()))
-    };
-    let inputs: Inputs = serde_json::from_str(&text).map_err(|e| refused(e.to_string()))?;
-    match inputs.files.keys().find(|name| !is_inside(name)) {
-        Some(name) => Err(refused(format!("it names the file {name:?}"))),
-        None => Ok(inputs),
-    }
-}
-
-/// Whether a file's name stays in its folder.
-fn is_inside(name: &str) -> bool {
-    !name.is_empty()
-        && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
-}
-
-/// Whether a folder holds all that a guest brought.
-#[must_use]
-pub fn is_whole(folder: &Path) -> bool {
-    read_inputs(folder).is_ok_and(|inputs| inputs.whole)
-}
-
 /// A text file, packed the same way each time.
 fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
     let text = fs::read(path).map_err(LabError::file("read", path))?;
     let mut packer = GzEncoder::new(Vec::new(), Compression::default());
     packer.write_all(&text).map_err(LabError::file("pack", path))?;
     packer.finish().map_err(LabError::file("pack", path))
-}
-
-/// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
-pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
-    if !is_inside(name) {
-        return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
-    }
-    let path = folder.join(name);
-    let parent = path.parent().unwrap_or(folder);
-    fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
-    fs::write(&path, bytes).map_err(LabError::file("write", &path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guest_can_t_write_outside_its_record() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let inside = folder.path().join("record");
-        write(&inside, "slices/t0.jsonl", b"x").expect("inside");
-        assert_eq!(fs::read(inside.join("slices/t0.jsonl")).expect("written"), b"x");
-        for name in ["../out", "/tmp/rtscope-out", "slices/../../out", ""] {
-            assert!(write(&inside, name, b"x").is_err(), "{name:?} was accepted");
-        }
-        assert!(!folder.path().join("out").exists());
-    }
 }

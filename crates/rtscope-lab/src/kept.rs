@@ -9,7 +9,7 @@ use std::{
 use crate::{
     cache::Cache,
     error::LabError,
-    guest_run::{Inputs, Surroundings, read_inputs},
+    inputs::{Inputs, read_inputs},
 };
 
 /// Where the cache keeps the record of inputs.
@@ -19,12 +19,12 @@ pub(crate) fn at(cache: &Cache, key: &str) -> PathBuf {
 
 /// Puts a record into the cache in one step. One of the same inputs that is there stays, and it is said when
 /// it differs.
-pub(crate) fn keep(folder: &Path, known: &Path, around: &Surroundings<'_>) -> Result<(), LabError> {
+pub(crate) fn keep(folder: &Path, known: &Path, say: &dyn Fn(&str)) -> Result<(), LabError> {
     if known.exists() {
         if let (Ok(new), Ok(old)) = (read_inputs(folder), read_inputs(known))
             && new.files != old.files
         {
-            (around.say)(&differ(folder, &new, known, &old));
+            say(&differ(folder, &new, known, &old));
         }
         return Ok(());
     }
@@ -48,8 +48,8 @@ fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
     let other = |name: &&&String| of_new.files.get(**name) != of_old.files.get(**name);
     let names: Vec<&str> = names.iter().filter(other).map(|name| name.as_str()).collect();
     format!(
-        "{} differs from an earlier run of the same inputs, {}, in {}: both are true runs, and each is \
-         replayed to the bit from its own log",
+        "{} differs from an earlier run of the same inputs, {}, in {}: both are valid runs, and \
+         `lab replay` reproduces each bit for bit from its own log",
         new.display(),
         old.display(),
         names.join(", ")
@@ -80,7 +80,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::guest_run::{INPUTS, write};
+    use crate::inputs::{INPUTS, write};
 
     #[test]
     fn a_kept_record_is_an_equal_one() {
@@ -90,12 +90,8 @@ mod tests {
         write(&record, "events.jsonl", b"y").expect("written");
         let said = Mutex::new(Vec::new());
         let say = |text: &str| said.lock().expect("unpoisoned").push(text.to_owned());
-        let cache = Cache::at(folder.path());
-        let stop = || false;
-        let around =
-            Surroundings { cache: &cache, guard: &[], reuse: true, stop: &stop, say: &say };
-        keep(&record, &known, &around).expect("kept");
-        keep(&record, &known, &around).expect("kept already");
+        keep(&record, &known, &say).expect("kept");
+        keep(&record, &known, &say).expect("kept already");
         // Two runs of the same inputs that differ are both true, and the user hears of it.
         let inputs = |hash: &str| {
             format!(
@@ -107,7 +103,7 @@ mod tests {
         let (first, second) = (folder.path().join("first"), folder.path().join("second"));
         for (run, hash) in [(&first, "a"), (&second, "b")] {
             write(run, INPUTS, inputs(hash).as_bytes()).expect("written");
-            keep(run, &folder.path().join("records/other"), &around).expect("kept");
+            keep(run, &folder.path().join("records/other"), &say).expect("kept");
         }
         let said = said.lock().expect("unpoisoned").join("\n");
         assert!(said.contains("in events.jsonl: both are true runs"), "{said}");

@@ -18,7 +18,6 @@ use crate::{
     cache::Cache,
     digest::{key_of, sha256_of_file},
     error::LabError,
-    prebuilt,
     progress::{Report, step},
     tool::{self, Need},
 };
@@ -177,8 +176,8 @@ fn is_modules(dir: &Path) -> bool {
 fn unpack(source: &Path, to: &Path) -> Result<(), LabError> {
     if source.extension().is_some_and(|ending| ending == "deb") {
         tool::require(&[Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")])?;
-        return prebuilt::extract(source, to, "./lib/modules")
-            .or_else(|_| prebuilt::extract(source, to, "./usr/lib/modules"));
+        return tool::extract_package(source, to, "./lib/modules")
+            .or_else(|_| tool::extract_package(source, to, "./usr/lib/modules"));
     }
     tool::require(&[Need::of("tar", "tar")])?;
     let mut tar = Command::new("tar");

@@ -97,18 +97,6 @@ fn none(path: &Path, what: &str) -> LabError {
     ))
 }
 
-/// What [`debian`] needs beside what builds the kernel.
-#[must_use]
-pub fn debian_needs() -> Vec<Need> {
-    let needs = [
-        ("dpkg-buildpackage", "dpkg-dev"),
-        ("dh_builddeb", "debhelper"),
-        ("rsync", "rsync"),
-        ("depmod", "kmod"),
-    ];
-    needs.map(|(name, package)| Need::of(name, package)).to_vec()
-}
-
 /// Makes Debian packages of a built kernel with the kernel's own rules: image with modules, headers, C
 /// library headers. The objects are used, and the packaged kernel has the key of the built one.
 ///
@@ -123,7 +111,7 @@ pub fn debian(
     jobs: u32,
     report: &mut Report<'_>,
 ) -> Result<Vec<PathBuf>, LabError> {
-    tool::require(&debian_needs())?;
+    tool::require(&build::package_needs())?;
     fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
     let objects = &prepared.target.objects;
     let around = objects.parent().unwrap_or(objects);

@@ -13,13 +13,13 @@ use serde::Serialize;
 
 use crate::{
     cache::{Cache, Kernel, Manifest},
+    debian::Apt,
     digest::{key_of, sha256_of_file},
     error::LabError,
     machine::own_arch,
     modules::Modules,
     name,
     progress::{Report, step},
-    source::debian::Apt,
     tool::{self, Need},
 };
 
@@ -303,10 +303,10 @@ impl Package<'_> {
     fn unpack(&self, package: &Path, key: String, cache: &Cache) -> Result<Kernel, LabError> {
         let prepared = cache.root().join(format!("part-{key}-{}", std::process::id()));
         fs::create_dir_all(&prepared).map_err(LabError::file("make", &prepared))?;
-        let unpacked = extract(package, &prepared, "./boot")
+        let unpacked = tool::extract_package(package, &prepared, "./boot")
             .and_then(|()| match self.arch {
                 "x86_64" => Ok(()),
-                _ => extract(package, &prepared, "./usr/lib"),
+                _ => tool::extract_package(package, &prepared, "./usr/lib"),
             })
             .and_then(|()| {
                 let manifest = self.manifest(key, &prepared)?;
@@ -362,15 +362,6 @@ pub(crate) fn fetching() -> [Need; 3] {
 /// Debian's name of an architecture.
 pub(crate) fn debian_arch(arch: &str) -> Option<&'static str> {
     ARCHITECTURES.iter().find(|(_, known, _)| *known == arch).map(|(debian, ..)| *debian)
-}
-
-/// Unpacks what lies below a path of a package.
-pub(crate) fn extract(package: &Path, to: &Path, below: &str) -> Result<(), LabError> {
-    let mut archive = Command::new("dpkg-deb");
-    archive.arg("--fsys-tarfile").arg(package);
-    let mut tar = Command::new("tar");
-    tar.args(["-x", "-f", "-", "--no-same-owner", "-C"]).arg(to).arg(below);
-    tool::pipeline(&[archive, tar])
 }
 
 #[cfg(test)]

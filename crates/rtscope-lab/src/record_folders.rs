@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::LabError, guest_run, name};
+use crate::{error::LabError, inputs, name, recheck};
 
 /// File that says which guests the records of a folder are of.
 const GUESTS: &str = "order.json";
@@ -119,10 +119,10 @@ pub fn claim(out: &Path, guests: BTreeMap<String, String>, reuse: bool) -> Resul
         }
         for name in list.guests.keys() {
             let record = out.join(name);
-            let inputs = guest_run::read_inputs(&record).ok().filter(|inputs| inputs.whole);
+            let inputs = inputs::read_inputs(&record).ok().filter(|inputs| inputs.whole);
             if let Some(inputs) = inputs {
                 if reuse {
-                    guest_run::check(&record, &inputs)?;
+                    recheck::check(&record, &inputs)?;
                 }
             } else if record.exists() {
                 fs::remove_dir_all(&record).map_err(LabError::file("remove", &record))?;

@@ -11,8 +11,9 @@ use crate::{
     cache::Cache,
     digest,
     error::LabError,
-    guest_run::{self, GuestRun, Inputs, Outcome, Surroundings},
+    guest_run::{self, GuestRun, Outcome, Surroundings},
     images::Held,
+    inputs::{self, Inputs},
     kept,
     kernel_ref::KernelRef,
     kernel_under_test::KernelUnderTest,
@@ -62,10 +63,10 @@ impl Replay {
     ///
     /// It is no record of the lab, can't be run again, or was altered.
     pub fn open(record: &Path, fresh: bool, cache: &Cache) -> Result<Replay, LabError> {
-        if !record.join(guest_run::INPUTS).exists() {
+        if !record.join(inputs::INPUTS).exists() {
             return Err(no_record(record));
         }
-        let before = guest_run::read_inputs(record)?;
+        let before = inputs::read_inputs(record)?;
         if !before.spec.timing.is_virtual() {
             let text = "this record was made by the host's clock: no second run can equal it";
             return Err(LabError::Refused(text.to_owned()));
@@ -160,7 +161,7 @@ fn choose_way(
         let text = format!(
             "{log} is not the log that {} names: it was altered or deleted, so the run can't be replayed; \
              --fresh compares the record with a fresh run",
-            guest_run::INPUTS
+            inputs::INPUTS
         );
         return Err(LabError::Refused(text));
     }
@@ -189,7 +190,7 @@ fn described(way: Way, found: &[Disagreement]) -> String {
                 format!("{}; {run} differs from what the guest brought, too", change(how))
             }
             Blame::Hash => {
-                format!("{run} gives this file; its hash in {} was altered", guest_run::INPUTS)
+                format!("{run} gives this file; its hash in {} was altered", inputs::INPUTS)
             }
         };
         let first = one.first.as_ref().map_or(String::new(), |first| {
@@ -249,7 +250,7 @@ fn no_record(folder: &Path) -> LabError {
     let shown = folder.display();
     let inside = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut records: Vec<PathBuf> =
-        inside.map(|entry| entry.path()).filter(|path| guest_run::is_whole(path)).collect();
+        inside.map(|entry| entry.path()).filter(|path| inputs::is_whole(path)).collect();
     records.sort();
     match records.first() {
         Some(first) => LabError::Refused(format!(
@@ -259,7 +260,7 @@ fn no_record(folder: &Path) -> LabError {
         )),
         None => LabError::NoRecord(format!(
             "{shown} is not a record of the lab: it has no {}",
-            guest_run::INPUTS
+            inputs::INPUTS
         )),
     }
 }
@@ -364,7 +365,7 @@ mod tests {
             "emulator":"","arguments":[],"files":{},"whole":true}"#;
         for name in ["b-seed1", "a-seed1"] {
             fs::create_dir(out.path().join(name)).expect("made");
-            fs::write(out.path().join(name).join(guest_run::INPUTS), inputs).expect("written");
+            fs::write(out.path().join(name).join(inputs::INPUTS), inputs).expect("written");
         }
         let said = no_record(out.path()).to_string();
         assert!(said.contains("holds 2 records") && said.ends_with("a-seed1"), "{said}");

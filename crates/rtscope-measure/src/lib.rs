@@ -93,7 +93,7 @@ pub enum RunError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A CPU of the plan is absent.
-    #[error("{}", machine::not_online(absent, online))]
+    #[error("{}", environment::not_online(absent, online))]
     NoSuchCpu {
         /// Asked and absent.
         absent: CpuSet,

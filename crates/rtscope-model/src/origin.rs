@@ -32,7 +32,7 @@ pub struct Origin {
 impl Origin {
     /// Tool, version and form in a few words.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         let version = self.tool_version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
         let form = if self.form.is_empty() { String::new() } else { format!(", {}", self.form) };
         format!("{}{version}{form}", self.tool)

@@ -27,7 +27,7 @@ const BYTES: usize = 64;
 /// The words of the file.
 #[derive(Debug)]
 #[repr(C)]
-struct Words {
+struct SharedState {
     level: AtomicU32,
     unused: AtomicU32,
     changes: AtomicU64,
@@ -36,7 +36,7 @@ struct Words {
 /// A line in shared memory.
 #[derive(Debug)]
 pub struct MemoryLine {
-    words: NonNull<Words>,
+    words: NonNull<SharedState>,
     path: PathBuf,
 }
 
@@ -78,7 +78,7 @@ impl MemoryLine {
         Ok(MemoryLine { words, path })
     }
 
-    fn words(&self) -> &Words {
+    fn state(&self) -> &SharedState {
         // SAFETY: the mapping holds the words, is aligned to a page, and lives as long as `self`.
         unsafe { self.words.as_ref() }
     }
@@ -87,33 +87,33 @@ impl MemoryLine {
     #[must_use]
     #[inline]
     pub fn is_high(&self) -> bool {
-        self.words().level.load(Ordering::Acquire) != 0
+        self.state().level.load(Ordering::Acquire) != 0
     }
 
     /// Raises or lowers the line.
     #[inline]
     pub fn set(&self, high: bool) {
-        self.words().level.store(u32::from(high), Ordering::Release);
+        self.state().level.store(u32::from(high), Ordering::Release);
     }
 
     /// Counts a change that was made. Only one program at a time makes changes.
     #[inline]
     pub fn count_change(&self) {
-        let changes = self.words().changes.load(Ordering::Relaxed);
-        self.words().changes.store(changes + 1, Ordering::Release);
+        let changes = self.state().changes.load(Ordering::Relaxed);
+        self.state().changes.store(changes + 1, Ordering::Release);
     }
 
     /// How many changes its program has counted.
     #[must_use]
     #[inline]
     pub fn changes(&self) -> u64 {
-        self.words().changes.load(Ordering::Acquire)
+        self.state().changes.load(Ordering::Acquire)
     }
 
     /// Makes the line low, and its changes 0.
     pub fn reset(&self) {
-        self.words().level.store(0, Ordering::Release);
-        self.words().changes.store(0, Ordering::Release);
+        self.state().level.store(0, Ordering::Release);
+        self.state().changes.store(0, Ordering::Release);
     }
 
     /// The file.
@@ -123,7 +123,7 @@ impl MemoryLine {
     }
 }
 
-fn map(file: &File) -> Result<NonNull<Words>, std::io::Error> {
+fn map(file: &File) -> Result<NonNull<SharedState>, std::io::Error> {
     // SAFETY: a new mapping at an address of the kernel's choice, of a file that is long enough.
     let address = unsafe {
         libc::mmap(

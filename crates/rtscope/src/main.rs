@@ -12,7 +12,9 @@ mod output;
 mod cli;
 mod dropin;
 mod exit;
+mod failure;
 mod history;
+mod lab_folder;
 mod plans;
 mod png;
 mod record;
@@ -27,7 +29,7 @@ use rtscope_measure::agent;
 fn main() -> ExitCode {
     rtscope_sys::memory::single_arena();
     if agent::is_guest() {
-        agent::main(env!("CARGO_PKG_VERSION"), cli::wall_clock);
+        agent::main(env!("CARGO_PKG_VERSION"), record::wall_clock);
         return ExitCode::from(exit::ERROR);
     }
     dropin::main().unwrap_or_else(cli::main)

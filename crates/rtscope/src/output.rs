@@ -59,6 +59,12 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
+/// How standard output shows text.
+pub(crate) fn style() -> Style {
+    let colour = has_attributes(&io::stdout());
+    Style { width: columns(&io::stdout()).unwrap_or(100), colour }
+}
+
 /// Writes one line to standard error. Nobody to read it is no error, here and below.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{}", folded(&printable(line), &io::stderr()));

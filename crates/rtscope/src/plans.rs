@@ -12,7 +12,7 @@ use rtscope_model::{
     text::{is_toml_file, suggest},
 };
 
-use crate::cli::Refused;
+use crate::failure::Refused;
 
 /// A plan that is part of the binary.
 #[derive(Clone, Copy, Debug)]

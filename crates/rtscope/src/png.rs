@@ -13,7 +13,7 @@ use resvg::{
     usvg::{self, roxmltree},
 };
 
-use crate::{cli::Refused, record::Destination};
+use crate::{failure::Refused, record::Destination};
 
 /// Attributes of a text that its outline has too.
 const KEPT: [&str; 8] = [

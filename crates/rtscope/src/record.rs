@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rtscope_analyse::{Judgement, export, judge, number::counted, report};
+use rtscope_analyse::{Judgement, judge, number::counted, report, verdict_document};
 use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
     finding::{Finding, Weight},
@@ -26,8 +26,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    cli::{Refused, compare::lab_folder, wall_clock},
-    output::{print, print_bytes, shown},
+    failure::Refused,
+    lab_folder,
+    output::{print, print_bytes, shown, style},
 };
 
 /// What the user adds to a record when it is judged.
@@ -230,8 +231,13 @@ fn kept<T: DeserializeOwned>(folder: &Path, name: &str) -> anyhow::Result<Option
 impl Judged {
     /// The verdict as one JSON document, as `--json` prints it.
     pub(crate) fn json(&self) -> anyhow::Result<String> {
-        let document = export::json::document(&self.judgement, &self.record);
+        let document = verdict_document::document(&self.judgement, &self.record);
         Ok(serde_json::to_string_pretty(&document)? + "\n")
+    }
+
+    /// The verdict for a terminal.
+    pub(crate) fn summary(&self) -> String {
+        report::terminal::summary(&self.judgement, &self.record, style())
     }
 
     /// Writes `verdict.json` and `report.html`, and keeps what was accepted; the path of the page.
@@ -299,6 +305,11 @@ pub(crate) fn new_folder(
         return Err(Refused(text).into());
     }
     Ok(folder)
+}
+
+/// The wall clock, RFC 3339.
+pub(crate) fn wall_clock() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A new folder's name for a run: the plan and the wall clock, under `rtscope-runs`.

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{
-    Options, Subject, process,
+    MeasuredProgram, Options, process,
     table::{Goal, Line},
 };
 use crate::shell;
@@ -36,7 +36,7 @@ const SAME_MEMORY: f64 = 1.2;
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The lines of this section.
-pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     let count = if options.quick { LINES / 10 } else { LINES };
     let log = subject.folder.join("verbose.log");
     let short = subject.folder.join("verbose-short.log");
@@ -96,7 +96,7 @@ fn write_log(path: &Path, count: u64) -> Result<()> {
 }
 
 /// Time in ms and peak memory in MB of an import, page and all.
-fn import(subject: &Subject, log: &Path) -> Result<(f64, f64)> {
+fn import(subject: &MeasuredProgram, log: &Path) -> Result<(f64, f64)> {
     let record: PathBuf = subject.folder.join("imported");
     let _ = fs::remove_dir_all(&record);
     let mut command = Command::new(&subject.rtscope);

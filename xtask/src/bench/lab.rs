@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{
-    Options, Subject, process,
+    MeasuredProgram, Options, process,
     table::{Goal, Line},
 };
 use crate::shell;
@@ -53,7 +53,7 @@ struct Took {
 }
 
 /// The lines of this section.
-pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (plan, cells, text) in PLANS {
         let file = subject.folder.join(format!("{plan}.toml"));
@@ -83,7 +83,7 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn run(subject: &Subject, plan: &str) -> Result<Took> {
+fn run(subject: &MeasuredProgram, plan: &str) -> Result<Took> {
     let out = subject.folder.join("lab");
     let _ = fs::remove_dir_all(&out);
     let mut command = Command::new(&subject.rtscope);

@@ -9,7 +9,7 @@ use std::{process::Command, time::Duration};
 use anyhow::{Context, Result};
 
 use super::{
-    Options, Subject,
+    MeasuredProgram, Options,
     table::{Goal, Line},
 };
 use crate::shell;
@@ -31,7 +31,7 @@ const WAYS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// The lines of this section.
-pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     WAYS.iter()
         .map(|(mode, via, words)| {
             let trial = hackbench(words, TRIAL_LOOPS)?;
@@ -72,7 +72,7 @@ fn seconds(output: &str) -> Option<f64> {
 }
 
 /// Messages a second of ours.
-fn rtscope(subject: &Subject, mode: &str, via: &str, duration: Duration) -> Result<f64> {
+fn rtscope(subject: &MeasuredProgram, mode: &str, via: &str, duration: Duration) -> Result<f64> {
     let mut command = Command::new(&subject.rtscope);
     command.args(["load", "message", "--json", "--duration"]);
     command.arg(format!("{}ms", duration.as_millis()));

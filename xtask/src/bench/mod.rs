@@ -43,7 +43,7 @@ struct Options {
 }
 
 /// The program that is measured, and a folder for its records.
-struct Subject {
+struct MeasuredProgram {
     rtscope: PathBuf,
     folder: PathBuf,
 }
@@ -87,7 +87,7 @@ impl Options {
 }
 
 /// A section: its name and what measures its lines.
-type Section = (&'static str, fn(&Subject, &Options) -> Result<Vec<Line>>);
+type Section = (&'static str, fn(&MeasuredProgram, &Options) -> Result<Vec<Line>>);
 
 const SECTIONS: [Section; 8] = [
     ("program", program::lines),
@@ -112,7 +112,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     let rtscope = shell::built(&["--release", "--package", "rtscope"])?;
-    let subject = Subject { rtscope, folder };
+    let subject = MeasuredProgram { rtscope, folder };
     let machine = machine();
     println!("{machine}; {} rounds", options.rounds);
 

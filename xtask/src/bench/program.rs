@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{
-    Options, Subject, process,
+    MeasuredProgram, Options, process,
     table::{Goal, Line, Spread},
 };
 use crate::shell;
@@ -19,7 +19,7 @@ use crate::shell;
 const STARTS: usize = 20;
 
 /// The lines of this section.
-pub(super) fn lines(subject: &Subject, _options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines(subject: &MeasuredProgram, _options: &Options) -> Result<Vec<Line>> {
     let size = fs::metadata(&subject.rtscope)?.len();
     let line = |what: &str, unit, figure, limit| {
         let (ours, theirs) = (vec![figure], Vec::new());
@@ -33,7 +33,7 @@ pub(super) fn lines(subject: &Subject, _options: &Options) -> Result<Vec<Line>> 
 }
 
 /// The median time from start to end of `rtscope --version`.
-fn start_ms(subject: &Subject) -> Result<f64> {
+fn start_ms(subject: &MeasuredProgram) -> Result<f64> {
     let mut times_ms = Vec::new();
     for _ in 0..STARTS {
         let began = Instant::now();
@@ -48,7 +48,7 @@ fn start_ms(subject: &Subject) -> Result<f64> {
 
 /// The most memory that the measuring process of a short `quick` used, page and all. Its loads are
 /// processes of their own.
-fn peak_memory_bytes(subject: &Subject) -> Result<u64> {
+fn peak_memory_bytes(subject: &MeasuredProgram) -> Result<u64> {
     let cpus: Vec<String> = process::cpus().iter().rev().take(2).map(u32::to_string).collect();
     let mut command = Command::new(&subject.rtscope);
     command.args(["run", "quick", "--quiet", "--duration", "5s", "--cpus", &cpus.join(",")]);

@@ -21,7 +21,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{
-    Options, Subject,
+    MeasuredProgram, Options,
     histogram::Histogram,
     process::{self, Cost, Snapshot},
     read_json,
@@ -52,12 +52,12 @@ struct Seen {
 }
 
 /// The lines of this section: of idle states as they are found.
-pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     compare(subject, options, Idle::AsFound)
 }
 
 /// The lines of the section of CPUs kept awake.
-pub(super) fn lines_awake(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines_awake(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     compare(subject, options, Idle::Awake)
 }
 
@@ -68,7 +68,7 @@ enum Idle {
     Awake,
 }
 
-fn compare(subject: &Subject, options: &Options, idle: Idle) -> Result<Vec<Line>> {
+fn compare(subject: &MeasuredProgram, options: &Options, idle: Idle) -> Result<Vec<Line>> {
     let cpu = *process::cpus().last().context("there is no CPU")?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
@@ -95,7 +95,7 @@ fn compare(subject: &Subject, options: &Options, idle: Idle) -> Result<Vec<Line>
     ])
 }
 
-fn cyclictest(subject: &Subject, duration: Duration, cpu: u32, idle: Idle) -> Result<Seen> {
+fn cyclictest(subject: &MeasuredProgram, duration: Duration, cpu: u32, idle: Idle) -> Result<Seen> {
     let mut command = Command::new("cyclictest");
     command.args(["--quiet", "--mlockall", "--threads=1"]);
     if idle == Idle::AsFound {
@@ -110,7 +110,7 @@ fn cyclictest(subject: &Subject, duration: Duration, cpu: u32, idle: Idle) -> Re
     checked(Seen { cost, whole_ms, histogram }, duration)
 }
 
-fn rtscope(subject: &Subject, duration: Duration, cpu: u32, idle: Idle) -> Result<Seen> {
+fn rtscope(subject: &MeasuredProgram, duration: Duration, cpu: u32, idle: Idle) -> Result<Seen> {
     let (plan, record) = (subject.folder.join("wake-ups.toml"), subject.folder.join("wake-ups"));
     fs::write(&plan, plan_text(duration, cpu))?;
     let _ = fs::remove_dir_all(&record);

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{
-    Options, Subject, process, read_json,
+    MeasuredProgram, Options, process, read_json,
     table::{Goal, Line},
 };
 use crate::shell;
@@ -34,7 +34,7 @@ const QUICK_LOOK: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// The lines of this section.
-pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     if process::cpus().len() < 2 {
         bail!("it needs two CPUs");
     }
@@ -82,7 +82,7 @@ pub(super) fn lines(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
 }
 
 /// The line of the sweeps: a section of its own, which a busy machine may spoil alone.
-pub(super) fn sweeps(subject: &Subject, options: &Options) -> Result<Vec<Line>> {
+pub(super) fn sweeps(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     let sweeps: Vec<(f64, f64)> =
         (0..options.rounds.min(5)).map(|_| sweep(subject)).collect::<Result<_>>()?;
     Ok(vec![Line {
@@ -126,7 +126,12 @@ impl Seen {
 }
 
 /// A spin generator on the first CPU beside the scope on the last.
-fn look_at(subject: &Subject, wanted_hz: f64, look: Duration, round: usize) -> Result<Seen> {
+fn look_at(
+    subject: &MeasuredProgram,
+    wanted_hz: f64,
+    look: Duration,
+    round: usize,
+) -> Result<Seen> {
     let line = format!("memory:bench-{}-{round}", std::process::id());
     let cpus = process::cpus();
     let first = cpus.first().context("there is no CPU")?.to_string();
@@ -145,7 +150,7 @@ fn look_at(subject: &Subject, wanted_hz: f64, look: Duration, round: usize) -> R
 }
 
 /// The highest frequencies of our generator and of C with nanosleep, in one sweep.
-fn sweep(subject: &Subject) -> Result<(f64, f64)> {
+fn sweep(subject: &MeasuredProgram) -> Result<(f64, f64)> {
     let page = subject.folder.join("wave.html").display().to_string();
     let words =
         ["sweep", "--subject", "rust", "--subject", "c", "--quick", "--json", "--page", &page];
@@ -166,7 +171,7 @@ struct Started {
 }
 
 impl Started {
-    fn new(subject: &Subject, name: &str, words: &[&str]) -> Result<Started> {
+    fn new(subject: &MeasuredProgram, name: &str, words: &[&str]) -> Result<Started> {
         let output = subject.folder.join(format!("wave-{name}.json"));
         let mut command = Command::new(&subject.rtscope);
         command.arg("wave").args(words).stdin(Stdio::null()).stdout(File::create(&output)?);

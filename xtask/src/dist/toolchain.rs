@@ -34,7 +34,7 @@ pub(super) struct Toolchain {
 }
 
 /// The toolchain for a target; fetched when it isn't there.
-pub(super) fn of(target: &Target) -> Result<Toolchain> {
+pub(super) fn find(target: &Target) -> Result<Toolchain> {
     let mut toolchain = match own_library(target)? {
         true => {
             Toolchain { name: "the toolchain of this machine".to_owned(), ..Default::default() }

@@ -45,7 +45,7 @@ enum Origin {
 }
 
 /// What the workspace is built of on this machine.
-pub(super) fn of(metadata: &Metadata) -> Vec<Dependency> {
+pub(super) fn read(metadata: &Metadata) -> Vec<Dependency> {
     // The packages hold every platform's; the resolved graph is what is built here.
     let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
     let built = nodes.filter_map(|node| metadata.packages.iter().find(|p| p.id == node.id));

@@ -7,18 +7,18 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use super::{Problem, source::Source};
 
 /// The words that may follow a program's name.
-pub(super) struct Words {
+pub(super) struct KnownCommands {
     /// The verbs of the command line.
     rtscope: Vec<String>,
     /// The chores.
     xtask: Vec<String>,
 }
 
-impl Words {
+impl KnownCommands {
     /// Reads the verbs from the source of the command line: the variants of its `enum Verb`, which a user types,
     /// and of its `enum Internal`, which rtscope starts.
-    pub(super) fn new(cli: &Source) -> Words {
-        Words {
+    pub(super) fn new(cli: &Source) -> KnownCommands {
+        KnownCommands {
             rtscope: ["Verb", "Internal"].iter().flat_map(|name| variants(cli, name)).collect(),
             xtask: crate::CHORES.iter().map(|chore| chore.name.to_owned()).collect(),
         }
@@ -59,7 +59,7 @@ fn kebab(name: &str) -> String {
 pub(super) fn check(
     path: &str,
     text: &str,
-    words: &Words,
+    words: &KnownCommands,
     exists: impl Fn(&str) -> bool,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -112,7 +112,7 @@ fn target(document: &str, link: &str) -> Option<String> {
 }
 
 /// What is wrong with a shown command: a chore or a verb that doesn't exist.
-fn unknown_word(command: &str, words: &Words) -> Option<String> {
+fn unknown_word(command: &str, words: &KnownCommands) -> Option<String> {
     let shown: Vec<&str> = command.split_whitespace().skip_while(|w| is_prefix(w)).collect();
     let (program, verb, known) = match shown[..] {
         ["cargo", "xtask", chore, ..] => ("cargo xtask", chore, &words.xtask),
@@ -137,7 +137,7 @@ mod tests {
 
     fn messages(text: &str) -> Vec<String> {
         let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-        let words = Words { rtscope: owned(&["run", "plot"]), xtask: owned(&["test"]) };
+        let words = KnownCommands { rtscope: owned(&["run", "plot"]), xtask: owned(&["test"]) };
         let exists = |path: &str| ["README.md", "docs/method/a.md", "docs"].contains(&path);
         let problems = check("docs/guide/start.md", text, &words, exists);
         problems.iter().map(|problem| format!("{}: {}", problem.line, problem.message)).collect()
@@ -175,6 +175,6 @@ mod tests {
                     enum Internal {\nLoadWorker { words: Vec<String>, more: u8 },\n}\n\
                     enum Last { No }";
         let cli = Source::new("cli.rs", text).expect("Rust");
-        assert_eq!(Words::new(&cli).rtscope, ["run", "kernel", "load-worker"]);
+        assert_eq!(KnownCommands::new(&cli).rtscope, ["run", "kernel", "load-worker"]);
     }
 }

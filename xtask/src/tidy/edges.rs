@@ -36,7 +36,7 @@ const TESTING: &str = "rtscope-testing";
 pub(super) type Edges = Vec<(String, Vec<String>)>;
 
 /// The edges between the workspace's crates, of every kind.
-pub(super) fn of(metadata: &Metadata) -> Edges {
+pub(super) fn read(metadata: &Metadata) -> Edges {
     let ours = metadata.workspace_packages();
     let is_ours = |name: &str| ours.iter().any(|package| package.name.as_str() == name);
     let uses = |package: &cargo_metadata::Package| {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_workspace_is_read() {
-        let edges = of(&crate::metadata().expect("metadata"));
+        let edges = read(&crate::metadata().expect("metadata"));
         let measure = edges.iter().find(|(name, _)| name == "rtscope-measure").expect("a crate");
         assert!(measure.1.iter().any(|name| name == "rtscope-sys"), "{measure:?}");
     }

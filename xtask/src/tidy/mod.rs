@@ -5,6 +5,7 @@
 mod dependencies;
 mod documents;
 mod edges;
+mod english;
 mod features;
 mod purity;
 mod source;
@@ -49,21 +50,27 @@ pub(crate) fn run() -> Result<bool> {
                 problems.extend(unsafe_code::check(&source));
                 problems.extend(purity::check(&source));
                 problems.extend(style::check(&source));
+                if path.starts_with("crates/") && path.contains("/src/") {
+                    problems.extend(english::check_source(&source));
+                }
             }
             Err(problem) => problems.push(problem),
         }
     }
     problems.extend(purity::fences(|path| root.join(path).is_file()));
-    problems.extend(edges::check(&edges::of(&metadata)));
-    let packages = dependencies::of(&metadata);
+    problems.extend(edges::check(&edges::read(&metadata)));
+    let packages = dependencies::read(&metadata);
     problems.extend(dependencies::check(&packages));
-    let words = documents::Words::new(&cli(root)?);
+    let words = documents::KnownCommands::new(&cli(root)?);
     let map = read(root, "ARCHITECTURE.md")?;
     let exists = |path: &str| root.join(path).exists();
     problems.extend(features::check(&map, words.verbs(), &rooms(root)?, exists));
     for path in files(root, &["."], "md")? {
         let text = read(root, &path)?;
         problems.extend(documents::check(&path, &text, &words, |link| root.join(link).exists()));
+        if path == "README.md" || path.starts_with("docs/") {
+            problems.extend(english::check(&path, &text));
+        }
     }
     problems.sort();
     problems.iter().for_each(|problem| println!("{problem}"));

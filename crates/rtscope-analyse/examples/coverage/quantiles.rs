@@ -55,7 +55,7 @@ pub(crate) fn scores_in_slices(
             let beyond = f64::from(quantile::WHOLE - parts) / 1e9;
             let truth = truth(system, &run, |late| systems::exceeded_by_ns(beyond, late));
             let found = quantile::dependent(&run.histogram, *parts, &run.blocks, false);
-            figure.add(ends(quantile::of(&run.histogram, *parts)), ends(found), truth);
+            figure.add(ends(quantile::estimate(&run.histogram, *parts)), ends(found), truth);
         }
         let found_ns = run.histogram.mean_ns().expect("latencies");
         let margins = run.blocks.mean_margins_ns().ok();

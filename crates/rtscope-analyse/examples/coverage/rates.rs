@@ -22,7 +22,7 @@ pub(crate) fn scores(system: System, seconds: u64, runs: u32) -> [Figure; LIMITS
         let run = systems::run(system, seconds, &mut Random::new(u64::from(seed)));
         for ((limit_ns, _), figure) in LIMITS.iter().zip(&mut scores) {
             let rate = |late| RATE as f64 * systems::share_above(*limit_ns as f64, late);
-            let seen = exceedance::of(&run.histogram, *limit_ns, run.watch, &run.blocks)
+            let seen = exceedance::estimate(&run.histogram, *limit_ns, run.watch, &run.blocks)
                 .expect("latencies");
             let ends = |ends: exceedance::Interval| {
                 (Some(ends.per_second_low), Some(ends.per_second_high))

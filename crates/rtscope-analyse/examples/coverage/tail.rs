@@ -245,8 +245,8 @@ fn tail_of(system: &System, random: &mut Random) -> (Tail, Histogram) {
     let slices: Vec<&Slice> = slices.iter().collect();
     let mut blocks = Blocks::new(Layout::default());
     slices.iter().for_each(|slice| blocks.add(slice));
-    let modes = modes::of(&all);
-    let tail = tail::of(&slices, &all, &blocks, SECONDS * 1_000_000_000, &modes, false);
+    let modes = modes::find(&all);
+    let tail = tail::estimate(&slices, &all, &blocks, SECONDS * 1_000_000_000, &modes, false);
     (tail, all)
 }
 

@@ -89,9 +89,9 @@ pub struct Effect {
 }
 
 /// Compares a pair. Its sentences come with [`Change::conclude`].
-pub(super) fn of(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
+pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
     let (buckets, a, b) = sample::samples(&pair.a, &pair.b);
-    let exceed = |limit_ns| limit::of(&a, &b, limit_ns);
+    let exceed = |limit_ns| limit::exceedances(&a, &b, limit_ns);
     Change {
         name: pair.name.clone(),
         a: figures(&pair.a, &a),

@@ -42,7 +42,7 @@ pub struct Exceedances {
 }
 
 /// Counts at a limit.
-pub(super) fn of(a: &Sample<'_>, b: &Sample<'_>, limit_ns: u64) -> Exceedances {
+pub(super) fn exceedances(a: &Sample<'_>, b: &Sample<'_>, limit_ns: u64) -> Exceedances {
     let (in_a, a_surely, a_of) = count(a, limit_ns);
     let (in_b, b_surely, b_of) = count(b, limit_ns);
     let counted = |run: &Run<'_>| Counted {
@@ -52,7 +52,7 @@ pub(super) fn of(a: &Sample<'_>, b: &Sample<'_>, limit_ns: u64) -> Exceedances {
     };
     let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
     let is_known = in_a.is_some() && in_b.is_some();
-    let found = if is_known { ratio::of(&side(a), &side(b)) } else { Ok(None) };
+    let found = if is_known { ratio::between(&side(a), &side(b)) } else { Ok(None) };
     let (ratio, refused) = match found {
         Ok(ratio) => (ratio, None),
         Err(refusal) => (None, Some(refusal)),
@@ -126,7 +126,7 @@ pub(super) fn missed(a: &Sample<'_>, b: &Sample<'_>) -> Option<Missed> {
     };
     let (of_a, of_b) = (side(a), side(b));
     let ((a, a_of), (b, b_of)) = (sum(&of_a), sum(&of_b));
-    let (ratio, refused) = match ratio::of(&of_a, &of_b) {
+    let (ratio, refused) = match ratio::between(&of_a, &of_b) {
         Ok(ratio) => (ratio, None),
         Err(refusal) => (None, Some(refusal)),
     };

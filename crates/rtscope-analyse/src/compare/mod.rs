@@ -86,7 +86,8 @@ pub struct Comparison {
 #[must_use]
 pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
     let (pairs, mut notes) = pairing::pairs(a, b);
-    let mut changes: Vec<Change> = pairs.iter().map(|pair| change::of(pair, limits_ns)).collect();
+    let mut changes: Vec<Change> =
+        pairs.iter().map(|pair| change::between(pair, limits_ns)).collect();
     let chances: Vec<&mut Chance> = changes.iter_mut().flat_map(Change::chances).collect();
     let figures = chances.len();
     ratio::adjust(chances);

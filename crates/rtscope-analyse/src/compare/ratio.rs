@@ -73,7 +73,7 @@ pub(super) struct Counted {
 /// # Errors
 ///
 /// When a run can't tell how its wake-ups depend on each other.
-pub(super) fn of(a: &[Counted], b: &[Counted]) -> Result<Option<Ratio>, Refusal> {
+pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<Ratio>, Refusal> {
     let sums = [a, b]
         .map(|side| side.iter().fold((0, 0), |sum, one| (sum.0 + one.beyond, sum.1 + one.of)));
     let [(beyond_a, of_a), (beyond_b, of_b)] = sums;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn ratio(a: (u64, u64), b: (u64, u64)) -> Ratio {
-        of(&one(a.0, a.1), &one(b.0, b.1)).expect("no refusal").expect("some")
+        between(&one(a.0, a.1), &one(b.0, b.1)).expect("no refusal").expect("some")
     }
 
     /// P(at least k) of a binomial distribution, by the sum.
@@ -255,7 +255,7 @@ mod tests {
         let found = ratio((13, 100), (0, 100_000));
         assert!(found.ratio == Some(0.0) && found.low == 0.0);
         assert!(found.high.is_some_and(|high| (2e-4..4e-4).contains(&high)), "{found:?}");
-        assert!(of(&one(0, 10), &one(0, 10)).is_ok_and(|none| none.is_none()));
+        assert!(between(&one(0, 10), &one(0, 10)).is_ok_and(|none| none.is_none()));
     }
 
     /// The spread of a large count was left out beside one of up to 1,000: the interval held 92 %.
@@ -281,15 +281,16 @@ mod tests {
     #[test]
     fn dependent_counts_are_worth_less() {
         let side = |beyond, inflation| [Counted { beyond, of: 100_000, inflation: Ok(inflation) }];
-        let found = of(&side(500, 50.0), &side(1_000, 50.0)).expect("no refusal").expect("some");
+        let found =
+            between(&side(500, 50.0), &side(1_000, 50.0)).expect("no refusal").expect("some");
         let alone = ratio((10, 100_000), (20, 100_000));
         assert!(found.ratio == Some(2.0), "{found:?}");
         assert!((found.low - alone.low).abs() < 1e-9 && found.chance.p == alone.chance.p);
         let slow = [Counted { beyond: 5, of: 10, inflation: Err(Refusal::Slow) }];
-        assert_eq!(of(&slow, &one(1, 10)).map(drop), Err(Refusal::Slow));
+        assert_eq!(between(&slow, &one(1, 10)).map(drop), Err(Refusal::Slow));
         // What wasn't counted needs no dependence.
         let none = [Counted { beyond: 0, of: 10, inflation: Err(Refusal::Slow) }];
-        assert!(of(&none, &one(1, 10)).is_ok());
+        assert!(between(&none, &one(1, 10)).is_ok());
     }
 
     #[test]
@@ -318,7 +319,7 @@ mod tests {
                 (0..3).map(&mut run).collect()
             };
             let (a, b) = (side(), side());
-            let found = of(&a, &b).expect("no refusal").expect("some");
+            let found = between(&a, &b).expect("no refusal").expect("some");
             excluded += u32::from(found.low > 1.0 || found.high.is_some_and(|high| high < 1.0));
         }
         assert!((10..=70).contains(&excluded), "{excluded} of {comparisons}");

@@ -56,7 +56,7 @@ pub(super) fn all(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>) -> Vec<Shif
         n_a.min(n_b) as f64 * above >= ABOVE_MIN
             && [a, b].into_iter().all(|side| is_placed(&side.histogram, *parts))
     };
-    QUANTILES.into_iter().filter(reached).map(|parts| of(buckets, a, b, parts)).collect()
+    QUANTILES.into_iter().filter(reached).map(|parts| at_quantile(buckets, a, b, parts)).collect()
 }
 
 fn share(parts: u32) -> f64 {
@@ -66,10 +66,10 @@ fn share(parts: u32) -> f64 {
 /// Whether a quantile and the upper end of its interval have buckets.
 fn is_placed(histogram: &Histogram, parts: u32) -> bool {
     let has_end = |found: quantile::Quantile| found.high_ns.is_some();
-    histogram.unplaced().is_empty() || quantile::of(histogram, parts).is_some_and(has_end)
+    histogram.unplaced().is_empty() || quantile::estimate(histogram, parts).is_some_and(has_end)
 }
 
-fn of(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) -> Shift {
+fn at_quantile(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) -> Shift {
     let p = share(parts);
     let (a_ns, b_ns) = (buckets.quantile_ns(&a.all, p), buckets.quantile_ns(&b.all, p));
     let mut shift = Shift {
@@ -169,7 +169,7 @@ fn chance(
         inflation: run.inflation(limit_ns).map(|worth| worth * rest),
     };
     let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
-    Ok(ratio::of(&side(a), &side(b))?.map_or(Chance::of(1.0), |ratio| ratio.chance))
+    Ok(ratio::between(&side(a), &side(b))?.map_or(Chance::of(1.0), |ratio| ratio.chance))
 }
 
 /// The quantiles that moved, or that none did; why, where it can't be told.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rtscope_model::{record::Record, verdict::Verdict};
 use serde_json::Value;
 
-use super::{FORMATS, Subject};
+use super::{Exported, FORMATS};
 use crate::{
     Judgement, judge,
     report::{html, terminal},
@@ -165,7 +165,7 @@ fn a_case_takes_no_time_of_its_own() {
 
 /// The text of each output that is one.
 fn texts(record: &Record, judgement: &Judgement) -> BTreeMap<&'static str, String> {
-    let subject = Subject::new(record, judgement, None).expect("all cells");
+    let subject = Exported::new(record, judgement, None).expect("all cells");
     let of_all = FORMATS.iter().filter_map(|format| {
         let text = String::from_utf8(format.write(&subject).ok()?).ok()?;
         Some((format.name, text))

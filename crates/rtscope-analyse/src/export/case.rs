@@ -8,7 +8,7 @@ use rtscope_model::{
     verdict::{Requirement, Verdict},
 };
 
-use super::Subject;
+use super::Exported;
 use crate::judgement::{CellSummary, Judgement, Outcome};
 
 /// Name of the suite that says whether the run can be trusted.
@@ -39,7 +39,7 @@ pub(super) struct Suite<'a> {
 }
 
 /// The run's own case, then the requirements of each cell that has any.
-pub(super) fn suites<'a>(subject: &'a Subject<'_>) -> Vec<Suite<'a>> {
+pub(super) fn suites<'a>(subject: &'a Exported<'_>) -> Vec<Suite<'a>> {
     let judgement = &subject.judgement;
     let of_cell = |cell: &'a CellSummary| {
         let outcomes = judgement.outcomes.iter().filter(|outcome| outcome.cell == cell.cell);

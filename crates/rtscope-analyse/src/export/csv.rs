@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use rtscope_model::verdict::Statistic;
 
-use super::{Format, Subject, rows};
+use super::{Exported, Format, rows};
 use crate::{
     judgement::{CellSummary, Row},
     statistics::quantile,
@@ -67,7 +67,7 @@ fn of_row(cell: &CellSummary, row: &Row) -> Line {
     Line::default().with(&cell.name).with(&row.label).with_known(row.cpu)
 }
 
-fn figures(subject: &Subject<'_>) -> String {
+fn figures(subject: &Exported<'_>) -> String {
     let quantiles = quantile::LADDER.map(|parts| format!("{}_ns", Statistic::Quantile(parts)));
     let mut text = format!(
         "cell,thread,cpu,planned,recorded,missed,overflow,early,exposure_ns,min_ns,mean_ns,{},max_ns,waited_at_least_ns\n",
@@ -97,7 +97,7 @@ fn figures(subject: &Subject<'_>) -> String {
     text
 }
 
-fn histogram(subject: &Subject<'_>) -> String {
+fn histogram(subject: &Exported<'_>) -> String {
     let mut text = "cell,thread,cpu,from_ns,to_ns,count\n".to_owned();
     for cell in &subject.judgement.cells {
         for row in &cell.threads {
@@ -119,7 +119,7 @@ fn histogram(subject: &Subject<'_>) -> String {
     text
 }
 
-fn slices(subject: &Subject<'_>) -> String {
+fn slices(subject: &Exported<'_>) -> String {
     let heading = "cell,thread,cpu,start_ns,end_ns,planned,recorded,missed,min_ns,mean_ns,max_ns,max_at_ns,max_cpu";
     let mut text = format!("{heading}\n");
     for cell in &subject.judgement.cells {

@@ -13,7 +13,7 @@ use rtscope_model::{
 };
 
 use super::{
-    Format, Subject,
+    Exported, Format,
     case::{Case, Suite, suites},
 };
 use crate::statistics::quantile;
@@ -25,7 +25,7 @@ pub(super) const FORMAT: Format = Format {
     write: |subject| Ok(document(subject).into_bytes()),
 };
 
-fn document(subject: &Subject<'_>) -> String {
+fn document(subject: &Exported<'_>) -> String {
     let suites = suites(subject);
     let cases = || suites.iter().flat_map(|suite| &suite.cases);
     let time = seconds(subject.judgement.cells.iter().map(|cell| cell.duration_ns).sum());
@@ -44,7 +44,7 @@ fn counts<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> String {
     format!("tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"", cases.count())
 }
 
-fn of_suite(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
+fn of_suite(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
     let (_, began) = subject.started();
     // The schema of Ant has a time of day without a zone.
     let began = began.trim_end_matches('Z');
@@ -99,7 +99,7 @@ fn brief(text: &str) -> String {
 const MESSAGE_MAX: usize = 120;
 
 /// The figures of a cell, or what the run is.
-fn properties(suite: &Suite<'_>, subject: &Subject<'_>) -> String {
+fn properties(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
     let mut pairs: Vec<(String, String)> = Vec::new();
     if let Some(cell) = suite.cell {
         let row = &cell.all;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use rtscope_model::verdict::Verdict;
 
 use super::{
-    Format, Subject,
+    Exported, Format,
     case::{Case, suites},
 };
 
@@ -21,7 +21,7 @@ pub(super) const FORMAT: Format = Format {
     write: |subject| Ok(document(subject).into_bytes()),
 };
 
-fn document(subject: &Subject<'_>) -> String {
+fn document(subject: &Exported<'_>) -> String {
     let suites = suites(subject);
     let mut text = format!("KTAP version 1\n1..{}\n", suites.len());
     for (number, suite) in (1..).zip(&suites) {

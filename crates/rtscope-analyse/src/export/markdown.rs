@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rtscope_model::finding::Weight;
 
 use super::{
-    Format, Subject,
+    Exported, Format,
     case::{Suite, suites},
 };
 use crate::report::terminal::table_markdown;
@@ -17,7 +17,7 @@ pub(super) const FORMAT: Format = Format {
     write: |subject| Ok(document(subject).into_bytes()),
 };
 
-fn document(subject: &Subject<'_>) -> String {
+fn document(subject: &Exported<'_>) -> String {
     let (record, judgement) = (subject.record, &subject.judgement);
     let (version, began) = subject.started();
     let title = if record.plan.title.is_empty() { &record.plan.name } else { &record.plan.title };

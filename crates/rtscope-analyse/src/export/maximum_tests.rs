@@ -5,7 +5,7 @@ use rtscope_model::{
     verdict::{Statistic, Verdict},
 };
 
-use super::{FORMATS, Subject};
+use super::{Exported, FORMATS};
 use crate::{
     Judgement, compare,
     import::{self, Import, Options},
@@ -63,7 +63,7 @@ fn texts(record: &Record, judgement: &Judgement) -> Vec<(String, String)> {
         ("the page".to_owned(), html::page(record, judgement)),
         ("the terminal".to_owned(), terminal::summary(judgement, record, style)),
     ];
-    let subject = Subject::new(record, judgement, None).expect("all cells");
+    let subject = Exported::new(record, judgement, None).expect("all cells");
     for format in FORMATS {
         // One that holds no file without a histogram says so.
         let Ok(bytes) = format.write(&subject) else { continue };
@@ -140,7 +140,7 @@ fn a_wait_that_nobody_answered_is_marked_as_a_lower_bound() {
     let text_of = |text: &str, format: &str| {
         let record = imported(text);
         let judgement = judge(&record, &[]);
-        let subject = Subject::new(&record, &judgement, None).expect("all cells");
+        let subject = Exported::new(&record, &judgement, None).expect("all cells");
         let format = super::Format::named(format).expect("a format");
         String::from_utf8(format.write(&subject).expect("written")).expect("a text")
     };
@@ -183,7 +183,7 @@ fn every_figure_knows_of_a_maximum_that_is_in_no_row() {
         let max_ns = cell.all.max_ns().expect("a maximum");
         let text = |format: &str| {
             let format = super::Format::named(format).expect("a format");
-            let subject = Subject::new(&record, &judgement, None).expect("all cells");
+            let subject = Exported::new(&record, &judgement, None).expect("all cells");
             format.write(&subject).map(|bytes| String::from_utf8(bytes).expect("a text"))
         };
         let metrics = text("openmetrics").expect("metrics");

@@ -1,7 +1,7 @@
 //! A judged record as a document for other programs.
 //!
 //! ```text
-//! Record, Judgement -> Subject (all cells, or one) -> a format's text
+//! Record, Judgement -> Exported (all cells, or one) -> a format's text
 //! ```
 //!
 //! One file a format, one line in [`FORMATS`]. A format that holds one run (cyclictest's, OSADL's, a
@@ -34,7 +34,7 @@ use crate::judgement::{CellSummary, Judgement, Row};
 
 /// What is exported.
 #[derive(Clone, Debug)]
-pub struct Subject<'a> {
+pub struct Exported<'a> {
     /// The record.
     pub record: &'a Record,
     /// What it says, of the cells that are exported.
@@ -51,7 +51,7 @@ pub struct Format {
     /// How the name of such a file ends, without the dot.
     pub ending: &'static str,
     /// Writes it; a sentence when that subject can't be written so.
-    write: fn(&Subject<'_>) -> Result<Vec<u8>, String>,
+    write: fn(&Exported<'_>) -> Result<Vec<u8>, String>,
 }
 
 /// Every format.
@@ -92,12 +92,12 @@ impl Format {
     /// # Errors
     ///
     /// When the subject has several cells and the format holds one, or when there is no latency.
-    pub fn write(&self, subject: &Subject<'_>) -> Result<Vec<u8>, String> {
+    pub fn write(&self, subject: &Exported<'_>) -> Result<Vec<u8>, String> {
         (self.write)(subject)
     }
 }
 
-impl<'a> Subject<'a> {
+impl<'a> Exported<'a> {
     /// All cells of a record, or the one of this name.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl<'a> Subject<'a> {
         record: &'a Record,
         judgement: &Judgement,
         cell: Option<&str>,
-    ) -> Result<Subject<'a>, String> {
+    ) -> Result<Exported<'a>, String> {
         let mut judgement = judgement.clone();
         if let Some(name) = cell {
             if judgement.cells.iter().all(|cell| cell.name != name) {
@@ -116,7 +116,7 @@ impl<'a> Subject<'a> {
             judgement.cells.retain(|cell| cell.name == name);
             judgement.outcomes.retain(|outcome| outcome.name == name);
         }
-        Ok(Subject { record, judgement })
+        Ok(Exported { record, judgement })
     }
 
     /// The only cell, which must have latencies.

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use rtscope_model::{histogram::Histogram, verdict::Verdict};
 
 use super::{
-    Format, Subject,
+    Exported, Format,
     case::{Suite, suites},
 };
 use crate::{
@@ -53,7 +53,7 @@ const BOUNDS_NS: [u64; 19] = [
 /// Labels and values of a family.
 type Samples = Vec<(String, String)>;
 
-fn document(subject: &Subject<'_>) -> String {
+fn document(subject: &Exported<'_>) -> String {
     let mut text = histogram(subject);
     let of_rows = |value: &dyn Fn(&Row) -> Option<String>| -> Samples {
         let each = |cell: &CellSummary| -> Samples {
@@ -137,7 +137,7 @@ fn gauge(name: &str, unit: &str, help: &str, samples: &Samples) -> String {
     text
 }
 
-fn histogram(subject: &Subject<'_>) -> String {
+fn histogram(subject: &Exported<'_>) -> String {
     let name = "rtscope_wakeup_latency_seconds";
     let mut text = format!(
         "# TYPE {name} histogram\n# UNIT {name} seconds\n\
@@ -165,7 +165,7 @@ fn at_most(histogram: &Histogram, bound_ns: u64) -> u64 {
     histogram.count() - above
 }
 
-fn quantiles(subject: &Subject<'_>) -> Samples {
+fn quantiles(subject: &Exported<'_>) -> Samples {
     let mut samples = Samples::new();
     for cell in &subject.judgement.cells {
         for row in &cell.threads {
@@ -181,7 +181,7 @@ fn quantiles(subject: &Subject<'_>) -> Samples {
     samples
 }
 
-fn requirements(subject: &Subject<'_>) -> Samples {
+fn requirements(subject: &Exported<'_>) -> Samples {
     let suites = suites(subject);
     let of_suite = |suite: &Suite<'_>| -> Samples {
         let name = suite.name.to_owned();
@@ -200,7 +200,7 @@ fn requirements(subject: &Subject<'_>) -> Samples {
     suites.iter().flat_map(of_suite).collect()
 }
 
-fn verdicts(subject: &Subject<'_>) -> Samples {
+fn verdicts(subject: &Exported<'_>) -> Samples {
     let all = [Verdict::Measured, Verdict::Pass, Verdict::Fail, Verdict::Inconclusive];
     let sample = |verdict: Verdict| {
         let word = verdict.to_string().to_lowercase();
@@ -211,17 +211,17 @@ fn verdicts(subject: &Subject<'_>) -> Samples {
     all.into_iter().map(sample).collect()
 }
 
-fn began(subject: &Subject<'_>) -> Samples {
+fn began(subject: &Exported<'_>) -> Samples {
     let (_, began) = subject.started();
     let began = began.parse::<jiff::Timestamp>().ok().filter(|_| !subject.record.is_imported());
     began.map(|began| (plan(subject), began.as_second().to_string())).into_iter().collect()
 }
 
-fn plan(subject: &Subject<'_>) -> String {
+fn plan(subject: &Exported<'_>) -> String {
     pairs(&[("plan", subject.record.plan.name.as_str())])
 }
 
-fn labels(subject: &Subject<'_>, cell: &CellSummary, row: &Row) -> String {
+fn labels(subject: &Exported<'_>, cell: &CellSummary, row: &Row) -> String {
     let cpu = row.cpu.map(|cpu| cpu.to_string()).unwrap_or_default();
     let more =
         [("cell", cell.name.as_str()), ("thread", row.label.as_str()), ("cpu", cpu.as_str())];

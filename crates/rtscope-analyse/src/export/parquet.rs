@@ -16,7 +16,7 @@ use parquet::{
     schema::parser::parse_message_type,
 };
 
-use super::{Format, Subject};
+use super::{Exported, Format};
 
 pub(super) const FORMAT: Format = Format {
     name: "parquet",
@@ -51,7 +51,7 @@ fn signed(value: u64) -> i64 {
 }
 
 impl Columns {
-    fn of(subject: &Subject<'_>) -> Columns {
+    fn of(subject: &Exported<'_>) -> Columns {
         let mut columns = Columns::default();
         for cell in &subject.judgement.cells {
             for row in &cell.threads {
@@ -77,7 +77,7 @@ impl Columns {
     }
 }
 
-fn file(subject: &Subject<'_>) -> Result<Vec<u8>, ParquetError> {
+fn file(subject: &Exported<'_>) -> Result<Vec<u8>, ParquetError> {
     let columns = Columns::of(subject);
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let (version, _) = subject.started();
@@ -142,7 +142,7 @@ mod tests {
         let mut late = vec![5_000u64; 1_000];
         late[77] = 12_003_004;
         let record = Run::new(PLAN, 2).cell(0, &[&[4_000, 4_100, 7_000], &late]).end().record();
-        let subject = Subject::new(&record, &judge(&record, &[]), None).expect("a subject");
+        let subject = Exported::new(&record, &judge(&record, &[]), None).expect("a subject");
         let bytes = bytes::Bytes::from(FORMAT.write(&subject).expect("written"));
         let reader = SerializedFileReader::new(bytes).expect("a file");
         let rows = reader.get_row_iter(None).expect("rows");

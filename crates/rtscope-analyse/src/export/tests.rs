@@ -36,7 +36,7 @@ fn run() -> Run {
 
 fn document(format: &str, record: &Record, cell: Option<&str>) -> Result<String, String> {
     let judgement = judge(record, &[]);
-    let bytes = Format::named(format)?.write(&Subject::new(record, &judgement, cell)?)?;
+    let bytes = Format::named(format)?.write(&Exported::new(record, &judgement, cell)?)?;
     Ok(String::from_utf8(bytes).expect("a text"))
 }
 

@@ -21,7 +21,7 @@ pub(super) const OSADL: Importer = Importer {
     is: |beginning| {
         let rows = || beginning.lines.iter().filter(|line| !line.starts_with('#'));
         let is_row = |line: &str| {
-            let mut words = words(line.as_bytes());
+            let mut words = split_words(line.as_bytes());
             let index = words.next().unwrap_or_default();
             index.len() == 6 && whole(index).is_some() && words.next().is_some_and(|w| w.len() >= 6)
         };
@@ -36,7 +36,7 @@ pub(super) const COLUMNS: Importer = Importer {
     is: |beginning| {
         let mut rows = beginning.lines.iter().filter(|line| !line.starts_with('#'));
         // The first may be a heading.
-        let all = |line: &str| words(line.as_bytes()).all(|word| decimal(word).is_some());
+        let all = |line: &str| split_words(line.as_bytes()).all(|word| decimal(word).is_some());
         let is_heading = rows.clone().next().is_some_and(|line| !all(line));
         let rows: Vec<_> = rows.by_ref().skip(usize::from(is_heading)).take(20).collect();
         !rows.is_empty() && rows.iter().all(|line| all(line)) && question(beginning).is_none()
@@ -49,7 +49,9 @@ pub(super) const COLUMNS: Importer = Importer {
 pub(super) fn question(beginning: &Beginning<'_>) -> Option<String> {
     let mut rows = beginning.lines.iter().filter(|line| !line.starts_with('#'));
     let of = |line: &str| -> Vec<String> {
-        words(line.as_bytes()).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+        split_words(line.as_bytes())
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
     };
     let is_number = |word: &String| decimal(word.as_bytes()).is_some();
     let first = of(rows.next()?);
@@ -149,7 +151,7 @@ fn unit_ns(heading: &str) -> Option<u64> {
     }
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn split_words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_between = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b';');
     line.split(is_between).filter(|word| !word.is_empty())
 }
@@ -188,7 +190,7 @@ impl Table {
             return;
         }
         let numbers: Option<Vec<(Printed, bool)>> =
-            words(line).take(COLUMNS_MAX + 1).map(decimal).collect();
+            split_words(line).take(COLUMNS_MAX + 1).map(decimal).collect();
         match numbers.as_deref() {
             Some([(value, is_cut)]) => {
                 self.fractions += u64::from(*is_cut);
@@ -210,7 +212,7 @@ impl Table {
             }
             Some(_) => self.negative += 1,
             None if self.heading.is_empty() && self.rows.rows == 0 && self.single.is_none() => {
-                let words = words(line).take(COLUMNS_MAX + 1);
+                let words = split_words(line).take(COLUMNS_MAX + 1);
                 self.heading = words
                     .map(|word| String::from_utf8_lossy(word).chars().take(40).collect())
                     .collect();
@@ -252,7 +254,7 @@ impl Table {
                 reading.note("import-columns", Weight::Note, text);
             }
         }
-        self.tell(&mut reading, is_single, absurd, self.foreign + mixed + overlong);
+        self.add_findings(&mut reading, is_single, absurd, self.foreign + mixed + overlong);
         let unit_ns = self.layout.unit_ns;
         let thread = |index: usize| {
             let part = self.rows.part(index, unit_ns, &Said::default());
@@ -292,10 +294,10 @@ impl Table {
         reading
     }
 
-    fn tell(&self, reading: &mut Reading, is_single: bool, absurd: u64, foreign: u64) {
+    fn add_findings(&self, reading: &mut Reading, is_single: bool, absurd: u64, foreign: u64) {
         let mut found = Contradictions::default();
         found.units(self.named_ns.into_iter().chain(self.options.unit_ns));
-        found.tell(reading);
+        found.add_findings(reading);
         if self.options.unit_ns.or(self.named_ns).is_none() {
             let text = "the columns don't name their unit: rtscope assumes microseconds";
             reading.note("import-unit", Weight::Warning, text).advice =

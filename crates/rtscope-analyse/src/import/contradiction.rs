@@ -183,7 +183,7 @@ impl Contradictions {
     }
 
     /// Tells of what was found.
-    pub(super) fn tell(self, reading: &mut Reading) {
+    pub(super) fn add_findings(self, reading: &mut Reading) {
         if let Some(first) = self.found.first() {
             let text = format!("the file contradicts itself: {first}{}", more(&self.found));
             reading.note("import-contradiction", Weight::PreventsPass, text).advice =

@@ -59,7 +59,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
             limit: asked.buckets.map(|buckets| buckets.min(BUCKETS_MAX).max(rows.last + 1)),
             // It is written when the threads shall end, and before they have ended.
             in_flight: 1,
-            ..all.said(thread, "cycles")
+            ..all.of_thread(thread, "cycles")
         };
         let part = match has_histogram {
             true => {
@@ -84,9 +84,9 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
             ..Thread::default()
         });
     }
-    all.tell(reading);
-    found.tell(reading);
-    tell(reading, value, has_histogram && !threads.is_empty(), beyond);
+    all.add_findings(reading);
+    found.add_findings(reading);
+    add_findings(reading, value, has_histogram && !threads.is_empty(), beyond);
     let mut layout = widest.layout(unit_ns);
     layout.unit_ns = unit_ns;
     // rtscope's export of a single phase has the times of the whole run, and no cyclictest's command.
@@ -118,7 +118,7 @@ fn ran_ns(value: &Value) -> Option<u64> {
     u64::try_from(end.timestamp().duration_since(start.timestamp()).as_nanos()).ok()
 }
 
-fn tell(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) {
+fn add_findings(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) {
     if !has_histogram {
         let text = "the file holds minimum, mean and maximum, and no histogram: no quantile and no \
                     exceedance can be told";

@@ -42,8 +42,10 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let mut found = Contradictions::default();
     for (index, thread, mut rows) in std::mem::take(&mut all.entries) {
         rows.last = last;
-        let said =
-            Said { limit: Some((LIMIT_NS / unit_ns).max(last + 1)), ..all.said(thread, "count") };
+        let said = Said {
+            limit: Some((LIMIT_NS / unit_ns).max(last + 1)),
+            ..all.of_thread(thread, "count")
+        };
         let label = format!("thread {index}");
         found.of_rows(&label, &rows, 0, &said);
         let part = rows.part(0, unit_ns, &said);
@@ -55,8 +57,8 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
             ..Thread::default()
         });
     }
-    all.tell(reading);
-    found.tell(reading);
+    all.add_findings(reading);
+    found.add_findings(reading);
     if beyond > 0 {
         let text = format!(
             "{beyond} latencies are counted and not in the histogram, which ends at 1 ms: of each \

@@ -89,7 +89,7 @@ impl Reader for Text {
                 ..Thread::default()
             });
         }
-        found.tell(&mut reading);
+        found.add_findings(&mut reading);
         let origin = Origin {
             tool: "jitterdebugger".to_owned(),
             form: "figures without a histogram".to_owned(),

@@ -292,7 +292,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Count and extremes of a thread. What is there and isn't a number is damage.
-    pub(super) fn said(&mut self, thread: &Value, count: &str) -> Said {
+    pub(super) fn of_thread(&mut self, thread: &Value, count: &str) -> Said {
         let keys = [count, "min", "max", "avg"];
         let damaged = keys.iter().filter(|key| {
             let value = &thread[**key];
@@ -326,7 +326,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Tells of damage.
-    pub(super) fn tell(&self, reading: &mut Reading) {
+    pub(super) fn add_findings(&self, reading: &mut Reading) {
         if self.damaged > 0 {
             let text = format!(
                 "{} entries of threads can't be read, are missing or repeated: latencies may be missing",

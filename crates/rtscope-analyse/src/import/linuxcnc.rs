@@ -84,7 +84,7 @@ impl Reader for Text {
         if self.state.crossed > 0 {
             found.add(format!("{} lines have a minimum above their maximum", self.state.crossed));
         }
-        found.tell(&mut reading);
+        found.add_findings(&mut reading);
         if self.state.foreign > 0 {
             let text = format!("{} lines are not of LinuxCNC", self.state.foreign);
             reading.note("import-damaged", Weight::Note, text);

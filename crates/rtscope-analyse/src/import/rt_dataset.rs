@@ -77,8 +77,8 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
             threads.len()
         ));
     }
-    found.tell(reading);
-    tell(reading, maxima.is_empty(), beyond);
+    found.add_findings(reading);
+    add_findings(reading, maxima.is_empty(), beyond);
     let ran_ns = cycles.zip(interval_ns).map(|(cycles, ns)| cycles.saturating_mul(ns));
     let layout = rows.layout(unit_ns);
     let origin = origin(value, command);
@@ -147,7 +147,7 @@ fn cpus(command: &str) -> Option<CpuSet> {
     list.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
 }
 
-fn tell(reading: &mut Reading, is_without_maxima: bool, beyond: u64) {
+fn add_findings(reading: &mut Reading, is_without_maxima: bool, beyond: u64) {
     if is_without_maxima {
         let text = "the file has no maxima, and doesn't say whether latencies lay beyond its classes: the \
                     maximum is that of its classes";

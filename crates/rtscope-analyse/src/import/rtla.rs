@@ -208,7 +208,7 @@ impl Table {
         }
     }
 
-    fn said(&self, column: usize) -> Said {
+    fn of_thread(&self, column: usize) -> Said {
         let of = |key: &str| self.summary.get(key).and_then(|of| of.get(column))?.number();
         let is_osnoise = self.tool == "osnoise";
         Said {
@@ -224,14 +224,14 @@ impl Table {
 
     /// Whether the summary says that no CPU had any latency.
     fn is_quiet(&self) -> bool {
-        (0..self.columns.len()).all(|column| self.said(column).count == Some(0))
+        (0..self.columns.len()).all(|column| self.of_thread(column).count == Some(0))
     }
 
     /// Whether a maximum lies behind its last row, or a minimum behind its first: then buckets are wider than
     /// a unit.
     fn has_wide_buckets(&self) -> bool {
         let is_behind = |column: usize| {
-            let (said, rows) = (self.said(column), self.rows.counts(column)?);
+            let (said, rows) = (self.of_thread(column), self.rows.counts(column)?);
             let (first, last) = (rows.keys().next()?, rows.keys().next_back()?);
             let max = said.max.filter(|_| said.overflow == Some(0));
             Some(max.is_some_and(|max| max > *last) || said.min.is_some_and(|min| min > *first))
@@ -245,7 +245,7 @@ impl Table {
             let is_mean_of_noise = *key == "avg:" && self.tool == "osnoise";
             let is_whole = figures.iter().enumerate().all(|(column, figure)| match figure {
                 Figure::Number(_) => true,
-                Figure::Nothing => self.said(column).count == Some(0),
+                Figure::Nothing => self.of_thread(column).count == Some(0),
                 Figure::Other => is_mean_of_noise,
             });
             figures.len() != self.columns.len() || !is_whole
@@ -265,7 +265,7 @@ impl Table {
                 found.add(format!("{} has two columns", label(column)));
             }
             if self.summary.contains_key("max:") {
-                found.of_rows(&label(column), &self.rows, column, &self.said(column));
+                found.of_rows(&label(column), &self.rows, column, &self.of_thread(column));
             }
         }
         found.units(self.units.iter().copied().flatten().chain(self.options.unit_ns));
@@ -275,7 +275,7 @@ impl Table {
         for (at, kind) in self.all.iter().enumerate() {
             let of_all = |key: &str| self.of_all.get(key).and_then(|of| of.get(at))?.number();
             let columns = (0..self.columns.len()).filter(|column| self.columns[*column].0 == *kind);
-            let said: Vec<Said> = columns.map(|column| self.said(column)).collect();
+            let said: Vec<Said> = columns.map(|column| self.of_thread(column)).collect();
             let count = said.iter().filter_map(|said| said.count).fold(0, u64::saturating_add);
             let is_counted = |said: &&Said| said.count != Some(0);
             let min = said.iter().filter(is_counted).filter_map(|said| said.min).min();
@@ -304,7 +304,7 @@ impl Table {
         let mut cells: Vec<Cell> = Vec::new();
         let mut beyond = 0u64;
         for (at, &(kind, cpu)) in self.columns.iter().enumerate() {
-            let said = self.said(at);
+            let said = self.of_thread(at);
             let part = self.rows.part(at, unit_ns, &said);
             beyond = beyond.saturating_add(self.rows.beyond(at, &said));
             let thread = Thread {
@@ -330,8 +330,8 @@ impl Table {
                 }),
             }
         }
-        self.contradictions().tell(reading);
-        self.tell(is_cut, beyond, unit_ns, reading);
+        self.contradictions().add_findings(reading);
+        self.add_findings(is_cut, beyond, unit_ns, reading);
         reading.cells.extend(cells);
     }
 
@@ -340,7 +340,7 @@ impl Table {
         Origin { tool: format!("rtla {tool}"), form: "histogram".to_owned(), ..Origin::default() }
     }
 
-    fn tell(&self, is_cut: bool, beyond: u64, unit_ns: u64, reading: &mut Reading) {
+    fn add_findings(&self, is_cut: bool, beyond: u64, unit_ns: u64, reading: &mut Reading) {
         if self.columns.iter().any(|column| column.0 == "noise") {
             let text = "osnoise counts how long each interruption of a busy thread took: these are \
                         no wake-up latencies, and can't be compared with them";

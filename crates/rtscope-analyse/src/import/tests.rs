@@ -369,7 +369,7 @@ fn page_and_terminal_say_what_an_import_lacks() {
         assert!(page.contains(said), "{said}");
     }
     assert!(!page.contains("no load,"), "that nothing loaded is not known");
-    let document = crate::export::json::document(&judgement, &record);
+    let document = crate::verdict_document::document(&judgement, &record);
     let cpu = &document["cells"][0]["cpus"][0];
     for key in ["planned", "missed", "policy", "priority", "interval_ns"] {
         assert_eq!(cpu[key], serde_json::Value::Null, "{key}");

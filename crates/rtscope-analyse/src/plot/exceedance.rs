@@ -202,7 +202,8 @@ fn shape_of(curve: &Curve<'_>, edges: &Edges, x: &Scale, y: &Scale, has_band: bo
     let (mut line, mut band) = (Path::default(), Path::default());
     points.iter().for_each(|&(at_ns, k)| line.to(x.place(at_ns as f64), place(k as f64)));
     let interval = |&(at_ns, k): &(u64, u64)| {
-        let (low, high) = exceedance::expected_in(curve.cell.summary, at_ns, k)?;
+        let cell = curve.cell.summary;
+        let (low, high) = exceedance::expected_in(&cell.blocks, cell.threads.len(), at_ns, k)?;
         Some((x.place(at_ns as f64), place(low), place(high)))
     };
     let ends: Vec<_> = points.iter().filter(|_| has_band).filter_map(interval).collect();
@@ -280,7 +281,8 @@ fn table(scene: &Scene<'_>) -> Table {
         let mut row = vec![time(edge_ns)];
         for curve in &curves {
             let k = curve.above[n];
-            let ends = exceedance::expected_in(curve.cell.summary, edge_ns, k);
+            let cell = curve.cell.summary;
+            let ends = exceedance::expected_in(&cell.blocks, cell.threads.len(), edge_ns, k);
             row.push(grouped(k));
             row.push(ends.map_or_else(String::new, |(low, high)| {
                 let [low, high] = [low, high].map(|k| one_in(curve.share(k).min(1.0)));

@@ -55,7 +55,7 @@ fn headline(scene: &Scene<'_>) -> String {
     let Some(everything) = scene.everything() else {
         return "No latency was recorded".to_owned();
     };
-    let at = |parts| quantile::of(&everything, parts).map_or(0, |quantile| quantile.value_ns);
+    let at = |parts| quantile::estimate(&everything, parts).map_or(0, |quantile| quantile.value_ns);
     format!(
         "98 % of the latencies lie between {} and {}, the rest reaches up to {}",
         time(at(10_000_000)),

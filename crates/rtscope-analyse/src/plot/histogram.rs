@@ -49,7 +49,7 @@ fn headline(scene: &Scene<'_>) -> String {
         return "No latency was recorded".to_owned();
     };
     let histogram = &cell.summary.all.histogram;
-    let half = quantile::of(histogram, 500_000_000).map_or(0, |quantile| quantile.value_ns);
+    let half = quantile::estimate(histogram, 500_000_000).map_or(0, |quantile| quantile.value_ns);
     format!(
         "Half of the wake-ups in {} came within {}, the latest after {}",
         cell.summary.name,

@@ -11,10 +11,7 @@ use super::{
     svg::{Path, Svg},
     theme::{COLOURS, DASHES},
 };
-use crate::{
-    report::wave::sweep::{Curve, Sweep},
-    statistics::wave::sweep::Outcome,
-};
+use crate::statistics::wave::sweep::{Curve, Outcome, Sweep};
 
 const WIDTH: f64 = super::INLINE_WIDTH as f64;
 const LEFT: f64 = 76.0;

@@ -48,7 +48,7 @@ pub fn changes(points: &[Point], statistic: Statistic) -> Result<Vec<ChangePoint
             let counts: Vec<u64> = points.iter().map(|point| point.histogram.count()).collect();
             change_point::of_maxima(&values, &counts)
         }
-        _ => change_point::of(&values),
+        _ => change_point::find(&values),
     }
 }
 

@@ -35,7 +35,7 @@ pub fn document(record: &DriftRecord) -> Value {
         value["work_ns"] = json!(subject.work_ns);
         value["placement"] = json!(subject.placement);
         value["program"] = json!(subject.program);
-        value["words"] = json!(words(subject, drift));
+        value["words"] = json!(findings_text(subject, drift));
         value
     };
     json!({
@@ -49,7 +49,7 @@ pub fn document(record: &DriftRecord) -> Value {
 }
 
 /// What was found of a thread, in sentences.
-fn words(subject: &Periodic, drift: &Drift) -> String {
+fn findings_text(subject: &Periodic, drift: &Drift) -> String {
     let mut text = match drift.behaviour {
         Behaviour::Relative => {
             "Every late activation makes all later ones late, because the thread uses relative sleeps. ".to_owned()
@@ -151,7 +151,7 @@ fn row(subject: &Periodic, drift: &Drift) -> Row {
             Behaviour::Absolute => "absolute",
             Behaviour::Unknown => "unknown",
         },
-        words: words(subject, drift),
+        words: findings_text(subject, drift),
     }
 }
 
@@ -188,7 +188,7 @@ pub fn table(record: &DriftRecord) -> String {
         text += &format!("{}\n", line.trim_end());
     }
     for (subject, drift) in &all {
-        text += &format!("\n{}: {}\n", subject.name, words(subject, drift));
+        text += &format!("\n{}: {}\n", subject.name, findings_text(subject, drift));
         text += &curve(&drift.phase);
     }
     text

@@ -88,7 +88,7 @@ pub fn of_maxima(values: &[f64], counts: &[u64]) -> Result<Vec<ChangePoint>, Ref
     let most = counts.iter().copied().max().unwrap_or(0);
     match most as f64 > least as f64 * LENGTHS_APART {
         true => Err(Refusal::Lengths { least, most }),
-        false => of(values),
+        false => find(values),
     }
 }
 
@@ -97,7 +97,7 @@ pub fn of_maxima(values: &[f64], counts: &[u64]) -> Result<Vec<ChangePoint>, Ref
 /// # Errors
 ///
 /// When there are too few runs.
-pub fn of(values: &[f64]) -> Result<Vec<ChangePoint>, Refusal> {
+pub fn find(values: &[f64]) -> Result<Vec<ChangePoint>, Refusal> {
     if values.len() < RUNS_MIN {
         return Err(Refusal::TooFew { runs: values.len() });
     }
@@ -212,7 +212,7 @@ mod tests {
         let mut random = Random::new(4);
         let level = |i: usize| if (20..45).contains(&i) { 60.0 } else { 40.0 };
         let values: Vec<f64> = (0..70).map(|i| level(i) + 5.0 * random.exponential()).collect();
-        let found = of(&values).expect("enough runs");
+        let found = find(&values).expect("enough runs");
         assert_eq!(found.iter().map(|change| change.at).collect::<Vec<_>>(), [20, 45]);
         assert!((found[0].after - found[0].before - 20.0).abs() < 4.0, "{found:?}");
     }
@@ -224,7 +224,7 @@ mod tests {
             let mut random = Random::new(seed);
             let mut values: Vec<f64> = (0..40).map(|_| random.exponential()).collect();
             values[13] = 1e6;
-            wrong += usize::from(of(&values) != Ok(Vec::new()));
+            wrong += usize::from(find(&values) != Ok(Vec::new()));
         }
         assert!(wrong <= 6, "{wrong} of 200");
     }
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn runs_that_resemble_their_neighbours_are_no_change() {
         for (n, correlation) in [(20, 0.5), (40, 0.5), (80, 0.5), (40, 0.7)] {
-            let is_wrong = |seed: &u64| of(&alike(*seed, n, correlation)) != Ok(Vec::new());
+            let is_wrong = |seed: &u64| find(&alike(*seed, n, correlation)) != Ok(Vec::new());
             let wrong = (0..200).filter(is_wrong).count();
             // Without allowing for it 16, 34, 46 and 70 of 200.
             assert!(wrong <= 10, "{n} runs, {correlation}: {wrong} of 200");
@@ -252,7 +252,7 @@ mod tests {
         let step = |i: usize| if i < 40 { 0.0 } else { 3.5 };
         let found = |seed: &u64| {
             let values = alike(*seed, 80, 0.5).into_iter().enumerate();
-            of(&values.map(|(i, value)| value + step(i)).collect::<Vec<_>>()) != Ok(Vec::new())
+            find(&values.map(|(i, value)| value + step(i)).collect::<Vec<_>>()) != Ok(Vec::new())
         };
         assert!((0..50).filter(found).count() > 40);
     }
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn too_few_runs_and_maxima_of_other_lengths_are_refused() {
         let step = |n: usize| (0..n).map(|i| f64::from(u8::from(i >= n / 2))).collect::<Vec<_>>();
-        assert_eq!(of(&step(15)), Err(Refusal::TooFew { runs: 15 }));
-        assert_eq!(of(&step(16)).map(|found| found.len()), Ok(1));
+        assert_eq!(find(&step(15)), Err(Refusal::TooFew { runs: 15 }));
+        assert_eq!(find(&step(16)).map(|found| found.len()), Ok(1));
         let counts: Vec<u64> = (0..20).map(|i| if i < 10 { 60_000 } else { 600_000 }).collect();
         let refused = of_maxima(&step(20), &counts).expect_err("other lengths");
         assert!(refused.to_string().contains("60,000 to 600,000 wake-ups"), "{refused}");

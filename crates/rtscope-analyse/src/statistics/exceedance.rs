@@ -16,13 +16,10 @@
 
 use rtscope_model::{histogram::Histogram, time::Nanos};
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, Gamma, Normal};
 
 use super::dependence::{Blocks, Dependence, Refusal};
-use crate::{
-    judgement::CellSummary,
-    number::{self, grouped},
-};
+use super::gamma::gamma_quantile;
+use crate::number::{self, grouped};
 
 /// Independent exceedances from which on their design effect shows whether threads exceed together.
 const EVENTS_KNOWN: f64 = 10.0;
@@ -84,7 +81,7 @@ pub struct Exceedance {
 
 /// Counts the latencies at or above a limit. None when nothing was observed.
 #[must_use]
-pub fn of(
+pub fn estimate(
     histogram: &Histogram,
     limit_ns: u64,
     watch: Watch,
@@ -160,30 +157,12 @@ pub fn poisson_high(k: u64) -> f64 {
     if k == 0 { expected_when_none() } else { gamma_quantile(k as f64 + 1.0, 0.975) }
 }
 
-/// The 95 % interval of the expected count of a cell's latencies that may reach a limit, of which `k` were
-/// seen; none where their dependence is not known.
+/// The 95 % interval of the expected count of latencies of so many threads that may reach a limit, of which `k`
+/// were seen; none where their dependence is not known.
 #[must_use]
-pub fn expected_in(cell: &CellSummary, limit_ns: u64, k: u64) -> Option<(f64, f64)> {
-    let found = cell.blocks.measured(limit_ns).ok()?;
-    Some(expected(k, k, inflation(&found, k, cell.threads.len())))
-}
-
-/// From this shape on the approximation of Wilson and Hilferty (1931) is off by less than one part in 10^8, and
-/// the exact quantile takes a time that grows with the root of the shape.
-const APPROXIMATED_FROM: f64 = 1e6;
-
-/// A quantile of the gamma distribution of scale 1.
-pub(super) fn gamma_quantile(shape: f64, p: f64) -> f64 {
-    if shape >= APPROXIMATED_FROM {
-        return wilson_hilferty(shape, p);
-    }
-    Gamma::new(shape, 1.0).expect("a positive shape").inverse_cdf(p)
-}
-
-/// A quantile of the gamma distribution of scale 1: the cube root of its values is nearly normal.
-fn wilson_hilferty(shape: f64, p: f64) -> f64 {
-    let ninth = 1.0 / (9.0 * shape);
-    shape * (1.0 - ninth + Normal::standard().inverse_cdf(p) * ninth.sqrt()).powi(3)
+pub fn expected_in(blocks: &Blocks, threads: usize, limit_ns: u64, k: u64) -> Option<(f64, f64)> {
+    let found = blocks.measured(limit_ns).ok()?;
+    Some(expected(k, k, inflation(&found, k, threads)))
 }
 
 /// After a time without an event: at 95 % there is at most one in this long, a third of it.
@@ -297,19 +276,6 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_large_counts_are_exact_and_take_no_time() {
-        for p in [0.025, 0.975] {
-            let exact = Gamma::new(1e6, 1.0).expect("a shape").inverse_cdf(p);
-            let near = wilson_hilferty(1e6, p);
-            assert!((near / exact - 1.0).abs() < 1e-8, "{p}: {near} for {exact}");
-        }
-        // Counts of a damaged record: the exact quantile did not end within a minute.
-        let (low, high) = (poisson_low(1 << 48), poisson_high(1 << 48));
-        let width = 2.0 * 1.96 * (1u64 << 24) as f64;
-        assert!(((high - low) / width - 1.0).abs() < 1e-3, "{low} to {high}");
-    }
-
-    #[test]
     fn bounds_are_those_of_the_tables() {
         let near = |found: f64, table: f64, digits: i32| {
             assert!((found - table).abs() < 0.6 * 10f64.powi(-digits), "{found} is not {table}");
@@ -349,7 +315,7 @@ mod tests {
         }
         let wall_ns = seconds * SECOND_NS;
         let watch = Watch { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
-        (watch, of(&all, limit_ns, watch, &blocks))
+        (watch, estimate(&all, limit_ns, watch, &blocks))
     }
 
     #[test]
@@ -434,5 +400,13 @@ mod tests {
             prop_assert!((at_least - 0.025).abs() < 1e-9, "{}", at_least);
             prop_assert!((at_most - 0.025).abs() < 1e-9, "{}", at_most);
         }
+    }
+
+    #[test]
+    fn intervals_of_large_counts_take_no_time() {
+        // Counts of a damaged record: the exact quantile did not end within a minute.
+        let (low, high) = (poisson_low(1 << 48), poisson_high(1 << 48));
+        let width = 2.0 * 1.96 * (1u64 << 24) as f64;
+        assert!(((high - low) / width - 1.0).abs() < 1e-3, "{low} to {high}");
     }
 }

@@ -8,6 +8,7 @@ mod cosines;
 pub mod dependence;
 pub mod drift;
 pub mod exceedance;
+mod gamma;
 pub mod modes;
 pub mod quantile;
 pub mod random;

@@ -71,7 +71,7 @@ impl Class {
 
 /// The humps of a histogram in ascending order; empty when it is.
 #[must_use]
-pub fn of(histogram: &Histogram) -> Vec<Mode> {
+pub fn find(histogram: &Histogram) -> Vec<Mode> {
     let classes = classes(histogram);
     let mut tops: Vec<usize> = local_maxima(&classes);
     while let Some(least) = least_significant(&classes, &tops) {
@@ -229,7 +229,7 @@ mod tests {
                 if i % 50 == 0 { bell(&mut random, 38e3, 3e3) } else { bell(&mut random, 6e3, 1e3) }
             })
             .collect();
-        let modes = of(&histogram(values));
+        let modes = find(&histogram(values));
         let found: Vec<u64> = modes.iter().map(|mode| mode.peak_ns / 1_000).collect();
         assert_eq!(modes.len(), 2, "{modes:?}");
         assert!((5..=7).contains(&found[0]) && (36..=40).contains(&found[1]), "{found:?}");
@@ -245,7 +245,7 @@ mod tests {
             let heavy = |random: &mut Random| 4e3 + 3e3 * (random.share().powf(-0.3) - 1.0);
             let light = |random: &mut Random| 4e3 + 5e3 * random.exponential();
             for tail in [heavy as fn(&mut Random) -> f64, light] {
-                let modes = of(&histogram((0..20_000).map(|_| tail(&mut random) as u64)));
+                let modes = find(&histogram((0..20_000).map(|_| tail(&mut random) as u64)));
                 assert_eq!(modes.len(), 1, "seed {seed}: {modes:?}");
             }
         }
@@ -255,17 +255,18 @@ mod tests {
     fn a_few_late_ones_together_are_a_rare_hump() {
         let mut random = Random::new(8);
         let body = (0..200_000).map(|_| bell(&mut random, 8e3, 1.5e3)).collect::<Vec<_>>();
-        let modes = of(&histogram(body.iter().copied().chain((0..8).map(|i| 300_000 + i * 1_000))));
+        let modes =
+            find(&histogram(body.iter().copied().chain((0..8).map(|i| 300_000 + i * 1_000))));
         assert_eq!(modes.len(), 2, "{modes:?}");
         assert!(modes[1].rare && modes[1].count == 8, "{modes:?}");
         // A single one is not a hump.
-        assert_eq!(of(&histogram(body.into_iter().chain([300_000]))).len(), 1);
+        assert_eq!(find(&histogram(body.into_iter().chain([300_000]))).len(), 1);
     }
 
     #[test]
     fn nothing_and_one_value() {
-        assert!(of(&histogram([])).is_empty());
-        let one = of(&histogram([5_500]));
+        assert!(find(&histogram([])).is_empty());
+        let one = find(&histogram([5_500]));
         assert_eq!((one.len(), one[0].peak_ns, one[0].count), (1, 5_500, 1));
     }
 }

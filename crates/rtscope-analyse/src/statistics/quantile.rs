@@ -75,7 +75,7 @@ pub fn rank(n: u64, parts: u32) -> u64 {
 
 /// A quantile with its interval if latencies were independent; none when there is no latency.
 #[must_use]
-pub fn of(histogram: &Histogram, parts: u32) -> Option<Quantile> {
+pub fn estimate(histogram: &Histogram, parts: u32) -> Option<Quantile> {
     let ranks = interval_ranks(histogram.count(), parts);
     with_ranks(histogram, parts, ranks)
 }
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(interval_ranks(5, 500_000_000), (None, None));
         assert_eq!(interval_ranks(6, 500_000_000), (Some(1), Some(6)));
         assert_eq!(interval_ranks(0, 500_000_000), (None, None));
-        assert_eq!(of(&histogram([]), 500_000_000), None);
+        assert_eq!(estimate(&histogram([]), 500_000_000), None);
     }
 
     #[test]
@@ -356,7 +356,7 @@ mod tests {
     fn bucket_edges_widen_an_interval() {
         let mut coarse = Histogram::new(Layout::default());
         (0..1_000u64).for_each(|i| coarse.record(5_500 + i));
-        let median = of(&coarse, 500_000_000).expect("latencies");
+        let median = estimate(&coarse, 500_000_000).expect("latencies");
         assert_eq!(
             (median.low_ns, median.value_ns, median.high_ns),
             (Some(5_500), 5_999, Some(6_499))
@@ -405,7 +405,7 @@ mod tests {
         fn quantiles_are_those_of_the_sorted_latencies(mut values in proptest::collection::vec(0u64..9_000_000, 1..400)) {
             let histogram = histogram(values.iter().copied());
             let quantiles: Vec<Quantile> =
-                LADDER.iter().filter_map(|&parts| of(&histogram, parts)).collect();
+                LADDER.iter().filter_map(|&parts| estimate(&histogram, parts)).collect();
             values.sort_unstable();
             prop_assert_eq!(quantiles.len(), LADDER.len());
             for quantile in quantiles {

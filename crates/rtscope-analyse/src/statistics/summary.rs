@@ -68,8 +68,9 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
     let end_ns = slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
     let duration_ns = end_ns.saturating_sub(start_ns);
-    let modes = modes::of(&all.measured);
-    let tail = tail::of(slices, &all.measured, &all.blocks, duration_ns, &modes, !missed_is_known);
+    let modes = modes::find(&all.measured);
+    let tail =
+        tail::estimate(slices, &all.measured, &all.blocks, duration_ns, &modes, !missed_is_known);
     let watched =
         Watch { exposure_ns: all.exposure_ns, wall_ns: duration_ns, threads: sums.len().max(1) };
     let row_of = |sum: Sum| {
@@ -205,7 +206,7 @@ impl Sum {
 
     fn into_row(self, limits_ns: &[u64], watch: Watch) -> Row {
         let exceed =
-            |&limit_ns: &u64| exceedance::of(&self.measured, limit_ns, watch, &self.blocks);
+            |&limit_ns: &u64| exceedance::estimate(&self.measured, limit_ns, watch, &self.blocks);
         let mut corrected = self.measured.clone();
         corrected.merge(&self.omitted);
         Row {

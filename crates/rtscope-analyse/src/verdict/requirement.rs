@@ -124,7 +124,7 @@ fn max(cell: &CellSummary, limit_ns: u64) -> Option<Answer> {
         None => format!("the maximum is {}", exact_us(max_ns)),
     };
     // A record that doesn't say how long was observed backs no rate, but has its maximum.
-    if let Some(exceedance) = exceedance::of(&row.histogram, limit_ns, watch, &cell.blocks) {
+    if let Some(exceedance) = exceedance::estimate(&row.histogram, limit_ns, watch, &cell.blocks) {
         sentence += &format!("; {}", exceedance.sentence(watch));
     }
     let below_ns = row.max_below_ns().map(|ns| ns as f64);
@@ -225,7 +225,8 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
         _ => Verdict::Inconclusive,
     };
     if let Some(refusal) = found.refusal() {
-        let independent = quantile::of(&row.corrected, parts).map(|found| interval(&found))?;
+        let independent =
+            quantile::estimate(&row.corrected, parts).map(|found| interval(&found))?;
         let text = format!(
             "{value}, without an interval: {refusal} ({independent} if wake-ups were independent)"
         );

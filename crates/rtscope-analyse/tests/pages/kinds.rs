@@ -377,7 +377,7 @@ fn throughput() -> ThroughputRecord {
     }
 }
 
-fn sweep() -> wave_page::sweep::Sweep {
+fn sweep() -> wave::sweep::Sweep {
     let point = |wanted_hz: f64, good: bool| Point {
         wanted_hz,
         measured_hz: good.then_some(wanted_hz * 0.98),
@@ -390,7 +390,7 @@ fn sweep() -> wave_page::sweep::Sweep {
         jitter_ns_rms: Some(300.0),
         refused: (!good).then(|| "the pulses are too short for the scope".to_owned()),
     };
-    let curve = |name: &str, load: &str, hz: f64| wave_page::sweep::Curve {
+    let curve = |name: &str, load: &str, hz: f64| wave::sweep::Curve {
         name: name.to_owned(),
         load: load.to_owned(),
         policy: "fifo".to_owned(),
@@ -402,7 +402,7 @@ fn sweep() -> wave_page::sweep::Sweep {
             points: vec![point(hz / 2.0, true), point(hz, true), point(hz * 2.0, false)],
         },
     };
-    wave_page::sweep::Sweep {
+    wave::sweep::Sweep {
         from_hz: 50.0,
         to_hz: 1e6,
         tolerance: 0.1,

@@ -283,7 +283,7 @@ pub fn speaks(line: &CommandLine<'_>, guard: &[String], limit: Duration) -> Resu
             if fs::metadata(line.console).is_ok_and(|file| file.len() > 0) {
                 return Ok(true);
             }
-            let (program, said) = (line.machine.program.clone(), emulator.said());
+            let (program, said) = (line.machine.program.clone(), emulator.errors_text());
             return Err(LabError::Program { program, status: status.to_string(), said });
         }
         if Instant::now() > until {
@@ -378,7 +378,7 @@ impl Emulator {
         self.wait(ORDERLY)
     }
 
-    fn said(&self) -> String {
+    fn errors_text(&self) -> String {
         fs::read_to_string(&self.errors).unwrap_or_default().trim().to_owned()
     }
 }
@@ -483,8 +483,8 @@ impl Watch {
     /// Why an emulator that ended has sent no record.
     fn without_record(&self, status: ExitStatus, emulator: &Emulator) -> Ending {
         // A guest's end is no failure of the emulator; one that can't read its log fails at any time.
-        if (self.said.is_empty() || !status.success()) && !emulator.said().is_empty() {
-            return Ending::Emulator(format!("{} ({status})", emulator.said()));
+        if (self.said.is_empty() || !status.success()) && !emulator.errors_text().is_empty() {
+            return Ending::Emulator(format!("{} ({status})", emulator.errors_text()));
         }
         self.explain(|last| match (last, self.files.is_empty()) {
             ("", _) => Ending::Mute,

@@ -1,8 +1,6 @@
 //! Building: objects counted, warnings kept, resumed where it stopped; the finished kernel goes into
 //! the cache.
 
-mod target;
-
 use std::{
     fs::{self, File},
     io::{BufWriter, Write},
@@ -13,8 +11,8 @@ use std::{
 
 use serde::Serialize;
 
-pub use self::target::Target;
 use crate::{
+    build_target::{self, Target},
     cache::{BuildFigures, Cache, Kernel, Lock, Manifest},
     config::{
         self, Configured,
@@ -93,41 +91,6 @@ pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> Estimate {
     }
 }
 
-/// Options and the tools that building with them needs.
-const NEEDS: &[(&str, &str, &str)] = &[
-    ("OBJTOOL", "libelf.h", "libelf-dev"),
-    ("UNWINDER_ORC", "libelf.h", "libelf-dev"),
-    ("SYSTEM_TRUSTED_KEYRING", "openssl/opensslv.h", "libssl-dev"),
-    ("MODULE_SIG", "openssl/opensslv.h", "libssl-dev"),
-    ("MODULE_SIG", "openssl", "openssl"),
-    ("MODULES", "depmod", "kmod"),
-    ("DEBUG_INFO_BTF", "pahole", "dwarves"),
-    ("KERNEL_LZ4", "lz4", "lz4"),
-    ("KERNEL_ZSTD", "zstd", "zstd"),
-    ("KERNEL_XZ", "xz", "xz-utils"),
-    ("KERNEL_LZMA", "xz", "xz-utils"),
-    ("KERNEL_LZO", "lzop", "lzop"),
-    ("KERNEL_BZIP2", "bzip2", "bzip2"),
-    ("MODULE_COMPRESS_XZ", "xz", "xz-utils"),
-    ("MODULE_COMPRESS_ZSTD", "zstd", "zstd"),
-    ("IKHEADERS", "cpio", "cpio"),
-];
-
-fn needs(options: &Options) -> Vec<Need> {
-    let always = [("make", "make"), ("gcc", "gcc"), ("bc", "bc"), ("readelf", "binutils")];
-    let set = |name: &str| options.get(name).is_some_and(|value| value.word() == "y");
-    let asked = NEEDS.iter().filter(|(option, ..)| set(option));
-    let mut needs: Vec<Need> =
-        always.iter().map(|(name, package)| Need::of(name, package)).collect();
-    for (_, name, package) in asked {
-        let need = Need::of(name, package);
-        if !needs.contains(&need) {
-            needs.push(need);
-        }
-    }
-    needs
-}
-
 /// Checks that all is there that every step needs, before anything is fetched, up to a build with the options that
 /// the spec asks for. What others need besides is known when the kernel is configured.
 ///
@@ -144,15 +107,15 @@ pub fn require_tools(spec: &Spec) -> Result<(), LabError> {
 ///
 /// [`LabError::Lacking`].
 pub fn require_tools_and_packers(spec: &Spec) -> Result<(), LabError> {
-    tool::require(&[needs_of(spec), crate::package::debian_needs()].concat())
+    tool::require(&[needs_of(spec), package_needs()].concat())
 }
 
 fn needs_of(spec: &Spec) -> Vec<tool::Need> {
     let mut needs = crate::source::needs(spec);
-    needs.extend(target::needs_of_any(spec.cross_here()));
+    needs.extend(build_target::needs_of_any(spec.cross_here()));
     let fragments: Vec<(&str, &str)> =
         spec.fragments.iter().map(|f| (f.name.as_str(), f.text.as_str())).collect();
-    needs.extend(self::needs(&merge::asked(&fragments).0));
+    needs.extend(build_target::needs(&merge::asked(&fragments).0));
     needs
 }
 
@@ -252,7 +215,7 @@ pub fn build(
     if let Ok(kernel) = Kernel::open(&cache.kernel_dir(&key)) {
         return Ok(kernel);
     }
-    tool::require(&needs(&options))?;
+    tool::require(&build_target::needs(&options))?;
     let earlier: Vec<BuildFigures> =
         cache.kernels().iter().filter_map(|kernel| kernel.manifest.build).collect();
     let estimate = estimate(configured.options, &earlier, choice.jobs);
@@ -563,6 +526,18 @@ fn build_id(vmlinux: &Path) -> Option<String> {
         tool::output(Command::new("readelf").arg("-n").arg(vmlinux).stdin(Stdio::null())).ok()?;
     let line = said.lines().find_map(|line| line.trim().strip_prefix("Build ID: "))?;
     Some(line.trim().to_owned())
+}
+
+/// What [`crate::package::debian`] needs beside what builds the kernel.
+#[must_use]
+pub fn package_needs() -> Vec<Need> {
+    let needs = [
+        ("dpkg-buildpackage", "dpkg-dev"),
+        ("dh_builddeb", "debhelper"),
+        ("rsync", "rsync"),
+        ("depmod", "kmod"),
+    ];
+    needs.map(|(name, package)| Need::of(name, package)).to_vec()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn estimates_come_from_the_nearest_earlier_build() {
 #[test]
 fn needs_follow_the_options() {
     let names = |text: &str| -> Vec<String> {
-        needs(&merge::read(text)).into_iter().map(|need| need.package).collect()
+        build_target::needs(&merge::read(text)).into_iter().map(|need| need.package).collect()
     };
     assert!(
         names("CONFIG_KERNEL_LZ4=y\nCONFIG_OBJTOOL=y\n")
@@ -119,7 +119,7 @@ impl Small {
 
 fn can_build() -> bool {
     let more = ["flex", "bison"].map(|name| Need::of(name, name));
-    let all = [needs(&Options::new()).as_slice(), &more].concat();
+    let all = [build_target::needs(&Options::new()).as_slice(), &more].concat();
     let lacking = tool::require(&all).err();
     if lacking.is_some() {
         rtscope_testing::skip::skip_this("needs the tools that build kernels");
@@ -234,6 +234,6 @@ fn the_tools_of_options_that_a_spec_asks_for_are_known_before_anything_is_fetche
     assert!(has(&spec, "make") && has(&spec, "bc") && !has(&spec, "lzop"));
     spec.fragments[0].text.push_str("\nCONFIG_KERNEL_LZO=y\n");
     assert!(has(&spec, "lzop"));
-    let packers = crate::package::debian_needs();
+    let packers = package_needs();
     assert!(packers.iter().any(|need| need.package == "debhelper"));
 }

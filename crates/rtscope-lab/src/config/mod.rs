@@ -16,7 +16,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    build::Target,
+    build_target::{Target, configuration_needs},
     error::LabError,
     progress::{Progress, Report, step},
     source::Tree,
@@ -35,14 +35,6 @@ pub struct Configured {
     pub lost: Vec<String>,
 }
 
-/// What the kernel's own configuration tools need.
-pub(crate) fn needs() -> Vec<Need> {
-    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison")]
-        .iter()
-        .map(|(name, package)| Need::of(name, package))
-        .collect()
-}
-
 /// Makes `.config` in the target's folder of objects: base, fragments, `olddefconfig`; and verifies
 /// every asked option. With `menuconfig` the kernel's own menu is shown before that.
 ///
@@ -57,7 +49,7 @@ pub fn configure(
     menuconfig: bool,
     report: &mut Report<'_>,
 ) -> Result<Configured, LabError> {
-    let mut needs = needs();
+    let mut needs = configuration_needs();
     needs.extend(target.compiler());
     if menuconfig {
         needs.push(Need::of("ncurses.h", "libncurses-dev"));

@@ -9,7 +9,6 @@ use std::{
 use rtscope_model::text::suggest;
 use serde::{Deserialize, Serialize};
 
-use super::{Wish, change::Change, extlinux, grub, raspberry_pi, u_boot};
 use crate::error::LabError;
 
 /// How a system boots.
@@ -77,32 +76,6 @@ impl Chosen {
     pub fn missing(&self) -> Option<&Path> {
         let files = [Some(&self.image), self.initrd.as_ref(), self.device_tree.as_ref()];
         files.into_iter().flatten().map(PathBuf::as_path).find(|path| !path.exists())
-    }
-}
-
-impl Layout {
-    /// What the boot loader would start now.
-    ///
-    /// # Errors
-    ///
-    /// The root isn't of this layout, or its configuration can't be read.
-    pub fn chosen(self, root: &Path) -> Result<Chosen, LabError> {
-        match self {
-            Layout::RaspberryPi => raspberry_pi::chosen(root),
-            Layout::Grub => grub::chosen(root),
-            Layout::Extlinux => extlinux::chosen(root),
-            Layout::UBoot => u_boot::chosen(root),
-        }
-    }
-
-    /// The changes that install a kernel. The one that makes the boot loader take it is the last.
-    pub(super) fn changes(self, wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
-        match self {
-            Layout::RaspberryPi => raspberry_pi::changes(wish),
-            Layout::Grub => grub::changes(wish),
-            Layout::Extlinux => extlinux::changes(wish),
-            Layout::UBoot => u_boot::changes(wish),
-        }
     }
 }
 

@@ -13,6 +13,7 @@ mod extlinux;
 mod grub;
 pub mod journal;
 pub mod layout;
+mod loader;
 pub mod marked_block;
 mod raspberry_pi;
 mod steps;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{digest::sha256, error::LabError, guest_run::Inputs, replay_log::LOG};
+use crate::{digest::sha256, error::LabError, inputs::Inputs, replay_log::LOG};
 
 /// Folders of a record in which every file counts: a reader takes what lies there.
 const READ_WHOLE: [&str; 2] = ["slices", "raw"];
@@ -66,6 +66,27 @@ pub fn touched(folder: &Path, inputs: &Inputs) -> Result<Vec<Touched>, LabError>
     let added = added(folder, inputs);
     touched.extend(added.into_iter().map(|name| Touched { name, change: Change::Added }));
     Ok(touched)
+}
+
+/// Refuses a record that is no longer the one that its guest brought.
+///
+/// # Errors
+///
+/// Each file that was altered, deleted or added, and what to do.
+pub fn check(folder: &Path, inputs: &Inputs) -> Result<(), LabError> {
+    let touched = touched(folder, inputs)?;
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let (folder, list) = (folder.display(), list(&touched));
+    Err(LabError::Refused(format!(
+        "{folder} is no longer the record that its guest brought: {list}. `rtscope lab replay {folder}` shows \
+         what differs; --fresh measures it again, and --out names another folder"
+    )))
+}
+
+pub(crate) fn list(touched: &[Touched]) -> String {
+    touched.iter().map(Touched::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Files that a reader of the record would take and that the guest didn't bring.

@@ -1,6 +1,5 @@
 //! Sources and patches: fetched, checked, paired, unpacked.
 
-pub mod debian;
 mod download;
 pub mod version;
 
@@ -16,9 +15,11 @@ use serde::Serialize;
 pub use self::version::Version;
 use crate::{
     cache::Cache,
+    debian,
     digest::{key_of, sha256_of_file},
     error::LabError,
-    patch::{self, PatchReport},
+    patch::{self, PatchFile},
+    patch_report::PatchReport,
     progress::{Progress, Report, step},
     spec::{Patch, Source, Spec},
     tool::{self, Need},
@@ -51,19 +52,6 @@ pub enum Place {
     Commit(PathBuf, String),
     /// An unpacked folder.
     Folder(PathBuf),
-}
-
-/// A patch as fetched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PatchFile {
-    /// Its name, as in the series.
-    pub name: String,
-    /// Where it is.
-    pub path: PathBuf,
-    /// SHA-256 of the file.
-    pub sha256: String,
-    /// The version it was made for.
-    pub made_for: Option<Version>,
 }
 
 /// A source that is ready: unpacked and patched.

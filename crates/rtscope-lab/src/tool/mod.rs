@@ -236,6 +236,15 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
+/// Unpacks what lies below a path of a Debian package.
+pub(crate) fn extract_package(package: &Path, to: &Path, below: &str) -> Result<(), LabError> {
+    let mut archive = Command::new("dpkg-deb");
+    archive.arg("--fsys-tarfile").arg(package);
+    let mut tar = Command::new("tar");
+    tar.args(["-x", "-f", "-", "--no-same-owner", "-C"]).arg(to).arg(below);
+    pipeline(&[archive, tar])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

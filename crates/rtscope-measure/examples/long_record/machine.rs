@@ -56,7 +56,7 @@ impl Machine {
     pub(crate) fn recorder(&self, folder: &Path) -> Recorder {
         let mut recorder = Recorder::create(folder, &self.plan().to_toml()).expect("a new folder");
         let beginning = beginning(self.layout, self.threads);
-        beginning.into_iter().for_each(|event| tell(&mut recorder, 1, event));
+        beginning.into_iter().for_each(|event| record_event(&mut recorder, 1, event));
         recorder
     }
 
@@ -64,9 +64,13 @@ impl Machine {
     pub(crate) fn run(&mut self, recorder: &mut Recorder, seconds: u64) {
         for _ in 0..seconds.min(self.seconds - self.second) {
             for thread in 0..self.threads {
-                tell(recorder, self.second + 2, Event::Slice(self.slice(thread, self.second)));
+                record_event(
+                    recorder,
+                    self.second + 2,
+                    Event::Slice(self.slice(thread, self.second)),
+                );
             }
-            tell(recorder, self.second + 2, Event::System(system(self.threads)));
+            record_event(recorder, self.second + 2, Event::System(system(self.threads)));
             self.second += 1;
         }
     }
@@ -75,12 +79,16 @@ impl Machine {
     pub(crate) fn end(&self, recorder: &mut Recorder) {
         let ended = self.second + 1;
         let bounds = Some(Bounds { from_ns: SECOND_NS, to_ns: ended * SECOND_NS });
-        tell(recorder, ended, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
+        record_event(
+            recorder,
+            ended,
+            Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds },
+        );
         for thread in 0..self.threads {
             let tally = Tally { wakeups: self.second * WAKEUPS, ..Tally::default() };
-            tell(recorder, ended, Event::ThreadEnded { thread, tally, found: None });
+            record_event(recorder, ended, Event::ThreadEnded { thread, tally, found: None });
         }
-        tell(recorder, ended, Event::run_ended(EndReason::Finished));
+        record_event(recorder, ended, Event::run_ended(EndReason::Finished));
     }
 
     /// What a thread saw in a second. The first activation is due a second after the start of the run.
@@ -113,7 +121,7 @@ impl Machine {
     }
 }
 
-fn tell(recorder: &mut Recorder, second: u64, event: Event) {
+fn record_event(recorder: &mut Recorder, second: u64, event: Event) {
     recorder.event(&Stamped { at_ns: second * SECOND_NS, event });
 }
 

@@ -26,7 +26,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use super::beside::Stage;
+use super::stage::Stage;
 use crate::ps;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -142,7 +142,7 @@ impl<'a> Watch<'a> {
             Begin { loads_ns, first_ns }.again(clock.now_ns(), phase.sampler.interval_of(0).0);
         let settings = self.plan.settings_of(phase);
         let latency_us = settings.get("dma-latency").map(String::as_str);
-        let words = words(phase, &stage.measured, schedule.after_second_us, latency_us)?;
+        let words = arguments(phase, &stage.measured, schedule.after_second_us, latency_us)?;
         let start = || {
             clock.sleep_until_ns(schedule.start_ns);
             Command::new(CYCLICTEST)
@@ -216,7 +216,7 @@ fn cost(pid: u32, phase: &Phase) -> Option<Cost> {
 
 /// cyclictest's words for what our sampler does in a phase, begun at the same place of a second.
 /// `latency_us` is what the plan asks of the CPUs' idle states, if anything.
-fn words(
+fn arguments(
     phase: &Phase,
     cpus: &CpuSet,
     start_us: u64,
@@ -271,7 +271,7 @@ mod tests {
         let text = "name = 'x'\n[sampler]\npolicy = 'fifo'\npriority = 80\ninterval = '500us'\n\
                     [[phase]]\nname = 'rest'\ncycles = 2000\n";
         let cpus: CpuSet = "0-1".parse().expect("CPUs");
-        let asked = words(&phase(text), &cpus, 250, None).expect("asked").join(" ");
+        let asked = arguments(&phase(text), &cpus, 250, None).expect("asked").join(" ");
         for word in [
             "--priority=80",
             "--interval=500",
@@ -285,15 +285,17 @@ mod tests {
             assert!(asked.split(' ').any(|found| found == word), "{word}: {asked}");
         }
         let timed = text.replace("cycles = 2000", "duration = '2s'");
-        let asked = words(&phase(&timed), &cpus, 0, Some("0")).expect("asked").join(" ");
+        let asked = arguments(&phase(&timed), &cpus, 0, Some("0")).expect("asked").join(" ");
         assert!(asked.contains("--loops=4000") && asked.contains("--latency=0"), "{asked}");
         assert!(!asked.contains("--default-system"), "{asked}");
         let ordinary = text.replace("'fifo'\npriority = 80", "'other'");
         assert!(
-            words(&phase(&ordinary), &cpus, 0, None).expect_err("no counterpart").contains("other")
+            arguments(&phase(&ordinary), &cpus, 0, None)
+                .expect_err("no counterpart")
+                .contains("other")
         );
         let relative = text.replace("priority = 80", "sleep = 'relative'");
-        assert!(words(&phase(&relative), &cpus, 0, None).is_err());
+        assert!(arguments(&phase(&relative), &cpus, 0, None).is_err());
     }
 
     #[test]

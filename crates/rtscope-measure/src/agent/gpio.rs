@@ -17,7 +17,7 @@ use crate::wave::{
     generator::{self, Alarm, Method, Wanted},
     gpio::{InputLine, OutputLine, collect},
     line::{Address, Line as _, open_output},
-    scope::Terms,
+    scope::CaptureLimits,
 };
 
 /// Lines of a chip in one request, at most.
@@ -124,12 +124,12 @@ fn as_wave(chip: &str, folder: &str) -> Result<String, String> {
     put(&format!("{folder}/sim_gpio1/pull"), "pull-down")?;
     let mut input = InputLine::open(chip, "1", &tree).map_err(|e| e.to_string())?;
     toggle(folder, EDGES)?;
-    let (capture, _) = collect(&mut input, "gpio", &clock, TERMS);
+    let (capture, _) = collect(&mut input, "gpio", &clock, LIMITS);
     said += &counted("edges", EDGES, &capture)?;
     drop(input);
     let mut input = InputLine::open(chip, "1", &tree).map_err(|e| e.to_string())?;
     toggle(folder, FLOOD)?;
-    let (capture, _) = collect(&mut input, "gpio", &clock, TERMS);
+    let (capture, _) = collect(&mut input, "gpio", &clock, LIMITS);
     if capture.made_in_gaps == Some(0) {
         return Err("gpio-sim: the kernel's buffer did not overflow".to_owned());
     }
@@ -142,7 +142,7 @@ fn removed(chip: &str, folder: &str) -> Result<String, String> {
     let mut input = InputLine::open(chip, "1", &Tree::default()).map_err(|e| e.to_string())?;
     toggle(folder, EDGES)?;
     put(&format!("{CHIP}/live"), "0")?;
-    let (capture, ended) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, TERMS);
+    let (capture, ended) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, LIMITS);
     drop(input);
     // It comes back for whoever is next.
     put(&format!("{CHIP}/live"), "1")?;
@@ -156,8 +156,8 @@ fn removed(chip: &str, folder: &str) -> Result<String, String> {
 }
 
 /// How long to look: events that were made before wait in the kernel.
-const TERMS: Terms =
-    Terms { duration_ns: 50_000_000, edges_max: 100_000, gaps_max: 10_000, rest: None };
+const LIMITS: CaptureLimits =
+    CaptureLimits { duration_ns: 50_000_000, edges_max: 100_000, gaps_max: 10_000, rest: None };
 
 /// Pulls line 1 up and down, an even number of times.
 fn toggle(folder: &str, edges: u32) -> Result<(), String> {

@@ -24,6 +24,7 @@ mod beside;
 mod cyclictest;
 mod experiments;
 mod gpio;
+mod stage;
 mod start;
 
 use std::{
@@ -192,7 +193,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
     let plan = options.plan.clone();
     let mut watch = Watch::new(&beside, &plan);
     let mut listener = |stamped: &Stamped| {
-        tell(&plan, stamped);
+        print_event(&plan, stamped);
         watch.see(stamped);
     };
     let finished = run(&options, &mut listener).map_err(|e| e.to_string())?;
@@ -208,7 +209,7 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
 }
 
 /// Says on the console where the run is: between phases, when nothing is measured.
-fn tell(plan: &Plan, stamped: &Stamped) {
+fn print_event(plan: &Plan, stamped: &Stamped) {
     match &stamped.event {
         Event::PhaseStarted { cell, name } => {
             say(&format!("phase {}/{} {name}", cell + 1, plan.phases.len()))

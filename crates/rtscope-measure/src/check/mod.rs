@@ -40,7 +40,7 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// What to look at.
 #[derive(Debug)]
-pub enum Subject {
+pub enum CheckedProgram {
     /// A command to start, and to end afterwards.
     Command(Vec<OsString>),
     /// A process that runs; it is left running.
@@ -51,7 +51,7 @@ pub enum Subject {
 #[derive(Debug)]
 pub struct Options {
     /// At what.
-    pub subject: Subject,
+    pub subject: CheckedProgram,
     /// Not looked at: what a program does until its loop runs.
     pub settle: Duration,
     /// The look.
@@ -284,10 +284,10 @@ struct Running {
 impl Running {
     fn start(options: &Options) -> Result<Running, CheckError> {
         let words = match &options.subject {
-            Subject::Process(pid) => {
+            CheckedProgram::Process(pid) => {
                 return Ok(Running { name: format!("process {pid}"), pid: *pid, child: None });
             }
-            Subject::Command(words) => words,
+            CheckedProgram::Command(words) => words,
         };
         let mut all = options.guard.iter().chain(words);
         let program = all.next().cloned().unwrap_or_default();

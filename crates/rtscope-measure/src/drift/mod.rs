@@ -50,7 +50,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What is to be measured.
 #[derive(Debug)]
-pub enum Subject {
+pub enum PeriodicSource {
     /// Loops of our own, one after the other.
     Loops {
         /// How each sleeps.
@@ -77,7 +77,7 @@ pub enum Subject {
 #[derive(Debug)]
 pub struct Options {
     /// What.
-    pub subject: Subject,
+    pub subject: PeriodicSource,
     /// How long each.
     pub duration: Nanos,
     /// The machine's files.
@@ -150,11 +150,11 @@ impl DriftError {
 /// activation was seen.
 pub fn run(options: &Options) -> Result<DriftRecord, DriftError> {
     let subjects = match &options.subject {
-        Subject::Loops { sleeps, period_ns, work_ns, placement } => sleeps
+        PeriodicSource::Loops { sleeps, period_ns, work_ns, placement } => sleeps
             .iter()
             .map(|sleep| one_loop(options, *sleep, *period_ns, *work_ns, placement))
             .collect::<Result<Vec<Periodic>, DriftError>>()?,
-        Subject::Program { command, thread, period_ns } => {
+        PeriodicSource::Program { command, thread, period_ns } => {
             vec![outside::watch(options, command, thread.as_deref(), *period_ns)?]
         }
     };

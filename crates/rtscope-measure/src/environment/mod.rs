@@ -27,6 +27,7 @@ use std::path::Path;
 
 use procfs_core::{FromRead, LoadAverage};
 use rtscope_model::{
+    cpu::CpuSet,
     environment::{ClockSource, Environment},
     printable::with_printable_texts,
 };
@@ -86,6 +87,12 @@ fn clock(tree: &Tree, live: bool) -> ClockSource {
 fn load_average(tree: &Tree) -> Option<[u64; 3]> {
     let load = LoadAverage::from_read(tree.read("proc/loadavg").ok()?.as_bytes()).ok()?;
     Some([load.one, load.five, load.fifteen].map(|load| (load * 100.0).round() as u64))
+}
+
+/// Says of CPUs that they are absent.
+pub(crate) fn not_online(absent: &CpuSet, online: &CpuSet) -> String {
+    let (plural, be) = if absent.len() == 1 { ("", "is") } else { ("s", "are") };
+    format!("CPU{plural} {absent} {be} not online: this machine has CPUs {online}")
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@ use std::{io, path::PathBuf};
 
 use rtscope_model::{cpu::CpuSet, schedule::Placement, text::Problem, time::Nanos};
 
-use crate::machine::not_online;
-
-use crate::environment::do_one_of;
+use crate::environment::{do_one_of, not_online};
 
 /// What went wrong with a load, and what to do about it.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ use super::{
     Descriptor, LoadError, Options, Remains,
     board::{Board, State},
     processes, resolve,
-    worker::{TERMS, Terms},
+    worker::{LIMITS, LoadLimits},
 };
 use crate::environment;
 
@@ -110,13 +110,13 @@ impl Launcher {
     /// within 10 s. Nothing is left running then.
     pub fn start(&self, line: &LoadLine, limit: Nanos) -> Result<Running, LoadError> {
         let (descriptor, options) = resolve(line).map_err(LoadError::Line)?;
-        let terms = Terms {
+        let limits = LoadLimits {
             parent: std::process::id(),
             began_ns: SystemClock::MONOTONIC.now_ns(),
             limit_ns: limit.0,
             cpus: self.cpus(options.word("cpus"))?,
         };
-        let mark = terms.write();
+        let mark = limits.write();
         let board = Board::new()?;
         let shared = board.file().try_clone().map_err(LoadError::io("share the board"))?;
         process::adopt_orphans();
@@ -124,7 +124,7 @@ impl Launcher {
             .arg0("rtscope")
             .args(&self.arguments)
             .arg(line.to_string())
-            .env(TERMS, &mark)
+            .env(LIMITS, &mark)
             .stdin(Stdio::from(shared))
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use super::worker::TERMS;
+use super::worker::LIMITS;
 
 /// The numbers of all processes.
 fn all() -> impl Iterator<Item = u32> {
@@ -50,7 +50,7 @@ pub(super) fn descendants(ancestor: u32) -> Vec<u32> {
 
 /// Every process that has inherited a load's mark in its environment.
 pub(super) fn marked(mark: &str) -> Vec<u32> {
-    let entry = format!("{TERMS}={mark}").into_bytes();
+    let entry = format!("{LIMITS}={mark}").into_bytes();
     let has_mark = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == entry)
@@ -82,7 +82,7 @@ mod tests {
     fn a_child_is_found_by_ancestor_and_by_mark() {
         let mut child = Command::new("sleep")
             .arg("60")
-            .env(TERMS, "a mark of this test")
+            .env(LIMITS, "a mark of this test")
             .stdout(Stdio::null())
             .spawn()
             .expect("sleep");

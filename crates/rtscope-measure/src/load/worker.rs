@@ -37,8 +37,8 @@ use super::{
     resolve,
 };
 
-/// The environment variable in which a load's process finds its [`Terms`].
-pub(super) const TERMS: &str = "RTSCOPE_LOAD";
+/// The environment variable in which a load's process finds its [`LoadLimits`].
+pub(super) const LIMITS: &str = "RTSCOPE_LOAD";
 
 /// Time between two looks whether all workers are placed.
 const LOOK: Duration = Duration::from_millis(1);
@@ -46,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// What a load's process is told beside its line. Its text form is unique to one start of a load,
 /// so that it marks every process that inherits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Terms {
+pub(super) struct LoadLimits {
     /// Who starts it.
     pub(super) parent: u32,
     /// `CLOCK_MONOTONIC` at the start.
@@ -57,15 +57,15 @@ pub(super) struct Terms {
     pub(super) cpus: CpuSet,
 }
 
-impl Terms {
+impl LoadLimits {
     pub(super) fn write(&self) -> String {
-        let Terms { parent, began_ns, limit_ns, cpus } = self;
+        let LoadLimits { parent, began_ns, limit_ns, cpus } = self;
         format!("{parent} {began_ns} {limit_ns} {cpus}")
     }
 
-    fn read(text: &str) -> Option<Terms> {
+    fn read(text: &str) -> Option<LoadLimits> {
         let mut words = text.split(' ');
-        Some(Terms {
+        Some(LoadLimits {
             parent: words.next()?.parse().ok()?,
             began_ns: words.next()?.parse().ok()?,
             limit_ns: words.next()?.parse().ok()?,
@@ -131,21 +131,21 @@ pub fn worker_main(words: &[String]) -> ExitCode {
     }
 }
 
-/// Reads what the parent has passed on: the line in the arguments, the terms in the environment,
+/// Reads what the parent has passed on: the line in the arguments, the limits in the environment,
 /// the board as standard input.
 fn accept(words: &[String]) -> Result<(&'static Descriptor, Job), LoadError> {
-    let terms = std::env::var(TERMS).ok().and_then(|text| Terms::read(&text));
-    let terms = terms.ok_or(LoadError::NotStartedByUs)?;
+    let limits = std::env::var(LIMITS).ok().and_then(|text| LoadLimits::read(&text));
+    let limits = limits.ok_or(LoadError::NotStartedByUs)?;
     let line: LoadLine = words.join(" ").parse().map_err(LoadError::line)?;
     let (descriptor, options) = resolve(&line).map_err(LoadError::Line)?;
     let file = std::io::stdin().as_fd().try_clone_to_owned();
     let board = Board::from_file(file.map_err(LoadError::io("take the board over"))?)?;
     let job = Job {
-        placement: placement_of(&options, terms.cpus)?,
+        placement: placement_of(&options, limits.cpus)?,
         options,
         board: Arc::new(board),
-        parent: terms.parent,
-        until: Instant::now() + Duration::from_nanos(terms.limit_ns),
+        parent: limits.parent,
+        until: Instant::now() + Duration::from_nanos(limits.limit_ns),
     };
     Ok((descriptor, job))
 }
@@ -381,10 +381,14 @@ mod tests {
 
     #[test]
     fn terms_are_written_and_read() {
-        let terms =
-            Terms { parent: 12, began_ns: 34, limit_ns: 56, cpus: "0-1,3".parse().expect("a set") };
-        assert_eq!(Terms::read(&terms.write()), Some(terms));
-        assert_eq!(Terms::read("1 2 x 0"), None);
+        let limits = LoadLimits {
+            parent: 12,
+            began_ns: 34,
+            limit_ns: 56,
+            cpus: "0-1,3".parse().expect("a set"),
+        };
+        assert_eq!(LoadLimits::read(&limits.write()), Some(limits));
+        assert_eq!(LoadLimits::read("1 2 x 0"), None);
     }
 
     #[test]

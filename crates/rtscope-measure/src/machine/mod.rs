@@ -188,12 +188,6 @@ pub(crate) fn loads_can_start(
     Ok(())
 }
 
-/// Says of CPUs that they are absent.
-pub(crate) fn not_online(absent: &CpuSet, online: &CpuSet) -> String {
-    let (plural, be) = if absent.len() == 1 { ("", "is") } else { ("s", "are") };
-    format!("CPU{plural} {absent} {be} not online: this machine has CPUs {online}")
-}
-
 /// Whether a phase's loads may hold every CPU against an ordinary thread: then the control thread
 /// must run above them, or it could not end them.
 pub(crate) fn real_time_load_priority(phases: &[Phase]) -> Option<u8> {

@@ -71,22 +71,22 @@ impl Syncer {
 
     /// Syncs a file or folder from now on.
     pub(super) fn add(&self, file: Arc<File>) {
-        self.tell(Word::Add(file));
+        self.send(Word::Add(file));
     }
 
     /// Leaves a file out of the rounds to come.
     pub(super) fn forget(&self, file: Arc<File>) {
-        self.tell(Word::Forget(file));
+        self.send(Word::Forget(file));
     }
 
     /// Moves the thread to other CPUs.
     pub(super) fn move_to(&self, cpus: &CpuSet) {
-        self.tell(Word::Move(cpus.clone()));
+        self.send(Word::Move(cpus.clone()));
     }
 
     /// Has a file rewritten. Whether anybody does: without a thread nobody listens.
     pub(super) fn rewrite(&self, rewrite: Rewrite) -> bool {
-        self.tell(Word::Rewrite(rewrite))
+        self.send(Word::Rewrite(rewrite))
     }
 
     /// A file that was rewritten meanwhile.
@@ -99,7 +99,7 @@ impl Syncer {
         self.rewritten.recv().ok()
     }
 
-    fn tell(&self, word: Word) -> bool {
+    fn send(&self, word: Word) -> bool {
         self.words.as_ref().is_some_and(|words| words.send(word).is_ok())
     }
 }

@@ -89,12 +89,12 @@ pub(super) fn transfer(
     }
     let span_ns = sent.span_ns + start.elapsed().as_nanos() as u64;
     thread::sleep(READ_OUT);
-    test.tell(state::TEST_END)?;
+    test.send_state(state::TEST_END)?;
     test.expect(state::EXCHANGE_RESULTS)?;
     test.tell_json(&own_results(&sent))?;
     let bytes = received_bytes(&test.hear_json()?)?;
     test.expect(state::DISPLAY_RESULTS)?;
-    test.tell(state::DONE)?;
+    test.send_state(state::DONE)?;
     Ok((sent, Received { bytes, span_ns, ..Received::default() }))
 }
 
@@ -150,7 +150,7 @@ impl Test {
         Ok(test)
     }
 
-    fn tell(&mut self, state: i8) -> io::Result<()> {
+    fn send_state(&mut self, state: i8) -> io::Result<()> {
         self.control.write_all(&state.to_be_bytes())
     }
 

@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn lost_repeated_and_reordered_datagrams_are_counted_exactly() {
         let (mut control, receiving) = receiver();
-        wire::tell(&mut control, &request(VERSION)).expect("told");
+        wire::send(&mut control, &request(VERSION)).expect("told");
         let Some(Answer::Ready { port }) = wire::hear(&mut control).expect("heard") else {
             panic!("not ready")
         };
@@ -465,7 +465,7 @@ mod tests {
             let datagram = [&number.to_be_bytes()[..], &[0; 92]].concat();
             socket.send_to(&datagram, ("127.0.0.1", port)).expect("sent");
         }
-        wire::tell(&mut control, &Request::Finished).expect("told");
+        wire::send(&mut control, &Request::Finished).expect("told");
         let Some(Answer::Report(report)) = wire::hear(&mut control).expect("heard") else {
             panic!("no report")
         };
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn another_version_is_refused_and_another_language_not_understood() {
         let (mut control, receiving) = receiver();
-        wire::tell(&mut control, &request(VERSION + 1)).expect("told");
+        wire::send(&mut control, &request(VERSION + 1)).expect("told");
         let answer: Option<Answer> = wire::hear(&mut control).expect("heard");
         assert!(matches!(answer, Some(Answer::Refused(why)) if why.contains("version")));
         drop(control);

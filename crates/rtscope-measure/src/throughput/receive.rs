@@ -94,7 +94,7 @@ pub(super) fn session(control: &mut TcpStream, tree: &Tree) -> io::Result<u64> {
         };
         if version != VERSION {
             let why = format!("it speaks version {VERSION}, not {version}");
-            wire::tell(control, &Answer::Refused(why))?;
+            wire::send(control, &Answer::Refused(why))?;
             continue;
         }
         let limit = Duration::from_nanos(limit_ns).min(LIMIT) + PATIENCE;
@@ -103,7 +103,7 @@ pub(super) fn session(control: &mut TcpStream, tree: &Tree) -> io::Result<u64> {
             Protocol::Tcp => stream(control, address, window, tree)?,
             Protocol::Udp => datagrams(control, address, window, limit, tree)?,
         };
-        wire::tell(control, &Answer::Report(received))?;
+        wire::send(control, &Answer::Report(received))?;
         transfers += 1;
     }
     Ok(transfers)
@@ -119,7 +119,7 @@ fn stream(
     let listener = TcpListener::bind((address, 0))?;
     // Connections inherit it, and it decides what window can be offered: before anybody connects.
     set_receive_buffer(&listener, window)?;
-    wire::tell(control, &Answer::Ready { port: listener.local_addr()?.port() })?;
+    wire::send(control, &Answer::Ready { port: listener.local_addr()?.port() })?;
     let Some((mut data, _)) = accept(&listener, PATIENCE)? else {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "the sender did not connect"));
     };
@@ -152,7 +152,7 @@ fn datagrams(
     set_receive_buffer(&socket, window)?;
     socket.set_read_timeout(Some(QUIET))?;
     let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&socket)? as u64;
-    wire::tell(control, &Answer::Ready { port: socket.local_addr()?.port() })?;
+    wire::send(control, &Answer::Ready { port: socket.local_addr()?.port() })?;
     let mut room = vec![0; ROOM];
     let mut sequence = Sequence::default();
     let (mut bytes, mut finished) = (0, false);

@@ -47,7 +47,7 @@ pub(super) fn transfer(
         window_bytes,
         limit_ns: duration.as_nanos() as u64,
     };
-    wire::tell(control, &request)?;
+    wire::send(control, &request)?;
     let port = match hear(control)? {
         Answer::Ready { port } => port,
         Answer::Refused(why) => return Err(io::Error::other(format!("the peer refuses: {why}"))),
@@ -60,7 +60,7 @@ pub(super) fn transfer(
         Protocol::Udp => {
             let own = control.local_addr()?.ip();
             let sent = datagrams(own, (peer, port).into(), window, duration, interrupt)?;
-            wire::tell(control, &Request::Finished)?;
+            wire::send(control, &Request::Finished)?;
             sent
         }
     };

@@ -53,7 +53,7 @@ pub(super) enum Answer {
 }
 
 /// Sends a line.
-pub(super) fn tell(stream: &mut TcpStream, what: &impl Serialize) -> io::Result<()> {
+pub(super) fn send(stream: &mut TcpStream, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     stream.write_all(&line)

@@ -59,7 +59,7 @@ impl Probe for MemoryLine {
 
 /// How to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct CaptureLimits {
     /// How long.
     pub duration_ns: u64,
     /// Room for edges: the capture ends when it is full.
@@ -89,15 +89,15 @@ pub fn capture<P: Probe + Sync>(
     name: &str,
     place: &Placement,
     clock: &(impl Clock + Sync),
-    terms: Terms,
+    limits: CaptureLimits,
 ) -> Result<Capture, WaveError> {
     let look = || {
         thread::block_signals();
         sched::place_exactly(place)?;
         let resolution_ns = calibrate(line, clock);
-        Ok(watch(line, name, clock, resolution_ns, terms))
+        Ok(watch(line, name, clock, resolution_ns, limits))
     };
-    let _watchdog = Watchdog::over_spinners(Nanos(terms.duration_ns));
+    let _watchdog = Watchdog::over_spinners(Nanos(limits.duration_ns));
     std::thread::scope(|scope| scope.spawn(look).join().expect("the scope does not panic"))
 }
 
@@ -173,16 +173,16 @@ pub fn watch(
     name: &str,
     clock: &impl Clock,
     resolution_ns: u64,
-    terms: Terms,
+    limits: CaptureLimits,
 ) -> Capture {
-    let (mut edges, mut gaps) = (touched(terms.edges_max), Vec::with_capacity(terms.gaps_max));
+    let (mut edges, mut gaps) = (touched(limits.edges_max), Vec::with_capacity(limits.gaps_max));
     let (mut level, changes_before) = level_and_changes(line);
     let mut tally =
         Tally { changes: changes_before, since_last_look: 0, was_gap: false, in_gaps: 0 };
     let start_ns = clock.now_ns();
-    let until_ns = start_ns + terms.duration_ns;
+    let until_ns = start_ns + limits.duration_ns;
     let mut last_ns = start_ns;
-    let rest = terms.rest.unwrap_or(Rest { after_ns: u64::MAX, for_ns: 0 });
+    let rest = limits.rest.unwrap_or(Rest { after_ns: u64::MAX, for_ns: 0 });
     let mut rest_at_ns = start_ns.saturating_add(rest.after_ns);
     // The reading before the look that saw a change, until the reading after that look confirms it.
     let mut pending: Option<u64> = None;
@@ -197,7 +197,7 @@ pub fn watch(
         }
         pending = None;
         last_ns = now_ns;
-        let is_full = edges.len() == terms.edges_max || gaps.len() == terms.gaps_max;
+        let is_full = edges.len() == limits.edges_max || gaps.len() == limits.gaps_max;
         if now_ns >= until_ns || is_full {
             break is_full;
         }
@@ -277,8 +277,8 @@ mod tests {
     }
 
     /// Watches a wave of 500 kHz.
-    fn watched(clock: &SimulatedClock, terms: Terms) -> Capture {
-        watch(&Wave { clock, half_ns: 1_000 }, "memory:x", clock, 240, terms)
+    fn watched(clock: &SimulatedClock, limits: CaptureLimits) -> Capture {
+        watch(&Wave { clock, half_ns: 1_000 }, "memory:x", clock, 240, limits)
     }
 
     fn clock(pauses: impl IntoIterator<Item = (u64, u64)>) -> SimulatedClock {
@@ -290,12 +290,12 @@ mod tests {
         (1..40).map(|n| (n * 20_000 + n * 37, 300 + n * 173))
     }
 
-    const TERMS: Terms =
-        Terms { duration_ns: 1_000_000, edges_max: 10_000, gaps_max: 1_000, rest: None };
+    const LIMITS: CaptureLimits =
+        CaptureLimits { duration_ns: 1_000_000, edges_max: 10_000, gaps_max: 1_000, rest: None };
 
     #[test]
     fn every_edge_is_seen_within_the_resolution() {
-        let capture = watched(&clock([]), TERMS);
+        let capture = watched(&clock([]), LIMITS);
         assert_eq!((capture.made, capture.edges.len()), (Some(1_000), 1_000));
         assert!(capture.gaps.is_empty() && !capture.is_full);
         for (n, edge) in capture.edges.iter().enumerate() {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn no_edge_is_invented_in_a_gap() {
-        let capture = watched(&clock(pauses()), TERMS);
+        let capture = watched(&clock(pauses()), LIMITS);
         assert_eq!(capture.gaps.len(), 39);
         for edge in &capture.edges {
             let nearest = (edge.at_ns() + 500) / 1_000 * 1_000;
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_was_made_in_a_gap_is_the_gap_s_wherever_in_a_look_it_begins() {
-        let capture = watched(&clock(pauses()).pausing_by_hand(), TERMS);
+        let capture = watched(&clock(pauses()).pausing_by_hand(), LIMITS);
         assert_eq!(capture.gaps.len(), 39);
         let lost = capture.made.expect("counted") - capture.edges.len() as u64;
         assert!(lost > 100, "{lost}");
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_rest_is_a_gap_and_invents_nothing() {
         let rest = Some(Rest { after_ns: 90_000, for_ns: 7_000 });
-        let capture = watched(&clock([]), Terms { rest, ..TERMS });
+        let capture = watched(&clock([]), CaptureLimits { rest, ..LIMITS });
         assert_eq!(capture.gaps.len(), 10);
         for gap in &capture.gaps {
             assert!((7_000..=7_240).contains(&(gap.end_ns - gap.start_ns)), "{gap:?}");
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_full_room_ends_the_capture_and_says_so() {
-        let capture = watched(&clock([]), Terms { edges_max: 10, ..TERMS });
+        let capture = watched(&clock([]), CaptureLimits { edges_max: 10, ..LIMITS });
         assert!(capture.is_full && capture.edges.len() == 10);
         assert!(capture.end_ns < 12_000);
     }

@@ -65,7 +65,7 @@ impl Seat {
 
     /// Its place, its rests, and why it isn't a better one: for people.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = self.place.to_string();
         if let Some(rest) = self.rest {
             let _ = write!(text, ", rests {} after {}", Nanos(rest.for_ns), Nanos(rest.after_ns));

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
-    drift::{self, DriftError, Options, Subject},
+    drift::{self, DriftError, Options, PeriodicSource},
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -37,10 +37,9 @@ const SHARE_MAX: u64 = 80;
 
 /// Measure drift: relative against absolute sleeps, or a program's
 ///
-/// Without a command two loops run one after the other, each for the duration: `delay` sleeps for the
-/// period, `delay until` sleeps until an instant that is a period later each time. Both compute in
-/// every period. rtscope prints the drift in an hour, with a 95 % interval. The loops run on the last CPU,
-/// with fifo:80 where that is permitted.
+/// Without a command two loops run one after the other, each for the duration. `delay` sleeps for the period. `delay
+/// until` sleeps until an instant that is a period later each time. Both compute in every period. rtscope prints the
+/// drift in an hour, with a 95 % interval. The loops run on the last CPU, with fifo:80 where that is permitted.
 ///
 /// With a command rtscope starts the program, watches it through the kernel's timer and scheduling
 /// events, and ends it. It adds nothing to the program. This needs root.
@@ -60,15 +59,15 @@ pub(super) struct Args {
     /// CPU time to compute in each period, up to 80 % of the period [default: 1ms]
     #[arg(long, value_name = "TIME", conflicts_with = "command")]
     work: Option<Nanos>,
-    /// How long to run each loop, or to watch the program
+    /// Run each loop, or watch the program, for this long
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     duration: Nanos,
-    /// How to sleep: relative, absolute, or both
+    /// Sleep of the loops: relative, absolute, or both
     #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"], conflicts_with = "command")]
     sleep: String,
     #[command(flatten)]
     place: Place,
-    /// The program's thread to judge, by name or number [default: the one that sleeps most often]
+    /// Thread of the program to judge, by name or number [default: the one that sleeps most often]
     #[arg(long, value_name = "THREAD", requires = "command")]
     thread: Option<String>,
     /// Judge a recorded folder again and write its page
@@ -91,7 +90,7 @@ const RECORD: &str = "drift.json";
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.from {
         let record: DriftRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
-        tell(&record, folder, args.json)?;
+        print_result(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
     let wall_clock = wall_clock();
@@ -112,12 +111,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let path = folder.join(RECORD);
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
-    tell(&record, &folder, args.json)?;
+    print_result(&record, &folder, args.json)?;
     let short = record.subjects.iter().any(|one| one.activations.len() < 3);
     Ok(ExitCode::from(if short { exit::INCONCLUSIVE } else { exit::PASS }))
 }
 
-fn subject(args: &Args) -> anyhow::Result<Subject> {
+fn subject(args: &Args) -> anyhow::Result<PeriodicSource> {
     let period = args.period.unwrap_or(PERIOD);
     if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
         return Err(Refused(format!("--period {period}: from 50us to 1h")).into());
@@ -135,7 +134,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
     }
     if !args.command.is_empty() {
         args.place.refuse("a command places its threads itself")?;
-        return Ok(Subject::Program {
+        return Ok(PeriodicSource::Program {
             command: args.command.clone(),
             thread: args.thread.clone(),
             period_ns: args.period.map(|period| period.0),
@@ -157,7 +156,7 @@ fn subject(args: &Args) -> anyhow::Result<Subject> {
     };
     let scheduling = args.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
     let placement = scheduling.on(args.place.cpu.or_last()?);
-    Ok(Subject::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
+    Ok(PeriodicSource::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
 }
 
 /// Measures; falls back to an ordinary policy where a real-time one is not permitted.
@@ -168,7 +167,7 @@ fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
-            if let Subject::Loops { placement, .. } = &mut options.subject {
+            if let PeriodicSource::Loops { placement, .. } = &mut options.subject {
                 *placement = Scheduling::OTHER.on(placement.cpus.clone());
             }
             Ok(drift::run(&options)?)
@@ -178,7 +177,7 @@ fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
 }
 
 /// Writes the page and prints the figures.
-fn tell(record: &DriftRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+fn print_result(record: &DriftRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
     let page = report::page(record);
     match json {
         true => super::tell_json(folder, &page, &report::document(record)),

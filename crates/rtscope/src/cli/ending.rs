@@ -44,13 +44,13 @@ pub(super) fn of_all(left: &'static str) -> io::Result<Ending> {
         wait_and_end(&seen);
         thread::sleep(COMES_BACK_IN);
         // A step without a program of its own, as a copy of many files.
-        tell(left);
+        note_interruption(left);
         signal_hook::low_level::exit(i32::from(INTERRUPTED));
     });
     Ok(Ending { interrupt, left })
 }
 
-fn tell(left: &str) {
+fn note_interruption(left: &str) {
     note!("rtscope: interrupted; {left}");
 }
 
@@ -65,7 +65,7 @@ impl Ending {
     /// The exit code of an interrupted verb, in place of the failure that the interruption made of it.
     pub(super) fn code(&self) -> Option<u8> {
         self.interrupt.is_stopped().then(|| {
-            tell(self.left);
+            note_interruption(self.left);
             INTERRUPTED
         })
     }

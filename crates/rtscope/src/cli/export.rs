@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use clap::builder::PossibleValue;
-use rtscope_analyse::export::{FORMATS, Format, Subject};
+use rtscope_analyse::export::{Exported, FORMATS, Format};
 use rtscope_measure::recorder::write_whole;
 use rtscope_model::verdict::Requirement;
 
@@ -56,7 +56,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
     let judged = record::open(&folder, &additions)?;
     let subject =
-        Subject::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
+        Exported::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
     let mut documents = Vec::new();
     for format in &args.format {
         let document = format.write(&subject);

@@ -21,7 +21,7 @@ use rtscope_model::{record::Files, time::Nanos, verdict::Requirement};
 use rtscope_sys::system;
 use rustix::fs::OFlags;
 
-use super::{Refused, print, run::summary, wall_clock, wave::import as capture};
+use super::{Refused, print, wall_clock, wave::import as capture};
 use crate::{
     exit,
     output::{note_lines, shown},
@@ -104,7 +104,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&judged.json()?)?;
         note!("Report: {}", page.display());
     } else {
-        print(&summary(&judged))?;
+        print(&judged.summary())?;
         print(&format!("Report: {}\n", shown(&page)))?;
     }
     Ok(exit::of_record(&judged.judgement, true))

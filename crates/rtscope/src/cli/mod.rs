@@ -40,14 +40,15 @@ use std::{
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_lab::error::LabError;
 use rtscope_measure::{RunError, recorder::write_whole, tune, wave::WaveError};
-use rtscope_model::{printable::printable, text::TextError};
+use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
 use crate::{
     exit,
+    failure::{Refused, error_text},
     output::{self, print, print_bytes, print_folded, shown},
+    record::wall_clock,
 };
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
@@ -56,8 +57,8 @@ use crate::{
 /// until a programmed instant and notes how late it woke: the wake-up latency. With `--require` the
 /// run is judged against a limit, and the exit code says the verdict.
 ///
-/// Exit code: 0 pass (or measured without a requirement), 1 error, also for a file that is missing or can't
-/// be read, 2 requirement failed, 3 inconclusive, 64 wrong command line or plan.
+/// Exit code: 0 pass (or measured without a requirement), 1 error (also a missing or unreadable file), 2
+/// requirement failed, 3 inconclusive, 64 wrong command line or plan.
 ///
 /// Examples:
 ///   rtscope run
@@ -94,7 +95,7 @@ enum Verb {
     Plan(plan::Verb),
     Load(load::Args),
     Throughput(throughput::Args),
-    /// Square waves on lines: capture, generate, watch, find the limit
+    /// Capture, generate or watch square waves; find a limit
     #[command(subcommand)]
     Wave(wave::Verb),
     Report(report::Args),
@@ -211,7 +212,7 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     outcome.unwrap_or_else(|error| {
-        output::note_error(&said(&error));
+        output::note_error(&error_text(&error));
         ExitCode::from(code_of(&error))
     })
 }
@@ -267,39 +268,6 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if asked_wrongly { exit::USAGE } else { exit::ERROR }
 }
 
-/// An error and its causes in one line. A cause that the text before it tells already, as that of a
-/// system call, is not told again. Only problems of a text and the lab's errors have lines of their
-/// own, the latter indented: they quote the output of other programs.
-pub(crate) fn said(error: &anyhow::Error) -> String {
-    let shown = |cause: &(dyn std::error::Error + 'static)| match cause.to_string() {
-        text if cause.is::<TextError>() => text,
-        text if cause.is::<LabError>() => text.replace('\n', "\n  "),
-        text => printable(&text).into_owned(),
-    };
-    error.chain().fold(String::new(), |text, cause| match shown(cause) {
-        cause if text.contains(&cause) => text,
-        cause if text.is_empty() => cause,
-        cause => format!("{text}: {cause}"),
-    })
-}
-
-/// A command line that can be read but makes no sense.
-#[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// The wall clock, RFC 3339.
-pub(crate) fn wall_clock() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 /// This program, to be run again as a load's process.
 fn this_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
@@ -339,23 +307,4 @@ fn restore_leftovers() -> (usize, bool) {
         note!("rtscope: {one}");
     }
     (found, sound)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use rtscope_measure::recorder::RecordError;
-
-    use super::said;
-
-    #[test]
-    fn what_the_system_answered_is_told_once() {
-        let source = io::Error::from_raw_os_error(2);
-        let error = anyhow::Error::new(RecordError::Read { path: "nosuch".into(), source });
-        assert_eq!(
-            said(&error.context("no report")),
-            "no report: can't read a record from nosuch: No such file or directory (os error 2)"
-        );
-    }
 }

@@ -8,9 +8,9 @@ use std::{
 use rtscope_analyse::report::terminal::verdict_line;
 use rtscope_model::verdict::{Requirement, Verdict};
 
-use super::{compare::lab_folder, print, run::summary, said};
+use super::{error_text, print};
 use crate::{
-    exit,
+    exit, lab_folder,
     output::{print_folded, shown},
     record::{self, Additions, Destination},
 };
@@ -69,14 +69,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(exit::of_record(&judged.judgement, true));
         }
     };
-    print(&if args.json { judged.json()? } else { summary(&judged) })?;
+    print(&if args.json { judged.json()? } else { judged.summary() })?;
     match &page {
         Ok(page) if !args.json => print(&format!("Report: {}\n", shown(page)))?,
         Ok(_) => {}
         Err(e) => {
             note!(
                 "rtscope: no page was written: {}; name another place for it with --out",
-                said(e)
+                error_text(e)
             );
         }
     }

@@ -1,25 +1,22 @@
 //! `rtscope run`: the main job.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
-use rtscope_analyse::report::{
-    self,
-    terminal::{self, Style},
-};
+use rtscope_analyse::report::{self, terminal};
 use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
 use rtscope_model::plan::Plan;
 use rtscope_sys::tree::Tree;
 
-use super::{compare, print, restore_leftovers, said, shape, this_program, until};
+use super::{compare, error_text, print, restore_leftovers, shape, this_program, until};
 use crate::{
     exit,
-    output::{self, print_folded, shown},
+    output::{print_folded, shown, style},
     plans,
     record::{self, Additions, Judged},
     screen::{self, Show},
 };
 
-/// Measure: run a plan, judge it, write a page
+/// Run a plan, judge it, and write a page
 ///
 /// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
@@ -102,16 +99,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
              was measured"
         );
     }
-    tell(args, &judged)?;
+    print_result(args, &judged)?;
     match page {
         Ok(page) if !args.json => print(&format!("Report: {}\n", shown(&page)))?,
         Ok(page) => note!("Report: {}", page.display()),
-        Err(e) => note!("rtscope: no page was written: {}", said(&e)),
+        Err(e) => note!("rtscope: no page was written: {}", error_text(&e)),
     }
     if let Some(earlier) = &args.compare_with
         && let Err(e) = compared(args, earlier, &options)
     {
-        note!("rtscope: the runs can't be compared: {}", said(&e));
+        note!("rtscope: the runs can't be compared: {}", error_text(&e));
     }
     Ok(exit::of_record(&judged.judgement, whole))
 }
@@ -146,23 +143,12 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
     }
 }
 
-/// How standard output shows text.
-pub(super) fn style() -> Style {
-    let colour = output::has_attributes(&io::stdout());
-    Style { width: output::columns(&io::stdout()).unwrap_or(100), colour }
-}
-
-/// The verdict on standard output, in the form that was asked.
-pub(super) fn summary(judged: &Judged) -> String {
-    terminal::summary(&judged.judgement, &judged.record, style())
-}
-
-fn tell(args: &Args, judged: &Judged) -> anyhow::Result<()> {
+fn print_result(args: &Args, judged: &Judged) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
         print_folded(&format!("{}\n", terminal::verdict_line(&judged.judgement)))
     } else {
-        print(&summary(judged))
+        print(&judged.summary())
     }
 }

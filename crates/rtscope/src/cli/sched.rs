@@ -114,7 +114,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Show { name } => print(&source(name)?)?,
         Verb::Run(args) => return run(args),
         Verb::Report { folder, json } => {
-            tell(&read(folder)?, folder, *json)?;
+            print_result(&read(folder)?, folder, *json)?;
         }
     }
     Ok(ExitCode::from(exit::PASS))
@@ -184,7 +184,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let text = serde_json::to_string_pretty(&record)? + "\n";
     write_whole(&path, text.as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
-    tell(&record, &folder, args.json)?;
+    print_result(&record, &folder, args.json)?;
     // What doesn't read back as asked answers another question.
     Ok(ExitCode::from(if record.is_as_asked() { exit::PASS } else { exit::INCONCLUSIVE }))
 }
@@ -202,7 +202,7 @@ fn explained(error: sched::SchedError, options: &sched::Options) -> anyhow::Erro
 }
 
 /// Writes the page and prints the figures.
-fn tell(record: &ExperimentRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
+fn print_result(record: &ExperimentRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
     let page = report::page(record);
     match json {
         true => super::tell_json(folder, &page, &report::document(record)),

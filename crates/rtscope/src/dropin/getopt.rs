@@ -34,7 +34,7 @@ pub(crate) struct Found {
 
 /// The words of a command line, read from left to right.
 #[derive(Debug)]
-pub(crate) struct Words<'a> {
+pub(crate) struct Arguments<'a> {
     table: &'static [Opt],
     words: &'a [String],
     next: usize,
@@ -44,10 +44,10 @@ pub(crate) struct Words<'a> {
     strays: Vec<String>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> Arguments<'a> {
     /// `words` without the program's name.
-    pub(crate) fn new(table: &'static [Opt], words: &'a [String]) -> Words<'a> {
-        Words { table, words, next: 0, bundle: String::new(), strays: Vec::new() }
+    pub(crate) fn new(table: &'static [Opt], words: &'a [String]) -> Arguments<'a> {
+        Arguments { table, words, next: 0, bundle: String::new(), strays: Vec::new() }
     }
 
     /// The word after the option that was read last.
@@ -195,7 +195,7 @@ mod tests {
 
     fn read(line: &[&str]) -> Vec<Result<(&'static str, Option<String>), String>> {
         let words: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
-        let mut words = Words::new(TABLE, &words);
+        let mut words = Arguments::new(TABLE, &words);
         std::iter::from_fn(|| words.option()).map(|o| o.map(|f| (f.name, f.value))).collect()
     }
 

@@ -14,7 +14,7 @@ use rtscope_sys::sched;
 
 use super::{
     RT_TESTS_VERSION,
-    getopt::{Found, Opt, Value, Words, atoi, stray},
+    getopt::{Arguments, Found, Opt, Value, atoi, stray},
     print, say,
 };
 
@@ -57,7 +57,7 @@ impl Default for Options {
 /// Reads a command line. An error is the line that is said, if any, and the exit code.
 fn parse(words: &[String]) -> Result<Options, (Option<String>, u8)> {
     let mut options = Options::default();
-    let mut words = Words::new(TABLE, words);
+    let mut words = Arguments::new(TABLE, words);
     while let Some(option) = words.option() {
         let found = option.map_err(|message| (Some(message), 1))?;
         match found.name {
@@ -136,7 +136,7 @@ pub(super) fn main(words: &[String]) -> u8 {
             0
         }
         Err(e) => {
-            say(&format!("hackbench: {}", crate::cli::said(&e)));
+            say(&format!("hackbench: {}", crate::failure::error_text(&e)));
             1
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn main(words: &[String]) -> u8 {
 
 fn work(options: &Options) -> anyhow::Result<Duration> {
     let interrupt = Interrupt::install_patient()?;
-    let line = options.load().parse().map_err(crate::cli::Refused)?;
+    let line = options.load().parse().map_err(crate::failure::Refused)?;
     let all = sched::affinity(sched::SELF)?;
     let launcher = Launcher::new(all.clone(), all);
     let is_over = || interrupt.is_stopped();

@@ -54,7 +54,7 @@ pub(crate) enum Trigger {
 
 /// What is seen in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cell {
+enum ColumnState {
     Low,
     High,
     /// An edge, or several.
@@ -75,7 +75,7 @@ pub(crate) struct Scene {
     is_frozen: bool,
     persists: bool,
     /// The newest last: cells over the width that they were made for.
-    traces: Vec<Vec<Cell>>,
+    traces: Vec<Vec<ColumnState>>,
     numbers: Vec<(&'static str, String)>,
     title: String,
     is_over: bool,
@@ -196,10 +196,10 @@ impl Scene {
             for (column, cell) in trace.iter().enumerate().take(usize::from(area.width)) {
                 for row in 0..ROWS {
                     let symbol = match cell {
-                        Cell::High if row == 0 => "─",
-                        Cell::Low if row == ROWS - 1 => "─",
-                        Cell::Edge => "│",
-                        Cell::Blind => "░",
+                        ColumnState::High if row == 0 => "─",
+                        ColumnState::Low if row == ROWS - 1 => "─",
+                        ColumnState::Edge => "│",
+                        ColumnState::Blind => "░",
                         _ => continue,
                     };
                     let at = Position::new(area.x + column as u16, area.y + top + row);
@@ -243,7 +243,7 @@ fn numbers(wave: &Wave) -> Vec<(&'static str, String)> {
 }
 
 /// The columns of a trace that begins at the trigger, one division from the left.
-fn cells(capture: &Capture, trigger: Trigger, span_ns: u64, width: u16) -> Vec<Cell> {
+fn cells(capture: &Capture, trigger: Trigger, span_ns: u64, width: u16) -> Vec<ColumnState> {
     let width = u64::from(width.max(1));
     let before_ns = span_ns / DIVISIONS;
     let earliest_ns = capture.start_ns + before_ns;
@@ -277,12 +277,12 @@ fn cells(capture: &Capture, trigger: Trigger, span_ns: u64, width: u16) -> Vec<C
             .get(gap)
             .map_or(0, |gap| gap.end_ns.min(end_ns).saturating_sub(gap.start_ns.max(start_ns)));
         match level {
-            _ if blind_ns * 2 > end_ns - start_ns => Cell::Blind,
-            _ if start_ns >= capture.end_ns => Cell::Nothing,
-            _ if edges > 0 => Cell::Edge,
-            Some(true) => Cell::High,
-            Some(false) => Cell::Low,
-            None => Cell::Nothing,
+            _ if blind_ns * 2 > end_ns - start_ns => ColumnState::Blind,
+            _ if start_ns >= capture.end_ns => ColumnState::Nothing,
+            _ if edges > 0 => ColumnState::Edge,
+            Some(true) => ColumnState::High,
+            Some(false) => ColumnState::Low,
+            None => ColumnState::Nothing,
         }
     };
     (0..width).map(column).collect()

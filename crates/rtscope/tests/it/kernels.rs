@@ -76,7 +76,7 @@ impl Small {
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
@@ -107,7 +107,7 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
         let output = child.wait_with_output().expect("ends");
         wait_for("make to end", limit, || below() == 0);
         if signal != "KILL" {
-            let said = said(&output);
+            let said = printed(&output);
             assert_eq!(output.status.code(), Some(130), "{stage} {signal}: {said}");
             assert!(said.contains("interrupted; finished steps are kept"), "{said}");
         }
@@ -115,7 +115,7 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
         fs::remove_file(&slow).expect("removed");
     }
     let built = small.run(&["kernel", "build", "small.toml"]);
-    assert!(built.status.success(), "{}", said(&built));
+    assert!(built.status.success(), "{}", printed(&built));
     assert_eq!(small.kernels(), 1);
     // The objects were made by the first build that came so far.
     let objects = fs::read_dir(small.path("cache/build")).expect("there").flatten().next();
@@ -153,7 +153,7 @@ fn no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it() {
         assert_eq!(status.code(), (*signal != "KILL").then_some(130), "{signal}");
     }
     let patched = small.run(&["kernel", "patch", "small.toml"]);
-    assert!(patched.status.success(), "{}", said(&patched));
+    assert!(patched.status.success(), "{}", printed(&patched));
     let trees = fs::read_dir(small.path("cache/trees")).expect("there").flatten();
     let trees: Vec<PathBuf> = trees.map(|entry| entry.path()).collect();
     let [tree] = trees.as_slice() else { panic!("one tree and nothing else: {trees:?}") };
@@ -195,14 +195,14 @@ fn a_disk_that_fills_in_the_middle_is_named_and_nothing_half_built_is_kept() {
     // Less than what the first build on a machine is guessed to take, then just enough for the guess.
     let disk = InMemory::mount(small.path("cache"), 100);
     let refused = build();
-    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
-    assert!(said(&refused).contains("MiB free and this needs about"), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", printed(&refused));
+    assert!(printed(&refused).contains("MiB free and this needs about"), "{}", printed(&refused));
     let mut grow = Command::new("mount");
     grow.args(["-o", "remount,size=240m"]).arg(&disk.0);
     assert!(grow.status().expect("mount").success());
     let failed = build();
-    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
-    let told = said(&failed);
+    assert_eq!(failed.status.code(), Some(1), "{}", printed(&failed));
+    let told = printed(&failed);
     assert!(
         told.contains("the build failed in ") && (told.contains("/a.o:") || told.contains("/b.o:")),
         "{told}"
@@ -230,7 +230,7 @@ fn all_that_any_kernel_needs_is_named_in_one_command() {
     let mut build = rtscope(small.0.path());
     build.args(["kernel", "build", "small.toml", "--cache", "cache"]).env("PATH", &path);
     let lacking = output_of(&mut build);
-    let told = said(&lacking);
+    let told = printed(&lacking);
     assert_eq!(lacking.status.code(), Some(1), "{told}");
     assert!(told.contains("this machine lacks ") && told.contains("gcc"), "{told}");
     assert_eq!(told.matches("gcc").count(), 2, "once by name and once by package: {told}");

@@ -4,7 +4,7 @@
 #[path = "../../../rtscope-measure/examples/long_record/machine.rs"]
 mod machine;
 
-use rtscope_analyse::{export, judge, report, statistics::claim};
+use rtscope_analyse::{judge, report, statistics::claim, verdict_document};
 use rtscope_measure::recorder::Source;
 use rtscope_model::{time::Nanos, verdict::Verdict};
 
@@ -33,7 +33,7 @@ fn hours_of_many_cpus_are_judged_as_every_second_would_be() {
     let record = Source::open(&out).expect("a folder").read().expect("a record");
     assert!(record.content.joined_ns.is_some(), "it is about joined slices");
     let judgement = judge(&record, &[]);
-    let document = export::json::document(&judgement, &record);
+    let document = verdict_document::document(&judgement, &record);
     let cell = &document["cells"][0];
     assert_eq!(cell["all"]["recorded"], u64::from(CPUS) * 3 * HOUR * WAKEUPS);
     assert_eq!(cell["all"]["missed"], 0);

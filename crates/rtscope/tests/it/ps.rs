@@ -5,12 +5,12 @@ use std::process::{Child, Command};
 use crate::support::{folder, json, output, root_or_skip, text};
 
 /// A process that is ended with the value.
-struct Subject(Child);
+struct ChildProcess(Child);
 
-impl Subject {
-    fn start(program: &str, argument: &str) -> Subject {
+impl ChildProcess {
+    fn start(program: &str, argument: &str) -> ChildProcess {
         let child = Command::new(program).args(argument.split_whitespace()).spawn();
-        Subject(child.expect("a standard program"))
+        ChildProcess(child.expect("a standard program"))
     }
 
     fn tid(&self) -> u32 {
@@ -18,7 +18,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -31,7 +31,7 @@ fn a_changed_thread_is_shown_as_it_was_changed_and_goes_back() {
         return;
     }
     let folder = folder();
-    let subject = Subject::start("sleep", "60");
+    let subject = ChildProcess::start("sleep", "60");
     let tid = subject.tid();
     let set = format!("ps --set {tid} --policy rr --priority 7 --cpus 0 --look 20ms");
     let said = output(folder.path(), &set);
@@ -63,7 +63,7 @@ fn what_would_starve_the_machine_is_refused() {
         return;
     }
     let folder = folder();
-    let subject = Subject::start("sleep", "60");
+    let subject = ChildProcess::start("sleep", "60");
     let tid = subject.tid();
     let set = format!("ps --set {tid} --policy fifo --priority 99 --look 5ms");
     let refused = output(folder.path(), &set);

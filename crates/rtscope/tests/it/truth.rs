@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use rtscope_analyse::{export, judge, report};
+use rtscope_analyse::{judge, report, verdict_document};
 use rtscope_measure::{
     recorder::Recorder,
     sampler::{Beat, LiveFigures, Sampled, Shared, Slots, exchange, run},
@@ -158,7 +158,7 @@ fn a_known_distribution_reappears_unchanged() {
     let record = record();
     assert_eq!(record.findings, [], "nothing was damaged on the way");
     let judgement = judge(&record, &[]);
-    let document = export::json::document(&judgement, &record);
+    let document = verdict_document::document(&judgement, &record);
     let row = &document["cells"][0]["cpus"][0];
 
     let mut sorted: Vec<u64> = (0..SAMPLES).map(latency_ns).collect();

@@ -13,7 +13,7 @@ use rtscope_model::{
 
 use super::{Break, Origin, Run, Thread, Unit};
 use crate::{
-    export::{Format, Subject},
+    export::{Exported, Format},
     judgement::{CellSummary, Row},
 };
 
@@ -123,7 +123,7 @@ fn broke(record: &Record, cell: &CellSummary) -> Option<Break> {
     })
 }
 
-fn origin(subject: &Subject<'_>, cell: &CellSummary) -> Origin {
+fn origin(subject: &Exported<'_>, cell: &CellSummary) -> Origin {
     let record = subject.record;
     let source = record.origin_of(cell.cell);
     let mut origin = Origin { rt_tests_version: "2.40", ..Origin::default() };

@@ -1,12 +1,13 @@
-//! What the reader of a run must know: where it broke, and what it lacks.
+//! What must be known of a run that cyclictest printed.
 
 use rtscope_model::finding::Weight;
 
-use super::{Lane, Log, Run, Samples};
+use super::{Lane, Log, Run};
+use crate::import::samples::Samples;
 
 impl Run {
     /// What must be known of this run.
-    pub(super) fn tell(&mut self, log: &mut Log, has_histogram: bool, has_samples: bool) {
+    pub(super) fn add_findings(&mut self, log: &mut Log, has_histogram: bool, has_samples: bool) {
         let reading = &mut log.reading;
         if let Some(value) = self.break_value {
             let unit_ns = log.layout.unit_ns;

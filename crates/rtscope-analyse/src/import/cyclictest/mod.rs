@@ -227,7 +227,7 @@ impl Log {
                 Some((thread, cycle, value)) => self.sample(thread, cycle, value),
                 None => self.row(line),
             },
-            Some(_) => self.words(line),
+            Some(_) => self.read_words(line),
         }
     }
 
@@ -295,7 +295,7 @@ impl Log {
     }
 
     /// A line of words, as `Thread 0 Interval: 1500`.
-    fn words(&mut self, line: &[u8]) {
+    fn read_words(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let number = |word: &str| whole(word.trim_end_matches(['.', ',']).as_bytes());
@@ -402,7 +402,7 @@ impl Run {
     fn cell(mut self, log: &mut Log) -> Cell {
         let has_histogram = self.rows.rows > 0 || self.summary.overflows() > 0;
         let has_samples = self.lanes.iter().any(|lane| lane.samples.is_some());
-        self.tell(log, has_histogram, has_samples);
+        self.add_findings(log, has_histogram, has_samples);
         let (form, layout) = match (has_samples, has_histogram) {
             (true, _) => ("log of every latency", log.layout),
             (_, true) => ("histogram", self.rows.layout(log.layout.unit_ns)),
@@ -428,7 +428,7 @@ impl Run {
             false if has_histogram => self.threads_of_rows(log),
             false => self.threads_of_status(log),
         };
-        std::mem::take(&mut self.contradictions).tell(&mut log.reading);
+        std::mem::take(&mut self.contradictions).add_findings(&mut log.reading);
         Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
     }
 
@@ -510,7 +510,7 @@ impl Run {
             match index < threads {
                 true => {
                     let placed = self.rows.placed(index);
-                    status.check_histogram(&label, placed, &self.summary.said(index), found);
+                    status.check_histogram(&label, placed, &self.summary.of_thread(index), found);
                 }
                 false => found
                     .add(format!("{label} has a 'T:' line, and the histogram lacks its column")),
@@ -529,7 +529,7 @@ impl Run {
 
     fn threads_of_rows(&self, log: &Log) -> Vec<Thread> {
         let thread = |index: usize| {
-            let said = self.summary.said(index);
+            let said = self.summary.of_thread(index);
             let parts = self.rows.part(index, log.layout.unit_ns, &said).known(&said);
             Thread { parts, ..self.thread(index, log) }
         };

@@ -75,7 +75,7 @@ impl Summary {
     }
 
     /// What is said of a thread.
-    pub(super) fn said(&self, thread: usize) -> Said {
+    pub(super) fn of_thread(&self, thread: usize) -> Said {
         let is_early =
             |line: usize| self.lists[line].get(thread).copied().flatten() == Some(Printed::Early);
         Said {
@@ -194,7 +194,7 @@ impl Summary {
         // A file that was cut off is told of already.
         for thread in 0..if self.has_maxima() { threads } else { 0 } {
             let label = format!("thread {thread}");
-            found.of_rows(&label, rows, thread, &self.said(thread));
+            found.of_rows(&label, rows, thread, &self.of_thread(thread));
         }
     }
 }

@@ -236,7 +236,7 @@ fn dependence(cell: &CellSummary) -> String {
 fn independent_view(row: &Row) -> Option<RowView> {
     let independent = |parts: u32| {
         let known = row.quantiles.iter().any(|q| q.parts == parts);
-        let found = known.then(|| quantile::of(&row.histogram, parts)).flatten();
+        let found = known.then(|| quantile::estimate(&row.histogram, parts)).flatten();
         found.as_ref().map_or_else(String::new, interval)
     };
     if row.quantiles.iter().all(|q| independent(q.parts) == interval(q)) {
@@ -255,7 +255,7 @@ fn corrected_view(row: &Row) -> Option<RowView> {
         return None;
     }
     let value = |parts: u32| {
-        let quantile = quantile::of(&row.corrected, parts);
+        let quantile = quantile::estimate(&row.corrected, parts);
         Figure::plain(quantile.map_or_else(String::new, |q| us(q.value_ns)))
     };
     let (ends, max) = around(row, &row.corrected);

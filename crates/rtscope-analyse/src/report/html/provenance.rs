@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::Fact;
 use crate::{
-    export::json::document,
     judgement::{Judgement, Row},
     number::{counted, grouped},
     plot::table::Table,
+    verdict_document::document,
 };
 
 /// Threads of all phases up to which their figures go into the page's JSON block.

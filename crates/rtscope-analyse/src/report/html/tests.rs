@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use rtscope_model::record::Record;
 
 use super::*;
-use crate::{export::json::document, judge, plot::fixture};
+use crate::{judge, plot::fixture, verdict_document::document};
 
 fn page_of(record: &Record) -> String {
     page(record, &judge(record, &[]))

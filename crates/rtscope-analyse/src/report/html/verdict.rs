@@ -294,7 +294,7 @@ fn imported(record: &Record) -> Vec<Fact> {
     };
     for (_, origin) in record.origins() {
         add(Fact::code("From", origin.files.join(", ")));
-        add(Fact::new("Measured by", origin.words()));
+        add(Fact::new("Measured by", origin.text()));
         if let Some(command) = &origin.command {
             add(Fact::code("Command line", command.clone()));
         }

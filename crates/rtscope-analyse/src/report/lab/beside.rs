@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use rtscope_model::{guest::Cost, histogram::Histogram};
+use serde_json::{Value, json};
 
 use crate::statistics::quantile;
 
@@ -152,6 +153,31 @@ impl Pair {
 
     pub(super) fn their_figures(&self) -> String {
         Pair::figures(&self.theirs)
+    }
+
+    /// Both histograms as JSON.
+    pub(super) fn document(&self) -> Value {
+        let side = |of: &Buckets| {
+            let quantiles = QUANTILES.map(|(name, parts)| (name, of.at(parts)));
+            json!({
+                "count": of.count(),
+                "max_us": of.max_us,
+                "overflow": of.overflow,
+                "quantiles_us": BTreeMap::from(quantiles),
+                "histogram_us": of.counts,
+            })
+        };
+        let costs =
+            self.costs_ns().map(|(ours, theirs)| json!({"ours": ours, "cyclictest": theirs}));
+        let apart = QUANTILES.map(|(name, parts)| (name, self.apart_us(parts)));
+        json!({
+            "cell": self.load,
+            "ours": side(&self.ours),
+            "cyclictest": side(&self.theirs),
+            "apart_us": BTreeMap::from(apart),
+            "meets": self.meets(),
+            "cpu_ns_per_wakeup": costs,
+        })
     }
 
     /// What the two say of each other.

@@ -17,9 +17,11 @@ use serde_json::{Value, json};
 use super::{
     Comparison, Entry, Published, Required,
     beside::{Buckets, Pair},
-    document, preemption,
+    preemption,
 };
-use crate::{Judgement, export, judgement::CellSummary, number::us, statistics::quantile};
+use crate::{
+    Judgement, judgement::CellSummary, number::us, statistics::quantile, verdict_document,
+};
 
 /// The 99.9th percentile, in parts of a billion.
 const P99_9: u32 = 999_000_000;
@@ -209,7 +211,7 @@ impl Collected {
 
     fn add_document(&mut self, guest: &Guest<'_>, from: &FromGuest<'_>, found: Option<Preemption>) {
         let (pairs, traces) = self.add_beside(guest, from);
-        let document = export::json::document(from.judgement, from.record);
+        let document = verdict_document::document(from.judgement, from.record);
         let part = |key: &str| document.get(key).cloned();
         self.documents.push(json!({
             "kernel": guest.kernel,
@@ -277,7 +279,7 @@ impl Collected {
             let what = format!("{}, {}, seed {}", guest.kernel, summary.name, guest.seed);
             match read(&file(guest::THEIRS)).map(|text| pair(guest, summary, text)) {
                 Some(Ok(pair)) => {
-                    pairs.push(document::pair(&pair));
+                    pairs.push(pair.document());
                     self.page.beside.push(pair);
                 }
                 Some(Err(why)) => self.page.failures.push((what.clone(), why)),

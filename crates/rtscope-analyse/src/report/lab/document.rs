@@ -1,13 +1,13 @@
 //! The comparison as one JSON document, and as a table for a terminal.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use rtscope_model::verdict::Verdict;
 use serde_json::{Value, json};
 
 use super::{
     Required, absence, apart,
-    beside::{Buckets, Pair, QUANTILES},
+    beside::{Buckets, QUANTILES},
     collect::Collected,
     conditions, headline, loads, models, p99_9_and_max, unbounded,
 };
@@ -119,28 +119,4 @@ impl Collected {
         text.push('\n');
         text
     }
-}
-
-/// A pair of histograms as JSON.
-pub(super) fn pair(pair: &Pair) -> Value {
-    let side = |of: &Buckets| {
-        let quantiles = QUANTILES.map(|(name, parts)| (name, of.at(parts)));
-        json!({
-            "count": of.count(),
-            "max_us": of.max_us,
-            "overflow": of.overflow,
-            "quantiles_us": BTreeMap::from(quantiles),
-            "histogram_us": of.counts,
-        })
-    };
-    let costs = pair.costs_ns().map(|(ours, theirs)| json!({"ours": ours, "cyclictest": theirs}));
-    let apart = QUANTILES.map(|(name, parts)| (name, pair.apart_us(parts)));
-    json!({
-        "cell": pair.load,
-        "ours": side(&pair.ours),
-        "cyclictest": side(&pair.theirs),
-        "apart_us": BTreeMap::from(apart),
-        "meets": pair.meets(),
-        "cpu_ns_per_wakeup": costs,
-    })
 }

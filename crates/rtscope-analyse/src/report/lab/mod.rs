@@ -269,7 +269,7 @@ pub fn page(all: &Comparison) -> String {
 /// The kernels over one another: each load with its plot.
 fn plots(all: &Comparison) -> Vec<(String, String)> {
     let curve = |(kernel, load): (usize, &str)| {
-        let seeds = of(all, kernel, Some(load));
+        let seeds = entries_of(all, kernel, Some(load));
         let seeds: Vec<&Histogram> = seeds.into_iter().map(|entry| &entry.histogram).collect();
         (!seeds.is_empty()).then(|| Curve { name: &all.kernels[kernel], place: kernel, seeds })
     };
@@ -285,7 +285,7 @@ fn plots(all: &Comparison) -> Vec<(String, String)> {
 #[must_use]
 pub fn headline(all: &Comparison) -> String {
     let worst = |kernel: usize| {
-        let entries = of(all, kernel, None);
+        let entries = entries_of(all, kernel, None);
         entries.iter().map(|e| e.p99_9_ns).max().map(|ns| (ns, kernel))
     };
     let measured: Vec<(u64, usize)> = kernels(all).filter_map(worst).collect();
@@ -336,7 +336,7 @@ fn needed_wakeups() -> u64 {
 #[must_use]
 pub fn unbounded(all: &Comparison) -> Option<String> {
     let of_place = |load: &str, kernel: usize| {
-        let entries = of(all, kernel, Some(load));
+        let entries = entries_of(all, kernel, Some(load));
         (!entries.is_empty()).then(|| entries.iter().map(|entry| entry.recorded).sum::<u64>())
     };
     let loads = loads(all);
@@ -354,8 +354,11 @@ pub fn unbounded(all: &Comparison) -> Option<String> {
 /// How much of what was asked for a kernel's figures speak of; none when it is all.
 fn extent(all: &Comparison, kernel: usize) -> Option<String> {
     let loads = loads(all);
-    let entries: Vec<usize> =
-        loads.iter().map(|load| of(all, kernel, Some(load)).len()).filter(|n| *n > 0).collect();
+    let entries: Vec<usize> = loads
+        .iter()
+        .map(|load| entries_of(all, kernel, Some(load)).len())
+        .filter(|n| *n > 0)
+        .collect();
     if entries.len() < loads.len() {
         return Some(format!("{} of {} loads", entries.len(), loads.len()));
     }
@@ -405,7 +408,7 @@ pub fn loads(all: &Comparison) -> Vec<&str> {
 }
 
 /// A kernel's entries under one load, or under all, by seed.
-fn of<'a>(all: &'a Comparison, kernel: usize, load: Option<&str>) -> Vec<&'a Entry> {
+fn entries_of<'a>(all: &'a Comparison, kernel: usize, load: Option<&str>) -> Vec<&'a Entry> {
     let wanted =
         |entry: &&Entry| entry.kernel == kernel && load.is_none_or(|load| entry.load == load);
     let mut found: Vec<&Entry> = all.entries.iter().filter(wanted).collect();
@@ -421,7 +424,7 @@ fn spread(entries: &[&Entry], figure: impl Fn(&Entry) -> u64) -> Option<Spread> 
 /// ns; none without a record.
 #[must_use]
 pub fn p99_9_and_max(all: &Comparison, kernel: usize, load: &str) -> Option<(u64, u64)> {
-    let entries = of(all, kernel, Some(load));
+    let entries = entries_of(all, kernel, Some(load));
     let p99_9 = spread(&entries, |entry| entry.p99_9_ns)?.median_ns;
     Some((p99_9, spread(&entries, |entry| entry.max_ns)?.high_ns))
 }
@@ -448,7 +451,7 @@ fn place(
     load: Option<&str>,
     heat: impl Fn(u64) -> u32,
 ) -> Result<Place, &'static str> {
-    let entries = of(all, kernel, load);
+    let entries = entries_of(all, kernel, load);
     let missing = load.map_or("no record", |load| absence(all, kernel, load));
     figures(&entries, load.is_some(), all.seeds, heat).ok_or(missing)
 }

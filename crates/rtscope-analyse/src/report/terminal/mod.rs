@@ -58,7 +58,7 @@ fn heading(record: &Record, style: Style) -> String {
     let mut text = style.paragraph(&first, plan.chars().count() + 1, &machine);
     let mut samplers: Vec<String> = Vec::new();
     for (_, origin) in record.origins() {
-        let words = format!("imported from {}: {}", origin.files.join(", "), origin.words());
+        let words = format!("imported from {}: {}", origin.files.join(", "), origin.text());
         if !samplers.contains(&words) {
             samplers.push(words);
         }

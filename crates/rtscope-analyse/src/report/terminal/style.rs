@@ -59,7 +59,7 @@ impl Style {
     pub fn paragraph(self, first: &str, indent: usize, text: &str) -> String {
         let room = self.width.saturating_sub(indent).max(20);
         let mut lines: Vec<String> = vec![String::new()];
-        for word in words(text) {
+        for word in unbroken_words(text) {
             let line = lines.last_mut().expect("there is a first line");
             if line.is_empty() {
                 *line = word;
@@ -105,7 +105,7 @@ fn hanging(line: &str, most: usize) -> (usize, usize) {
 }
 
 /// The words of a text; a number and its unit are one, so that no line break parts them.
-fn words(text: &str) -> Vec<String> {
+fn unbroken_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let unit = word.trim_end_matches([',', ';', ':', '.', ')']);
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_number_stays_with_its_unit() {
         assert_eq!(
-            words("at 95 %, in 21.5 us (4 s): us"),
+            unbroken_words("at 95 %, in 21.5 us (4 s): us"),
             ["at", "95 %,", "in", "21.5 us", "(4 s):", "us"]
         );
     }

@@ -7,50 +7,8 @@ use serde_json::{Value, json};
 use crate::{
     number::{grouped, hertz},
     plot,
-    statistics::wave::sweep::{Found, Outcome},
+    statistics::wave::sweep::{Curve, Outcome, Sweep},
 };
-
-/// What a sweep found.
-#[derive(Clone, Debug)]
-pub struct Sweep {
-    /// First frequency.
-    pub from_hz: f64,
-    /// Last.
-    pub to_hz: f64,
-    /// Allowed deviation, as a share.
-    pub tolerance: f64,
-    /// One for each subject, policy and load.
-    pub curves: Vec<Curve>,
-    /// What is known of the run: name and value.
-    pub facts: Vec<(String, String)>,
-}
-
-/// What one subject reached under one load.
-#[derive(Clone, Debug)]
-pub struct Curve {
-    /// The subject.
-    pub name: String,
-    /// The load, or `none`.
-    pub load: String,
-    /// The policy it was started with.
-    pub policy: String,
-    /// What was found.
-    pub found: Found,
-}
-
-impl Curve {
-    /// Its name in the legend.
-    pub(crate) fn label(&self) -> String {
-        let load = match self.load.as_str() {
-            "none" => "at rest".to_owned(),
-            load => format!("under {load}"),
-        };
-        match self.policy.as_str() {
-            "other" => format!("{} {load}", self.name),
-            policy => format!("{} as {policy} {load}", self.name),
-        }
-    }
-}
 
 impl Sweep {
     /// The sweep as a JSON document.
@@ -178,8 +136,8 @@ fn tries(curve: &Curve) -> Vec<Try> {
         lost: point.lost.map_or_else(|| "not counted".to_owned(), grouped),
         blind: format!("{:.2} ms", point.blind_ns as f64 / 1e6),
         outcome: match &point.refused {
-            Some(why) => format!("{}: {why}", point.outcome.words()),
-            None => point.outcome.words().to_owned(),
+            Some(why) => format!("{}: {why}", point.outcome.text()),
+            None => point.outcome.text().to_owned(),
         },
     };
     curve.found.points.iter().map(one).collect()
@@ -188,7 +146,10 @@ fn tries(curve: &Curve) -> Vec<Try> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{plot::fixture, statistics::wave::sweep::Point};
+    use crate::{
+        plot::fixture,
+        statistics::wave::sweep::{Found, Point},
+    };
 
     fn point(wanted_hz: f64, measured_hz: Option<f64>) -> Point {
         Point {

@@ -34,7 +34,7 @@ use rtscope_model::{
 use serde::{Serialize, Serializer};
 use statrs::distribution::{Beta, ContinuousCDF};
 
-use super::{cosines, exceedance};
+use super::{cosines, gamma::gamma_quantile};
 use crate::number::grouped;
 
 /// Most blocks that are kept; when there are more, each two become one.
@@ -126,7 +126,7 @@ impl Margins {
         let excess = excess.max(deviation);
         let count = (excess / deviation).powi(2);
         let end = |count_end: f64| excess * (count_end / count - 1.0);
-        let gamma = exceedance::gamma_quantile;
+        let gamma = gamma_quantile;
         Margins { below: -end(gamma(count, 0.025)), above: end(gamma(count + 1.0, 0.975)) }
     }
 }
@@ -332,7 +332,7 @@ impl Blocks {
     ///
     /// Disturbances only add to a mean, and a run may have met few of them. So what the mean has more than
     /// that of the quietest tenth of the cell is taken as a sum of equal disturbances, as many as give it its
-    /// variance. Its interval is that of their number ([`exceedance::gamma_quantile`]).
+    /// variance. Its interval is that of their number ([`gamma_quantile`]).
     ///
     /// # Errors
     ///

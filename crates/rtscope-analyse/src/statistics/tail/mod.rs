@@ -158,7 +158,7 @@ pub struct ReturnLevel {
 /// on each other, its time on the wall, and the humps of the histogram. An imported cell may be one histogram
 /// alone.
 #[must_use]
-pub fn of(
+pub fn estimate(
     slices: &[&Slice],
     histogram: &Histogram,
     wakeups: &dependence::Blocks,

@@ -127,7 +127,7 @@ fn wakeups(slices: &[&Slice]) -> dependence::Blocks {
 fn tail_of(seconds: u64, each: usize, latency_ns: impl FnMut(u64) -> u64) -> Tail {
     let (slices, all) = slices(seconds, each, latency_ns);
     let slices: Vec<&Slice> = slices.iter().collect();
-    of(&slices, &all, &wakeups(&slices), seconds * 1_000_000_000, &modes::of(&all), false)
+    estimate(&slices, &all, &wakeups(&slices), seconds * 1_000_000_000, &modes::find(&all), false)
 }
 
 /// A body near 8 us, and one wake-up of 50 delayed by an interrupt: 10 us and an exponential of 6 us.
@@ -221,7 +221,7 @@ fn short_slices_make_no_tail_of_a_short_run() {
     };
     let short: Vec<Slice> = seconds.iter().map(tenth).collect();
     let short: Vec<&Slice> = short.iter().collect();
-    let tail = of(&short, &all, &wakeups(&short), 6_000_000_000, &modes::of(&all), false);
+    let tail = estimate(&short, &all, &wakeups(&short), 6_000_000_000, &modes::find(&all), false);
     assert!(tail.sentences()[0].contains("lasts 6 s: a tail needs 40 s"), "{:?}", tail.sentences());
 }
 
@@ -230,8 +230,9 @@ fn a_single_histogram_and_a_short_run_say_what_they_lack() {
     let mut random = Random::new(3);
     let (slices, all) = slices(1, 50_000, |_| mixture(&mut random));
     let slices: Vec<&Slice> = slices.iter().collect();
-    let single =
-        |imported| of(&slices, &all, &wakeups(&slices), 1_000_000_000, &modes::of(&all), imported);
+    let single = |imported| {
+        estimate(&slices, &all, &wakeups(&slices), 1_000_000_000, &modes::find(&all), imported)
+    };
     let one = single(false);
     assert!(one.sentences()[0].contains("the phase has 1 slice: a tail needs 40"), "{one:?}");
     let single = single(true);

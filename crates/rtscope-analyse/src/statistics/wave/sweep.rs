@@ -63,7 +63,7 @@ impl Outcome {
 
     /// For people.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Outcome::Within => "within",
             Outcome::Outside => "out of tolerance",
@@ -77,7 +77,7 @@ impl Outcome {
 
 /// A sweep's frequencies and patience.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct SearchRange {
     /// First frequency.
     pub from_hz: f64,
     /// Last.
@@ -161,7 +161,7 @@ enum Stage {
 /// The search for the highest frequency of one subject under one load.
 #[derive(Clone, Debug)]
 pub struct Search {
-    terms: Terms,
+    range: SearchRange,
     /// Steps that are still to be climbed, the lowest last.
     steps: Vec<f64>,
     stage: Stage,
@@ -186,18 +186,18 @@ pub struct Search {
 impl Search {
     /// Begins at the lowest frequency.
     #[must_use]
-    pub fn new(terms: Terms) -> Search {
+    pub fn new(range: SearchRange) -> Search {
         let count =
-            ((terms.to_hz / terms.from_hz).log10() * f64::from(terms.steps)).ceil().max(0.0);
-        let ratio = (terms.to_hz / terms.from_hz).powf(1.0 / count.max(1.0));
+            ((range.to_hz / range.from_hz).log10() * f64::from(range.steps)).ceil().max(0.0);
+        let ratio = (range.to_hz / range.from_hz).powf(1.0 / count.max(1.0));
         let step = |n: u32| {
-            round_to_three(terms.from_hz * ratio.powi(n as i32)).clamp(terms.from_hz, terms.to_hz)
+            round_to_three(range.from_hz * ratio.powi(n as i32)).clamp(range.from_hz, range.to_hz)
         };
         let mut steps: Vec<f64> = (0..=count as u32).rev().map(step).collect();
         steps.dedup();
         let now_hz = steps.pop();
         Search {
-            terms,
+            range,
             steps,
             stage: Stage::Look,
             goods_hz: Vec::new(),
@@ -231,7 +231,7 @@ impl Search {
     }
 
     /// Takes a try of [`Search::next_hz`] into account.
-    pub fn tell(&mut self, point: Point) {
+    pub fn add_try(&mut self, point: Point) {
         let Some(now_hz) = self.now_hz else { return };
         let outcome = point.outcome;
         self.points.push(point);
@@ -245,7 +245,7 @@ impl Search {
         }
         self.fresh.add(outcome);
         self.blinds += u32::from(outcome == Outcome::Blind);
-        let majority = self.terms.tries / 2 + 1;
+        let majority = self.range.tries / 2 + 1;
         if self.fresh.goods.max(self.fresh.bads) >= majority {
             let is_good = self.fresh.goods >= majority;
             self.decide(now_hz, is_good);
@@ -298,7 +298,7 @@ impl Search {
         }
         let middle_hz = round_to_three((good_hz * bad_hz).sqrt());
         let is_between = middle_hz > good_hz && middle_hz < bad_hz;
-        if self.bisections < self.terms.bisections && is_between {
+        if self.bisections < self.range.bisections && is_between {
             self.bisections += 1;
             return Some(middle_hz);
         }
@@ -379,13 +379,61 @@ fn round_to_three(hz: f64) -> f64 {
     (hz / unit).round() * unit
 }
 
+/// What a sweep over several programs found.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// First frequency.
+    pub from_hz: f64,
+    /// Last.
+    pub to_hz: f64,
+    /// Allowed deviation, as a share.
+    pub tolerance: f64,
+    /// One for each subject, policy and load.
+    pub curves: Vec<Curve>,
+    /// What is known of the run: name and value.
+    pub facts: Vec<(String, String)>,
+}
+
+/// What one subject reached under one load.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// The subject.
+    pub name: String,
+    /// The load, or `none`.
+    pub load: String,
+    /// The policy it was started with.
+    pub policy: String,
+    /// What was found.
+    pub found: Found,
+}
+
+impl Curve {
+    /// Its name in the legend.
+    pub(crate) fn label(&self) -> String {
+        let load = match self.load.as_str() {
+            "none" => "at rest".to_owned(),
+            load => format!("under {load}"),
+        };
+        match self.policy.as_str() {
+            "other" => format!("{} {load}", self.name),
+            policy => format!("{} as {policy} {load}", self.name),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::statistics::random::Random;
 
-    const TERMS: Terms =
-        Terms { from_hz: 50.0, to_hz: 1e6, tolerance: 0.1, steps: 3, bisections: 6, tries: 1 };
+    const RANGE: SearchRange = SearchRange {
+        from_hz: 50.0,
+        to_hz: 1e6,
+        tolerance: 0.1,
+        steps: 3,
+        bisections: 6,
+        tries: 1,
+    };
 
     fn point(wanted_hz: f64, measured_hz: Option<f64>, outcome: Outcome) -> Point {
         Point {
@@ -404,17 +452,17 @@ mod tests {
 
     /// A program that reaches its wanted frequency up to a limit, and stays at the limit above. In some
     /// tries the scope is blind.
-    fn search(terms: Terms, limit_hz: f64, is_blind: impl Fn(f64, usize) -> bool) -> Found {
-        let mut search = Search::new(terms);
+    fn search(range: SearchRange, limit_hz: f64, is_blind: impl Fn(f64, usize) -> bool) -> Found {
+        let mut search = Search::new(range);
         while let Some(wanted_hz) = search.next_hz() {
             let measured_hz = wanted_hz.min(limit_hz);
-            let is_near = (measured_hz / wanted_hz - 1.0).abs() <= terms.tolerance;
+            let is_near = (measured_hz / wanted_hz - 1.0).abs() <= range.tolerance;
             let outcome = match is_near {
                 _ if is_blind(wanted_hz, search.points.len()) => Outcome::Blind,
                 true => Outcome::Within,
                 false => Outcome::Outside,
             };
-            search.tell(point(wanted_hz, Some(measured_hz), outcome));
+            search.add_try(point(wanted_hz, Some(measured_hz), outcome));
             assert!(search.points.len() < 200);
         }
         search.found()
@@ -423,7 +471,7 @@ mod tests {
     #[test]
     fn the_limit_lies_between_the_last_good_and_the_first_bad_frequency() {
         for limit_hz in [60.0, 900.0, 8_000.0, 40_000.0, 777_000.0] {
-            let found = search(TERMS, limit_hz, |_, _| false);
+            let found = search(RANGE, limit_hz, |_, _| false);
             // Within 10 % below: the highest good wanted frequency is the limit by 0.9.
             let edge_hz = limit_hz / 0.9;
             let (good, bad) =
@@ -435,10 +483,10 @@ mod tests {
 
     #[test]
     fn a_sweep_that_is_all_good_or_all_bad_says_so() {
-        let good = search(TERMS, 1e9, |_, _| false);
+        let good = search(RANGE, 1e9, |_, _| false);
         assert_eq!((good.max_frequency_hz, good.first_bad_hz), (Some(1e6), None));
         assert_eq!(good.points.first().map(|point| point.wanted_hz), Some(50.0));
-        let bad = search(TERMS, 5.0, |_, _| false);
+        let bad = search(RANGE, 5.0, |_, _| false);
         assert_eq!(
             (bad.max_frequency_hz, bad.first_bad_hz, bad.points.len()),
             (None, Some(50.0), 1)
@@ -451,12 +499,12 @@ mod tests {
 
     #[test]
     fn most_of_the_tries_decide() {
-        let mut search = Search::new(Terms { tries: 3, ..TERMS });
+        let mut search = Search::new(SearchRange { tries: 3, ..RANGE });
         for outcome in [Outcome::Outside, Outcome::Within] {
-            search.tell(point(50.0, None, outcome));
+            search.add_try(point(50.0, None, outcome));
             assert_eq!(search.next_hz(), Some(50.0));
         }
-        search.tell(point(50.0, None, Outcome::Within));
+        search.add_try(point(50.0, None, Outcome::Within));
         assert!(search.next_hz().expect("goes on") > 50.0);
         assert_eq!(search.goods_hz, [50.0]);
     }
@@ -464,20 +512,20 @@ mod tests {
     #[test]
     fn a_blind_try_is_repeated_and_is_nobody_s_fault() {
         // Every other look is blind: the limit is found as if it were not.
-        let seen = search(TERMS, 8_000.0, |_, _| false);
-        let half_blind = search(TERMS, 8_000.0, |_, n| n % 2 == 0);
+        let seen = search(RANGE, 8_000.0, |_, _| false);
+        let half_blind = search(RANGE, 8_000.0, |_, n| n % 2 == 0);
         assert_eq!(half_blind.max_frequency_hz, seen.max_frequency_hz);
         assert_eq!((half_blind.first_bad_hz, half_blind.undecided_hz), (seen.first_bad_hz, vec![]));
         // A frequency at which every look is blind is left undecided, and the sweep goes on above it.
-        let dark = search(TERMS, 8_000.0, |hz, _| hz < 60.0);
+        let dark = search(RANGE, 8_000.0, |hz, _| hz < 60.0);
         assert_eq!(dark.undecided_hz, [50.0]);
         assert_eq!(dark.max_frequency_hz, seen.max_frequency_hz);
-        let all = search(TERMS, 8_000.0, |_, _| true);
+        let all = search(RANGE, 8_000.0, |_, _| true);
         assert_eq!((all.max_frequency_hz, all.first_bad_hz), (None, None));
         assert!(all.undecided_hz.len() > 10);
         assert_eq!(all.no_limit.as_deref(), Some("the scope was blind in every try at 50.0 Hz"));
         // Blind between the last good and the first bad one: that may be the limit.
-        let gap = search(TERMS, 8_000.0, |hz, _| (5_000.0..20_000.0).contains(&hz));
+        let gap = search(RANGE, 8_000.0, |hz, _| (5_000.0..20_000.0).contains(&hz));
         assert_eq!(gap.max_frequency_hz, None);
         let why = gap.no_limit.expect("no limit");
         assert!(why.starts_with("the scope was blind in every try at "), "{why}");
@@ -486,12 +534,12 @@ mod tests {
     /// A program with a limit on a machine that spoils some tries and lets some others pass.
     fn noisy(seed: u64, spoilt: f64, lucky: f64) -> Found {
         let mut random = Random::new(seed);
-        let mut search = Search::new(Terms { tries: 3, steps: 2, bisections: 3, ..TERMS });
+        let mut search = Search::new(SearchRange { tries: 3, steps: 2, bisections: 3, ..RANGE });
         while let Some(wanted_hz) = search.next_hz() {
             let is_good = wanted_hz <= 30_000.0;
             let is_flipped = random.share() < if is_good { spoilt } else { lucky };
             let outcome = if is_good == is_flipped { Outcome::Outside } else { Outcome::Within };
-            search.tell(point(wanted_hz, None, outcome));
+            search.add_try(point(wanted_hz, None, outcome));
             assert!(search.points.len() < 200);
         }
         search.found()

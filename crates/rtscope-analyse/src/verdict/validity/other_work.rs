@@ -31,7 +31,7 @@ pub(super) fn not_at_rest(scene: &Scene) -> Option<Finding> {
     let places = listed(works(scene, false).filter_map(|work| {
         let (name, worst) = (scene.cell_name(work.cell), rest_weight(scene, work)?);
         weight = weight.max(Some(worst));
-        Some(format!("{name} ({})", words(work, &measured(scene, work.cell))))
+        Some(format!("{name} ({})", work_text(work, &measured(scene, work.cell))))
     }))?;
     let text = format!("the machine was not at rest in phases without a load: {places}");
     let advice = "stop these processes, or keep them off the measured CPUs (isolcpus, cpusets)";
@@ -54,7 +54,7 @@ pub(super) fn foreign_work(scene: &Scene) -> Option<Finding> {
     let much = works(scene, true)
         .filter(|work| work.others_ns >= PROVEN.0 && work.others_share() > REST_SHARE);
     let places = listed(much.map(|work| {
-        format!("{} ({})", scene.cell_name(work.cell), words(work, &CpuSet::default()))
+        format!("{} ({})", scene.cell_name(work.cell), work_text(work, &CpuSet::default()))
     }))?;
     let text = format!("other processes used the CPUs besides the loads: {places}");
     let advice =
@@ -105,7 +105,7 @@ fn measured(scene: &Scene, cell: u32) -> CpuSet {
 }
 
 /// `others used 97 % of all CPUs and 98 % of the busiest measured CPU: stress (812) 9.7 s, ...`.
-fn words(work: &OtherWork, measured: &CpuSet) -> String {
+fn work_text(work: &OtherWork, measured: &CpuSet) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let mut text = format!("others used {} of all CPUs", percent(work.others_share()));
     if !measured.is_empty() {

@@ -16,7 +16,7 @@ use gpiocdev::{
 use rtscope_model::wave::{Capture, Edge, Gap};
 use rtscope_sys::{clock::Clock, tree::Tree};
 
-use super::{WaveError, scope::Terms};
+use super::{WaveError, scope::CaptureLimits};
 
 /// Edges that the kernel keeps for us: the most that it takes (64 lines of 16).
 const KERNEL_EVENTS: u32 = 1_024;
@@ -161,10 +161,10 @@ pub fn collect(
     events: &mut impl Events,
     name: &str,
     clock: &impl Clock,
-    terms: Terms,
+    limits: CaptureLimits,
 ) -> (Capture, Option<String>) {
     let start_ns = clock.now_ns();
-    let until_ns = start_ns.saturating_add(terms.duration_ns);
+    let until_ns = start_ns.saturating_add(limits.duration_ns);
     let mut capture = Capture {
         line: name.to_owned(),
         start_ns,
@@ -178,7 +178,7 @@ pub fn collect(
     };
     let (mut last_number, mut last_ns, mut lost) = (events.last(), start_ns, 0_u64);
     let ended = loop {
-        if capture.edges.len() == terms.edges_max || capture.gaps.len() == terms.gaps_max {
+        if capture.edges.len() == limits.edges_max || capture.gaps.len() == limits.gaps_max {
             capture.is_full = true;
             break None;
         }

@@ -27,8 +27,8 @@ impl Events for Told {
     }
 }
 
-const TERMS: Terms =
-    Terms { duration_ns: 1_000_000_000, edges_max: 1_000, gaps_max: 100, rest: None };
+const LIMITS: CaptureLimits =
+    CaptureLimits { duration_ns: 1_000_000_000, edges_max: 1_000, gaps_max: 100, rest: None };
 
 /// A wave of 1 kHz with edges of these numbers.
 fn told(numbers: impl IntoIterator<Item = u32>) -> Told {
@@ -41,7 +41,7 @@ fn told(numbers: impl IntoIterator<Item = u32>) -> Told {
 }
 
 fn collected(mut told: Told) -> (Capture, Option<String>) {
-    collect(&mut told, "gpio:gpiochip0/1", &ticking(), TERMS)
+    collect(&mut told, "gpio:gpiochip0/1", &ticking(), LIMITS)
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn numbers_that_are_left_out_are_lost_edges_in_a_gap() {
 fn what_came_between_two_looks_is_not_lost_in_the_second() {
     let mut told = told(1..=10);
     told.next = 5;
-    let (capture, _) = collect(&mut told, "gpio:x/1", &ticking(), TERMS);
+    let (capture, _) = collect(&mut told, "gpio:x/1", &ticking(), LIMITS);
     assert_eq!((capture.edges.len(), capture.made_in_gaps), (5, Some(0)));
 }
 
@@ -82,7 +82,7 @@ fn a_chip_that_goes_ends_the_capture_and_keeps_what_was_seen() {
 #[test]
 fn a_full_room_ends_it_and_says_so() {
     let (capture, _) = collected(told(1..=5_000));
-    assert!(capture.is_full && capture.edges.len() == TERMS.edges_max);
+    assert!(capture.is_full && capture.edges.len() == LIMITS.edges_max);
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
     }
     let mut text = format!("source {} in {}\n", tree.version, shown(&tree.path));
     match &tree.report {
-        Some(report) => text.push_str(&rtscope_lab::patch::text(report)),
+        Some(report) => text.push_str(&report.text()),
         None if fetched.patches.is_empty() => text.push_str("no patch to apply\n"),
         None => text.push_str("its patches were applied before\n"),
     }

@@ -55,7 +55,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         && !matches!(&outcome, Ok(code) if *code == ExitCode::from(exit::PASS))
     {
         if let Err(error) = outcome {
-            note!("rtscope: {}", super::said(&error));
+            note!("rtscope: {}", super::error_text(&error));
         }
         return Ok(ExitCode::from(code));
     }

@@ -6,7 +6,7 @@ use rtscope_measure::wave::{
     WaveError,
     gpio::{self, InputLine},
     line::{self, Address},
-    scope::{self, Rest, Terms},
+    scope::{self, CaptureLimits, Rest},
     seat::Seat,
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
@@ -44,7 +44,7 @@ pub(super) const GAPS_MAX: usize = 500_000;
 pub(in crate::cli) struct Args {
     /// The line: memory:NAME or gpio:CHIP/LINE
     line: String,
-    /// How long
+    /// Capture for this long
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     duration: Nanos,
     /// Intended frequency of the wave
@@ -70,9 +70,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn memory(args: &Args, name: &str) -> anyhow::Result<Seen> {
     let seat = seat(args)?;
     let line = line::open_memory(name)?;
-    let terms = terms(args, seat.rest);
+    let limits = limits(args, seat.rest);
     let clock = SystemClock::MONOTONIC;
-    let capture = scope::capture(&line, &args.line, &seat.place, &clock, terms)?;
+    let capture = scope::capture(&line, &args.line, &seat.place, &clock, limits)?;
     Ok(Seen { capture, scope: seat.place.to_string(), finding: seat.finding })
 }
 
@@ -80,12 +80,12 @@ fn memory(args: &Args, name: &str) -> anyhow::Result<Seen> {
 fn gpio(args: &Args, chip: &str, line: &str) -> anyhow::Result<Seen> {
     let mut line = InputLine::open(chip, line, &Tree::default())?;
     let clock = SystemClock::MONOTONIC;
-    let (capture, finding) = gpio::collect(&mut line, &args.line, &clock, terms(args, None));
+    let (capture, finding) = gpio::collect(&mut line, &args.line, &clock, limits(args, None));
     Ok(Seen { capture, scope: "the kernel's stamps".to_owned(), finding })
 }
 
-fn terms(args: &Args, rest: Option<Rest>) -> Terms {
-    Terms { duration_ns: args.duration.0, edges_max: EDGES_MAX, gaps_max: GAPS_MAX, rest }
+fn limits(args: &Args, rest: Option<Rest>) -> CaptureLimits {
+    CaptureLimits { duration_ns: args.duration.0, edges_max: EDGES_MAX, gaps_max: GAPS_MAX, rest }
 }
 
 /// Where to look from: what was asked, else the best there is.

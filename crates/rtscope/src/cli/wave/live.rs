@@ -9,7 +9,7 @@ use rtscope_measure::{
         WaveError,
         gpio::{self, InputLine},
         line::{self, Address},
-        scope::{self, Terms},
+        scope::{self, CaptureLimits},
         seat::Seat,
     },
 };
@@ -78,7 +78,7 @@ type Eyes = Box<dyn FnMut(u64) -> Result<Capture, WaveError>>;
 
 fn eyes(args: &Args) -> anyhow::Result<Eyes> {
     let (tree, clock, name) = (Tree::default(), SystemClock::MONOTONIC, args.line.clone());
-    let terms = move |rest, duration_ns| Terms {
+    let limits = move |rest, duration_ns| CaptureLimits {
         duration_ns,
         edges_max: EDGES_MAX,
         gaps_max: GAPS_MAX,
@@ -90,7 +90,7 @@ fn eyes(args: &Args) -> anyhow::Result<Eyes> {
             // Beside a wave that spins on the only other CPU the machine must stay usable.
             let seat = seat.modest();
             Box::new(move |ns| {
-                scope::capture(&line, &name, &seat.place, &clock, terms(seat.rest, ns))
+                scope::capture(&line, &name, &seat.place, &clock, limits(seat.rest, ns))
             })
         }
         Address::Gpio(chip, line) => {
@@ -98,7 +98,7 @@ fn eyes(args: &Args) -> anyhow::Result<Eyes> {
             Box::new(move |ns| {
                 let refused = |why| WaveError::Gpio { line: name.clone(), why };
                 line.forget().map_err(refused)?;
-                let (capture, ended) = gpio::collect(&mut line, &name, &clock, terms(None, ns));
+                let (capture, ended) = gpio::collect(&mut line, &name, &clock, limits(None, ns));
                 ended.map_or(Ok(capture), |why| Err(refused(why)))
             })
         }

@@ -16,7 +16,7 @@ use rtscope_analyse::{
     report::wave::sweep as page,
     statistics::wave::{
         judge,
-        sweep::{Outcome, Point, Search, Terms},
+        sweep::{Curve, Outcome, Point, Search, SearchRange, Sweep},
     },
 };
 use rtscope_measure::{
@@ -67,7 +67,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A subject's name, a program's path, or all; repeatable
+    /// Subject to try: a name, a program's path, or all; repeatable
     #[arg(long, value_name = "SUBJECT", required = true)]
     subject: Vec<String>,
     /// First frequency
@@ -82,7 +82,7 @@ pub(in crate::cli) struct Args {
     /// Measure under this load too, for example cpu or 'message groups=2'; repeatable
     #[arg(long, value_name = "LOAD")]
     load: Vec<String>,
-    /// The policy that subjects start with, for example other or fifo:49; repeatable [default: other]
+    /// Policy with which subjects start, for example other or fifo:49; repeatable [default: other]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<PolicyChoice>,
     /// Use fewer steps and shorter captures: mostly under a minute
@@ -136,7 +136,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let loads = loads(args)?;
     let scratch = Scratch::new()?;
     let program = std::env::current_exe().unwrap_or_else(|_| this_program());
-    let subjects: Vec<Subject> = words(&args.subject)
+    let subjects: Vec<Subject> = with_all_in_full(&args.subject)
         .iter()
         .map(|word| Subject::prepare(word, &program, &scratch.0))
         .collect::<Result<_, _>>()?;
@@ -170,7 +170,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The subjects' words, with `all` in full.
-fn words(asked: &[String]) -> Vec<String> {
+fn with_all_in_full(asked: &[String]) -> Vec<String> {
     let (there, missing) = subject::all();
     let mut words: Vec<String> = Vec::new();
     for word in asked {
@@ -206,7 +206,9 @@ fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
     let throttling =
         Tree::default().read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
     let real_time = args.policy.iter().any(|policy| policy.policy.is_real_time());
-    if throttling == "-1" && (real_time || words(&args.subject).iter().any(|word| word == "c-rt")) {
+    if throttling == "-1"
+        && (real_time || with_all_in_full(&args.subject).iter().any(|word| word == "c-rt"))
+    {
         let why = "real-time throttling is off, and a subject that never sleeps would keep its CPU from \
                    everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
         return Err(Refused(why.to_owned()).into());
@@ -230,9 +232,9 @@ fn curve(
     subject: &Subject,
     policy: Scheduling,
     load: &str,
-) -> anyhow::Result<page::Curve> {
+) -> anyhow::Result<Curve> {
     let (args, quick) = (bench.args, bench.args.quick);
-    let mut search = Search::new(Terms {
+    let mut search = Search::new(SearchRange {
         from_hz: args.from.0,
         to_hz: args.to.0,
         tolerance: args.tolerance.0,
@@ -248,13 +250,13 @@ fn curve(
         }
         // A blind look is repeated, and looks longer.
         let look_ns = look_ns(wanted_hz, quick) * u64::from(1 + search.blinds());
-        search.tell(attempt(bench, subject, policy, wanted_hz, look_ns)?);
+        search.add_try(attempt(bench, subject, policy, wanted_hz, look_ns)?);
     }
     if is_terminal {
         output::progress("");
     }
     let (name, load, found) = (subject.name.clone(), load.to_owned(), search.found());
-    Ok(page::Curve { name, load, policy: policy.to_string(), found })
+    Ok(Curve { name, load, policy: policy.to_string(), found })
 }
 
 /// One try: starts the subject, looks, ends it.
@@ -287,14 +289,14 @@ fn attempt(
     thread::sleep(SETTLE);
     let is_real_time = running.is_real_time(&Tree::default());
     let seat = if is_real_time { &bench.modest } else { &bench.seat };
-    let terms = scope::Terms {
+    let limits = scope::CaptureLimits {
         duration_ns: look_ns,
         edges_max: EDGES_MAX,
         gaps_max: GAPS_MAX,
         rest: seat.rest,
     };
     let clock = SystemClock::MONOTONIC;
-    let capture = scope::capture(&bench.line, &bench.name, &seat.place, &clock, terms)?;
+    let capture = scope::capture(&bench.line, &bench.name, &seat.place, &clock, limits)?;
     running.check()?;
     drop(running);
     let wave = judge(&capture, Some(wanted_hz));
@@ -340,16 +342,16 @@ fn report(
     args: &Args,
     out: &Destination,
     bench: &Bench<'_>,
-    curves: Vec<page::Curve>,
+    curves: Vec<Curve>,
 ) -> anyhow::Result<()> {
-    let sweep = page::Sweep {
+    let sweep = Sweep {
         from_hz: args.from.0,
         to_hz: args.to.0,
         tolerance: args.tolerance.0,
         curves,
         facts: vec![
-            ("scope".to_owned(), bench.seat.words()),
-            ("scope beside a real-time subject".to_owned(), bench.modest.words()),
+            ("scope".to_owned(), bench.seat.text()),
+            ("scope beside a real-time subject".to_owned(), bench.modest.text()),
             ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
             ("tries".to_owned(), "2 or 3 of each frequency, 6 of the two at the limit".to_owned()),
             ("written".to_owned(), wall_clock()),
@@ -360,7 +362,7 @@ fn report(
     out.publish(&page::page(&sweep), document, || text(&sweep))
 }
 
-fn text(sweep: &page::Sweep) -> String {
+fn text(sweep: &Sweep) -> String {
     let mut text = format!(
         "{:<12}{:<10}{:<24}{:>16}  {:<14}tries\n",
         "subject", "policy", "load", "max frequency", "first bad"
@@ -381,7 +383,7 @@ fn text(sweep: &page::Sweep) -> String {
         let of = |wanted: Outcome| found.points.iter().filter(|p| p.outcome == wanted).count();
         for outcome in [Outcome::Blind, Outcome::TooFast, Outcome::Silent, Outcome::Unsteady] {
             if of(outcome) > 0 {
-                let _ = write!(text, ", {} {}", of(outcome), outcome.words());
+                let _ = write!(text, ", {} {}", of(outcome), outcome.text());
             }
         }
         if !found.undecided_hz.is_empty() {

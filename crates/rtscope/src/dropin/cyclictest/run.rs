@@ -234,7 +234,7 @@ impl Measurement<'_> {
         // The oldest age there is puts the origin of all instants at that of the clock.
         let mut session = Session::park(&spec, u64::MAX).map_err(refused)?;
         let mut watch = Watch::new(options, self.unit(), self.tree, self.threads(&spec, &session))
-            .map_err(|e| Stop::fatal(crate::cli::said(&e)))?;
+            .map_err(|e| Stop::fatal(crate::failure::error_text(&e)))?;
         self.print_threads(&spec);
         session.enter(0, Some(options.loops).filter(|loops| *loops > 0));
         let start_ns = self.start_ns(session.now_ns());

@@ -7,7 +7,7 @@ use rtscope_measure::sampler::Wake;
 use rtscope_model::{cpu::CpuSet, plan::ClockName, schedule::Policy};
 
 use super::cpus::{self, Machine};
-use crate::dropin::getopt::{Found, Opt, Value, Words, atoi, is_number, stray};
+use crate::dropin::getopt::{Arguments, Found, Opt, Value, atoi, is_number, stray};
 
 /// The options in the order of cyclictest's table, which its messages about short forms follow.
 const TABLE: &[Opt] = &[
@@ -260,7 +260,7 @@ pub(super) fn parse(words: &[String], machine: &Machine) -> Parsed {
 
 impl Reader<'_> {
     fn read(&mut self, words: &[String]) -> Result<(), Stop> {
-        let mut words = Words::new(TABLE, words);
+        let mut words = Arguments::new(TABLE, words);
         while let Some(option) = words.option() {
             match option {
                 Ok(found) => self.option(found, &mut words)?,
@@ -322,7 +322,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn option(&mut self, found: Found, words: &mut Words<'_>) -> Result<(), Stop> {
+    fn option(&mut self, found: Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let text = || found.value.clone().unwrap_or_default();
         match found.name {
             "affinity" => self.affinity(found.value, words)?,
@@ -416,7 +416,7 @@ impl Reader<'_> {
         }
     }
 
-    fn affinity(&mut self, glued: Option<String>, words: &mut Words<'_>) -> Result<(), Stop> {
+    fn affinity(&mut self, glued: Option<String>, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let is_set = |word: &str| atoi(word) != 0 || word.starts_with(['0', '!', '+', 'a']);
         let set = glued.or_else(|| words.take_value_if(is_set));
         if self.options.smp {
@@ -446,7 +446,7 @@ impl Reader<'_> {
         })
     }
 
-    fn alignment(&mut self, found: &Found, words: &mut Words<'_>) -> Result<(), Stop> {
+    fn alignment(&mut self, found: &Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         let offset_us = value.map_or(0, |text| atoi(&text)).max(0);
         let asked = match found.name {
@@ -478,7 +478,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn threads(&mut self, found: &Found, words: &mut Words<'_>) -> Result<(), Stop> {
+    fn threads(&mut self, found: &Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         if self.options.smp {
             self.warn("-t ignored due to smp mode");

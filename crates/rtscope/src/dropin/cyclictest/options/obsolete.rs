@@ -18,39 +18,22 @@ pub(super) fn harmless(message: &str) -> Option<&'static str> {
     }
 }
 
-/// Options that chose a tracer.
-const TRACERS: [&str; 20] = [
-    "B",
-    "C",
-    "E",
-    "f",
-    "I",
-    "O",
-    "P",
-    "T",
-    "w",
-    "W",
-    "--preemptirqs",
-    "--context",
-    "--event",
-    "--ftrace",
-    "--irqsoff",
-    "--traceopt",
-    "--preemptoff",
-    "--tracer",
-    "--wakeup",
-    "--wakeuprt",
-];
-
 /// What is said of an option that did something else: nothing is measured.
 pub(super) fn removed(message: &str) -> Option<&'static str> {
     let is_unknown = message.starts_with("invalid option") || message.starts_with("unrecognized");
+    let is_tracer = |name: &str| {
+        let short = matches!(name, "B" | "C" | "E" | "f" | "I" | "O" | "P" | "T" | "w" | "W");
+        let long = ["preemptirqs", "context", "event", "ftrace", "irqsoff", "traceopt"];
+        let more = ["preemptoff", "tracer", "wakeup", "wakeuprt"];
+        let bare = name.strip_prefix("--");
+        short || bare.is_some_and(|name| long.contains(&name) || more.contains(&name))
+    };
     match name(message).filter(|_| is_unknown)? {
         "U" | "--numa" => Some(
             "this option is gone since rt-tests 1.5: write -a -t for one thread on each CPU, whose memory is on \
              its node",
         ),
-        name if TRACERS.contains(&name) => Some(
+        name if is_tracer(name) => Some(
             "this option chose a tracer and is gone since rt-tests 1.5: trace with trace-cmd, and stop the trace \
              with -b USEC --tracemark",
         ),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     cache::Cache,
-    config::{self, merge::Options},
+    config::merge::Options,
     digest::key_of,
     error::LabError,
     source::Tree,
@@ -144,10 +144,46 @@ fn compiler_need(cross: Option<&str>) -> Option<Need> {
     Some(Need::of(&format!("{prefix}gcc"), &package))
 }
 
+/// Options and the tools that building with them needs.
+const NEEDS: &[(&str, &str, &str)] = &[
+    ("OBJTOOL", "libelf.h", "libelf-dev"),
+    ("UNWINDER_ORC", "libelf.h", "libelf-dev"),
+    ("SYSTEM_TRUSTED_KEYRING", "openssl/opensslv.h", "libssl-dev"),
+    ("MODULE_SIG", "openssl/opensslv.h", "libssl-dev"),
+    ("MODULE_SIG", "openssl", "openssl"),
+    ("MODULES", "depmod", "kmod"),
+    ("DEBUG_INFO_BTF", "pahole", "dwarves"),
+    ("KERNEL_LZ4", "lz4", "lz4"),
+    ("KERNEL_ZSTD", "zstd", "zstd"),
+    ("KERNEL_XZ", "xz", "xz-utils"),
+    ("KERNEL_LZMA", "xz", "xz-utils"),
+    ("KERNEL_LZO", "lzop", "lzop"),
+    ("KERNEL_BZIP2", "bzip2", "bzip2"),
+    ("MODULE_COMPRESS_XZ", "xz", "xz-utils"),
+    ("MODULE_COMPRESS_ZSTD", "zstd", "zstd"),
+    ("IKHEADERS", "cpio", "cpio"),
+];
+
+/// What a build with these options needs.
+pub(crate) fn needs(options: &Options) -> Vec<Need> {
+    let always = [("make", "make"), ("gcc", "gcc"), ("bc", "bc"), ("readelf", "binutils")];
+    let set = |name: &str| options.get(name).is_some_and(|value| value.word() == "y");
+    let asked = NEEDS.iter().filter(|(option, ..)| set(option));
+    let mut needs: Vec<Need> =
+        always.iter().map(|(name, package)| Need::of(name, package)).collect();
+    for (_, name, package) in asked {
+        let need = Need::of(name, package);
+        if !needs.contains(&need) {
+            needs.push(need);
+        }
+    }
+    needs
+}
+
 /// What every kernel needs for its configuration and build; all of it is told at once.
-pub(super) fn needs_of_any(cross: Option<&str>) -> Vec<Need> {
-    let mut all = super::needs(&Options::new());
-    all.extend(config::needs());
+pub(crate) fn needs_of_any(cross: Option<&str>) -> Vec<Need> {
+    let mut all = needs(&Options::new());
+    all.extend(configuration_needs());
     all.extend(compiler_need(cross));
     all
 }
@@ -161,4 +197,12 @@ fn compiler_version(cross: Option<&str>) -> Result<String, LabError> {
 
 fn key_of_text(text: &str) -> String {
     key_of(&[("text", text.as_bytes())])
+}
+
+/// What the kernel's own configuration tools need.
+pub(crate) fn configuration_needs() -> Vec<Need> {
+    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison")]
+        .iter()
+        .map(|(name, package)| Need::of(name, package))
+        .collect()
 }

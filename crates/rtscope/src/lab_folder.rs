@@ -9,7 +9,7 @@ use anyhow::Context;
 use rtscope_analyse::compare::is_cell;
 use serde::Deserialize;
 
-use crate::{cli::Refused, output::shown};
+use crate::{failure::Refused, output::shown};
 
 /// File of a lab's folder that lists its guests.
 const DOCUMENT: &str = "comparison.json";
@@ -40,7 +40,7 @@ struct Cell {
 /// # Errors
 ///
 /// The folder's document can't be read, or no record or more than one kernel fits the name.
-pub(super) fn records(name: &str) -> anyhow::Result<Vec<String>> {
+pub(crate) fn records(name: &str) -> anyhow::Result<Vec<String>> {
     let Some((folder, rest)) = lab_folder(name) else { return Ok(vec![name.to_owned()]) };
     let path = folder.join(DOCUMENT);
     let text = fs::read_to_string(&path).with_context(|| format!("can't read {}", shown(&path)))?;

@@ -1,0 +1,117 @@
+//! What the run of a record was made of, as `lab.json` in the record's folder says it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::LabError, qemu::GuestSpec};
+
+/// File in a record's folder that says what it was made of.
+pub const INPUTS: &str = "lab.json";
+
+/// Version of [`Inputs`].
+pub(crate) const FORMAT: u32 = 1;
+
+/// Everything that a run was made of: what it takes to run it again, and to see that nothing changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inputs {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Hash of all below that the record depends on.
+    pub key: String,
+    /// The kernel as it was asked for, as `mine=debian-stock:preempt=full`.
+    pub kernel: String,
+    /// The kernel's file.
+    pub kernel_file: PathBuf,
+    /// SHA-256 of the kernel.
+    pub kernel_sha256: String,
+    /// SHA-256 of the image: of the program, the plan, and everything else in the guest.
+    pub image_sha256: String,
+    /// The machine's name.
+    pub machine: String,
+    /// What the guest was given.
+    #[serde(flatten)]
+    pub spec: GuestSpec,
+    /// The emulator's version.
+    pub emulator: String,
+    /// The emulator's words, files by what they are.
+    pub arguments: Vec<String>,
+    /// Whether the guest brought its whole record.
+    #[serde(default)]
+    pub whole: bool,
+    /// SHA-256 of the run's log, compressed as it lies in the record's folder; none by the host's clock, with
+    /// several CPUs, and in records that were made before runs had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_sha256: Option<String>,
+    /// SHA-256 of each file of the record.
+    pub files: BTreeMap<String, String>,
+}
+
+impl Inputs {
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), LabError> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        write(folder, INPUTS, text.as_bytes())
+    }
+}
+
+/// Reads what a record was made of.
+///
+/// # Errors
+///
+/// The folder holds no record of the lab.
+pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
+    let path = folder.join(INPUTS);
+    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+    let refused = |why: String| {
+        LabError::Refused(format!("{} is not a record of the lab: {why}", path.display()))
+    };
+    let inputs: Inputs = serde_json::from_str(&text).map_err(|e| refused(e.to_string()))?;
+    match inputs.files.keys().find(|name| !is_inside(name)) {
+        Some(name) => Err(refused(format!("it names the file {name:?}"))),
+        None => Ok(inputs),
+    }
+}
+
+/// Whether a file's name stays in its folder.
+fn is_inside(name: &str) -> bool {
+    !name.is_empty()
+        && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Whether a folder holds all that a guest brought.
+#[must_use]
+pub fn is_whole(folder: &Path) -> bool {
+    read_inputs(folder).is_ok_and(|inputs| inputs.whole)
+}
+
+/// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+    if !is_inside(name) {
+        return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
+    }
+    let path = folder.join(name);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
+    fs::write(&path, bytes).map_err(LabError::file("write", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_can_t_write_outside_its_record() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inside = folder.path().join("record");
+        write(&inside, "slices/t0.jsonl", b"x").expect("inside");
+        assert_eq!(fs::read(inside.join("slices/t0.jsonl")).expect("written"), b"x");
+        for name in ["../out", "/tmp/rtscope-out", "slices/../../out", ""] {
+            assert!(write(&inside, name, b"x").is_err(), "{name:?} was accepted");
+        }
+        assert!(!folder.path().join("out").exists());
+    }
+}

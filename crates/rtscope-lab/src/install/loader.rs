@@ -1,0 +1,38 @@
+//! The boot loader of a layout: what it would start, and what makes it start another kernel.
+
+use std::path::Path;
+
+use super::{
+    Wish,
+    change::Change,
+    extlinux, grub,
+    layout::{Chosen, Layout},
+    raspberry_pi, u_boot,
+};
+use crate::error::LabError;
+
+impl Layout {
+    /// What the boot loader would start now.
+    ///
+    /// # Errors
+    ///
+    /// The root isn't of this layout, or its configuration can't be read.
+    pub fn chosen(self, root: &Path) -> Result<Chosen, LabError> {
+        match self {
+            Layout::RaspberryPi => raspberry_pi::chosen(root),
+            Layout::Grub => grub::chosen(root),
+            Layout::Extlinux => extlinux::chosen(root),
+            Layout::UBoot => u_boot::chosen(root),
+        }
+    }
+
+    /// The changes that install a kernel. The one that makes the boot loader take it is the last.
+    pub(super) fn changes(self, wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
+        match self {
+            Layout::RaspberryPi => raspberry_pi::changes(wish),
+            Layout::Grub => grub::changes(wish),
+            Layout::Extlinux => extlinux::changes(wish),
+            Layout::UBoot => u_boot::changes(wish),
+        }
+    }
+}

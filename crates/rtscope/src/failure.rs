@@ -1,0 +1,53 @@
+//! What went wrong, as it is told; and what was asked wrongly.
+
+use std::fmt;
+
+use rtscope_lab::error::LabError;
+use rtscope_model::{printable::printable, text::TextError};
+
+/// A command line that can be read but makes no sense.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// An error and its causes in one line. A cause that the text before it tells already, as that of a
+/// system call, is not told again. Only problems of a text and the lab's errors have lines of their
+/// own, the latter indented: they quote the output of other programs.
+pub(crate) fn error_text(error: &anyhow::Error) -> String {
+    let shown = |cause: &(dyn std::error::Error + 'static)| match cause.to_string() {
+        text if cause.is::<TextError>() => text,
+        text if cause.is::<LabError>() => text.replace('\n', "\n  "),
+        text => printable(&text).into_owned(),
+    };
+    error.chain().fold(String::new(), |text, cause| match shown(cause) {
+        cause if text.contains(&cause) => text,
+        cause if text.is_empty() => cause,
+        cause => format!("{text}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rtscope_measure::recorder::RecordError;
+
+    use super::error_text;
+
+    #[test]
+    fn what_the_system_answered_is_told_once() {
+        let source = io::Error::from_raw_os_error(2);
+        let error = anyhow::Error::new(RecordError::Read { path: "nosuch".into(), source });
+        assert_eq!(
+            error_text(&error.context("no report")),
+            "no report: can't read a record from nosuch: No such file or directory (os error 2)"
+        );
+    }
+}
