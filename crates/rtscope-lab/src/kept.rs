@@ -48,8 +48,8 @@ fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
     let other = |name: &&&String| of_new.files.get(**name) != of_old.files.get(**name);
     let names: Vec<&str> = names.iter().filter(other).map(|name| name.as_str()).collect();
     format!(
-        "{} differs from an earlier run of the same inputs, {}, in {}: both are true runs, and each is \
-         replayed to the bit from its own log",
+        "{} differs from an earlier run of the same inputs, {}, in {}: both are valid runs, and \
+         `lab replay` reproduces each bit for bit from its own log",
         new.display(),
         old.display(),
         names.join(", ")

@@ -86,16 +86,16 @@ pub(crate) struct Cell {
 /// Which runs: empty parts match all.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Wanted {
-    /// Only runs on this host
+    /// Select runs on this host
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// Only runs on a kernel whose release begins like this
+    /// Select runs on a kernel whose release begins with this text
     #[arg(short, long)]
     pub(crate) kernel: Option<String>,
-    /// Only runs of this plan
+    /// Select runs of this plan
     #[arg(long)]
     pub(crate) plan: Option<String>,
-    /// Only runs with this label
+    /// Select runs with this label
     #[arg(long)]
     pub(crate) label: Option<String>,
 }

@@ -88,33 +88,11 @@ fn within_bounds(name: String, text: String) -> anyhow::Result<(String, String)>
 /// Reads and checks a plan: its text, its loads, its settings.
 pub(crate) fn load(name: &str) -> anyhow::Result<Plan> {
     let (shown, text) = text(name)?;
-    let plan = plan::parse(&shown, &text)?;
-    check(&shown, &text, &plan)?;
-    Ok(plan)
-}
-
-/// Checks what only the measuring half knows: the loads' and the settings' names and values.
-pub(crate) fn check(name: &str, text: &str, plan: &Plan) -> Result<(), TextError> {
-    let mut problems: Vec<Problem> = Vec::new();
-    let mut add = |needle: &str, refused: Problem| {
-        let line = text.lines().position(|line| line.contains(needle)).map(|i| i + 1);
-        let problem = Problem { line, ..refused };
-        if !problems.contains(&problem) {
-            problems.push(problem);
-        }
+    let checks = plan::Checks {
+        load: &rtscope_measure::load::check,
+        setting: &rtscope_measure::tune::check,
     };
-    for line in plan.phases.iter().flat_map(|phase| &phase.loads) {
-        if let Err(refused) = rtscope_measure::load::check(line) {
-            add(&line.name, refused);
-        }
-    }
-    let of_phases = plan.phases.iter().flat_map(|phase| &phase.settings);
-    for (setting, value) in plan.settings.iter().chain(of_phases) {
-        if let Err(refused) = rtscope_measure::tune::check(setting, value) {
-            add(setting, refused);
-        }
-    }
-    if problems.is_empty() { Ok(()) } else { Err(TextError { name: name.to_owned(), problems }) }
+    Ok(plan::parse_checked(&shown, &text, &checks)?)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod dependencies;
 mod documents;
 mod edges;
+mod english;
 mod features;
 mod purity;
 mod source;
@@ -49,6 +50,9 @@ pub(crate) fn run() -> Result<bool> {
                 problems.extend(unsafe_code::check(&source));
                 problems.extend(purity::check(&source));
                 problems.extend(style::check(&source));
+                if path.starts_with("crates/") && path.contains("/src/") {
+                    problems.extend(english::check_source(&source));
+                }
             }
             Err(problem) => problems.push(problem),
         }
@@ -64,6 +68,9 @@ pub(crate) fn run() -> Result<bool> {
     for path in files(root, &["."], "md")? {
         let text = read(root, &path)?;
         problems.extend(documents::check(&path, &text, &words, |link| root.join(link).exists()));
+        if path == "README.md" || path.starts_with("docs/") {
+            problems.extend(english::check(&path, &text));
+        }
     }
     problems.sort();
     problems.iter().for_each(|problem| println!("{problem}"));

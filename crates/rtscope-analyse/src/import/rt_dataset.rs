@@ -47,7 +47,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let (mut threads, mut beyond) = (Vec::new(), 0u64);
     for core in 0..rows.width() {
         let label = format!("core {core}");
-        let said = said_of_core(rows, core, maxima, cycles);
+        let said = said_of_core(&rows, core, maxima, cycles);
         let placed = rows.placed(core);
         if cycles.is_some_and(|cycles| placed > cycles) {
             found.add(format!(

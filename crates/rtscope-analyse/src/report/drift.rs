@@ -163,14 +163,16 @@ fn period(ns: f64) -> String {
     }
 }
 
+/// What a line of the table shows of a thread.
+type Field = fn(&Row) -> &str;
+
 /// The table and the curves for a terminal.
 #[must_use]
 pub fn table(record: &DriftRecord) -> String {
     let all = judged(record);
     let rows: Vec<Row> = all.iter().map(|(subject, drift)| row(subject, drift)).collect();
     // A column for each thread: there are two at most.
-    type Line = (&'static str, fn(&Row) -> &str);
-    let lines: [Line; 7] = [
+    let lines: [(&str, Field); 7] = [
         ("thread", |row| &row.name),
         ("activations", |row| &row.activations),
         ("intended period", |row| &row.period),

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{Answer, Found, axis};
 use crate::{
     build::{self, Choice},
+    cache::Cache,
     digest::key_of,
     error::LabError,
     kernel_ref::{KernelRef, check_labels},
@@ -72,6 +73,19 @@ pub struct Search<'a, E> {
     /// Answers by kernel: nothing is run twice.
     known: BTreeMap<KernelRef, Answer>,
     steps: Vec<Step>,
+}
+
+/// Which of the ends must be built, said before the other one runs.
+fn to_build(ends: [&Spec; 2], cache: &Cache) -> Option<String> {
+    let missing: Vec<&str> = ends
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .filter(|name| cache.find(name).is_none())
+        .collect();
+    let names = missing.join(" and ");
+    let verb = if missing.len() == 1 { "isn't" } else { "aren't" };
+    (!missing.is_empty())
+        .then(|| format!("{names} {verb} built yet: rtscope builds what the search needs, minutes for each kernel"))
 }
 
 /// Which end of a search has these of all changes: 0 the good one, 1 the bad one.
@@ -160,6 +174,9 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         ends: [&str; 2],
     ) -> Result<Culprit, E> {
         let changes = axis::option_changes(good, bad)?;
+        if let Some(text) = to_build([good, bad], self.lab.cache()) {
+            (self.host.note)(&text);
+        }
         let texts = changes.iter().map(axis::OptionChange::text).collect::<Vec<_>>();
         self.culprits("options", &texts, &mut |search, applied| {
             let title = match is_end(applied, texts.len()) {
@@ -311,5 +328,31 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         (self.host.note)(&format!("step {}: {kernel} is {word}{told}", self.steps.len() + 1));
         self.steps.push(Step { kernel: kernel.to_owned(), answer: word, why, records });
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_isn_t_built_is_named_before_anything_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spec = |name: &str| spec::find(name).expect("shipped");
+        let ends = [&spec("tiny-6.12-rt"), &spec("tiny-6.12-dynamic")];
+        let cache = Cache::at(folder.path());
+        let said = to_build(ends, &cache).expect("none is built");
+        assert!(said.starts_with("tiny-6.12-rt and tiny-6.12-dynamic aren't built yet"), "{said}");
+        let prepared = folder.path().join("prepared");
+        fs::create_dir_all(&prepared).expect("made");
+        fs::write(prepared.join("vmlinuz"), "x").expect("written");
+        let manifest = serde_json::json!({
+            "name": "tiny-6.12-rt", "key": "0123456789abcdef", "release": "6.12", "version": "#1",
+            "arch": "x86_64", "vmlinuz": "vmlinuz", "inputs": {},
+        });
+        cache.keep(&prepared, &serde_json::from_value(manifest).expect("sound")).expect("kept");
+        let said = to_build(ends, &cache).expect("one is not built");
+        assert!(said.starts_with("tiny-6.12-dynamic isn't built yet"), "{said}");
+        assert_eq!(to_build([ends[0]; 2], &cache), None);
     }
 }

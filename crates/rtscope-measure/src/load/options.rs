@@ -168,7 +168,13 @@ fn check_value(option: &LoadOption, value: &str) -> Result<(), Problem> {
             "write a number from 1 to {WORKERS_MAX}, or cpus for as many as there are CPUs"
         )),
         Kind::Size { min, max } if !bytes_of(value).is_some_and(|n| (min..=max).contains(&n)) => {
-            wrong(format!("write a size from {} to {}", size_text(min), size_text(max)))
+            let range = format!("write a size from {} to {}", size_text(min), size_text(max));
+            wrong(match without_unit(value) {
+                Some(whole) => {
+                    format!("{value:?} lacks its unit: write {whole}, or {}", &range[6..])
+                }
+                None => range,
+            })
         }
         Kind::Word(words) if !words.contains(&value) => {
             let message = format!("{name}={value}: write one of {}", words.join(", "));
@@ -193,6 +199,19 @@ fn bytes_of(text: &str) -> Option<u64> {
     let (number, shift) =
         SIZE_UNITS.iter().find_map(|(suffix, shift)| Some((text.strip_suffix(suffix)?, *shift)))?;
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// A size with the unit that its letter perhaps stands for: `2MiB` for `2M`.
+fn without_unit(value: &str) -> Option<String> {
+    let number = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match value[number.len()..].to_ascii_lowercase().as_str() {
+        "k" | "kb" => "KiB",
+        "m" | "mb" => "MiB",
+        "g" | "gb" => "GiB",
+        _ => return None,
+    };
+    let whole = format!("{number}{unit}");
+    bytes_of(&whole).map(|_| whole)
 }
 
 /// A number of bytes in the largest unit that divides it.
@@ -260,6 +279,8 @@ mod tests {
             ("message groups=many", "from 1 to 100"),
             ("message size=2MiB", "from 1B to 1MiB"),
             ("message size=64QiB", "from 1B to 1MiB"),
+            ("message size=2k", "\"2k\" lacks its unit: write 2KiB, or a size from 1B to 1MiB"),
+            ("message size=64KB", "lacks its unit: write 64KiB"),
             ("message workers=0", "or cpus"),
             ("message policy=fifo priority=100", "from 1 to 99"),
             ("message priority=5", "write policy=fifo"),

@@ -5,6 +5,7 @@
 //! Adjacent phases with the same sampler share one set of sampling threads: a *session*.
 
 mod matrix;
+mod mistakes;
 mod sampler;
 mod text;
 
@@ -15,7 +16,7 @@ pub use self::{
         ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,
         Start, too_many_intervals,
     },
-    text::{parse, parse_kept, parse_sampler},
+    text::{Checks, parse, parse_checked, parse_kept, parse_sampler},
 };
 use crate::{
     load::LoadLine,

@@ -18,10 +18,10 @@ use crate::{exit, output::print_folded};
 
 /// Watch a program's periodic threads and name their mistakes
 ///
-/// Shows period, jitter, latency and CPU time of each period, from the kernel's scheduling and timer
-/// events. Reports page faults in the loop, memory that is not locked, another policy or priority than
-/// expected, sleeping for a time instead of until an instant (drift), missed periods, and mutexes
-/// without priority inheritance. Also lists what the events can't show.
+/// rtscope shows period, jitter, latency and CPU time of each period, from the kernel's scheduling and timer events.
+/// It reports page faults in the loop, memory that is not locked, and another policy or priority than expected. It
+/// also reports drift (relative sleeps), missed periods, and mutexes without priority inheritance. At the end it
+/// lists what the events can't show.
 ///
 /// rtscope starts the command, waits for --settle, watches it for --duration, and ends it with SIGINT.
 /// Exit code: 0 no findings, 2 findings, 3 no periodic thread.
@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// Expected period
     #[arg(long, value_name = "TIME")]
     period: Option<Nanos>,
-    /// How long to watch: 200ms to 10min
+    /// Watch for this long, 200ms to 10min
     #[arg(short, long, value_name = "TIME", default_value = "5s")]
     duration: Nanos,
     /// Time to wait after the start of a command before watching: up to 10min

@@ -37,10 +37,9 @@ const SHARE_MAX: u64 = 80;
 
 /// Measure drift: relative against absolute sleeps, or a program's
 ///
-/// Without a command two loops run one after the other, each for the duration: `delay` sleeps for the
-/// period, `delay until` sleeps until an instant that is a period later each time. Both compute in
-/// every period. rtscope prints the drift in an hour, with a 95 % interval. The loops run on the last CPU,
-/// with fifo:80 where that is permitted.
+/// Without a command two loops run one after the other, each for the duration. `delay` sleeps for the period. `delay
+/// until` sleeps until an instant that is a period later each time. Both compute in every period. rtscope prints the
+/// drift in an hour, with a 95 % interval. The loops run on the last CPU, with fifo:80 where that is permitted.
 ///
 /// With a command rtscope starts the program, watches it through the kernel's timer and scheduling
 /// events, and ends it. It adds nothing to the program. This needs root.
@@ -60,15 +59,15 @@ pub(super) struct Args {
     /// CPU time to compute in each period, up to 80 % of the period [default: 1ms]
     #[arg(long, value_name = "TIME", conflicts_with = "command")]
     work: Option<Nanos>,
-    /// How long to run each loop, or to watch the program
+    /// Run each loop, or watch the program, for this long
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     duration: Nanos,
-    /// How to sleep: relative, absolute, or both
+    /// Sleep of the loops: relative, absolute, or both
     #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"], conflicts_with = "command")]
     sleep: String,
     #[command(flatten)]
     place: Place,
-    /// The program's thread to judge, by name or number [default: the one that sleeps most often]
+    /// Thread of the program to judge, by name or number [default: the one that sleeps most often]
     #[arg(long, value_name = "THREAD", requires = "command")]
     thread: Option<String>,
     /// Judge a recorded folder again and write its page

@@ -18,7 +18,7 @@ use crate::exit;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// As JSON, as in a record's environment.before.json
+    /// Print JSON, as in a record's environment.before.json
     #[arg(long)]
     json: bool,
 }

@@ -58,7 +58,7 @@ pub(super) enum Verb {
 /// The file of the history.
 #[derive(Debug, clap::Args)]
 pub(super) struct File {
-    /// The history's file [default: rtscope/history.sqlite in your data folder]
+    /// File of the history [default: rtscope/history.sqlite in your data folder]
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -103,7 +103,7 @@ pub(super) struct Trend {
     cell: String,
     #[command(flatten)]
     wanted: Wanted,
-    /// The figure: max, mean, or a quantile such as p99.9
+    /// Figure to show: max, mean, or a quantile such as p99.9
     #[arg(long, default_value = "p99.9", value_parser = statistic)]
     statistic: Statistic,
     /// Plot the figure over time to FILE, .svg or .png; - writes SVG to standard output

@@ -25,7 +25,7 @@ pub(super) struct Args {
     name: String,
     /// Its options as key=value; after -- a command (external)
     words: Vec<String>,
-    /// How long
+    /// Run for this long
     #[arg(short, long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     duration: Nanos,
     /// Print one JSON document at the end

@@ -57,8 +57,8 @@ use crate::{
 /// until a programmed instant and notes how late it woke: the wake-up latency. With `--require` the
 /// run is judged against a limit, and the exit code says the verdict.
 ///
-/// Exit code: 0 pass (or measured without a requirement), 1 error, also for a file that is missing or can't
-/// be read, 2 requirement failed, 3 inconclusive, 64 wrong command line or plan.
+/// Exit code: 0 pass (or measured without a requirement), 1 error (also a missing or unreadable file), 2
+/// requirement failed, 3 inconclusive, 64 wrong command line or plan.
 ///
 /// Examples:
 ///   rtscope run
@@ -95,7 +95,7 @@ enum Verb {
     Plan(plan::Verb),
     Load(load::Args),
     Throughput(throughput::Args),
-    /// Square waves on lines: capture, generate, watch, find the limit
+    /// Capture, generate or watch square waves; find a limit
     #[command(subcommand)]
     Wave(wave::Verb),
     Report(report::Args),

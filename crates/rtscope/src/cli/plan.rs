@@ -30,7 +30,7 @@ pub(super) enum Verb {
     Show {
         /// A shipped plan's name, or a file; - is standard input
         plan: String,
-        /// With every default filled in and every matrix multiplied out
+        /// Fill in every default and multiply out every matrix
         #[arg(long)]
         resolved: bool,
     },

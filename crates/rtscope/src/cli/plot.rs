@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Plot to draw
     #[arg(long, value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)))]
     kind: String,
-    /// The file: its ending says the format, .svg or .png; - writes SVG to standard output
+    /// Write to FILE; its ending selects the format, .svg or .png; - writes SVG to standard output
     /// [default: rtscope-runs/KIND-TIME.svg]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,

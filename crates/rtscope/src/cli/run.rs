@@ -16,7 +16,7 @@ use crate::{
     screen::{self, Show},
 };
 
-/// Measure: run a plan, judge it, write a page
+/// Run a plan, judge it, and write a page
 ///
 /// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.

@@ -16,7 +16,7 @@ pub(crate) struct Options {
     /// CPUs to measure: all, last, or a set such as 0-3,6; isolated CPUs only if named
     #[arg(short, long, alias = "cpu", value_name = "SET")]
     cpus: Option<String>,
-    /// pinned: each thread on one CPU; free: on any of them
+    /// Placement of the threads: pinned (each on one CPU) or free (on any of them)
     #[arg(long, value_name = "HOW")]
     placement: Option<String>,
     /// Policy: fifo, rr, other, batch, idle or deadline; also with its priority, for example fifo:80
@@ -37,22 +37,22 @@ pub(crate) struct Options {
     /// Thread n's interval is longer by n times this
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     distance: Option<String>,
-    /// Each thread's interval, separated by commas
+    /// Intervals of the threads, separated by commas
     #[arg(long, value_name = "TIMES", allow_hyphen_values = true)]
     intervals: Option<String>,
     /// Make each interval 0.62 % longer, so that wake-ups visit all phases of the kernel's tick
     #[arg(long)]
     spread: bool,
-    /// monotonic or realtime
+    /// Clock of the sleep: monotonic or realtime
     #[arg(long, value_name = "CLOCK")]
     clock: Option<String>,
-    /// absolute or relative
+    /// Sleep of the threads: absolute or relative
     #[arg(long, value_name = "HOW")]
     sleep: Option<String>,
-    /// How to handle activations missed by a late wake-up: skip (and count) them, or replay them
+    /// Handle activations missed by a late wake-up: skip (and count) them, or replay them
     #[arg(long, value_name = "HOW")]
     overrun: Option<String>,
-    /// together, or second: at the next full second
+    /// Start the threads together, or with second at the next full second
     #[arg(long, value_name = "WHEN")]
     start: Option<String>,
     /// Thread n starts later by n times this

@@ -49,10 +49,10 @@ pub(super) struct Args {
     /// Count on valgrind's simulated processor
     #[arg(long)]
     simulate: bool,
-    /// The variant of the branch workload, if there is no command
+    /// Variant of the branch workload, if there is no command
     #[arg(long, value_name = "ORDER", default_value = "unsorted", value_parser = ["unsorted", "sorted"], conflicts_with = "command")]
     workload: String,
-    /// The workload's passes over its integers [default: 3000; simulated 200]
+    /// Number of passes of the workload over its integers [default: 3000; simulated 200]
     #[arg(long, value_name = "N", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
     passes: Option<u32>,
     /// Folder for the record (stat.json) and the page; nothing is kept without it

@@ -37,11 +37,12 @@ const IPERF3_PORT: u16 = 5_201;
 
 /// Measure network throughput, with and without a latency sampler
 ///
-/// Sends as fast as possible through a TCP connection, or numbered datagrams through UDP. It does this
-/// for each window (socket buffer size) once alone and once with a real-time thread that wakes every
-/// millisecond and records how late it is: on the last CPU, with fifo:80 where that is permitted. Over loopback both sides are on this machine; over veth they
-/// are two network namespaces with a virtual cable (needs root); a peer runs rtscope throughput
-/// --serve, or iperf3 -s.
+/// rtscope sends as fast as possible through a TCP connection, or numbered datagrams through UDP. It measures each
+/// window (socket buffer size) twice: once alone, and once with a real-time thread that wakes every millisecond and
+/// records how late it is. That thread runs on the last CPU, with fifo:80 where that is permitted.
+///
+/// Over loopback both sides are on this machine. Over veth they are two network namespaces with a virtual cable
+/// (needs root). A peer runs rtscope throughput --serve, or iperf3 -s.
 ///
 /// Examples:
 ///   rtscope throughput
@@ -53,7 +54,7 @@ const IPERF3_PORT: u16 = 5_201;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// tcp, udp, or both
+    /// Protocol: tcp, udp, or both
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp", value_parser = ["tcp", "udp", "both"])]
     protocol: String,
     /// Windows in KiB, separated by commas
@@ -62,13 +63,13 @@ pub(super) struct Args {
     /// Duration of each transfer, up to 5min
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     duration: Nanos,
-    /// loopback, or veth: two namespaces with a virtual cable
+    /// Network to use: loopback, or veth for two namespaces with a virtual cable
     #[arg(long, value_name = "WHERE", default_value = "loopback", value_parser = ["loopback", "veth"], conflicts_with = "to")]
     over: String,
-    /// A peer that runs rtscope throughput --serve: HOST or HOST:PORT
+    /// Send to a peer that runs rtscope throughput --serve: HOST or HOST:PORT
     #[arg(long, value_name = "HOST")]
     to: Option<String>,
-    /// A peer that runs iperf3 -s: HOST or HOST:PORT; TCP only
+    /// Send to a peer that runs iperf3 -s: HOST or HOST:PORT; TCP only
     #[arg(long, value_name = "HOST", conflicts_with_all = ["to", "over"])]
     iperf3: Option<String>,
     /// Serve senders until Ctrl-C; anyone who can reach the address may use it [default address: every, port 15201]

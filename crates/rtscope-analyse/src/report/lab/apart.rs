@@ -156,7 +156,8 @@ pub fn text(all: &Comparison) -> String {
         return String::new();
     }
     let mut text =
-        "\nTold apart, by the median of the 99.9th percentiles of all seeds in us\n".to_owned();
+        "\nDifferent kernels, by the median of the 99.9th percentiles of all seeds in us\n"
+            .to_owned();
     for one in &apart {
         let (better, worse) = (one.better_us(), one.worse_us());
         let _ = writeln!(
@@ -171,7 +172,7 @@ pub fn text(all: &Comparison) -> String {
     }
     let are = if others.len() == 1 { "pair is" } else { "pairs are" };
     let more = if apart.is_empty() { "" } else { "other " };
-    let _ = writeln!(text, "  {} {more}{are} not told apart", others.len());
+    let _ = writeln!(text, "  {} {more}{are} not separated", others.len());
     text
 }
 
@@ -218,7 +219,7 @@ mod tests {
             said.contains("\n  disk: a 20.0, b 460.0: 23 times, chance below 0.1 %\n"),
             "{said}"
         );
-        assert!(said.ends_with("  1 other pair is not told apart\n"), "{said}");
+        assert!(said.ends_with("  1 other pair is not separated\n"), "{said}");
         assert_eq!(text(&comparison_of(&[("disk", &[&[20], &[460]])])), "", "one seed");
     }
 

@@ -57,10 +57,10 @@ pub(super) struct Args {
     /// Records of B
     #[arg(last = true)]
     b: Vec<String>,
-    /// A latency to compare at, besides the limits of the requirements; repeatable
+    /// Compare also at this latency, besides the limits of the requirements; repeatable
     #[arg(short, long, value_name = "LATENCY")]
     limit: Vec<Nanos>,
-    /// What both sides must meet besides their plans' requirements; repeatable
+    /// Requirement for both sides, besides those of their plans; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Write the page to FILE; - is standard output [default: rtscope-runs/compare-TIME.html]

@@ -213,6 +213,63 @@ fn an_option_s_help_is_a_sentence_about_it() {
     }
 }
 
+/// First words of a help text that say what a value is instead of what the option does.
+const NO_BEGINNING: [&str; 12] =
+    ["A", "Also", "An", "As", "Each", "How", "Only", "The", "What", "Where", "Which", "With"];
+
+/// Verbs that a command does, or an option without a value.
+const VERBS: [&str; 39] = [
+    "Add", "Boot", "Build", "Capture", "Change", "Check", "Compare", "Count", "Create", "Delete",
+    "Draw", "Fetch", "Fill", "Find", "Generate", "Install", "Judge", "Keep", "List", "Make",
+    "Measure", "Open", "Pack", "Pass", "Plot", "Print", "Read", "Remove", "Repeat", "Restore",
+    "Run", "Show", "Sort", "Start", "Take", "Unpack", "Use", "Watch", "Write",
+];
+
+#[test]
+fn a_help_text_begins_with_a_verb_or_names_its_value() {
+    let first = |text: &str| text.split([' ', ',', ':']).next().unwrap_or_default().to_owned();
+    let mut wrong = Vec::new();
+    for (path, command) in tree().into_iter().skip(1) {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        if !VERBS.contains(&first(&about).as_str()) {
+            wrong.push(format!("{path}: {about}"));
+        }
+        for option in command.get_arguments().filter(|arg| !arg.is_positional()) {
+            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            let (first, takes_value) = (first(&help), option.get_action().takes_values());
+            let is_value = takes_value
+                && first.starts_with(char::is_uppercase)
+                && !NO_BEGINNING.contains(&first.as_str());
+            if !is_value && !VERBS.contains(&first.as_str()) {
+                wrong.push(format!("{path} {}: {help}", option.get_id()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_sentence_of_a_help_text_is_short_enough_to_be_read_once() {
+    let mut wrong = Vec::new();
+    for (path, command) in tree() {
+        let about = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+        let options = command
+            .get_arguments()
+            .filter_map(|arg| arg.get_long_help().or(arg.get_help()).map(ToString::to_string));
+        for text in about.into_iter().chain(options) {
+            let too_long = text
+                .split("\n\n")
+                .flat_map(|paragraph| paragraph.split(". "))
+                .filter(|sentence| sentence.split_whitespace().count() > SENTENCE_WORDS);
+            wrong.extend(too_long.map(|sentence| format!("{path}: {sentence}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Words of a sentence at most. `cargo xtask tidy` allows documents a little more.
+const SENTENCE_WORDS: usize = 30;
+
 /// What rtscope starts itself.
 fn internal() -> Vec<String> {
     let internal = super::super::Internal::command();

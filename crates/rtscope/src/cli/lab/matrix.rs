@@ -30,7 +30,7 @@ use crate::{cli::shape, plans};
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file; each of its phases is a row [default: lab-matrix]
     plan: Option<String>,
-    /// A kernel, as for `lab run`; repeatable
+    /// Kernel to run, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     /// Run kernels with PREEMPT_DYNAMIC in each of these preemption models, by boot parameter. Other kernels run

@@ -56,7 +56,7 @@ pub(in crate::cli) struct Args {
     /// Shipped experiments' names, or files; `rtscope sched list` shows them
     #[arg(value_name = "EXPERIMENT", default_values = sched::REPORT)]
     experiments: Vec<String>,
-    /// A kernel, as for `lab run`; repeatable
+    /// Kernel to run, as for `lab run`; repeatable
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     /// CPU time of each application that doesn't define its own work, 1ms to 5s

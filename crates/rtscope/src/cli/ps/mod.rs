@@ -78,7 +78,7 @@ pub(super) struct Args {
     /// Change this thread
     #[arg(long, value_name = "TID")]
     set: Option<u32>,
-    /// With --set: the new nice value, -20 to 19
+    /// Nice value to set with --set, -20 to 19
     #[arg(long, requires = "set", allow_hyphen_values = true, value_parser = clap::value_parser!(i8).range(-20..=19))]
     nice: Option<i8>,
     /// Change the thread even if this may starve the machine

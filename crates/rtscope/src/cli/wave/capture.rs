@@ -44,7 +44,7 @@ pub(super) const GAPS_MAX: usize = 500_000;
 pub(in crate::cli) struct Args {
     /// The line: memory:NAME or gpio:CHIP/LINE
     line: String,
-    /// How long
+    /// Capture for this long
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     duration: Nanos,
     /// Intended frequency of the wave

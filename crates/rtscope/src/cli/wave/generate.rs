@@ -47,18 +47,18 @@ pub(in crate::cli) struct Args {
     /// Share of each period in which the line is high
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     duty: Share,
-    /// How to wait: absolute, relative, spin or timerfd
+    /// Wait in this way: absolute, relative, spin or timerfd
     #[arg(long, value_name = "METHOD", default_value = "absolute")]
     method: Method,
     #[command(flatten)]
     place: Place,
-    /// How long
+    /// Generate for this long
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     duration: Nanos,
-    /// A line that is raised when an edge is later than the limit
+    /// Raise this line when an edge is later than the limit
     #[arg(long, value_name = "LINE", requires = "limit")]
     alarm: Option<String>,
-    /// The latency that no edge may exceed
+    /// Latency limit of an edge
     #[arg(short, long, value_name = "TIME")]
     limit: Option<Nanos>,
     /// Print one JSON document

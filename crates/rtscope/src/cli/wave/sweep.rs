@@ -67,7 +67,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// A subject's name, a program's path, or all; repeatable
+    /// Subject to try: a name, a program's path, or all; repeatable
     #[arg(long, value_name = "SUBJECT", required = true)]
     subject: Vec<String>,
     /// First frequency
@@ -82,7 +82,7 @@ pub(in crate::cli) struct Args {
     /// Measure under this load too, for example cpu or 'message groups=2'; repeatable
     #[arg(long, value_name = "LOAD")]
     load: Vec<String>,
-    /// The policy that subjects start with, for example other or fifo:49; repeatable [default: other]
+    /// Policy with which subjects start, for example other or fifo:49; repeatable [default: other]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<PolicyChoice>,
     /// Use fewer steps and shorter captures: mostly under a minute

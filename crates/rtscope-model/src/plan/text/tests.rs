@@ -1,0 +1,296 @@
+use super::*;
+use crate::{plan::Pinning, schedule::Policy};
+
+const PHASES: &str = r#"
+name = "two"
+require = ["max < 200us"]
+settings = { throttling = "off" }
+
+[sampler]
+priority = 80
+interval = "500us"
+
+[[phase]]
+name = "rest"
+duration = "5s"
+
+[[phase]]
+name = "load"
+cycles = 1000
+load = ["message groups=1", "external -- make all"]
+sampler.policy = "rr"
+"#;
+
+#[test]
+fn a_plan_is_read_and_written_back() {
+    let plan = parse("two.toml", PHASES).expect("a plan");
+    assert_eq!(plan.phases.len(), 2);
+    assert_eq!(plan.phases[0].sampler.priority, 80);
+    assert_eq!(plan.phases[1].sampler.policy, Policy::Rr);
+    assert_eq!(plan.sessions(), [0..1, 1..2]);
+    assert_eq!(plan.phases[1].expected(), Nanos::from_ms(500));
+    assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+}
+
+#[test]
+fn a_published_figure_belongs_to_a_phase() {
+    let with = |phase: &str| {
+        let figure = "real_time = false\nmax = \"878us\"\nsource = \"a lab\"\n";
+        format!("{PHASES}\n[[published]]\nphase = \"{phase}\"\n{figure}")
+    };
+    let plan = parse("two.toml", &with("rest")).expect("a plan");
+    assert_eq!(plan.published[0].max, Nanos::from_us(878));
+    assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    let said = parse("two.toml", &with("rset")).expect_err("refused").to_string();
+    assert!(said.contains("two.toml:20:") && said.contains("\"rest\""), "{said}");
+}
+
+#[test]
+fn mistakes_are_named_with_line_and_suggestion() {
+    let wrong = |from: &str, to: &str| {
+        parse("p.toml", &PHASES.replace(from, to)).expect_err("refused").to_string()
+    };
+    assert!(wrong("priority = 80", "prioritty = 80").contains("p.toml:7: unknown key `prioritty`"));
+    assert!(wrong("priority = 80", "prioritty = 80").contains("did you mean \"priority\"?"));
+    assert!(
+        wrong("priority = 80", "priority = 100").contains("p.toml:7: priority is out of range")
+    );
+    assert!(wrong("\"500us\"", "\"0\"").contains("p.toml:8: interval is out of range"));
+    assert!(wrong("\"500us\"", "\"fast\"").contains("is not a duration"));
+    assert!(wrong("cycles = 1000\n", "").contains("phase \"load\" has no end"));
+    assert!(wrong("\"load\"", "\"rest\"").contains("p.toml:14: two phases are named"));
+    let pinned = "\"deadline\"\nsampler.placement = \"pinned\"";
+    assert!(wrong("\"rr\"", pinned).contains("refuses to pin"));
+    assert!(wrong("\"rr\"", "\"fito\"").contains("did you mean \"fifo\"?"));
+    assert!(wrong("groups=1", "groups").contains("key=value"));
+    assert!(wrong("max < 200us", "max").contains("p.toml:3:"));
+    assert!(parse("p", "name = \"x\"").expect_err("refused").to_string().contains("no phase"));
+}
+
+#[test]
+fn what_has_no_meaning_for_a_policy_is_refused_where_it_is_typed() {
+    let said = |from: &str, to: &str| match parse("p.toml", &PHASES.replace(from, to)) {
+        Ok(_) => String::new(),
+        Err(refused) => refused.to_string(),
+    };
+    let other = "policy = \"other\"\npriority = 80";
+    // Phase "load" is RR: the plan's priority is for it.
+    assert_eq!(said("priority = 80", other), "");
+    assert_eq!(said("\"rr\"", "\"other\""), "", "phase \"rest\" is still FIFO");
+    let dotted =
+        "sampler.policy = \"other\"\nload = [\"cpu policy=fifo priority=3\"]\nsampler.priority = 5";
+    let both = "p.toml:19: priority has no meaning for policy other: leave it out, or write \
+                policy = \"fifo\" or policy = \"rr\"";
+    let loads = "load = [\"message groups=1\", \"external -- make all\"]\nsampler.policy = \"rr\"";
+    assert_eq!(said(loads, dotted), both);
+    let inline = "sampler = { policy = \"fifo\", nice = 5 }";
+    assert!(said("sampler.policy = \"rr\"", inline).starts_with("p.toml:18: nice has no"));
+    assert!(
+        said("priority = 80", "runtime = \"1ms\"")
+            .starts_with("p.toml:7: runtime has no meaning for policy fifo and rr")
+    );
+    let too_many = said("priority = 80", "threads = 1\nintervals = [\"1ms\", \"2ms\"]");
+    assert!(too_many.contains("2 values for 1 thread:"), "{too_many}");
+    let at_root = "name = \"x\"\nsampler.policy = \"idle\"\nsampler.nice = 5\n[[phase]]\nname = \"p\"\ncycles = 10";
+    let refused = parse("p.toml", at_root).expect_err("refused").to_string();
+    assert!(refused.starts_with("p.toml:3: nice has no meaning for policy idle"), "{refused}");
+    parse_kept("plan.toml", at_root).expect("an earlier rtscope took it");
+}
+
+#[test]
+fn an_axis_of_priorities_needs_one_policy_that_takes_them() {
+    let matrix = |policies: &str| {
+        let text = format!(
+            "name = 'm'\n[matrix]\ncycles = 10\npolicy = [{policies}]\npriority = [10, 50]\n"
+        );
+        parse("m.toml", &text).map_err(|e| e.to_string())
+    };
+    let refused = matrix("'other', 'batch'").expect_err("refused");
+    assert!(refused.starts_with("m.toml:5: priority has no meaning for policy batch and other"));
+    let plan = matrix("'fifo', 'other'").expect("FIFO takes them");
+    assert_eq!(plan.phases.len(), 4);
+    // What is kept of it can be run again, with the same sessions.
+    let again = parse("plan.toml", &plan.to_toml()).expect("sound");
+    assert_eq!(again.sessions(), plan.sessions());
+}
+
+#[test]
+fn a_command_line_is_refused_what_no_phase_takes() {
+    let refused = |pairs: &[(&'static str, &'static str)]| {
+        let patch = parse_sampler(pairs.iter().copied()).expect("each is sound");
+        let mut plan = parse("two.toml", PHASES).expect("a plan");
+        plan.patch_sampler(&patch);
+        // What the plan's own priority was is kept out of the record: it can be run again.
+        parse("plan.toml", &plan.to_toml()).expect("sound");
+        plan.refusals(&patch).into_iter().next().unwrap_or_default()
+    };
+    assert_eq!(refused(&[("policy", "other")]), "");
+    assert_eq!(refused(&[("priority", "5")]), "");
+    assert_eq!(
+        refused(&[("policy", "other"), ("priority", "5")]),
+        "--priority has no meaning for policy other: leave it out, or write --policy fifo or \
+         --policy rr"
+    );
+    assert!(refused(&[("nice", "5")]).starts_with("--nice has no meaning for policy fifo and"));
+    assert!(refused(&[("runtime", "5ms")]).ends_with("or write --policy deadline"));
+}
+
+#[test]
+fn deadline_threads_are_free_and_pinning_them_is_refused() {
+    let of = |words: &[(&str, &str)]| {
+        let patch = parse_sampler(words.iter().copied()).expect("sound");
+        let mut plan = parse("two.toml", PHASES).expect("a plan");
+        plan.patch_sampler(&patch);
+        let refused = plan.refusals(&patch).into_iter().next();
+        (plan.phases[0].sampler.placement, refused.unwrap_or_default())
+    };
+    assert_eq!(of(&[("policy", "deadline")]), (Pinning::Free, String::new()));
+    let (_, refused) = of(&[("policy", "deadline"), ("placement", "pinned")]);
+    assert!(refused.ends_with("set --placement free"), "{refused}");
+    let in_file = PHASES.replace("\"rr\"", "\"deadline\"\nsampler.placement = \"pinned\"");
+    let refused = parse("p", &in_file).expect_err("refused").to_string();
+    assert!(refused.ends_with("set placement = \"free\""), "{refused}");
+}
+
+#[test]
+fn a_zero_on_the_command_line_is_no_wish_for_the_default() {
+    for (key, said) in [
+        ("threads", "--threads 0: at least one thread"),
+        ("break_above", "--break-above 0: every latency is above 0"),
+        ("runtime", "--runtime 0: a deadline thread"),
+    ] {
+        let refused = parse_sampler([(key, "0")]).expect_err(key).to_string();
+        assert!(refused.starts_with(said), "{refused}");
+    }
+    for (key, value, said) in [
+        ("priority", "-1", "--priority -1: priority is out of range"),
+        ("threads", "-1", "--threads -1: threads is out of range"),
+        ("interval", "-5us", "is not a duration"),
+    ] {
+        let refused = parse_sampler([(key, value)]).expect_err(key).to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
+#[test]
+fn sampler_options_follow_the_same_rules() {
+    let read = |pairs: &[(&'static str, &'static str)]| parse_sampler(pairs.iter().copied());
+    let patch = read(&[("priority", "80"), ("cpus", "1"), ("interval", "200us"), ("raw", "true")]);
+    let sampler = patch.expect("sound").applied_to(&Sampler::default());
+    assert_eq!((sampler.priority, sampler.interval, sampler.raw), (80, Nanos::from_us(200), true));
+    let intervals = read(&[("intervals", "1ms, 2ms")]).expect("sound").intervals;
+    assert_eq!(intervals, Some(vec![Nanos::from_ms(1), Nanos::from_ms(2)]));
+    let spread = read(&[("spread", "true")]).expect("sound").applied_to(&sampler);
+    assert_eq!((sampler.interval_of(0), spread.interval_of(0)), (Nanos(200_000), Nanos(201_236)));
+    let wrong = |pairs| read(pairs).expect_err("refused").to_string();
+    assert!(
+        wrong(&[("cpus", "0"), ("priority", "100")])
+            .starts_with("--priority 100: priority is out of range")
+    );
+    assert!(wrong(&[("interval", "0")]).contains("out of range"));
+    // The interval of the last thread was a product that overflowed.
+    assert!(wrong(&[("distance", "9999d")]).contains("at most 1h"));
+    assert!(wrong(&[("stagger", "9999d")]).contains("at most 1h"));
+    assert!(wrong(&[("policy", "fito")]).contains("did you mean \"fifo\""));
+}
+
+#[test]
+fn a_plan_that_no_clock_would_see_end_is_refused() {
+    let mut plan = parse("two.toml", PHASES).expect("a plan");
+    assert_eq!(plan.too_long(), None);
+    plan.scale(1e30);
+    assert!(plan.too_long().is_some_and(|why| why.contains("longer than 36500 d")));
+    let refused = |from, to| parse("p", &PHASES.replace(from, to)).expect_err(to).to_string();
+    assert!(refused("\"5s\"", "\"200000d\"").contains("longer than"));
+    assert!(refused("cycles = 1000", "cycles = 9223372036854775807").contains("longer than"));
+}
+
+#[test]
+fn every_phase_may_end_by_a_count_instead() {
+    let mut plan = parse("two.toml", PHASES).expect("a plan");
+    plan.end_by_cycles(20);
+    let ends: Vec<_> = plan.phases.iter().map(|p| (p.end.duration, p.end.cycles)).collect();
+    assert_eq!(ends, [(None, Some(20)), (None, Some(20))]);
+    assert_eq!(plan.phases[0].expected(), Nanos::from_ms(10));
+}
+
+#[test]
+fn scaling_keeps_a_plan_runnable() {
+    let mut plan = parse("two.toml", PHASES).expect("a plan");
+    plan.scale(0.001);
+    assert_eq!(plan.phases[0].end.duration, Some(Nanos::from_ms(100)));
+    assert_eq!(plan.phases[1].end.cycles, Some(10));
+    plan.scale_to(Nanos::from_secs(2));
+    assert!(
+        (plan.phases.iter().map(|p| p.expected().as_secs_f64()).sum::<f64>() - 2.0).abs() < 0.1
+    );
+}
+
+#[test]
+fn all_mistakes_of_a_plan_are_told_at_once_each_on_its_line() {
+    let text = r#"
+name = "many"
+require = [
+  "max < 200us",
+  "p99 < 200",
+]
+
+[sampler]
+prioritty = 80
+interval = "fast"
+
+[[phase]]
+name = "a"
+duration = "2M"
+load = [
+  "cpu",
+  "memory size=2M",
+  "mesage",
+]
+
+[[phase]]
+name = "b"
+duration = "2s"
+load = ["memory size=2M"]
+settings = { throttling = "maybe" }
+colour = "red"
+
+[[phase]]
+name = "c"
+"#;
+    let load = |line: &LoadLine| match line.name.as_str() {
+        "cpu" => Ok(()),
+        name => Err(Problem::new(format!("bad {name}"))),
+    };
+    let setting = |name: &str, _: &str| Err(Problem::new(format!("bad {name}")));
+    let checks = Checks { load: &load, setting: &setting };
+    let refused = parse_checked("p", text, &checks).expect_err("refused").to_string();
+    let expected = [
+        "p:5: \"200\" is not a duration",
+        "p:9: unknown key `prioritty`",
+        "p:10: \"fast\" is not a duration",
+        "p:14: \"2M\" is not a duration",
+        "p:17: bad memory",
+        "p:18: bad mesage",
+        "p:24: bad memory",
+        "p:25: bad throttling",
+        "p:26: unknown key `colour`",
+        "p:28: phase \"c\" has no end",
+    ];
+    assert_eq!(refused.lines().count(), expected.len(), "{refused}");
+    for (said, expected) in refused.lines().zip(expected) {
+        assert!(said.starts_with(expected), "{expected}: {refused}");
+    }
+}
+
+#[test]
+fn a_mistake_hides_what_only_follows_from_it() {
+    let refused = |from: &str, to: &str| {
+        parse("p.toml", &PHASES.replace(from, to)).expect_err("refused").to_string()
+    };
+    // Without its duration the phase had no end, and without its name it is no phase.
+    assert_eq!(refused("\"5s\"", "\"5x\"").lines().count(), 1);
+    assert_eq!(refused("name = \"rest\"", "name = 5").lines().count(), 1);
+    // A text that isn't TOML ends reading where nothing can be left out.
+    assert_eq!(refused("[sampler]", "[sampler").lines().count(), 1);
+}

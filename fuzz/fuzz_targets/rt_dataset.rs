@@ -1,0 +1,5 @@
+#![no_main]
+
+use rtscope_fuzz::{Stages, import};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| import("rt-dataset", bytes, Stages::wanted()));
