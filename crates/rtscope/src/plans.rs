@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use rtscope_model::{
     plan::{self, Plan},
-    text::{Problem, TextError, is_toml_file, suggest},
+    text::{is_toml_file, suggest},
 };
 
 use crate::failure::Refused;
