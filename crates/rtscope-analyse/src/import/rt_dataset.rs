@@ -47,7 +47,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let (mut threads, mut beyond) = (Vec::new(), 0u64);
     for core in 0..rows.width() {
         let label = format!("core {core}");
-        let said = said(&rows, core, maxima, cycles);
+        let said = said_of_core(&rows, core, maxima, cycles);
         let placed = rows.placed(core);
         if cycles.is_some_and(|cycles| placed > cycles) {
             found.add(format!(
@@ -87,7 +87,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
 
 /// What is said of a core. The cycles are those of the core that ended the run: they count only where
 /// latencies are known to be missing.
-fn said(rows: &Rows, core: usize, maxima: &[Value], cycles: Option<u64>) -> Said {
+fn said_of_core(rows: &Rows, core: usize, maxima: &[Value], cycles: Option<u64>) -> Said {
     let max = maxima.get(core).and_then(number);
     let limit = rows.last + 1;
     let placed = rows.placed(core);

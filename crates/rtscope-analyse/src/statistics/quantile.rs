@@ -9,7 +9,7 @@
 //! interval if they were; [`dependent`] takes the ranks at the number of independent latencies that they
 //! are worth ([`dependence`](super::dependence)), and stretches them back to all latencies.
 
-use rtscope_model::histogram::Histogram;
+use rtscope_model::{histogram::Histogram, verdict::Statistic};
 
 use super::dependence::{Blocks, Dependence, Refusal};
 
@@ -71,6 +71,17 @@ impl Quantile {
 pub fn rank(n: u64, parts: u32) -> u64 {
     let rank = (u128::from(n) * u128::from(parts)).div_ceil(u128::from(WHOLE));
     u64::try_from(rank).expect("a part of n is at most n").max(1)
+}
+
+/// A figure of a histogram; none without a latency, and none for what a histogram doesn't hold.
+#[must_use]
+pub fn statistic_ns(histogram: &Histogram, statistic: Statistic) -> Option<u64> {
+    match statistic {
+        Statistic::Max => histogram.max_ns(),
+        Statistic::Mean => histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
+        Statistic::Quantile(parts) => histogram.at_rank_ns(rank(histogram.count(), parts)),
+        Statistic::Missed => None,
+    }
 }
 
 /// A quantile with its interval if latencies were independent; none when there is no latency.

@@ -11,13 +11,13 @@ use rtscope_analyse::{
     },
     statistics::quantile,
 };
-use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
+use rtscope_model::{time::Nanos, verdict::Statistic};
 use serde_json::json;
 
 use super::{Refused, print};
 use crate::{
     exit,
-    history::{self, Cell, Entry, Store, Wanted},
+    history::{self, Entry, Store, Wanted},
     output::{print_folded, shown},
     png,
     record::{self, Additions, Destination},
@@ -206,7 +206,9 @@ fn show(args: &Show) -> anyhow::Result<()> {
     let run = store.run(args.id)?.ok_or_else(no_run)?;
     let mut text = format!("{}       {}\n", line(&run), run.folder);
     for cell in store.cells(args.id)? {
-        let figure = |statistic| value_ns(&cell, statistic).map_or_else(|| "-".to_owned(), us);
+        let figure = |statistic| {
+            quantile::statistic_ns(&cell.histogram, statistic).map_or_else(|| "-".to_owned(), us)
+        };
         text += &format!(
             "{}: {} recorded, {}; {} of observation, summed over all threads; us: p50 {}, p99.9 {}, max {}\n",
             cell.name,
@@ -224,18 +226,6 @@ fn show(args: &Show) -> anyhow::Result<()> {
     print_folded(&text)
 }
 
-fn value_ns(cell: &Cell, statistic: Statistic) -> Option<u64> {
-    let histogram: &Histogram = &cell.histogram;
-    match statistic {
-        Statistic::Max => histogram.max_ns(),
-        Statistic::Mean => histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
-        Statistic::Quantile(parts) => {
-            histogram.at_rank_ns(quantile::rank(histogram.count(), parts))
-        }
-        Statistic::Missed => None,
-    }
-}
-
 /// The wanted cell of each wanted run, in order of time.
 fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
     let store = open(&args.file)?;
@@ -246,13 +236,15 @@ fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
             .parse()
             .with_context(|| format!("run {}: {:?} is no instant", run.id, run.started))?;
         for cell in store.cells(run.id)?.into_iter().filter(|cell| cell.name == args.cell) {
-            points.extend(value_ns(&cell, args.statistic).map(|value_ns| Point {
-                at_s: began.as_second(),
-                day: run.started.chars().take(10).collect(),
-                on: on(&run.host, &run.kernel),
-                value_ns,
-                histogram: cell.histogram.clone(),
-            }));
+            points.extend(quantile::statistic_ns(&cell.histogram, args.statistic).map(
+                |value_ns| Point {
+                    at_s: began.as_second(),
+                    day: run.started.chars().take(10).collect(),
+                    on: on(&run.host, &run.kernel),
+                    value_ns,
+                    histogram: cell.histogram.clone(),
+                },
+            ));
         }
     }
     Ok(points)
