@@ -191,7 +191,7 @@ fn outputs(record: &Record, judgement: &Judgement) -> Vec<(&'static str, Told)> 
             "the page" => page(&text),
             "the terminal" => on_the_terminal(&text, judgement),
             // Figures without a verdict.
-            "csv" | "csv-histogram" | "csv-slices" => return None,
+            "csv" | "csv-histogram" | "csv-slices" | "csv-samples" => return None,
             other => panic!("what does {other} say of the verdict?"),
         };
         Some((output, told))

@@ -1,4 +1,7 @@
-use rtscope_model::record::Record;
+use rtscope_model::{
+    record::{LISTED_SPANS, Record, SampleReader, Samples},
+    slice::Scope,
+};
 
 use super::*;
 use crate::{
@@ -42,9 +45,23 @@ fn document(format: &str, record: &Record, cell: Option<&str>) -> Result<String,
 
 const BUSY: &str = r#"busy, "a|b" <c> #1"#;
 
+/// Every wake-up of the first thread's first slice, as if its file had them: one before the slice doesn't count.
+fn samples_of(record: &Record) -> Samples {
+    let slice = record.slices.iter().find(|slice| matches!(slice.scope, Scope::Cell(_)));
+    let slice = slice.expect("a slice of a cell");
+    let mut reader = SampleReader::new(slice.thread, LISTED_SPANS);
+    let instants = [slice.start_ns - 1_000_000, slice.start_ns, slice.start_ns + 1_000_000];
+    for (at_ns, latency_ns) in instants.into_iter().zip([5_000_u64, 6_000, 7_000]) {
+        reader.feed(&at_ns.to_le_bytes());
+        reader.feed(&latency_ns.to_le_bytes());
+    }
+    reader.finish()
+}
+
 #[test]
 fn every_format_looks_as_reviewed() {
-    let record = run().record();
+    let mut record = run().record();
+    record.samples = vec![samples_of(&record)];
     for format in FORMATS.iter().filter(|format| format.name != "parquet") {
         let of_one = ["cyclictest", "cyclictest-json", "osadl", "hgrm"].contains(&format.name);
         let cell = of_one.then_some(BUSY);

@@ -2,21 +2,33 @@
 //! in microseconds what it samples every 5 us.
 //!
 //! A sampled wave shows its grid by pulses of one level that differ: the differences and the pulses are multiples
-//! of the time between two samples. Pulses that never differ show nothing, and neither do a few edges.
+//! of the time between two samples. Pulses that hardly ever differ show nothing, and neither do a few edges.
 
-use rtscope_model::wave::Edge;
+use rtscope_model::wave::{Edge, Gap};
 
 /// Pulses that are looked at together: by chance, so many have no common divisor.
 const TOGETHER: usize = 20;
 
+/// A grid shows in so many groups of pulses, at least.
+const GROUPS_MIN: usize = 3;
+
 /// The distance of the grid's points in nanoseconds; none where no grid shows. A few edges beside the grid don't
-/// hide it: the answer is the median of those that each [`TOGETHER`] pulses give.
-pub(super) fn distance_ns(edges: &[Edge]) -> Option<u64> {
-    let pulses: Vec<u64> = edges.windows(2).map(|pair| pair[1].at_ns() - pair[0].at_ns()).collect();
+/// hide it: the answer is the median of those that each [`TOGETHER`] pulses give. Pulses with a gap in them are
+/// none.
+pub(super) fn distance_ns(edges: &[Edge], gaps: &[Gap]) -> Option<u64> {
+    let mut pulses = Vec::with_capacity(edges.len());
+    let mut gaps = gaps.iter().peekable();
+    for pair in edges.windows(2) {
+        let (start_ns, end_ns) = (pair[0].at_ns(), pair[1].at_ns());
+        while gaps.next_if(|gap| gap.end_ns <= start_ns).is_some() {}
+        if gaps.peek().is_none_or(|gap| gap.start_ns >= end_ns) {
+            pulses.push(end_ns - start_ns);
+        }
+    }
     let mut found: Vec<u64> =
         pulses.chunks_exact(TOGETHER).filter(|some| differ(some)).map(common_divisor).collect();
     found.sort_unstable();
-    found.get(found.len() / 2).copied()
+    found.get(found.len() / 2).copied().filter(|_| found.len() >= GROUPS_MIN)
 }
 
 /// Whether pulses of one level differ. Levels take turns.
@@ -54,9 +66,13 @@ mod tests {
     fn a_sampled_wave_shows_its_grid() {
         // 125 kHz, and about 40 kHz and 1 kHz, by samples of 5 us.
         for half_ns in [4_000, 12_501, 500_100] {
-            assert_eq!(distance_ns(&sampled(half_ns, 5_000, 3, 200_000)), Some(5_000), "{half_ns}");
+            assert_eq!(
+                distance_ns(&sampled(half_ns, 5_000, 3, 200_000), &[]),
+                Some(5_000),
+                "{half_ns}"
+            );
         }
-        assert_eq!(distance_ns(&sampled(12_501, 42, 0, 200_000)), Some(42));
+        assert_eq!(distance_ns(&sampled(12_501, 42, 0, 200_000), &[]), Some(42));
     }
 
     /// What pigpio's piscope saves of 125 kHz: a unit of 1 us, and samples every 5 us.
@@ -76,9 +92,27 @@ mod tests {
 
     #[test]
     fn pulses_that_never_differ_and_few_edges_show_none() {
-        assert_eq!(distance_ns(&sampled(10_000, 5_000, 0, 1_000)), None);
-        assert_eq!(distance_ns(&sampled(4_000, 5_000, 0, 20)), None);
-        assert_eq!(distance_ns(&[]), None);
+        assert_eq!(distance_ns(&sampled(10_000, 5_000, 0, 1_000), &[]), None);
+        assert_eq!(distance_ns(&sampled(4_000, 5_000, 0, 50), &[]), None);
+        assert_eq!(distance_ns(&[], &[]), None);
+    }
+
+    /// A steady wave, of which some edges were not seen.
+    #[test]
+    fn a_gap_is_no_longer_pulse() {
+        let mut edges = sampled(10_000, 5_000, 0, 2_000);
+        let gaps: Vec<Gap> = [100, 300, 500, 700]
+            .into_iter()
+            .map(|n: usize| {
+                let (start_ns, end_ns) = (edges[n].at_ns() + 1, edges[n + 3].at_ns() - 1);
+                Gap { start_ns, end_ns, moved: false }
+            })
+            .collect();
+        let is_hidden =
+            |edge: &Edge| gaps.iter().any(|gap| (gap.start_ns..gap.end_ns).contains(&edge.at_ns()));
+        edges.retain(|edge| !is_hidden(edge));
+        assert_eq!(distance_ns(&edges, &gaps), None);
+        assert_eq!(distance_ns(&edges, &[]), Some(10_000));
     }
 
     #[test]
@@ -87,7 +121,7 @@ mod tests {
         for place in [700, 2_100] {
             edges[place] = Edge::new(edges[place].at_ns() + 1_000, edges[place].rises());
         }
-        assert_eq!(distance_ns(&edges), Some(5_000));
+        assert_eq!(distance_ns(&edges, &[]), Some(5_000));
     }
 
     #[test]
@@ -97,6 +131,6 @@ mod tests {
             *at += 40_000 + 1_000 * (n * n % 3);
             Some(Edge::new(*at, n.is_multiple_of(2)))
         });
-        assert_eq!(distance_ns(&edges.collect::<Vec<_>>()), Some(1_000));
+        assert_eq!(distance_ns(&edges.collect::<Vec<_>>(), &[]), Some(1_000));
     }
 }

@@ -134,11 +134,12 @@ impl Content {
         let mut channel = channels.swap_remove(place);
         channel.close(self.end_ns);
         let (made, made_in_gaps) = self.made.unzip();
-        let grid_ns = grid::distance_ns(&channel.edges).filter(|grid| *grid > self.resolution_ns);
+        let grid_ns = grid::distance_ns(&channel.edges, &channel.gaps)
+            .filter(|grid| *grid > self.resolution_ns);
         let mut findings = self.findings.finish();
         findings.extend(grid_ns.map(|grid_ns| {
             format!(
-                "the edges lie on a grid of {}, so the instrument sampled that often, although the file counts in {}",
+                "the edges lie on a grid of {}: the instrument may have sampled only that often, although the file counts in {}",
                 Nanos(grid_ns),
                 Nanos(self.resolution_ns)
             )
