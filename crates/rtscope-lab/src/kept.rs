@@ -106,7 +106,7 @@ mod tests {
             keep(run, &folder.path().join("records/other"), &say).expect("kept");
         }
         let said = said.lock().expect("unpoisoned").join("\n");
-        assert!(said.contains("in events.jsonl: both are true runs"), "{said}");
+        assert!(said.contains("in events.jsonl: both are valid runs"), "{said}");
         fs::remove_dir_all(folder.path().join("records/other")).expect("removed");
         let again = folder.path().join("again");
         copy(&known, &again).expect("copied");
