@@ -204,9 +204,7 @@ fn described(way: Way, found: &[Disagreement]) -> String {
     let lines: String = found.iter().map(line).collect();
     let all_of_run = found.iter().all(|one| one.blame == Blame::Run);
     let both_true = match way {
-        Way::Fresh if all_of_run => {
-            "Both are true runs of the same inputs: none of them is wrong.\n"
-        }
+        Way::Fresh if all_of_run => "Both are valid runs of the same inputs. Neither is wrong.\n",
         _ => "",
     };
     format!("different: {} of the files\n{lines}{both_true}", found.len())
@@ -300,15 +298,18 @@ mod tests {
     fn a_fresh_run_that_differs_is_as_true_as_the_record_and_an_altered_record_is_not() {
         let one = |blame| Disagreement { name: "slices/t0.jsonl".to_owned(), blame, first: None };
         let said = described(Way::Fresh, &[one(Blame::Run)]);
-        assert!(said.contains("the fresh run differs") && said.contains("Both are true"), "{said}");
+        assert!(
+            said.contains("the fresh run differs") && said.contains("Both are valid"),
+            "{said}"
+        );
         let said = described(Way::Fresh, &[one(Blame::Run), one(Blame::Both(Change::Altered))]);
-        assert!(said.contains("altered on disk") && !said.contains("Both are true"), "{said}");
+        assert!(said.contains("altered on disk") && !said.contains("Both are valid"), "{said}");
         let said = described(Way::Log, &[one(Blame::Disk(Change::Deleted))]);
         assert!(
             said.contains("slices/t0.jsonl: deleted from the record; the replay gives"),
             "{said}"
         );
-        assert!(!said.contains("Both are true"), "{said}");
+        assert!(!said.contains("Both are valid"), "{said}");
     }
 
     #[test]

@@ -33,6 +33,13 @@ pub(super) const SLICES: Format = Format {
     write: |subject| Ok(slices(subject).into_bytes()),
 };
 
+pub(super) const SAMPLES: Format = Format {
+    name: "csv-samples",
+    what: "a line for each wake-up of a run with --raw",
+    ending: "csv",
+    write: |subject| samples(subject).map(String::into_bytes),
+};
+
 /// A line of fields.
 #[derive(Default)]
 struct Line(String);
@@ -144,4 +151,32 @@ fn slices(subject: &Exported<'_>) -> String {
         }
     }
     text
+}
+
+fn samples(subject: &Exported<'_>) -> Result<String, String> {
+    let all = &subject.record.samples;
+    if all.is_empty() {
+        return Err("the run kept no samples: `rtscope run --raw` does".to_owned());
+    }
+    if all.iter().flat_map(|one| &one.spans).any(|span| span.count > 1) {
+        let text = "there are more samples than fit one document: read raw/tN.bin, 16 bytes each (the format of the \
+                    record describes them)";
+        return Err(text.to_owned());
+    }
+    let mut text = "cell,thread,cpu,expiry_ns,latency_ns\n".to_owned();
+    for cell in &subject.judgement.cells {
+        let slices = || subject.record.slices_of(cell.cell);
+        let start_ns = slices().map(|slice| slice.start_ns).min().unwrap_or(0);
+        let end_ns = slices().map(|slice| slice.end_ns).max().unwrap_or(0);
+        for row in &cell.threads {
+            let of_row_s_thread = all.iter().filter(|one| row.thread == Some(one.thread));
+            let within = of_row_s_thread
+                .flat_map(|one| &one.spans)
+                .filter(|span| (start_ns..end_ns).contains(&span.start_ns));
+            for span in within {
+                text += &of_row(cell, row).with(span.start_ns).with(span.max_ns).end();
+            }
+        }
+    }
+    Ok(text)
 }

@@ -59,6 +59,7 @@ pub const FORMATS: &[Format] = &[
     csv::FIGURES,
     csv::HISTOGRAM,
     csv::SLICES,
+    csv::SAMPLES,
     json::FORMAT_OF_EXPORT,
     cyclictest::TEXT,
     cyclictest::JSON,

@@ -9,7 +9,7 @@ use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, Said, Thread},
+    cell::{Cell, LATENCY_NS_MAX, Said, Thread},
     contradiction::Contradictions,
     jitterdebugger::tell_replayed,
     lines::{Lines, without_colours},
@@ -37,6 +37,7 @@ struct State {
     threads: BTreeMap<u64, Figures>,
     contradictions: Contradictions,
     foreign: u64,
+    unreadable: u64,
 }
 
 /// What a line says of a thread.
@@ -63,9 +64,16 @@ impl Reader for Text {
                     can be told";
         reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
             "import jitterdebugger's results.json (jitterdebugger -o FOLDER)".to_owned();
-        if self.state.foreign > 0 {
-            let text = format!("{} lines are not of jitterdebugger", self.state.foreign);
-            reading.note("import-damaged", Weight::Warning, text);
+        let damage = [
+            (
+                self.state.foreign,
+                Weight::Warning,
+                "lines are not those of threads and were skipped",
+            ),
+            (self.state.unreadable, Weight::PreventsPass, "lines of threads can't be read"),
+        ];
+        for (count, weight, what) in damage.into_iter().filter(|damage| damage.0 > 0) {
+            reading.note("import-damaged", weight, format!("{count} {what}"));
         }
         let unit_ns = self.options.unit_ns.unwrap_or(1_000);
         let mut found = std::mem::take(&mut self.state.contradictions);
@@ -98,11 +106,13 @@ impl State {
         let line = without_colours(line);
         let text = String::from_utf8_lossy(&line);
         let Some((thread, new)) = figures(text.trim()) else {
-            self.foreign += u64::from(!text.trim().is_empty());
+            let is_of_thread = text.trim_start().starts_with("T:");
+            self.unreadable += u64::from(is_of_thread);
+            self.foreign += u64::from(!is_of_thread && !text.trim().is_empty());
             return;
         };
         if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&thread) {
-            self.foreign += 1;
+            self.unreadable += 1;
             return;
         }
         let before = self.threads.insert(thread, new);
@@ -119,13 +129,15 @@ fn figures(line: &str) -> Option<(u64, Figures)> {
     }
     let after = |key: &str| line.split_once(key)?.1.split_ascii_whitespace().next();
     let number = |key: &str| after(key)?.parse::<u64>().ok();
+    // In either unit, more is damage.
+    let latency = |key: &str| number(key).filter(|value| *value <= LATENCY_NS_MAX / 1_000);
     let cpu = number(" A:").and_then(|cpu| u32::try_from(cpu).ok())?;
     let mean = after(" Avg:")?.parse::<f64>().ok().filter(|mean| mean.is_finite());
     let count = number(" C:")?;
     let said = Said {
         count: Some(count),
-        min: Some(number(" Min:")?),
-        max: Some(number(" Max:")?),
+        min: Some(latency(" Min:")?),
+        max: Some(latency(" Max:")?),
         mean,
         ..Said::default()
     };

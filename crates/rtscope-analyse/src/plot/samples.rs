@@ -155,7 +155,7 @@ fn table(scene: &Scene<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::record::{Record, SampleReader};
+    use rtscope_model::record::{DRAWN_SPANS, Record, SampleReader};
 
     use super::*;
     use crate::{judge, plot::fixture};
@@ -164,7 +164,7 @@ mod tests {
     fn record(count: u64) -> Record {
         let mut record = fixture::small();
         let end_ns = record.slices.iter().map(|slice| slice.end_ns).max().expect("slices");
-        let mut reader = SampleReader::new(record.threads[0].thread);
+        let mut reader = SampleReader::new(record.threads[0].thread, DRAWN_SPANS);
         for n in 0..count {
             let latency_ns: u64 = if n == count / 2 { 3_000_000 } else { 10_000 };
             reader.feed(&(end_ns * n / count).to_le_bytes());

@@ -363,7 +363,8 @@ impl Recorder {
         let events = self.events.into_growing();
         // They are only drawn: a run without them is judged as one with them.
         let raw = source::open_raw(&self.folder).unwrap_or_default();
-        let source = Source { whole, events, slices, raw, folder: self.folder };
+        let folder = self.folder;
+        let source = Source { whole, events, slices, raw, lists_samples: false, folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
         (source, self.trouble.or(raw_ended))
     }

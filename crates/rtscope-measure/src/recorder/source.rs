@@ -13,7 +13,8 @@ use std::{
 };
 
 use rtscope_model::record::{
-    EventReader, Files, NotARecord, Reader, Record, SampleReader, Samples, SliceFile, SliceReader,
+    DRAWN_SPANS, EventReader, Files, LISTED_SPANS, NotARecord, Reader, Record, SampleReader,
+    Samples, SliceFile, SliceReader,
 };
 
 use super::RecordError;
@@ -57,6 +58,8 @@ pub struct Source {
     pub(super) slices: Vec<(String, Growing)>,
     /// Files of every wake-up, by thread.
     pub(super) raw: Vec<(u32, Growing)>,
+    /// Whether each wake-up is wanted, as far as memory allows; else what a drawing needs.
+    pub(super) lists_samples: bool,
     /// Where they are or should be, for messages.
     pub(super) folder: std::path::PathBuf,
 }
@@ -106,8 +109,15 @@ impl Source {
             events: grown("events.jsonl")?,
             slices: slices?,
             raw: open_raw(folder)?,
+            lists_samples: false,
             folder: folder.to_owned(),
         })
+    }
+
+    /// Reads each wake-up of a run that kept them: neighbours are not joined.
+    #[must_use]
+    pub fn with_every_sample(self) -> Source {
+        Source { lists_samples: true, ..self }
     }
 
     /// Reads the record in one pass, several files of slices at a time.
@@ -126,8 +136,9 @@ impl Source {
     }
 
     fn read_samples(&self) -> io::Result<Vec<Samples>> {
+        let spans_max = if self.lists_samples { LISTED_SPANS } else { DRAWN_SPANS };
         let read = |(thread, file): &(u32, Growing)| {
-            let mut samples = SampleReader::new(*thread);
+            let mut samples = SampleReader::new(*thread, spans_max);
             file.feed(|piece| samples.feed(piece))?;
             Ok(samples.finish())
         };

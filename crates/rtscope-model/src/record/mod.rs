@@ -35,7 +35,7 @@ pub use self::{
     histograms::{CellHistogram, CellSum, Histograms},
     pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
     reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
-    samples::{SampleReader, SampleSpan, Samples},
+    samples::{DRAWN_SPANS, LISTED_SPANS, SampleReader, SampleSpan, Samples},
     spans::Spans,
 };
 use crate::{

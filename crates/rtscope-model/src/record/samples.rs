@@ -7,8 +7,11 @@
 /// Bytes of a sample in its file.
 const SAMPLE_BYTES: usize = 16;
 
-/// Spans that are kept, at most: more than a screen has columns.
-const SPANS_MAX: usize = 4096;
+/// Spans of a thread that a drawing needs: more than a screen has columns.
+pub const DRAWN_SPANS: usize = 4096;
+
+/// Spans of a thread that a document holds, at most: with 40 bytes each, 400 MB.
+pub const LISTED_SPANS: usize = 10_000_000;
 
 /// Wake-ups that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,8 @@ impl Samples {
 #[derive(Clone, Debug)]
 pub struct SampleReader {
     samples: Samples,
+    /// Spans that are kept, at most.
+    spans_max: usize,
     /// Wake-ups of a span.
     each: u64,
     /// The beginning of a sample whose end comes with the next piece.
@@ -65,11 +70,11 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
-    /// Of a thread.
+    /// Of a thread, with so many spans at most.
     #[must_use]
-    pub fn new(thread: u32) -> SampleReader {
+    pub fn new(thread: u32, spans_max: usize) -> SampleReader {
         let samples = Samples { thread, spans: Vec::new() };
-        SampleReader { samples, each: 1, begun: Vec::with_capacity(SAMPLE_BYTES) }
+        SampleReader { samples, spans_max, each: 1, begun: Vec::with_capacity(SAMPLE_BYTES) }
     }
 
     /// Takes the next bytes of the file.
@@ -104,7 +109,7 @@ impl SampleReader {
             Some(last) if last.count < self.each => *last = last.join(new),
             _ => spans.push(new),
         }
-        if spans.len() > SPANS_MAX {
+        if spans.len() > self.spans_max {
             let joined =
                 spans.chunks(2).map(|two| two.iter().skip(1).fold(two[0], |a, b| a.join(*b)));
             *spans = joined.collect();
@@ -129,7 +134,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], piece: usize) -> Samples {
-        let mut reader = SampleReader::new(3);
+        let mut reader = SampleReader::new(3, DRAWN_SPANS);
         bytes.chunks(piece).for_each(|piece| reader.feed(piece));
         reader.finish()
     }
@@ -155,7 +160,10 @@ mod tests {
             // One spike in the last thousand.
             let latency = |n| if n == count - 700 { 900 } else { 10 + n % 5 };
             let read = read(&file((0..count).map(|n| (n * 1_000, latency(n)))), 65_536);
-            assert!(read.spans.len() <= SPANS_MAX && read.spans.len() * 3 > SPANS_MAX, "{count}");
+            assert!(
+                read.spans.len() <= DRAWN_SPANS && read.spans.len() * 3 > DRAWN_SPANS,
+                "{count}"
+            );
             assert_eq!(read.count(), count);
             assert_eq!(read.spans.iter().map(|span| span.max_ns).max(), Some(900));
             assert_eq!(read.spans.iter().map(|span| span.min_ns).min(), Some(10));

@@ -54,7 +54,11 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (folder, cell) = split(&args.run);
     let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
-    let judged = record::open(&folder, &additions)?;
+    // Each wake-up takes memory: only where it is asked for.
+    let judged = match args.format.iter().any(|format| format.name == "csv-samples") {
+        true => record::open_with_samples(&folder, &additions)?,
+        false => record::open(&folder, &additions)?,
+    };
     let subject =
         Exported::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
     let mut documents = Vec::new();

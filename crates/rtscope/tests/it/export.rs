@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{folder, json, output, output_of, program, skip, text, words};
+use crate::support::{folder, json, output, output_of, program, refused, skip, text, words};
 
 /// A copy of a shipped record, since a page is written beside what is judged: three cells, measured in a
 /// guest of the lab.
@@ -324,4 +324,36 @@ fn what_is_exported_is_imported_with_the_same_figures() {
         assert_eq!(exceedance["a"], exceedance["b"], "{exceedance}");
     }
     assert_eq!(change["a"]["recorded"], change["b"]["recorded"]);
+}
+
+/// Every wake-up is a line of its own, and they are those of the figures.
+#[test]
+fn every_sample_is_a_line() {
+    let folder = folder();
+    let at = folder.path();
+    json(at, "run quick --duration 1s --policy other --interval 2ms --raw --out run --json");
+    let lines = |format: &str| {
+        let output = output(at, &format!("export run --format {format}"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let text = text(&output.stdout);
+        let mut rows =
+            text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let head = rows.next().expect("a heading");
+        (head, rows.collect::<Vec<_>>())
+    };
+    let (head, figures) = lines("csv");
+    let place = |name: &str| head.iter().position(|column| column == name).expect("a column");
+    let (recorded, max) = (place("recorded"), place("max_ns"));
+    let (_, samples) = lines("csv-samples");
+    for row in figures.iter().filter(|row| row[1] != "all") {
+        let own: Vec<u64> = samples
+            .iter()
+            .filter(|sample| sample[..2] == row[..2])
+            .map(|sample| sample[4].parse().expect("ns"))
+            .collect();
+        assert_eq!(own.len().to_string(), row[recorded], "{row:?}");
+        assert_eq!(own.iter().max().map(u64::to_string).as_deref(), Some(row[max].as_str()));
+    }
+    json(at, "run quick --duration 1s --policy other --interval 2ms --out without --json");
+    refused(at, "export without --format csv-samples", 64, &["kept no samples", "--raw"]);
 }
