@@ -45,12 +45,12 @@ fn document(format: &str, record: &Record, cell: Option<&str>) -> Result<String,
 
 const BUSY: &str = r#"busy, "a|b" <c> #1"#;
 
-/// Every wake-up of the first thread's first slice, as if its file had them: one before the slice doesn't count.
+/// Wake-ups of the first thread's first slice, as if its file had them: one after all slices is in no cell.
 fn samples_of(record: &Record) -> Samples {
     let slice = record.slices.iter().find(|slice| matches!(slice.scope, Scope::Cell(_)));
     let slice = slice.expect("a slice of a cell");
     let mut reader = SampleReader::new(slice.thread, LISTED_SPANS);
-    let instants = [slice.start_ns - 1_000_000, slice.start_ns, slice.start_ns + 1_000_000];
+    let instants = [slice.start_ns, slice.start_ns + 1_000_000, u64::MAX];
     for (at_ns, latency_ns) in instants.into_iter().zip([5_000_u64, 6_000, 7_000]) {
         reader.feed(&at_ns.to_le_bytes());
         reader.feed(&latency_ns.to_le_bytes());
