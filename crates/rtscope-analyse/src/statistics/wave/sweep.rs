@@ -21,6 +21,9 @@ const BLIND_REPEATS: u32 = 4;
 /// How often a result that doesn't repeat is taken back before the search gives up.
 const REVISIONS_MAX: u32 = 4;
 
+/// The distance, as a ratio, over which tries may disagree around a limit.
+const NEAR: f64 = 1.5;
+
 /// Share of a look in which the wave must keep its frequency: what stops the machine for a moment spoils a
 /// part of it, what the program can't do spoils all.
 const KEPT: f64 = 0.8;
@@ -225,11 +228,6 @@ impl Search {
         self.blinds
     }
 
-    fn tally(&self, hz: f64) -> Tally {
-        let found = self.tallies.iter().find(|(at_hz, _)| *at_hz == hz);
-        found.map_or_else(Tally::default, |(_, tally)| *tally)
-    }
-
     /// Takes a try of [`Search::next_hz`] into account.
     pub fn add_try(&mut self, point: Point) {
         let Some(now_hz) = self.now_hz else { return };
@@ -309,8 +307,13 @@ impl Search {
     /// What was found.
     #[must_use]
     pub fn found(self) -> Found {
-        let (good_hz, bad_hz) = (self.goods_hz.last().copied(), self.bads_hz.last().copied());
-        let no_limit = self.no_limit(good_hz, bad_hz);
+        let agreed_bad_hz = self.agreed(false).reduce(f64::min);
+        let is_below = |hz: &f64| agreed_bad_hz.is_none_or(|bad_hz| *hz < bad_hz);
+        let good_hz = self.agreed(true).filter(is_below).reduce(f64::max);
+        let is_above = |hz: &f64| good_hz.is_none_or(|good_hz| *hz > good_hz);
+        let tried = self.tallies.iter().filter(|(_, tally)| tally.count() > 0).map(|(hz, _)| *hz);
+        let bad_hz = tried.filter(is_above).reduce(f64::min);
+        let no_limit = self.no_limit(good_hz, agreed_bad_hz);
         let mut points = self.points;
         points.sort_by(|a, b| a.wanted_hz.total_cmp(&b.wanted_hz));
         Found {
@@ -322,39 +325,41 @@ impl Search {
         }
     }
 
+    /// Frequencies that were tried to an end and of which the tries agree that they are good, or bad.
+    fn agreed(&self, is_good: bool) -> impl Iterator<Item = f64> {
+        let majority = self.range.tries / 2 + 1;
+        let agree = move |tally: &Tally| tally.count() >= majority && tally.agrees(is_good);
+        self.tallies.iter().filter(move |(_, tally)| agree(tally)).map(|(hz, _)| *hz)
+    }
+
     /// Why the tries give no limit.
-    fn no_limit(&self, good_hz: Option<f64>, bad_hz: Option<f64>) -> Option<String> {
-        let is_open = |hz: &&f64| good_hz.is_none_or(|good| **hz >= good);
-        let is_open = |hz: &&f64| is_open(hz) && bad_hz.is_none_or(|bad| **hz <= bad);
-        if let Some(hz) = self.undecided_hz.iter().find(is_open) {
+    fn no_limit(&self, good_hz: Option<f64>, agreed_bad_hz: Option<f64>) -> Option<String> {
+        let is_open = |hz: f64| {
+            good_hz.is_none_or(|good| hz >= good) && agreed_bad_hz.is_none_or(|bad| hz <= bad)
+        };
+        if let Some(hz) = self.undecided_hz.iter().find(|hz| is_open(**hz)) {
             return Some(format!("the scope was blind in every try at {}", hertz(*hz)));
         }
-        let agree = |hz: Option<f64>, is_good| hz.is_none_or(|hz| self.tally(hz).agrees(is_good));
-        if good_hz.is_some() && !(agree(good_hz, true) && agree(bad_hz, false)) {
-            let near = [good_hz, bad_hz].into_iter().flatten();
-            let each = near.map(|hz| {
-                let tally = self.tally(hz);
-                format!("{} of {} at {}", tally.goods, tally.count(), hertz(hz))
+        let told = |(hz, tally): &(f64, Tally)| {
+            format!("{} of {} at {}", tally.goods, tally.count(), hertz(*hz))
+        };
+        let mut tallies = self.tallies.clone();
+        tallies.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Some(good_hz) = good_hz else {
+            return Some(match tallies.iter().find(|(_, tally)| tally.count() > 0) {
+                Some(lowest) => format!("good were only {}, the lowest frequency", told(lowest)),
+                None => "nothing was tried to an end".to_owned(),
             });
-            let each: Vec<String> = each.collect();
-            return Some(format!("the tries disagree: good were {}", each.join(" and ")));
-        }
-        if self.revisions > REVISIONS_MAX {
-            return Some(format!("results did not repeat, {} times", self.revisions));
-        }
-        match (good_hz, bad_hz) {
-            (None, Some(hz)) => {
-                let tally = self.tally(hz);
-                Some(format!(
-                    "only {} of {} tries were good at the lowest frequency, {}",
-                    tally.goods,
-                    tally.count(),
-                    hertz(hz)
-                ))
-            }
-            (None, None) => Some("nothing was tried to an end".to_owned()),
-            _ => None,
-        }
+        };
+        // Near the limit tries disagree; far from it they do not.
+        let far_hz = good_hz * NEAR;
+        let is_mixed = |(hz, tally): &&(f64, Tally)| {
+            *hz > good_hz && is_open(*hz) && !tally.agrees(true) && !tally.agrees(false)
+        };
+        let mixed: Vec<String> = tallies.iter().filter(is_mixed).map(told).collect();
+        let is_wide = agreed_bad_hz.is_none_or(|bad_hz| bad_hz > far_hz);
+        (is_wide && !mixed.is_empty())
+            .then(|| format!("the tries disagree: good were {}", mixed.join(", ")))
     }
 }
 
@@ -493,7 +498,7 @@ mod tests {
         );
         assert_eq!(
             bad.no_limit.as_deref(),
-            Some("only 0 of 1 tries were good at the lowest frequency, 50.0 Hz")
+            Some("good were only 0 of 1 at 50.0 Hz, the lowest frequency")
         );
     }
 
@@ -534,7 +539,7 @@ mod tests {
     /// A program with a limit on a machine that spoils some tries and lets some others pass.
     fn noisy(seed: u64, spoilt: f64, lucky: f64) -> Found {
         let mut random = Random::new(seed);
-        let mut search = Search::new(SearchRange { tries: 3, steps: 2, bisections: 3, ..RANGE });
+        let mut search = Search::new(SearchRange { tries: 5, steps: 2, bisections: 3, ..RANGE });
         while let Some(wanted_hz) = search.next_hz() {
             let is_good = wanted_hz <= 30_000.0;
             let is_flipped = random.share() < if is_good { spoilt } else { lucky };

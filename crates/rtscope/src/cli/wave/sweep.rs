@@ -240,7 +240,7 @@ fn curve(
         tolerance: args.tolerance.0,
         steps: if quick { 2 } else { 4 },
         bisections: if quick { 3 } else { 5 },
-        tries: 3,
+        tries: 5,
     });
     let is_terminal = output::can_redraw(&io::stderr());
     while let Some(wanted_hz) = search.next_hz().filter(|_| !bench.interrupt.is_stopped()) {
@@ -353,7 +353,10 @@ fn report(
             ("scope".to_owned(), bench.seat.text()),
             ("scope beside a real-time subject".to_owned(), bench.modest.text()),
             ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
-            ("tries".to_owned(), "2 or 3 of each frequency, 6 of the two at the limit".to_owned()),
+            (
+                "tries".to_owned(),
+                "3 to 5 of each frequency, as many again of the two at the limit".to_owned(),
+            ),
             ("written".to_owned(), wall_clock()),
         ],
     };
