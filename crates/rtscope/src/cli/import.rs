@@ -32,10 +32,10 @@ use crate::{
 ///
 /// rtscope recognises the format of a file by its first lines. Each run in a file becomes a cell;
 /// several files become one record, whose cells can be compared. The record is judged and plotted
-/// like any other, and its findings list what an import can't know.
+/// like any other, and its findings list what the file doesn't tell.
 ///
-/// The capture of a logic analyser, as VCD or as CSV of sigrok, is analysed like one of rtscope's own scope
-/// (`rtscope wave capture`). An unknown level (x, z) is a gap. rtscope lists errors of the file and analyses the rest.
+/// A logic analyser's capture (VCD, or sigrok's CSV) is analysed like one from `rtscope
+/// wave capture`. An unknown level (x, z) is a gap. rtscope lists errors in the file and analyses the rest.
 ///
 /// Examples:
 ///   rtscope import output.txt

@@ -53,9 +53,9 @@ use crate::{
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
 ///
-/// `rtscope run` measures for 20 seconds and writes a page that says it. A thread on each CPU sleeps
+/// `rtscope run` measures for 20 seconds and writes a page with the result. A thread on each CPU sleeps
 /// until a programmed instant and notes how late it woke: the wake-up latency. With `--require` the
-/// run is judged against a limit, and the exit code says the verdict.
+/// run is judged against a limit, and the exit code gives the verdict.
 ///
 /// Exit code: 0 pass (or measured without a requirement), 1 error (also a missing or unreadable file), 2
 /// requirement failed, 3 inconclusive, 64 wrong command line or plan.
@@ -69,7 +69,7 @@ use crate::{
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
-    /// Use colours: always, never, or auto (on a terminal without NO_COLOR)
+    /// Use colours: always, never, or auto (colours on a terminal, unless NO_COLOR is set)
     // Last but for the help, also behind options that other structs bring.
     #[arg(
         long,

@@ -21,7 +21,7 @@ use crate::{
 /// Without a plan rtscope runs `quick`: 5 s at rest, 10 s under a message load, 5 s at rest, with one
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
 ///
-/// A phase is a part of a plan in which the same loads run, or none. A cell is the set of figures of one phase. A
+/// A phase is a part of a plan during which the loads stay the same (or there are none). A cell is the set of figures of one phase. A
 /// slice is one second of one thread in a cell.
 ///
 /// Examples:
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Show nothing during the run, and one line with the verdict and its reason at the end
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
-    /// Print lines during the run, with the place of each thread and every finding
+    /// Print lines during the run, including where each thread runs, and every finding
     #[arg(short, long, conflicts_with_all = ["quiet", "live"])]
     verbose: bool,
     /// Show a full-screen display during the run

@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// Number of threads [default: one for each measured CPU]
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
-    /// CPUs to measure: all, last, or a set such as 0-3,6; isolated CPUs only if named
+    /// CPUs to measure: all, last, or a set such as 0-3,6; isolated CPUs are measured only if named
     #[arg(short, long, alias = "cpu", value_name = "SET")]
     cpus: Option<String>,
     /// Placement of the threads: pinned (each on one CPU) or free (on any of them)
@@ -28,19 +28,20 @@ pub(crate) struct Options {
     /// Nice value of the fair policies, -20 to 19
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     nice: Option<String>,
-    /// Runtime of the deadline policy in each interval
+    /// CPU time in each interval under the deadline policy
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     runtime: Option<String>,
     /// Time between two wake-ups of a thread, for example 200us or 1ms
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     interval: Option<String>,
-    /// Thread n's interval is longer by n times this
+    /// Add n times this to the interval of thread n (first thread: 0)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     distance: Option<String>,
     /// Intervals of the threads, separated by commas
     #[arg(long, value_name = "TIMES", allow_hyphen_values = true)]
     intervals: Option<String>,
-    /// Make each interval 0.62 % longer, so that wake-ups visit all phases of the kernel's tick
+    /// Make each interval 0.62 % longer, so that wake-ups fall at every point of
+    /// the kernel's tick period
     #[arg(long)]
     spread: bool,
     /// Clock of the sleep: monotonic or realtime
@@ -52,13 +53,13 @@ pub(crate) struct Options {
     /// Handle activations missed by a late wake-up: skip (and count) them, or replay them
     #[arg(long, value_name = "HOW")]
     overrun: Option<String>,
-    /// Start the threads together, or with second at the next full second
+    /// Start of the threads: together, or second (at the next full second)
     #[arg(long, value_name = "WHEN")]
     start: Option<String>,
-    /// Thread n starts later by n times this
+    /// Delay the start of thread n by n times this (first thread: 0)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     stagger: Option<String>,
-    /// Time before samples count
+    /// Time at the start in which samples don't count
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     warmup: Option<String>,
     /// Width of a histogram bucket: 1us or 1ns

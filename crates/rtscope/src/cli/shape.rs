@@ -21,7 +21,7 @@ pub(super) struct Shape {
     /// Multiply all durations and cycle counts by FACTOR
     #[arg(long, value_name = "FACTOR", conflicts_with = "duration", allow_hyphen_values = true)]
     scale: Option<f64>,
-    /// Scale the whole plan to about this long
+    /// Scale all phases so that the plan takes about this long
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Nanos>,
     /// End every phase when a thread has recorded this many activations, however long that takes
@@ -32,7 +32,7 @@ pub(super) struct Shape {
     #[arg(long, value_name = "CLAIM", conflicts_with_all = ["duration", "scale", "cycles"])]
     until: Option<Requirement>,
     /// Stop after this time even if the claim is still open
-    /// [default: long enough to back the claim in spite of three exceedances]
+    /// [default: long enough to back the claim even after three exceedances]
     // What conflicts with --until would lift the requirement.
     #[arg(
         long,

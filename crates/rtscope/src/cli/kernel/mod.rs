@@ -33,7 +33,7 @@ pub(super) struct Asked {
     /// A shipped kernel's name, or the file of a spec (with :VARIANT if it has several)
     #[arg(value_name = "KERNEL")]
     name: String,
-    /// Take the vendor's tree from this git repository, or from this folder with the unpacked source
+    /// Git repository, or folder of unpacked sources, of the vendor's kernel
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) struct Asked {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Kept {
-    /// Folder of sources and kernels [default: $XDG_CACHE_HOME/rtscope, for root /var/cache/rtscope]
+    /// Folder of sources and kernels [default: $XDG_CACHE_HOME/rtscope; as root, /var/cache/rtscope]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Print one JSON document

@@ -36,7 +36,7 @@ pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file [default: lab-quick]
     plan: Option<String>,
     /// Kernel to run: debian-stock, debian-rt, debian-cloud, one that you built, path=FILE, or the file of a
-    /// Debian package (.deb); repeatable. Add words of the kernel command line after colons, for example
+    /// Debian package (.deb); repeatable. Append kernel parameters after colons, for example
     /// debian-stock:preempt=full. Put a label before it, for example mine=debian-stock:preempt=full, to choose its
     /// name in folders, pages and JSON
     #[arg(short, long, value_name = "KERNEL", required = true)]

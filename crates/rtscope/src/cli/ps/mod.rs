@@ -16,7 +16,7 @@ use rtscope_sys::tree::Tree;
 use super::{Refused, place::PolicyChoice, print};
 use crate::{exit, output};
 
-/// Show every thread in the order in which they run, or change one
+/// List all threads in scheduling order, or change one
 ///
 /// A line has the policy, the priority, the CPUs, the wake-ups and the share of CPU time of a thread.
 /// The shares and wake-ups are those of a short interval (--look). The last line shows the CPU time

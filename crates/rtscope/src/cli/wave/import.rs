@@ -24,7 +24,7 @@ use crate::{
 #[command(next_help_heading = "Captures")]
 #[group(id = "captures")]
 pub(in crate::cli) struct Options {
-    /// Channel of the capture [default: the only one that changes]. With compare, repeat it for the second side
+    /// Channel of the capture [default: the only one that changes].
     #[arg(long, value_name = "NAME")]
     channel: Vec<String>,
     /// Samples per second, for CSV that doesn't contain the rate

@@ -56,9 +56,9 @@ const SETTLE: Duration = Duration::from_millis(20);
 
 /// Find how fast programs can make a square wave, also under load
 ///
-/// Each subject is asked for higher and higher frequencies, until the scope sees one that is out of
-/// tolerance; then the limit is bisected. Subjects: c, c-rt, cpp, rust, python, ada (compiled here by the
-/// compiler that is found), or a program of yours by its path: it is run as PROGRAM LINE FREQUENCY.
+/// rtscope raises the requested frequency until the wave is out of tolerance, then bisects to find the
+/// limit. Subjects: c, c-rt, cpp, rust, python, ada (compiled with the compiler found here), or the path of
+/// your own program, which is run as PROGRAM LINE FREQUENCY.
 ///
 /// Examples:
 ///   rtscope wave sweep --subject all --quick
@@ -85,7 +85,7 @@ pub(in crate::cli) struct Args {
     /// Policy with which subjects start, for example other or fifo:49; repeatable [default: other]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<PolicyChoice>,
-    /// Use fewer steps and shorter captures: mostly under a minute
+    /// Use fewer steps and shorter captures; usually takes less than a minute
     #[arg(long)]
     quick: bool,
     /// Write the page to FILE; - is standard output [default: rtscope-runs/wave-sweep-TIME.html]
