@@ -5,7 +5,7 @@
 //! of the latency: so the ranks of two samples that enclose the true quantile at 95 % follow from
 //! the binomial distribution alone (H. A. David and H. N. Nagaraja, Order Statistics, section 7.1).
 //!
-//! Latencies of a system are not independent: a disturbance makes many late at once. [`of`] gives the
+//! Latencies of a system are not independent: a disturbance makes many late at once. [`estimate`] gives the
 //! interval if they were; [`dependent`] takes the ranks at the number of independent latencies that they
 //! are worth ([`dependence`](super::dependence)), and stretches them back to all latencies.
 
