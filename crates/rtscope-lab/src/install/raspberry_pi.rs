@@ -66,8 +66,7 @@ fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
     };
     let prefix = value("os_prefix").unwrap_or_default();
     // The firmware takes a prefix only where it leads to a kernel and a device tree.
-    let folder = boot.join(&prefix);
-    let viable = prefix.is_empty() || (image(&prefix).is_file() && is_for(&folder, boot));
+    let viable = prefix.is_empty() || (image(&prefix).is_file() && has_board(boot, &prefix));
     let prefix = if viable { prefix } else { String::new() };
     let named = value("cmdline").unwrap_or_else(|| "cmdline.txt".to_owned());
     let own = boot.join(format!("{prefix}{named}"));
@@ -75,7 +74,7 @@ fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
     Ok(Chosen {
         initrd: initramfs_of(boot, config, &prefix, &image(&prefix)),
         image: image(&prefix),
-        device_tree: has_device_tree(&boot.join(&prefix)).then(|| boot.join(&prefix)),
+        device_tree: (!trees_of(boot, &prefix).is_empty()).then(|| boot.join(&prefix)),
         cmdline: read(&cmdline)?.trim_end().to_owned(),
     })
 }
@@ -102,23 +101,21 @@ fn auto_name(image: &Path) -> String {
     stem.replacen("kernel", "initramfs", 1)
 }
 
-fn has_device_tree(folder: &Path) -> bool {
-    !trees_in(folder).is_empty()
-}
-
-/// Names of the device trees in a folder.
-fn trees_in(folder: &Path) -> Vec<String> {
-    let names = files_of(folder).into_iter().filter_map(|path| {
-        let name = path.file_name()?.to_str()?;
-        name.ends_with(".dtb").then(|| name.to_owned())
+/// Names of the device trees below a prefix, without it. The firmware puts the prefix before each name, so it is a
+/// folder only if it ends in a slash.
+fn trees_of(boot: &Path, prefix: &str) -> Vec<String> {
+    let (folder, begin) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+    let names = files_of(&boot.join(folder)).into_iter().filter_map(|path| {
+        let name = path.file_name()?.to_str()?.strip_prefix(begin)?;
+        (name.starts_with("bcm") && name.ends_with(".dtb")).then(|| name.to_owned())
     });
     names.collect()
 }
 
-/// Whether a folder has a device tree of a board that the boot partition is for: which of its boards it is
+/// Whether a prefix has a device tree of a board that the boot partition is for: which of its boards it is
 /// in, the card doesn't say.
-fn is_for(folder: &Path, boot: &Path) -> bool {
-    let (new, old) = (trees_in(folder), trees_in(boot));
+fn has_board(boot: &Path, prefix: &str) -> bool {
+    let (new, old) = (trees_of(boot, prefix), trees_of(boot, ""));
     new.iter().any(|name| old.is_empty() || old.contains(name))
 }
 
@@ -150,7 +147,7 @@ fn lacks_no_board(
     // 64-bit kernels have none of the boards that can't run them.
     let narrow = ["bcm2708", "bcm2709"];
     let wide = wish.kernel.manifest.arch == "arm64";
-    let mut lacking = trees_in(boot);
+    let mut lacking = trees_of(boot, "");
     lacking.retain(|name| {
         let counts = !(wide && narrow.iter().any(|chip| name.starts_with(chip)));
         counts && !new.iter().any(|(_, to)| to == Path::new(name))
@@ -204,16 +201,19 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
             names = vec![PathBuf::from("kernel.img")];
             body += "kernel=kernel.img\n";
         }
-        let base = value(&plain, "os_prefix").map_or(boot.clone(), |own| boot.join(own));
-        if old.image.starts_with(&base) && base != boot {
+        let own = value(&plain, "os_prefix").unwrap_or_default();
+        let without_own = |path: &Path| {
+            let name = path.strip_prefix(&boot).ok().and_then(Path::to_str);
+            name.and_then(|name| name.strip_prefix(&own)).map(PathBuf::from)
+        };
+        if !own.is_empty() && without_own(&old.image).is_some() {
             wish.refuse_unless_forced(&format!(
                 "the old kernel ({}) has an os_prefix of its own, and the firmware would fall back to the \
                  one beside config.txt",
                 old.image.display()
             ))?;
         }
-        let old_initrd =
-            old.initrd.map(|old| old.strip_prefix(&base).map_or(old.clone(), Path::to_owned));
+        let old_initrd = old.initrd.map(|old| without_own(&old).unwrap_or(old));
         if initrd.is_some() && old_initrd.is_none() {
             body += "initramfs initrd.img followkernel\n";
         }

@@ -81,6 +81,22 @@ fn a_board_that_the_new_kernel_does_not_know_is_named() {
     let done = install(&own(true), &mut Steps::default(), &mut quiet).expect("installed").chosen;
     assert!(done.initrd.is_some_and(|path| path.ends_with("rtscope-01234567/initramfs8")));
 
+    // A prefix without a slash is no folder: it stands before each name.
+    let root = case.root("prefix", layout);
+    let boot = root.join("boot/firmware");
+    for name in ["alt-kernel8.img", "alt-bcm2711-rpi-4-b.dtb", "alt-initramfs8"] {
+        write(&boot, name, "old");
+    }
+    let config = fs::read_to_string(boot.join("config.txt")).expect("a file");
+    let config = config + "\n[all]\nauto_initramfs=1\nos_prefix=alt-\n";
+    fs::write(boot.join("config.txt"), config).expect("written");
+    let alt =
+        |force| Wish { force, initrd: Initrd::File(&file), ..wish(&case.kernel, &root, layout) };
+    let said = install(&alt(false), &mut Steps::default(), &mut quiet).expect_err("refused");
+    assert!(said.to_string().contains("alt-kernel8.img) has an os_prefix of its own"), "{said}");
+    let done = install(&alt(true), &mut Steps::default(), &mut quiet).expect("installed").chosen;
+    assert!(done.initrd.is_some_and(|path| path.ends_with("rtscope-01234567/initramfs8")));
+
     let root = case.root("narrow", layout);
     let boot = root.join("boot/firmware");
     fs::rename(boot.join("kernel8.img"), boot.join("kernel7l.img")).expect("renamed");
