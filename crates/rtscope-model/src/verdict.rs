@@ -20,6 +20,20 @@ pub enum Verdict {
     Inconclusive,
 }
 
+impl Verdict {
+    /// The worst of several; none of none. A failure outweighs an open question, that a pass, and a pass a run
+    /// without requirements.
+    #[must_use]
+    pub fn worst(all: impl IntoIterator<Item = Verdict>) -> Option<Verdict> {
+        all.into_iter().max_by_key(|verdict| match verdict {
+            Verdict::Measured => 0,
+            Verdict::Pass => 1,
+            Verdict::Inconclusive => 2,
+            Verdict::Fail => 3,
+        })
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use rtscope_analyse::{Judgement, judge, number::counted, report, verdict_document};
-use rtscope_measure::recorder::{self, RecordError, Source};
+use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
     finding::{Finding, Weight},
     plan::{self, Plan},
@@ -78,20 +78,18 @@ const KEPT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
 pub(crate) fn open(folder: &Path, additions: &Additions) -> anyhow::Result<Judged> {
-    open_source(folder, Source::open, additions)
+    judge_read(read(folder, false)?, additions)
 }
 
 /// As [`open`], with every wake-up of a run that kept them.
 pub(crate) fn open_with_samples(folder: &Path, additions: &Additions) -> anyhow::Result<Judged> {
-    open_source(folder, |folder| Source::open(folder).map(Source::with_every_sample), additions)
+    judge_read(read(folder, true)?, additions)
 }
 
-fn open_source(
-    folder: &Path,
-    source: impl Fn(&Path) -> Result<Source, RecordError>,
+fn judge_read(
+    (record, accepted): (Record, Vec<String>),
     additions: &Additions,
 ) -> anyhow::Result<Judged> {
-    let (record, accepted) = read(folder, source)?;
     let accept = [additions.accept.as_slice(), &accepted].concat();
     Ok(judge_under(record, &Additions { accept, ..additions.clone() }))
 }
@@ -99,19 +97,17 @@ fn open_source(
 /// Reads a record's folder and judges it by one requirement, in place of its plan's. What was accepted
 /// for it before is accepted still.
 pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
-    let (mut record, accept) = read(folder, Source::open)?;
+    let (mut record, accept) = read(folder, false)?;
     record.plan.require.clear();
     record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
     Ok(judge_under(record, &Additions { require: vec![requirement], accept }))
 }
 
 /// Reads a record's folder, and the codes that were accepted for it before.
-fn read(
-    folder: &Path,
-    source: impl Fn(&Path) -> Result<Source, RecordError>,
-) -> anyhow::Result<(Record, Vec<String>)> {
+fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String>)> {
     refuse_lab_folder(folder)?;
-    let source = source(folder)?;
+    let mut source = Source::open(folder)?;
+    source.lists_samples = every_sample;
     let mut record =
         source.read().with_context(|| format!("{} is not a record", folder.display()))?;
     let accepted = stored_codes(folder).unwrap_or_else(|e| {
@@ -190,7 +186,7 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
     match plan::parse_kept("plan.toml", &text) {
         Ok(plan) => Ok(plan),
         // Reading all of it says what is wrong with it, and makes the best of a plan that is damaged.
-        Err(_) => Ok(read(folder, Source::open)?.0.plan),
+        Err(_) => Ok(read(folder, false)?.0.plan),
     }
 }
 

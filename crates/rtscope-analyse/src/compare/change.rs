@@ -246,10 +246,7 @@ fn outcomes<'a>(
 
 /// What a side's runs come to: the worst of them. None where the requirement doesn't apply.
 fn verdict(members: &[Member<'_>], requirement: Requirement) -> Option<Verdict> {
-    let verdicts: Vec<Verdict> =
-        outcomes(members, requirement).map(|outcome| outcome.verdict).collect();
-    let worst = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
-    worst.into_iter().find(|verdict| verdicts.contains(verdict))
+    Verdict::worst(outcomes(members, requirement).map(|outcome| outcome.verdict))
 }
 
 fn verdicts_sentence(requirement: Requirement, a: Verdict, b: Verdict) -> String {

@@ -8,7 +8,7 @@ use rtscope_model::record::SampleSpan;
 
 use super::{
     Kind, Options, Plot, histogram,
-    scale::{Scale, nice_above, nice_below},
+    scale::Scale,
     scene::Scene,
     sheet::{HEADER, Sample, Sheet},
     svg::Path,
@@ -81,13 +81,9 @@ fn draw(scene: &Scene<'_>, options: &Options) -> String {
     sheet.legend(&histogram::track_keys(scene, Sample::Line));
     let frame = sheet.panels(1, 280.0, HEADER, 66.0)[0];
     let x = timeline::time_scale(&frame, span);
-    let y = if scene.has_long_tail() {
-        let least = all.iter().flat_map(|one| &one.spans).map(|span| span.min_ns).min();
-        frame.y(true, nice_below(least.unwrap_or(1).max(1) as f64), worst_ns as f64 * 1.8)
-    } else {
-        let step = nice_above(worst_ns as f64 / 10.0);
-        frame.y(false, 0.0, (worst_ns as f64 * 1.12 / step).ceil() * step)
-    };
+    let lowest = all.iter().flat_map(|one| &one.spans).map(|span| span.min_ns).min();
+    let lowest_ns = lowest.unwrap_or(0) as f64;
+    let y = timeline::latency_scale(scene, &frame, lowest_ns, worst_ns as f64);
     timeline::bands(&mut sheet, scene, &frame, &x);
     sheet.x_axis(&[frame], &x, &x.time_ticks(9), "time since the start of the run");
     sheet.y_axis(&frame, &y, &y.latency_ticks(frame.height as usize / 31));

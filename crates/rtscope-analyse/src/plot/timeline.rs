@@ -144,14 +144,23 @@ fn y_scale(scene: &Scene<'_>, frame: &Frame, columns: &[Column], worst_ns: u64) 
         .iter()
         .map(|limit| limit.limit_ns)
         .filter(|ns| *ns <= worst_ns.saturating_mul(4));
-    let top = near.fold(worst_ns, u64::max) as f64;
-    if !scene.has_long_tail() {
-        let step = nice_above(top / 10.0);
-        return frame.y(false, 0.0, (top * 1.12 / step).ceil() * step);
-    }
     let means = columns.iter().flat_map(|column| &column.seen).filter_map(Seen::mean_ns);
-    let lowest = means.fold(f64::MAX, f64::min).max(1.0);
-    frame.y(true, nice_below(lowest), top * 1.8)
+    let lowest = means.fold(f64::MAX, f64::min);
+    latency_scale(scene, frame, lowest, near.fold(worst_ns, u64::max) as f64)
+}
+
+/// The axis of latency: from 0, or from below the lowest value where there is a long tail.
+pub(super) fn latency_scale(
+    scene: &Scene<'_>,
+    frame: &Frame,
+    lowest_ns: f64,
+    top_ns: f64,
+) -> Scale {
+    if scene.has_long_tail() {
+        return frame.y(true, nice_below(lowest_ns.max(1.0)), top_ns * 1.8);
+    }
+    let step = nice_above(top_ns / 10.0);
+    frame.y(false, 0.0, (top_ns * 1.12 / step).ceil() * step)
 }
 
 /// Phases as shades over the frames.

@@ -111,12 +111,10 @@ fn settle(outcome: &mut Outcome, findings: &[Finding]) {
 /// The worst verdict of any requirement. A plan without requirements asked none only if it is the plan that was
 /// run, and if anything was measured.
 fn verdict(outcomes: &[Outcome], findings: &[Finding], cells: &[CellSummary]) -> Verdict {
-    let worst_first = [Verdict::Fail, Verdict::Inconclusive, Verdict::Pass];
-    let any = |verdict: &Verdict| outcomes.iter().any(|outcome| outcome.verdict == *verdict);
     let is_known = findings.iter().all(|finding| finding.code != PLAN_CHANGED);
     let is_measured = cells.iter().any(|cell| cell.all.recorded + cell.all.missed > 0);
     let of_none = if is_known && is_measured { Verdict::Measured } else { Verdict::Inconclusive };
-    worst_first.into_iter().find(any).unwrap_or(of_none)
+    Verdict::worst(outcomes.iter().map(|outcome| outcome.verdict)).unwrap_or(of_none)
 }
 
 /// Outcomes up to which a pass names each.

@@ -58,8 +58,9 @@ pub struct Source {
     pub(super) slices: Vec<(String, Growing)>,
     /// Files of every wake-up, by thread.
     pub(super) raw: Vec<(u32, Growing)>,
-    /// Whether each wake-up is wanted, as far as memory allows; else what a drawing needs.
-    pub(super) lists_samples: bool,
+    /// Whether [`Source::read`] reads each wake-up of a run that kept them, as far as memory allows; else what a
+    /// drawing needs, with neighbours joined.
+    pub lists_samples: bool,
     /// Where they are or should be, for messages.
     pub(super) folder: std::path::PathBuf,
 }
@@ -112,12 +113,6 @@ impl Source {
             lists_samples: false,
             folder: folder.to_owned(),
         })
-    }
-
-    /// Reads each wake-up of a run that kept them: neighbours are not joined.
-    #[must_use]
-    pub fn with_every_sample(self) -> Source {
-        Source { lists_samples: true, ..self }
     }
 
     /// Reads the record in one pass, several files of slices at a time.
@@ -213,11 +208,15 @@ pub fn read_plan(folder: &Path) -> Result<String, RecordError> {
     whole(&folder.join("plan.toml"), WHOLE_MAX)
 }
 
+/// The names in a folder, in any order; none where it is missing.
+fn names_in(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
 /// The names of the files of slices, in order.
 fn slice_names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder.join("slices")).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names
+    let mut names: Vec<String> = names_in(&folder.join("slices"))
         .filter(|name| name.ends_with(".jsonl"))
         .map(|name| format!("slices/{name}"))
         .collect();
@@ -227,9 +226,7 @@ fn slice_names(folder: &Path) -> Vec<String> {
 
 /// Opens the files of every wake-up, in the order of their threads.
 pub(super) fn open_raw(folder: &Path) -> Result<Vec<(u32, Growing)>, RecordError> {
-    let entries = fs::read_dir(folder.join("raw")).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut threads: Vec<u32> = names
+    let mut threads: Vec<u32> = names_in(&folder.join("raw"))
         .filter_map(|name| name.strip_prefix('t')?.strip_suffix(".bin")?.parse().ok())
         .collect();
     threads.sort_unstable();

@@ -49,14 +49,6 @@ pub struct Samples {
     pub spans: Vec<SampleSpan>,
 }
 
-impl Samples {
-    /// Wake-ups in the file.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.spans.iter().map(|span| span.count).sum()
-    }
-}
-
 /// Reads a file of samples piece by piece.
 #[derive(Clone, Debug)]
 pub struct SampleReader {
@@ -164,7 +156,7 @@ mod tests {
                 read.spans.len() <= DRAWN_SPANS && read.spans.len() * 3 > DRAWN_SPANS,
                 "{count}"
             );
-            assert_eq!(read.count(), count);
+            assert_eq!(read.spans.iter().map(|span| span.count).sum::<u64>(), count);
             assert_eq!(read.spans.iter().map(|span| span.max_ns).max(), Some(900));
             assert_eq!(read.spans.iter().map(|span| span.min_ns).min(), Some(10));
             let ordered = read.spans.windows(2).all(|two| two[0].end_ns < two[1].start_ns);

@@ -89,8 +89,8 @@ enum Verb {
     Run(Box<run::Args>),
     /// List, show and check plans
     ///
-    /// A plan says what `rtscope run` measures: phases, loads and requirements. A phase is a part of a plan in which
-    /// the same loads run, or none. A cell is the set of figures of one phase.
+    /// A plan says what `rtscope run` measures: phases, loads and requirements. A phase is a part of a plan during
+    /// which the loads stay the same (or there are none). A cell is the set of figures of one phase.
     #[command(subcommand)]
     Plan(plan::Verb),
     Load(load::Args),
@@ -126,8 +126,8 @@ enum Verb {
     New(new::Args),
     /// Compare kernels in an emulator, in virtual time
     ///
-    /// rtscope boots each kernel in a guest of QEMU and runs a plan there. A phase is a part of a plan in which the
-    /// same loads run, or none. A cell is one phase in one kernel with one seed; `lab matrix` gives each cell a guest
+    /// rtscope boots each kernel in a guest of QEMU and runs a plan there. A phase is a part of a plan during which
+    /// the loads stay the same (or there are none). A cell is one phase in one kernel with one seed; `lab matrix` gives each cell a guest
     /// of its own. Virtual time advances with the instructions that the guest executes, so a busy computer doesn't
     /// change the figures.
     #[command(subcommand)]

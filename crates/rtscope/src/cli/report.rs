@@ -96,6 +96,5 @@ fn all(folder: &Path, records: &[PathBuf], additions: &Additions) -> anyhow::Res
     if page.exists() {
         print_folded(&format!("Comparison of all: {}\n", shown(page)))?;
     }
-    let worst = [Verdict::Fail, Verdict::Inconclusive].into_iter().find(|v| verdicts.contains(v));
-    Ok(exit::of_verdict(worst.unwrap_or(Verdict::Measured)))
+    Ok(exit::of_verdict(Verdict::worst(verdicts).unwrap_or(Verdict::Measured)))
 }

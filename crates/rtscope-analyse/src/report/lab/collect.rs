@@ -264,7 +264,9 @@ impl Collected {
             (&one.kernel, &one.load, &one.requirement) == (&new.kernel, &new.load, &new.requirement)
         };
         match self.page.required.iter_mut().find(is_same) {
-            Some(known) if worst(known.verdict, new.verdict) != known.verdict => *known = new,
+            Some(known) if Verdict::worst([known.verdict, new.verdict]) != Some(known.verdict) => {
+                *known = new;
+            }
             Some(_) => {}
             None => self.page.required.push(new),
         }
@@ -376,7 +378,7 @@ impl Collected {
     /// The weightiest verdict of all guests.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.verdicts.iter().copied().fold(Verdict::Measured, worst)
+        Verdict::worst(self.verdicts.iter().copied()).unwrap_or(Verdict::Measured)
     }
 
     /// The worst latency of a kernel under a load, over the seeds.
@@ -425,17 +427,6 @@ fn worst_timer_latencies(text: &str) -> BTreeMap<&str, u64> {
     worst
 }
 
-/// The weightier of two verdicts.
-fn worst(a: Verdict, b: Verdict) -> Verdict {
-    let weight = |verdict: Verdict| match verdict {
-        Verdict::Measured => 0,
-        Verdict::Pass => 1,
-        Verdict::Inconclusive => 2,
-        Verdict::Fail => 3,
-    };
-    if weight(a) >= weight(b) { a } else { b }
-}
-
 /// What a kernel showed in a cell; none without a wake-up.
 fn entry(summary: &CellSummary, kernel: usize, seed: u64, page: &str) -> Option<Entry> {
     let histogram = &summary.all.histogram;
@@ -479,8 +470,8 @@ mod tests {
     #[test]
     fn the_weightiest_verdict_counts() {
         use Verdict::*;
-        assert_eq!(worst(Measured, Pass), Pass);
-        assert_eq!(worst(Fail, Inconclusive), Fail);
-        assert_eq!(worst(Pass, Inconclusive), Inconclusive);
+        assert_eq!(Verdict::worst([Measured, Pass]), Some(Pass));
+        assert_eq!(Verdict::worst([Fail, Inconclusive]), Some(Fail));
+        assert_eq!(Verdict::worst([Pass, Inconclusive]), Some(Inconclusive));
     }
 }

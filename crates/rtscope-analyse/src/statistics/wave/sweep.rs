@@ -247,13 +247,14 @@ impl Search {
         if self.fresh.goods.max(self.fresh.bads) >= majority {
             let is_good = self.fresh.goods >= majority;
             self.decide(now_hz, is_good);
-            self.take_up();
+            let next_hz = if self.revisions > REVISIONS_MAX { None } else { self.next() };
+            self.take_up(next_hz);
         } else if self.blinds > BLIND_REPEATS {
             self.undecided_hz.push(now_hz);
             // Above the last good step the climb goes on; elsewhere nothing is left to be found.
             let is_climbing = self.stage == Stage::Look && self.bads_hz.is_empty();
-            self.now_hz = if is_climbing { self.steps.pop() } else { None };
-            (self.fresh, self.blinds) = (Tally::default(), 0);
+            let next_hz = if is_climbing { self.steps.pop() } else { None };
+            self.take_up(next_hz);
         }
     }
 
@@ -280,10 +281,9 @@ impl Search {
         self.stage = next;
     }
 
-    /// Takes up the next frequency.
-    fn take_up(&mut self) {
+    fn take_up(&mut self, hz: Option<f64>) {
         (self.fresh, self.blinds) = (Tally::default(), 0);
-        self.now_hz = if self.revisions > REVISIONS_MAX { None } else { self.next() };
+        self.now_hz = hz;
     }
 
     fn next(&mut self) -> Option<f64> {
