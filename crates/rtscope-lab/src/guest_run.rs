@@ -35,6 +35,9 @@ use crate::{
 /// Room that a record needs, and the serial lines that bring it: several times what the shipped plans make.
 const RECORD_MIB: u64 = 16;
 
+/// CPU time in which every kernel that boots has spoken: Debian's, packed with xz, takes half of it to unpack itself.
+const FIRST_WORD: Duration = Duration::from_secs(20);
+
 /// File of a record with the kernel's configuration.
 pub const CONFIG: &str = "config.gz";
 
@@ -331,6 +334,17 @@ impl GuestRun {
             line: self.command_line(&console, &channel, log),
             guard: around.guard,
             silence: self.silence,
+            first_word: FIRST_WORD,
+            on_mute: &|| {
+                let folder = folder.file_name().unwrap_or_default().display();
+                (around.say)(&format!(
+                    "{folder}: the kernel has said nothing, though it had a CPU for {} s. Others speak within 15 s. \
+                     Its image may be damaged, or it has no serial console. Ctrl-C ends it; otherwise it is ended \
+                     after a silence of {} s (--silence)",
+                    FIRST_WORD.as_secs(),
+                    self.silence.as_secs()
+                ));
+            },
             stop: around.stop,
             on_line,
         })?;

@@ -74,6 +74,10 @@ pub struct Boot<'a> {
     pub guard: &'a [String],
     /// How long the guest may be silent.
     pub silence: Duration,
+    /// CPU time of the emulator after which a guest that has said nothing is told of.
+    pub first_word: Duration,
+    /// Is called once for such a guest.
+    pub on_mute: &'a dyn Fn(),
     /// Whether to end the guest now.
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// Takes each line that the agent says.
@@ -205,6 +209,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
         channel: (order.line.machine.channel != "console").then(|| Growing::new(channel)),
         reader: Reader::default(),
         said: String::new(),
+        mute_is_told: false,
         lines: 0,
         files: BTreeMap::new(),
         verdict: None,
@@ -215,6 +220,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
         if watch.look(order.on_line) {
             (heard, used) = (Instant::now(), emulator.cpu_time());
         }
+        watch.tell_if_mute(&emulator, order);
         if let Some(ending) = watch.verdict.take() {
             in_order = match order.line.log {
                 Some(_) => watch.see_out(&mut emulator, order),
@@ -400,6 +406,8 @@ struct Watch {
     channel: Option<Growing>,
     reader: Reader,
     said: String,
+    /// Whether it was told that nothing was said.
+    mute_is_told: bool,
     /// How many of the agent's lines were handed on.
     lines: usize,
     files: BTreeMap<String, Vec<u8>>,
@@ -407,6 +415,14 @@ struct Watch {
 }
 
 impl Watch {
+    /// Calls for a guest that had a CPU for as long as any kernel needs and has said nothing, once.
+    fn tell_if_mute(&mut self, emulator: &Emulator, order: &Boot<'_>) {
+        if self.said.is_empty() && !self.mute_is_told && emulator.cpu_time() >= order.first_word {
+            self.mute_is_told = true;
+            (order.on_mute)();
+        }
+    }
+
     /// Reads what is new. Whether there was something.
     fn look(&mut self, on_line: &mut dyn FnMut(&str)) -> bool {
         let said = self.console.more();

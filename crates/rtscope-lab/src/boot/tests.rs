@@ -1,6 +1,6 @@
 //! Endings of guests, with a script in the emulator's place: what it writes is what a guest says.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use rtscope_model::{guest::Timing, wire};
 
@@ -60,6 +60,8 @@ impl Room {
             line: CommandLine { log, ..command_line(&machine, &console, &channel) },
             guard: &guard,
             silence: Duration::from_millis(silence_ms),
+            first_word: Duration::MAX,
+            on_mute: &|| {},
             stop,
             on_line: &mut |_| {},
         };
@@ -112,6 +114,34 @@ fn a_silent_guest_is_ended_and_told_from_one_that_never_spoke() {
     let guest = Room::new().boot(script, 1500, &|| false);
     assert_eq!(guest.ending, Ending::Hung("rtscope: phase 2/3 disk".to_owned()));
     assert!(guest.ending.sentence().contains("--silence"), "{}", guest.ending.sentence());
+}
+
+#[test]
+fn a_guest_that_works_and_says_nothing_is_told_of_once() {
+    let told_of = |script: &str| {
+        let room = Room::new();
+        let machine = Machine::find("x86-64").expect("shipped");
+        let (console, channel) = (room.path("console.txt"), room.path("channel"));
+        let told = AtomicU32::new(0);
+        let guest = boot(&mut Boot {
+            line: command_line(&machine, &console, &channel),
+            guard: &room.guard(script),
+            silence: Duration::from_secs(30),
+            first_word: Duration::from_millis(100),
+            on_mute: &|| {
+                told.fetch_add(1, Relaxed);
+            },
+            stop: &|| told.load(Relaxed) > 0 || room.path("over").exists(),
+            on_line: &mut |_| {},
+        });
+        assert_eq!(guest.expect("a shell").ending, Ending::Interrupted);
+        told.into_inner()
+    };
+    assert_eq!(told_of("while :; do :; done"), 1);
+    // The same work after a word; the file shows that it took its time.
+    let over =
+        "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done; : > ${CONSOLE%console.txt}over";
+    assert_eq!(told_of(&format!("echo a word >> $CONSOLE; {over}; exec sleep 1000")), 0);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn a_real_time_kernel_is_told_from_a_stock_one_and_a_record_is_replayed_on_a_bus
         "--out",
         "out",
         "--require",
-        "max < 50us",
+        "max < 100us",
     ];
     let ran = rtscope(room.path(), &words).output().expect("starts");
     let out = room.path().join("out");
@@ -158,7 +158,7 @@ fn a_real_time_kernel_is_told_from_a_stock_one_and_a_record_is_replayed_on_a_bus
     let worst = worst_ns(&document);
     let of = |kernel: &str, cell: &str| worst[&(kernel.to_owned(), cell.to_owned())];
     let (stock, real_time) = (of("debian-stock:preempt=none", "disk"), of("debian-rt", "disk"));
-    assert!(real_time < 50_000, "the real-time kernel: {real_time} ns");
+    assert!(real_time < 100_000, "the real-time kernel: {real_time} ns");
     assert!(stock > 2 * real_time, "stock {stock} ns, real-time {real_time} ns");
     // The stock kernel fails the requirement, and so the comparison does.
     assert_eq!(
@@ -208,7 +208,7 @@ fn a_record_that_was_altered_is_told_from_its_replay(room: &Path) {
     fs::remove_file(record.join("plan.toml")).expect("removed");
     // It is not taken for the known record, and nothing is overwritten.
     let mut words = vec!["lab", "run", "small.toml", "--memory", "1024", "--out", "out"];
-    words.extend(["--require", "max < 50us"]);
+    words.extend(["--require", "max < 100us"]);
     words.extend(["--kernel", "debian-stock:preempt=none", "--kernel", "debian-rt"]);
     let refused = rtscope(room, &words).output().expect("starts");
     assert_eq!(refused.status.code(), Some(64), "{}", text(&refused));

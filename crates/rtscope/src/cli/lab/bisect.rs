@@ -39,13 +39,13 @@ const SEEDS: u64 = 5;
 ///
 /// Examples:
 ///   rtscope lab bisect --good debian-stock:preempt=full \
-///     --bad debian-stock:preempt=none:nohz=off --require 'max < 300us'
-///   rtscope lab bisect --good tiny-6.12-rt --bad tiny-6.12-dynamic -r 'max < 50us'
+///     --bad debian-stock:preempt=none:nohz=off --require 'max < 600us'
+///   rtscope lab bisect --good tiny-6.12-rt --bad tiny-6.12-dynamic -r 'max < 100us'
 ///   rtscope lab bisect lab-matrix --cycles 500 --good debian-rt \
-///     --through debian-cloud --bad debian-stock --require 'max < 50us'
-///   rtscope lab bisect --good A --through B --through C --bad D -r 'p99.9 < 50us'
+///     --through debian-cloud --bad debian-stock --require 'max < 100us'
+///   rtscope lab bisect --good A --through B --through C --bad D -r 'max < 100us'
 ///   rtscope lab bisect --tree linux --spec my-kernel.toml \
-///     --good v6.12 --bad v6.13 --require 'max < 50us'
+///     --good v6.12 --bad v6.13 --require 'max < 100us'
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

@@ -13,7 +13,7 @@ use rtscope_lab::{
     lab::{self, GuestVerbs, Host, Outcomes},
     options::GuestOptions,
     program::Program,
-    qemu::{GuestSpec, parse_shift},
+    qemu::{GuestSpec, SHIFT_DEFAULT, parse_shift},
     queue::{News, QueuedRun},
     record_folders,
 };
@@ -55,7 +55,7 @@ pub(in crate::cli) struct Options {
     #[arg(long)]
     kvm: bool,
     /// Count 2^N ns of virtual time for each instruction, N from 0 to 5
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_shift,
+    #[arg(long, value_name = "N", default_value_t = SHIFT_DEFAULT, value_parser = parse_shift,
         conflicts_with_all = ["wall", "kvm"])]
     shift: u8,
     /// Number of guests that run at a time [default: one for each CPU]
