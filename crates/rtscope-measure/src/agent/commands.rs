@@ -56,3 +56,24 @@ fn why(status: &str, said: &str) -> String {
     let text = lines.collect::<Vec<_>>().join("; ");
     if text.is_empty() { format!("it ended ({status})") } else { text }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<String, String> {
+        one(Path::new("/bin/sh"), &["-c".to_owned(), script.to_owned()])
+    }
+
+    #[test]
+    fn a_verb_that_measured_gives_what_it_printed_and_another_says_why() {
+        assert_eq!(shell("echo 7; echo later >&2").as_deref(), Ok("7\n"));
+        // Inconclusive, or a requirement failed: that is measured.
+        assert_eq!(shell("echo 7; exit 3").as_deref(), Ok("7\n"));
+        let why = shell("echo 'rtscope: no such line' >&2; exit 64");
+        assert_eq!(why, Err("no such line".to_owned()));
+        assert!(shell("exit 1").expect_err("an error").contains("exit status: 1"));
+        assert!(shell("kill -9 $$").expect_err("killed").contains("signal: 9"));
+        assert!(one(Path::new("/nowhere"), &[]).is_err());
+    }
+}

@@ -169,21 +169,22 @@ fn headline(all: &SideBySide, groups: &[Group]) -> String {
     format!("{}, {}: {}", group.name, row.name, beside.join(", "))
 }
 
-/// Why figures are absent, in full, each once.
+/// Why figures are absent, in full: each reason once, with the figures that it is of.
 fn notes(groups: &[Group]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for (group, row) in groups.iter().flat_map(|group| group.rows.iter().map(move |r| (group, r))) {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in groups.iter().flat_map(|group| &group.rows) {
         for why in row.cells.iter().flat_map(|cell| &cell.reasons) {
-            let note = match shortened(why) == why {
-                true => continue,
-                false => format!("{}, {}: {why}", group.name, row.name),
-            };
-            if !notes.contains(&note) {
-                notes.push(note);
+            let at = reasons.iter().position(|(known, _)| known == why).unwrap_or_else(|| {
+                reasons.push((why, Vec::new()));
+                reasons.len() - 1
+            });
+            if !reasons[at].1.contains(&row.name.as_str()) {
+                reasons[at].1.push(&row.name);
             }
         }
     }
-    notes
+    let in_full = reasons.iter().filter(|(why, _)| shortened(why) != *why);
+    in_full.map(|(why, names)| format!("{}: {why}.", names.join(", "))).collect()
 }
 
 #[derive(Template)]
@@ -358,7 +359,9 @@ mod tests {
         let why = "not supported: this kernel lacks it";
         let all = side_by_side(vec![guest(0, 1, Ok(0.5)), guest(1, 1, Err(why.to_owned()))]);
         let shown = table(&all);
-        assert!(shown.contains("  not supported\n") && shown.contains(why), "{shown}");
+        assert!(shown.contains("  not supported\n"), "{shown}");
+        let note = format!("\nhighest good frequency: {why}.\n");
+        assert!(shown.contains(&note), "{shown}");
         assert_eq!(document(&all, &[])["figures"][0]["second_over_first"], Value::Null);
         let all = SideBySide { time: Timing::Wall, ..side_by_side(Vec::new()) };
         let shown = table(&all);

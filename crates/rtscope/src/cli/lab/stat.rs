@@ -36,8 +36,8 @@ pub(in crate::cli) struct Args {
 
 /// What virtual time can't say.
 const LIMITS: &[&str] = &[
-    "Every instruction takes the same time: no caches, and no branch is mispredicted. So sorted and unsorted data take \
-     the same time here. `rtscope stat --simulate` counts what a processor would mispredict.",
+    "Every instruction takes the same time: no caches, and no branch is mispredicted. So the loop over sorted data is \
+     no faster here, and sorting comes on top. `rtscope stat --simulate` counts what a processor would mispredict.",
     "CPU time is a count of instructions of the program and of what the kernel does for it. --wall has this computer's \
      clock instead.",
 ];
