@@ -331,7 +331,7 @@ fn a_forgotten_kernel_is_asked_for_with_the_command_to_type() {
             "rtscope lab wave sweep --subject c",
             "rtscope lab wave sweep --subject c --kernel debian-stock\n",
         ),
-        ("rtscope lab drift debian-rt", "rtscope lab drift --kernel debian-rt\n"),
+        ("rtscope lab drift", "rtscope lab drift --kernel debian-stock\n"),
         ("rtscope lab matrix my.toml", "rtscope lab matrix my.toml --kernel debian-stock\n"),
     ] {
         assert!(told(words).contains(tip), "{}", told(words));

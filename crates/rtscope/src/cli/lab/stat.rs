@@ -15,7 +15,7 @@ use super::{
 };
 use crate::cli::stat::{self, Counting};
 
-/// Count a program's CPU time, context switches and page faults in kernels
+/// Count a program's CPU time and page faults in kernels
 ///
 /// Each kernel boots in an emulator and runs `rtscope stat`: the branch workload, or programs of yours. A guest has no
 /// shared libraries, so a program must be static. It needs all its input in its arguments. The emulator's processor
@@ -24,7 +24,7 @@ use crate::cli::stat::{self, Counting};
 /// Examples:
 ///   rtscope lab stat --kernel debian-stock --kernel debian-rt --compare
 ///   rtscope lab stat -k debian-rt --workload sorted --passes 500 --repeat 5
-///   rtscope lab stat -k debian-stock -k debian-rt -- ./my-static-program --fast
+///   rtscope lab stat -k debian-stock -k debian-rt -- ./my-program --fast
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

@@ -11,14 +11,14 @@ use super::{
 };
 use crate::cli::throughput::{self, Transfers};
 
-/// Measure network throughput in kernels, with and without a latency sampler
+/// Measure network throughput in kernels
 ///
 /// Each kernel boots in an emulator and runs `rtscope throughput` over loopback, or over a virtual cable between two
-/// network namespaces (--over veth). The page and the table set bandwidth, CPU load and wake-up latency side by side.
+/// network namespaces (--over veth), with and without a latency sampler. The page and the table set bandwidth, CPU load and wake-up latency side by side.
 ///
 /// Examples:
 ///   rtscope lab throughput --kernel debian-stock --kernel debian-rt
-///   rtscope lab throughput -k debian-stock -k debian-rt --windows 16,64 --duration 500ms
+///   rtscope lab throughput -k debian-stock --windows 16,64 -d 500ms
 ///   rtscope lab throughput -k debian-rt --over veth --protocol both --no-sampler
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

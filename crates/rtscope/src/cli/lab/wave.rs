@@ -68,7 +68,7 @@ pub(in crate::cli) struct Sweeps {
 ///
 /// Examples:
 ///   rtscope lab wave generate --freq 1kHz -k debian-stock -k debian-rt
-///   rtscope lab wave generate --freq 5kHz --policy fifo:49 -k debian-rt --limit 50us
+///   rtscope lab wave generate --freq 5kHz --policy fifo:49 -k debian-rt
 ///   rtscope lab wave generate gpio:sim/0 --freq 1kHz -k tiny-6.12-rt
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

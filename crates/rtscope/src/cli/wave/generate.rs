@@ -58,7 +58,7 @@ pub(in crate::cli) struct Args {
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct WaveOptions {
     /// Frequency of the wave, for example 50Hz, 2.5kHz or 1MHz
-    #[arg(long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "HZ")]
     freq: Hertz,
     /// Share of each period in which the line is high
     #[arg(long, value_name = "SHARE", default_value = "50%")]
