@@ -89,7 +89,7 @@ pub const SHIPPED: &[Shipped] = &[
         source: include_str!("../../../../subjects/square.adb"),
         tool: "gnatmake",
         package: "gnat",
-        making: Making::Compiled(&["-q", "-O2"], &["-largs", "-static"]),
+        making: Making::Compiled(&["-q", "-O2"], &["-bargs", "-static", "-largs", "-static"]),
     },
 ];
 
@@ -333,6 +333,17 @@ mod tests {
         assert_eq!(there.len() + missing.len(), SHIPPED.len() + 1);
         assert!(there.contains(&OWN));
         assert!(SHIPPED[0].lack().contains("apt-get install gcc"));
+    }
+
+    #[test]
+    fn what_needs_an_interpreter_does_not_run_in_a_guest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(compile_static(OWN, folder.path()).expect("ours"), None);
+        assert!(!all_static().0.contains(&"python"));
+        if find("python3").is_some() {
+            let why = compile_static("python", folder.path()).expect_err("interpreted");
+            assert!(why.to_string().contains("a guest doesn't have"), "{why}");
+        }
     }
 
     #[test]

@@ -73,12 +73,9 @@ impl Cell {
         };
         let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        match least == most {
-            true => unit.text(median),
-            false => {
-                format!("{} ({} to {})", unit.text(median), unit.text(least), unit.text(most))
-            }
-        }
+        let (median, least, most) = (unit.text(median), unit.text(least), unit.text(most));
+        // Seeds that differ by less than is shown have no range.
+        if least == most { median } else { format!("{median} ({least} to {most})") }
     }
 }
 
@@ -351,6 +348,8 @@ mod tests {
         }
         let document = document(&all, &[]);
         assert_eq!(document["figures"][0]["second_over_first"], 0.75);
+        let alike = table(&side_by_side(vec![guest(0, 1, Ok(2e3)), guest(0, 2, Ok(2_000.4))]));
+        assert!(alike.contains("2.00 kHz") && !alike.contains("2.00 kHz ("), "{alike}");
         assert_eq!(document["not_shown"][0], "No caches.");
     }
 
