@@ -173,7 +173,9 @@ impl Lab {
         report: &mut Report<'_>,
     ) -> Result<GuestRun, LabError> {
         refuse_absent_cpus(plan, self.cpus_in(kernel)?)?;
-        let extra = self.extra(kernel, &plan.phases, report)?;
+        let mut needs = load_modules(&plan.phases);
+        needs.extend(GPIO_MODULES.into_iter().filter(|_| self.options.gpio_lines.is_some()));
+        let extra = self.extra(kernel, &needs, report)?;
         let longest = plan.phases.iter().map(|phase| phase.expected().0).max().unwrap_or(0);
         let longest = Duration::from_nanos(longest);
         let text = as_run(plan).to_toml();
@@ -181,25 +183,26 @@ impl Lab {
         Ok(GuestRun { planned: Duration::from_nanos(plan.expected().0), ..run })
     }
 
-    /// The run of experiments, each with its name and text, in place of a plan. `longest` is how long one
-    /// of them computes.
+    /// The run of verbs in place of a plan.
     ///
     /// # Errors
     ///
     /// The guest can't be made.
-    pub fn experiments_run(
+    pub fn verbs_run(
         &mut self,
         kernel: &KernelUnderTest,
-        experiments: &[(String, String)],
-        longest: Duration,
+        verbs: &GuestVerbs,
+        seed: u64,
         report: &mut Report<'_>,
     ) -> Result<GuestRun, LabError> {
-        let mut extra = self.extra(kernel, &[], report)?;
-        for (name, text) in experiments {
-            extra.beside.experiments.push(name.clone());
-            extra.files.push((guest::experiment_file(name), text.clone().into_bytes(), false));
+        let mut extra = self.extra(kernel, &verbs.modules(), report)?;
+        extra.files.extend(verbs.files.iter().cloned());
+        extra.beside.commands.clone_from(&verbs.commands);
+        extra.beside.gpio_lines = verbs.gpio_lines;
+        if verbs.gpio_lines.is_some() {
+            refuse_without_gpio(kernel)?;
         }
-        self.guest_run(kernel, ("experiments", ""), extra, 1, longest)
+        self.guest_run(kernel, (&verbs.name, ""), extra, seed, verbs.longest)
     }
 
     /// CPUs of a guest: in virtual time a machine with a fixed number of them starts no more than were asked
@@ -241,23 +244,21 @@ impl Lab {
         })
     }
 
-    /// What the guest has and does beside the phases of a plan.
+    /// What the guest has and does beside its plan or its verbs, with the modules that these need where the kernel
+    /// has them as modules.
     fn extra(
         &self,
         kernel: &KernelUnderTest,
-        phases: &[Phase],
+        needs: &[Module],
         report: &mut Report<'_>,
     ) -> Result<Extra, LabError> {
         let options = &self.options;
-        if options.gpio_lines.is_some() && kernel.lacks("GPIO_SIM") {
-            return Err(LabError::Refused(format!(
-                "--gpio-sim: {} was built without CONFIG_GPIO_SIM: leave it out, or take a kernel that has \
-                 it, as those that `rtscope kernel build` makes",
-                kernel.label
-            )));
+        if options.gpio_lines.is_some() {
+            refuse_without_gpio(kernel)?;
         }
         let mut names = options.modules.clone();
-        names.extend(wanted_modules(kernel, phases, options.gpio_lines.is_some()));
+        let needed = needs.iter().filter(|(option, _)| kernel.has_as_module(option));
+        names.extend(needed.map(|(_, module)| (*module).to_owned()));
         let mut extra = Extra {
             beside: Beside {
                 cyclictest: options.with_cyclictest,
@@ -414,26 +415,64 @@ fn refuse_absent_cpus(plan: &Plan, cpus: u32) -> Result<(), LabError> {
     })
 }
 
-/// Modules that a load needs: the load's name, the option and its value that ask for it, the kernel's
-/// option, and the module.
-const LOAD_MODULES: [(&str, &str, &str, &str, &str); 1] =
-    [("network", "over", "veth", "VETH", "veth")];
+/// A module that something needs: the kernel's option, and the module.
+type Module = (&'static str, &'static str);
 
-/// Modules that a simulated GPIO chip needs: the kernel's option, and the module.
-const GPIO_MODULES: [(&str, &str); 2] = [("CONFIGFS_FS", "configfs"), ("GPIO_SIM", "gpio-sim")];
+/// A pair of network devices.
+const VETH: Module = ("VETH", "veth");
 
-/// The modules that a plan needs in a kernel that has them as modules.
-fn wanted_modules(kernel: &KernelUnderTest, phases: &[Phase], gpio: bool) -> Vec<String> {
+/// What loads need: the load's name, the option and its value that ask for it.
+const LOAD_MODULES: [(&str, &str, &str, Module); 1] = [("network", "over", "veth", VETH)];
+
+/// What a simulated GPIO chip needs.
+const GPIO_MODULES: [Module; 2] = [("CONFIGFS_FS", "configfs"), ("GPIO_SIM", "gpio-sim")];
+
+/// The modules that the loads of a plan need.
+fn load_modules(phases: &[Phase]) -> Vec<Module> {
     let loads = || phases.iter().flat_map(|phase| &phase.loads);
-    let asked = LOAD_MODULES.iter().filter(|(load, option, value, ..)| {
+    let asked = LOAD_MODULES.iter().filter(|(load, option, value, _)| {
         loads().any(|line| {
             line.name == *load && line.options.get(*option).is_some_and(|found| found == value)
         })
     });
-    let for_loads = asked.map(|(.., option, module)| (*option, *module));
-    let for_gpio = GPIO_MODULES.into_iter().filter(|_| gpio);
-    let needed = for_loads.chain(for_gpio).filter(|(option, _)| kernel.has_as_module(option));
-    needed.map(|(_, module)| module.to_owned()).collect()
+    asked.map(|(.., module)| *module).collect()
+}
+
+/// Refuses a kernel without the simulated GPIO chip.
+fn refuse_without_gpio(kernel: &KernelUnderTest) -> Result<(), LabError> {
+    if !kernel.lacks("GPIO_SIM") {
+        return Ok(());
+    }
+    Err(LabError::Refused(format!(
+        "{} was built without CONFIG_GPIO_SIM and has no simulated GPIO lines: do without them (--gpio-sim, \
+         gpio:{}/0), or take a kernel that has them, as those that `rtscope kernel build` makes",
+        kernel.label,
+        guest::GPIO_LABEL
+    )))
+}
+
+/// Verbs of rtscope that a guest runs in place of a plan.
+#[derive(Clone, Debug, Default)]
+pub struct GuestVerbs {
+    /// What they are called together.
+    pub name: String,
+    /// The verbs, in the order in which they run.
+    pub commands: Vec<guest::Command>,
+    /// Further files of the guest: path, bytes, whether it can be run.
+    pub files: Vec<(String, Vec<u8>, bool)>,
+    /// Whether they need a pair of network devices.
+    pub over_veth: bool,
+    /// Lines of a simulated GPIO chip.
+    pub gpio_lines: Option<u32>,
+    /// How long they run in the guest's time without a word, about.
+    pub longest: Duration,
+}
+
+impl GuestVerbs {
+    fn modules(&self) -> Vec<Module> {
+        let gpio = GPIO_MODULES.into_iter().filter(|_| self.gpio_lines.is_some());
+        gpio.chain(self.over_veth.then_some(VETH)).collect()
+    }
 }
 
 #[cfg(test)]

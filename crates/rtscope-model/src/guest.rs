@@ -1,5 +1,5 @@
-//! What an emulated guest does beside its plan, or in its place: told by the lab, done by the guest's
-//! agent.
+//! What an emulated guest does beside its plan, or in its place: the lab asks for it, and the guest's agent
+//! does it.
 //!
 //! The text form is TOML, so that a guest's image can be read by eye. A guest without such a file does
 //! nothing but its plan.
@@ -21,6 +21,18 @@ pub const EXPERIMENT: &str = "experiment.json";
 
 /// File of a record that says what a simulated GPIO chip showed.
 pub const GPIO: &str = "gpio.txt";
+
+/// Label of that chip: its lines are `gpio:sim/0` and so on.
+pub const GPIO_LABEL: &str = "sim";
+
+/// Where a guest makes its record: in memory.
+pub const RECORD: &str = "/run/record";
+
+/// Folder in a guest with the subjects of square waves, which are compiled outside.
+pub const SUBJECTS: &str = "subjects";
+
+/// File of a page, which is drawn by whoever reads the record and isn't sent.
+pub const PAGE: &str = "report.html";
 
 /// File of a record that says what the guest found and waited for before it measured: a [`Start`].
 pub const START: &str = "start.json";
@@ -68,6 +80,30 @@ impl Start {
     }
 }
 
+/// A verb of rtscope that a guest runs as it would run on a board.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// Its name: that of its [`Command::folder`] in the record, and of its output.
+    pub name: String,
+    /// The words of the command line behind `rtscope`.
+    pub words: Vec<String>,
+}
+
+impl Command {
+    /// Where its record goes in the guest.
+    #[must_use]
+    pub fn folder(name: &str) -> String {
+        format!("{RECORD}/{name}")
+    }
+
+    /// File of the record with what it prints.
+    #[must_use]
+    pub fn output(name: &str) -> String {
+        format!("{name}.txt")
+    }
+}
+
 /// What the guest does beside its plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -85,10 +121,9 @@ pub struct Beside {
     /// Lines of a simulated GPIO chip that is made and tried before the plan runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpio_lines: Option<u32>,
-    /// Scheduling experiments by name, in the order in which they are run: such a guest has no plan. Their
-    /// texts are files ([`experiment_file`]).
+    /// Verbs, in the order in which they are run: such a guest has no plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub experiments: Vec<String>,
+    pub commands: Vec<Command>,
 }
 
 /// How time passes in a guest.
@@ -272,7 +307,10 @@ mod tests {
             cyclictest: true,
             tracer: Some(Tracer::Timerlat),
             gpio_lines: Some(8),
-            experiments: vec!["one-fifo-pinned".to_owned()],
+            commands: vec![Command {
+                name: "drift".to_owned(),
+                words: ["drift", "--period=1ms"].map(str::to_owned).to_vec(),
+            }],
         };
         for beside in [all, Beside::default()] {
             assert_eq!(Beside::parse(&beside.to_toml()), Ok(beside));

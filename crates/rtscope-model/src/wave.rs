@@ -63,6 +63,15 @@ pub struct Capture {
     pub is_full: bool,
 }
 
+/// What a line's own count of its changes said at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountReading {
+    /// When.
+    pub at_ns: u64,
+    /// Changes that its program had counted.
+    pub changes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,7 +75,7 @@ struct Row {
 }
 
 /// A figure in words for people.
-fn named(figure: Figure) -> &'static str {
+pub(super) fn named(figure: Figure) -> &'static str {
     match figure {
         Figure::ElapsedNs => "elapsed",
         Figure::Counter(Counted::TaskClockNs) => "task clock",

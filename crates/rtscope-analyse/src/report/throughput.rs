@@ -26,16 +26,16 @@ const PUBLISHED: [(u64, [f64; 2], [f64; 2]); 5] = [
 
 /// What a sampler saw, judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Latency {
+pub(super) struct Latency {
     samples: u64,
     mean_ns: f64,
-    p99_ns: u64,
-    max_ns: u64,
+    pub(super) p99_ns: u64,
+    pub(super) max_ns: u64,
     missed: u64,
 }
 
 /// None without a sample.
-fn latency(sampled: &Sampled) -> Option<Latency> {
+pub(super) fn latency(sampled: &Sampled) -> Option<Latency> {
     let mut all = sampled.latencies_ns.clone();
     all.sort_unstable();
     let max_ns = *all.last()?;

@@ -44,6 +44,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("lab", lab::page(&comparison())),
         ("sched", report::sched::page(&experiment("rr-quantum"))),
         ("sched_guests", report::sched::guests::page(&guests())),
+        ("lab_verb", lab::verbs::page(&side_by_side())),
         ("drift", report::drift::page(&drift())),
         ("stat", report::stat::page(&counters())),
         ("throughput", report::throughput::page(&throughput())),
@@ -250,6 +251,29 @@ fn guests() -> report::sched::guests::Guests {
         facts: vec![("emulator".to_owned(), "QEMU emulator version 7.2.15".to_owned())],
         records: vec![of(0, "rr-quantum"), of(1, "rr-quantum"), of(0, "nice-levels")],
         failures: vec![("nice-levels in debian-rt".to_owned(), "the kernel gave up".to_owned())],
+    }
+}
+
+/// Throughput in two kernels, of two seeds; the second kernel's counters are missing.
+fn side_by_side() -> lab::verbs::SideBySide {
+    let guest = |kernel: usize, seed: u64| lab::verbs::FromGuest {
+        kernel,
+        name: format!("{kernel}-seed{seed}"),
+        page: (seed == 1).then(|| format!("{kernel}-seed{seed}/throughput/report.html")),
+        figures: match kernel {
+            0 => lab::figures::of_stat(&counters()),
+            _ => lab::figures::of_drift(&drift()),
+        },
+    };
+    lab::verbs::SideBySide {
+        verb: "stat",
+        words: "stat --compare --out /run/record/stat".to_owned(),
+        limits: &["Every instruction takes the same time.", "No branch is mispredicted."],
+        time: Timing::Virtual { shift: 2 },
+        kernels: vec!["debian-stock".to_owned(), "debian-rt:preempt=full".to_owned()],
+        facts: vec![("emulator".to_owned(), "QEMU emulator version 7.2.15".to_owned())],
+        guests: vec![guest(0, 1), guest(0, 2), guest(1, 1)],
+        failures: vec![("debian-rt-seed2".to_owned(), "the kernel gave up".to_owned())],
     }
 }
 

@@ -110,7 +110,11 @@ fn the_columns_that_decide_come_first_and_the_rest_folds_away() {
 fn each_kernel_of_a_lab_is_on_the_screen_of_a_phone() {
     const CUT: &str = "[...document.querySelectorAll('.heat td')]\
         .filter(one => one.getBoundingClientRect().right > innerWidth).length";
-    on_pages("each_kernel_of_a_lab_is_on_the_screen_of_a_phone", "lab", |browser, _| {
+    on_pages("each_kernel_of_a_lab_is_on_the_screen_of_a_phone", "lab", |browser, name| {
+        // The page of a verb has no heat map.
+        if name != "lab" {
+            return;
+        }
         for width in WIDTHS {
             browser.show(width, Theme::Light);
             assert_eq!(browser.evaluate(CUT), 0, "{width} px");

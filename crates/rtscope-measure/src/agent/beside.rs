@@ -4,12 +4,12 @@
 use std::{fs, io::Write, path::Path, thread, time::Duration};
 
 use rtscope_model::{
-    guest::{self, Beside, Tracer},
+    guest::{self, Beside, RECORD, Tracer},
     plan::Phase,
 };
 use rtscope_sys::module;
 
-use super::{RECORD, cyclictest::Watch, gpio, say, stage::on_stage};
+use super::{cyclictest::Watch, gpio, say, stage::on_stage};
 
 /// The places of the kernel's tracing files: its own file system, or within the debug one.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -22,8 +22,8 @@ pub(super) fn read() -> Result<Beside, String> {
     }
 }
 
-/// Loads modules, and makes and tries the GPIO chip: what that showed, and a line for each thing that
-/// could not be done. The plan runs whatever happens here.
+/// Loads modules, and makes the GPIO chip, which is tried where the guest has a plan: what that showed, and a line
+/// for each thing that could not be done. The plan or the verbs run whatever happens here.
 pub(super) fn before(beside: &Beside) -> (Option<String>, String) {
     let mut failures = String::new();
     let mut fail = |what: &str, why: String| {
@@ -35,7 +35,11 @@ pub(super) fn before(beside: &Beside) -> (Option<String>, String) {
             fail(path, e.to_string());
         }
     }
-    let tried = beside.gpio_lines.map(gpio::make_and_try).transpose();
+    let make_or_try = |lines| match beside.commands.is_empty() {
+        true => gpio::make_and_try(lines),
+        false => gpio::make(lines).map(|_| String::new()),
+    };
+    let tried = beside.gpio_lines.map(make_or_try).transpose();
     (tried.map_err(|why| fail("gpio-sim", why)).ok().flatten(), failures)
 }
 

@@ -10,7 +10,7 @@ use gpiocdev::{
     Request,
     line::{Offset, Value, Values},
 };
-use rtscope_model::wave::Capture;
+use rtscope_model::{guest::GPIO_LABEL, wave::Capture};
 use rtscope_sys::{clock::SystemClock, mount::mount, tree::Tree};
 
 use crate::wave::{
@@ -28,8 +28,18 @@ const CONFIGFS: &str = "/sys/kernel/config";
 /// The chip's folder in configfs.
 const CHIP: &str = "/sys/kernel/config/gpio-sim/rtscope";
 
-/// Makes the chip and tries every line; what was found, a line of text for each.
-pub(super) fn make_and_try(lines: u32) -> Result<String, String> {
+/// A chip that was made.
+pub(super) struct Chip {
+    /// The kernel's name of it.
+    name: String,
+    /// The device that it belongs to.
+    device: String,
+    /// Its folder in sysfs.
+    folder: String,
+}
+
+/// Makes the chip.
+pub(super) fn make(lines: u32) -> Result<Chip, String> {
     if lines == 0 || lines > LINES_MAX {
         return Err(format!("gpio-sim: {lines} lines: write 1 to {LINES_MAX}"));
     }
@@ -40,10 +50,17 @@ pub(super) fn make_and_try(lines: u32) -> Result<String, String> {
         format!("gpio-sim: {bank}: {e}: the kernel lacks CONFIG_CONFIGFS_FS or CONFIG_GPIO_SIM")
     })?;
     put(&format!("{bank}/num_lines"), &lines.to_string())?;
+    put(&format!("{bank}/label"), GPIO_LABEL)?;
     put(&format!("{CHIP}/live"), "1")?;
     let device = get(&format!("{CHIP}/dev_name"))?;
-    let chip = get(&format!("{bank}/chip_name"))?;
-    let folder = format!("/sys/devices/platform/{device}/{chip}");
+    let name = get(&format!("{bank}/chip_name"))?;
+    let folder = format!("/sys/devices/platform/{device}/{name}");
+    Ok(Chip { name, device, folder })
+}
+
+/// Makes the chip and tries every line; what was found, a line of text for each.
+pub(super) fn make_and_try(lines: u32) -> Result<String, String> {
+    let Chip { name: chip, device, folder } = make(lines)?;
     let mut said = format!("{chip} of {device}: {lines} lines\n");
     said += &pull_each(&chip, &folder, lines)?;
     if lines >= 2 {

@@ -1,4 +1,4 @@
-//! The first process of an emulated guest: runs the plan or the experiments that lie beside it and sends
+//! The first process of an emulated guest: runs the plan or the verbs that the lab asks for, and sends
 //! the record out.
 //!
 //! ```text
@@ -21,8 +21,8 @@
 //! the emulator doesn't give.
 
 mod beside;
+mod commands;
 mod cyclictest;
-mod experiments;
 mod gpio;
 mod stage;
 mod start;
@@ -40,7 +40,7 @@ use flate2::{Compression, write::GzEncoder};
 use rtscope_model::{
     event::{Event, Stamped},
     finding::Weight,
-    guest,
+    guest::{self, RECORD},
     plan::{self, Plan},
     wire,
 };
@@ -58,9 +58,6 @@ use crate::{RunOptions, interrupt::Interrupt, run};
 /// The plan of a guest.
 const PLAN: &str = "/plan.toml";
 
-/// Where the record is made: in memory.
-const RECORD: &str = "/run/record";
-
 /// Folder in a record of a guest with what its kernel shows of itself.
 pub const SHOWN: &str = "guest";
 
@@ -75,10 +72,11 @@ const SHOWS: [&str; 6] = [
 ];
 
 /// The file systems of a guest. Those that a kernel lacks are left out: what needs them says so.
-const MOUNTS: [(&str, &str); 8] = [
+const MOUNTS: [(&str, &str); 9] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
     ("devtmpfs", "/dev"),
+    ("tmpfs", "/dev/shm"),
     ("tmpfs", "/run"),
     ("tmpfs", "/tmp"),
     ("tmpfs", "/var/tmp"),
@@ -107,6 +105,7 @@ pub fn is_guest() -> bool {
 /// of the kernel, which the emulator's other side recognises.
 pub fn main(version: &str, wall_clock: fn() -> String) {
     for (kind, folder) in MOUNTS {
+        let _ = fs::create_dir(folder);
         let _ = mount(kind, Path::new(folder));
     }
     // Or plots would say that they were measured "on (none)".
@@ -171,9 +170,9 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
     let beside = beside::read()?;
     let (gpio, failures) = beside::before(&beside);
     let record = Path::new(RECORD);
-    if !beside.experiments.is_empty() {
-        experiments::run(&beside.experiments, version, &wall_clock)?;
+    if !beside.commands.is_empty() {
         beside::note(record, &failures);
+        beside::note(record, &commands::run(&beside.commands));
         return Ok(());
     }
     let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
@@ -252,7 +251,7 @@ fn packed(body: &[u8]) -> io::Result<Vec<u8>> {
     packer.finish()
 }
 
-/// Every file below a folder with its path in it, in order of the path; none when there is no folder.
+/// Every file below a folder with its path in it, in order of the path, but the pages; none when there is no folder.
 fn contents(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -265,6 +264,8 @@ fn contents(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
+            } else if path.ends_with(guest::PAGE) {
+                continue;
             } else if let Ok(inner) = path.strip_prefix(folder) {
                 found.push((inner.to_string_lossy().into_owned(), fs::read(&path)?));
             }
@@ -301,7 +302,7 @@ mod tests {
     fn files_are_listed_in_order_with_their_paths() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("slices")).expect("made");
-        for name in ["slices/t1.jsonl", "slices/t0.jsonl", "events.jsonl"] {
+        for name in ["slices/t1.jsonl", "slices/t0.jsonl", "events.jsonl", "slices/report.html"] {
             fs::write(folder.path().join(name), name).expect("written");
         }
         let names: Vec<String> =

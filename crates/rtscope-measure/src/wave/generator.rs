@@ -150,6 +150,8 @@ pub struct Made {
     pub last_rise_ns: u64,
     /// Largest latency.
     pub latency_ns_max: u64,
+    /// Sum of the latencies of all edges.
+    pub latency_ns_sum: u64,
     /// Edges later than the limit.
     pub violations: u64,
     /// The first of those, up to 10,000.
@@ -235,6 +237,7 @@ pub fn make(
         let latency_ns = now_ns.saturating_sub(due_ns);
         made.edges += 1;
         made.latency_ns_max = made.latency_ns_max.max(latency_ns);
+        made.latency_ns_sum = made.latency_ns_sum.saturating_add(latency_ns);
         if rises {
             made.first_rise_ns = if made.rises == 0 { now_ns } else { made.first_rise_ns };
             made.last_rise_ns = now_ns;

@@ -1,5 +1,6 @@
 //! Square waves on lines: generators that make them, and a scope that looks at them.
 
+pub mod count;
 pub mod generator;
 pub mod gpio;
 pub mod line;

@@ -91,14 +91,29 @@ pub fn capture<P: Probe + Sync>(
     clock: &(impl Clock + Sync),
     limits: CaptureLimits,
 ) -> Result<Capture, WaveError> {
-    let look = || {
-        thread::block_signals();
-        sched::place_exactly(place)?;
+    at_place(place, Nanos(limits.duration_ns), || {
         let resolution_ns = calibrate(line, clock);
         Ok(watch(line, name, clock, resolution_ns, limits))
+    })
+}
+
+/// Does something that takes so long on a thread at the place of a scope.
+///
+/// # Errors
+///
+/// The thread can't be placed, or what is done fails.
+pub fn at_place<T: Send>(
+    place: &Placement,
+    duration: Nanos,
+    work: impl FnOnce() -> Result<T, WaveError> + Send,
+) -> Result<T, WaveError> {
+    let placed = || {
+        thread::block_signals();
+        sched::place_exactly(place)?;
+        work()
     };
-    let _watchdog = Watchdog::over_spinners(Nanos(limits.duration_ns));
-    std::thread::scope(|scope| scope.spawn(look).join().expect("the scope does not panic"))
+    let _watchdog = Watchdog::over_spinners(duration);
+    std::thread::scope(|scope| scope.spawn(placed).join().expect("the scope does not panic"))
 }
 
 /// The resolution: how far apart two readings of the clock around a look may lie before the look is

@@ -92,6 +92,17 @@ impl Seat {
     }
 }
 
+/// Above every subject.
+const COUNTING_PRIORITY: u8 = 99;
+
+/// The place of a scope that counts: on the subject's own CPU, above it. It sleeps nearly all of the time. None where
+/// that is not permitted.
+#[must_use]
+pub fn counting(cpus: &CpuSet) -> Option<Placement> {
+    let place = fixed(Policy::Fifo, COUNTING_PRIORITY, 0, cpus);
+    is_permitted(&place).then_some(place)
+}
+
 /// Why a real-time thread that never sleeps would do harm here.
 #[must_use]
 pub fn obstacle(tree: &Tree) -> Option<String> {

@@ -21,8 +21,8 @@ const START_LIMIT: Duration = Duration::from_secs(5);
 /// How a source becomes a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Making {
-    /// `TOOL ARGUMENTS -o PROGRAM SOURCE`
-    Compiled(&'static [&'static str]),
+    /// `TOOL ARGUMENTS -o PROGRAM SOURCE`, and for a program without shared libraries more arguments behind.
+    Compiled(&'static [&'static str], &'static [&'static str]),
     /// `TOOL SOURCE LINE FREQUENCY`
     Interpreted,
 }
@@ -53,7 +53,7 @@ pub const SHIPPED: &[Shipped] = &[
         source: include_str!("../../../../subjects/square.c"),
         tool: "cc",
         package: "gcc",
-        making: Making::Compiled(&["-O2"]),
+        making: Making::Compiled(&["-O2"], &["-static"]),
     },
     Shipped {
         name: "c-rt",
@@ -62,7 +62,7 @@ pub const SHIPPED: &[Shipped] = &[
         source: include_str!("../../../../subjects/square_rt.c"),
         tool: "cc",
         package: "gcc",
-        making: Making::Compiled(&["-O2"]),
+        making: Making::Compiled(&["-O2"], &["-static"]),
     },
     Shipped {
         name: "cpp",
@@ -71,7 +71,7 @@ pub const SHIPPED: &[Shipped] = &[
         source: include_str!("../../../../subjects/square.cpp"),
         tool: "c++",
         package: "g++",
-        making: Making::Compiled(&["-O2", "-std=c++17"]),
+        making: Making::Compiled(&["-O2", "-std=c++17"], &["-static"]),
     },
     Shipped {
         name: "python",
@@ -89,7 +89,7 @@ pub const SHIPPED: &[Shipped] = &[
         source: include_str!("../../../../subjects/square.adb"),
         tool: "gnatmake",
         package: "gnat",
-        making: Making::Compiled(&["-q", "-O2"]),
+        making: Making::Compiled(&["-q", "-O2"], &["-bargs", "-static", "-largs", "-static"]),
     },
 ];
 
@@ -127,12 +127,17 @@ pub struct Subject {
 
 impl Subject {
     /// A subject by its word, or a program by its path (with a slash in it). Sources are made into
-    /// programs in a folder.
+    /// programs in a folder, unless the program is in the folder of those that were compiled before.
     ///
     /// # Errors
     ///
     /// When there is no such subject or program, or its compiler is missing or fails.
-    pub fn prepare(word: &str, own: &Path, folder: &Path) -> Result<Subject, WaveError> {
+    pub fn prepare(
+        word: &str,
+        own: &Path,
+        folder: &Path,
+        compiled: Option<&Path>,
+    ) -> Result<Subject, WaveError> {
         let plain =
             |words| Subject { name: word.to_owned(), words, after: Vec::new(), option: None };
         if word == OWN {
@@ -140,8 +145,13 @@ impl Subject {
             let after = ["--duration", "60s", "--quiet"].map(str::to_owned).into();
             return Ok(Subject { after, option: Some("--freq"), ..plain(words) });
         }
+        let file_name = Path::new(word).file_name().unwrap_or_default();
+        let compiled = compiled.map(|folder| folder.join(file_name)).filter(|path| path.is_file());
+        if let Some(program) = compiled {
+            return Ok(plain(vec![program]));
+        }
         if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == word) {
-            return Ok(plain(shipped.make(folder)?));
+            return Ok(plain(shipped.make(folder, false)?));
         }
         let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).chain([OWN]).collect();
         let failed = |why: String| WaveError::Subject { subject: word.to_owned(), why };
@@ -171,7 +181,7 @@ impl Subject {
 }
 
 impl Shipped {
-    fn make(&self, folder: &Path) -> Result<Vec<PathBuf>, WaveError> {
+    fn make(&self, folder: &Path, is_static: bool) -> Result<Vec<PathBuf>, WaveError> {
         let tool = find(self.tool).ok_or(WaveError::NoTool {
             subject: self.name,
             program: self.tool,
@@ -183,13 +193,16 @@ impl Shipped {
             path: source.clone(),
             source: e,
         })?;
-        let Making::Compiled(arguments) = self.making else { return Ok(vec![tool, source]) };
+        let Making::Compiled(arguments, for_static) = self.making else {
+            return Ok(vec![tool, source]);
+        };
         let program = folder.join(self.name);
         let failed = |why| WaveError::Subject { subject: self.name.to_owned(), why };
         let output = Command::new(&tool)
             .args(arguments)
             .arg("-o")
             .args([&program, &source])
+            .args(for_static.iter().filter(|_| is_static))
             .current_dir(folder)
             .stdin(Stdio::null())
             .output()
@@ -200,6 +213,34 @@ impl Shipped {
         }
         Ok(vec![program])
     }
+}
+
+/// The file of a subject that comes with rtscope, compiled in a folder so that it needs no shared library; none for
+/// rtscope's own generator.
+///
+/// # Errors
+///
+/// It is interpreted, or its compiler is missing or fails.
+pub fn compile_static(word: &str, folder: &Path) -> Result<Option<PathBuf>, WaveError> {
+    let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == word) else {
+        return Ok(None);
+    };
+    match (shipped.making, shipped.make(folder, true)?.as_slice()) {
+        (Making::Compiled(..), [program]) => Ok(Some(program.clone())),
+        _ => {
+            let why = format!("it needs {}, which a guest doesn't have", shipped.tool);
+            Err(WaveError::Subject { subject: word.to_owned(), why })
+        }
+    }
+}
+
+/// The words of all subjects that a guest can run: those that need no interpreter.
+#[must_use]
+pub fn all_static() -> (Vec<&'static str>, Vec<&'static Shipped>) {
+    let is_compiled = |shipped: &&Shipped| matches!(shipped.making, Making::Compiled(..));
+    let (there, missing): (Vec<&Shipped>, Vec<&Shipped>) =
+        SHIPPED.iter().filter(is_compiled).partition(|shipped| find(shipped.tool).is_some());
+    (there.iter().map(|shipped| shipped.name).chain([OWN]).collect(), missing)
 }
 
 /// A program of the search path.
@@ -295,16 +336,29 @@ mod tests {
     }
 
     #[test]
+    fn what_needs_an_interpreter_does_not_run_in_a_guest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(compile_static(OWN, folder.path()).expect("ours"), None);
+        assert!(!all_static().0.contains(&"python"));
+        if find("python3").is_some() {
+            let why = compile_static("python", folder.path()).expect_err("interpreted");
+            assert!(why.to_string().contains("a guest doesn't have"), "{why}");
+        }
+    }
+
+    #[test]
     fn a_subject_is_a_word_or_a_path() {
         let folder = tempfile::tempdir().expect("a folder");
-        let own = Subject::prepare(OWN, Path::new("/x"), folder.path()).expect("ours");
+        let own = Subject::prepare(OWN, Path::new("/x"), folder.path(), None).expect("ours");
         let words: Vec<String> =
             own.command("memory:a", 50.5).iter().map(|word| word.display().to_string()).collect();
         assert_eq!(words[..6], ["/x", "wave", "generate", "memory:a", "--freq", "50.5"]);
-        let none = Subject::prepare("pascal", Path::new("/x"), folder.path()).expect_err("none");
+        let none =
+            Subject::prepare("pascal", Path::new("/x"), folder.path(), None).expect_err("none");
         assert!(none.to_string().contains("c, c-rt, cpp, python, ada, rust"), "{none}");
-        assert!(Subject::prepare("./nowhere", Path::new("/x"), folder.path()).is_err());
-        let path = Subject::prepare("/bin/sh", Path::new("/x"), folder.path()).expect("there");
+        assert!(Subject::prepare("./nowhere", Path::new("/x"), folder.path(), None).is_err());
+        let path =
+            Subject::prepare("/bin/sh", Path::new("/x"), folder.path(), None).expect("there");
         assert_eq!(path.command("memory:a", 7.0).len(), 3);
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use rtscope_lab::{prebuilt, spec};
-use rtscope_measure::load::LOADS;
+use rtscope_measure::{load::LOADS, wave::subject};
 
 use super::{help, print, sched};
 use crate::{exit, plans};
@@ -57,7 +57,13 @@ fn named(command: Command, names_or_files: bool) -> Command {
     // clap takes only names that stay as long as the program, which ends when these are printed.
     let built: Vec<&'static str> = spec::all().into_iter().map(|spec| &*spec.name.leak()).collect();
     let kernels: Vec<&'static str> = prebuilt::NAMES.iter().chain(&built).copied().collect();
-    let of_files: [(&[&str], &str, &[&'static str]); 20] = [
+    let subjects: Vec<&'static str> = subject::SHIPPED
+        .iter()
+        .map(|subject| subject.name)
+        .filter(|name| *name != "python")
+        .chain([subject::OWN, "all"])
+        .collect();
+    let of_files: [(&[&str], &str, &[&'static str]); 26] = [
         (&["run"], "plan", &plans),
         (&["plan", "show"], "plan", &plans),
         (&["plan", "check"], "plan", &plans),
@@ -67,6 +73,12 @@ fn named(command: Command, names_or_files: bool) -> Command {
         (&["lab", "matrix"], "plan", &plans),
         (&["lab", "matrix"], "kernel", &kernels),
         (&["lab", "sched"], "kernel", &kernels),
+        (&["lab", "wave", "generate"], "kernel", &kernels),
+        (&["lab", "wave", "sweep"], "kernel", &kernels),
+        (&["lab", "wave", "sweep"], "subject", &subjects),
+        (&["lab", "drift"], "kernel", &kernels),
+        (&["lab", "stat"], "kernel", &kernels),
+        (&["lab", "throughput"], "kernel", &kernels),
         (&["lab", "bisect"], "plan", &plans),
         (&["lab", "bisect"], "good", &kernels),
         (&["lab", "bisect"], "bad", &kernels),

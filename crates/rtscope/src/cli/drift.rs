@@ -53,20 +53,8 @@ const SHARE_MAX: u64 = 80;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Intended period [default: 10ms; with a command: derived from its sleeps]
-    #[arg(long, value_name = "TIME")]
-    period: Option<Nanos>,
-    /// CPU time to compute in each period, up to 80 % of the period [default: 1ms]
-    #[arg(long, value_name = "TIME", conflicts_with = "command")]
-    work: Option<Nanos>,
-    /// Run each loop, or watch the program, for this long
-    #[arg(short, long, value_name = "TIME", default_value = "10s")]
-    duration: Nanos,
-    /// Sleep of the loops: relative, absolute, or both
-    #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"], conflicts_with = "command")]
-    sleep: String,
     #[command(flatten)]
-    place: Place,
+    loops: Loops,
     /// Thread of the program to judge, by name or number [default: the one that sleeps most often]
     #[arg(long, value_name = "THREAD", requires = "command")]
     thread: Option<String>,
@@ -80,8 +68,27 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// The program and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["work", "sleep"])]
     command: Vec<String>,
+}
+
+/// The loops, and for how long they run.
+#[derive(Debug, clap::Args)]
+pub(super) struct Loops {
+    /// Intended period [default: 10ms; with a command: derived from its sleeps]
+    #[arg(long, value_name = "TIME")]
+    period: Option<Nanos>,
+    /// CPU time to compute in each period, up to 80 % of the period [default: 1ms]
+    #[arg(long, value_name = "TIME")]
+    work: Option<Nanos>,
+    /// Run each loop, or watch the program, for this long
+    #[arg(short, long, value_name = "TIME", default_value = "10s")]
+    duration: Nanos,
+    /// Sleep of the loops: relative, absolute, or both
+    #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"])]
+    sleep: String,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// The record's file in its folder.
@@ -89,18 +96,15 @@ const RECORD: &str = "drift.json";
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.from {
-        let record: DriftRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
+        let record = read(folder)?;
         print_result(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "drift", &wall_clock, RECORD)?;
-    if !(Nanos::from_ms(10)..=Nanos(86_400_000_000_000)).contains(&args.duration) {
-        return Err(Refused(format!("--duration {}: from 10ms to 1d", args.duration)).into());
-    }
     let options = Options {
         subject: subject(args)?,
-        duration: args.duration,
+        duration: args.loops.duration,
         tree: Tree::default(),
         interrupt: Interrupt::install()?,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,51 +116,105 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
     print_result(&record, &folder, args.json)?;
+    Ok(ExitCode::from(code(&record)))
+}
+
+/// The record in a folder.
+pub(super) fn read(folder: &Path) -> anyhow::Result<DriftRecord> {
+    record::read_document(&folder.join(RECORD), FORMAT)
+}
+
+/// The exit code of a record.
+pub(super) fn code(record: &DriftRecord) -> u8 {
     let short = record.subjects.iter().any(|one| one.activations.len() < 3);
-    Ok(ExitCode::from(if short { exit::INCONCLUSIVE } else { exit::PASS }))
+    if short { exit::INCONCLUSIVE } else { exit::PASS }
 }
 
 fn subject(args: &Args) -> anyhow::Result<PeriodicSource> {
-    let period = args.period.unwrap_or(PERIOD);
-    if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
-        return Err(Refused(format!("--period {period}: from 50us to 1h")).into());
+    let loops = &args.loops;
+    if args.command.is_empty() {
+        loops.check()?;
+        return loops.source();
     }
-    let longest = drift::longest(period.0);
-    let is_known = args.period.is_some() || args.command.is_empty();
-    if is_known && args.duration > longest {
-        let text = format!(
+    if let Some(period) = loops.period {
+        loops.check_length(period)?;
+    }
+    loops.check_duration()?;
+    loops.place.refuse("a command places its threads itself")?;
+    Ok(PeriodicSource::Program {
+        command: args.command.clone(),
+        thread: args.thread.clone(),
+        period_ns: loops.period.map(|period| period.0),
+    })
+}
+
+impl Loops {
+    fn own_period(&self) -> Nanos {
+        self.period.unwrap_or(PERIOD)
+    }
+
+    fn own_work(&self) -> Nanos {
+        self.work.unwrap_or(Nanos::from_ms(1).min(Nanos(self.own_period().0 / 10)))
+    }
+
+    /// How long all loops run.
+    pub(super) fn length(&self) -> Nanos {
+        let loops = if self.sleep == "both" { 2 } else { 1 };
+        Nanos(self.duration.0.saturating_mul(loops))
+    }
+
+    /// Refuses what makes no sense on any machine.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let (period, work) = (self.own_period(), self.own_work());
+        self.check_duration()?;
+        self.check_length(period)?;
+        if work.0 > period.0 / 100 * SHARE_MAX {
+            let text =
+                format!("--work {work} in a period of {period}: at most {SHARE_MAX} % of it");
+            return Err(Refused(text).into());
+        }
+        if self.duration.0 < 3 * (period.0 + work.0) {
+            let text = format!("--duration {}: at least three periods", self.duration);
+            return Err(Refused(text).into());
+        }
+        self.place.scheduling(PRIORITY)?;
+        Ok(())
+    }
+
+    fn check_duration(&self) -> Result<(), Refused> {
+        match (Nanos::from_ms(10)..=Nanos(86_400_000_000_000)).contains(&self.duration) {
+            true => Ok(()),
+            false => Err(Refused(format!("--duration {}: from 10ms to 1d", self.duration))),
+        }
+    }
+
+    fn check_length(&self, period: Nanos) -> Result<(), Refused> {
+        if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
+            return Err(Refused(format!("--period {period}: from 50us to 1h")));
+        }
+        let longest = drift::longest(period.0);
+        if self.duration <= longest {
+            return Ok(());
+        }
+        Err(Refused(format!(
             "--duration {} at a period of {period} exceeds the {} activations that a recording holds: use \
                 --duration {longest} or less, or a longer --period",
-            args.duration,
+            self.duration,
             grouped(drift::ACTIVATIONS_MAX)
-        );
-        return Err(Refused(text).into());
+        )))
     }
-    if !args.command.is_empty() {
-        args.place.refuse("a command places its threads itself")?;
-        return Ok(PeriodicSource::Program {
-            command: args.command.clone(),
-            thread: args.thread.clone(),
-            period_ns: args.period.map(|period| period.0),
-        });
+
+    fn source(&self) -> anyhow::Result<PeriodicSource> {
+        let sleeps = match self.sleep.as_str() {
+            "relative" => vec![Sleep::Relative],
+            "absolute" => vec![Sleep::Absolute],
+            _ => vec![Sleep::Relative, Sleep::Absolute],
+        };
+        let scheduling = self.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
+        let placement = scheduling.on(self.place.cpu.or_last()?);
+        let (period_ns, work_ns) = (self.own_period().0, self.own_work().0);
+        Ok(PeriodicSource::Loops { sleeps, period_ns, work_ns, placement })
     }
-    let work = args.work.unwrap_or(Nanos::from_ms(1).min(Nanos(period.0 / 10)));
-    if work.0 > period.0 / 100 * SHARE_MAX {
-        let text = format!("--work {work} in a period of {period}: at most {SHARE_MAX} % of it");
-        return Err(Refused(text).into());
-    }
-    if args.duration.0 < 3 * (period.0 + work.0) {
-        let text = format!("--duration {}: at least three periods", args.duration);
-        return Err(Refused(text).into());
-    }
-    let sleeps = match args.sleep.as_str() {
-        "relative" => vec![Sleep::Relative],
-        "absolute" => vec![Sleep::Absolute],
-        _ => vec![Sleep::Relative, Sleep::Absolute],
-    };
-    let scheduling = args.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
-    let placement = scheduling.on(args.place.cpu.or_last()?);
-    Ok(PeriodicSource::Loops { sleeps, period_ns: period.0, work_ns: work.0, placement })
 }
 
 /// Measures; falls back to an ordinary policy where a real-time one is not permitted.

@@ -11,13 +11,14 @@ use rtscope_measure::{
     recorder::write_whole,
     stat::{self, Options, Simulator, branch},
 };
-use rtscope_model::stat::CounterRecord;
+use rtscope_model::stat::{CounterRecord, FORMAT};
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, print, this_program, wall_clock};
 use crate::{
     exit,
     output::{print_folded, shown},
+    record,
 };
 
 /// Count a program's CPU time, page faults, instructions, branches
@@ -40,31 +41,69 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Number of runs of each program; with 2 or more, means have intervals
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeat: u32,
-    /// Compare two commands, written -- A -- B, or the workload unsorted and sorted if there are none
-    #[arg(long)]
-    compare: bool,
+    #[command(flatten)]
+    counting: Counting,
     /// Count on valgrind's simulated processor
     #[arg(long)]
     simulate: bool,
-    /// Variant of the branch workload, if there is no command
-    #[arg(long, value_name = "ORDER", default_value = "unsorted", value_parser = ["unsorted", "sorted"], conflicts_with = "command")]
-    workload: String,
-    /// Number of passes of the workload over its integers [default: 3000; simulated 200]
-    #[arg(long, value_name = "N", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
-    passes: Option<u32>,
     /// Folder for the record (stat.json) and the page; nothing is kept without it
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON document; the program's output goes to standard error
     #[arg(long)]
     json: bool,
+}
+
+/// What is run and counted.
+#[derive(Debug, clap::Args)]
+pub(super) struct Counting {
+    /// Number of runs of each program; with 2 or more, means have intervals
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
+    /// Compare two commands, written -- A -- B, or the workload unsorted and sorted if there are none
+    #[arg(long)]
+    compare: bool,
+    /// Variant of the branch workload, if there is no command
+    #[arg(long, value_name = "ORDER", default_value = "unsorted", value_parser = ["unsorted", "sorted"], conflicts_with = "command")]
+    workload: String,
+    /// Number of passes of the workload over its integers [default: 3000; simulated 200]
+    #[arg(long, value_name = "N", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
+    passes: Option<u32>,
     /// The program and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
+
+impl Counting {
+    /// How many programs run.
+    pub(super) fn runs(&self) -> u64 {
+        u64::from(self.repeat) * if self.compare { 2 } else { 1 }
+    }
+
+    /// The programs of the commands: one, two with --compare, and none for the workload.
+    ///
+    /// # Errors
+    ///
+    /// --compare has another number of commands.
+    pub(super) fn commands(&self) -> Result<Vec<&[String]>, Refused> {
+        match (self.compare, self.command.is_empty()) {
+            (_, true) => Ok(Vec::new()),
+            (false, false) => Ok(vec![&self.command]),
+            (true, false) => {
+                let sides: Vec<&[String]> = self.command.split(|word| word == "--").collect();
+                match sides[..] {
+                    [a, b] if !a.is_empty() && !b.is_empty() => Ok(vec![a, b]),
+                    _ => Err(Refused(
+                        "--compare takes two commands: rtscope stat --compare -- A -- B".to_owned(),
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// The record's file in its folder.
+const RECORD: &str = "stat.json";
 
 /// The workload's own process; started by `stat`.
 #[derive(Debug, clap::Args)]
@@ -84,7 +123,7 @@ pub(super) fn workload(args: &WorkloadArgs) -> ExitCode {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options {
         programs: programs(args)?,
-        repeat: args.repeat,
+        repeat: args.counting.repeat,
         simulator: args.simulate.then(Simulator::find).transpose()?,
         output_to_stderr: args.json,
         tree: Tree::default(),
@@ -101,21 +140,32 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(page) = page {
         note!("Report: {}", page.display());
     }
-    let sound = record.programs.iter().flat_map(|one| &one.runs).all(|run| run.failed.is_none());
-    if sound {
-        return Ok(ExitCode::from(exit::PASS));
+    let code = code(&record);
+    if code == exit::INCONCLUSIVE {
+        note!(
+            "rtscope: inconclusive, exit code 3: a run of the program failed, so the counts aren't those of its work"
+        );
     }
-    note!(
-        "rtscope: inconclusive, exit code 3: a run of the program failed, so the counts aren't those of its work"
-    );
-    Ok(ExitCode::from(exit::INCONCLUSIVE))
+    Ok(ExitCode::from(code))
+}
+
+/// The record in a folder.
+pub(super) fn read(folder: &Path) -> anyhow::Result<CounterRecord> {
+    record::read_document(&folder.join(RECORD), FORMAT)
+}
+
+/// The exit code of a record.
+pub(super) fn code(record: &CounterRecord) -> u8 {
+    let sound = record.programs.iter().flat_map(|one| &one.runs).all(|run| run.failed.is_none());
+    if sound { exit::PASS } else { exit::INCONCLUSIVE }
 }
 
 /// Names and command lines of what is to run.
 fn programs(args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    let counting = &args.counting;
     let workload = |options: &str| {
         let usual = if args.simulate { branch::PASSES_SIMULATED } else { branch::PASSES };
-        let passes = args.passes.unwrap_or(usual).to_string();
+        let passes = counting.passes.unwrap_or(usual).to_string();
         let mut words = vec![own_path(), "branch-workload".to_owned(), passes];
         if options == "sorted" {
             words.push("--sorted".to_owned());
@@ -123,21 +173,12 @@ fn programs(args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
         (options.to_owned(), words)
     };
     let named = |words: &[String]| (words.join(" "), words.to_vec());
-    match (args.compare, args.command.is_empty()) {
-        (false, true) => Ok(vec![workload(&args.workload)]),
-        (true, true) => Ok(vec![workload("unsorted"), workload("sorted")]),
-        (false, false) => Ok(vec![named(&args.command)]),
-        (true, false) => {
-            let sides: Vec<&[String]> = args.command.split(|word| word == "--").collect();
-            match sides[..] {
-                [a, b] if !a.is_empty() && !b.is_empty() => Ok(vec![named(a), named(b)]),
-                _ => Err(Refused(
-                    "--compare takes two commands: rtscope stat --compare -- A -- B".to_owned(),
-                )
-                .into()),
-            }
-        }
-    }
+    let commands = counting.commands()?;
+    Ok(match (commands.is_empty(), counting.compare) {
+        (false, _) => commands.into_iter().map(named).collect(),
+        (true, false) => vec![workload(&counting.workload)],
+        (true, true) => vec![workload("unsorted"), workload("sorted")],
+    })
 }
 
 /// Where this program is: a simulator needs its path, not a link to whoever follows it.
@@ -155,6 +196,6 @@ fn keep(record: &CounterRecord, folder: &Path) -> anyhow::Result<PathBuf> {
             .with_context(|| format!("can't write {}", path.display()))?;
         Ok(path)
     };
-    write("stat.json", &(serde_json::to_string_pretty(record)? + "\n"))?;
+    write(RECORD, &(serde_json::to_string_pretty(record)? + "\n"))?;
     write("report.html", &report::page(record))
 }

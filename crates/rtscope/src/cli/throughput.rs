@@ -54,20 +54,10 @@ const IPERF3_PORT: u16 = 5_201;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Protocol: tcp, udp, or both
-    #[arg(long, value_name = "PROTOCOL", default_value = "tcp", value_parser = ["tcp", "udp", "both"])]
-    protocol: String,
-    /// Windows in KiB, separated by commas
-    #[arg(long, value_name = "KIB", default_value = "16,32,64,128,256", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=65_536))]
-    windows: Vec<u64>,
-    /// Duration of each transfer, up to 5min
-    #[arg(short, long, value_name = "TIME", default_value = "2s")]
-    duration: Nanos,
-    /// Network to use: loopback, or veth for two namespaces with a virtual cable
-    #[arg(long, value_name = "WHERE", default_value = "loopback", value_parser = ["loopback", "veth"], conflicts_with = "to")]
-    over: String,
+    #[command(flatten)]
+    transfers: Transfers,
     /// Send to a peer that runs rtscope throughput --serve: HOST or HOST:PORT
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", conflicts_with = "over")]
     to: Option<String>,
     /// Send to a peer that runs iperf3 -s: HOST or HOST:PORT; TCP only
     #[arg(long, value_name = "HOST", conflicts_with_all = ["to", "over"])]
@@ -75,11 +65,6 @@ pub(super) struct Args {
     /// Serve senders until Ctrl-C; anyone who can reach the address may use it [default address: every, port 15201]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15201", conflicts_with_all = ["to", "iperf3", "from", "json", "out"])]
     serve: Option<SocketAddr>,
-    /// Measure without the sampler
-    #[arg(long)]
-    no_sampler: bool,
-    #[command(flatten)]
-    place: Place,
     /// Judge a recorded folder again and write its page
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -91,6 +76,58 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// What is sent on one machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct Transfers {
+    /// Protocol: tcp, udp, or both
+    #[arg(long, value_name = "PROTOCOL", default_value = "tcp", value_parser = ["tcp", "udp", "both"])]
+    protocol: String,
+    /// Windows in KiB, separated by commas
+    #[arg(long, value_name = "KIB", default_value = "16,32,64,128,256", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    windows: Vec<u64>,
+    /// Duration of each transfer, up to 5min
+    #[arg(short, long, value_name = "TIME", default_value = "2s")]
+    duration: Nanos,
+    /// Network to use: loopback, or veth for two namespaces with a virtual cable
+    #[arg(long, value_name = "WHERE", default_value = "loopback", value_parser = ["loopback", "veth"])]
+    over: String,
+    /// Measure without the sampler
+    #[arg(long)]
+    no_sampler: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Transfers {
+    /// Refuses what makes no sense on any machine.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if !(Nanos::from_ms(50)..=Nanos::from_secs(300)).contains(&self.duration) {
+            return Err(Refused(format!("--duration {}: from 50ms to 5min", self.duration)).into());
+        }
+        self.place.scheduling(PRIORITY)?;
+        Ok(())
+    }
+
+    pub(super) fn is_over_veth(&self) -> bool {
+        self.over == "veth"
+    }
+
+    /// How long all transfers take.
+    pub(super) fn length(&self) -> Nanos {
+        let transfers = self.protocols().len() * self.windows.len();
+        let each = if self.no_sampler { 1 } else { 2 };
+        Nanos(self.duration.0.saturating_mul((transfers * each) as u64))
+    }
+
+    fn protocols(&self) -> Vec<Protocol> {
+        match self.protocol.as_str() {
+            "udp" => vec![Protocol::Udp],
+            "both" => vec![Protocol::Tcp, Protocol::Udp],
+            _ => vec![Protocol::Tcp],
+        }
+    }
+}
+
 /// The record's file in its folder.
 const RECORD: &str = "throughput.json";
 
@@ -99,28 +136,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return serve(address);
     }
     if let Some(folder) = &args.from {
-        let record: ThroughputRecord = record::read_document(&folder.join(RECORD), FORMAT)?;
+        let record = read(folder)?;
         print_result(&record, folder, args.json)?;
         return Ok(ExitCode::from(exit::PASS));
     }
-    if !(Nanos::from_ms(50)..=Nanos::from_secs(300)).contains(&args.duration) {
-        return Err(Refused(format!("--duration {}: from 50ms to 5min", args.duration)).into());
-    }
+    let transfers = &args.transfers;
+    transfers.check()?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "throughput", &wall_clock, RECORD)?;
-    let scheduling = args.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
+    let scheduling = transfers.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
     let options = Options {
         over: over(args)?,
-        protocols: match args.protocol.as_str() {
-            "udp" => vec![Protocol::Udp],
-            "both" => vec![Protocol::Tcp, Protocol::Udp],
-            _ => vec![Protocol::Tcp],
-        },
-        windows: args.windows.iter().map(|kib| kib << 10).collect(),
-        duration: args.duration,
-        sampler: match args.no_sampler {
+        protocols: transfers.protocols(),
+        windows: transfers.windows.iter().map(|kib| kib << 10).collect(),
+        duration: transfers.duration,
+        sampler: match transfers.no_sampler {
             true => None,
-            false => Some(scheduling.on(args.place.cpu.or_last()?)),
+            false => Some(scheduling.on(transfers.place.cpu.or_last()?)),
         },
         tree: Tree::default(),
         interrupt: Interrupt::install()?,
@@ -133,23 +165,33 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
     print_result(&record, &folder, args.json)?;
+    Ok(ExitCode::from(code(&record)))
+}
+
+/// The record in a folder.
+pub(super) fn read(folder: &Path) -> anyhow::Result<ThroughputRecord> {
+    record::read_document(&folder.join(RECORD), FORMAT)
+}
+
+/// The exit code of a record.
+pub(super) fn code(record: &ThroughputRecord) -> u8 {
     let differs = |one: &rtscope_model::throughput::Transfer| {
         one.protocol == Protocol::Tcp && one.sent_bytes != one.received.bytes
     };
     let sound = !record.interrupted && !record.transfers.iter().any(differs);
-    Ok(ExitCode::from(if sound { exit::PASS } else { exit::INCONCLUSIVE }))
+    if sound { exit::PASS } else { exit::INCONCLUSIVE }
 }
 
 fn over(args: &Args) -> anyhow::Result<Over> {
     if let Some(host) = &args.iperf3 {
-        if args.protocol != "tcp" {
+        if args.transfers.protocol != "tcp" {
             return Err(Refused("--iperf3 takes TCP only: leave --protocol out".to_owned()).into());
         }
         return Ok(Over::Iperf3(host.clone(), address_of("--iperf3", host, IPERF3_PORT)?));
     }
     match &args.to {
         Some(host) => Ok(Over::Peer(host.clone(), address_of("--to", host, PORT)?)),
-        None if args.over == "veth" => Ok(Over::Veth),
+        None if args.transfers.is_over_veth() => Ok(Over::Veth),
         None => Ok(Over::Loopback),
     }
 }

@@ -1,8 +1,14 @@
 //! Square waves on this machine: what the scope and the generator count agrees, whatever the machine does
 //! to either of them.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
+use rtscope_testing::skip::skip;
 use serde_json::Value;
 
 use crate::support::{folder, json, kill, output, refused, rtscope, text, wait_for, words};
@@ -124,6 +130,25 @@ fn a_sweep_ends_its_subjects_and_leaves_a_page() {
     let left = crate::support::processes_with("mine.sh");
     left.iter().for_each(|pid| kill(*pid, "KILL"));
     assert_eq!(left, [0_u32; 0]);
+}
+
+#[test]
+fn with_one_cpu_a_sweep_counts_the_edges_that_the_subject_keeps() {
+    let test = "with_one_cpu_a_sweep_counts_the_edges_that_the_subject_keeps";
+    let folder = folder();
+    let arguments = "wave sweep --subject rust --from 20Hz --to 40Hz --tolerance 90% --quick --json --out sweep.html";
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", env!("CARGO_BIN_EXE_rtscope")]).args(arguments.split(' '));
+    let output = command.current_dir(folder.path()).output().expect("taskset starts");
+    if text(&output.stderr).contains("must be a real-time thread") {
+        return skip(test, "needs real-time permission");
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let sweep: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(sweep["facts"][0][1].as_str().is_some_and(|fact| fact.contains("reads the count")));
+    let points = sweep["subjects"][0]["points"].as_array().expect("points");
+    // 50 periods of a try are 100 edges; half of them are within this tolerance.
+    assert!(points.iter().all(|point| u64_of(point, "edges") > 10), "{points:?}");
 }
 
 #[test]

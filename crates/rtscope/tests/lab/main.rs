@@ -7,6 +7,7 @@ mod command_line;
 mod experiments;
 mod failures;
 mod preemption;
+mod verbs;
 
 use std::{
     collections::BTreeMap,

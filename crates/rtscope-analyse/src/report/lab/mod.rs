@@ -10,9 +10,11 @@ pub mod beside;
 pub mod bisect;
 pub mod collect;
 mod document;
+pub mod figures;
 mod preemption;
 #[cfg(test)]
 mod tests;
+pub mod verbs;
 
 use std::collections::BTreeMap;
 

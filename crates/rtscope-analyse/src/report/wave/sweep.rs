@@ -2,7 +2,7 @@
 //! each load.
 
 use askama::Template;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     number::{grouped, hertz},
@@ -17,17 +17,7 @@ impl Sweep {
     ///
     /// Never for values that a sweep can hold.
     pub fn document(&self) -> Result<Value, serde_json::Error> {
-        let subjects = self.curves.iter().map(|curve| {
-            let mut one = serde_json::to_value(&curve.found)?;
-            one["name"] = Value::from(curve.name.as_str());
-            one["load"] = Value::from(curve.load.as_str());
-            one["policy"] = Value::from(curve.policy.as_str());
-            Ok(one)
-        });
-        Ok(json!({
-            "from_hz": self.from_hz, "to_hz": self.to_hz, "tolerance": self.tolerance,
-            "subjects": subjects.collect::<Result<Vec<Value>, serde_json::Error>>()?,
-        }))
+        serde_json::to_value(self)
     }
 }
 

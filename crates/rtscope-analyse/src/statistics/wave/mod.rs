@@ -8,6 +8,7 @@
 //! pulses are that short is refused instead of being given a wrong frequency.
 
 pub mod compare;
+pub mod counted;
 pub mod kept;
 mod phase;
 mod slow;

@@ -10,9 +10,9 @@
 //! again above its first bad frequency.
 
 use rtscope_model::wave::Capture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Wave, kept};
+use super::{Refusal, Wave, counted::CountedWave, kept};
 use crate::number::hertz;
 
 /// Tries in which the scope was blind that are repeated at one frequency.
@@ -29,7 +29,7 @@ const NEAR: f64 = 1.5;
 const KEPT: f64 = 0.8;
 
 /// What a try says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Measured, and within the tolerance.
@@ -61,6 +61,18 @@ impl Outcome {
             (None, Some(Refusal::Blind)) => Outcome::Blind,
             (None, Some(Refusal::TooFast)) => Outcome::TooFast,
             (None, _) => Outcome::Silent,
+        }
+    }
+
+    /// As [`Outcome::of`], by the line's own count.
+    #[must_use]
+    pub fn of_count(wave: &CountedWave, wanted_hz: f64, tolerance: f64) -> Outcome {
+        let is_near = |hz: f64| (hz / wanted_hz - 1.0).abs() <= tolerance;
+        match wave.frequency_hz {
+            None => Outcome::Silent,
+            Some(_) if wave.share >= KEPT && wave.is_within => Outcome::Within,
+            Some(hz) if is_near(hz) => Outcome::Unsteady,
+            Some(_) => Outcome::Outside,
         }
     }
 
@@ -96,7 +108,7 @@ pub struct SearchRange {
 }
 
 /// One try.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The frequency that was asked for.
     pub wanted_hz: f64,
@@ -364,7 +376,7 @@ impl Search {
 }
 
 /// What a search found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Highest frequency that the tries agree is good; none when there is no limit.
     pub max_frequency_hz: Option<f64>,
@@ -385,7 +397,7 @@ fn round_to_three(hz: f64) -> f64 {
 }
 
 /// What a sweep over several programs found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sweep {
     /// First frequency.
     pub from_hz: f64,
@@ -394,13 +406,14 @@ pub struct Sweep {
     /// Allowed deviation, as a share.
     pub tolerance: f64,
     /// One for each subject, policy and load.
+    #[serde(rename = "subjects")]
     pub curves: Vec<Curve>,
     /// What is known of the run: name and value.
     pub facts: Vec<(String, String)>,
 }
 
 /// What one subject reached under one load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Curve {
     /// The subject.
     pub name: String,
@@ -409,6 +422,7 @@ pub struct Curve {
     /// The policy it was started with.
     pub policy: String,
     /// What was found.
+    #[serde(flatten)]
     pub found: Found,
 }
 

@@ -134,17 +134,20 @@ fn add_kernel_hint(error: &mut clap::Error, words: &[OsString]) {
         return;
     }
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let Some([_, group, verb, rest @ ..]) = words.get(..) else { return };
+    // `lab wave sweep` has a word more than `lab run`.
+    let names = if words.get(2).is_some_and(|word| word == "wave") { 4 } else { 3 };
+    let Some((verb, rest)) = words.split_at_checked(names) else { return };
+    let verb = verb[1..].join(" ");
     let is_plan =
         |word: &str| word.ends_with(".toml") || plans::SHIPPED.iter().any(|p| p.name == word);
     let kernel = rest.first().filter(|word| !word.starts_with('-') && !is_plan(word));
     let tip = match kernel {
         Some(kernel) => {
-            format!("a kernel is named with --kernel: rtscope {group} {verb} --kernel {kernel}")
+            format!("a kernel is named with --kernel: rtscope {verb} --kernel {kernel}")
         }
         None => {
             let more: String = rest.iter().map(|word| format!(" {word}")).collect();
-            format!("name a kernel: rtscope {group} {verb}{more} --kernel debian-stock")
+            format!("name a kernel: rtscope {verb}{more} --kernel debian-stock")
         }
     };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));

@@ -327,6 +327,11 @@ fn a_forgotten_kernel_is_asked_for_with_the_command_to_type() {
             "rtscope lab run quick --seeds 2",
             "rtscope lab run quick --seeds 2 --kernel debian-stock\n",
         ),
+        (
+            "rtscope lab wave sweep --subject c",
+            "rtscope lab wave sweep --subject c --kernel debian-stock\n",
+        ),
+        ("rtscope lab drift", "rtscope lab drift --kernel debian-stock\n"),
         ("rtscope lab matrix my.toml", "rtscope lab matrix my.toml --kernel debian-stock\n"),
     ] {
         assert!(told(words).contains(tip), "{}", told(words));
@@ -371,6 +376,8 @@ fn completions_offer_the_names_of_what_is_shipped() {
         ("rtscope__subcmd__plan__subcmd__show)", &["quick"]),
         ("rtscope__subcmd__sched__subcmd__run)", &["two-rr-pinned"]),
         ("rtscope__subcmd__lab__subcmd__run)", &["lab-quick", "debian-rt", "tiny-6.12-rt"]),
+        ("rtscope__subcmd__lab__subcmd__drift)", &["debian-rt", "tiny-6.12-rt"]),
+        ("rtscope__subcmd__lab__subcmd__wave__subcmd__sweep)", &["debian-rt", "c-rt"]),
         ("rtscope__subcmd__kernel__subcmd__build)", &["tiny-6.12-rt"]),
     ] {
         let (_, rest) = bash.split_once(&format!("\n        {verb}\n")).expect(verb);

@@ -40,7 +40,8 @@ const SEEDS: u64 = 5;
 /// Examples:
 ///   rtscope lab bisect --good debian-stock:preempt=full \
 ///     --bad debian-stock:preempt=none:nohz=off --require 'max < 600us'
-///   rtscope lab bisect --good tiny-6.12-rt --bad tiny-6.12-dynamic -r 'max < 100us'
+///   rtscope lab bisect --good tiny-6.12-rt \
+///     --bad tiny-6.12-dynamic -r 'max < 100us'
 ///   rtscope lab bisect lab-matrix --cycles 500 --good debian-rt \
 ///     --through debian-cloud --bad debian-stock --require 'max < 100us'
 ///   rtscope lab bisect --good A --through B --through C --bad D -r 'max < 100us'

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::ExitCode};
 
-use anyhow::Context;
 use rtscope_analyse::report::lab::{
     self as report,
     collect::{Collected, FromGuest, Guest},
@@ -14,16 +13,15 @@ use rtscope_lab::{
     queue::QueuedRun,
     verify::Verification,
 };
-use rtscope_measure::{agent::SHOWN, recorder::write_whole};
+use rtscope_measure::agent::SHOWN;
 use rtscope_model::{
     guest::{self, Timing, Tracer},
     plan::Plan,
 };
 
+use super::output;
 use crate::{
-    cli::print,
     exit,
-    output::shown,
     record::{self, Additions},
 };
 
@@ -102,22 +100,7 @@ fn phase_files(folder: &Path, cells: usize) -> BTreeMap<String, String> {
 
 /// Writes the page and the document, tells the figures, and says where the page is.
 pub(super) fn publish(all: &Collected, out: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let text = serde_json::to_string_pretty(&all.document())? + "\n";
-    let (page, document) = (out.join("index.html"), out.join("comparison.json"));
-    for (path, text) in [(&page, &report::page(&all.page)), (&document, &text)] {
-        let written = write_whole(path, text.as_bytes())
-            .with_context(|| format!("can't write {}", path.display()));
-        // What the guests have shown, or why they have not, is not lost with the page.
-        written.inspect_err(|_| {
-            let _ = print(&all.table());
-        })?;
-    }
-    if as_json {
-        print(&text)?;
-        note!("Report: {}", page.display());
-    } else {
-        print(&all.table())?;
-        print(&format!("Report: {}\n", shown(&page)))?;
-    }
+    let (page, table) = (report::page(&all.page), all.table());
+    output::publish(out, "comparison.json", &page, &all.document(), (&table, as_json))?;
     Ok(if all.failed() { ExitCode::from(exit::ERROR) } else { exit::of_verdict(all.verdict()) })
 }

@@ -4,13 +4,19 @@ mod bisect;
 mod cache;
 mod compare;
 mod demo;
+mod drift;
 mod matrix;
 mod order;
 mod output;
 mod replay;
 mod run;
 mod sched;
+mod stat;
 mod teller;
+mod throughput;
+mod typed;
+mod verb;
+mod wave;
 
 use std::process::ExitCode;
 
@@ -25,6 +31,12 @@ pub(super) enum Verb {
     Run(Box<run::Args>),
     Matrix(Box<matrix::Args>),
     Sched(Box<sched::Args>),
+    /// Make square waves in kernels, or find their limits
+    #[command(subcommand)]
+    Wave(Box<wave::Wave>),
+    Drift(Box<drift::Args>),
+    Stat(Box<stat::Args>),
+    Throughput(Box<throughput::Args>),
     Bisect(Box<bisect::Args>),
     Demo(demo::Args),
     Replay(replay::Args),
@@ -44,6 +56,10 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => run::main(args),
         Verb::Matrix(args) => matrix::main(args),
         Verb::Sched(args) => sched::main(args),
+        Verb::Wave(verb) => wave::main(verb),
+        Verb::Drift(args) => drift::main(args),
+        Verb::Stat(args) => stat::main(args),
+        Verb::Throughput(args) => throughput::main(args),
         Verb::Bisect(args) => bisect::main(args),
         Verb::Demo(args) => demo::main(args),
         Verb::Replay(args) => replay::main(args),

@@ -3,7 +3,6 @@
 use std::{
     path::{Path, PathBuf},
     sync::Mutex,
-    time::Duration,
 };
 
 use anyhow::Context;
@@ -11,11 +10,12 @@ use rtscope_lab::{
     cache::Cache,
     kernel_ref::KernelRef,
     kernel_under_test::KernelUnderTest,
-    lab::{self, Host, Outcomes},
+    lab::{self, GuestVerbs, Host, Outcomes},
     options::GuestOptions,
     program::Program,
     qemu::{GuestSpec, SHIFT_DEFAULT, parse_shift},
     queue::{News, QueuedRun},
+    record_folders,
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
@@ -225,18 +225,31 @@ impl Lab {
         Ok(QueuedRun { run, folder })
     }
 
-    /// The run of experiments, each with its name and text, the longest of which computes for so long.
-    pub(super) fn experiments_run(
+    /// Runs verbs in a guest for each kernel and seed, into a folder for each. Without seeds there is one guest for
+    /// each kernel.
+    pub(super) fn verbs_into(
         &mut self,
-        kernel: &KernelUnderTest,
-        texts: &[(String, String)],
-        longest: Duration,
-        folder: PathBuf,
-    ) -> anyhow::Result<QueuedRun> {
+        out: &Path,
+        kernels: &[KernelUnderTest],
+        seeds: Option<u64>,
+        verbs: &GuestVerbs,
+    ) -> anyhow::Result<(Vec<QueuedRun>, Outcomes)> {
+        let names = record_folders::names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
         let Lab { lab, console } = self;
-        let run =
-            console.with(|host| lab.experiments_run(kernel, texts, longest, &mut host.report()))?;
-        Ok(QueuedRun { run, folder })
+        let mut runs = Vec::new();
+        for (kernel, name) in kernels.iter().zip(names) {
+            for seed in 1..=seeds.unwrap_or(1) {
+                let folder = match seeds {
+                    None => name.clone(),
+                    Some(_) => format!("{name}-seed{seed}"),
+                };
+                let run =
+                    console.with(|host| lab.verbs_run(kernel, verbs, seed, &mut host.report()))?;
+                runs.push(QueuedRun { run, folder: out.join(folder) });
+            }
+        }
+        let outcomes = self.run_into(out, &runs)?;
+        Ok((runs, outcomes))
     }
 
     /// Makes the folder of the records, or goes on in one that holds them, and runs the guests.

@@ -1,10 +1,23 @@
-//! The folder of the records of guests.
+//! The folder of the records of guests, and what is written into it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rtscope_lab::{error::LabError, record_folders};
+use anyhow::Context;
+use rtscope_lab::{
+    brought::{self, Brought},
+    error::LabError,
+    guest_run::Outcome,
+    queue::QueuedRun,
+    record_folders,
+};
+use rtscope_measure::{agent::SHOWN, recorder::write_whole};
+use serde_json::{Value, json};
 
-use crate::{cli::wall_clock, record::fresh_folder};
+use crate::{
+    cli::{print, wall_clock},
+    output::shown,
+    record::fresh_folder,
+};
 
 /// Where the records go: into the folder that was named, or into a fresh one.
 ///
@@ -28,4 +41,61 @@ pub(super) fn empty(asked: Option<&PathBuf>, plan: &str) -> Result<PathBuf, LabE
 
 fn named_or_fresh(asked: Option<&PathBuf>, plan: &str) -> PathBuf {
     asked.cloned().unwrap_or_else(|| fresh_folder(&format!("lab-{plan}"), &wall_clock()))
+}
+
+/// Writes the page and the document of a comparison, prints the document or the table, and says where the page is.
+pub(super) fn publish(
+    out: &Path,
+    name: &str,
+    page: &str,
+    document: &Value,
+    (table, as_json): (&str, bool),
+) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(document)? + "\n";
+    let (path, document) = (out.join("index.html"), out.join(name));
+    for (path, text) in [(&path, page), (&document, &text)] {
+        let written = write_whole(path, text.as_bytes())
+            .with_context(|| format!("can't write {}", path.display()));
+        // What the guests have shown, or why they have not, is not lost with the page.
+        written.inspect_err(|_| {
+            let _ = print(table);
+        })?;
+    }
+    if as_json {
+        print(&text)?;
+        note!("Report: {}", path.display());
+        return Ok(());
+    }
+    print(&format!("{table}Report: {}\n", shown(&path)))
+}
+
+/// What came of a guest that ran verbs.
+pub(super) struct FromGuest {
+    /// Its part of the document.
+    pub(super) document: Value,
+    /// Whether it brought a record.
+    pub(super) has_record: bool,
+    /// What failed in it, or why it brought nothing: a line each.
+    pub(super) failures: Vec<String>,
+}
+
+/// Looks at what a guest brought.
+pub(super) fn look_at(queued: &QueuedRun, outcome: Result<Outcome, LabError>) -> FromGuest {
+    let mut document = json!({
+        "kernel": queued.run.kernel.label, "seed": queued.run.spec.seed,
+        "record": queued.folder_name(),
+    });
+    match queued.brought(outcome, SHOWN) {
+        Brought::Record(record) => {
+            let (outcome, verified) = *record;
+            document["verification"] = json!(verified);
+            document["inputs"] = json!(outcome.inputs);
+            let failures = brought::failures(&queued.folder).unwrap_or_default();
+            FromGuest { document, has_record: true, failures }
+        }
+        Brought::NotReached(why) | Brought::Nothing { why, .. } => {
+            document["failed"] = why.clone().into();
+            FromGuest { document, has_record: false, failures: vec![why] }
+        }
+    }
 }

@@ -9,30 +9,25 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::report::sched::{
     self as report,
-    guests::{self, FromGuest, Guests},
+    guests::{self, Guests},
 };
 use rtscope_lab::{
-    brought::{self, Brought},
-    error::LabError,
-    guest_run::Outcome,
-    queue::QueuedRun,
-    record_folders,
+    brought, error::LabError, guest_run::Outcome, lab::GuestVerbs, queue::QueuedRun, record_folders,
 };
-use rtscope_measure::{agent::SHOWN, recorder::write_whole};
+use rtscope_measure::recorder::write_whole;
 use rtscope_model::{
     guest::{self, Timing},
     time::Nanos,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     order::{self, Lab},
-    output,
+    output::{self, FromGuest},
 };
 use crate::{
-    cli::{Refused, print, sched, shape},
+    cli::{Refused, sched, shape},
     exit,
-    output::shown,
 };
 
 /// Run scheduling experiments in kernels, undisturbed
@@ -88,21 +83,33 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         longest = longest.max(Duration::from_nanos(experiment.total_work().0));
         texts.push((name, experiment.to_toml()));
     }
+    let verbs = GuestVerbs {
+        name: "experiments".to_owned(),
+        commands: texts.iter().map(|(name, _)| command(name)).collect(),
+        files: texts
+            .iter()
+            .map(|(name, text)| (guest::experiment_file(name), text.clone().into_bytes(), false))
+            .collect(),
+        longest,
+        ..GuestVerbs::default()
+    };
     let mut lab = Lab::open(&args.options)?;
     lab.lab.check_without_plan()?;
     let out = output::place(args.out.as_ref(), "sched")?;
     let kernels = lab.kernels(&args.kernel)?;
-    let names = record_folders::names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
-    let mut runs = Vec::new();
-    for (kernel, name) in kernels.iter().zip(names) {
-        runs.push(lab.experiments_run(kernel, &texts, longest, out.join(name))?);
-    }
-    let outcomes = lab.run_into(&out, &runs)?;
+    let (runs, outcomes) = lab.verbs_into(&out, &kernels, None, &verbs)?;
     let mut all = Collected::new(lab.timing(), &runs);
     for (kernel, (queued, outcome)) in runs.iter().zip(outcomes).enumerate() {
         all.add(kernel, queued, outcome, &texts)?;
     }
     all.publish(&out, args.json)
+}
+
+/// The command that runs an experiment in a guest.
+fn command(name: &str) -> guest::Command {
+    let (file, out) = (guest::experiment_file(name), guest::Command::folder(name));
+    let words = ["sched", "run", &format!("/{file}"), "--out", &out].map(str::to_owned);
+    guest::Command { name: name.to_owned(), words: words.to_vec() }
 }
 
 /// What has come from the guests.
@@ -134,20 +141,10 @@ impl Collected {
     ) -> anyhow::Result<()> {
         let label = &queued.run.kernel.label;
         let folder = queued.folder_name();
-        let mut document = json!({"kernel": label, "record": folder, "experiments": []});
-        let (outcome, verified) = match queued.brought(outcome, SHOWN) {
-            Brought::Record(record) => *record,
-            Brought::NotReached(why) | Brought::Nothing { why, .. } => {
-                document["failed"] = why.clone().into();
-                self.documents.push(document);
-                self.page.failures.push((label.clone(), why));
-                return Ok(());
-            }
-        };
-        let failures = brought::failures(&queued.folder).unwrap_or_default();
+        let FromGuest { mut document, has_record, failures } = output::look_at(queued, outcome);
         self.page.failures.extend(failures.into_iter().map(|line| (label.clone(), line)));
         let mut judged: Vec<Value> = Vec::new();
-        for (name, _) in texts {
+        for (name, _) in texts.iter().filter(|_| has_record) {
             let own = queued.folder.join(name);
             if !own.join(guest::EXPERIMENT).is_file() {
                 continue;
@@ -159,11 +156,9 @@ impl Collected {
                 .with_context(|| format!("can't write {}", path.display()))?;
             judged.push(report::document(&record));
             let page = format!("{folder}/{name}/report.html");
-            self.page.records.push(FromGuest { kernel, record, page });
+            self.page.records.push(guests::FromGuest { kernel, record, page });
         }
         document["experiments"] = judged.into();
-        document["verification"] = json!(verified);
-        document["inputs"] = json!(outcome.inputs);
         self.documents.push(document);
         Ok(())
     }
@@ -171,19 +166,8 @@ impl Collected {
     /// Writes the page and the document, and tells the figures.
     fn publish(&self, out: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
         let document = guests::document(&self.page, &self.documents);
-        let text = serde_json::to_string_pretty(&document)? + "\n";
-        let page = out.join("index.html");
-        let document = out.join("experiments.json");
-        for (path, text) in [(&page, &guests::page(&self.page)), (&document, &text)] {
-            write_whole(path, text.as_bytes())
-                .with_context(|| format!("can't write {}", path.display()))?;
-        }
-        if as_json {
-            print(&text)?;
-            note!("Report: {}", page.display());
-        } else {
-            print(&format!("{}Report: {}\n", guests::table(&self.page), shown(&page)))?;
-        }
+        let (page, table) = (guests::page(&self.page), guests::table(&self.page));
+        output::publish(out, "experiments.json", &page, &document, (&table, as_json))?;
         Ok(ExitCode::from(match (self.page.failures.is_empty(), self.is_as_asked) {
             (false, _) => exit::ERROR,
             (true, false) => exit::INCONCLUSIVE,

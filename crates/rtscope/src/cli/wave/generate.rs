@@ -41,8 +41,24 @@ const LATE_SHOWN: usize = 20;
 pub(in crate::cli) struct Args {
     /// The line: memory:NAME, gpio:CHIP/LINE or led:NAME
     line: String,
+    #[command(flatten)]
+    wave: WaveOptions,
+    /// Raise this line when an edge is later than the limit
+    #[arg(long, value_name = "LINE", requires = "limit")]
+    alarm: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Print nothing
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// The wave, and who makes it.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WaveOptions {
     /// Frequency of the wave, for example 50Hz, 2.5kHz or 1MHz
-    #[arg(long, value_name = "FREQUENCY")]
+    #[arg(long, value_name = "HZ")]
     freq: Hertz,
     /// Share of each period in which the line is high
     #[arg(long, value_name = "SHARE", default_value = "50%")]
@@ -55,18 +71,31 @@ pub(in crate::cli) struct Args {
     /// Generate for this long
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     duration: Nanos,
-    /// Raise this line when an edge is later than the limit
-    #[arg(long, value_name = "LINE", requires = "limit")]
-    alarm: Option<String>,
     /// Latency limit of an edge
     #[arg(short, long, value_name = "TIME")]
     limit: Option<Nanos>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-    /// Print nothing
-    #[arg(short, long)]
-    quiet: bool,
+}
+
+impl WaveOptions {
+    /// The wave that is wanted.
+    ///
+    /// # Errors
+    ///
+    /// What makes no sense on any machine.
+    fn wanted(&self) -> Result<Wanted, Refused> {
+        Wanted::new(self.freq.0, self.duty.0, self.duration.0).map_err(|e| Refused(e.to_string()))
+    }
+
+    /// Refuses what makes no sense on any machine.
+    pub(in crate::cli) fn check(&self) -> anyhow::Result<()> {
+        self.wanted()?;
+        self.place.scheduling(PRIORITY)?;
+        Ok(())
+    }
+
+    pub(in crate::cli) fn duration(&self) -> Nanos {
+        self.duration
+    }
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -75,27 +104,26 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if alarm.as_ref() == Some(&address) {
         return Err(Refused("the alarm is the wave's own line: name another".to_owned()).into());
     }
-    let wanted = Wanted::new(args.freq.0, args.duty.0, args.duration.0)
-        .map_err(|e| Refused(e.to_string()))?;
+    let wanted = args.wave.wanted()?;
     let tree = Tree::default();
     let mut line = line::open_output(&address, &tree)?;
     let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;
     place(args, &tree)?;
     let interrupt = Interrupt::install()?;
-    let watchdog = Watchdog::over_spinners(args.duration);
+    let watchdog = Watchdog::over_spinners(args.wave.duration);
     let mut alarms = Alarm {
-        limit_ns: args.limit.map(|limit| limit.0),
+        limit_ns: args.wave.limit.map(|limit| limit.0),
         line: alarm.as_mut().map(|line| line as &mut dyn Line),
     };
     let stopped = || interrupt.is_stopped();
-    let made = match args.method {
+    let made = match args.wave.method {
         Method::Timerfd => {
             let clock = TimerfdClock::new()?;
-            generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)
+            generator::make(&mut line, &clock, &wanted, args.wave.method, &mut alarms, &stopped)
         }
         _ => {
             let clock = SystemClock::MONOTONIC;
-            generator::make(&mut line, &clock, &wanted, args.method, &mut alarms, &stopped)
+            generator::make(&mut line, &clock, &wanted, args.wave.method, &mut alarms, &stopped)
         }
     };
     drop(watchdog);
@@ -113,12 +141,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Places this thread, which makes the wave itself.
 fn place(args: &Args, tree: &Tree) -> anyhow::Result<()> {
-    let spins = args.method == Method::Spin;
-    let asked = args.place.scheduling(PRIORITY)?;
+    let spins = args.wave.method == Method::Spin;
+    let asked = args.wave.place.scheduling(PRIORITY)?;
     let real_time = asked.filter(|scheduling| scheduling.policy.is_real_time());
-    let has_cpu = args.place.cpu.asked()?.is_some();
+    let has_cpu = args.wave.place.cpu.asked()?.is_some();
     if has_cpu {
-        sched::set_affinity(sched::SELF, &args.place.cpu.or_last()?)?;
+        sched::set_affinity(sched::SELF, &args.wave.place.cpu.or_last()?)?;
     }
     if let Some(policy) = real_time.filter(|_| spins) {
         if !has_cpu {
@@ -149,11 +177,12 @@ fn document(args: &Args, made: &Made) -> serde_json::Value {
         })
     });
     serde_json::json!({
-        "line": args.line, "wanted_hz": args.freq.0, "duty": args.duty.0,
-        "method": args.method.word(),
+        "line": args.line, "wanted_hz": args.wave.freq.0, "duty": args.wave.duty.0,
+        "method": args.wave.method.word(),
         "frequency_hz": made.frequency_hz(), "edges": made.edges, "missed_edges": made.missed,
         "failures": made.failures, "latency_ns_max": made.latency_ns_max,
-        "limit_ns": args.limit.map(|limit| limit.0), "violations": made.violations,
+        "latency_ns_mean": (made.edges > 0).then(|| made.latency_ns_sum as f64 / made.edges as f64),
+        "limit_ns": args.wave.limit.map(|limit| limit.0), "violations": made.violations,
         "late": late.collect::<Vec<_>>(),
     })
 }
@@ -170,7 +199,7 @@ fn text(args: &Args, made: &Made) -> String {
     if made.failures > 0 {
         let _ = writeln!(text, "the line refused {} levels", grouped(made.failures));
     }
-    let Some(limit) = args.limit else { return text };
+    let Some(limit) = args.wave.limit else { return text };
     let _ = writeln!(text, "{} edges later than {limit}", grouped(made.violations));
     for late in made.late.iter().take(LATE_SHOWN) {
         let at = Nanos(late.planned_ns).as_secs_f64();

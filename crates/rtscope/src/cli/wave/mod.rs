@@ -15,6 +15,10 @@ use clap::Subcommand;
 use rtscope_measure::wave::seat;
 use rtscope_sys::tree::Tree;
 
+pub(super) use self::{
+    generate::WaveOptions,
+    sweep::{Scratch, Tries},
+};
 use super::{Refused, place::Scheduling};
 
 #[derive(Debug, Subcommand)]

@@ -4,7 +4,7 @@ use std::{
     fmt::Write as _,
     fs, io,
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     thread,
     time::Duration,
@@ -15,7 +15,7 @@ use rtscope_analyse::{
     number,
     report::wave::sweep as page,
     statistics::wave::{
-        judge,
+        counted, judge,
         sweep::{Curve, Outcome, Point, Search, SearchRange, Sweep},
     },
 };
@@ -23,12 +23,12 @@ use rtscope_measure::{
     interrupt::Interrupt,
     load::{Launcher, check},
     wave::{
-        WaveError, line, scope,
-        seat::Seat,
+        WaveError, count, line, scope,
+        seat::{self, Seat},
         subject::{self, Running, Subject},
     },
 };
-use rtscope_model::{load::LoadLine, time::Nanos};
+use rtscope_model::{load::LoadLine, schedule::Placement, time::Nanos};
 use rtscope_sys::{clock::SystemClock, line::MemoryLine, sched, tree::Tree};
 
 use super::{Hertz, PRIORITY, Share, capture::GAPS_MAX, show::hertz};
@@ -51,6 +51,9 @@ const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
 /// After this time the kernel ends a subject of one try.
 const SUBJECT_LIMIT: &str = "30s";
 
+/// Longer than a subject takes to start and end.
+const START_LIMIT: Nanos = Nanos::from_secs(10);
+
 /// Between the first edge and the first look.
 const SETTLE: Duration = Duration::from_millis(20);
 
@@ -70,6 +73,22 @@ pub(in crate::cli) struct Args {
     /// Subject to try: a name, a program's path, or all; repeatable
     #[arg(long, value_name = "SUBJECT", required = true)]
     subject: Vec<String>,
+    /// Folder of subjects that were compiled before; the lab names it in a guest
+    #[arg(long, value_name = "DIR", hide = true)]
+    compiled: Option<PathBuf>,
+    #[command(flatten)]
+    tries: Tries,
+    /// Write the page to FILE; - is standard output [default: rtscope-runs/wave-sweep-TIME.html]
+    #[arg(short, long, alias = "page", value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What subjects are asked for.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Tries {
     /// First frequency
     #[arg(long, value_name = "FREQUENCY", default_value = "50Hz")]
     from: Hertz,
@@ -88,12 +107,36 @@ pub(in crate::cli) struct Args {
     /// Use fewer steps and shorter captures; usually takes less than a minute
     #[arg(long)]
     quick: bool,
-    /// Write the page to FILE; - is standard output [default: rtscope-runs/wave-sweep-TIME.html]
-    #[arg(short, long, alias = "page", value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+}
+
+impl Tries {
+    /// Refuses what makes no sense, before anything is done.
+    pub(in crate::cli) fn check(&self) -> anyhow::Result<()> {
+        if self.from.0 >= self.to.0 {
+            return Err(Refused("--from must be below --to".to_owned()).into());
+        }
+        self.loads()?;
+        self.policies().map(drop)
+    }
+
+    /// No load, and those that were asked for.
+    fn loads(&self) -> anyhow::Result<Vec<Option<LoadLine>>> {
+        let mut loads = vec![None];
+        for text in &self.load {
+            let line: LoadLine = text.parse().map_err(Refused)?;
+            check(&line).map_err(|problem| Refused(problem.to_string()))?;
+            loads.push(Some(line));
+        }
+        Ok(loads)
+    }
+
+    fn policies(&self) -> anyhow::Result<Vec<Scheduling>> {
+        if self.policy.is_empty() {
+            return Ok(vec![Scheduling::OTHER]);
+        }
+        let policies = self.policy.iter().map(|choice| Scheduling::new(*choice, PRIORITY));
+        Ok(policies.collect::<Result<_, _>>()?)
+    }
 }
 
 /// What stays the same in all tries.
@@ -101,20 +144,51 @@ struct Bench<'a> {
     args: &'a Args,
     line: MemoryLine,
     name: String,
-    /// Where the scope looks from.
-    seat: Seat,
-    /// The same beside a subject that is a real-time thread, where there is no third CPU.
-    modest: Seat,
+    scope: Scope,
     /// The CPU of the subjects.
     cpu: String,
     interrupt: Interrupt,
 }
 
+/// Who sees the wave.
+enum Scope {
+    /// A thread on a CPU of its own, which looks at the line all the time.
+    Looks {
+        /// Where it looks from.
+        seat: Seat,
+        /// The same beside a subject that is a real-time thread, where there is no third CPU.
+        modest: Seat,
+    },
+    /// A thread on the subject's CPU, the only one, which reads the line's own count now and then.
+    Counts(Placement),
+}
+
+impl Scope {
+    /// For people: name and value.
+    fn facts(&self) -> Vec<(String, String)> {
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        match self {
+            Scope::Looks { seat, modest } => vec![
+                fact("scope", seat.text()),
+                fact("scope beside a real-time subject", modest.text()),
+            ],
+            Scope::Counts(place) => vec![fact(
+                "scope",
+                format!("{place}, reads the count of edges that the subject keeps: one CPU only"),
+            )],
+        }
+    }
+}
+
 /// A folder of our own that goes when we do.
-struct Scratch(PathBuf);
+pub(in crate::cli) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> anyhow::Result<Scratch> {
+    pub(in crate::cli) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(in crate::cli) fn new() -> anyhow::Result<Scratch> {
         let folder = std::env::temp_dir().join(format!("rtscope-subjects-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
         Ok(Scratch(folder))
@@ -130,28 +204,19 @@ impl Drop for Scratch {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = Destination::new(args.out.as_deref(), "wave-sweep", "html");
     out.refuse_two(args.json)?;
-    if args.from.0 >= args.to.0 {
-        return Err(Refused("--from must be below --to".to_owned()).into());
-    }
-    let loads = loads(args)?;
+    args.tries.check()?;
     let scratch = Scratch::new()?;
     let program = std::env::current_exe().unwrap_or_else(|_| this_program());
     let subjects: Vec<Subject> = with_all_in_full(&args.subject)
         .iter()
-        .map(|word| Subject::prepare(word, &program, &scratch.0))
+        .map(|word| Subject::prepare(word, &program, &scratch.0, args.compiled.as_deref()))
         .collect::<Result<_, _>>()?;
     let bench = bench(args)?;
-    let policies = match args.policy.as_slice() {
-        [] => vec![Scheduling::OTHER],
-        given => given
-            .iter()
-            .map(|choice| Scheduling::new(*choice, PRIORITY))
-            .collect::<Result<_, _>>()?,
-    };
+    let policies = args.tries.policies()?;
     let all = sched::affinity(sched::SELF)?;
     let launcher = Launcher::new(bench.cpu.parse()?, all);
     let mut curves = Vec::new();
-    for load in &loads {
+    for load in &args.tries.loads()? {
         // It ends when it is dropped, at the end of this turn.
         let _running = load.as_ref().map(|line| launcher.start(line, LOAD_LIMIT)).transpose()?;
         let load = load.as_ref().map_or_else(|| "none".to_owned(), LoadLine::to_string);
@@ -184,28 +249,12 @@ fn with_all_in_full(asked: &[String]) -> Vec<String> {
     words
 }
 
-/// No load, and those that were asked for.
-fn loads(args: &Args) -> anyhow::Result<Vec<Option<LoadLine>>> {
-    let mut loads = vec![None];
-    for text in &args.load {
-        let line: LoadLine = text.parse().map_err(Refused)?;
-        check(&line).map_err(|problem| Refused(problem.to_string()))?;
-        loads.push(Some(line));
-    }
-    Ok(loads)
-}
-
 fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
     let allowed = sched::affinity(sched::SELF)?;
     let eyes = OneCpu::default().or_last()?;
-    let others = allowed.without(&eyes);
-    let Some(cpu) = others.iter().next() else {
-        let why = "a sweep needs two CPUs: one for the subject, one for the scope";
-        return Err(Refused(why.to_owned()).into());
-    };
     let throttling =
         Tree::default().read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
-    let real_time = args.policy.iter().any(|policy| policy.policy.is_real_time());
+    let real_time = args.tries.policy.iter().any(|policy| policy.policy.is_real_time());
     if throttling == "-1"
         && (real_time || with_all_in_full(&args.subject).iter().any(|word| word == "c-rt"))
     {
@@ -213,15 +262,28 @@ fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
                    everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
         return Err(Refused(why.to_owned()).into());
     }
-    let seat = Seat::best(&eyes, &Tree::default());
+    let (cpu, scope) = match allowed.without(&eyes).iter().next() {
+        Some(cpu) => {
+            let seat = Seat::best(&eyes, &Tree::default());
+            let modest = if allowed.len() > 2 { seat.clone() } else { seat.modest() };
+            (cpu.to_string(), Scope::Looks { seat, modest })
+        }
+        None => {
+            let place = seat::counting(&eyes).ok_or_else(|| {
+                let why = "with one CPU the scope must be a real-time thread above the subject: run it as \
+                           root, or raise RLIMIT_RTPRIO to 99";
+                Refused(why.to_owned())
+            })?;
+            (eyes.to_string(), Scope::Counts(place))
+        }
+    };
     let short = format!("sweep-{}", std::process::id());
     Ok(Bench {
         args,
         line: line::open_memory(&short)?,
         name: format!("memory:{short}"),
-        modest: if allowed.len() > 2 { seat.clone() } else { seat.modest() },
-        seat,
-        cpu: cpu.to_string(),
+        scope,
+        cpu,
         interrupt: Interrupt::install()?,
     })
 }
@@ -233,7 +295,7 @@ fn curve(
     policy: Scheduling,
     load: &str,
 ) -> anyhow::Result<Curve> {
-    let (args, quick) = (bench.args, bench.args.quick);
+    let (args, quick) = (&bench.args.tries, bench.args.tries.quick);
     let mut search = Search::new(SearchRange {
         from_hz: args.from.0,
         to_hz: args.to.0,
@@ -250,7 +312,7 @@ fn curve(
         }
         // A blind look is repeated, and looks longer.
         let look_ns = look_ns(wanted_hz, quick) * u64::from(1 + search.blinds());
-        search.add_try(attempt(bench, subject, policy, wanted_hz, look_ns)?);
+        search.add_try(attempt(bench, &Try { subject, policy, wanted_hz, look_ns })?);
     }
     if is_terminal {
         output::progress("");
@@ -259,14 +321,31 @@ fn curve(
     Ok(Curve { name, load, policy: policy.to_string(), found })
 }
 
-/// One try: starts the subject, looks, ends it.
-fn attempt(
-    bench: &Bench<'_>,
-    subject: &Subject,
+/// What is tried.
+struct Try<'a> {
+    subject: &'a Subject,
     policy: Scheduling,
     wanted_hz: f64,
     look_ns: u64,
-) -> anyhow::Result<Point> {
+}
+
+/// One try: starts the subject, looks, ends it.
+fn attempt(bench: &Bench<'_>, one: &Try<'_>) -> anyhow::Result<Point> {
+    let seen = match &bench.scope {
+        Scope::Looks { seat, modest } => look(bench, one, (seat, modest)),
+        // Above the subject, or one that never sleeps would keep it from being started, seen and ended.
+        Scope::Counts(place) => {
+            scope::at_place(place, Nanos(one.look_ns + START_LIMIT.0), || count(bench, one))
+        }
+    };
+    match seen {
+        Err(silent @ WaveError::NoEdge { .. }) => Ok(without_wave(one.wanted_hz, &silent)),
+        other => Ok(other?),
+    }
+}
+
+/// Starts a subject, which has settled then.
+fn start(bench: &Bench<'_>, one: &Try<'_>) -> Result<Running, WaveError> {
     let mut command = Command::new(this_program());
     command
         .arg0("rtscope")
@@ -277,20 +356,26 @@ fn attempt(
             "--cpus",
             &bench.cpu,
             "--policy",
-            &policy.to_string(),
+            &one.policy.to_string(),
             "--",
         ])
-        .args(subject.command(&bench.name, wanted_hz));
-    let mut running = match Running::start(&subject.name, &mut command, &bench.line) {
-        Ok(running) => running,
-        Err(silent @ WaveError::NoEdge { .. }) => return Ok(without_wave(wanted_hz, &silent)),
-        Err(other) => return Err(other.into()),
-    };
+        .args(one.subject.command(&bench.name, one.wanted_hz));
+    let running = Running::start(&one.subject.name, &mut command, &bench.line)?;
     thread::sleep(SETTLE);
-    let is_real_time = running.is_real_time(&Tree::default());
-    let seat = if is_real_time { &bench.modest } else { &bench.seat };
+    Ok(running)
+}
+
+/// A try that is looked at from another CPU.
+fn look(
+    bench: &Bench<'_>,
+    one: &Try<'_>,
+    (seat, modest): (&Seat, &Seat),
+) -> Result<Point, WaveError> {
+    let wanted_hz = one.wanted_hz;
+    let mut running = start(bench, one)?;
+    let seat = if running.is_real_time(&Tree::default()) { modest } else { seat };
     let limits = scope::CaptureLimits {
-        duration_ns: look_ns,
+        duration_ns: one.look_ns,
         edges_max: EDGES_MAX,
         gaps_max: GAPS_MAX,
         rest: seat.rest,
@@ -300,7 +385,7 @@ fn attempt(
     running.check()?;
     drop(running);
     let wave = judge(&capture, Some(wanted_hz));
-    let outcome = Outcome::of(&capture, &wave, wanted_hz, bench.args.tolerance.0);
+    let outcome = Outcome::of(&capture, &wave, wanted_hz, bench.args.tries.tolerance.0);
     Ok(Point {
         wanted_hz,
         measured_hz: wave.frequency_hz,
@@ -312,6 +397,35 @@ fn attempt(
         blind_ns: wave.blind_ns,
         jitter_ns_rms: wave.period.map(|period| period.jitter_ns_rms),
         refused: wave.refused,
+    })
+}
+
+/// A try whose edges the subject counts, on the only CPU.
+fn count(bench: &Bench<'_>, one: &Try<'_>) -> Result<Point, WaveError> {
+    let wanted_hz = one.wanted_hz;
+    let mut running = start(bench, one)?;
+    let parts = counted::parts(one.look_ns, wanted_hz);
+    let readings = count::watch(&bench.line, &SystemClock::MONOTONIC, one.look_ns, parts);
+    running.check()?;
+    drop(running);
+    let wave = counted::judge(&readings, wanted_hz, bench.args.tries.tolerance.0);
+    let is_counted = readings.last().is_some_and(|last| last.changes > 0);
+    let outcome = match is_counted {
+        true => Outcome::of_count(&wave, wanted_hz, bench.args.tries.tolerance.0),
+        false => Outcome::Blind,
+    };
+    let why = "it doesn't count its changes, and with one CPU nothing else shows them";
+    Ok(Point {
+        wanted_hz,
+        measured_hz: wave.frequency_hz,
+        uncertainty_ppm: (wave.edges > 0).then(|| 1e6 / wave.edges as f64),
+        within: outcome == Outcome::Within,
+        outcome,
+        edges: wave.edges,
+        lost: None,
+        blind_ns: 0,
+        jitter_ns_rms: None,
+        refused: (!is_counted).then(|| why.to_owned()),
     })
 }
 
@@ -345,20 +459,23 @@ fn report(
     curves: Vec<Curve>,
 ) -> anyhow::Result<()> {
     let sweep = Sweep {
-        from_hz: args.from.0,
-        to_hz: args.to.0,
-        tolerance: args.tolerance.0,
+        from_hz: args.tries.from.0,
+        to_hz: args.tries.to.0,
+        tolerance: args.tries.tolerance.0,
         curves,
-        facts: vec![
-            ("scope".to_owned(), bench.seat.text()),
-            ("scope beside a real-time subject".to_owned(), bench.modest.text()),
-            ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
-            (
-                "tries".to_owned(),
-                "3 to 5 of each frequency, as many again of the two at the limit".to_owned(),
-            ),
-            ("written".to_owned(), wall_clock()),
-        ],
+        facts: bench
+            .scope
+            .facts()
+            .into_iter()
+            .chain([
+                ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
+                (
+                    "tries".to_owned(),
+                    "3 to 5 of each frequency, as many again of the two at the limit".to_owned(),
+                ),
+                ("written".to_owned(), wall_clock()),
+            ])
+            .collect(),
     };
     let document = || serde_json::to_string_pretty(&sweep.document()?);
     let document = args.json.then(document).transpose()?;

@@ -1,0 +1,172 @@
+//! The figures of a verb's record that are compared between kernels.
+
+use rtscope_model::{
+    drift::{DriftRecord, Periodic},
+    stat::{Counted, CountedBy, CounterRecord},
+    throughput::{Protocol, Sampled, ThroughputRecord, Transfer},
+};
+use serde_json::Value;
+
+use crate::{
+    report::{stat::named, throughput::latency},
+    statistics::{drift, stat, wave::sweep::Sweep},
+};
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// A time in nanoseconds, below 0 at times.
+    Ns,
+    /// A time in nanoseconds that is gained in an hour.
+    NsPerHour,
+    /// A frequency.
+    Hz,
+    /// Bits in a second.
+    BitsPerSecond,
+    /// A number of things.
+    Count,
+    /// A share of 1.
+    Share,
+    /// A number without a unit.
+    Ratio,
+}
+
+/// A figure of one guest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is of: a loop, a program, a transfer, a subject.
+    pub of: String,
+    /// What it is.
+    pub name: String,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// The figure, or why there is none.
+    pub value: Result<f64, String>,
+}
+
+/// Makes figures of one thing.
+fn of(of: String) -> impl Fn(&str, Unit, Option<f64>) -> Figure {
+    move |name, unit, value| Figure {
+        of: of.clone(),
+        name: name.to_owned(),
+        unit,
+        value: value.ok_or_else(|| "none".to_owned()),
+    }
+}
+
+/// Of `drift`: how far each loop falls behind, and how late it wakes.
+#[must_use]
+pub fn of_drift(record: &DriftRecord) -> Vec<Figure> {
+    let one = |subject: &Periodic| {
+        let (figure, judged) = (of(subject.name.clone()), drift::judge(subject));
+        let latencies = || {
+            let all = subject.activations.iter();
+            all.map(|one| one.woke_ns.saturating_sub(one.expiry_ns) as f64)
+        };
+        let count = subject.activations.len().max(1) as f64;
+        vec![
+            figure("drift", Unit::NsPerHour, judged.as_ref().map(|one| one.drift_ns_per_hour)),
+            figure("mean period", Unit::Ns, judged.as_ref().map(|one| one.period_ns_mean)),
+            figure("missed periods", Unit::Count, judged.as_ref().map(|one| one.missed as f64)),
+            figure("mean latency", Unit::Ns, Some(latencies().sum::<f64>() / count)),
+            figure("largest latency", Unit::Ns, latencies().reduce(f64::max)),
+        ]
+    };
+    record.subjects.iter().flat_map(one).collect()
+}
+
+/// Of `stat`: each counter of each program.
+#[must_use]
+pub fn of_stat(record: &CounterRecord) -> Vec<Figure> {
+    let simulated = matches!(record.by, CountedBy::Simulator(_));
+    let programs = record.programs.iter().flat_map(|program| {
+        let judged = stat::judge(program, simulated);
+        judged.into_iter().map(|one| (program.name.clone(), one)).collect::<Vec<_>>()
+    });
+    let figure = |(of, one): (String, stat::Judged)| Figure {
+        of,
+        name: named(one.figure).to_owned(),
+        unit: match one.figure {
+            stat::Figure::ElapsedNs | stat::Figure::Counter(Counted::TaskClockNs) => Unit::Ns,
+            stat::Figure::Counter(_) => Unit::Count,
+            stat::Figure::CpusUsed | stat::Figure::InstructionsPerCycle => Unit::Ratio,
+            stat::Figure::CyclesPerSecond => Unit::Hz,
+            stat::Figure::BranchMissRate => Unit::Share,
+        },
+        value: one.mean.map(|mean| mean.mean),
+    };
+    programs.map(figure).collect()
+}
+
+/// Of `throughput`: what each transfer reached, and how late the sampler beside it woke.
+#[must_use]
+pub fn of_throughput(record: &ThroughputRecord) -> Vec<Figure> {
+    let sampled = |name: &str, sampled: &Sampled| {
+        let (figure, found) = (of(name.to_owned()), latency(sampled));
+        vec![
+            figure("99th percentile of the latency", Unit::Ns, found.map(|one| one.p99_ns as f64)),
+            figure("largest latency", Unit::Ns, found.map(|one| one.max_ns as f64)),
+        ]
+    };
+    let transfer = |one: &Transfer| {
+        let beside = if one.sampled.is_some() { " beside the sampler" } else { "" };
+        let name = format!("{} {} KiB{beside}", one.protocol.name(), one.window_bytes >> 10);
+        let figure = of(name.clone());
+        let mut figures = vec![
+            figure("bandwidth", Unit::BitsPerSecond, Some(one.bits_per_second())),
+            figure("CPU load", Unit::Share, Some(one.cpu_load)),
+        ];
+        if one.protocol == Protocol::Udp {
+            let lost = one.lost_datagrams() as f64 / one.sent_datagrams.max(1) as f64;
+            figures.push(figure("lost datagrams", Unit::Share, Some(lost)));
+        }
+        figures.extend(one.sampled.iter().flat_map(|found| sampled(&name, found)));
+        figures
+    };
+    let transfers = record.transfers.iter().flat_map(transfer);
+    transfers.chain(record.rest.iter().flat_map(|rest| sampled("rest", rest))).collect()
+}
+
+/// Of `wave sweep`: the limit of each subject.
+#[must_use]
+pub fn of_sweep(sweep: &Sweep) -> Vec<Figure> {
+    let limit = |curve: &crate::statistics::wave::sweep::Curve| {
+        let (figure, found) = (of(curve.label()), &curve.found);
+        let why = found.no_limit.clone().unwrap_or_else(|| "none".to_owned());
+        let highest = figure("highest good frequency", Unit::Hz, found.max_frequency_hz);
+        let none = || "above the last frequency".to_owned();
+        vec![
+            Figure { value: found.max_frequency_hz.ok_or(why), ..highest },
+            Figure {
+                value: found.first_bad_hz.ok_or_else(none),
+                ..figure("first bad frequency", Unit::Hz, None)
+            },
+        ]
+    };
+    sweep.curves.iter().flat_map(limit).collect()
+}
+
+/// Of the document of `wave generate`: how far the wave was off.
+#[must_use]
+pub fn of_wave(document: &Value) -> Vec<Figure> {
+    let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
+    let figure = of(format!("{}, {}", text("line"), text("method")));
+    let number = |key: &str| document[key].as_f64();
+    let error = number("frequency_hz").zip(number("wanted_hz")).map(|(made, wanted)| {
+        // In parts of what was wanted, so that kernels can be compared whatever the frequency is.
+        made / wanted - 1.0
+    });
+    let mut figures = vec![
+        figure("frequency", Unit::Hz, number("frequency_hz")),
+        figure("frequency error", Unit::Share, error),
+        figure("edges", Unit::Count, number("edges")),
+        figure("edges left out", Unit::Count, number("missed_edges")),
+        figure("mean edge error", Unit::Ns, number("latency_ns_mean")),
+        figure("largest edge error", Unit::Ns, number("latency_ns_max")),
+    ];
+    if document["limit_ns"].is_number() {
+        figures.push(figure("edges later than the limit", Unit::Count, number("violations")));
+    }
+    figures
+}

@@ -1,0 +1,166 @@
+//! A verb of rtscope in guests: it runs there as it would run on a board, and its figures stand side by side here.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use rtscope_analyse::report::lab::{
+    figures::Figure,
+    verbs::{self, SideBySide},
+};
+use rtscope_lab::{brought, lab::GuestVerbs, program::Program};
+use rtscope_measure::recorder::write_whole;
+use rtscope_model::{guest, printable::make_printable, time::Nanos};
+use serde_json::Value;
+
+use super::{
+    order::{self, Lab},
+    output,
+};
+use crate::exit;
+
+/// The kernels of a verb, how their guests run, and where the answer goes.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Guests {
+    /// Kernel to run, as for `lab run`; repeatable
+    #[arg(short, long, value_name = "KERNEL", required = true)]
+    kernel: Vec<String>,
+    #[command(flatten)]
+    judging: order::Judging,
+    #[command(flatten)]
+    options: order::Options,
+}
+
+/// What a verb measured in a guest.
+pub(super) struct Measured {
+    /// The figures that are compared.
+    pub(super) figures: Vec<Figure>,
+    /// Its own document.
+    pub(super) document: Value,
+    /// Its own page, where it has one.
+    pub(super) page: Option<String>,
+    /// Its exit code.
+    pub(super) code: u8,
+}
+
+/// A verb, and how its record is read.
+pub(super) struct Verb<'a> {
+    /// As it is typed, `wave sweep`.
+    pub(super) name: &'static str,
+    /// Its words behind the name, without those that say where the record goes.
+    pub(super) words: &'a [String],
+    /// Further words: where the record goes.
+    pub(super) out: Vec<String>,
+    /// How long it runs in the guest's time, about.
+    pub(super) length: Nanos,
+    /// What the guest needs for it.
+    pub(super) needs: GuestVerbs,
+    /// What virtual time can't say of it, a sentence each.
+    pub(super) limits: &'static [&'static str],
+    /// Reads what it measured from a guest's folder.
+    pub(super) read: &'a dyn Fn(&Path) -> anyhow::Result<Measured>,
+}
+
+impl Verb<'_> {
+    /// The name as that of a folder.
+    fn folder(&self) -> String {
+        folder(self.name)
+    }
+
+    fn command(&self) -> guest::Command {
+        let words = self.name.split(' ').map(str::to_owned);
+        // What follows `--` belongs to another program.
+        let own = self.words.iter().position(|word| word == "--").unwrap_or(self.words.len());
+        let (own, rest) = self.words.split_at(own);
+        let words = words.chain(own.iter().cloned()).chain(self.out.iter().cloned());
+        guest::Command { name: self.folder(), words: words.chain(rest.iter().cloned()).collect() }
+    }
+}
+
+/// The folder of a verb in a guest's record.
+pub(super) fn folder(name: &str) -> String {
+    name.replace(' ', "-")
+}
+
+/// The words that send a verb's record into its folder.
+pub(super) fn out(name: &str) -> Vec<String> {
+    vec!["--out".to_owned(), guest::Command::folder(&folder(name))]
+}
+
+/// The document that a verb printed in a guest.
+pub(super) fn printed(name: &str, guest: &Path) -> anyhow::Result<Value> {
+    let path = guest.join(guest::Command::output(&folder(name)));
+    let read = || format!("can't read {}", path.display());
+    let text = std::fs::read_to_string(&path).with_context(read)?;
+    let mut document: Value = serde_json::from_str(&text).with_context(read)?;
+    make_printable(&mut document);
+    Ok(document)
+}
+
+/// A program of this machine as a file of a guest, which has no shared libraries.
+pub(super) fn program_file(
+    path: &Path,
+    in_guest: String,
+) -> anyhow::Result<(String, Vec<u8>, bool)> {
+    let program = Program::read(path, true)?;
+    Ok((in_guest, program.bytes().to_vec(), true))
+}
+
+/// Runs a verb in every kernel and compares its figures.
+pub(super) fn main(guests: &Guests, mut verb: Verb<'_>) -> anyhow::Result<ExitCode> {
+    let command = verb.command();
+    let mut lab = Lab::open(&guests.options)?;
+    lab.lab.check_without_plan()?;
+    let out = output::place(guests.judging.out.as_ref(), &verb.folder())?;
+    let kernels = lab.kernels(&guests.kernel)?;
+    verb.needs.name = verb.folder();
+    verb.needs.longest = Duration::from_nanos(verb.length.0);
+    verb.needs.commands = vec![command.clone()];
+    let seeds = guests.judging.seeds.unwrap_or(1);
+    let (runs, outcomes) = lab.verbs_into(&out, &kernels, Some(seeds), &verb.needs)?;
+    let mut all = SideBySide {
+        verb: verb.name,
+        words: command.words.join(" "),
+        limits: verb.limits,
+        time: lab.timing(),
+        kernels: kernels.iter().map(|kernel| kernel.label.clone()).collect(),
+        facts: brought::facts(&runs),
+        guests: Vec::new(),
+        failures: Vec::new(),
+    };
+    let (mut documents, mut code) = (Vec::new(), exit::PASS);
+    for (n, (queued, outcome)) in runs.iter().zip(outcomes).enumerate() {
+        let mut came = output::look_at(queued, outcome);
+        let name = queued.folder_name();
+        if came.has_record && came.failures.is_empty() {
+            let measured = (verb.read)(&queued.folder)?;
+            let page = measured.page.map(|text| keep_page(&queued.folder, &verb, &text));
+            let kernel = n / seeds as usize;
+            let page = page.transpose()?.map(|file| format!("{name}/{file}"));
+            let figures = measured.figures;
+            all.guests.push(verbs::FromGuest { kernel, name: name.clone(), page, figures });
+            came.document["measured"] = measured.document;
+            code = code.max(measured.code);
+        }
+        all.failures.extend(came.failures.into_iter().map(|why| (name.clone(), why)));
+        documents.push(came.document);
+    }
+    let (page, table) = (verbs::page(&all), verbs::table(&all));
+    let document = verbs::document(&all, &documents);
+    output::publish(&out, "figures.json", &page, &document, (&table, guests.judging.json))?;
+    Ok(ExitCode::from(if all.failures.is_empty() { code } else { exit::ERROR }))
+}
+
+/// Writes the page of a guest's record beside it; its path in the guest's folder.
+fn keep_page(guest: &Path, verb: &Verb<'_>, text: &str) -> anyhow::Result<String> {
+    let file: PathBuf = [verb.folder().as_str(), guest::PAGE].iter().collect();
+    let path = guest.join(&file);
+    let folder = path.parent().unwrap_or(guest);
+    std::fs::create_dir_all(folder)
+        .and_then(|()| write_whole(&path, text.as_bytes()))
+        .with_context(|| format!("can't write {}", path.display()))?;
+    Ok(file.display().to_string())
+}
