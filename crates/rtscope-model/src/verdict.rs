@@ -161,8 +161,22 @@ impl FromStr for Requirement {
             ),
         };
         let limit = if statistic == Statistic::Missed {
-            rest.parse().map_err(|_| bad(format!("{rest:?} is not a count")))?
+            let count: u64 = rest.parse().map_err(|_| bad(format!("{rest:?} is not a count")))?;
+            match (sign, count) {
+                ("<", 0) => return Err(bad("a count is never below 0".to_owned())),
+                ("<", above) => above - 1,
+                ("=", 1..) => {
+                    let why = format!(
+                        "a count of missed activations is a limit: write 'missed <= {count}'"
+                    );
+                    return Err(NotARequirement(why));
+                }
+                (_, most) => most,
+            }
         } else {
+            if sign == "=" {
+                return Err(bad("a latency is never exactly a limit".to_owned()));
+            }
             if rest.contains("once") {
                 return Err(bad(format!("{rest:?} is not a limit")));
             }
@@ -171,7 +185,8 @@ impl FromStr for Requirement {
             if limit == Nanos::ZERO {
                 return Err(bad("a latency is never below 0".to_owned()));
             }
-            limit.0
+            // Latencies are whole nanoseconds.
+            limit.0.saturating_add(u64::from(sign == "<="))
         };
         let once_in = match once_in {
             None => None,
@@ -246,6 +261,9 @@ mod tests {
         assert_eq!(show("avg < 20us").as_deref(), Ok("mean < 20us"));
         assert_eq!(show("missed <= 3").as_deref(), Ok("missed <= 3"));
         assert_eq!(show("missed = 0").as_deref(), Ok("missed = 0"));
+        assert_eq!(show("missed < 3").as_deref(), Ok("missed <= 2"));
+        assert_eq!(show("missed < 1").as_deref(), Ok("missed = 0"));
+        assert_eq!(show("max <= 17470ns").as_deref(), Ok("max < 17471ns"));
         assert_eq!(show("max<200us once in 90 min").as_deref(), Ok("max < 200us once in 90min"));
         let claim = "max < 200us once in 1h".parse::<Requirement>().map(|r| r.claim());
         assert_eq!(claim, Ok(Some((Nanos::from_us(200), Nanos::from_secs(3_600)))));
@@ -260,6 +278,9 @@ mod tests {
             "mux<1us",
             "max<0",
             "missed=x",
+            "missed < 0",
+            "missed = 3",
+            "max = 200us",
             "max << 500us",
             "max =< 500us",
             "missed == 0",

@@ -405,8 +405,8 @@ mod tests {
         // (99 * 10 us + the sum of 10 us + i ms for i = 0 to 900) / 1000
         let expected = "the mean of 200,000 latencies, missed activations among them, is 405.5 ms, 95 % interval ";
         assert!(sentence.starts_with(expected), "{sentence}");
-        check("missed = 899", &latencies, Verdict::Fail, "900 of 1,000 activations were missed");
-        check("missed = 900", &latencies, Verdict::Pass, "900 of 1,000 activations were missed");
+        check("missed <= 899", &latencies, Verdict::Fail, "900 of 1,000 activations were missed");
+        check("missed <= 900", &latencies, Verdict::Pass, "900 of 1,000 activations were missed");
         check("missed = 0", &[1], Verdict::Pass, "none of 1 activation was missed");
     }
 
