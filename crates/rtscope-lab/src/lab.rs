@@ -199,9 +199,6 @@ impl Lab {
         extra.files.extend(verbs.files.iter().cloned());
         extra.beside.commands.clone_from(&verbs.commands);
         extra.beside.gpio_lines = verbs.gpio_lines;
-        if verbs.gpio_lines.is_some() {
-            refuse_without_gpio(kernel)?;
-        }
         self.guest_run(kernel, (&verbs.name, ""), extra, seed, verbs.longest)
     }
 
@@ -253,7 +250,7 @@ impl Lab {
         report: &mut Report<'_>,
     ) -> Result<Extra, LabError> {
         let options = &self.options;
-        if options.gpio_lines.is_some() {
+        if needs.contains(&GPIO_SIM) {
             refuse_without_gpio(kernel)?;
         }
         let mut names = options.modules.clone();
@@ -424,8 +421,11 @@ const VETH: Module = ("VETH", "veth");
 /// What loads need: the load's name, the option and its value that ask for it.
 const LOAD_MODULES: [(&str, &str, &str, Module); 1] = [("network", "over", "veth", VETH)];
 
-/// What a simulated GPIO chip needs.
-const GPIO_MODULES: [Module; 2] = [("CONFIGFS_FS", "configfs"), ("GPIO_SIM", "gpio-sim")];
+/// A simulated GPIO chip.
+const GPIO_SIM: Module = ("GPIO_SIM", "gpio-sim");
+
+/// What it needs, itself among it.
+const GPIO_MODULES: [Module; 2] = [("CONFIGFS_FS", "configfs"), GPIO_SIM];
 
 /// The modules that the loads of a plan need.
 fn load_modules(phases: &[Phase]) -> Vec<Module> {

@@ -191,7 +191,8 @@ fn sharpest(values: &[f64]) -> Option<Split> {
     Some(Split { at, sharpness, of: n as f64 })
 }
 
-fn median(values: &[f64]) -> f64 {
+/// The middle of all values; of an even number the mean of the two in the middle. NaN without a value.
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

@@ -254,7 +254,7 @@ fn guests() -> report::sched::guests::Guests {
     }
 }
 
-/// Throughput in two kernels, of two seeds; the second kernel's counters are missing.
+/// Counters in one kernel, of two seeds, and another verb's figures in a second one, so that cells are empty.
 fn side_by_side() -> lab::verbs::SideBySide {
     let guest = |kernel: usize, seed: u64| lab::verbs::FromGuest {
         kernel,

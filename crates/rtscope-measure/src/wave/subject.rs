@@ -96,8 +96,21 @@ pub const SHIPPED: &[Shipped] = &[
 /// The words of all subjects whose tool is installed, and those that have none.
 #[must_use]
 pub fn all() -> (Vec<&'static str>, Vec<&'static Shipped>) {
+    there_and_missing(SHIPPED.iter())
+}
+
+/// As [`all`], of those that a guest can run: those that need no interpreter.
+#[must_use]
+pub fn all_static() -> (Vec<&'static str>, Vec<&'static Shipped>) {
+    let is_compiled = |shipped: &&Shipped| matches!(shipped.making, Making::Compiled(..));
+    there_and_missing(SHIPPED.iter().filter(is_compiled))
+}
+
+fn there_and_missing(
+    shipped: impl Iterator<Item = &'static Shipped>,
+) -> (Vec<&'static str>, Vec<&'static Shipped>) {
     let (there, missing): (Vec<&Shipped>, Vec<&Shipped>) =
-        SHIPPED.iter().partition(|shipped| find(shipped.tool).is_some());
+        shipped.partition(|shipped| find(shipped.tool).is_some());
     (there.iter().map(|shipped| shipped.name).chain([OWN]).collect(), missing)
 }
 
@@ -232,15 +245,6 @@ pub fn compile_static(word: &str, folder: &Path) -> Result<Option<PathBuf>, Wave
             Err(WaveError::Subject { subject: word.to_owned(), why })
         }
     }
-}
-
-/// The words of all subjects that a guest can run: those that need no interpreter.
-#[must_use]
-pub fn all_static() -> (Vec<&'static str>, Vec<&'static Shipped>) {
-    let is_compiled = |shipped: &&Shipped| matches!(shipped.making, Making::Compiled(..));
-    let (there, missing): (Vec<&Shipped>, Vec<&Shipped>) =
-        SHIPPED.iter().filter(is_compiled).partition(|shipped| find(shipped.tool).is_some());
-    (there.iter().map(|shipped| shipped.name).chain([OWN]).collect(), missing)
 }
 
 /// A program of the search path.

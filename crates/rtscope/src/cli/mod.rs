@@ -127,9 +127,9 @@ enum Verb {
     /// Compare kernels in an emulator, in virtual time
     ///
     /// rtscope boots each kernel in a guest of QEMU and runs a plan there. A phase is a part of a plan during which
-    /// the loads stay the same (or there are none). A cell is one phase in one kernel with one seed; `lab matrix` gives each cell a guest
-    /// of its own. Virtual time advances with the instructions that the guest executes, so a busy computer doesn't
-    /// change the figures.
+    /// the loads stay the same (or there are none). A cell is one phase in one kernel with one seed; `lab matrix` gives
+    /// each cell a guest of its own. Virtual time advances with the instructions that the guest executes, so a busy
+    /// computer doesn't change the figures.
     #[command(subcommand)]
     Lab(lab::Verb),
     /// Build, install and verify a kernel, or go back

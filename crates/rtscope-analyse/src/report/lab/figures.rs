@@ -9,7 +9,10 @@ use serde_json::Value;
 
 use crate::{
     report::{stat::named, throughput::latency},
-    statistics::{drift, stat, wave::sweep::Sweep},
+    statistics::{
+        drift, stat,
+        wave::sweep::{Curve, Sweep},
+    },
 };
 
 /// What a figure is counted in.
@@ -46,7 +49,7 @@ pub struct Figure {
 }
 
 /// Makes figures of one thing.
-fn of(of: String) -> impl Fn(&str, Unit, Option<f64>) -> Figure {
+fn figures_of(of: String) -> impl Fn(&str, Unit, Option<f64>) -> Figure {
     move |name, unit, value| Figure {
         of: of.clone(),
         name: name.to_owned(),
@@ -59,7 +62,7 @@ fn of(of: String) -> impl Fn(&str, Unit, Option<f64>) -> Figure {
 #[must_use]
 pub fn of_drift(record: &DriftRecord) -> Vec<Figure> {
     let one = |subject: &Periodic| {
-        let (figure, judged) = (of(subject.name.clone()), drift::judge(subject));
+        let (figure, judged) = (figures_of(subject.name.clone()), drift::judge(subject));
         let latencies = || {
             let all = subject.activations.iter();
             all.map(|one| one.woke_ns.saturating_sub(one.expiry_ns) as f64)
@@ -103,7 +106,7 @@ pub fn of_stat(record: &CounterRecord) -> Vec<Figure> {
 #[must_use]
 pub fn of_throughput(record: &ThroughputRecord) -> Vec<Figure> {
     let sampled = |name: &str, sampled: &Sampled| {
-        let (figure, found) = (of(name.to_owned()), latency(sampled));
+        let (figure, found) = (figures_of(name.to_owned()), latency(sampled));
         vec![
             figure("99th percentile of the latency", Unit::Ns, found.map(|one| one.p99_ns as f64)),
             figure("largest latency", Unit::Ns, found.map(|one| one.max_ns as f64)),
@@ -112,7 +115,7 @@ pub fn of_throughput(record: &ThroughputRecord) -> Vec<Figure> {
     let transfer = |one: &Transfer| {
         let beside = if one.sampled.is_some() { " beside the sampler" } else { "" };
         let name = format!("{} {} KiB{beside}", one.protocol.name(), one.window_bytes >> 10);
-        let figure = of(name.clone());
+        let figure = figures_of(name.clone());
         let mut figures = vec![
             figure("bandwidth", Unit::BitsPerSecond, Some(one.bits_per_second())),
             figure("CPU load", Unit::Share, Some(one.cpu_load)),
@@ -131,17 +134,18 @@ pub fn of_throughput(record: &ThroughputRecord) -> Vec<Figure> {
 /// Of `wave sweep`: the limit of each subject.
 #[must_use]
 pub fn of_sweep(sweep: &Sweep) -> Vec<Figure> {
-    let limit = |curve: &crate::statistics::wave::sweep::Curve| {
-        let (figure, found) = (of(curve.label()), &curve.found);
-        let why = found.no_limit.clone().unwrap_or_else(|| "none".to_owned());
-        let highest = figure("highest good frequency", Unit::Hz, found.max_frequency_hz);
-        let none = || "above the last frequency".to_owned();
+    let limit = |curve: &Curve| {
+        let (name, found) = (curve.label(), &curve.found);
+        let figure = |what: &str, hz: Option<f64>, why: &str| Figure {
+            of: name.clone(),
+            name: what.to_owned(),
+            unit: Unit::Hz,
+            value: hz.ok_or_else(|| why.to_owned()),
+        };
+        let why = found.no_limit.as_deref().unwrap_or("none");
         vec![
-            Figure { value: found.max_frequency_hz.ok_or(why), ..highest },
-            Figure {
-                value: found.first_bad_hz.ok_or_else(none),
-                ..figure("first bad frequency", Unit::Hz, None)
-            },
+            figure("highest good frequency", found.max_frequency_hz, why),
+            figure("first bad frequency", found.first_bad_hz, "above the last frequency"),
         ]
     };
     sweep.curves.iter().flat_map(limit).collect()
@@ -151,7 +155,7 @@ pub fn of_sweep(sweep: &Sweep) -> Vec<Figure> {
 #[must_use]
 pub fn of_wave(document: &Value) -> Vec<Figure> {
     let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
-    let figure = of(format!("{}, {}", text("line"), text("method")));
+    let figure = figures_of(format!("{}, {}", text("line"), text("method")));
     let number = |key: &str| document[key].as_f64();
     let error = number("frequency_hz").zip(number("wanted_hz")).map(|(made, wanted)| {
         // In parts of what was wanted, so that kernels can be compared whatever the frequency is.

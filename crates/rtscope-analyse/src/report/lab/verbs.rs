@@ -11,6 +11,7 @@ use super::figures::{Figure, Unit};
 use crate::{
     number::{grouped, hertz},
     plot::{phase::signed, throughput::bits_beside},
+    statistics::change_point::median,
 };
 
 /// What a guest brought.
@@ -56,15 +57,9 @@ struct Cell {
 }
 
 impl Cell {
-    /// The middle of the seeds; of an even number the mean of the two in the middle.
+    /// The middle of the seeds.
     fn median(&self) -> Option<f64> {
-        let mut all = self.values.clone();
-        all.sort_by(f64::total_cmp);
-        let middle = all.len() / 2;
-        match all.len() % 2 {
-            1 => Some(all[middle]),
-            _ => Some(all.get(middle.checked_sub(1)?)?.midpoint(all[middle])),
-        }
+        (!self.values.is_empty()).then(|| median(&self.values))
     }
 
     fn text(&self, unit: Unit) -> String {

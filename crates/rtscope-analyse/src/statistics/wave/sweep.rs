@@ -50,11 +50,10 @@ impl Outcome {
     /// Of a wave that was wanted with a frequency, within a tolerance (a share).
     #[must_use]
     pub fn of(capture: &Capture, wave: &Wave, wanted_hz: f64, tolerance: f64) -> Outcome {
-        let is_near = |hz: f64| (hz / wanted_hz - 1.0).abs() <= tolerance;
         match (wave.frequency_hz, wave.refusal) {
             (Some(hz), _) => match kept::share(capture, wanted_hz, tolerance) {
                 Some(share) if share >= KEPT => Outcome::Within,
-                _ if is_near(hz) => Outcome::Unsteady,
+                _ if is_near(hz, wanted_hz, tolerance) => Outcome::Unsteady,
                 _ => Outcome::Outside,
             },
             (None, Some(Refusal::Short)) => Outcome::Outside,
@@ -67,11 +66,10 @@ impl Outcome {
     /// As [`Outcome::of`], by the line's own count.
     #[must_use]
     pub fn of_count(wave: &CountedWave, wanted_hz: f64, tolerance: f64) -> Outcome {
-        let is_near = |hz: f64| (hz / wanted_hz - 1.0).abs() <= tolerance;
         match wave.frequency_hz {
             None => Outcome::Silent,
             Some(_) if wave.share >= KEPT && wave.is_within => Outcome::Within,
-            Some(hz) if is_near(hz) => Outcome::Unsteady,
+            Some(hz) if is_near(hz, wanted_hz, tolerance) => Outcome::Unsteady,
             Some(_) => Outcome::Outside,
         }
     }
@@ -88,6 +86,11 @@ impl Outcome {
             Outcome::Blind => "scope was blind",
         }
     }
+}
+
+/// Whether a frequency is within the tolerance of the wanted one.
+fn is_near(hz: f64, wanted_hz: f64, tolerance: f64) -> bool {
+    (hz / wanted_hz - 1.0).abs() <= tolerance
 }
 
 /// A sweep's frequencies and patience.

@@ -14,7 +14,8 @@ use crate::cli::throughput::{self, Transfers};
 /// Measure network throughput in kernels
 ///
 /// Each kernel boots in an emulator and runs `rtscope throughput` over loopback, or over a virtual cable between two
-/// network namespaces (--over veth), with and without a latency sampler. The page and the table set bandwidth, CPU load and wake-up latency side by side.
+/// network namespaces (--over veth), with and without a latency sampler. The page and the table set bandwidth, CPU
+/// load and wake-up latency side by side.
 ///
 /// Examples:
 ///   rtscope lab throughput --kernel debian-stock --kernel debian-rt

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     cli::{
         Refused,
-        wave::{Scratch, Tries, WaveOptions},
+        wave::{Scratch, Tries, WaveOptions, with_all_in_full},
     },
     exit,
 };
@@ -106,7 +106,7 @@ pub(super) fn main(wave: &Wave) -> anyhow::Result<ExitCode> {
 fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
     const NAME: &str = "wave sweep";
     args.tries.options.check()?;
-    let subjects = with_all_in_full(&args.subject);
+    let subjects = with_all_in_full(&args.subject, subject::all_static());
     let files = subject_files(&subjects)?;
     let subject_words = subjects.iter().map(|subject| format!("--subject={subject}"));
     let words: Vec<String> = subject_words
@@ -136,21 +136,6 @@ fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
         read: &read,
     };
     verb::main(&args.guests, verb)
-}
-
-/// The subjects' words, with `all` in full.
-fn with_all_in_full(asked: &[String]) -> Vec<String> {
-    let (there, missing) = subject::all_static();
-    let mut words: Vec<String> = Vec::new();
-    for word in asked {
-        if word == "all" {
-            missing.iter().for_each(|shipped| note!("{}", shipped.lack()));
-            words.extend(there.iter().map(|word| (*word).to_owned()));
-        } else {
-            words.push(word.clone());
-        }
-    }
-    words
 }
 
 /// The programs of the subjects as files of a guest.

@@ -25,7 +25,7 @@ use rtscope_measure::{
     wave::{
         WaveError, count, line, scope,
         seat::{self, Seat},
-        subject::{self, Running, Subject},
+        subject::{self, Running, Shipped, Subject},
     },
 };
 use rtscope_model::{load::LoadLine, schedule::Placement, time::Nanos};
@@ -207,7 +207,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.tries.check()?;
     let scratch = Scratch::new()?;
     let program = std::env::current_exe().unwrap_or_else(|_| this_program());
-    let subjects: Vec<Subject> = with_all_in_full(&args.subject)
+    let subjects: Vec<Subject> = with_all_in_full(&args.subject, subject::all())
         .iter()
         .map(|word| Subject::prepare(word, &program, &scratch.0, args.compiled.as_deref()))
         .collect::<Result<_, _>>()?;
@@ -234,9 +234,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if bench.interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
 }
 
-/// The subjects' words, with `all` in full.
-fn with_all_in_full(asked: &[String]) -> Vec<String> {
-    let (there, missing) = subject::all();
+/// The subjects' words, with `all` in full: those that are there. The missing ones are told.
+pub(in crate::cli) fn with_all_in_full(
+    asked: &[String],
+    (there, missing): (Vec<&str>, Vec<&Shipped>),
+) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in asked {
         if word == "all" {
@@ -256,7 +258,8 @@ fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
         Tree::default().read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
     let real_time = args.tries.policy.iter().any(|policy| policy.policy.is_real_time());
     if throttling == "-1"
-        && (real_time || with_all_in_full(&args.subject).iter().any(|word| word == "c-rt"))
+        && (real_time
+            || with_all_in_full(&args.subject, subject::all()).iter().any(|word| word == "c-rt"))
     {
         let why = "real-time throttling is off, and a subject that never sleeps would keep its CPU from \
                    everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
