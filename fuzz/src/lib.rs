@@ -111,7 +111,14 @@ pub fn wave(bytes: &[u8], stages: Stages) {
         assert_eq!(again.capture.edges, capture.edges);
     }
     if stages.has(pipe::Stage::Page, bytes) {
-        let shown = capture::Shown { capture, wave: &wave, wanted_hz: None, facts: Vec::new() };
+        let shown = capture::Shown {
+            capture,
+            wave: &wave,
+            wanted_hz: None,
+            scope: "a file",
+            finding: None,
+            written: None,
+        };
         pipe::check_page(&capture::page(&shown));
     }
 }

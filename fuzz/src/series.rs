@@ -5,7 +5,7 @@ use rtscope_analyse::{
     judge,
     plot::{
         Options,
-        trend::{self, Point},
+        trend::{self, TrendPoint},
     },
 };
 use rtscope_model::{record::Record, verdict::Statistic};
@@ -48,7 +48,7 @@ fn draw(runs: &[Run<'_>], choice: u64) {
     let cells = runs.iter().flat_map(|run| &run.judgement.cells);
     let points = cells.filter_map(|cell| {
         let histogram = cell.all.histogram.clone();
-        Some(Point {
+        Some(TrendPoint {
             at_s: 1_700_000_000,
             day: "2025-01-02".to_owned(),
             on: cell.name.clone(),
@@ -56,7 +56,7 @@ fn draw(runs: &[Run<'_>], choice: u64) {
             histogram,
         })
     });
-    let mut points: Vec<Point> = points.take(6).flat_map(|point| vec![point; 6]).collect();
+    let mut points: Vec<TrendPoint> = points.take(6).flat_map(|point| vec![point; 6]).collect();
     // Runs that began in the same second are one case, those that are a long time apart the other.
     let step_s = if choice >> 8 & 1 == 0 { 0 } else { 1 << (choice >> 9 & 31) };
     for (point, n) in points.iter_mut().zip(0i64..) {

@@ -80,7 +80,8 @@ fn drifted(text: &str, has_page: bool) {
         wall_clock: String::new(),
         kernel: String::new(),
         duration: Nanos::from_secs(1),
-        subjects: vec![periodic],
+        together: false,
+        threads: vec![periodic],
     };
     pipe::check_text(&drift::table(&record));
     drop(drift::document(&record));

@@ -1,11 +1,12 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
-//! `notices` and `dist`.
+//! `documents`, `notices` and `dist`.
 
 #![forbid(unsafe_code)]
 
 mod advisories;
 mod bench;
 mod dist;
+mod documents;
 mod fuzz;
 mod icount;
 mod lab_repeat;
@@ -67,6 +68,12 @@ const CHORES: &[Chore] = &[
         about: "count how often runs of the lab with the same inputs are equal, and replays of them [--runs N] \
                 [--load N,...] [--at-once N]",
         run: lab_repeat::run,
+    },
+    Chore {
+        name: "documents",
+        about: "run what five public documents do, and write docs/documents.md [--list] [--only WORD] \
+                [--program FILE]",
+        run: documents::run,
     },
     Chore {
         name: "notices",

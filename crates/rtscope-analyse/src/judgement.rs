@@ -28,14 +28,14 @@ pub struct Judgement {
     /// Codes of the findings that would have changed the verdict if the user hadn't accepted them.
     pub accepted: Vec<String>,
     /// Each requirement in each cell it applies to.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RequirementOutcome>,
     /// The cells in the order of the run.
     pub cells: Vec<CellSummary>,
 }
 
 /// A requirement in one cell.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct RequirementOutcome {
     /// The requirement.
     pub requirement: Requirement,
     /// Index of the cell.
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub withheld_because: Option<String>,
 }
 
-impl Outcome {
+impl RequirementOutcome {
     /// What was seen, and why the verdict is another than the figures alone would give.
     #[must_use]
     pub fn explanation(&self) -> String {

@@ -57,6 +57,16 @@ pub fn hertz(hz: f64) -> String {
     }
 }
 
+/// A frequency with six digits.
+#[must_use]
+pub fn exact_hertz(hz: f64) -> String {
+    match hz {
+        hz if hz >= 1e6 => format!("{:.6} MHz", hz / 1e6),
+        hz if hz >= 1e3 => format!("{:.6} kHz", hz / 1e3),
+        hz => format!("{hz:.4} Hz"),
+    }
+}
+
 /// A count with its noun: `1 thread`, `1,234 threads`.
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {

@@ -148,8 +148,11 @@ impl Run {
             }
             self.at_ns = self.at_ns.max(slice_ns);
         }
-        let cpus =
-            (0u32..).zip(latencies_ns).map(|(cpu, _)| CpuSpan { cpu, busy_ns: 5, steal_ns: 0 });
+        let cpus = (0u32..).zip(latencies_ns).map(|(cpu, _)| CpuSpan {
+            cpu,
+            busy_ns: 5,
+            ..CpuSpan::default()
+        });
         let span_ns = self.at_ns - start_ns;
         let system = SystemSpan {
             span_ns,

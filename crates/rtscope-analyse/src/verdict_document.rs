@@ -6,17 +6,20 @@
 use rtscope_model::{
     event::Event,
     histogram::Histogram,
+    machine_use::CpuClass,
     record::{Record, ThreadRecord},
     verdict::{Statistic, Verdict},
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
-    judgement::{CellSummary, Judgement, Outcome, Row},
+    judgement::{CellSummary, Judgement, RequirementOutcome, Row},
+    report::published,
     statistics::{
         claim,
         dependence::{Dependence, Refusal},
         exceedance::{Exceedance, Kind},
+        machine_use::{self, MachineUse},
         quantile::{self, Quantile},
     },
 };
@@ -49,11 +52,12 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
             .map(|outcome| of_outcome(outcome, judgement, record))
             .collect::<Vec<_>>(),
         "cells": judgement.cells.iter().map(|cell| of_cell(cell, record)).collect::<Vec<_>>(),
+        "published": published::document(&published::of_run(record, judgement)),
     })
 }
 
 /// A requirement in a cell; of a claim also the figures that decide it.
-fn of_outcome(outcome: &Outcome, judgement: &Judgement, record: &Record) -> Value {
+fn of_outcome(outcome: &RequirementOutcome, judgement: &Judgement, record: &Record) -> Value {
     let cell = judgement.cells.iter().find(|cell| cell.cell == outcome.cell);
     let claimed = outcome.requirement.claim().zip(cell);
     let claim = claimed.and_then(|((limit, once_in), cell)| {
@@ -96,7 +100,34 @@ fn of_cell(cell: &CellSummary, record: &Record) -> Value {
         "cpus": cell.threads.iter().map(|row| of_thread(row, record)).collect::<Vec<_>>(),
         "modes": cell.modes,
         "tail": cell.tail,
+        "cpu_time": of_cpu_time(&machine_use::of_cell(record, cell.cell)),
+        "interrupts": of_interrupts(&machine_use::of_cell(record, cell.cell)),
     })
+}
+
+/// Shares of each class, all CPUs first.
+fn of_cpu_time(found: &MachineUse) -> Value {
+    let each = found.cpus.iter().map(|one| {
+        let shares = CpuClass::ALL.iter().zip(one.shares);
+        let mut keys: Map<String, Value> =
+            shares.map(|(class, share)| (class.name().to_owned(), json!(share))).collect();
+        keys.insert("cpu".to_owned(), json!(one.cpu));
+        Value::Object(keys)
+    });
+    each.collect()
+}
+
+fn of_interrupts(found: &MachineUse) -> Value {
+    let of_line = |line: &machine_use::LineUse| {
+        let cpus = line.cpus.iter();
+        json!({
+            "line": line.line,
+            "name": line.name,
+            "per_second": line.per_second,
+            "cpus": cpus.map(|(cpu, per_second)| json!({ "cpu": cpu, "per_second": per_second })).collect::<Value>(),
+        })
+    };
+    found.lines.iter().map(of_line).collect()
 }
 
 fn of_dependence(found: Result<Dependence, Refusal>) -> Value {

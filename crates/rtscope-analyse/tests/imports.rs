@@ -110,7 +110,7 @@ fn the_corpora_can_be_exported_and_their_counts_read_back() {
                 };
                 if format.name.starts_with("cyclictest") && cell.all.recorded > 0 {
                     let again = read(Some(format.name), &document, usize::MAX);
-                    let count: u64 = again.cells.iter().map(import::Cell::count).sum();
+                    let count: u64 = again.cells.iter().map(import::ImportedCell::count).sum();
                     assert_eq!(count, cell.all.recorded, "{} of {}", format.name, cell.name);
                     // Nor does it say that rows and summary differ, unless the file did.
                     let code = "import-contradiction";

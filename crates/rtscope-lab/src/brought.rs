@@ -7,7 +7,7 @@ use rtscope_model::guest::{FAILURES, START, Start, Timing};
 use crate::{
     boot::{CONSOLE, Ending},
     error::LabError,
-    guest_run::Outcome,
+    guest_run::GuestOutcome,
     queue::QueuedRun,
     verify::{self, Verification},
 };
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub enum Brought {
     /// A whole record, of this kernel as far as it shows itself.
-    Record(Box<(Outcome, Option<Verification>)>),
+    Record(Box<(GuestOutcome, Option<Verification>)>),
     /// Nothing: the user ended everything before its turn came.
     NotReached(String),
     /// No record, or that of another kernel.
@@ -31,7 +31,7 @@ pub enum Brought {
 impl QueuedRun {
     /// Looks at what its guest brought. `shown` is the folder of a record in which a kernel shows itself.
     #[must_use]
-    pub fn brought(&self, outcome: Result<Outcome, LabError>, shown: &str) -> Brought {
+    pub fn brought(&self, outcome: Result<GuestOutcome, LabError>, shown: &str) -> Brought {
         let nothing = |why| Brought::Nothing { why, interrupted: false };
         let outcome = match outcome {
             Ok(outcome) => outcome,
@@ -48,13 +48,13 @@ impl QueuedRun {
         let verified = identity.and_then(|identity| verify(identity).ok());
         match verified {
             Some(wrong) if wrong.failed() => {
-                nothing(format!("another kernel ran than was asked for: {wrong}"))
+                nothing(format!("the guest ran another kernel: {wrong}"))
             }
             verified => Brought::Record(Box::new((outcome, verified))),
         }
     }
 
-    fn why_nothing(&self, outcome: &Outcome) -> String {
+    fn why_nothing(&self, outcome: &GuestOutcome) -> String {
         if self.run.spec.timing == Timing::Kvm && outcome.ending == Ending::Mute {
             return "KVM is there and does not run the guest: use --wall, or leave --kvm out"
                 .to_owned();

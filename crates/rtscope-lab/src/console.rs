@@ -109,8 +109,8 @@ impl Trouble {
                 "the guest ran out of memory: give it more with --memory, or use smaller loads"
                     .to_owned()
             }
-            Trouble::Panic(said) => format!("the kernel gave up: {said}"),
-            Trouble::Stalled(said) => format!("the kernel saw itself stand still: {said}"),
+            Trouble::Panic(said) => format!("the kernel failed: {said}"),
+            Trouble::Stalled(said) => format!("the kernel reports a stall: {said}"),
         }
     }
 }

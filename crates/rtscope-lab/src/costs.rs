@@ -133,9 +133,9 @@ impl Estimate {
             jobs => format!(", {jobs} at a time"),
         };
         let how = match self.measured {
-            0 => "a guess: none like these ran here before".to_owned(),
-            measured if measured == left => "by what such guests took before".to_owned(),
-            measured => format!("{measured} by what such guests took before, the others guessed"),
+            0 => "a guess, because no such guest ran here before".to_owned(),
+            measured if measured == left => "from earlier runs of such guests".to_owned(),
+            measured => format!("{measured} from earlier runs of such guests, the others guessed"),
         };
         // Less would look more exact than it is.
         let time = minutes(self.time.max(Duration::from_secs(1)));
@@ -217,14 +217,14 @@ mod tests {
         };
         assert_eq!(
             said(160, 40, 1210, 120),
-            "160 guests, 40 of them known already, 2 at a time: about 21 min (by what such guests took before)"
+            "160 guests, 40 of them known already, 2 at a time: about 21 min (from earlier runs of such guests)"
         );
         assert_eq!(
             said(1, 0, 13, 0),
-            "1 guest: about 13 s (a guess: none like these ran here before)"
+            "1 guest: about 13 s (a guess, because no such guest ran here before)"
         );
         assert!(
-            said(4, 0, 40, 3).contains("3 by what such guests took before, the others guessed")
+            said(4, 0, 40, 3).contains("3 from earlier runs of such guests, the others guessed")
         );
         assert_eq!(said(8, 8, 0, 0), "8 guests: all known already");
     }

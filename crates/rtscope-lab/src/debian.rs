@@ -178,15 +178,7 @@ impl Apt {
         folder: &Path,
         report: &mut Report<'_>,
     ) -> Result<PathBuf, LabError> {
-        let done = folder.join(format!("{package}_{version}.deb"));
-        if done.is_file() {
-            return Ok(done);
-        }
-        step(report, format!("downloading the package {package} {version}"));
-        let asked = format!("{package}={version}");
-        // A packed source has 150 MB.
-        disk::require(folder, 200, " with --cache DIR")?;
-        self.bring(folder, &["download", &asked], ".deb", &done, report)
+        self.bring(folder, "the package", &["download"], (package, version, ".deb"), report)
     }
 
     /// Downloads the Debian part of a source package: its patches.
@@ -201,40 +193,45 @@ impl Apt {
         folder: &Path,
         report: &mut Report<'_>,
     ) -> Result<PathBuf, LabError> {
-        let done = folder.join(format!("{package}_{version}.debian.tar.xz"));
-        if done.is_file() {
-            return Ok(done);
-        }
-        step(report, format!("downloading the patches of the source package {package} {version}"));
-        let asked = format!("{package}={version}");
-        let words = ["source", "--download-only", "--diff-only", "--only-source", &asked];
-        self.bring(folder, &words, ".debian.tar.xz", &done, report)
+        let words = ["source", "--download-only", "--diff-only", "--only-source"];
+        let (what, file) =
+            ("the patches of the source package", (package, version, ".debian.tar.xz"));
+        self.bring(folder, what, &words, file, report)
     }
 
+    /// Has apt-get download a file, named by its package, version and ending, unless it is there.
     fn bring(
         &self,
         folder: &Path,
+        what: &str,
         words: &[&str],
-        ending: &str,
-        done: &Path,
+        (package, version, ending): (&str, &str, &str),
         report: &mut Report<'_>,
     ) -> Result<PathBuf, LabError> {
+        let done = folder.join(format!("{package}_{version}{ending}"));
+        if done.is_file() {
+            return Ok(done);
+        }
+        step(report, format!("downloading {what} {package} {version}"));
+        // A packed source has 150 MB.
+        disk::require(folder, 200, " with --cache DIR")?;
         let part = folder.join(format!("part-{}", std::process::id()));
         fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
         let mut apt = self.command("apt-get");
-        apt.current_dir(&part).arg("-q").args(words);
+        apt.current_dir(&part).arg("-q").args(words).arg(format!("{package}={version}"));
         let ran = tool::fetching(&mut apt, || disk::size_bytes(&part), report);
         let found = ran.and_then(|()| {
             let entries = fs::read_dir(&part).map_err(LabError::file("read", &part))?;
             let mut paths = entries.flatten().map(|entry| entry.path());
             let ours = paths.find(|path| path.to_string_lossy().ends_with(ending));
             let path = ours.ok_or_else(|| {
-                LabError::Refused(format!("apt-get {} brought no {ending}", words.join(" ")))
+                let words = words.join(" ");
+                LabError::Refused(format!("apt-get {words} {package} downloaded no {ending}"))
             })?;
-            fs::rename(&path, done).map_err(LabError::file("rename", path))
+            fs::rename(&path, &done).map_err(LabError::file("rename", path))
         });
         let _ = fs::remove_dir_all(&part);
-        found.map(|()| done.to_owned())
+        found.map(|()| done)
     }
 }
 

@@ -16,7 +16,7 @@ pub enum LabError {
     #[error("{0}")]
     Refused(String),
     /// A file or folder.
-    #[error("{operation} {path}: {cause}{}", full(cause), path = path.display())]
+    #[error("can't {operation} {path}: {cause}{}", full(cause), path = path.display())]
     File {
         /// As `read` or `write`.
         operation: &'static str,
@@ -26,7 +26,7 @@ pub enum LabError {
         cause: io::Error,
     },
     /// The disk of the records is full.
-    #[error("make {path}: {cause}: make space, or choose another folder with --out", path = path.display())]
+    #[error("can't make {path}: {cause}: make space, or choose another folder with --out", path = path.display())]
     Full {
         /// Their folder.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum LabError {
     #[error("{}", .0.refusal())]
     Patch(Box<PatchReport>),
     /// Options that the kernel's configuration didn't take.
-    #[error("{} asked option(s) are lost:\n{}", .0.len(), .0.join("\n"))]
+    #[error("{} requested option(s) are lost:\n{}", .0.len(), .0.join("\n"))]
     LostOptions(Vec<String>),
     /// Not enough space.
     #[error(

@@ -31,7 +31,7 @@ impl GuestRun {
     }
 
     fn mute(&self, ending: &Ending) -> Option<String> {
-        let nothing = |why: String| Some(format!("nothing came from the guest: {why}"));
+        let nothing = |why: String| Some(format!("the guest sent nothing: {why}"));
         // The file may have been damaged since it was looked at.
         if let Some(why) = fs::read(&self.kernel.file).ok().and_then(|image| damage(&image)) {
             return nothing(format!("{} does not boot: {why}", self.kernel.file.display()));
@@ -41,8 +41,7 @@ impl GuestRun {
         }
         if let Some(word) = self.word(&["8250.", "console=", "earlycon", "pl011"]) {
             return nothing(format!(
-                "the word {word:?} of the kernel command line, which you gave, changes the serial line: \
-                 leave it out"
+                "your kernel parameter {word:?} changes the serial line: leave it out"
             ));
         }
         let (given, needed) = (u64::from(self.memory()), self.needed_mib());
@@ -62,8 +61,8 @@ impl GuestRun {
         }
         nothing(format!(
             "the kernel has serial support (its configuration says so) and {given} MiB of memory, so it \
-             hangs before its console, or does not boot on the machine {}: try another one with \
-             --machine, and longer than {} s with --silence",
+             hangs before it has a console, or does not boot on the machine {}: try another machine with \
+             --machine, or more than {} s with --silence",
             self.machine.name,
             self.silence.as_secs()
         ))
@@ -75,8 +74,7 @@ impl GuestRun {
             self.word(&["rdinit=", "init=", "root=", "noinitrd", "initcall_blacklist="])
         {
             return nothing(format!(
-                "the word {word:?} of the kernel command line, which you gave, keeps it from the guest's \
-                 program: leave it out"
+                "your kernel parameter {word:?} keeps it from starting the guest's program: leave it out"
             ));
         }
         if !self.kernel.has_option("BLK_DEV_INITRD") {
@@ -86,24 +84,24 @@ impl GuestRun {
         nothing(match given < needed {
             true => self.too_little_memory(given, needed),
             false => format!(
-                "it has support for an initramfs (its configuration says so) and did not take this one: \
-                 more memory than {given} MiB (--memory) may help; the console says more"
+                "it has support for an initramfs (its configuration says so), but did not load this one: \
+                 try more memory than {given} MiB (--memory), and read the output of its console"
             ),
         })
     }
 
     fn impatient(&self) -> String {
         format!(
-            "it was given {} ms of silence, and on a busy machine a boot takes longer: give it more with \
-             --silence",
+            "it may be silent for {} ms only, and on a busy machine a boot takes longer: give it more \
+             time with --silence",
             self.silence.as_millis()
         )
     }
 
     fn too_little_memory(&self, given: u64, needed: u64) -> String {
         format!(
-            "it has too little memory to boot: {given} MiB, and kernel and image need about {needed}; give \
-             it more with --memory"
+            "it has too little memory to boot: it has {given} MiB, and kernel and image need about \
+             {needed}; give it more with --memory"
         )
     }
 
@@ -185,7 +183,7 @@ mod tests {
         small.spec.memory_mib = Some(16);
         has(&small, "--memory");
         let silence = Duration::from_millis(1);
-        has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "1 ms of silence");
+        has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "silent for 1 ms only");
         has(&run(folder.path(), &[], None), "little memory to boot");
         let halted = GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&Ending::Halted);
         assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");

@@ -18,12 +18,12 @@ use rtscope_model::guest::{self, Beside, Timing};
 use crate::{
     boot::{self, Boot, CONSOLE, Ending},
     cache::Cache,
-    digest::{key_of, sha256},
+    digest::sha256,
     disk,
     error::LabError,
     image,
     images::{self, Held},
-    inputs::{FORMAT, Inputs, is_whole, read_inputs, write},
+    inputs::{FORMAT, Inputs, is_whole, key_of_run, read_inputs, write},
     kept,
     kernel_under_test::KernelUnderTest,
     machine::Machine,
@@ -66,7 +66,7 @@ pub struct GuestRun {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct GuestOutcome {
     /// The record's folder; the console is there whatever happened.
     pub folder: PathBuf,
     /// How the guest ended.
@@ -177,12 +177,7 @@ impl GuestRun {
     pub fn inputs(&self, emulator: &str) -> Inputs {
         let none = Path::new("");
         let arguments = self.command_line(none, none, self.recorded(none)).identity();
-        let key = key_of(&[
-            ("kernel", self.kernel.sha256.as_bytes()),
-            ("image", self.image_sha256.as_bytes()),
-            ("emulator", emulator.as_bytes()),
-            ("arguments", arguments.join("\n").as_bytes()),
-        ]);
+        let key = key_of_run(&self.kernel.sha256, &self.image_sha256, emulator, &arguments);
         Inputs {
             format: FORMAT,
             key,
@@ -225,24 +220,22 @@ impl GuestRun {
         spoke
     }
 
-    /// Runs the guest into a folder, or takes its record from there or from the cache. A record that is
-    /// there and not taken is replaced.
+    /// Runs the guest into a folder that has no record, or takes its record from there or from the cache.
     ///
     /// # Errors
     ///
-    /// Files, an emulator that can't be started, or a record in the folder that would be taken and was
-    /// changed. What happens in the guest is no error.
+    /// Files, or an emulator that can't be started. What happens in the guest is no error.
     pub fn run(
         &self,
         emulator: &str,
         folder: &Path,
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
-    ) -> Result<Outcome, LabError> {
+    ) -> Result<GuestOutcome, LabError> {
         let inputs = self.inputs(emulator);
         if let Some(known) = self.known(&inputs.key, folder, around)? {
             let (folder, ending) = (folder.to_owned(), Ending::Sent);
-            return Ok(Outcome { folder, ending, took: None, inputs: known });
+            return Ok(GuestOutcome { folder, ending, took: None, inputs: known });
         }
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
@@ -268,7 +261,7 @@ impl GuestRun {
         folder: &Path,
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
-    ) -> Result<Outcome, LabError> {
+    ) -> Result<GuestOutcome, LabError> {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         let log = Raw::unpack(&record.join(LOG), folder)?;
         self.boot(self.inputs(emulator), Some(Log::Replay(log.path())), folder, around, on_line)
@@ -289,12 +282,12 @@ impl GuestRun {
         folder: &Path,
         around: &Surroundings<'_>,
     ) -> Result<Option<Inputs>, LabError> {
-        if let Ok(there) = read_inputs(folder) {
-            if around.reuse && there.whole && there.key == key {
-                recheck::check(folder, &there)?;
-                return Ok(Some(there));
-            }
-            fs::remove_dir_all(folder).map_err(LabError::file("remove", folder))?;
+        if let Ok(there) = read_inputs(folder)
+            && around.reuse
+            && there.whole
+            && there.key == key
+        {
+            return Ok(Some(there));
         }
         let kept = kept::at(around.cache, key);
         if !around.reuse || !self.spec.timing.is_virtual() {
@@ -313,8 +306,8 @@ impl GuestRun {
         }
         let (kept_in, list) = (kept.display(), recheck::list(&touched));
         (around.say)(&format!(
-            "the record that was kept in {kept_in} is no longer the one that its guest brought: {list}; it \
-             is measured again"
+            "the record that was kept in {kept_in} is no longer the one that its guest sent: {list}; the guest \
+             runs again"
         ));
         fs::remove_dir_all(&kept).map_err(LabError::file("remove", &kept))?;
         Ok(None)
@@ -328,8 +321,10 @@ impl GuestRun {
         folder: &Path,
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
-    ) -> Result<Outcome, LabError> {
+    ) -> Result<GuestOutcome, LabError> {
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
+        // From now on the folder says whose it is, and which of its files are the guest's.
+        inputs.write(folder)?;
         let guest = boot::boot(&mut Boot {
             line: self.command_line(&console, &channel, log),
             guard: around.guard,
@@ -338,7 +333,7 @@ impl GuestRun {
             on_mute: &|| {
                 let folder = folder.file_name().unwrap_or_default().display();
                 (around.say)(&format!(
-                    "{folder}: the kernel has said nothing, though it had a CPU for {} s. Others speak within 15 s. \
+                    "{folder}: the kernel has printed nothing, though it had a CPU for {} s. Others print within 15 s. \
                      Its image may be damaged, or it has no serial console. Ctrl-C ends it; otherwise it is ended \
                      after a silence of {} s (--silence)",
                     FIRST_WORD.as_secs(),
@@ -355,8 +350,9 @@ impl GuestRun {
                 packed(path).map(|bytes| drop(files.insert(CONFIG.to_owned(), bytes)))
             })?;
         }
+        inputs.files = files.iter().map(|(name, bytes)| (name.clone(), sha256(bytes))).collect();
+        inputs.write(folder)?;
         for (name, bytes) in &files {
-            inputs.files.insert(name.clone(), sha256(bytes));
             write(folder, name, bytes)?;
         }
         inputs.whole = guest.ending == Ending::Sent;
@@ -367,14 +363,14 @@ impl GuestRun {
             } else {
                 let folder = folder.display();
                 (around.say)(&format!(
-                    "{folder}: the emulator did not end in order, so this run has no log; `rtscope lab \
+                    "{folder}: the emulator did not exit cleanly, so this run has no log; `rtscope lab \
                      replay` compares the record with a fresh run"
                 ));
             }
         }
         inputs.write(folder)?;
         let (ending, took) = (guest.ending, Some(guest.took));
-        Ok(Outcome { folder: folder.to_owned(), ending, took, inputs })
+        Ok(GuestOutcome { folder: folder.to_owned(), ending, took, inputs })
     }
 }
 

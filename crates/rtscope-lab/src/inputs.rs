@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Component, Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::LabError, qemu::GuestSpec};
+use crate::{digest::key_of, error::LabError, qemu::GuestSpec};
 
 /// File in a record's folder that says what it was made of.
 pub const INPUTS: &str = "lab.json";
@@ -51,10 +51,49 @@ pub struct Inputs {
     pub files: BTreeMap<String, String>,
 }
 
+/// The key of a run: the hash of all that its record depends on.
+pub(crate) fn key_of_run(
+    kernel_sha256: &str,
+    image_sha256: &str,
+    emulator: &str,
+    arguments: &[String],
+) -> String {
+    key_of(&[
+        ("kernel", kernel_sha256.as_bytes()),
+        ("image", image_sha256.as_bytes()),
+        ("emulator", emulator.as_bytes()),
+        ("arguments", arguments.join("\n").as_bytes()),
+    ])
+}
+
 impl Inputs {
+    /// Refuses inputs that were altered: their key must be theirs, and the seed that of the emulator's arguments.
+    ///
+    /// # Errors
+    ///
+    /// Which of the two isn't so.
+    pub(crate) fn check(&self, record: &Path) -> Result<(), LabError> {
+        let Inputs { kernel_sha256, image_sha256, emulator, arguments, .. } = self;
+        let seed = ["-seed", &self.spec.seed.to_string()].map(str::to_owned);
+        let why = if key_of_run(kernel_sha256, image_sha256, emulator, arguments) != self.key {
+            "its key is not that of the inputs in it".to_owned()
+        } else if !arguments.windows(2).any(|pair| pair == seed) {
+            format!("the emulator's arguments have another seed than {}", self.spec.seed)
+        } else {
+            return Ok(());
+        };
+        let path = record.join(INPUTS);
+        Err(LabError::Refused(format!(
+            "{} was altered: {why}. Without the inputs of the run it can't be repeated",
+            path.display()
+        )))
+    }
+
     pub(crate) fn write(&self, folder: &Path) -> Result<(), LabError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        write(folder, INPUTS, text.as_bytes())
+        let (part, path) = (format!("{INPUTS}.part"), folder.join(INPUTS));
+        write(folder, &part, text.as_bytes())?;
+        fs::rename(folder.join(part), &path).map_err(LabError::file("write", &path))
     }
 }
 
@@ -65,14 +104,35 @@ impl Inputs {
 /// The folder holds no record of the lab.
 pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
     let path = folder.join(INPUTS);
-    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+    let missing = || LabError::file("read", &path)(rustix::io::Errno::NOENT.into());
+    let text = read_file(&path)?.ok_or_else(missing)?;
     let refused = |why: String| {
         LabError::Refused(format!("{} is not a record of the lab: {why}", path.display()))
     };
-    let inputs: Inputs = serde_json::from_str(&text).map_err(|e| refused(e.to_string()))?;
+    let inputs: Inputs = serde_json::from_slice(&text).map_err(|e| refused(e.to_string()))?;
     match inputs.files.keys().find(|name| !is_inside(name)) {
         Some(name) => Err(refused(format!("it names the file {name:?}"))),
         None => Ok(inputs),
+    }
+}
+
+/// The bytes of a record's file; none where there is no such file.
+///
+/// # Errors
+///
+/// It can't be read, or isn't a regular file: reading a pipe would wait for whoever writes into it.
+pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, LabError> {
+    let is_file = fs::symlink_metadata(path).map(|found| found.is_file());
+    match is_file.and_then(|is_file| is_file.then(|| fs::read(path)).transpose()) {
+        Ok(Some(bytes)) => Ok(Some(bytes)),
+        Ok(None) => Err(LabError::Refused(format!(
+            "{} is not a regular file; remove it, or put the record's own file there",
+            path.display()
+        ))),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(e) => Err(LabError::file("read", path)(e)),
     }
 }
 

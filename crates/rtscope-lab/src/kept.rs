@@ -9,7 +9,7 @@ use std::{
 use crate::{
     cache::Cache,
     error::LabError,
-    inputs::{Inputs, read_inputs},
+    inputs::{Inputs, read_file, read_inputs},
 };
 
 /// Where the cache keeps the record of inputs.
@@ -60,7 +60,7 @@ fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
 ///
 /// # Errors
 ///
-/// A file can't be read or written.
+/// A file can't be read or written, or isn't a regular one: reading a pipe would wait for whoever writes into it.
 pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
     fs::create_dir_all(to).map_err(LabError::file("make", to))?;
     for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
@@ -68,8 +68,8 @@ pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
         let (path, copied) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
             copy(&path, &copied)?;
-        } else {
-            fs::copy(&path, &copied).map_err(LabError::file("copy", &path))?;
+        } else if let Some(bytes) = read_file(&path)? {
+            fs::write(&copied, bytes).map_err(LabError::file("write", &copied))?;
         }
     }
     Ok(())

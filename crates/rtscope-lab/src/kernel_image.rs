@@ -62,7 +62,7 @@ pub(crate) fn damage(image: &[u8]) -> Option<String> {
         return Some(format!("it is cut short, with {there} of {whole} bytes: copy it again"));
     }
     is_altered(image).then(|| {
-        "bytes of it are damaged (its own checksum says so): copy it again, or build it again"
+        "it is damaged, because its own checksum is wrong: copy it again, or build it again"
             .to_owned()
     })
 }

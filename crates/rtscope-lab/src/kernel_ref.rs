@@ -49,11 +49,11 @@ impl KernelRef {
     ///
     /// # Errors
     ///
-    /// The label can't be the name of a folder.
+    /// The label can't be the name of a folder, or a part of it is empty.
     pub fn parse(typed: &str) -> Result<KernelRef, LabError> {
         let mut parts = typed.split(':');
         let head = parts.next().unwrap_or_default();
-        let words = parts.filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let words: Vec<String> = parts.map(str::to_owned).collect();
         let (label, name) = match head.split_once('=') {
             None | Some(("path", _)) => (None, head),
             Some((label, name)) => {
@@ -63,6 +63,20 @@ impl KernelRef {
                 (Some(label.to_owned()), name)
             }
         };
+        let empty = if name.strip_prefix("path=").unwrap_or(name).is_empty() {
+            "it names no kernel"
+        } else if words.iter().any(String::is_empty) {
+            "nothing follows a colon"
+        } else {
+            ""
+        };
+        if !empty.is_empty() {
+            return Err(LabError::Refused(format!(
+                "kernel {typed:?}: {empty}. Write a name such as debian-rt, path=FILE, or the file of a Debian \
+                 package; a label goes before it as LABEL=, and kernel parameters after it, each behind a colon: \
+                 mine=debian-stock:preempt=full"
+            )));
+        }
         let source = source_of(name);
         Ok(KernelRef { typed: typed.to_owned(), label, name: name.to_owned(), source, words })
     }
@@ -138,7 +152,7 @@ pub fn check_labels(kernels: &[KernelRef]) -> Result<(), LabError> {
                 return Err(LabError::Refused(format!("{one}: it is named twice")));
             }
             return Err(LabError::Refused(format!(
-                "two kernels are called {label}, {other} and {one}: give one of them another label, as \
+                "two kernels are called {label}, {other} and {one}: give one of them another label, for example \
                  --kernel OTHER={}",
                 one.without_label()
             )));
@@ -172,6 +186,24 @@ mod tests {
         {
             let said = KernelRef::parse(typed).expect_err("no folder's name").to_string();
             assert!(said.contains("the label") && said.contains("path=FILE"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_with_an_empty_part_is_refused_with_what_one_looks_like() {
+        for (typed, why) in [
+            ("", "names no kernel"),
+            (":", "names no kernel"),
+            ("x=", "names no kernel"),
+            ("path=", "names no kernel"),
+            ("rt=path=", "names no kernel"),
+            (":preempt=full", "names no kernel"),
+            ("tiny-6.12-rt:", "nothing follows a colon"),
+            ("debian-rt::quiet", "nothing follows a colon"),
+        ] {
+            let said = KernelRef::parse(typed).expect_err(typed).to_string();
+            assert!(said.contains(&format!("{typed:?}")) && said.contains(why), "{said}");
+            assert!(said.ends_with("mine=debian-stock:preempt=full"), "{said}");
         }
     }
 

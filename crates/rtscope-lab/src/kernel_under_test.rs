@@ -137,8 +137,8 @@ impl KernelUnderTest {
         match own.filter(|dir| dir.is_dir()) {
             Some(dir) => Modules::open(&dir, release, cache, report),
             None => Err(LabError::Refused(format!(
-                "{} has no modules here: name a folder, a Debian package or an archive with them by \
-                 --modules",
+                "rtscope found no modules of {}: name a folder, a Debian package or an archive that \
+                 contains them with --modules",
                 self.label
             ))),
         }
@@ -157,8 +157,8 @@ impl KernelUnderTest {
                 self.dtbs.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
             self.device_tree = Some(path.ok_or_else(|| {
                 LabError::Refused(format!(
-                    "the machine {} needs the device tree {name}, and {} has none: take a prebuilt \
-                     kernel as debian-rt-arm64",
+                    "the machine {} needs the device tree {name}, and {} has none: use a prebuilt \
+                     kernel such as debian-rt-arm64",
                     machine.name, self.label
                 ))
             })?);
@@ -207,7 +207,7 @@ fn sound(image: &[u8], path: &Path) -> Result<&'static str, LabError> {
     let path = path.display();
     let arch = arch_of(image).ok_or_else(|| {
         LabError::Refused(format!(
-            "{path} is no kernel image for x86-64, arm64 or arm, or its beginning is damaged: take a \
+            "{path} is not a kernel image for x86-64, arm64 or arm, or its header is damaged: use a \
              bzImage, an Image or a zImage"
         ))
     })?;
@@ -242,8 +242,8 @@ fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
         let nearest = rtscope_model::text::suggest(name, known.iter().map(String::as_str));
         let hint = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest:?}?)"));
         LabError::Refused(format!(
-            "there is no kernel {name:?}{hint}: there are {}; write path=FILE for one of your own, or \
-             build one with `rtscope kernel build`",
+            "unknown kernel {name:?}{hint}: rtscope knows {}; write path=FILE for a kernel of your own, or build \
+             one with `rtscope kernel build`",
             known.join(", ")
         ))
     })
@@ -258,7 +258,7 @@ fn from_cache(
     let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
     if let Some(why) = damage(&bytes) {
         return Err(LabError::Refused(format!(
-            "{} does not boot: {why} (`rtscope lab cache prune kernels` removes what is kept)",
+            "{} does not boot: {why} (`rtscope lab cache prune kernels` deletes the cached kernels)",
             file.display()
         )));
     }
@@ -325,7 +325,7 @@ mod tests {
         fs::write(&path, "no kernel").expect("written");
         let asked = format!("path={}", path.display());
         let said = find(&asked, &cache).expect_err("no kernel").to_string();
-        assert!(said.contains("is no kernel image"), "{said}");
+        assert!(said.contains("is not a kernel image"), "{said}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
 
 use rtscope_model::{
     cpu::CpuSet,
-    guest::{self, Beside, Timing},
+    guest::{self, Beside, Timing, Tracer},
     plan::{CpuChoice, Phase, Plan},
     time::Nanos,
 };
@@ -18,7 +18,7 @@ use crate::{
     costs::Costs,
     cyclictest,
     error::LabError,
-    guest_run::{self, Extra, GuestRun, Outcome, Surroundings},
+    guest_run::{self, Extra, GuestOutcome, GuestRun, Surroundings},
     kernel_ref::{self, KernelRef},
     kernel_under_test::{ExpectedKernel, KernelUnderTest},
     options::GuestOptions,
@@ -26,7 +26,8 @@ use crate::{
     progress::{Progress, Report},
     qemu::GuestSpec,
     queue::{self, News, QueuedRun},
-    ready, record_folders,
+    ready,
+    record_folders::{self, Claim},
 };
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
@@ -36,7 +37,7 @@ const KVM_SPEAKS_IN: Duration = Duration::from_secs(10);
 const KVM_BOOTS_IN: Duration = Duration::from_secs(30);
 
 /// What became of each guest, in their order.
-pub type Outcomes = Vec<Result<Outcome, LabError>>;
+pub type Outcomes = Vec<Result<GuestOutcome, LabError>>;
 
 /// What the lab needs of the program that it is a part of.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
@@ -70,6 +71,8 @@ pub struct Lab {
     program: Program,
     /// Versions of emulators, by their programs.
     emulators: BTreeMap<String, String>,
+    /// The folder that the lab writes into, from its first guest on.
+    claim: Option<Claim>,
 }
 
 impl Lab {
@@ -90,7 +93,7 @@ impl Lab {
                 LabError::Refused(format!("--kvm: /dev/kvm: {e}; use --wall, or leave it out"))
             })?;
         }
-        Ok(Lab { options, cache, program, emulators: BTreeMap::new() })
+        Ok(Lab { options, cache, program, emulators: BTreeMap::new(), claim: None })
     }
 
     /// Where things are kept.
@@ -139,7 +142,7 @@ impl Lab {
     pub fn check_without_plan(&self) -> Result<(), LabError> {
         let options = &self.options;
         if options.with_cyclictest || options.tracer.is_some() || options.gpio_lines.is_some() {
-            let text = "--with-cyclictest, --tracer and --gpio-sim go with a plan: take lab run";
+            let text = "--with-cyclictest, --tracer and --gpio-sim need a plan: use lab run";
             return Err(LabError::Refused(text.to_owned()));
         }
         Ok(())
@@ -253,6 +256,7 @@ impl Lab {
         if needs.contains(&GPIO_SIM) {
             refuse_without_gpio(kernel)?;
         }
+        options.tracer.map_or(Ok(()), |tracer| refuse_without_tracer(kernel, tracer))?;
         let mut names = options.modules.clone();
         let needed = needs.iter().filter(|(option, _)| kernel.has_as_module(option));
         names.extend(needed.map(|(_, module)| (*module).to_owned()));
@@ -288,24 +292,27 @@ impl Lab {
         }
     }
 
-    /// Makes the folder of the records, or goes on in one that holds them, and runs the guests.
+    /// Makes the folder of the records, or goes on in one that holds them, and runs the guests. No other rtscope
+    /// writes into it while this lab is there.
     ///
     /// # Errors
     ///
-    /// As [`Lab::run`], and a folder that holds others.
+    /// As [`Lab::run`], and [`record_folders::claim`].
     pub fn run_into(
-        &self,
+        &mut self,
         out: &Path,
         runs: &[QueuedRun],
         host: &Host<'_>,
     ) -> Result<Outcomes, LabError> {
         self.probe_kvm(runs, host.guard)?;
         let guest = |queued: &QueuedRun| (queued.folder_name(), self.key(queued));
-        record_folders::claim(out, runs.iter().map(guest).collect(), !self.options.fresh)?;
+        let claim =
+            record_folders::claim(out, runs.iter().map(guest).collect(), !self.options.fresh)?;
+        self.claim = Some(claim);
         if self.timing().is_virtual() && self.options.spec.cpus > 1 {
             (host.note)(&format!(
-                "{} CPUs in virtual time take turns on one of this machine's: slow, and real-time kernels \
-                 before 6.12 may hang (one that says nothing is ended after {} s; --silence changes that)",
+                "in virtual time {} CPUs take turns on one CPU of this machine. This is slow, and real-time \
+                 kernels before 6.12 may hang. rtscope ends a guest after {} s without output (--silence)",
                 self.options.spec.cpus,
                 runs.iter().map(|queued| queued.run.silence.as_secs()).max().unwrap_or(0)
             ));
@@ -333,7 +340,7 @@ impl Lab {
         match spoke.map_err(refused)? {
             true => Ok(()),
             false => Err(LabError::Refused(format!(
-                "--kvm: KVM is there, but a guest said nothing within {} s: use --wall, or leave it out",
+                "--kvm: KVM is there, but a guest printed nothing within {} s: use --wall, or leave it out",
                 KVM_SPEAKS_IN.as_secs()
             ))),
         }
@@ -374,10 +381,10 @@ impl Lab {
     }
 
     /// Takes note of what whole runs took, for the next estimate; without it that is only a guess.
-    fn note_costs(&self, runs: &[QueuedRun], outcomes: &[Result<Outcome, LabError>]) {
+    fn note_costs(&self, runs: &[QueuedRun], outcomes: &[Result<GuestOutcome, LabError>]) {
         let mut costs = Costs::read(&self.cache);
         for (queued, outcome) in runs.iter().zip(outcomes) {
-            if let Ok(Outcome { ending: Ending::Sent, took: Some(took), .. }) = outcome {
+            if let Ok(GuestOutcome { ending: Ending::Sent, took: Some(took), .. }) = outcome {
                 costs.note(&queued.run, *took);
             }
         }
@@ -444,10 +451,23 @@ fn refuse_without_gpio(kernel: &KernelUnderTest) -> Result<(), LabError> {
         return Ok(());
     }
     Err(LabError::Refused(format!(
-        "{} was built without CONFIG_GPIO_SIM and has no simulated GPIO lines: do without them (--gpio-sim, \
-         gpio:{}/0), or take a kernel that has them, as those that `rtscope kernel build` makes",
+        "{} was built without CONFIG_GPIO_SIM and has no simulated GPIO lines: leave out --gpio-sim and \
+         gpio:{}/0, or use a kernel that has them, such as one that `rtscope kernel build` makes",
         kernel.label,
         guest::GPIO_LABEL
+    )))
+}
+
+/// Refuses a kernel that is known not to have a tracer.
+fn refuse_without_tracer(kernel: &KernelUnderTest, tracer: Tracer) -> Result<(), LabError> {
+    let option = format!("{}_TRACER", tracer.name().to_uppercase());
+    if !kernel.lacks(&option) {
+        return Ok(());
+    }
+    Err(LabError::Refused(format!(
+        "--tracer {tracer}: {} was built without CONFIG_{option}. Debian's real-time kernel and those that \
+         `rtscope kernel build` makes have it",
+        kernel.label
     )))
 }
 
@@ -477,7 +497,7 @@ impl GuestVerbs {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::plan::{self, Published};
+    use rtscope_model::{plan, published::Published};
 
     use super::*;
 
@@ -492,11 +512,9 @@ mod tests {
     fn what_is_required_or_said_of_a_plan_is_no_part_of_what_runs() {
         let mut plan = plan("");
         plan.published.push(Published {
-            phase: "rest".to_owned(),
-            real_time: true,
-            max: Nanos(1),
+            missing: "not measured".to_owned(),
             source: "somebody".to_owned(),
-            why: "another machine".to_owned(),
+            ..Published::default()
         });
         let mut other = plan.clone();
         other.published.clear();

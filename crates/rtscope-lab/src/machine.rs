@@ -84,7 +84,7 @@ impl Machine {
             return Ok(found.clone());
         }
         let path = Path::new(name);
-        if path.is_file() {
+        if path.is_file() || name.contains('/') || name.ends_with(".toml") {
             let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
             return Machine::parse(name, &text);
         }

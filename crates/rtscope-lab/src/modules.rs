@@ -75,7 +75,7 @@ impl Modules {
     fn in_folder(folder: &Path, release: Option<&str>) -> Result<Modules, LabError> {
         let none = || {
             LabError::Refused(format!(
-                "{} holds no modules of {}: name the folder that /lib/modules/RELEASE would be",
+                "{} holds no modules of {}: name a folder such as /lib/modules/RELEASE",
                 folder.display(),
                 release.unwrap_or("a kernel")
             ))

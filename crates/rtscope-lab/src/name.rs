@@ -24,8 +24,8 @@ pub fn check(what: &str, name: &str) -> Result<(), String> {
         None => return Ok(()),
     };
     Err(format!(
-        "{what} {name:?} {why}: a kernel's name also names folders, so it takes letters, digits, '.', '-', '_' \
-         and '+', and begins with none of '.' and '-'"
+        "{what} {name:?} {why}: a kernel's name also names folders, so it consists of letters, digits, '.', '-', \
+         '_' and '+', and begins with neither '.' nor '-'"
     ))
 }
 

@@ -14,6 +14,7 @@ use crate::{
     error::LabError,
     name,
     progress::{Progress, Report, step},
+    spec,
     tool::{self, Need},
 };
 
@@ -56,6 +57,32 @@ pub fn tarball(
     Ok(path)
 }
 
+/// A kernel that is there: by name or key in a cache, a folder with a manifest, or a tarball.
+///
+/// # Errors
+///
+/// There is none, or it can't be read.
+pub fn find(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
+    let path = Path::new(name);
+    if path.join(MANIFEST).is_file() {
+        return Kernel::open(path).map_err(LabError::file("read", path));
+    }
+    if path.is_file() {
+        return unpack(path, cache);
+    }
+    cache.find(name).ok_or_else(|| {
+        let names: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let way = match spec::find(name) {
+            Ok(_) => format!("`rtscope kernel build {name}` builds it"),
+            Err(_) => "`rtscope kernel list` lists those that rtscope can build".to_owned(),
+        };
+        LabError::Refused(format!(
+            "the kernel {name:?} is not built (built: {there}): {way}; you can also name its tarball or folder"
+        ))
+    })
+}
+
 /// Unpacks such a tarball into a cache, where it is a kept kernel then.
 ///
 /// # Errors
@@ -66,7 +93,7 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
     let mut head = [0; 2];
     let mut file = fs::File::open(tarball).map_err(LabError::file("read", tarball))?;
     if file.read_exact(&mut head).is_err() || head != [0x1f, 0x8b] {
-        return Err(none(tarball, "no tarball"));
+        return Err(none(tarball, "not a tarball"));
     }
     let part = cache.kernel_dir(&format!("unpacking-{}", std::process::id()));
     fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
@@ -91,8 +118,8 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
 
 fn none(path: &Path, what: &str) -> LabError {
     LabError::Refused(format!(
-        "{} is {what}, and no kernel: name one that is built, a tarball of `rtscope kernel package`, or a \
-         folder with a {MANIFEST}",
+        "{} is {what}: name a kernel that is built, a tarball of `rtscope kernel package`, or a folder with a \
+         {MANIFEST}",
         path.display()
     ))
 }
@@ -220,7 +247,7 @@ mod tests {
         for other in ["", "root:x:0:0\n"] {
             fs::write(&path, other).expect("written");
             let said = unpack(&path, &there).expect_err("no kernel").to_string();
-            assert!(said.contains("is no tarball, and no kernel: name one"), "{said}");
+            assert!(said.contains("is not a tarball: name a kernel"), "{said}");
         }
         let named = Manifest { name: "../small".into(), ..kernel.manifest.clone() };
         let text = serde_json::to_string(&named).expect("JSON");

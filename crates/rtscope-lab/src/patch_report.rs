@@ -95,7 +95,7 @@ impl PatchReport {
         let mut rejected = self.clone();
         rejected.patches.retain(|patch| !patch.applied);
         let lines = rejected.lines(false).join("\n  ");
-        format!("{}; the source is as it was. What doesn't fit:\n  {lines}", self.summary())
+        format!("{}; the source is unchanged. Parts that don't apply:\n  {lines}", self.summary())
     }
 }
 

@@ -270,6 +270,7 @@ pub fn of_file(file: &Path, cache: &Cache, report: &mut Report<'_>) -> Result<Ke
 ///
 /// The file is no package, or the lab has no machine for it.
 pub fn arch_of_file(file: &Path) -> Result<&'static str, LabError> {
+    fs::metadata(file).map_err(LabError::file("read", file))?;
     tool::require(&[Need::of("dpkg-deb", "dpkg")])?;
     let asked = field(file, "Architecture")?;
     match ARCHITECTURES.iter().find(|(debian, ..)| *debian == asked) {
@@ -285,7 +286,7 @@ pub fn arch_of_file(file: &Path) -> Result<&'static str, LabError> {
 fn field(file: &Path, name: &str) -> Result<String, LabError> {
     let said = tool::output(Command::new("dpkg-deb").arg("--field").arg(file).arg(name));
     said.map(|text| text.trim().to_owned())
-        .map_err(|e| LabError::Refused(format!("{}: no package: {e}", file.display())))
+        .map_err(|e| LabError::Refused(format!("{}: not a Debian package: {e}", file.display())))
 }
 
 /// A Debian package with a kernel.
@@ -503,7 +504,7 @@ mod tests {
             let Some(file) = packed(room.path(), fields, &[("usr/share/x", b"")]) else { return };
             assert!(said(&file).contains(why), "{}", said(&file));
         }
-        assert!(said(&text).contains("no package"), "{}", said(&text));
+        assert!(said(&text).contains("not a Debian package"), "{}", said(&text));
         assert!(said(&room.path().join("none.deb")).contains("none.deb"));
         assert!(fs::read_dir(cache.root()).is_err() || cache.kernels().is_empty());
     }

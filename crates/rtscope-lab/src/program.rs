@@ -44,7 +44,8 @@ impl Program {
             let option = if is_named { "--program " } else { "" };
             LabError::Refused(format!("{option}{}: {why}", path.display()))
         };
-        let elf = Elf::of(&bytes).ok_or_else(|| refused("this is no program for Linux (ELF)"))?;
+        let elf =
+            Elf::of(&bytes).ok_or_else(|| refused("this is not a program for Linux (ELF)"))?;
         let machine = elf.u16_at(18).unwrap_or_default();
         let segments = elf.segments().ok_or_else(|| refused("this program is cut short"))?;
         if segments.iter().any(|segment| segment.kind == INTERPRETER) {
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn what_is_no_static_program_is_refused() {
         let said = |bytes: &[u8]| read(bytes, true).expect_err("refused").to_string();
-        assert!(said(b"garbage").contains("no program for Linux"));
-        assert!(said(b"#!/bin/sh\n").contains("no program for Linux"));
+        assert!(said(b"garbage").contains("not a program for Linux"));
+        assert!(said(b"#!/bin/sh\n").contains("not a program for Linux"));
         assert!(said(&program(62, INTERPRETER)).contains("not static"));
         assert!(said(&program(62, 6)[..0x1ff]).contains("cut short"));
         assert!(said(&program(62, 6)[..0x60]).contains("cut short"));

@@ -65,8 +65,8 @@ pub fn parse_shift(text: &str) -> Result<u8, String> {
     let ns = 1_u64.checked_shl(shift.into()).unwrap_or(u64::MAX);
     let takes = |instructions| Nanos(ns.saturating_mul(instructions));
     Err(format!(
-        "an instruction would take {}, and a late wake-up, of some {WAKE_UP_INSTRUCTIONS} instructions, {}: kernels \
-         as slow as that hang, or leave their sampler and loads no time; take 0 to {SHIFT_MAX}",
+        "an instruction would take {}, and a late wake-up, of about {WAKE_UP_INSTRUCTIONS} instructions, {}. Such slow \
+         kernels hang, or leave no time for the sampler and the loads: take 0 to {SHIFT_MAX}",
         takes(1),
         takes(WAKE_UP_INSTRUCTIONS)
     ))

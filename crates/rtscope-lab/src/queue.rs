@@ -14,7 +14,7 @@ use std::{
 use crate::{
     boot::Ending,
     error::LabError,
-    guest_run::{GuestRun, Outcome, Surroundings},
+    guest_run::{GuestOutcome, GuestRun, Surroundings},
 };
 
 /// A run and where its record goes.
@@ -75,10 +75,10 @@ pub fn run_all(
     emulator: impl Fn(&GuestRun) -> String + Sync,
     around: &Surroundings<'_>,
     news: &(dyn Fn(&News<'_>) + Sync),
-) -> Vec<Result<Outcome, LabError>> {
+) -> Vec<Result<GuestOutcome, LabError>> {
     let next = AtomicUsize::new(0);
     let pace = Mutex::new(Pace::default());
-    let outcomes: Vec<Mutex<Option<Result<Outcome, LabError>>>> =
+    let outcomes: Vec<Mutex<Option<Result<GuestOutcome, LabError>>>> =
         items.iter().map(|_| Mutex::new(None)).collect();
     let work = &|| {
         while let Some((item, slot)) = Some(next.fetch_add(1, Relaxed))

@@ -1,6 +1,6 @@
 //! What a run of the lab needs, looked at before anything is fetched or built.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use rtscope_model::guest::Timing;
 
@@ -30,11 +30,8 @@ pub fn check(
 ) -> Result<Vec<Machine>, LabError> {
     let machines: Vec<Machine> =
         kernels.iter().map(|kernel| machine(options, program, kernel)).collect::<Result<_, _>>()?;
-    if let Some(place) = options.modules_from.as_ref().filter(|place| !place.exists()) {
-        let place = place.display();
-        return Err(LabError::Refused(format!(
-            "--modules {place}: there is no such file or folder"
-        )));
+    if let Some(place) = &options.modules_from {
+        fs::metadata(place).map_err(LabError::file("read --modules", place))?;
     }
     let emulators = machines.iter().map(|machine| Need::of(&machine.program, &machine.package));
     let mut needs: Vec<Need> = emulators.collect();
@@ -86,8 +83,6 @@ fn machine(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::{program::samples::program, qemu::GuestSpec};
 
@@ -116,6 +111,7 @@ mod tests {
         let other = said(GuestOptions { machine: Some("pc".to_owned()), ..options.clone() });
         assert!(other.contains("a kernel for arm64, and the machine pc is for x86_64"), "{other}");
         let modules_from = Some(folder.path().join("none"));
-        assert!(said(GuestOptions { modules_from, ..options }).starts_with("--modules "));
+        let missing = said(GuestOptions { modules_from, ..options });
+        assert!(missing.starts_with("can't read --modules "), "{missing}");
     }
 }

@@ -2,10 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
     path::Path,
 };
 
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{error::LabError, inputs, name, recheck};
@@ -80,6 +86,10 @@ pub fn check(out: &Path) -> Result<(), LabError> {
 ///
 /// The folder holds anything.
 pub fn check_empty(out: &Path) -> Result<(), LabError> {
+    if out.exists() && !out.is_dir() {
+        let text = format!("--out {}: it is a file; name a folder for the records", out.display());
+        return Err(LabError::Refused(text));
+    }
     match is_taken(out) {
         true => Err(LabError::Refused(format!(
             "{} is not empty: choose another folder with --out",
@@ -100,40 +110,66 @@ struct GuestList {
     guests: BTreeMap<String, String>,
 }
 
+/// A folder that only this rtscope writes into, until this is dropped or the process ends.
+#[derive(Debug)]
+pub struct Claim {
+    _folder: File,
+}
+
+/// Locks a folder that is there. Where a file system has no locks, nothing is locked.
+///
+/// # Errors
+///
+/// Another rtscope writes into it.
+fn lock(out: &Path) -> Result<Claim, LabError> {
+    let folder = File::open(out).map_err(LabError::file("open", out))?;
+    if flock(&folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK) {
+        return Ok(Claim { _folder: folder });
+    }
+    let inode = folder.metadata().map(|found| found.ino()).unwrap_or_default();
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holder = holder(&locks, inode).map_or(String::new(), |pid| format!(" (process {pid})"));
+    Err(LabError::Refused(format!(
+        "another rtscope{holder} is writing into {}: wait until it has ended, or choose another folder with --out",
+        out.display()
+    )))
+}
+
+/// Makes a folder for what can't be gone on with, for this rtscope alone.
+///
+/// # Errors
+///
+/// It can't be made, another rtscope writes into it, or it holds anything.
+pub fn claim_empty(out: &Path) -> Result<Claim, LabError> {
+    fs::create_dir_all(out).map_err(LabError::file("make", out))?;
+    let claim = lock(out)?;
+    check_empty(out).map(|()| claim)
+}
+
+/// The process that holds a lock on an inode, by the text of `/proc/locks`: see proc(5). None where it is in
+/// another PID namespace.
+fn holder(locks: &str, inode: u64) -> Option<u32> {
+    let of_inode = format!(":{inode}");
+    let line = locks.lines().find(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next() == Some("FLOCK") && words.any(|word| word.ends_with(&of_inode))
+    })?;
+    line.split_whitespace().nth(4)?.parse().ok().filter(|pid| *pid > 0)
+}
+
 /// Makes the folder for the records of these guests, each with the hash of its inputs; or goes on in one
 /// that holds just these, where the records that are not whole are removed. `reuse` says that those that are
 /// whole will be taken as they are.
 ///
 /// # Errors
 ///
-/// It holds others, or can't be made; then none is left behind. Or a record that would be taken is no longer
-/// the one that its guest brought.
-pub fn claim(out: &Path, guests: BTreeMap<String, String>, reuse: bool) -> Result<(), LabError> {
+/// Another rtscope writes into it. It holds others, or can't be made; then none is left behind. Or it holds files
+/// that would be lost, or a record that is no longer the one that its guest sent.
+pub fn claim(out: &Path, guests: BTreeMap<String, String>, reuse: bool) -> Result<Claim, LabError> {
     let list = GuestList { format: 1, guests };
     let path = out.join(GUESTS);
-    if is_taken(out) {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let before: Option<GuestList> = serde_json::from_str(&text).ok();
-        if before.as_ref() != Some(&list) {
-            return Err(another(out, before.as_ref(), &list));
-        }
-        for name in list.guests.keys() {
-            let record = out.join(name);
-            let inputs = inputs::read_inputs(&record).ok().filter(|inputs| inputs.whole);
-            if let Some(inputs) = inputs {
-                if reuse {
-                    recheck::check(&record, &inputs)?;
-                }
-            } else if record.exists() {
-                fs::remove_dir_all(&record).map_err(LabError::file("remove", &record))?;
-            }
-        }
-        return Ok(());
-    }
     let was_there = out.is_dir();
-    let text = serde_json::to_string_pretty(&list).unwrap_or_default() + "\n";
-    let made = fs::create_dir_all(out).and_then(|()| fs::write(&path, text));
-    made.map_err(|e| {
+    let not_made = |e: io::Error| {
         let _ = fs::remove_file(&path);
         if !was_there {
             let _ = fs::remove_dir(out);
@@ -142,7 +178,62 @@ pub fn claim(out: &Path, guests: BTreeMap<String, String>, reuse: bool) -> Resul
             io::ErrorKind::StorageFull => LabError::Full { path: out.to_owned(), cause: e },
             _ => LabError::file("make", out)(e),
         }
-    })
+    };
+    fs::create_dir_all(out).map_err(not_made)?;
+    let claim = lock(out)?;
+    if !is_taken(out) {
+        let text = serde_json::to_string_pretty(&list).unwrap_or_default() + "\n";
+        fs::write(&path, text).map_err(not_made)?;
+        return Ok(claim);
+    }
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let before: Option<GuestList> = serde_json::from_str(&text).ok();
+    if before.as_ref() != Some(&list) {
+        return Err(another(out, before.as_ref(), &list));
+    }
+    let mut replaced = Vec::new();
+    for (name, key) in &list.guests {
+        let record = out.join(name);
+        if is_replaced(&record, key, reuse)? {
+            replaced.push(record);
+        }
+    }
+    for record in replaced {
+        fs::remove_dir_all(&record).map_err(LabError::file("remove", &record))?;
+    }
+    Ok(claim)
+}
+
+/// Whether the folder of a guest is removed before the guest runs.
+///
+/// # Errors
+///
+/// Something in it would be lost, or the record is no longer the one that its guest sent.
+fn is_replaced(record: &Path, key: &str, reuse: bool) -> Result<bool, LabError> {
+    if !is_taken(record) {
+        return Ok(record.exists());
+    }
+    let refused = |why: String| {
+        LabError::Refused(format!(
+            "{}: {why}. rtscope overwrites nothing there: move these files away, or choose another folder with --out",
+            record.display()
+        ))
+    };
+    let inputs = inputs::read_inputs(record)
+        .map_err(|e| refused(format!("it has files but no readable {} ({e})", inputs::INPUTS)))?;
+    if inputs.whole && reuse {
+        if inputs.key != key {
+            return Err(refused(format!(
+                "{} has another key than {GUESTS}, so one of them was altered",
+                inputs::INPUTS
+            )));
+        }
+        return recheck::check(record, &inputs).map(|()| false);
+    }
+    match recheck::Beside::of(record, &inputs)?.foreign {
+        foreign if foreign.is_empty() => Ok(true),
+        foreign => Err(refused(format!("rtscope did not write {}", foreign.join(", ")))),
+    }
 }
 
 /// Why a folder can't be gone on with.
@@ -155,8 +246,8 @@ fn another(out: &Path, before: Option<&GuestList>, now: &GuestList) -> LabError 
     });
     let which = differs.map_or(String::new(), |name| format!(" ({name} differs)"));
     LabError::Refused(format!(
-        "{} holds the records of other guests{which}: the same command, with the same rtscope, kernels \
-         and emulator, would go on there; choose another folder with --out",
+        "{} holds the records of other guests{which}. Only the same command with the same rtscope, kernels \
+         and emulator can continue there: choose another folder with --out",
         out.display()
     ))
 }
@@ -217,6 +308,97 @@ mod tests {
         fs::create_dir(&foreign).expect("made");
         fs::write(foreign.join("letter"), "x").expect("written");
         assert!(check(&foreign).is_err() && claim(&foreign, of("k1"), true).is_err());
+        let said = check(&foreign.join("letter")).expect_err("a file").to_string();
+        assert!(said.contains("letter: it is a file; name a folder"), "{said}");
         claim(&foreign.join("letter").join("below"), of("k1"), true).expect_err("no folder");
+    }
+    const WHOLE: &str = r#"{"format":1,"key":"k1","kernel":"","kernel_file":"","kernel_sha256":"",
+        "image_sha256":"","machine":"","time":"wall","seed":1,"cpus":1,"memory_mib":null,
+        "emulator":"","arguments":[],"files":{"plan.toml":"0"},"whole":true}"#;
+
+    #[test]
+    fn a_folder_that_another_rtscope_writes_into_is_refused_until_that_one_ends() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out");
+        let guests = || BTreeMap::from([("rt-seed1".to_owned(), "k1".to_owned())]);
+        let first = claim(&out, guests(), true).expect("made");
+        let record = out.join("rt-seed1");
+        fs::create_dir(&record).expect("made");
+        fs::write(record.join("console.txt"), "booting").expect("written");
+        let holder = format!("(process {}) is writing", std::process::id());
+        for reuse in [true, false] {
+            let said = claim(&out, guests(), reuse).expect_err("in use").to_string();
+            assert!(said.contains(&holder) && said.contains("--out"), "{said}");
+        }
+        claim_empty(&out).expect_err("in use");
+        drop(first);
+        fs::remove_dir_all(&record).expect("removed");
+        claim(&out, guests(), true).expect("free again");
+        let said = claim_empty(&out).expect_err("not empty").to_string();
+        assert!(said.contains("not empty"), "{said}");
+        let empty = claim_empty(&folder.path().join("search")).expect("made");
+        claim_empty(&folder.path().join("search")).expect_err("in use");
+        drop(empty);
+    }
+
+    #[test]
+    fn the_holder_of_a_folder_is_found_among_all_locks() {
+        // As the kernel writes it: proc(5), and a waiter with an arrow.
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 12 fe:00:77 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 13 fe:00:677 0 EOF\n3: FLOCK  ADVISORY  WRITE 14 fe:00:77 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 fe:00:78 0 EOF\n";
+        assert_eq!(
+            [77, 677, 78, 9].map(|inode| holder(locks, inode)),
+            [Some(14), Some(13), None, None]
+        );
+    }
+
+    #[test]
+    fn files_of_a_record_whose_lab_json_is_gone_or_damaged_are_not_overwritten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out");
+        let guests = || BTreeMap::from([("rt-seed1".to_owned(), "k1".to_owned())]);
+        claim(&out, guests(), true).expect("made");
+        let record = out.join("rt-seed1");
+        fs::create_dir(&record).expect("made");
+        fs::write(record.join("plan.toml"), "measured").expect("written");
+        let other_key = WHOLE.replace("\"k1\"", "\"k2\"");
+        for (text, why) in [
+            (None, "no readable lab.json"),
+            (Some("{\"format\""), "no readable lab.json"),
+            (Some(other_key.as_str()), "another key than order.json"),
+        ] {
+            if let Some(text) = text {
+                fs::write(record.join("lab.json"), text).expect("written");
+            }
+            let said = claim(&out, guests(), true).expect_err(why).to_string();
+            assert!(said.contains(why) && said.contains("--out"), "{said}");
+        }
+        fs::write(record.join("lab.json"), "{").expect("written");
+        claim(&out, guests(), false).expect_err("--fresh doesn't know whose they are either");
+        assert_eq!(fs::read_to_string(record.join("plan.toml")).expect("there"), "measured");
+    }
+
+    #[test]
+    fn a_record_that_is_measured_again_takes_no_file_of_the_user_with_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out");
+        let guests = || BTreeMap::from([("rt-seed1".to_owned(), "k1".to_owned())]);
+        claim(&out, guests(), true).expect("made");
+        let record = out.join("rt-seed1");
+        fs::create_dir_all(record.join("drift")).expect("made");
+        for name in ["lab.json", "plan.toml", "verdict.json", "drift/report.html", "notes.txt"] {
+            fs::write(record.join(name), WHOLE).expect("written");
+        }
+        for whole in ["\"whole\":true", "\"whole\":false"] {
+            let text = WHOLE.replace("\"whole\":true", whole);
+            fs::write(record.join("lab.json"), text).expect("written");
+            let said = claim(&out, guests(), false).expect_err("a letter").to_string();
+            assert!(said.contains("rtscope did not write notes.txt."), "{said}");
+            assert!(record.join("plan.toml").exists() && record.join("notes.txt").exists());
+        }
+        fs::remove_file(record.join("notes.txt")).expect("removed");
+        claim(&out, guests(), false).expect("nothing is lost");
+        assert!(!record.exists());
     }
 }

@@ -7,18 +7,18 @@ use std::{
 };
 
 use crate::{
-    boot::Ending,
+    boot::{CONSOLE, Ending},
     cache::Cache,
     digest,
     error::LabError,
-    guest_run::{self, GuestRun, Outcome, Surroundings},
+    guest_run::{self, GuestOutcome, GuestRun, Surroundings},
     images::Held,
-    inputs::{self, Inputs},
+    inputs::{self, INPUTS, Inputs},
     kept,
     kernel_ref::KernelRef,
     kernel_under_test::KernelUnderTest,
     machine::Machine,
-    recheck::{self, Blame, Change, Disagreement},
+    recheck::{self, Beside, Blame, Change, Disagreement},
     replay_log::LOG,
 };
 
@@ -63,12 +63,15 @@ impl Replay {
     ///
     /// It is no record of the lab, can't be run again, or was altered.
     pub fn open(record: &Path, fresh: bool, cache: &Cache) -> Result<Replay, LabError> {
-        if !record.join(inputs::INPUTS).exists() {
+        if !record.join(INPUTS).exists() {
             return Err(no_record(record));
         }
         let before = inputs::read_inputs(record)?;
+        before.check(record)?;
+        // What can't be compared is refused before the guest runs again.
+        recheck::touched(record, &before)?;
         if !before.spec.timing.is_virtual() {
-            let text = "this record was made by the host's clock: no second run can equal it";
+            let text = "this record was made with the host's clock: no second run can equal it";
             return Err(LabError::Refused(text.to_owned()));
         }
         let run = run_of(&before, cache)?;
@@ -90,6 +93,8 @@ impl Replay {
         on_line: &mut dyn FnMut(&str),
     ) -> Result<Replayed, LabError> {
         let folder = Temporary(cache.root().join(format!("replay-{}", std::process::id())));
+        // A process of this number may have been killed in it.
+        let _ = fs::remove_dir_all(&folder.0);
         // That a fresh run differs from another one is said of the record itself.
         let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
         let (run, emulator) = (&self.run, &self.emulator);
@@ -97,17 +102,48 @@ impl Replay {
             Way::Log => run.replay(emulator, &self.record, &folder.0, &around, on_line)?,
             Way::Fresh => run.run(emulator, &folder.0, &around, on_line)?,
         };
-        let Outcome { ending, inputs, .. } = outcome;
+        let GuestOutcome { ending, inputs, .. } = outcome;
         if ending != Ending::Sent {
             let why = run.explain(&ending);
-            return Err(LabError::NoRecord(format!("the guest brought no record: {why}")));
+            let (log, way) = (self.record.join(LOG), self.way);
+            return Err(LabError::NoRecord(match way {
+                Way::Log if ending != Ending::Interrupted => format!(
+                    "the replay of {} failed: {why}. The log may be damaged: --fresh compares the record with \
+                     a fresh run",
+                    log.display()
+                ),
+                _ => format!("the guest sent no record: {why}"),
+            }));
         }
         let found = recheck::compare(&self.record, &self.before, &folder.0, &inputs)?;
         if found.is_empty() {
             return Ok(Replayed::Equal(self.before.files.len()));
         }
         let kept = keep(&self.record, self.way, &folder.0, &found)?;
-        Ok(Replayed::Different(described(self.way, &found), kept))
+        let same_inputs = inputs.key == self.before.key;
+        Ok(Replayed::Different(described(self.way, same_inputs, &found), kept))
+    }
+}
+
+impl Replay {
+    /// What of the record was not compared, a line for each reason.
+    ///
+    /// # Errors
+    ///
+    /// A folder can't be listed.
+    pub fn not_compared(&self) -> Result<Vec<String>, LabError> {
+        let Beside { made_here, foreign, .. } = Beside::of(&self.record, &self.before)?;
+        // The hashes, and the log that was checked against one of them.
+        let is_own = |name: &String| [INPUTS, LOG, CONSOLE].contains(&name.as_str());
+        let made_here: Vec<String> = made_here.into_iter().filter(|name| !is_own(name)).collect();
+        let line = |names: Vec<String>, why| {
+            (!names.is_empty()).then(|| format!("not compared: {}, {why}", names.join(", ")))
+        };
+        let lines = [
+            line(made_here, "which rtscope wrote here"),
+            line(foreign, "which neither the guest nor rtscope wrote"),
+        ];
+        Ok(lines.into_iter().flatten().collect())
     }
 }
 
@@ -130,7 +166,7 @@ fn choose_way(
     let emulator = &now.emulator;
     let another = || {
         format!(
-            "the emulator is now {emulator}, the record was made by {}: differences may come from that",
+            "the emulator is now {emulator}, but {} made the record, which may cause differences",
             before.emulator
         )
     };
@@ -146,22 +182,21 @@ fn choose_way(
         return Ok((Way::Fresh, Some(if other { format!("{why}; {}", another()) } else { why })));
     };
     if other {
-        let why = format!("a log is replayed by the emulator that wrote it only: {compared}");
+        let why = format!("only the emulator that wrote a log can replay it: {compared}");
         return Ok((Way::Fresh, Some(format!("{}; {why}", another()))));
     }
     if now.arguments != before.arguments {
-        let why = "this rtscope starts guests with other words, or its kernel in another way, than the one \
-                   that made the record (lab.json has them)";
+        let why = "this rtscope starts the guest with other arguments than the one that made the record (lab.json \
+                   has them)";
         return Ok((Way::Fresh, Some(format!("{why}: {compared}"))));
     }
     let log = record.join(LOG);
-    let intact = fs::read(&log).is_ok_and(|bytes| digest::sha256(&bytes) == *hash);
+    let intact = inputs::read_file(&log)?.is_some_and(|bytes| digest::sha256(&bytes) == *hash);
     if !intact {
         let log = log.display();
         let text = format!(
-            "{log} is not the log that {} names: it was altered or deleted, so the run can't be replayed; \
-             --fresh compares the record with a fresh run",
-            inputs::INPUTS
+            "{log} is not the log that {INPUTS} names: it was altered or deleted, so the run can't be replayed; \
+             --fresh compares the record with a fresh run"
         );
         return Err(LabError::Refused(text));
     }
@@ -169,7 +204,7 @@ fn choose_way(
 }
 
 /// Says for each file which of record, hash and run is the odd one, and where the two differ first.
-fn described(way: Way, found: &[Disagreement]) -> String {
+fn described(way: Way, same_inputs: bool, found: &[Disagreement]) -> String {
     let run = match way {
         Way::Log => "the replay",
         Way::Fresh => "the fresh run",
@@ -181,16 +216,16 @@ fn described(way: Way, found: &[Disagreement]) -> String {
             Change::Added => "added to the record",
         };
         let what = match one.blame {
-            Blame::Disk(Change::Added) => format!("added to the record; {run} brings no such file"),
+            Blame::Disk(Change::Added) => format!("added to the record; {run} has no such file"),
             Blame::Disk(how) => {
-                format!("{}; {run} gives the file that the guest brought", change(how))
+                format!("{}; {run} gives the file that the guest sent", change(how))
             }
             Blame::Run => format!("{run} differs from the record"),
             Blame::Both(how) => {
-                format!("{}; {run} differs from what the guest brought, too", change(how))
+                format!("{}; {run} differs from what the guest sent, too", change(how))
             }
             Blame::Hash => {
-                format!("{run} gives this file; its hash in {} was altered", inputs::INPUTS)
+                format!("{run} gives this file; its hash in {INPUTS} was altered")
             }
         };
         let first = one.first.as_ref().map_or(String::new(), |first| {
@@ -204,6 +239,7 @@ fn described(way: Way, found: &[Disagreement]) -> String {
     let lines: String = found.iter().map(line).collect();
     let all_of_run = found.iter().all(|one| one.blame == Blame::Run);
     let both_true = match way {
+        Way::Fresh if !same_inputs => "The two runs have different inputs, so they may differ.\n",
         Way::Fresh if all_of_run => "Both are valid runs of the same inputs. Neither is wrong.\n",
         _ => "",
     };
@@ -224,7 +260,7 @@ fn keep(
         Way::Fresh => "fresh",
     };
     let kept = record.with_file_name(format!("{name}.{suffix}"));
-    let failed = |e| LabError::file("keep what differed in", &kept)(e);
+    let failed = |e| LabError::file("keep the differing files in", &kept)(e);
     if kept.exists() {
         fs::remove_dir_all(&kept).map_err(failed)?;
     }
@@ -256,10 +292,9 @@ fn no_record(folder: &Path) -> LabError {
             records.len(),
             first.display()
         )),
-        None => LabError::NoRecord(format!(
-            "{shown} is not a record of the lab: it has no {}",
-            inputs::INPUTS
-        )),
+        None => {
+            LabError::NoRecord(format!("{shown} is not a record of the lab: it has no {INPUTS}"))
+        }
     }
 }
 
@@ -268,13 +303,13 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
     let asked = KernelRef::parse(&inputs.kernel)?;
     let mut kernel = KernelUnderTest::find(&asked, cache, &mut |_| {})?;
     if kernel.sha256 != inputs.kernel_sha256 {
-        let text = format!("{} is another kernel now than the one of the record", inputs.kernel);
+        let text = format!("{} is no longer the kernel of the record", inputs.kernel);
         return Err(LabError::Refused(text));
     }
     let machine: Machine = kernel.machine(Some(&inputs.machine))?;
     let image = cache.root().join("images").join(format!("{}.cpio", inputs.image_sha256));
     let held = Held::image(&image).ok_or_else(|| {
-        let text = "the image of the record is no longer in the cache: it can't be run again";
+        let text = "the image of the record is no longer in the cache: the run can't be repeated";
         LabError::Refused(text.to_owned())
     })?;
     Ok(GuestRun {
@@ -297,14 +332,17 @@ mod tests {
     #[test]
     fn a_fresh_run_that_differs_is_as_true_as_the_record_and_an_altered_record_is_not() {
         let one = |blame| Disagreement { name: "slices/t0.jsonl".to_owned(), blame, first: None };
-        let said = described(Way::Fresh, &[one(Blame::Run)]);
+        let said = described(Way::Fresh, true, &[one(Blame::Run)]);
         assert!(
             said.contains("the fresh run differs") && said.contains("Both are valid"),
             "{said}"
         );
-        let said = described(Way::Fresh, &[one(Blame::Run), one(Blame::Both(Change::Altered))]);
+        let other = described(Way::Fresh, false, &[one(Blame::Run)]);
+        assert!(other.contains("different inputs") && !other.contains("valid"), "{other}");
+        let said =
+            described(Way::Fresh, true, &[one(Blame::Run), one(Blame::Both(Change::Altered))]);
         assert!(said.contains("altered on disk") && !said.contains("Both are valid"), "{said}");
-        let said = described(Way::Log, &[one(Blame::Disk(Change::Deleted))]);
+        let said = described(Way::Log, true, &[one(Blame::Disk(Change::Deleted))]);
         assert!(
             said.contains("slices/t0.jsonl: deleted from the record; the replay gives"),
             "{said}"
@@ -353,7 +391,29 @@ mod tests {
         assert!(way == Way::Log && why.is_none());
         let now = Inputs { arguments: vec!["-nodefaults".to_owned()], ..before.clone() };
         let (way, why) = choose_way(folder.path(), false, &before, &now).expect("other words");
-        assert!(way == Way::Fresh && why.is_some_and(|why| why.contains("other words")));
+        assert!(way == Way::Fresh && why.is_some_and(|why| why.contains("other arguments")));
+    }
+
+    #[test]
+    fn a_lab_json_with_an_altered_seed_or_kernel_is_refused() {
+        let arguments = ["-seed", "1", "-smp", "1"].map(str::to_owned).to_vec();
+        let text = format!(
+            r#"{{"format":1,"key":"{}","kernel":"","kernel_file":"","kernel_sha256":"k","image_sha256":"i",
+            "machine":"","time":"virtual","shift":1,"seed":1,"cpus":1,"memory_mib":null,"emulator":"7.2",
+            "arguments":["-seed","1","-smp","1"],"files":{{}},"whole":true}}"#,
+            inputs::key_of_run("k", "i", "7.2", &arguments)
+        );
+        let record = Path::new("rt-seed1");
+        let inputs: Inputs = serde_json::from_str(&text).expect("inputs");
+        inputs.check(record).expect("as they were written");
+        let said = |inputs: Inputs| inputs.check(record).expect_err("altered").to_string();
+        let mut other = inputs.clone();
+        other.spec.seed = 2;
+        let other = said(other);
+        assert!(other.contains("rt-seed1/lab.json was altered") && other.contains("seed than 2"));
+        assert!(
+            said(Inputs { kernel_sha256: "x".to_owned(), ..inputs }).contains("its key is not")
+        );
     }
 
     #[test]
@@ -366,7 +426,7 @@ mod tests {
             "emulator":"","arguments":[],"files":{},"whole":true}"#;
         for name in ["b-seed1", "a-seed1"] {
             fs::create_dir(out.path().join(name)).expect("made");
-            fs::write(out.path().join(name).join(inputs::INPUTS), inputs).expect("written");
+            fs::write(out.path().join(name).join(INPUTS), inputs).expect("written");
         }
         let said = no_record(out.path()).to_string();
         assert!(said.contains("holds 2 records") && said.ends_with("a-seed1"), "{said}");

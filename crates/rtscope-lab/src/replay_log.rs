@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -15,6 +15,9 @@ use crate::error::LabError;
 
 /// File of the log in a record's folder: what the emulator wrote, in gzip's format.
 pub const LOG: &str = "replay.log.gz";
+
+/// Bytes before a log's events: a version, which is zero until the emulator ends in order, and eight more.
+const HEADER_BYTES: usize = 12;
 
 /// A file of a log while an emulator writes or reads it, or while it is compressed. Dropping it removes the file.
 #[derive(Debug)]
@@ -38,12 +41,36 @@ impl Raw {
             io::copy(&mut unpacker, &mut File::create(&raw.0)?)
         };
         unpack().map_err(LabError::file("unpack", log))?;
+        check(raw.path(), log)?;
         Ok(raw)
     }
 }
 
+/// Refuses a log that the emulator didn't finish, by its bytes in a file. `named` is the file that the user sees.
+fn check(raw: &Path, named: &Path) -> Result<(), LabError> {
+    let mut start = Vec::new();
+    let mut file = File::open(raw).map_err(LabError::file("read", raw))?;
+    let more = HEADER_BYTES as u64 + 1;
+    (&mut file).take(more).read_to_end(&mut start).map_err(LabError::file("read", raw))?;
+    let why = match start.as_slice() {
+        [] => "is empty",
+        [0, 0, 0, 0, ..] => "has no header, so the emulator did not finish it",
+        start if start.len() <= HEADER_BYTES => "was cut off",
+        _ => return Ok(()),
+    };
+    let named = named.display();
+    Err(LabError::NoRecord(format!(
+        "{named} is not the log of a run: it {why}. Run the guest again"
+    )))
+}
+
 /// Puts an emulator's log into a record's folder, compressed, in one step.
+///
+/// # Errors
+///
+/// The emulator didn't finish the log, or files.
 pub(crate) fn pack(raw: &Path, folder: &Path) -> Result<(), LabError> {
+    check(raw, raw)?;
     let (packed, kept) = (Raw(folder.join("replay.log.gz.part")), folder.join(LOG));
     let pack = || {
         let mut packer = GzEncoder::new(File::create(packed.path())?, Compression::default());
@@ -67,7 +94,7 @@ mod tests {
     #[test]
     fn a_log_comes_back_as_it_was_and_leaves_nothing_behind() {
         let (room, record) = (tempfile::tempdir().expect("a"), tempfile::tempdir().expect("b"));
-        let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let bytes: Vec<u8> = (1..100_000_u32).flat_map(u32::to_le_bytes).collect();
         let raw = Raw::in_folder(room.path());
         fs::write(raw.path(), &bytes).expect("written");
         pack(raw.path(), record.path()).expect("packed");
@@ -80,5 +107,30 @@ mod tests {
         // What can't be packed leaves no half of a log.
         pack(&room.path().join("none"), room.path()).expect_err("no log");
         assert_eq!(fs::read_dir(room.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_log_that_the_emulator_did_not_finish_is_neither_kept_nor_replayed() {
+        let room = tempfile::tempdir().expect("a folder");
+        let raw = room.path().join("raw");
+        let begun = [[0; 12].as_slice(), b"events"].concat();
+        for (bytes, why) in [
+            (b"".as_slice(), "is empty"),
+            (begun.as_slice(), "has no header"),
+            (b"\x00\xe0\x20\x0c\x00", "was cut off"),
+        ] {
+            fs::write(&raw, bytes).expect("written");
+            let said = pack(&raw, room.path()).expect_err(why).to_string();
+            assert!(said.contains("raw is not the log") && said.contains(why), "{said}");
+            let log = room.path().join(LOG);
+            assert!(!log.exists());
+            let mut packer =
+                GzEncoder::new(File::create(&log).expect("made"), Compression::default());
+            io::copy(&mut &*bytes, &mut packer).expect("packed");
+            packer.finish().expect("packed");
+            let said = Raw::unpack(&log, room.path()).expect_err(why).to_string();
+            assert!(said.contains("replay.log.gz is not the log") && said.contains(why), "{said}");
+            fs::remove_file(log).expect("removed");
+        }
     }
 }

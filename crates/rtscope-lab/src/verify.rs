@@ -20,7 +20,7 @@ use crate::{
 
 /// The running kernel as it shows itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Running {
+pub struct RunningKernel {
     /// `uname -r`.
     pub release: String,
     /// `uname -v`.
@@ -50,7 +50,7 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// The running kernel.
-    pub running: Running,
+    pub running: RunningKernel,
     /// The kernel that should run.
     pub expected: Option<Identity>,
     /// What was compared.
@@ -77,7 +77,7 @@ impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |check: &Check| match check.passed {
             Some(true) => Some(format!("{} {}", check.name, check.text)),
-            Some(false) => Some(format!("{} is not as it should be: {}", check.name, check.text)),
+            Some(false) => Some(format!("wrong {}: {}", check.name, check.text)),
             None => None,
         };
         let known: Vec<String> = self.checks.iter().filter_map(words).collect();
@@ -90,7 +90,7 @@ impl fmt::Display for Verification {
 /// # Errors
 ///
 /// It shows nothing: there is no `/proc`.
-pub fn running(root: &Path) -> Result<Running, LabError> {
+pub fn running(root: &Path) -> Result<RunningKernel, LabError> {
     let read = |name: &str| fs::read_to_string(root.join(name)).map(|text| text.trim().to_owned());
     let path = root.join("proc/sys/kernel/osrelease");
     let release = read("proc/sys/kernel/osrelease").map_err(LabError::file("read", path))?;
@@ -99,7 +99,7 @@ pub fn running(root: &Path) -> Result<Running, LabError> {
     let config = [config, beside].into_iter().find(|path| path.is_file());
     let real_time =
         |path: PathBuf| difference::read_file(&path).ok().map(|set| set.contains_key("PREEMPT_RT"));
-    Ok(Running {
+    Ok(RunningKernel {
         version: read("proc/sys/kernel/version").unwrap_or_default(),
         banner: read("proc/version").unwrap_or_default(),
         build_id: fs::read(root.join("sys/kernel/notes")).ok().and_then(|notes| build_id(&notes)),
@@ -161,14 +161,14 @@ pub fn verify_against(root: &Path, expected: Option<Identity>) -> Result<Verific
     Ok(Verification { running, expected, checks })
 }
 
-fn identity(running: &Running, expected: &Identity) -> Vec<Check> {
+fn identity(running: &RunningKernel, expected: &Identity) -> Vec<Check> {
     let equal = |name, found: &str, asked: &str| Check {
         name,
         passed: (!found.is_empty() && !asked.is_empty()).then(|| found == asked),
         text: match (found, asked) {
             ("", _) => "not shown by the running kernel".to_owned(),
             // Kernels of others come without it.
-            (found, "") => format!("{found}; not known of the kernel that is expected"),
+            (found, "") => format!("{found}; the expected one is not known"),
             (found, asked) if found == asked => found.to_owned(),
             (found, asked) => format!("{found}, not {asked}"),
         },
@@ -193,7 +193,7 @@ fn identity(running: &Running, expected: &Identity) -> Vec<Check> {
 }
 
 /// Whether the running kernel is a real-time kernel, by all that it shows; and as it should be.
-fn real_time(running: &Running, asked: Option<bool>) -> Vec<Check> {
+fn real_time(running: &RunningKernel, asked: Option<bool>) -> Vec<Check> {
     let in_version =
         running.version.contains("PREEMPT_RT") || running.version.contains("PREEMPT RT");
     let shown = [
@@ -213,10 +213,13 @@ fn real_time(running: &Running, asked: Option<bool>) -> Vec<Check> {
     };
     let (yes, no) = (names(true), names(false));
     let (is, text) = match (yes.is_empty(), no.is_empty()) {
-        (false, true) => (Some(true), format!("PREEMPT_RT, say {yes}")),
-        (true, false) => (Some(false), format!("not PREEMPT_RT, say {no}")),
+        (false, true) => (Some(true), format!("PREEMPT_RT, according to {yes}")),
+        (true, false) => (Some(false), format!("not PREEMPT_RT, according to {no}")),
         (true, true) => (None, "not known".to_owned()),
-        (false, false) => (Some(false), format!("contradictory: yes say {yes}; no say {no}")),
+        (false, false) => (
+            Some(false),
+            format!("contradictory: PREEMPT_RT according to {yes}, and not according to {no}"),
+        ),
     };
     // With nothing asked a real-time kernel is what is looked for.
     let passed = is.map(|is| is == asked.unwrap_or(true));
@@ -313,7 +316,7 @@ mod tests {
         let found = verify(root.path(), Some(&debians)).expect("read");
         let check = found.checks.iter().find(|check| check.name == "version").expect("checked");
         assert_eq!(check.passed, None);
-        assert_eq!(check.text, "#1 SMP PREEMPT_RT Thu; not known of the kernel that is expected");
+        assert_eq!(check.text, "#1 SMP PREEMPT_RT Thu; the expected one is not known");
     }
 
     #[test]
@@ -331,7 +334,7 @@ mod tests {
         };
         assert_eq!(
             of("#1 SMP PREEMPT_RT Thu", Some("CONFIG_PREEMPT_RT=y\n"), None),
-            (true, "PREEMPT_RT, say uname -v, its configuration".to_owned())
+            (true, "PREEMPT_RT, according to uname -v, its configuration".to_owned())
         );
         assert!(of("#1 SMP PREEMPT RT Thu", None, Some("1\n")).0, "kernels with the patch of old");
         assert!(!of("#1 SMP PREEMPT_DYNAMIC Thu", None, None).0);

@@ -12,7 +12,9 @@
 pub mod agent;
 pub mod check;
 pub mod drift;
+pub mod dropin;
 pub mod environment;
+pub mod explain;
 pub mod interrupt;
 pub mod load;
 mod machine;
@@ -48,7 +50,7 @@ use rtscope_sys::{
 };
 
 use crate::{
-    environment::{SystemCounters, kernel_log::KernelLog},
+    environment::{InterruptCounters, SystemCounters, kernel_log::KernelLog},
     interrupt::Interrupt,
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
@@ -64,6 +66,8 @@ use crate::{
 pub struct RunOptions {
     /// The plan.
     pub plan: Plan,
+    /// What the reader of the record must know of the plan, from [`leave_out`].
+    pub findings: Vec<Finding>,
     /// Where the record goes.
     pub folder: PathBuf,
     /// The machine's files.
@@ -181,7 +185,8 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
         monotonic_ns: stream.start_ns(),
     });
     stream.recorder.environment("environment.before.json", &before);
-    permission_finding.into_iter().for_each(|finding| stream.found(finding));
+    let findings = permission_finding.into_iter().chain(options.findings.iter().cloned());
+    findings.for_each(|finding| stream.found(finding));
 
     // Settings of single phases change between sessions, when nothing is measured.
     let of_run = if changes_by_phase(&plan) { BTreeMap::new() } else { plan.settings.clone() };
@@ -218,7 +223,15 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
 ///
 /// The first thing that is wrong or missing.
 pub fn check_plan(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
-    lay_out(plan, &environment::collect(tree), tree).map(drop)
+    let (mut plan, found) = (plan.clone(), environment::collect(tree));
+    machine::leave_out(&mut plan, &found);
+    lay_out(&plan, &found, tree).map(drop)
+}
+
+/// Leaves out the phases that no machine with a single CPU can measure, if this is one. What was left out is for
+/// [`RunOptions::findings`].
+pub fn leave_out(plan: &mut Plan, tree: &Tree) -> Option<Finding> {
+    machine::leave_out(plan, &environment::collect(tree))
 }
 
 /// The sessions of a plan on this machine, and what will start their loads.
@@ -290,12 +303,15 @@ fn sessions_in_turn(
         watchdog: &watchdog,
         tree: &options.tree,
         counters: SystemCounters::read(&options.tree),
+        interrupts: InterruptCounters::read(&options.tree),
         counters_at_ns: stream.elapsed_ns(),
         own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
         kernel_log: KernelLog::open(&options.tree),
         real_time_before: &before.real_time_threads,
         others: None,
         clocks: ClockWatch::new(Reading::now()),
+        tick: Duration::ZERO,
+        progress_at_ns: 0,
         stream,
     };
     let mut why = EndReason::Finished;

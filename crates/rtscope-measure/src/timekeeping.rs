@@ -223,7 +223,7 @@ mod tests {
         let span = |busy_ns: [u64; 2]| SystemSpan {
             cpus: (0..)
                 .zip(busy_ns)
-                .map(|(cpu, busy_ns)| CpuSpan { cpu, busy_ns, steal_ns: 0 })
+                .map(|(cpu, busy_ns)| CpuSpan { cpu, busy_ns, ..CpuSpan::default() })
                 .collect(),
             ..SystemSpan::default()
         };

@@ -32,7 +32,7 @@ fn has_everything(record: &Record, machine: &Machine) {
         let sum_of = |slices: &mut dyn Iterator<Item = Slice>| {
             let mut sum = CellSum::new(Layout::default());
             slices.for_each(|slice| sum.add(&slice));
-            sum.of(0, thread)
+            sum.histogram(0, thread)
         };
         let told = sum_of(&mut (0..machine.second).map(|second| machine.slice(thread, second)));
         let found = record.slices.iter().filter(|slice| slice.thread == thread).cloned();

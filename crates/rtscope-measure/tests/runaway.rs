@@ -129,6 +129,7 @@ fn hour(folder: &Path, more: &str) -> RunOptions {
     );
     RunOptions {
         plan: plan::parse("x", &text).expect("a plan"),
+        findings: Vec::new(),
         folder: folder.join("run"),
         tree: Tree::default(),
         journal: folder.join("journal"),

@@ -15,7 +15,7 @@ use crate::{
     finding::{Finding, Weight},
     plan::{ClockName, Plan, Sleep},
     printable::quoted,
-    record::ThreadRecord,
+    record::thread::ThreadRecord,
     slice::{Scope, Slice},
     time::Nanos,
 };

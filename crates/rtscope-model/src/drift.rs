@@ -86,6 +86,10 @@ pub struct DriftRecord {
     pub kernel: String,
     /// How long each was to be looked at.
     pub duration: Nanos,
+    /// Whether all were looked at in the same time: their instants have one origin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub together: bool,
     /// What was looked at.
-    pub subjects: Vec<Periodic>,
+    #[serde(rename = "subjects")]
+    pub threads: Vec<Periodic>,
 }

@@ -22,6 +22,9 @@ pub struct Environment {
     pub cpus: Cpus,
     /// Interrupts that may be steered, with the CPUs they may go to.
     pub irqs: Vec<Irq>,
+    /// Network cards; none in older records.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<NetworkCard>,
     /// Real-time throttling.
     pub throttling: Throttling,
     /// Clock sources.
@@ -38,6 +41,36 @@ pub struct Environment {
     pub load_average_percent: Option<[u64; 3]>,
     /// Other kernel settings by their path under `/proc/sys`, as `kernel/timer_migration`.
     pub sysctl: BTreeMap<String, String>,
+}
+
+/// A network card.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetworkCard {
+    /// The kernel's name of it, as `eth0`.
+    pub name: String,
+    /// Its driver.
+    pub driver: Option<String>,
+    /// How it paces its interrupts, where its driver shows that.
+    pub pacing: Option<InterruptPacing>,
+}
+
+/// How long a network card may gather packets before it interrupts, as `ethtool -c` shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterruptPacing {
+    /// Received packets: microseconds after the first one.
+    pub receive_us: u32,
+    /// Received packets: so many of them.
+    pub receive_frames: u32,
+    /// Sent packets: microseconds after the first one.
+    pub send_us: u32,
+    /// Sent packets: so many of them.
+    pub send_frames: u32,
+    /// Whether the driver changes the limits of receiving by itself.
+    pub adaptive_receive: bool,
+    /// Whether it changes those of sending.
+    pub adaptive_send: bool,
 }
 
 /// The running kernel.

@@ -9,6 +9,7 @@ use crate::{
     chain::Chain,
     finding::Finding,
     histogram::Layout,
+    machine_use::{CpuClass, InterruptLine, absorb_lines},
     origin::Origin,
     other_work::{NewRealTimeThreads, OtherWork},
     schedule::Placement,
@@ -351,6 +352,9 @@ pub struct SystemSpan {
     pub own_ns: Option<u64>,
     /// CPU time by CPU.
     pub cpus: Vec<CpuSpan>,
+    /// Interrupts by line, the busiest first; none in older records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<InterruptLine>,
 }
 
 impl SystemSpan {
@@ -367,13 +371,11 @@ impl SystemSpan {
         self.own_ns = sum(self.own_ns, next.own_ns);
         for cpu in &next.cpus {
             match self.cpus.iter_mut().find(|own| own.cpu == cpu.cpu) {
-                Some(own) => {
-                    own.busy_ns = own.busy_ns.saturating_add(cpu.busy_ns);
-                    own.steal_ns = own.steal_ns.saturating_add(cpu.steal_ns);
-                }
+                Some(own) => own.absorb(cpu),
                 None => self.cpus.push(*cpu),
             }
         }
+        absorb_lines(&mut self.lines, &next.lines);
     }
 }
 
@@ -386,6 +388,38 @@ pub struct CpuSpan {
     pub busy_ns: u64,
     /// Taken by the hypervisor while the CPU wanted to run.
     pub steal_ns: u64,
+    /// User, nice, system, waiting for a device, interrupts, soft interrupts, idle: in this order, which is
+    /// that of [`CpuClass::ALL`] without steal. None in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_ns: Option<[u64; 7]>,
+}
+
+impl CpuSpan {
+    /// The time of a class; none in older records.
+    #[must_use]
+    pub fn class_ns(&self, class: CpuClass) -> Option<u64> {
+        let [user, nice, system, iowait, irq, softirq, idle] = self.times_ns?;
+        Some(match class {
+            CpuClass::User => user,
+            CpuClass::Nice => nice,
+            CpuClass::System => system,
+            CpuClass::Iowait => iowait,
+            CpuClass::Irq => irq,
+            CpuClass::Softirq => softirq,
+            CpuClass::Steal => self.steal_ns,
+            CpuClass::Idle => idle,
+        })
+    }
+
+    fn absorb(&mut self, next: &CpuSpan) {
+        self.busy_ns = self.busy_ns.saturating_add(next.busy_ns);
+        self.steal_ns = self.steal_ns.saturating_add(next.steal_ns);
+        // Of a span whose classes are not known, the sum isn't known either.
+        self.times_ns = self.times_ns.zip(next.times_ns).map(|(mut sum, next)| {
+            sum.iter_mut().zip(next).for_each(|(sum, next)| *sum = sum.saturating_add(next));
+            sum
+        });
+    }
 }
 
 /// What a thread cost and suffered between its first and its last wake-up.

@@ -74,7 +74,7 @@ impl Start {
                 format!("waited {waited} for the kernel's own work: {name} used {cpu} of CPU time")
             }
             false => format!(
-                "was not at rest after {waited}: {name} used {cpu} of CPU time; the figures at rest hold its work"
+                "was not at rest after {waited}: {name} used {cpu} of CPU time; the figures at rest include its work"
             ),
         })
     }

@@ -70,6 +70,17 @@ pub struct Slice {
     pub omitted_extent: Extent,
 }
 
+/// One measured activation, for the raw file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawSample {
+    /// Programmed expiry, on the clock.
+    pub expiry_ns: u64,
+    /// Latency.
+    pub latency_ns: u64,
+    /// Activations of the cell that were recorded before it.
+    pub cycle: u64,
+}
+
 /// Exact extremes and sum of a set of latencies whose bins are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {

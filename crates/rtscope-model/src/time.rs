@@ -143,7 +143,7 @@ impl FromStr for Nanos {
 }
 
 impl Nanos {
-    /// The shortest text that reads back as exactly this duration: `1ms`, `1500us`, `7ns`.
+    /// The shortest text that reads back as exactly this duration: `1ms`, `1500us`, `17.471us`, `7ns`.
     #[must_use]
     pub fn exact(self) -> String {
         if self.0 == 0 {
@@ -152,6 +152,11 @@ impl Nanos {
         let fits = |unit: &&(&str, u64)| self.0.is_multiple_of(unit.1) && unit.0 != "µs";
         let (suffix, ns) =
             UNITS.iter().filter(fits).max_by_key(|unit| unit.1).expect("1 ns divides everything");
+        // Latencies are read in microseconds; a longer time would be a long number of them.
+        if *ns == 1 && (1_000..1_000_000_000).contains(&self.0) {
+            let digits = format!("{}.{:03}", self.0 / 1_000, self.0 % 1_000);
+            return format!("{}us", digits.trim_end_matches('0'));
+        }
         format!("{}{suffix}", self.0 / ns)
     }
 }
@@ -193,6 +198,13 @@ mod tests {
     fn exact_text_reads_back() {
         for ns in [0, 1, 999, 1_000, 1_500_000, 60_000_000_000, 86_400_000_000_000, 61_000_000_007]
         {
+            assert_eq!(Nanos(ns).exact().parse(), Ok(Nanos(ns)));
+        }
+        for (ns, text) in [(999, "999ns"), (17_471, "17.471us"), (1_050, "1.05us")] {
+            assert_eq!(Nanos(ns).exact(), text);
+        }
+        // Every digit counts, up to the last that is written so.
+        for ns in (999_999_001..1_000_000_100).chain(1_001..3_001) {
             assert_eq!(Nanos(ns).exact().parse(), Ok(Nanos(ns)));
         }
     }

@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod clock;
 pub mod error;
+pub mod ethtool;
 pub mod fork;
 pub mod line;
 pub mod mapping;

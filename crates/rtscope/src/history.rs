@@ -75,7 +75,7 @@ pub(crate) struct Entry {
 
 /// A cell of a run of the history.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct StoredCell {
     pub(crate) name: String,
     /// None where that is not known, as of imports.
     pub(crate) missed: Option<u64>,
@@ -214,7 +214,7 @@ impl Store {
     }
 
     /// The cells of a run, in order.
-    pub(crate) fn cells(&self, id: i64) -> anyhow::Result<Vec<Cell>> {
+    pub(crate) fn cells(&self, id: i64) -> anyhow::Result<Vec<StoredCell>> {
         let mut query = self.connection.prepare(
             "SELECT name, missed, exposure_ns, min_ns, max_ns, sum_ns, unit_ns, exact, bins,
                     missed_is_known, unplaced, unplaced_from_ns
@@ -298,7 +298,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     })
 }
 
-fn cell(row: &Row<'_>) -> anyhow::Result<Cell> {
+fn cell(row: &Row<'_>) -> anyhow::Result<StoredCell> {
     let unsigned =
         |at: usize| -> anyhow::Result<u64> { Ok(u64::try_from(row.get::<_, i64>(at)?)?) };
     let layout = Layout { unit_ns: unsigned(6)?, exact: row.get(7)? };
@@ -314,7 +314,7 @@ fn cell(row: &Row<'_>) -> anyhow::Result<Cell> {
     let unplaced = Unplaced { count: unsigned(10)?, from_ns: unsigned(11)? };
     histogram.add_all(&bins, unplaced, unsigned(3)?, unsigned(4)?, sum_ns);
     let missed = if row.get(9)? { Some(unsigned(1)?) } else { None };
-    Ok(Cell { name: row.get(0)?, missed, exposure_ns: unsigned(2)?, histogram })
+    Ok(StoredCell { name: row.get(0)?, missed, exposure_ns: unsigned(2)?, histogram })
 }
 
 #[cfg(test)]

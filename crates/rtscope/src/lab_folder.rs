@@ -25,11 +25,11 @@ struct Guest {
     kernel: String,
     /// Folder of its record; none when it brought no record.
     record: Option<String>,
-    cells: Vec<Cell>,
+    cells: Vec<GuestCell>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Cell {
+struct GuestCell {
     name: String,
 }
 

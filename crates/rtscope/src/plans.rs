@@ -32,7 +32,8 @@ macro_rules! shipped {
 
 /// Every shipped plan, the default first.
 pub(crate) const SHIPPED: &[Shipped] = shipped! {
-    "quick" "soak" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "osadl" "load-matrix"
+    "quick" "soak" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "vendor-toggle"
+    "vendor-shield" "osadl" "load-matrix"
     "cost" "lab-quick" "lab-matrix" "lab-course"
 };
 

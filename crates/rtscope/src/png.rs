@@ -47,7 +47,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// The format that the ending of a file's name says.
-    pub(crate) fn of(out: &Destination) -> Result<Format, Refused> {
+    pub(crate) fn for_destination(out: &Destination) -> Result<Format, Refused> {
         let Destination::File(file) = out else { return Ok(Format::Svg) };
         let ending = file.extension().and_then(|e| e.to_str()).unwrap_or_default();
         match ending.to_lowercase().as_str() {

@@ -5,7 +5,6 @@
 //! the guest's own plan doesn't have it, because a word more in the guest is another measurement.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     fs::{self, File},
     io::Read,
@@ -13,10 +12,18 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rtscope_analyse::{Judgement, judge, number::counted, report, verdict_document};
+pub(crate) use rtscope_analyse::verdict::additions::Additions;
+use rtscope_analyse::{
+    Judgement,
+    number::counted,
+    report,
+    verdict::additions::{
+        KEPT_FORMAT, Required, accepted_unreadable, require_only, required_unreadable,
+    },
+    verdict_document,
+};
 use rtscope_measure::recorder::{self, Source};
 use rtscope_model::{
-    finding::{Finding, Weight},
     plan::{self, Plan},
     printable::make_printable,
     record::Record,
@@ -31,18 +38,9 @@ use crate::{
     output::{print, print_bytes, shown, style},
 };
 
-/// What the user adds to a record when it is judged.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Additions {
-    /// Requirements besides the plan's.
-    pub(crate) require: Vec<Requirement>,
-    /// Codes of findings that the user takes responsibility for.
-    pub(crate) accept: Vec<String>,
-}
-
 /// A record and what it says.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub(crate) struct JudgedRecord {
     pub(crate) record: Record,
     pub(crate) judgement: Judgement,
 }
@@ -50,57 +48,46 @@ pub(crate) struct Judged {
 /// `accepted.json`: what the user accepted when the record was judged.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Accepted {
-    /// [`FORMAT`].
+    /// [`KEPT_FORMAT`].
     format: u32,
     /// Codes of findings.
     accepted: Vec<String>,
-}
-
-/// `required.json`: what is required of a record whose plan doesn't say it.
-#[derive(Debug, Default, PartialEq, Deserialize, Serialize)]
-struct Required {
-    /// [`FORMAT`].
-    format: u32,
-    /// Of all phases.
-    require: Vec<Requirement>,
-    /// Of some phases, by their names.
-    phases: BTreeMap<String, Vec<Requirement>>,
 }
 
 const ACCEPTED: &str = "accepted.json";
 const REQUIRED: &str = "required.json";
 /// Where everything goes that nobody gave a place.
 const RUNS: &str = "rtscope-runs";
-/// Version of both files.
-const FORMAT: u32 = 1;
 /// Many times what the codes of all findings need, or the requirements of the longest plan.
 const KEPT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads and judges a record's folder. What was accepted for it before is accepted still.
-pub(crate) fn open(folder: &Path, additions: &Additions) -> anyhow::Result<Judged> {
+pub(crate) fn open(folder: &Path, additions: &Additions) -> anyhow::Result<JudgedRecord> {
     judge_read(read(folder, false)?, additions)
 }
 
 /// As [`open`], with every wake-up of a run that kept them.
-pub(crate) fn open_with_samples(folder: &Path, additions: &Additions) -> anyhow::Result<Judged> {
+pub(crate) fn open_with_samples(
+    folder: &Path,
+    additions: &Additions,
+) -> anyhow::Result<JudgedRecord> {
     judge_read(read(folder, true)?, additions)
 }
 
 fn judge_read(
     (record, accepted): (Record, Vec<String>),
     additions: &Additions,
-) -> anyhow::Result<Judged> {
+) -> anyhow::Result<JudgedRecord> {
     let accept = [additions.accept.as_slice(), &accepted].concat();
-    Ok(judge_under(record, &Additions { accept, ..additions.clone() }))
+    Ok(JudgedRecord::new(record, &Additions { accept, ..additions.clone() }))
 }
 
 /// Reads a record's folder and judges it by one requirement, in place of its plan's. What was accepted
 /// for it before is accepted still.
-pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<Judged> {
+pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Result<JudgedRecord> {
     let (mut record, accept) = read(folder, false)?;
-    record.plan.require.clear();
-    record.plan.phases.iter_mut().for_each(|phase| phase.require.clear());
-    Ok(judge_under(record, &Additions { require: vec![requirement], accept }))
+    require_only(&mut record.plan, requirement);
+    Ok(JudgedRecord::new(record, &Additions { require: Vec::new(), accept }))
 }
 
 /// Reads a record's folder, and the codes that were accepted for it before.
@@ -111,12 +98,12 @@ fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String
     let mut record =
         source.read().with_context(|| format!("{} is not a record", folder.display()))?;
     let accepted = stored_codes(folder).unwrap_or_else(|e| {
-        record.findings.push(not_accepted(&e));
+        record.findings.push(accepted_unreadable(ACCEPTED, &format!("{e:#}")));
         Vec::new()
     });
     match kept::<Required>(folder, REQUIRED) {
         Ok(required) => required.iter().for_each(|required| required.add_to(&mut record.plan)),
-        Err(e) => record.findings.push(not_required(&e)),
+        Err(e) => record.findings.push(required_unreadable(REQUIRED, &format!("{e:#}"))),
     }
     Ok((record, accepted))
 }
@@ -150,34 +137,12 @@ pub(crate) fn is_one(path: &Path) -> bool {
 
 /// Keeps what a plan requires with a record whose own plan doesn't say it.
 pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
-    let required = Required::of(plan);
     let path = folder.join(REQUIRED);
-    if required == (Required { format: FORMAT, ..Required::default() }) {
+    let Some(required) = Required::from_plan(plan) else {
         let _ = fs::remove_file(path);
         return Ok(());
-    }
+    };
     write(&path, &(serde_json::to_string(&required)? + "\n"))
-}
-
-impl Required {
-    fn of(plan: &Plan) -> Required {
-        let of_phases = plan.phases.iter().filter(|phase| !phase.require.is_empty());
-        let phases = of_phases.map(|phase| (phase.name.clone(), phase.require.clone()));
-        Required { format: FORMAT, require: plan.require.clone(), phases: phases.collect() }
-    }
-
-    fn add_to(&self, plan: &mut Plan) {
-        let add = |to: &mut Vec<Requirement>, from: &[Requirement]| {
-            let new: Vec<_> = from.iter().filter(|one| !to.contains(one)).copied().collect();
-            to.extend(new);
-        };
-        add(&mut plan.require, &self.require);
-        for phase in &mut plan.phases {
-            if let Some(from) = self.phases.get(&phase.name) {
-                add(&mut phase.require, from);
-            }
-        }
-    }
 }
 
 /// The plan of a record's folder, without the time that reading all of the record takes.
@@ -191,29 +156,8 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
 }
 
 /// Judges a record.
-pub(crate) fn judged(source: &Source, additions: &Additions) -> anyhow::Result<Judged> {
-    Ok(judge_under(source.read()?, additions))
-}
-
-fn judge_under(mut record: Record, additions: &Additions) -> Judged {
-    for requirement in &additions.require {
-        if !record.plan.require.contains(requirement) {
-            record.plan.require.push(*requirement);
-        }
-    }
-    let judgement = judge(&record, &additions.accept);
-    Judged { record, judgement }
-}
-
-fn not_accepted(error: &anyhow::Error) -> Finding {
-    let text = format!("{ACCEPTED} can't be read, so nothing in it is accepted: {error:#}");
-    let advice = "accept the findings again with `rtscope report DIR --accept CODE`";
-    Finding::new("accepted-unreadable", Weight::Warning, text).advise(advice)
-}
-
-fn not_required(error: &anyhow::Error) -> Finding {
-    let text = format!("{REQUIRED} can't be read, so it is not known what was required: {error:#}");
-    Finding::new("required-unreadable", Weight::PreventsPass, text)
+pub(crate) fn judged(source: &Source, additions: &Additions) -> anyhow::Result<JudgedRecord> {
+    Ok(JudgedRecord::new(source.read()?, additions))
 }
 
 /// The codes in a record's `accepted.json`; none without that file.
@@ -234,13 +178,18 @@ fn kept<T: DeserializeOwned>(folder: &Path, name: &str) -> anyhow::Result<Option
     let mut text = String::new();
     File::open(&path)?.take(KEPT_BYTES_MAX).read_to_string(&mut text)?;
     let document: Value = serde_json::from_str(&text)?;
-    if document["format"] != FORMAT {
-        bail!("it has format {}; this version reads format {FORMAT}", document["format"]);
+    if document["format"] != KEPT_FORMAT {
+        bail!("it has format {}; this version reads format {KEPT_FORMAT}", document["format"]);
     }
     Ok(Some(serde_json::from_value(document)?))
 }
 
-impl Judged {
+impl JudgedRecord {
+    fn new(mut record: Record, additions: &Additions) -> JudgedRecord {
+        let judgement = additions.judge(&mut record);
+        JudgedRecord { record, judgement }
+    }
+
     /// The verdict as one JSON document, as `--json` prints it.
     pub(crate) fn json(&self) -> anyhow::Result<String> {
         let document = verdict_document::document(&self.judgement, &self.record);
@@ -269,7 +218,7 @@ impl Judged {
             return Ok(());
         }
         codes.extend(new);
-        let accepted = Accepted { format: FORMAT, accepted: codes };
+        let accepted = Accepted { format: KEPT_FORMAT, accepted: codes };
         write(&folder.join(ACCEPTED), &(serde_json::to_string(&accepted)? + "\n"))
     }
 
@@ -429,13 +378,9 @@ mod tests {
                     [[phase]]\nname = 'b'\nduration = '1s'\nrequire = ['p99 < 9us']";
         let plan = plan::parse("x", text).expect("a plan");
         keep_required(folder.path(), &plan).expect("written");
-        let mut bare = plan.clone();
-        bare.require.clear();
-        bare.phases.iter_mut().for_each(|phase| phase.require.clear());
         let required: Required = kept(folder.path(), REQUIRED).expect("readable").expect("there");
-        required.add_to(&mut bare);
-        required.add_to(&mut bare);
-        assert_eq!(bare, plan);
+        assert_eq!(Some(required), Required::from_plan(&plan));
+        let mut bare = plan;
         // What isn't required any more is not kept.
         bare.require.clear();
         bare.phases.iter_mut().for_each(|phase| phase.require.clear());

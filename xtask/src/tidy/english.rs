@@ -24,7 +24,7 @@ const PHRASES: [(&str, &str); 15] = [
     ("which is none", "which isn't one"),
 ];
 
-/// Words of a sentence in a document at most; code counts as one.
+/// Words of a sentence in a document or a message at most; code counts as one.
 const SENTENCE_WORDS: usize = 30;
 
 /// The problems of a document for users.
@@ -33,15 +33,8 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Problem> {
     for paragraph in paragraphs(text) {
         let phrases = phrases(&paragraph.text).into_iter();
         problems.extend(phrases.map(|message| Problem::new(path, paragraph.line, message)));
-        for sentence in sentences(&paragraph.text) {
-            let words = sentence.split_whitespace().count();
-            if words > SENTENCE_WORDS {
-                let begin: String = sentence.chars().take(40).collect();
-                let message =
-                    format!("a sentence of {words} words: at most {SENTENCE_WORDS}: {begin}...");
-                problems.push(Problem::new(path, paragraph.line, message));
-            }
-        }
+        let long = too_long(&paragraph.text).into_iter();
+        problems.extend(long.map(|message| Problem::new(path, paragraph.line, message)));
     }
     problems
 }
@@ -58,12 +51,28 @@ pub(super) fn check_source(source: &Source) -> Vec<Problem> {
         let is_comment = doc.is("doc") && equals.is("=");
         if is_text(&literal.text) && literal.line <= tests && (has_help || !is_comment) {
             let text = literal.text.replace("\\\n", " ");
+            // The text of a file, or SQL.
+            let is_message = !is_comment && !text.contains('\n');
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let found = phrases(&text).into_iter();
-            problems.extend(found.map(|message| source.problem(literal.line, message)));
+            let mut found = phrases(&text);
+            // The help has a check of its own, which sees its paragraphs.
+            let lines = text.split("\\n").filter(|_| is_message);
+            found.extend(lines.flat_map(too_long));
+            problems.extend(found.into_iter().map(|message| source.problem(literal.line, message)));
         }
     }
     problems
+}
+
+/// The sentences of a text that are too long.
+fn too_long(text: &str) -> Vec<String> {
+    let message = |sentence: &str| {
+        let words = sentence.split_whitespace().count();
+        let begin: String = sentence.chars().take(40).collect();
+        (words > SENTENCE_WORDS)
+            .then(|| format!("a sentence of {words} words: at most {SENTENCE_WORDS}: {begin}..."))
+    };
+    sentences(text).into_iter().filter_map(message).collect()
 }
 
 /// What is wrong with the phrases of a text.
@@ -148,6 +157,20 @@ mod tests {
                     #[cfg(test)]\nmod tests { const A: &str = \"told apart\"; }";
         let said = check_source(&source("a.rs", text));
         assert_eq!(said.iter().map(|problem| problem.line).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn a_message_may_have_no_longer_sentences_than_a_document() {
+        let words = |count: usize| vec!["word"; count].join(" ");
+        let lines = |text: &str| -> Vec<usize> {
+            check_source(&source("a.rs", text)).iter().map(|problem| problem.line).collect()
+        };
+        let (short, long) = (words(SENTENCE_WORDS), words(SENTENCE_WORDS + 1));
+        assert_eq!(lines(&format!("/// {long}\n#[error(\"{long}\")]\nstruct A;")), [2]);
+        assert_eq!(
+            lines(&format!("fn f() {{ g(\"{short}; {short}. {short}\\n{short}\") }}")),
+            [0; 0]
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
     shift::{self, Shift},
 };
 use crate::{
-    judgement::Outcome,
+    judgement::RequirementOutcome,
     statistics::{exceedance, quantile},
 };
 
@@ -236,7 +236,7 @@ fn effects(pair: &Pair<'_>) -> Vec<Effect> {
 fn outcomes<'a>(
     members: &[Member<'a>],
     requirement: Requirement,
-) -> impl Iterator<Item = &'a Outcome> {
+) -> impl Iterator<Item = &'a RequirementOutcome> {
     members.iter().flat_map(move |member| {
         let cell = member.cell.cell;
         let outcomes = member.run.judgement.outcomes.iter();

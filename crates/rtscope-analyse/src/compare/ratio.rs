@@ -45,7 +45,7 @@ pub struct Chance {
 }
 
 impl Chance {
-    pub(super) fn of(p: f64) -> Chance {
+    pub(super) fn new(p: f64) -> Chance {
         let p = p.clamp(0.0, 1.0);
         Chance { p, p_adjusted: p }
     }
@@ -93,7 +93,7 @@ pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<Ratio>, Ref
         ratio: (a > 0.0).then(|| b / a * scale),
         low: odds_low(a, b) * scale,
         high: odds_high(a, b).map(|odds| odds * scale),
-        chance: Chance::of(chance(a, b, 1.0 / (1.0 + scale))),
+        chance: Chance::new(chance(a, b, 1.0 / (1.0 + scale))),
     }))
 }
 
@@ -134,7 +134,7 @@ fn of_runs(a: &[Counted], b: &[Counted]) -> Ratio {
         let runs: Vec<&Counted> = side.iter().filter(|one| one.of > 0).collect();
         let log = |one: &&Counted| ((one.beyond as f64 + more) / one.of as f64).ln();
         let poisson: f64 = runs.iter().map(|one| 1.0 / (one.beyond as f64 + more)).sum();
-        Values::of(&runs.iter().map(log).collect::<Vec<f64>>(), poisson / runs.len() as f64)
+        Values::new(&runs.iter().map(log).collect::<Vec<f64>>(), poisson / runs.len() as f64)
     };
     let found = difference(side(a), side(b));
     let any = |side: &[Counted]| side.iter().any(|one| one.beyond > 0);
@@ -157,7 +157,7 @@ pub(crate) struct Values {
 
 impl Values {
     /// `least` is a variance of a single value below which theirs can't be.
-    pub(crate) fn of(values: &[f64], least: f64) -> Values {
+    pub(crate) fn new(values: &[f64], least: f64) -> Values {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -183,13 +183,13 @@ pub(crate) fn difference(a: Values, b: Values) -> Difference {
     let freedom = variance.powi(2) / parts.iter().sum::<f64>();
     let t = StudentsT::new(0.0, 1.0, freedom.max(1.0)).ok().filter(|_| variance > 0.0);
     let Some(t) = t else {
-        let chance = Chance::of(if value == 0.0 { 1.0 } else { 0.0 });
+        let chance = Chance::new(if value == 0.0 { 1.0 } else { 0.0 });
         return Difference { value, low: value, high: value, chance };
     };
     let spread = variance.sqrt();
     let width = t.inverse_cdf(1.0 - TAIL) * spread;
     let p = 2.0 * t.cdf(-(value / spread).abs());
-    Difference { value, low: value - width, high: value + width, chance: Chance::of(p) }
+    Difference { value, low: value - width, high: value + width, chance: Chance::new(p) }
 }
 
 /// Adjusts the chances of all figures that were looked at: one of them is called different by chance in at
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn welch_is_that_of_an_independent_library() {
         // scipy.stats.ttest_ind([1, 2, 4], [3, 5, 9, 4], equal_var=False)
-        let values = |values: &[f64]| Values::of(values, 0.0);
+        let values = |values: &[f64]| Values::new(values, 0.0);
         let found = difference(values(&[1.0, 2.0, 4.0]), values(&[3.0, 5.0, 9.0, 4.0]));
         assert!((found.chance.p - 0.126_763_943).abs() < 1e-6, "{found:?}");
         assert!((found.low + 1.194_854_293).abs() < 1e-4, "{found:?}");
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn holm_steps_down() {
         // By hand: 4 x 0.01, 3 x 0.02 = 0.06, 2 x 0.03 raised to 0.06, 1 x 0.5.
-        let mut chances = [0.5, 0.01, 0.03, 0.02].map(Chance::of);
+        let mut chances = [0.5, 0.01, 0.03, 0.02].map(Chance::new);
         adjust(chances.iter_mut().collect());
         let found = chances.map(|chance| (chance.p_adjusted * 1e6).round() / 1e6);
         assert_eq!(found, [0.5, 0.04, 0.06, 0.06]);

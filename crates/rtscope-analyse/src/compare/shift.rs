@@ -102,7 +102,7 @@ fn of_runs(buckets: &Buckets, side: &Sample<'_>, p: f64) -> Values {
     let values: Vec<f64> =
         side.runs.iter().map(|run| buckets.quantile_ns(&run.counts, p)).collect();
     let width = buckets.width_at(buckets.quantile_ns(&side.all, p));
-    Values::of(&values, width * width / 12.0)
+    Values::new(&values, width * width / 12.0)
 }
 
 type Interval = (Option<f64>, Option<f64>, Chance);
@@ -158,7 +158,7 @@ fn chance(
 ) -> Result<Chance, Refusal> {
     let both: Vec<u64> = a.all.iter().zip(&b.all).map(|(a, b)| a + b).collect();
     let from = buckets.edge_near(&both, share(parts));
-    let Some(limit_ns) = buckets.lower_ns(from) else { return Ok(Chance::of(1.0)) };
+    let Some(limit_ns) = buckets.lower_ns(from) else { return Ok(Chance::new(1.0)) };
     let total: u64 = both.iter().sum();
     let beyond: u64 = both[from..].iter().sum();
     // Counts of a share that isn't small vary less than Poisson's.
@@ -169,7 +169,7 @@ fn chance(
         inflation: run.inflation(limit_ns).map(|worth| worth * rest),
     };
     let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
-    Ok(ratio::between(&side(a), &side(b))?.map_or(Chance::of(1.0), |ratio| ratio.chance))
+    Ok(ratio::between(&side(a), &side(b))?.map_or(Chance::new(1.0), |ratio| ratio.chance))
 }
 
 /// The quantiles that moved, or that none did; why, where it can't be told.

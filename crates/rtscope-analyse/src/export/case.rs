@@ -9,7 +9,7 @@ use rtscope_model::{
 };
 
 use super::Exported;
-use crate::judgement::{CellSummary, Judgement, Outcome};
+use crate::judgement::{CellSummary, Judgement, RequirementOutcome};
 
 /// Name of the suite that says whether the run can be trusted.
 pub(super) const RUN: &str = "run";
@@ -70,7 +70,7 @@ fn validity(judgement: &Judgement) -> Case {
     }
 }
 
-fn case(outcome: &Outcome) -> Case {
+fn case(outcome: &RequirementOutcome) -> Case {
     Case {
         name: outcome.requirement.to_string(),
         verdict: outcome.verdict,

@@ -51,7 +51,7 @@ fn signed(value: u64) -> i64 {
 }
 
 impl Columns {
-    fn of(subject: &Exported<'_>) -> Columns {
+    fn new(subject: &Exported<'_>) -> Columns {
         let mut columns = Columns::default();
         for cell in &subject.judgement.cells {
             for row in &cell.threads {
@@ -78,7 +78,7 @@ impl Columns {
 }
 
 fn file(subject: &Exported<'_>) -> Result<Vec<u8>, ParquetError> {
-    let columns = Columns::of(subject);
+    let columns = Columns::new(subject);
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let (version, _) = subject.started();
     let properties = WriterProperties::builder().set_created_by(format!("rtscope {version}"));

@@ -9,7 +9,7 @@ use rtscope_model::{
 
 /// What one run of a tool measured, or one kind of latency of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct ImportedCell {
     /// What tells it from other cells of the same file; empty for the only one.
     pub name: String,
     /// Buckets.
@@ -69,7 +69,7 @@ pub struct Part {
     pub unplaced: Unplaced,
 }
 
-impl Cell {
+impl ImportedCell {
     /// Latencies of all threads.
     #[must_use]
     pub fn count(&self) -> u64 {

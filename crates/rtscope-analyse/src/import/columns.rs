@@ -7,7 +7,7 @@ use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, LATENCY_NS_MAX, Rows, Said, Thread},
+    cell::{ImportedCell, LATENCY_NS_MAX, Rows, Said, Thread},
     contradiction::Contradictions,
     detect::Beginning,
     lines::{Lines, without_colours},
@@ -285,7 +285,7 @@ impl Table {
         let layout = if is_single { self.layout } else { self.rows.layout(unit_ns) };
         // Plain columns may be of several runs.
         let is_one_run = label == "CPU";
-        let cell = Cell { layout, threads, origin, is_one_run, ..Cell::default() };
+        let cell = ImportedCell { layout, threads, origin, is_one_run, ..ImportedCell::default() };
         if cell.count() == 0 {
             // A file that holds no latency isn't a damaged one of this format.
             reading.findings.retain(|finding| finding.code != "import-damaged");

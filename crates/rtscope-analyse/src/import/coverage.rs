@@ -12,7 +12,7 @@ use rtscope_model::{finding::Weight, time::Nanos};
 
 use super::{
     Reading,
-    cell::{Cell, LONGEST_NS, Thread},
+    cell::{ImportedCell, LONGEST_NS, Thread},
 };
 
 /// What threads of one run may differ by when nothing is missing: they are started one after the other,
@@ -30,7 +30,7 @@ const UNEVEN_CYCLES: u64 = 2_000;
 const NAMED: usize = 4;
 
 /// Looks for gaps in a cell: notes on its threads how long they waited, and tells of it.
-pub(super) fn check(cell: &mut Cell, reading: &mut Reading) {
+pub(super) fn check(cell: &mut ImportedCell, reading: &mut Reading) {
     if cell.is_one_run {
         unanswered(cell, reading);
         uneven(cell, reading);
@@ -62,7 +62,7 @@ fn missing_ns(thread: &Thread, expected_ns: u64, grain_ns: u64) -> Option<u64> {
 }
 
 /// Threads that were waiting when the longest of their run ended.
-fn unanswered(cell: &mut Cell, reading: &mut Reading) {
+fn unanswered(cell: &mut ImportedCell, reading: &mut Reading) {
     let Some(expected_ns) = cell.threads.iter().filter_map(covered_ns).max() else { return };
     // A run may end with its first thread that has done a number of cycles: that one isn't short.
     let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
@@ -88,7 +88,7 @@ fn unanswered(cell: &mut Cell, reading: &mut Reading) {
 }
 
 /// Threads of one run that have no latency, or far fewer than others where no interval tells how long they waited.
-fn uneven(cell: &Cell, reading: &mut Reading) {
+fn uneven(cell: &ImportedCell, reading: &mut Reading) {
     let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
     let is_silent = |thread: &&Thread| cycles(thread) == 0 && thread.waited_ns.is_none();
     let silent: Vec<String> =
@@ -126,7 +126,7 @@ fn uneven(cell: &Cell, reading: &mut Reading) {
 }
 
 /// Threads that cover less time than their tool says that it ran.
-fn shortfall(cell: &Cell, ran_ns: u64, reading: &mut Reading) {
+fn shortfall(cell: &ImportedCell, ran_ns: u64, reading: &mut Reading) {
     let grain_ns = cell.layout.unit_ns;
     let short = cell.threads.iter().filter(|thread| thread.waited_ns.is_none());
     let place = |thread: &Thread| {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Importer, Options, Reading,
-    cell::{Cell, Said, Thread},
+    cell::{ImportedCell, Said, Thread},
     contradiction::Contradictions,
     json::{self, Threads, number, text},
     number::whole,
@@ -28,14 +28,14 @@ pub(super) const IMPORTER: Importer = Importer {
 /// The most buckets that cyclictest has.
 const BUCKETS_MAX: u64 = 1_000_000;
 
-fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
+fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell {
     let unit_ns = unit_ns(value, reading);
     let unit_ns = options.unit_ns.unwrap_or(unit_ns);
     let command = text(&value["cmdline:"]).or_else(|| text(&value["cmdline"]));
-    let mut asked = command.as_deref().map(Asked::of).unwrap_or_default();
+    let mut asked = command.as_deref().map(CommandOptions::parse).unwrap_or_default();
     // Keys that rtscope adds.
     asked.buckets = number(&value["histogram_buckets"]).or(asked.buckets);
-    let mut all = Threads::of(&value["thread"]);
+    let mut all = Threads::new(&value["thread"]);
     if number(&value["num_threads"]).is_some_and(|n| n != all.entries.len() as u64) {
         let text = format!(
             "{} threads measured and {} are in the file",
@@ -92,7 +92,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     // rtscope's export of a single phase has the times of the whole run, and no cyclictest's command.
     let ran_ns = asked.interval_us.and_then(|_| ran_ns(value));
     let origin = origin(value, command, &asked);
-    Cell { layout, threads, origin, is_one_run: true, ran_ns, ..Cell::default() }
+    ImportedCell { layout, threads, origin, is_one_run: true, ran_ns, ..ImportedCell::default() }
 }
 
 /// The unit of the latencies, in ns.
@@ -140,7 +140,7 @@ fn add_findings(reading: &mut Reading, value: &Value, has_histogram: bool, beyon
     }
 }
 
-fn origin(value: &Value, command: Option<String>, asked: &Asked) -> Origin {
+fn origin(value: &Value, command: Option<String>, asked: &CommandOptions) -> Origin {
     let system = &value["sysinfo"];
     let facts = [
         ("host", text(&system["nodename"])),
@@ -166,7 +166,7 @@ fn origin(value: &Value, command: Option<String>, asked: &Asked) -> Origin {
 
 /// What a command line of cyclictest asks, as far as an import needs it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct CommandOptions {
     interval_us: Option<u64>,
     distance_us: u64,
     priority: Option<u64>,
@@ -176,16 +176,16 @@ struct Asked {
 /// Letters of cyclictest's options that take a value.
 const WITH_VALUE: &str = "bcdDFhHilop";
 
-impl Asked {
-    fn of(command: &str) -> Asked {
+impl CommandOptions {
+    fn parse(command: &str) -> CommandOptions {
         let words: Vec<&str> = command.split_ascii_whitespace().skip(1).collect();
         // `rtscope run`, whose options are others.
         if command.split(' ').next().is_some_and(|name| name.ends_with("rtscope"))
             && words.first() != Some(&"cyclictest")
         {
-            return Asked::default();
+            return CommandOptions::default();
         }
-        let mut asked = Asked { interval_us: Some(1_000), ..Asked::default() };
+        let mut asked = CommandOptions { interval_us: Some(1_000), ..CommandOptions::default() };
         let mut distance_us = None;
         for (i, word) in words.iter().enumerate() {
             let next = words.get(i + 1).copied();
@@ -232,19 +232,19 @@ mod tests {
 
     #[test]
     fn a_command_line_says_interval_and_priority() {
-        let asked = Asked::of("cyclictest -q -mSp99 -i200 -h 400 -d 5");
-        let expected = Asked {
+        let asked = CommandOptions::parse("cyclictest -q -mSp99 -i200 -h 400 -d 5");
+        let expected = CommandOptions {
             interval_us: Some(200),
             distance_us: 0,
             priority: Some(99),
             buckets: Some(400),
         };
         assert_eq!(asked, expected);
-        let asked = Asked::of("cyclictest -t2 --priority=80 --interval 250 -q");
+        let asked = CommandOptions::parse("cyclictest -t2 --priority=80 --interval 250 -q");
         assert_eq!(
             (asked.interval_us, asked.distance_us, asked.priority),
             (Some(250), 500, Some(80))
         );
-        assert_eq!(Asked::of("cyclictest").interval_us, Some(1_000));
+        assert_eq!(CommandOptions::parse("cyclictest").interval_us, Some(1_000));
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Beginning<'a> {
 const LINES: usize = 400;
 
 impl<'a> Beginning<'a> {
-    pub(super) fn of(bytes: &'a [u8]) -> Beginning<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Beginning<'a> {
         let lines = bytes.split(|&byte| byte == b'\n' || byte == b'\r').take(LINES);
         let lines = lines.map(|line| match lines::without_colours(line) {
             std::borrow::Cow::Borrowed(line) => String::from_utf8_lossy(line.trim_ascii()),

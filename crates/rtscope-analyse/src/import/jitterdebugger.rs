@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Importer, Options, Reading,
-    cell::{Cell, Rows, Said, Thread},
+    cell::{ImportedCell, Rows, Said, Thread},
     contradiction::Contradictions,
     json::{self, Threads, number, text},
 };
@@ -30,12 +30,12 @@ pub(super) fn tell_replayed(reading: &mut Reading) {
     reading.note("import-replayed", Weight::Note, text);
 }
 
-fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
+fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell {
     tell_replayed(reading);
     let system = &value["sysinfo"];
     let told_ns = number(&system["resolution_in_ns"]).filter(|ns| matches!(ns, 1 | 1_000));
     let unit_ns = options.unit_ns.or(told_ns).unwrap_or(1_000);
-    let mut all = Threads::of(&value["cpu"]);
+    let mut all = Threads::new(&value["cpu"]);
     let last = all.last();
     let widest = Rows::up_to(last);
     let (mut beyond, mut threads) = (0u64, Vec::new());
@@ -81,5 +81,5 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
         ..Origin::default()
     };
     let layout = widest.layout(unit_ns);
-    Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
+    ImportedCell { layout, threads, origin, is_one_run: true, ..ImportedCell::default() }
 }

@@ -9,7 +9,7 @@ use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, LATENCY_NS_MAX, Said, Thread},
+    cell::{ImportedCell, LATENCY_NS_MAX, Said, Thread},
     contradiction::Contradictions,
     jitterdebugger::tell_replayed,
     lines::{Lines, without_colours},
@@ -96,7 +96,13 @@ impl Reader for Text {
             ..Origin::default()
         };
         let layout = Layout { unit_ns, exact: 10_000 };
-        reading.cells.push(Cell { layout, threads, origin, is_one_run: true, ..Cell::default() });
+        reading.cells.push(ImportedCell {
+            layout,
+            threads,
+            origin,
+            is_one_run: true,
+            ..ImportedCell::default()
+        });
         reading
     }
 }

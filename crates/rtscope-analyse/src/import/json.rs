@@ -6,7 +6,7 @@ use rtscope_model::finding::Weight;
 use serde_json::Value;
 
 use super::{
-    Cell, Options, Reader, Reading,
+    ImportedCell, Options, Reader, Reading,
     cell::{Rows, Said},
     number::Printed,
     repeated::repeated,
@@ -19,7 +19,7 @@ const DOCUMENT_MAX: usize = 32 << 20;
 const DEPTH_MAX: usize = 64;
 
 /// What a format's document says, as one cell.
-type ToCell = fn(&Value, &Options, &mut Reading) -> Cell;
+type ToCell = fn(&Value, &Options, &mut Reading) -> ImportedCell;
 
 /// The most documents of one file that are read.
 const DOCUMENTS_MAX: usize = 256;
@@ -265,7 +265,7 @@ pub(super) struct Threads<'a> {
 
 impl<'a> Threads<'a> {
     /// Reads the histograms.
-    pub(super) fn of(value: &'a Value) -> Threads<'a> {
+    pub(super) fn new(value: &'a Value) -> Threads<'a> {
         let (objects, mut damaged) = numbered(value);
         damaged += objects.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64;
         damaged += objects.len().saturating_sub(THREADS_MAX) as u64;

@@ -14,7 +14,7 @@ use rtscope_model::{
 
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, LATENCY_NS_MAX, Part, Thread},
+    cell::{ImportedCell, LATENCY_NS_MAX, Part, Thread},
     contradiction::Contradictions,
     lines::{Lines, without_colours},
 };
@@ -109,7 +109,7 @@ impl Reader for Text {
                 ..Thread::default()
             }
         };
-        reading.cells.push(Cell {
+        reading.cells.push(ImportedCell {
             layout: Layout { unit_ns: 1, exact: 1_000 },
             threads: self.state.threads.iter().map(thread).collect(),
             origin: Origin {
@@ -117,7 +117,7 @@ impl Reader for Text {
                 form: "extremes of latency-histogram".to_owned(),
                 ..Origin::default()
             },
-            ..Cell::default()
+            ..ImportedCell::default()
         });
         reading
     }

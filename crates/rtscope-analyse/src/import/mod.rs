@@ -33,7 +33,7 @@ mod samples;
 use rtscope_model::finding::{Finding, Weight};
 
 pub use self::{
-    cell::Cell,
+    cell::ImportedCell,
     record::{Import, files},
 };
 
@@ -52,7 +52,7 @@ pub struct Options {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// What was measured, one cell for each run or kind of latency.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<ImportedCell>,
     /// What its reader must know.
     pub findings: Vec<Finding>,
 }
@@ -184,7 +184,7 @@ impl Stream {
 
     /// Chooses the reader and gives it what came so far.
     fn begin(&mut self) {
-        let beginning = detect::Beginning::of(&self.waiting);
+        let beginning = detect::Beginning::new(&self.waiting);
         self.format = IMPORTERS.iter().find(|importer| (importer.is)(&beginning));
         if self.format.is_none() {
             self.question = columns::question(&beginning);

@@ -16,7 +16,7 @@ use rtscope_model::{
 
 use super::{
     Reading,
-    cell::{COUNT_MAX, Cell, LONGEST_NS, Part, Thread},
+    cell::{COUNT_MAX, ImportedCell, LONGEST_NS, Part, Thread},
 };
 
 /// What a record says of its import.
@@ -39,7 +39,7 @@ pub struct Import {
 /// When no file holds a latency: what was found in them, in words.
 pub fn files(import: &Import, readings: Vec<(String, Reading)>) -> Result<Files, String> {
     let mut findings: Vec<Finding> = Vec::new();
-    let mut cells: Vec<Cell> = Vec::new();
+    let mut cells: Vec<ImportedCell> = Vec::new();
     let many = readings.len() > 1;
     for (stem, reading) in readings {
         findings.extend(reading.findings);
@@ -67,7 +67,7 @@ pub fn files(import: &Import, readings: Vec<(String, Reading)>) -> Result<Files,
 }
 
 /// What holds for every import, and what follows from several cells.
-fn general(cells: &[Cell]) -> Vec<Finding> {
+fn general(cells: &[ImportedCell]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let text = "rtscope did not measure this: how the machine was set up, where the threads really \
                 ran, what load ran and which activations were missed is not in the file";
@@ -106,7 +106,7 @@ fn general(cells: &[Cell]) -> Vec<Finding> {
     findings
 }
 
-fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
+fn write(import: &Import, cells: &[ImportedCell], findings: Vec<Finding>) -> Files {
     let mut events = vec![Stamped {
         at_ns: 0,
         event: Event::RunStarted {
@@ -148,7 +148,7 @@ fn write(import: &Import, cells: &[Cell], findings: Vec<Finding>) -> Files {
                 sum.add(&slice);
                 chain.write(&mut text, &slice).expect("a slice is plain values");
             }
-            histograms.histograms.push(sum.of(cell_index, thread_index));
+            histograms.histograms.push(sum.histogram(cell_index, thread_index));
             let name = format!("slices/t{thread_index}.jsonl");
             ends.insert(name.clone(), chain);
             slices.push((name, json_text(text)));
@@ -237,13 +237,13 @@ fn unanswered(
 }
 
 /// A plan that describes what was imported: nobody ran it.
-fn plan(import: &Import, cells: &[Cell]) -> Plan {
+fn plan(import: &Import, cells: &[ImportedCell]) -> Plan {
     let mut tools: Vec<&str> = cells.iter().map(|cell| cell.origin.tool.as_str()).collect();
     tools.dedup();
     let mut names: Vec<&str> =
         cells.iter().flat_map(|cell| &cell.origin.files).map(String::as_str).collect();
     names.dedup();
-    let phase = |cell: &Cell| {
+    let phase = |cell: &ImportedCell| {
         let layout = sound(cell.layout);
         let mut sampler = Sampler { buckets: layout.exact, ..Sampler::default() };
         if layout.unit_ns == 1 {

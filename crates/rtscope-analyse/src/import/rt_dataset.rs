@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Importer, Options, Reading,
-    cell::{Cell, Rows, Said, Thread},
+    cell::{ImportedCell, Rows, Said, Thread},
     contradiction::Contradictions,
     json::{self, number, text},
 };
@@ -24,7 +24,7 @@ pub(super) const IMPORTER: Importer = Importer {
 /// Cores that are told apart.
 const CORES_MAX: usize = 512;
 
-fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
+fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell {
     let latency = &value["latency"];
     let named_ns = granularity_ns(&latency["granularity"], options, reading);
     let unit_ns = options.unit_ns.unwrap_or(named_ns);
@@ -82,7 +82,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> Cell {
     let ran_ns = cycles.zip(interval_ns).map(|(cycles, ns)| cycles.saturating_mul(ns));
     let layout = rows.layout(unit_ns);
     let origin = origin(value, command);
-    Cell { layout, threads, origin, is_one_run: true, ran_ns, ..Cell::default() }
+    ImportedCell { layout, threads, origin, is_one_run: true, ran_ns, ..ImportedCell::default() }
 }
 
 /// What is said of a core. The cycles are those of the core that ended the run: they count only where

@@ -10,7 +10,7 @@ use rtscope_model::{finding::Weight, origin::Origin};
 
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, Rows, Said, Thread},
+    cell::{ImportedCell, Rows, Said, Thread},
     contradiction::Contradictions,
     lines::{Lines, without_colours},
     number::whole,
@@ -73,7 +73,7 @@ enum Figure {
 }
 
 impl Figure {
-    fn of(word: &str) -> Figure {
+    fn parse(word: &str) -> Figure {
         match whole(word.as_bytes()) {
             Some(number) => Figure::Number(number),
             None if word == "-" => Figure::Nothing,
@@ -179,7 +179,7 @@ impl Table {
             SUMMARY.iter().find_map(|key| Some((*key, text.strip_prefix(key)?)))
         {
             let words = rest.split_ascii_whitespace().take(COLUMNS_MAX);
-            let figures: Vec<Figure> = words.map(Figure::of).collect();
+            let figures: Vec<Figure> = words.map(Figure::parse).collect();
             let summary = if self.over { &mut self.of_all } else { &mut self.summary };
             self.repeated += u64::from(summary.contains_key(key));
             summary.entry(key).or_insert(figures);
@@ -301,7 +301,7 @@ impl Table {
         let named_ns = self.units.iter().copied().flatten().max();
         let unit_ns = self.options.unit_ns.or(named_ns).unwrap_or(1_000);
         self.rows.is_wide = self.has_wide_buckets();
-        let mut cells: Vec<Cell> = Vec::new();
+        let mut cells: Vec<ImportedCell> = Vec::new();
         let mut beyond = 0u64;
         for (at, &(kind, cpu)) in self.columns.iter().enumerate() {
             let said = self.of_thread(at);
@@ -319,14 +319,14 @@ impl Table {
             let known = cells.iter_mut().find(|cell| cell.name == name);
             match known {
                 Some(cell) => cell.threads.push(thread),
-                None => cells.push(Cell {
+                None => cells.push(ImportedCell {
                     name,
                     layout: self.rows.layout(unit_ns),
                     threads: vec![thread],
                     origin: Origin { grain_ns: unit_ns, ..self.origin() },
                     ran_ns: self.duration_ns.filter(|_| kind != "noise"),
                     is_quiet: kind == "noise" && self.is_quiet(),
-                    ..Cell::default()
+                    ..ImportedCell::default()
                 }),
             }
         }

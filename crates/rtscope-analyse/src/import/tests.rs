@@ -44,7 +44,7 @@ fn record(readings: Vec<Reading>, require: &[&str]) -> Record {
 }
 
 /// Count, minimum, maximum, sum in us of each thread, from a part's own fields.
-fn figures(cell: &Cell) -> Vec<(u64, u64, u64)> {
+fn figures(cell: &ImportedCell) -> Vec<(u64, u64, u64)> {
     let thread = |thread: &cell::Thread| {
         let parts = || thread.parts.iter();
         let placed: u64 = parts().flat_map(|part| &part.bins).map(|bin| bin.1).sum();

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use rtscope_model::slice::{Scope, Slice};
-
-use super::scene::{Cell, Scene};
+use rtscope_model::{
+    record::Record,
+    slice::{Scope, Slice},
+};
 
 /// The most columns of a plot over time, where there are not more cells than that.
 pub(crate) const COLUMNS: usize = 400;
@@ -24,19 +25,19 @@ pub(crate) struct Columns {
 /// A span of time within one cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Place of the cell in [`Scene::cells`].
+    /// Place of the cell among those that are shown.
     pub(crate) cell: usize,
     /// Start of its first slice.
     pub(crate) start_ns: u64,
     /// End of its last slice.
     pub(crate) end_ns: u64,
-    /// What each thread saw, by its place in [`Scene::labels`].
-    pub(crate) seen: Vec<Seen>,
+    /// What each thread saw, by its place among the threads.
+    pub(crate) seen: Vec<ColumnShare>,
 }
 
 /// What one thread saw in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ColumnShare {
     /// Measured activations.
     pub(crate) recorded: u64,
     /// Swallowed activations.
@@ -67,9 +68,14 @@ struct Grid {
 }
 
 impl Columns {
-    /// Gathers the slices of the scene's cells.
-    pub(crate) fn new(scene: &Scene<'_>) -> Columns {
-        let mut grids = grids(scene);
+    /// Gathers the slices of some cells, named by their index, and of threads, whose places are below `threads`.
+    pub(crate) fn new(
+        record: &Record,
+        cells: &[u32],
+        places: &BTreeMap<u32, usize>,
+        threads: usize,
+    ) -> Columns {
+        let mut grids = grids(record, cells);
         let limit = COLUMNS.max(grids.len()) as u64;
         let mut each = 1;
         while grids.iter().map(|grid| grid.slices.div_ceil(each)).sum::<u64>() > limit {
@@ -79,7 +85,7 @@ impl Columns {
             cell: 0,
             start_ns: u64::MAX,
             end_ns: 0,
-            seen: vec![Seen::default(); scene.labels.len()],
+            seen: vec![ColumnShare::default(); threads],
         };
         let mut columns: Vec<Column> = Vec::new();
         for grid in &mut grids {
@@ -89,20 +95,20 @@ impl Columns {
         }
         let kept = (0..columns.len()).collect();
         let mut gathered = Columns { columns, grids, kept };
-        gathered.fill(scene);
+        gathered.fill(record, cells, places);
         gathered.leave_out_empty();
         gathered
     }
 
-    fn fill(&mut self, scene: &Scene<'_>) {
-        for slice in &scene.record.slices {
-            let Some(at) = self.of(slice) else { continue };
+    fn fill(&mut self, record: &Record, cells: &[u32], places: &BTreeMap<u32, usize>) {
+        let exact: Vec<u32> = cells.iter().map(|cell| record.layout_of(*cell).exact).collect();
+        for slice in &record.slices {
+            let Some(at) = self.index_of(slice) else { continue };
             let column = &mut self.columns[at];
-            let Some(&place) = scene.places.get(&slice.thread) else { continue };
-            let exact = scene.cells[column.cell].summary.all.histogram.layout().exact;
+            let Some(&place) = places.get(&slice.thread) else { continue };
             column.start_ns = column.start_ns.min(slice.start_ns);
             column.end_ns = column.end_ns.max(slice.end_ns);
-            column.seen[place].add(slice, exact);
+            column.seen[place].add(slice, exact[column.cell]);
         }
     }
 
@@ -117,7 +123,7 @@ impl Columns {
     }
 
     /// The column of a slice; none for slices of cells that are not shown.
-    pub(crate) fn of(&self, slice: &Slice) -> Option<usize> {
+    pub(crate) fn index_of(&self, slice: &Slice) -> Option<usize> {
         let Scope::Cell(cell) = slice.scope else { return None };
         let grid = self.grids.iter().find(|grid| grid.cell == cell)?;
         let place = self.kept[grid.first + (grid.index(slice.start_ns) / grid.each) as usize];
@@ -142,28 +148,27 @@ impl Grid {
 }
 
 /// One grid for each cell that has slices, from the first start of a slice to the last.
-fn grids(scene: &Scene<'_>) -> Vec<Grid> {
+fn grids(record: &Record, cells: &[u32]) -> Vec<Grid> {
     let mut starts: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for slice in &scene.record.slices {
+    for slice in &record.slices {
         if let Scope::Cell(cell) = slice.scope {
             let span = starts.entry(cell).or_insert((slice.start_ns, slice.start_ns));
             *span = (span.0.min(slice.start_ns), span.1.max(slice.start_ns));
         }
     }
-    let grid = |(place, cell): (usize, &Cell<'_>)| {
-        let cell = cell.summary.cell;
+    let grid = |(place, &cell): (usize, &u32)| {
         let &(start_ns, last_ns) = starts.get(&cell)?;
-        let phase = scene.record.plan.phases.get(cell as usize);
+        let phase = record.plan.phases.get(cell as usize);
         let slice_ns = phase.map_or(1_000_000_000, |phase| phase.sampler.slice.0).max(1);
         // Slices of a long record are joined: a finer grid would have columns without any.
-        let slice_ns = slice_ns.max(scene.record.content.joined_ns.unwrap_or(0));
+        let slice_ns = slice_ns.max(record.content.joined_ns.unwrap_or(0));
         let slices = Grid::to_go(last_ns, slice_ns, start_ns) + 1;
         Some(Grid { cell, place, last_ns, slice_ns, slices, first: 0, each: 1 })
     };
-    scene.cells.iter().enumerate().filter_map(grid).collect()
+    cells.iter().enumerate().filter_map(grid).collect()
 }
 
-impl Seen {
+impl ColumnShare {
     fn add(&mut self, slice: &Slice, exact: u32) {
         self.recorded += slice.recorded;
         self.missed += slice.missed;
@@ -188,10 +193,10 @@ impl Column {
     }
 
     /// All threads together.
-    pub(crate) fn all(&self) -> Seen {
-        self.seen.iter().fold(Seen::default(), |all, seen| {
+    pub(crate) fn all(&self) -> ColumnShare {
+        self.seen.iter().fold(ColumnShare::default(), |all, seen| {
             let later = seen.max_ns > all.max_ns;
-            Seen {
+            ColumnShare {
                 recorded: all.recorded + seen.recorded,
                 missed: all.missed + seen.missed,
                 early: all.early + seen.early,
@@ -207,7 +212,10 @@ impl Column {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{judge, plot::fixture};
+    use crate::{
+        judge,
+        plot::{fixture, scene::Scene},
+    };
 
     #[test]
     fn a_short_first_slice_has_a_column_of_its_own() {
@@ -245,7 +253,7 @@ mod tests {
         assert_eq!(columns.columns.len(), 51);
         assert!(columns.columns.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
         for (at, slice) in record.slices.iter().enumerate() {
-            assert_eq!(columns.of(slice), Some(at));
+            assert_eq!(columns.index_of(slice), Some(at));
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     Kind, Options, Plot,
     edges::Edges,
     scale::{Scale, Tick},
-    scene::{Cell, Limit, Scene},
+    scene::{Limit, PlottedCell, Scene},
     sheet::{Frame, Key, NO_HEADER, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
@@ -80,7 +80,7 @@ fn headline(scene: &Scene<'_>) -> String {
 
 /// Exceedances of one cell at each edge.
 struct Curve<'a> {
-    cell: &'a Cell<'a>,
+    cell: &'a PlottedCell<'a>,
     wakeups: u64,
     max_ns: u64,
     /// How many were at or above each edge.
@@ -93,8 +93,8 @@ impl Curve<'_> {
     }
 }
 
-fn curves<'a>(shown: &[&'a Cell<'a>], edges: &Edges) -> Vec<Curve<'a>> {
-    let curve = |cell: &&'a Cell<'a>| {
+fn curves<'a>(shown: &[&'a PlottedCell<'a>], edges: &Edges) -> Vec<Curve<'a>> {
+    let curve = |cell: &&'a PlottedCell<'a>| {
         let histogram = &cell.summary.all.histogram;
         let max_ns = histogram.max_ns()?;
         let sums = edges.sums(histogram.layout(), &histogram.bins());

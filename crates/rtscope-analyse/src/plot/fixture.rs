@@ -103,7 +103,7 @@ fn spread(run: &mut Run, span_ns: u64) {
         let cpu = |cpu: u32, roll: f64| CpuSpan {
             cpu,
             busy_ns: (span_ns as f64 * (share + 0.08 * roll)) as u64,
-            steal_ns: 0,
+            ..CpuSpan::default()
         };
         let cpus = (0..2).map(|n| cpu(n, dice.roll())).collect();
         let span = SystemSpan { span_ns, cpus, ..SystemSpan::default() };

@@ -69,7 +69,7 @@ fn field<'a>(scene: &'a Scene<'_>, rows: usize) -> Option<Field<'a>> {
     let edges = Edges::over(scene.layout(), scene.extremes_ns()?, true, rows);
     let mut counts = vec![vec![0; edges.len()]; columns.columns.len()];
     for slice in &scene.record.slices {
-        let Some(at) = columns.of(slice) else { continue };
+        let Some(at) = columns.index_of(slice) else { continue };
         let cell = columns.columns[at].cell;
         let layout = scene.cells[cell].summary.all.histogram.layout();
         edges.add(layout, &slice.bins, &mut counts[at]);

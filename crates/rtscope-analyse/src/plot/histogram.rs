@@ -10,7 +10,7 @@ use super::{
     Kind, Options, Plot,
     edges::Edges,
     scale::{Scale, nice_above},
-    scene::{Cell, Limit, Scene, Track},
+    scene::{Limit, PlottedCell, Scene, Track},
     sheet::{Frame, HEADER, Key, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
@@ -93,7 +93,7 @@ fn draw(scene: &Scene<'_>, options: &Options) -> String {
 /// all threads.
 struct Panel<'a> {
     frame: &'a Frame,
-    cell: &'a Cell<'a>,
+    cell: &'a PlottedCell<'a>,
     counts: &'a [Vec<u64>],
     edges: &'a Edges,
     x: Scale,
@@ -193,7 +193,7 @@ fn steps(counts: &[u64], edges: &Edges, x: &Scale, y: &Scale, area: bool) -> Pat
 }
 
 /// Counts of each track, and at the end of all threads.
-fn counts_of(scene: &Scene<'_>, cell: &Cell<'_>, edges: &Edges) -> Vec<Vec<u64>> {
+fn counts_of(scene: &Scene<'_>, cell: &PlottedCell<'_>, edges: &Edges) -> Vec<Vec<u64>> {
     let rows = scene.tracks.iter().map(|track| scene.row(cell, track));
     rows.chain([Some(&cell.summary.all)])
         .map(|row| match row {
@@ -221,7 +221,7 @@ fn x_name(edges: &Edges) -> &'static str {
     if edges.log { "latency (logarithmic; steps widen with it)" } else { "latency" }
 }
 
-fn remark(cell: &Cell<'_>) -> String {
+fn remark(cell: &PlottedCell<'_>) -> String {
     let row = &cell.summary.all;
     let Some(max_ns) = row.histogram.max_ns() else { return "nothing recorded".to_owned() };
     let deepest = row.quantiles.iter().rev().find(|quantile| quantile.high_ns.is_some());
@@ -265,7 +265,7 @@ pub(super) fn track_keys(scene: &Scene<'_>, sample: fn(usize) -> Sample) -> Vec<
 fn readout(
     scene: &Scene<'_>,
     frames: &[Frame],
-    shown: &[&Cell<'_>],
+    shown: &[&PlottedCell<'_>],
     edges: &Edges,
     counts: &[Vec<Vec<u64>>],
     x: Scale,
@@ -273,21 +273,22 @@ fn readout(
     let values = |counts: &Vec<u64>| counts.iter().map(|&n| Some(n as f64)).collect();
     let names: Vec<&str> = scene.tracks.iter().map(|track| track.label.as_str()).collect();
     let wanted = if scene.others() > 0 { names.len() + 1 } else { names.len() };
-    let panel = |((frame, cell), counts): ((&Frame, &&Cell<'_>), &Vec<Vec<u64>>)| ReadoutPanel {
-        name: cell.summary.name.clone(),
-        range: (frame.top, frame.height),
-        series: names
-            .iter()
-            .chain([&"all"])
-            .zip(counts)
-            .take(wanted)
-            .map(|(name, counts)| Series {
-                name: (*name).to_owned(),
-                kind: "count",
-                values: values(counts),
-            })
-            .collect(),
-    };
+    let panel =
+        |((frame, cell), counts): ((&Frame, &&PlottedCell<'_>), &Vec<Vec<u64>>)| ReadoutPanel {
+            name: cell.summary.name.clone(),
+            range: (frame.top, frame.height),
+            series: names
+                .iter()
+                .chain([&"all"])
+                .zip(counts)
+                .take(wanted)
+                .map(|(name, counts)| Series {
+                    name: (*name).to_owned(),
+                    kind: "count",
+                    values: values(counts),
+                })
+                .collect(),
+        };
     Readout {
         x: "latency",
         log: x.log,

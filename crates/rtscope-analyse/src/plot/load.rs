@@ -10,7 +10,7 @@ use super::{
     Kind, Options, Plot,
     columns::COLUMNS,
     scale::{Scale, Tick, nice_above, short},
-    scene::{Cell, Scene},
+    scene::{PlottedCell, Scene},
     sheet::{Frame, HEADER, Key, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
@@ -388,7 +388,7 @@ fn table(scene: &Scene<'_>) -> Table {
 }
 
 /// Mean busy share over all CPUs while a cell ran.
-fn busy_percent(scene: &Scene<'_>, cell: &Cell<'_>) -> String {
+fn busy_percent(scene: &Scene<'_>, cell: &PlottedCell<'_>) -> String {
     let (mut busy_ns, mut all_ns) = (0u128, 0u128);
     for stamped in &scene.record.events {
         let Event::System(span) = &stamped.event else { continue };

@@ -8,7 +8,7 @@ use rtscope_model::event::Tally;
 
 use super::{
     Kind, Options, Plot,
-    columns::{Column, Seen},
+    columns::{Column, ColumnShare},
     scale::nice_above,
     scene::Scene,
     sheet::{Frame, HEADER, Readout, ReadoutPanel, Series, Sheet},
@@ -194,7 +194,7 @@ fn bars(sheet: &mut Sheet, mut losses: Vec<Loss>) {
 }
 
 /// Losses of a column that are known in time.
-fn lost(seen: &Seen) -> [u64; 3] {
+fn lost(seen: &ColumnShare) -> [u64; 3] {
     [seen.missed, seen.overflow, seen.early]
 }
 

@@ -21,6 +21,7 @@ mod samples;
 mod scale;
 mod scene;
 mod sheet;
+pub(crate) mod spike;
 mod svg;
 pub(crate) mod sweep;
 pub(crate) mod table;
@@ -37,7 +38,7 @@ use rtscope_model::record::Record;
 
 use self::table::Table;
 pub(crate) use self::{
-    scene::{Cell, Scene},
+    scene::{PlottedCell, Scene},
     theme::{cell_rules, dark_rules},
 };
 use crate::judgement::Judgement;

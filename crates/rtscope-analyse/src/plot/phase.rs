@@ -19,6 +19,16 @@ pub(crate) type Curve<'a> = (&'a str, &'a [(f64, f64)]);
 
 /// Draws the plot for a page.
 pub(crate) fn draw(curves: &[Curve<'_>], description: &str) -> String {
+    draw_titled("phase", "Phase against time", curves, description)
+}
+
+/// Draws the plot with a title and an identifier of its own.
+pub(crate) fn draw_titled(
+    id: &str,
+    title: &str,
+    curves: &[Curve<'_>],
+    description: &str,
+) -> String {
     const WIDTH: f64 = super::INLINE_WIDTH as f64;
     let all = curves.len() > 1;
     let panels = curves.len() + usize::from(all);
@@ -31,11 +41,11 @@ pub(crate) fn draw(curves: &[Curve<'_>], description: &str) -> String {
         .number("width", WIDTH)
         .number("height", height)
         .attribute("role", "img")
-        .attribute("aria-labelledby", "phase-title phase-desc")
+        .attribute("aria-labelledby", &format!("{id}-title {id}-desc"))
         .attribute("font-family", "sans-serif")
         .open();
-    svg.element("title").attribute("id", "phase-title").text("Phase against time");
-    svg.element("desc").attribute("id", "phase-desc").text(description);
+    svg.element("title").attribute("id", &format!("{id}-title")).text(title);
+    svg.element("desc").attribute("id", &format!("{id}-desc")).text(description);
     let to = curves.iter().filter_map(|curve| curve.1.last()).map(|p| p.0).fold(1.0, f64::max);
     let x = Scale::linear(0.0, to, LEFT, WIDTH - LEFT - RIGHT);
     let numbered: Vec<(usize, &Curve<'_>)> = curves.iter().enumerate().collect();

@@ -22,7 +22,7 @@ pub(crate) struct Scene<'a> {
     /// The record.
     pub(crate) record: &'a Record,
     /// The chosen cells that started, in the order of the run.
-    pub(crate) cells: Vec<Cell<'a>>,
+    pub(crate) cells: Vec<PlottedCell<'a>>,
     /// Names of all threads, in the order of their first appearance.
     pub(crate) labels: Vec<String>,
     /// The place of each thread among the labels, by its index.
@@ -38,7 +38,7 @@ pub(crate) struct Scene<'a> {
 
 /// A cell and where it lies.
 #[derive(Debug)]
-pub(crate) struct Cell<'a> {
+pub(crate) struct PlottedCell<'a> {
     /// Its figures.
     pub(crate) summary: &'a CellSummary,
     /// Start, since the start of the run.
@@ -82,13 +82,13 @@ impl<'a> Scene<'a> {
     ) -> Scene<'a> {
         let spans = spans(record);
         let is_chosen = |cell: u32| chosen.is_none_or(|chosen| chosen.contains(&cell));
-        let mut cells: Vec<Cell<'a>> = judgement
+        let mut cells: Vec<PlottedCell<'a>> = judgement
             .cells
             .iter()
             .filter(|summary| is_chosen(summary.cell))
             .filter_map(|summary| {
                 let &(start_ns, end_ns) = spans.get(&summary.cell)?;
-                Some(Cell { summary, start_ns, end_ns, ink: 0, twin: 0 })
+                Some(PlottedCell { summary, start_ns, end_ns, ink: 0, twin: 0 })
             })
             .collect();
         colour(&mut cells);
@@ -102,7 +102,10 @@ impl<'a> Scene<'a> {
 
     /// The slices as columns of time.
     pub(crate) fn columns(&self) -> &Columns {
-        self.columns.get_or_init(|| Columns::new(self))
+        self.columns.get_or_init(|| {
+            let cells: Vec<u32> = self.cells.iter().map(|cell| cell.summary.cell).collect();
+            Columns::new(self.record, &cells, &self.places, self.labels.len())
+        })
     }
 
     /// Every latency of every shown cell that has the layout of the first; none when nothing was
@@ -131,7 +134,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The cell with the largest latency.
-    pub(crate) fn worst(&self) -> Option<&Cell<'a>> {
+    pub(crate) fn worst(&self) -> Option<&PlottedCell<'a>> {
         // The first of equals: max_by_key would give the last.
         self.cells
             .iter()
@@ -141,8 +144,8 @@ impl<'a> Scene<'a> {
     }
 
     /// The cells that are shown one by one: all, or those with the largest latencies, in order.
-    pub(crate) fn shown(&self) -> Vec<&Cell<'a>> {
-        let mut shown: Vec<&Cell<'a>> = self.cells.iter().collect();
+    pub(crate) fn shown(&self) -> Vec<&PlottedCell<'a>> {
+        let mut shown: Vec<&PlottedCell<'a>> = self.cells.iter().collect();
         shown.sort_by_key(|cell| std::cmp::Reverse(cell.summary.all.max_ns()));
         shown.truncate(CELLS_SHOWN);
         shown.sort_by_key(|cell| cell.summary.cell);
@@ -168,7 +171,7 @@ impl<'a> Scene<'a> {
 
     /// Whether a latency axis must be logarithmic: the tail reaches ten times beyond p99.
     pub(crate) fn has_long_tail(&self) -> bool {
-        let far = |cell: &Cell<'_>| {
+        let far = |cell: &PlottedCell<'_>| {
             let histogram = &cell.summary.all.histogram;
             let rank = (histogram.count() as f64 * 0.99).ceil() as u64;
             (histogram.at_rank_ns(rank.max(1)), histogram.max_ns())
@@ -181,7 +184,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The row of a track in a cell.
-    pub(crate) fn row<'c>(&self, cell: &Cell<'c>, track: &Track) -> Option<&'c Row> {
+    pub(crate) fn row<'c>(&self, cell: &PlottedCell<'c>, track: &Track) -> Option<&'c Row> {
         let place = |row: &Row| row.thread.and_then(|thread| self.places.get(&thread)).copied();
         cell.summary.threads.iter().find(|row| place(row) == Some(track.place))
     }
@@ -216,7 +219,7 @@ fn spans(record: &Record) -> BTreeMap<u32, (u64, u64)> {
 }
 
 /// Rest is 0; each other combination of loads gets the next colour, again from 1 when they run out.
-fn colour(cells: &mut [Cell<'_>]) {
+fn colour(cells: &mut [PlottedCell<'_>]) {
     let mut known: Vec<Vec<&str>> = Vec::new();
     let mut seen = [0; COLOURS];
     for cell in cells {
@@ -234,7 +237,7 @@ fn colour(cells: &mut [Cell<'_>]) {
 }
 
 /// Names of all threads, and the place of each among them.
-fn labels(cells: &[Cell<'_>]) -> (Vec<String>, BTreeMap<u32, usize>) {
+fn labels(cells: &[PlottedCell<'_>]) -> (Vec<String>, BTreeMap<u32, usize>) {
     let mut labels: Vec<String> = Vec::new();
     let mut places = BTreeMap::new();
     for row in cells.iter().flat_map(|cell| &cell.summary.threads) {
@@ -248,7 +251,11 @@ fn labels(cells: &[Cell<'_>]) -> (Vec<String>, BTreeMap<u32, usize>) {
 }
 
 /// All threads, or of many those with the largest latencies.
-fn tracks(cells: &[Cell<'_>], labels: &[String], places: &BTreeMap<u32, usize>) -> Vec<Track> {
+fn tracks(
+    cells: &[PlottedCell<'_>],
+    labels: &[String],
+    places: &BTreeMap<u32, usize>,
+) -> Vec<Track> {
     let mut max_ns: Vec<Option<u64>> = vec![None; labels.len()];
     for row in cells.iter().flat_map(|cell| &cell.summary.threads) {
         if let Some(&place) = row.thread.and_then(|thread| places.get(&thread)) {
@@ -265,7 +272,7 @@ fn tracks(cells: &[Cell<'_>], labels: &[String], places: &BTreeMap<u32, usize>) 
     tracks
 }
 
-fn limits(record: &Record, cells: &[Cell<'_>]) -> Vec<Limit> {
+fn limits(record: &Record, cells: &[PlottedCell<'_>]) -> Vec<Limit> {
     let of_plan = record.plan.require.iter().map(|requirement| (requirement, None));
     let of_cells = cells.iter().filter_map(|cell| {
         let phase = record.plan.phases.get(cell.summary.cell as usize)?;

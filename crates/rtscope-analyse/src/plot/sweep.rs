@@ -11,7 +11,7 @@ use super::{
     svg::{Path, Svg},
     theme::{COLOURS, DASHES},
 };
-use crate::statistics::wave::sweep::{Curve, Outcome, Sweep};
+use crate::statistics::wave::sweep::{Curve, Sweep, TryOutcome};
 
 const WIDTH: f64 = super::INLINE_WIDTH as f64;
 const LEFT: f64 = 76.0;
@@ -112,7 +112,7 @@ fn curve_of(svg: &mut Svg, curve: &Curve, colour: usize, dash: usize, x: &Scale,
                     .done();
             }
             // Nothing is known of the program there.
-            None if point.outcome == Outcome::Blind => {}
+            None if point.outcome == TryOutcome::Blind => {}
             None => svg.label("limit-text", "middle", at, TOP + HEIGHT - 4.0, "x"),
         }
     }

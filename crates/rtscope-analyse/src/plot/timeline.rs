@@ -6,10 +6,10 @@
 
 use super::{
     Kind, Options, Plot,
-    columns::{Column, Seen},
+    columns::{Column, ColumnShare},
     histogram,
     scale::{Scale, nice_above, nice_below},
-    scene::{Cell, Scene},
+    scene::{PlottedCell, Scene},
     sheet::{Frame, HEADER, Key, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
@@ -122,7 +122,7 @@ fn draw(scene: &Scene<'_>, options: &Options) -> String {
 }
 
 /// What a thread saw, if it recorded anything.
-fn some(seen: Seen) -> Option<Seen> {
+fn some(seen: ColumnShare) -> Option<ColumnShare> {
     (seen.recorded > 0).then_some(seen)
 }
 
@@ -144,7 +144,7 @@ fn y_scale(scene: &Scene<'_>, frame: &Frame, columns: &[Column], worst_ns: u64) 
         .iter()
         .map(|limit| limit.limit_ns)
         .filter(|ns| *ns <= worst_ns.saturating_mul(4));
-    let means = columns.iter().flat_map(|column| &column.seen).filter_map(Seen::mean_ns);
+    let means = columns.iter().flat_map(|column| &column.seen).filter_map(ColumnShare::mean_ns);
     let lowest = means.fold(f64::MAX, f64::min);
     latency_scale(scene, frame, lowest, near.fold(worst_ns, u64::max) as f64)
 }
@@ -300,7 +300,7 @@ fn readout(scene: &Scene<'_>, frame: &Frame, columns: &[Column], x: Scale) -> Re
 
 /// Where each phase lies, for the read-out.
 pub(super) fn phases(scene: &Scene<'_>) -> Vec<(u64, u64, String)> {
-    let phase = |cell: &Cell<'_>| (cell.start_ns, cell.end_ns, cell.summary.name.clone());
+    let phase = |cell: &PlottedCell<'_>| (cell.start_ns, cell.end_ns, cell.summary.name.clone());
     scene.cells.iter().map(phase).collect()
 }
 

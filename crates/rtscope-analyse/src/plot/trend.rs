@@ -17,7 +17,7 @@ use crate::{
 
 /// One run of a series.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub struct TrendPoint {
     /// When it began, in seconds since 1970.
     pub at_s: i64,
     /// The day it began, as `2025-01-31`.
@@ -41,7 +41,7 @@ const STEPS: usize = 100;
 /// # Errors
 ///
 /// When they can't be looked for: too few runs, or maxima of runs of different lengths.
-pub fn changes(points: &[Point], statistic: Statistic) -> Result<Vec<ChangePoint>, Refusal> {
+pub fn changes(points: &[TrendPoint], statistic: Statistic) -> Result<Vec<ChangePoint>, Refusal> {
     let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
     match statistic {
         Statistic::Max => {
@@ -55,7 +55,7 @@ pub fn changes(points: &[Point], statistic: Statistic) -> Result<Vec<ChangePoint
 /// Draws a figure over time, with its changes. `what` names the figure, as `p99.9 of busy`.
 #[must_use]
 pub fn draw(
-    points: &[Point],
+    points: &[TrendPoint],
     what: &str,
     found: &Result<Vec<ChangePoint>, Refusal>,
     options: &Options,
@@ -99,7 +99,7 @@ pub fn draw(
     ))
 }
 
-fn title(points: &[Point], what: &str, changes: &[ChangePoint]) -> String {
+fn title(points: &[TrendPoint], what: &str, changes: &[ChangePoint]) -> String {
     let us = |ns: f64| Nanos(ns.round().max(0.0) as u64).to_string();
     match changes {
         [] => format!("{what}: no change of level in {}", counted(points.len() as u64, "run")),
@@ -113,7 +113,7 @@ fn title(points: &[Point], what: &str, changes: &[ChangePoint]) -> String {
     }
 }
 
-fn span(points: &[Point]) -> String {
+fn span(points: &[TrendPoint]) -> String {
     match (points.first(), points.last()) {
         (Some(first), Some(last)) => format!("{} to {}, {}", first.day, last.day, last.on),
         _ => String::new(),
@@ -121,7 +121,7 @@ fn span(points: &[Point]) -> String {
 }
 
 /// The day of a run near each of five places of the axis.
-fn days(points: &[Point], x: &Scale) -> Vec<Tick> {
+fn days(points: &[TrendPoint], x: &Scale) -> Vec<Tick> {
     let wanted = (0..5).map(|n| x.from + (x.to - x.from) * f64::from(n) / 4.0);
     let near = |at: f64| points.iter().min_by_key(|point| (point.at_s as f64 - at).abs() as u64);
     let mut ticks: Vec<Tick> = wanted
@@ -135,7 +135,7 @@ fn days(points: &[Point], x: &Scale) -> Vec<Tick> {
 /// The median of each level, and where the next begins.
 fn levels(
     sheet: &mut Sheet,
-    points: &[Point],
+    points: &[TrendPoint],
     changes: &[ChangePoint],
     values: &[f64],
     x: &Scale,
@@ -168,12 +168,12 @@ fn levels(
 /// Draws the histograms one behind the other, the latest in front: counts and latencies logarithmic, as on
 /// the long-term plots of test farms.
 #[must_use]
-pub fn surface(points: &[Point], what: &str, options: &Options) -> String {
+pub fn surface(points: &[TrendPoint], what: &str, options: &Options) -> String {
     let title = format!("{what}: {}, the latest in front", counted(points.len() as u64, "run"));
     let mut sheet = Sheet::named("surface".to_owned(), options, &title, &span(points));
     let every = points.len().div_ceil(LAYERS).max(1);
     // The latest is always among them.
-    let mut shown: Vec<&Point> = points.iter().rev().step_by(every).collect();
+    let mut shown: Vec<&TrendPoint> = points.iter().rev().step_by(every).collect();
     shown.reverse();
     let histograms = || shown.iter().map(|point| &point.histogram);
     let (Some(min_ns), Some(max_ns), Some(latest)) = (
@@ -218,7 +218,7 @@ pub fn surface(points: &[Point], what: &str, options: &Options) -> String {
 /// One histogram, `away` pixels behind the front.
 fn layer(
     sheet: &mut Sheet,
-    point: &Point,
+    point: &TrendPoint,
     edges: &Edges,
     x: &Scale,
     y: &Scale,
@@ -249,14 +249,14 @@ mod tests {
     use super::*;
     use crate::{plot::fixture::check_markup, statistics::random::Random};
 
-    fn series(n: usize) -> Vec<Point> {
+    fn series(n: usize) -> Vec<TrendPoint> {
         let mut random = Random::new(3);
         let point = |i: usize| {
             let mut histogram = Histogram::new(Layout::default());
             let slow = if i >= 30 { 20e3 } else { 0.0 };
             (0..500)
                 .for_each(|_| histogram.record((5e3 + slow + 4e3 * random.exponential()) as u64));
-            Point {
+            TrendPoint {
                 at_s: 1_735_689_600 + i as i64 * 86_400,
                 day: format!("2025-{:02}-{:02}", 1 + i / 28, 1 + i % 28),
                 on: if i >= 30 { "6.12.9" } else { "6.12.1" }.to_owned(),

@@ -9,7 +9,7 @@ use crate::{
         check::{Rhythm, Sleep},
         slope::Slope,
     },
-    verdict::check::{Checked, Seen},
+    verdict::check::{Checked, ObservedProgram},
 };
 
 /// Least, median, largest.
@@ -21,7 +21,7 @@ struct Range {
 }
 
 impl Range {
-    fn of(mut values: Vec<u64>) -> Option<Range> {
+    fn from_values(mut values: Vec<u64>) -> Option<Range> {
         values.sort_unstable();
         let (min, max) = (values.first()?, values.last()?);
         Some(Range { min_ns: *min, median_ns: values[values.len() / 2], max_ns: *max })
@@ -57,7 +57,7 @@ pub fn document(checked: &Checked<'_>) -> Value {
     })
 }
 
-fn of_thread(seen: &Seen<'_>) -> Value {
+fn of_thread(seen: &ObservedProgram<'_>) -> Value {
     let thread = seen.thread;
     let rhythm = seen.rhythm.as_ref().map(|own| {
         json!({
@@ -69,9 +69,9 @@ fn of_thread(seen: &Seen<'_>) -> Value {
             "clock": if own.is_wall_clock { "wall" } else { "monotonic" },
             "drift_ns_per_period": own.drift_ns,
             "drift_ns_per_hour": own.drift.as_ref().map(of_slope),
-            "latency_ns": Range::of(own.latencies_ns()).map(Range::json),
-            "jitter_ns": Range::of(jitter(own)).map(Range::json),
-            "run_ns": Range::of(own.runs_ns()).map(Range::json),
+            "latency_ns": Range::from_values(own.latencies_ns()).map(Range::json),
+            "jitter_ns": Range::from_values(jitter(own)).map(Range::json),
+            "run_ns": Range::from_values(own.runs_ns()).map(Range::json),
             "missed": own.missed,
             "overrun": own.overrun,
             "page_faults": own.faults,
@@ -140,7 +140,7 @@ pub fn table(checked: &Checked<'_>) -> String {
             ("jitter   min / median / max", jitter(own)),
             ("CPU time min / median / max", own.runs_ns()),
         ] {
-            let shown = Range::of(values).map_or("not known".to_owned(), Range::shown);
+            let shown = Range::from_values(values).map_or("not known".to_owned(), Range::shown);
             text += &format!("  {what}  {shown}\n");
         }
     }

@@ -8,12 +8,15 @@ use rtscope_model::{
 use serde_json::{Value, json};
 
 use crate::{
-    number::{counted, grouped},
+    number::{counted, grouped, per_second},
     plot::{
         self,
         phase::{self, signed},
     },
-    statistics::drift::{Behaviour, Drift, Meant, judge},
+    statistics::drift::{
+        Behaviour, Drift, Meant, judge,
+        step::{Step, step},
+    },
 };
 
 /// Columns and rows of a curve in characters.
@@ -22,20 +25,20 @@ const ROWS: usize = 7;
 
 /// Each thread with its judgement; those of too few activations are left out.
 fn judged(record: &DriftRecord) -> Vec<(&Periodic, Drift)> {
-    record.subjects.iter().filter_map(|one| Some((one, judge(one)?))).collect()
+    record.threads.iter().filter_map(|one| Some((one, judge(one)?))).collect()
 }
 
 /// The record and its judgement as one document. Phases are left to the record.
 #[must_use]
 pub fn document(record: &DriftRecord) -> Value {
-    let one = |(subject, drift): &(&Periodic, Drift)| {
+    let one = |(thread, drift): &(&Periodic, Drift)| {
         let mut value = serde_json::to_value(drift).unwrap_or_default();
-        value["name"] = json!(subject.name);
-        value["sleep"] = json!(subject.sleep);
-        value["work_ns"] = json!(subject.work_ns);
-        value["placement"] = json!(subject.placement);
-        value["program"] = json!(subject.program);
-        value["words"] = json!(findings_text(subject, drift));
+        value["name"] = json!(thread.name);
+        value["sleep"] = json!(thread.sleep);
+        value["work_ns"] = json!(thread.work_ns);
+        value["placement"] = json!(thread.placement);
+        value["program"] = json!(thread.program);
+        value["words"] = json!(findings_text(thread, drift));
         value
     };
     json!({
@@ -45,17 +48,66 @@ pub fn document(record: &DriftRecord) -> Value {
         "kernel": record.kernel,
         "duration_ns": record.duration.0,
         "subjects": judged(record).iter().map(one).collect::<Vec<_>>(),
+        "step": step_document(record),
     })
 }
 
+/// Whether two threads that were looked at together keep in step; none of other recordings.
+fn in_step(record: &DriftRecord) -> Option<Result<Step, String>> {
+    match record.threads.as_slice() {
+        [a, b] if record.together => Some(step(a, b)),
+        _ => None,
+    }
+}
+
+fn step_document(record: &DriftRecord) -> Value {
+    match in_step(record) {
+        None => Value::Null,
+        Some(Err(why)) => json!({ "refused": why }),
+        Some(Ok(found)) => {
+            let mut value = json!(found);
+            value["words"] = json!(step_text(&found));
+            value
+        }
+    }
+}
+
+/// When and how far two threads fell out of step, in sentences.
+fn step_text(found: &Step) -> String {
+    let [a, b] = &found.threads;
+    let gap = |ns: f64| match ns {
+        ns if ns < 0.0 => format!("{} before", signed(-ns)),
+        _ => format!("{} after", signed(ns)),
+    };
+    let ends = format!(
+        "The first activation of {a} comes {} that of {b}, the last common one {}. ",
+        gap(found.gap_ns_first),
+        gap(found.gap_ns_last)
+    );
+    let when = |one: &super::super::statistics::drift::step::OutOfStep| {
+        let share = match one.share {
+            1.0 => "a whole period".to_owned(),
+            0.5 => "half a period".to_owned(),
+            share => format!("{:.0} % of a period", share * 100.0),
+        };
+        let at = Nanos(one.at_ns as u64);
+        format!("{share} after {at} (activation {})", grouped(one.activation))
+    };
+    let out: Vec<String> = found.out_of_step.iter().map(when).collect();
+    match out.is_empty() {
+        true => ends + "They keep in step: the gap stays below 10 % of a period.",
+        false => ends + &format!("They fall out of step by {}.", out.join(", by ")),
+    }
+}
+
 /// What was found of a thread, in sentences.
-fn findings_text(subject: &Periodic, drift: &Drift) -> String {
+fn findings_text(thread: &Periodic, drift: &Drift) -> String {
     let mut text = match drift.behaviour {
         Behaviour::Relative => {
             "Every late activation makes all later ones late, because the thread uses relative sleeps. ".to_owned()
         }
         Behaviour::Absolute => {
-            "A late activation doesn't move the next: it keeps to a grid, as a sleep until an instant does. "
+            "A late activation doesn't delay the next one, because the thread keeps to a grid of instants. "
                 .to_owned()
         }
         Behaviour::Unknown => {
@@ -64,29 +116,29 @@ fn findings_text(subject: &Periodic, drift: &Drift) -> String {
     };
     // Its instants are sums of periods: they can't drift.
     if drift.behaviour == Behaviour::Absolute
-        && (subject.sleep.is_some() || drift.meant == Meant::Grid)
+        && (thread.sleep.is_some() || drift.meant == Meant::Grid)
     {
-        text += "Its instants don't drift: the drift shown is the change of its latency over this time. ";
+        text += "The instants of its sleeps don't drift. The drift shown is the change of its latency. ";
     }
     text += match drift.meant {
         Meant::Given => "",
         Meant::Slept => {
-            "rtscope takes the time that it sleeps as the intended period. Give --period if it is another. "
+            "rtscope uses the length of its sleeps as the intended period. Give --period if it is another. "
         }
         Meant::Grid => {
-            "The period is that of the instants that it sleeps until. Give --period to compare with another. "
+            "The period is the distance between the instants of its sleeps. Give --period to compare with another. "
         }
         Meant::Plain => {
             "The period is the round number closest to its mean. Give --period if it is another. "
         }
         Meant::Mean => "The period is its own mean, which can't show a drift. Give --period. ",
     };
-    if let Some(program) = &subject.program {
+    if let Some(program) = &thread.program {
         let calls = match (program.relative_sleeps, program.absolute_sleeps) {
-            (relative, 0) => format!("{}, each for a time from now", counted(relative, "sleep")),
-            (0, absolute) => format!("{}, each until an instant", counted(absolute, "sleep")),
+            (relative, 0) => format!("{}, all relative", counted(relative, "sleep")),
+            (0, absolute) => format!("{}, all absolute", counted(absolute, "sleep")),
             (relative, absolute) => format!(
-                "{} sleeps for a time from now and {} until an instant",
+                "{} relative sleeps and {} absolute ones",
                 grouped(relative),
                 grouped(absolute)
             ),
@@ -95,21 +147,21 @@ fn findings_text(subject: &Periodic, drift: &Drift) -> String {
         if program.absolute_sleeps > program.relative_sleeps
             && drift.behaviour == Behaviour::Relative
         {
-            text += "; the instant is made from the clock anew each time, so that it drifts all the same";
+            text += "; it computes each instant from the current time, so it drifts all the same";
         }
         text += ". ";
         if program.lost > 0 {
             text += &format!("Lost: {}. ", counted(program.lost, "event"));
         }
         if let Some(how) = &program.ended {
-            text += &format!("It ended before its time: {how}. ");
+            text += &format!("It ended too early: {how}. ");
         }
     }
     if let Some(why) = drift.no_interval {
         text += &format!("There is no 95 % interval: {}. Use a longer --duration. ", why.reason());
     }
     if drift.missed > 0 {
-        text += &format!("It left out {}. ", counted(drift.missed, "period"));
+        text += &format!("It skipped {}. ", counted(drift.missed, "period"));
     }
     text.trim_end().to_owned()
 }
@@ -128,10 +180,10 @@ struct Row {
     words: String,
 }
 
-fn row(subject: &Periodic, drift: &Drift) -> Row {
+fn row(thread: &Periodic, drift: &Drift) -> Row {
     Row {
-        name: subject.name.clone(),
-        place: match (&subject.placement, &subject.program) {
+        name: thread.name.clone(),
+        place: match (&thread.placement, &thread.program) {
             (Some(place), _) => place.to_string(),
             (_, Some(program)) => {
                 format!("thread {} of {}", program.tid, program.command.join(" "))
@@ -141,9 +193,9 @@ fn row(subject: &Periodic, drift: &Drift) -> Row {
         activations: grouped(drift.activations),
         period: period(drift.period_ns),
         mean: period(drift.period_ns_mean),
-        drift: format!("{}/h", signed(drift.drift_ns_per_hour)),
+        drift: per_hour(drift.drift_ns_per_hour),
         interval: match drift.drift_ns_per_hour_low.zip(drift.drift_ns_per_hour_high) {
-            Some((low, high)) => format!("{} to {}", signed(low), signed(high)),
+            Some((low, high)) => format!("{} to {} ms/h", ms(low), ms(high)),
             None => "no interval".to_owned(),
         },
         behaviour: match drift.behaviour {
@@ -151,8 +203,20 @@ fn row(subject: &Periodic, drift: &Drift) -> Row {
             Behaviour::Absolute => "absolute",
             Behaviour::Unknown => "unknown",
         },
-        words: findings_text(subject, drift),
+        words: findings_text(thread, drift),
     }
+}
+
+/// A drift in nanoseconds per hour, for people.
+pub(super) fn per_hour(ns: f64) -> String {
+    format!("{} ms/h", ms(ns))
+}
+
+/// Nanoseconds as milliseconds in three digits. All drifts have one unit, so that they can be compared at a glance.
+fn ms(ns: f64) -> String {
+    let text = per_second(ns.abs() / 1e6);
+    let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
+    if ns < 0.0 && !is_zero { format!("-{text}") } else { text }
 }
 
 /// A period to a microsecond's thousandth.
@@ -170,7 +234,7 @@ type Field = fn(&Row) -> &str;
 #[must_use]
 pub fn table(record: &DriftRecord) -> String {
     let all = judged(record);
-    let rows: Vec<Row> = all.iter().map(|(subject, drift)| row(subject, drift)).collect();
+    let rows: Vec<Row> = all.iter().map(|(thread, drift)| row(thread, drift)).collect();
     // A column for each thread: there are two at most.
     let lines: [(&str, Field); 7] = [
         ("thread", |row| &row.name),
@@ -187,15 +251,23 @@ pub fn table(record: &DriftRecord) -> String {
         rows.iter().for_each(|row| line += &format!("  {:28}", value(row)));
         text += &format!("{}\n", line.trim_end());
     }
-    for (subject, drift) in &all {
-        text += &format!("\n{}: {}\n", subject.name, findings_text(subject, drift));
-        text += &curve(&drift.phase);
+    for (thread, drift) in &all {
+        text += &format!("\n{}: {}\n", thread.name, findings_text(thread, drift));
+        text += &curve(&drift.phase, "phase");
+    }
+    match in_step(record) {
+        None => {}
+        Some(Err(why)) => text += &format!("\nin step: can't be judged: {why}\n"),
+        Some(Ok(found)) => {
+            text += &format!("\nin step: {}\n", step_text(&found));
+            text += &curve(&found.gaps, "gap");
+        }
     }
     text
 }
 
 /// Phase against time in characters.
-fn curve(phase: &[(f64, f64)]) -> String {
+fn curve(phase: &[(f64, f64)], name: &str) -> String {
     let low = phase.iter().map(|p| p.1).fold(0.0, f64::min);
     let high = phase.iter().map(|p| p.1).fold(0.0, f64::max).max(low + 1.0);
     let to = phase.last().map_or(1.0, |p| p.0).max(1.0);
@@ -216,7 +288,32 @@ fn curve(phase: &[(f64, f64)]) -> String {
         text += &format!("  {label:>9} |{}\n", row.trim_end());
     }
     let end = Nanos(to as u64).to_string();
-    text + &format!("  {:>9} +{} {end}\n", "phase", "-".repeat(COLUMNS))
+    text + &format!("  {name:>9} +{} {end}\n", "-".repeat(COLUMNS))
+}
+
+/// Two threads against each other on the page.
+struct StepView {
+    words: String,
+    /// Empty when there is nothing to draw.
+    plot: String,
+}
+
+impl StepView {
+    fn new(found: Result<Step, String>) -> StepView {
+        match found {
+            Err(why) => {
+                let words = format!("Whether they keep in step can't be judged: {why}.");
+                StepView { words, plot: String::new() }
+            }
+            Ok(found) => {
+                let name = format!("{} minus {}", found.threads[0], found.threads[1]);
+                let words = step_text(&found);
+                let curves = [(name.as_str(), &found.gaps[..])];
+                let plot = phase::draw_titled("gap", "Gap against time", &curves, &words);
+                StepView { words, plot }
+            }
+        }
+    }
 }
 
 #[derive(Template)]
@@ -229,6 +326,7 @@ struct Page<'a> {
     rows: Vec<Row>,
     work: Option<String>,
     plot: String,
+    step: Option<StepView>,
     json: String,
 }
 
@@ -250,10 +348,11 @@ pub fn page(record: &DriftRecord) -> String {
         plot_rules: plot::dark_rules(),
         plot: phase::draw(&curves, &headline),
         headline,
-        work: record.subjects.iter().find_map(|one| one.work_ns).map(|ns| Nanos(ns).to_string()),
+        work: record.threads.iter().find_map(|one| one.work_ns).map(|ns| Nanos(ns).to_string()),
         // Inside a script element only "</" would end it.
         json: document(record).to_string().replace("</", "<\\/"),
         rows,
+        step: in_step(record).map(StepView::new),
         record,
     };
     page.render().expect("a string takes every text")
@@ -274,7 +373,7 @@ mod tests {
             let woke_ns = armed_ns + 10_000_000 + (n * 7 % 11) * 1_000;
             Activation { armed_ns, expiry_ns: armed_ns + 10_000_000, woke_ns }
         });
-        let subject = Periodic {
+        let thread = Periodic {
             name: name.to_owned(),
             sleep: program.is_none().then_some(Sleep::Relative),
             period_ns: Some(10_000_000),
@@ -290,7 +389,8 @@ mod tests {
             wall_clock: "2020-01-01T00:00:00Z".to_owned(),
             kernel: "6.1".to_owned(),
             duration: Nanos::from_secs(1),
-            subjects: vec![subject],
+            together: false,
+            threads: vec![thread],
         }
     }
 
@@ -299,12 +399,12 @@ mod tests {
         let record = record("delay <x>", None);
         // 2 ms of 12 ms: 600 s in an hour.
         let table = table(&record);
-        assert!(table.contains("600 s/h") && table.contains("relative"), "{table}");
+        assert!(table.contains("  600,0") && table.contains("relative"), "{table}");
         assert!(table.contains("\nintended period   10.000000 ms\n"), "{table}");
         assert_eq!(table.lines().filter(|line| line.contains('*')).count(), ROWS, "{table}");
         let page = page(&record);
         assert!(
-            page.contains("600 s/h") && page.contains("delay &#60;x&#62;") && page.contains("<svg")
+            page.contains(": 600,0") && page.contains("delay &#60;x&#62;") && page.contains("<svg")
         );
         let document = document(&record);
         let drift = document["subjects"][0]["drift_ns_per_hour"].as_f64().expect("a number");
@@ -313,6 +413,40 @@ mod tests {
         assert!(table.contains("no interval") && table.contains("fewer than 500 activations"));
         assert_eq!(document["subjects"][0]["no_interval"], "few");
         assert!(document["subjects"][0]["drift_ns_per_hour_low"].is_null(), "{document}");
+    }
+
+    #[test]
+    fn when_two_threads_fall_out_of_step_is_shown_everywhere() {
+        let mut both = record("a <x>", None);
+        let mut second = both.threads[0].clone();
+        second.name = "b".to_owned();
+        second.sleep = Some(Sleep::Absolute);
+        for (one, n) in second.activations.iter_mut().zip(1..) {
+            let at_ns = n * 10_000_000;
+            *one = Activation { armed_ns: at_ns - 8_000_000, expiry_ns: at_ns, woke_ns: at_ns };
+        }
+        both.threads.push(second);
+        assert!(document(&both)["step"].is_null(), "they ran one after the other");
+        both.together = true;
+        // 2 ms each: half a period after the third activation, a whole one after the fifth.
+        let text = table(&both);
+        assert!(
+            text.contains("half a period after 36 ms (activation 3), by a whole period"),
+            "{text}"
+        );
+        let page = page(&both);
+        assert!(
+            page.contains("id=\"gap-title\"") && page.contains("a &#60;x&#62; comes"),
+            "{page}"
+        );
+        let document = document(&both);
+        assert_eq!(document["step"]["out_of_step"][2]["activation"], 5, "{document}");
+    }
+
+    #[test]
+    fn drifts_have_one_unit() {
+        let drifts = [367.2e9, 114.4e6, -45.6e3, -12.0, 0.0].map(ms);
+        assert_eq!(drifts, ["367,200", "114", "-0.046", "0.000", "0.000"]);
     }
 
     #[test]
@@ -328,7 +462,7 @@ mod tests {
             ended: Some("exit code 0".to_owned()),
         };
         let mut record = record("p", Some(program));
-        record.subjects[0].activations.iter_mut().enumerate().for_each(|(n, one)| {
+        record.threads[0].activations.iter_mut().enumerate().for_each(|(n, one)| {
             // A walk that never comes back.
             let walked = (n * n) as u64 * 900;
             one.armed_ns += walked;
@@ -336,7 +470,7 @@ mod tests {
             one.woke_ns += walked;
         });
         let text = table(&record);
-        for part in ["each until an instant", "drifts all the same", "3 events", "exit code 0"] {
+        for part in ["all absolute", "drifts all the same", "3 events", "exit code 0"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

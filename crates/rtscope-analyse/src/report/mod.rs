@@ -3,8 +3,10 @@
 pub mod check;
 pub mod compare;
 pub mod drift;
+pub mod explain;
 pub mod html;
 pub mod lab;
+pub mod published;
 pub mod sched;
 pub mod stat;
 pub mod terminal;

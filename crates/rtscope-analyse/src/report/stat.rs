@@ -2,6 +2,7 @@
 
 use askama::Template;
 use rtscope_model::{
+    published::Statistic,
     stat::{Counted, CountedBy, CountedProgram, CounterRecord},
     time::Nanos,
 };
@@ -10,7 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     number::{counted, grouped},
     plot,
-    statistics::stat::{Figure, Judged, Mean, Ratio, compare, judge},
+    report::published::{self, Beside, Ours, Whose},
+    statistics::stat::{Figure, JudgedRuns, Mean, Ratio, compare, judge},
 };
 
 fn is_simulated(record: &CounterRecord) -> bool {
@@ -19,9 +21,9 @@ fn is_simulated(record: &CounterRecord) -> bool {
 
 /// The record and its judgement as one document. What is not known is null, with its reason beside it.
 #[must_use]
-pub fn document(record: &CounterRecord) -> Value {
+pub fn document(record: &CounterRecord, published: &[Beside]) -> Value {
     let simulated = is_simulated(record);
-    let figure = |one: &Judged| match &one.mean {
+    let figure = |one: &JudgedRuns| match &one.mean {
         Ok(mean) => json!({
             "mean": mean.mean,
             "low": mean.low,
@@ -63,7 +65,35 @@ pub fn document(record: &CounterRecord) -> Value {
         },
         "programs": record.programs.iter().map(program).collect::<Vec<_>>(),
         "ratios": ratios,
+        "published": published::document(published),
     })
+}
+
+/// What each program shows, for published figures to be set beside.
+#[must_use]
+pub fn ours(record: &CounterRecord, whose: Whose<'_>) -> Vec<Ours> {
+    let simulated = is_simulated(record);
+    let program = |one: &CountedProgram| {
+        let figure = |judged: &JudgedRuns| {
+            let mean = judged.mean.as_ref().map(|mean| mean.mean);
+            (statistic(judged.figure), mean.map_err(Clone::clone))
+        };
+        let figures = judge(one, simulated).iter().map(figure).collect();
+        Ours { figures, ..whose.ours(&one.name) }
+    };
+    record.programs.iter().map(program).collect()
+}
+
+/// A figure as published ones name it.
+const fn statistic(figure: Figure) -> Statistic {
+    match figure {
+        Figure::ElapsedNs => Statistic::Elapsed,
+        Figure::Counter(counted) => Statistic::Counter(counted),
+        Figure::CpusUsed => Statistic::CpusUsed,
+        Figure::InstructionsPerCycle => Statistic::InstructionsPerCycle,
+        Figure::CyclesPerSecond => Statistic::Clock,
+        Figure::BranchMissRate => Statistic::BranchMissRate,
+    }
 }
 
 /// A row: a figure, its value for each program, and the ratio.
@@ -105,7 +135,7 @@ fn value(figure: Figure, value: f64) -> String {
     }
 }
 
-fn cell(one: &Judged) -> String {
+fn cell(one: &JudgedRuns) -> String {
     match &one.mean {
         Err(why) => why.split(':').next().unwrap_or(why).to_owned(),
         Ok(mean) => value(one.figure, mean.mean) + &spread(mean),
@@ -113,7 +143,7 @@ fn cell(one: &Judged) -> String {
 }
 
 /// Whether a counter leaves out what the kernel does for the program.
-fn is_user_only(one: &Judged) -> bool {
+fn is_user_only(one: &JudgedRuns) -> bool {
     one.user_only && one.mean.is_ok() && matches!(one.figure, Figure::Counter(_))
 }
 
@@ -140,7 +170,7 @@ fn spread(mean: &Mean) -> String {
 
 fn rows(record: &CounterRecord) -> Vec<Row> {
     let simulated = is_simulated(record);
-    let judged: Vec<Vec<Judged>> =
+    let judged: Vec<Vec<JudgedRuns>> =
         record.programs.iter().map(|program| judge(program, simulated)).collect();
     let ratios = compare(record, simulated);
     let row = |(n, figure): (usize, Figure)| Row {
@@ -165,7 +195,8 @@ fn notes(record: &CounterRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if let CountedBy::Simulator(version) = &record.by {
         notes.push(format!(
-            "Simulated by {version}: a simple processor that is the same everywhere, not this one; its counts don't depend on the machine. What the kernel does for the program is not in them."
+            "Simulated by {version}, which counts as a simple processor would, not this machine's. The counts don't \
+             depend on the machine, and don't include what the kernel does for the program."
         ));
     }
     let simulated = is_simulated(record);
@@ -192,7 +223,8 @@ fn notes(record: &CounterRecord) -> Vec<String> {
             .collect();
         if !shared.is_empty() {
             notes.push(format!(
-                "{}: the processor counts only so many figures at a time. Counted part of the time, and scaled: {}.",
+                "{}: the processor can't count all figures at the same time. Counted part of the time, and then \
+                 scaled: {}.",
                 program.name,
                 shared.join(", ")
             ));
@@ -211,7 +243,7 @@ fn notes(record: &CounterRecord) -> Vec<String> {
 
 /// The table for a terminal.
 #[must_use]
-pub fn table(record: &CounterRecord) -> String {
+pub fn table(record: &CounterRecord, published: &[Beside]) -> String {
     let rows = rows(record);
     let headings: Vec<String> =
         record.programs.iter().enumerate().map(|(n, program)| heading(program, n)).collect();
@@ -239,7 +271,7 @@ pub fn table(record: &CounterRecord) -> String {
     for note in notes(record) {
         text += &format!("{note}\n");
     }
-    text
+    text + &published::text(published)
 }
 
 /// A line for each figure, below a line of headings. A figure that no column has is left out.
@@ -275,6 +307,7 @@ struct Page<'a> {
     runs: String,
     rows: Vec<Row>,
     notes: Vec<String>,
+    published: &'a [Beside],
     json: String,
 }
 
@@ -284,7 +317,7 @@ struct Page<'a> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(record: &CounterRecord) -> String {
+pub fn page(record: &CounterRecord, published: &[Beside]) -> String {
     let runs = record.programs.first().map_or(0, |program| program.runs.len() as u64);
     let page = Page {
         style: include_str!("template/style.css"),
@@ -294,7 +327,8 @@ pub fn page(record: &CounterRecord) -> String {
         rows: rows(record),
         notes: notes(record),
         // Inside a script element only "</" would end it.
-        json: document(record).to_string().replace("</", "<\\/"),
+        json: document(record, published).to_string().replace("</", "<\\/"),
+        published,
         record,
     };
     page.render().expect("a string takes every text")
@@ -302,7 +336,10 @@ pub fn page(record: &CounterRecord) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::stat::{Count, CountedRun, FORMAT};
+    use rtscope_model::{
+        published::PublishedTable,
+        stat::{Count, CountedRun, FORMAT},
+    };
 
     use super::*;
 
@@ -348,7 +385,7 @@ mod tests {
     #[test]
     fn what_is_lacking_is_null_with_a_reason_and_never_0() {
         let record = record(CountedBy::Kernel);
-        let document = document(&record);
+        let document = document(&record, &[]);
         let figures = &document["programs"][0]["figures"];
         assert!(figures["cycles"]["mean"].is_null());
         assert_eq!(figures["cycles"]["reason"], "not supported: no");
@@ -358,10 +395,10 @@ mod tests {
         assert_eq!(document["ratios"]["instructions"]["ratio"], 1.0);
         assert!(document["ratios"]["cycles"].is_null());
         assert_eq!(document["programs"][1]["failed"], json!(["exit code 3", "exit code 3"]));
-        let table = table(&record);
+        let table = table(&record, &[]);
         for part in [
             "25.00 %",
-            "Counted part of the time, and scaled: ",
+            "Counted part of the time, and then scaled: ",
             "instructions 80 %",
             "not supported",
             "cycles: not supported: no.",
@@ -370,8 +407,26 @@ mod tests {
         ] {
             assert!(table.contains(part), "{part}: {table}");
         }
-        let page = page(&record);
+        let page = page(&record, &[]);
         assert!(page.contains("un&#60;sorted") && page.contains("25.00 %"));
+    }
+
+    #[test]
+    fn published_counters_stand_beside_ours_or_the_reason() {
+        let table = "name = 'x'\ntitle = 'x'\n[[published]]\nsubject = 'sorted'\nsource = 'figure 13'\n\
+                     figures = { cycles = 6054144579, instructions = 20_000, branch_miss_rate = '0.02%' }\n";
+        let published = PublishedTable::parse("x", table).expect("a table").published;
+        let record = record(CountedBy::Kernel);
+        let all = published::beside(&published, &ours(&record, Whose::default()));
+        let shown: Vec<(String, String)> =
+            all.iter().map(|one| (one.ours(), one.ratio())).collect();
+        let row = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        // 8,000 counted in 80 of 100 ns.
+        assert_eq!(shown[0], row("none: not supported: no", ""));
+        assert_eq!(shown[1..], [row("10000", "0.50"), row("0%", "0.000")]);
+        assert!(page(&record, &all).contains("figure 13"));
+        assert!(super::table(&record, &all).contains("(0.50)"));
+        assert_eq!(document(&record, &all)["published"][1]["ours"][0]["low"], 10_000.0);
     }
 
     #[test]
@@ -388,7 +443,7 @@ mod tests {
                 }
             }
         }
-        let table = table(&record);
+        let table = table(&record, &[]);
         let (figures, notes) =
             table.split_once("A: ./a-program").expect("the letters are explained");
         assert!(notes.contains("\nB: ./a-program"), "{table}");
@@ -401,10 +456,10 @@ mod tests {
     #[test]
     fn a_simulated_figure_is_labelled() {
         let record = record(CountedBy::Simulator("valgrind-9".to_owned()));
-        assert!(table(&record).starts_with("SIMULATED"));
-        assert!(table(&record).contains("Simulated by valgrind-9"));
-        assert!(page(&record).contains("Simulated by valgrind-9"));
-        assert_eq!(document(&record)["simulated"], true);
-        assert!(document(&record)["programs"][0]["figures"]["elapsed_ns"]["mean"].is_null());
+        assert!(table(&record, &[]).starts_with("SIMULATED"));
+        assert!(table(&record, &[]).contains("Simulated by valgrind-9"));
+        assert!(page(&record, &[]).contains("Simulated by valgrind-9"));
+        assert_eq!(document(&record, &[])["simulated"], true);
+        assert!(document(&record, &[])["programs"][0]["figures"]["elapsed_ns"]["mean"].is_null());
     }
 }

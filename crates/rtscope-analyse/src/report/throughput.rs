@@ -1,7 +1,10 @@
 //! Throughput against determinism as a table, a page, and JSON. The same record gives the same bytes.
 
 use askama::Template;
-use rtscope_model::throughput::{Protocol, Sampled, ThroughputRecord, Transfer};
+use rtscope_model::{
+    published::Statistic,
+    throughput::{Protocol, Sampled, ThroughputRecord, Transfer},
+};
 use serde_json::{Value, json};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -11,18 +14,8 @@ use crate::{
         self,
         throughput::{self, Curve, Unit, bits_beside},
     },
+    report::published::{self, Beside, Ours, Whose},
 };
-
-/// TCP on an ARM board with two cores and gigabit Ethernet, without interrupt pacing, as a vendor's
-/// training material prints it: window in KiB, then Mbit/s and CPU load in percent of a stock and of
-/// a real-time kernel.
-const PUBLISHED: [(u64, [f64; 2], [f64; 2]); 5] = [
-    (16, [621.6, 66.09], [412.0, 88.0]),
-    (32, [992.8, 80.05], [414.4, 87.0]),
-    (64, [1082.8, 87.5], [425.0, 87.5]),
-    (128, [1024.0, 70.8], [443.0, 88.8]),
-    (256, [906.16, 94.63], [523.0, 86.32]),
-];
 
 /// What a sampler saw, judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +61,7 @@ fn latency_json(sampled: Option<&Sampled>) -> Value {
 
 /// The record and its judgement as one document.
 #[must_use]
-pub fn document(record: &ThroughputRecord) -> Value {
+pub fn document(record: &ThroughputRecord, published: &[Beside]) -> Value {
     let one = |transfer: &Transfer| {
         let received = &transfer.received;
         json!({
@@ -103,7 +96,23 @@ pub fn document(record: &ThroughputRecord) -> Value {
         "rest": latency_json(record.rest.as_ref()),
         "transfers": record.transfers.iter().map(one).collect::<Vec<_>>(),
         "findings": findings(record),
+        "published": published::document(published),
     })
+}
+
+/// What each transfer shows, for published figures to be set beside: of TCP by the window, as `TCP 16 KiB`.
+#[must_use]
+pub fn ours(record: &ThroughputRecord, whose: Whose<'_>) -> Vec<Ours> {
+    let one = |transfer: &Transfer| {
+        let subject = format!("{} {} KiB", transfer.protocol.name(), transfer.window_bytes >> 10);
+        let figures = vec![
+            (Statistic::Bandwidth, Ok(transfer.bits_per_second())),
+            (Statistic::CpuLoad, Ok(transfer.cpu_load)),
+        ];
+        Ours { figures, ..whose.ours(&subject) }
+    };
+    // A sampler beside the transfer is a condition that no document has.
+    record.transfers.iter().filter(|transfer| transfer.sampled.is_none()).map(one).collect()
 }
 
 /// A row: a protocol and window, without and with the sampler.
@@ -161,7 +170,7 @@ fn changed(protocol: Protocol, alone: &[f64], beside: &[f64]) -> String {
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
     let percent = |log: f64| (log.exp() - 1.0) * 100.0;
-    let what = format!("{}: the sampler beside it changed the bandwidth by", protocol.name());
+    let what = format!("{}: the sampler changed the bandwidth by", protocol.name());
     if logs.len() < 3 {
         return format!(
             "{what} {:+.1} %; fewer than three windows can't show whether this is chance.",
@@ -211,7 +220,7 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
     let differing = differing.count() as u64;
     if differing > 0 {
         found.push(format!(
-            "In {} the two sides counted different bytes: don't trust their figures.",
+            "In {} the two sides counted different numbers of bytes: don't trust these figures.",
             counted(differing, "transfer")
         ));
     }
@@ -233,7 +242,7 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
 
 /// The table for a terminal.
 #[must_use]
-pub fn table(record: &ThroughputRecord) -> String {
+pub fn table(record: &ThroughputRecord, published: &[Beside]) -> String {
     let mut text = format!("Over {}, {} each\n\n", record.over, record.duration);
     text += "             without a sampler   with a sampler        latency in us\n";
     text += "     window    bandwidth   CPU    bandwidth   CPU    mean     p99     max\n";
@@ -259,7 +268,7 @@ pub fn table(record: &ThroughputRecord) -> String {
     for finding in findings(record) {
         text += &format!("{finding}\n");
     }
-    text
+    text + &published::text(published)
 }
 
 fn curves(record: &ThroughputRecord) -> Vec<(&'static str, Unit, Vec<Curve>)> {
@@ -316,28 +325,6 @@ fn curves(record: &ThroughputRecord) -> Vec<(&'static str, Unit, Vec<Curve>)> {
     panels
 }
 
-/// The published figures, drawn alike.
-fn published() -> Vec<(&'static str, Unit, Vec<Curve>)> {
-    let curve =
-        |name: &str, place: usize, pick: &dyn Fn(&[f64; 2]) -> f64, real_time: bool| Curve {
-            name: name.to_owned(),
-            place,
-            points: PUBLISHED
-                .iter()
-                .map(|(kib, stock, rt)| {
-                    ((kib << 10) as f64, pick(if real_time { rt } else { stock }))
-                })
-                .collect(),
-        };
-    let both = |pick: &dyn Fn(&[f64; 2]) -> f64| {
-        vec![curve("stock kernel", 4, pick, false), curve("real-time kernel", 7, pick, true)]
-    };
-    vec![
-        ("Bandwidth, published", Unit::Bits, both(&|pair| pair[0] * 1e6)),
-        ("CPU load, published", Unit::Percent, both(&|pair| pair[1])),
-    ]
-}
-
 #[derive(Template)]
 #[template(path = "throughput.html")]
 struct Page<'a> {
@@ -348,8 +335,7 @@ struct Page<'a> {
     rows: Vec<Row>,
     place: String,
     plot: String,
-    published: [(u64, [f64; 2], [f64; 2]); 5],
-    published_plot: String,
+    published: &'a [Beside],
     json: String,
 }
 
@@ -359,23 +345,17 @@ struct Page<'a> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(record: &ThroughputRecord) -> String {
+pub fn page(record: &ThroughputRecord, published: &[Beside]) -> String {
     let findings = findings(record);
     let page = Page {
         style: include_str!("template/style.css"),
         plot_rules: plot::dark_rules(),
         plot: throughput::draw(&curves(record), &findings.join(" ")),
-        published_plot: throughput::draw(
-            &published(),
-            "Published: the real-time kernel moves less and needs more of its CPUs",
-        )
-        // A page holds each identifier once.
-        .replace("throughput-", "published-"),
-        published: PUBLISHED,
+        published,
         place: record.rest.as_ref().map_or(String::new(), |one| one.placement.to_string()),
         rows: rows(record),
         // Inside a script element only "</" would end it.
-        json: document(record).to_string().replace("</", "<\\/"),
+        json: document(record, published).to_string().replace("</", "<\\/"),
         findings,
         record,
     };
@@ -385,6 +365,7 @@ pub fn page(record: &ThroughputRecord) -> String {
 #[cfg(test)]
 mod tests {
     use rtscope_model::{
+        published::PublishedTable,
         schedule::{Placement, Policy},
         throughput::{FORMAT, Received},
         time::Nanos,
@@ -451,7 +432,7 @@ mod tests {
     fn the_rates_of_a_table_have_one_unit_and_it_fits_80_columns() {
         let mut record = record();
         record.transfers[0].received.bytes = 300_000_000;
-        let table = table(&record);
+        let table = table(&record, &[]);
         assert!(table.contains(" 2.40 Gbit/s") && table.contains(" 0.720 Gbit/s"), "{table}");
         assert!(!table.contains("Mbit/s"), "{table}");
         let (figures, _) = table.split_once("\n\ntcp").map_or((table.as_str(), ""), |parts| parts);
@@ -461,7 +442,7 @@ mod tests {
     #[test]
     fn bandwidth_load_loss_and_latency_are_told() {
         let record = record();
-        let document = document(&record);
+        let document = document(&record, &[]);
         let first = &document["transfers"][0];
         assert_eq!(first["bits_per_second"], 8e8);
         assert!(first["sampler"].is_null());
@@ -470,7 +451,7 @@ mod tests {
         assert_eq!([&sampler["latency_ns_p99"], &sampler["latency_ns_max"]], [198_000, 200_000]);
         assert_eq!(sampler["latency_ns_mean"], 100_500.0);
         assert_eq!(document["transfers"][2]["lost_datagrams"], 1_000);
-        let table = table(&record);
+        let table = table(&record, &[]);
         for part in [
             "800 Mbit/s",
             "720 Mbit/s",
@@ -480,10 +461,28 @@ mod tests {
         ] {
             assert!(table.contains(part), "{part}: {table}");
         }
-        let page = page(&record);
-        for part in ["&#60;board&#62;", "621.6", "Largest wake-up latency", "fifo 80 on CPU 1"] {
+        let page = page(&record, &[]);
+        for part in ["&#60;board&#62;", "Largest wake-up latency", "fifo 80 on CPU 1"] {
             assert!(page.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn published_transfers_stand_beside_those_without_a_sampler() {
+        let text = "name = 'x'\ntitle = 'x'\n[[published]]\nsubject = 'TCP 64 KiB'\nsource = 'a training'\n\
+                    figures = { bandwidth = '1600Mbit/s', cpu_load = '25%' }\n[[published]]\n\
+                    subject = 'TCP 64 KiB'\ncondition = 'interrupts are paced'\nsource = 'a training'\n\
+                    figures = { bandwidth = '781Mbit/s' }\n";
+        let published = PublishedTable::parse("x", text).expect("a table").published;
+        let record = record();
+        let all = published::beside(&published, &ours(&record, Whose::default()));
+        let shown: Vec<(String, String)> =
+            all.iter().map(|one| (one.ours(), one.ratio())).collect();
+        let row = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(shown[..2], [row("800Mbit/s", "0.50"), row("50%", "2.00")]);
+        assert!(shown[2].0.contains("interrupts are paced"), "{shown:?}");
+        assert!(page(&record, &all).contains("1600Mbit/s"));
+        assert!(super::table(&record, &all).contains("(0.50)"));
     }
 
     #[test]
@@ -502,9 +501,9 @@ mod tests {
     fn sides_that_disagree_are_not_trusted() {
         let mut record = record();
         record.transfers[0].received.bytes -= 1;
-        assert!(table(&record).contains("different bytes"));
-        assert!(!table(&record).contains("was not granted"));
+        assert!(table(&record, &[]).contains("different numbers of bytes"));
+        assert!(!table(&record, &[]).contains("was not granted"));
         record.transfers[1].received.buffer_bytes = Some(100_000);
-        assert!(table(&record).contains("64 KiB was not granted"));
+        assert!(table(&record, &[]).contains("64 KiB was not granted"));
     }
 }

@@ -350,8 +350,8 @@ mod tests {
         );
         assert_eq!(
             say(&[&[5, 200]], 10, 1),
-            "1 of 2 latencies was 200us or more in 10 s: once in 10 s (no interval: it takes a \
-             phase of at least 2 s to show whether late wake-ups come in clusters)"
+            "1 of 2 latencies was 200us or more in 10 s: once in 10 s (no interval: only a \
+             phase of at least 2 s shows whether late wake-ups come in clusters)"
         );
         let mut ten = [&[5u64, 5, 5][..]; 10];
         ten[3] = &[5, 200, 5];

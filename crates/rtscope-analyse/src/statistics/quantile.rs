@@ -137,6 +137,17 @@ fn lower_edge_ns(histogram: &Histogram, rank: u64) -> Option<u64> {
     Some(layout.lower_ns(layout.index(upper_ns)).max(histogram.min_ns()?))
 }
 
+/// Whether latencies at or above a limit refute that a quantile lies below it, however they depend on each other.
+///
+/// If it did, a share of at most `1 - p` of all latencies would be expected at or above the limit. By Markov's
+/// inequality, `(1 - p) / 0.025` or more of them are there with a chance of at most 2.5 %: for p99 40 %, for p99.9 4 %.
+/// Nothing refutes a quantile below p97.5 in this way.
+#[must_use]
+pub fn refutes_below(parts: u32, at_or_above: u64, n: u64) -> bool {
+    let beyond = f64::from(WHOLE - parts) / f64::from(WHOLE);
+    n > 0 && at_or_above as f64 / n as f64 >= beyond / TAIL
+}
+
 /// How many samples a quantile needs before its interval has an upper end: the fewest of which the
 /// largest lies above the quantile with a chance of 97.5 %, `ln(0.025) / ln(p)`.
 #[must_use]

@@ -53,14 +53,14 @@ impl Figure {
     }
 
     /// The figure of one run; why not, where there is none.
-    fn of(self, run: &CountedRun, simulated: bool) -> Result<f64, String> {
+    fn value(self, run: &CountedRun, simulated: bool) -> Result<f64, String> {
         let over = |above: Counted, below: Counted| {
             let (above, below) = (scaled(run, above)?, scaled(run, below)?);
             if below > 0.0 { Ok(above / below) } else { Err(format!("{below} in the divisor")) }
         };
         match self {
             Figure::ElapsedNs | Figure::CpusUsed if simulated => {
-                Err("not simulated: time and the kernel are not the simulator's".to_owned())
+                Err("not simulated: the simulator counts neither time nor the kernel".to_owned())
             }
             Figure::ElapsedNs => Ok(run.elapsed_ns as f64),
             Figure::Counter(counted) => scaled(run, counted),
@@ -86,7 +86,8 @@ fn scaled(run: &CountedRun, counted: Counted) -> Result<f64, String> {
     match (count, count.scaled()) {
         (Count::Absent(why), _) => Err(why.clone()),
         (_, None) => {
-            Err("never counted: the processor had other counters to serve all the time".to_owned())
+            Err("never counted: other counters used the processor's counters all the time"
+                .to_owned())
         }
         (_, Some(value)) => Ok(value),
     }
@@ -108,7 +109,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    fn of(values: &[f64]) -> Option<Mean> {
+    fn from_values(values: &[f64]) -> Option<Mean> {
         let n = values.len() as f64;
         if values.is_empty() {
             return None;
@@ -144,7 +145,7 @@ pub struct Ratio {
 
 impl Ratio {
     /// None where a mean is 0: a ratio says nothing then.
-    fn of(a: &Mean, b: &Mean) -> Option<Ratio> {
+    fn between(a: &Mean, b: &Mean) -> Option<Ratio> {
         if a.mean <= 0.0 || b.mean <= 0.0 {
             return None;
         }
@@ -172,7 +173,7 @@ fn quantile(freedom: f64) -> f64 {
 
 /// A figure of a program.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct JudgedRuns {
     /// Which.
     pub figure: Figure,
     /// Over its runs; why there is none.
@@ -185,19 +186,19 @@ pub struct Judged {
 
 /// All figures of a program.
 #[must_use]
-pub fn judge(program: &CountedProgram, simulated: bool) -> Vec<Judged> {
+pub fn judge(program: &CountedProgram, simulated: bool) -> Vec<JudgedRuns> {
     let one = |figure: Figure| {
         let values: Result<Vec<f64>, String> =
-            program.runs.iter().map(|run| figure.of(run, simulated)).collect();
+            program.runs.iter().map(|run| figure.value(run, simulated)).collect();
         let counts = || {
             program.runs.iter().filter_map(|run| match figure {
                 Figure::Counter(counted) => count(run, counted),
                 _ => None,
             })
         };
-        Judged {
+        JudgedRuns {
             figure,
-            mean: values.and_then(|all| Mean::of(&all).ok_or_else(|| "no run".to_owned())),
+            mean: values.and_then(|all| Mean::from_values(&all).ok_or_else(|| "no run".to_owned())),
             share: counts().filter_map(Count::share).min_by(f64::total_cmp),
             user_only: counts().any(|count| matches!(count, Count::Value { user_only: true, .. })),
         }
@@ -210,8 +211,8 @@ pub fn judge(program: &CountedProgram, simulated: bool) -> Vec<Judged> {
 pub fn compare(record: &CounterRecord, simulated: bool) -> Option<Vec<(Figure, Option<Ratio>)>> {
     let [a, b] = &record.programs[..] else { return None };
     let pairs = judge(a, simulated).into_iter().zip(judge(b, simulated));
-    let ratio = |(a, b): (Judged, Judged)| match (&a.mean, &b.mean) {
-        (Ok(left), Ok(right)) => (a.figure, Ratio::of(left, right)),
+    let ratio = |(a, b): (JudgedRuns, JudgedRuns)| match (&a.mean, &b.mean) {
+        (Ok(left), Ok(right)) => (a.figure, Ratio::between(left, right)),
         _ => (a.figure, None),
     };
     Some(pairs.map(ratio).collect())
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    fn mean(all: &[Judged], figure: Figure) -> &Result<Mean, String> {
+    fn mean(all: &[JudgedRuns], figure: Figure) -> &Result<Mean, String> {
         &all.iter().find(|one| one.figure == figure).expect("all are judged").mean
     }
 
@@ -287,14 +288,14 @@ mod tests {
 
     #[test]
     fn a_ratio_has_the_interval_of_its_logarithm() {
-        let a = Mean::of(&[90.0, 100.0, 110.0]).expect("a mean");
-        let b = Mean::of(&[180.0, 200.0, 220.0]).expect("a mean");
-        let ratio = Ratio::of(&a, &b).expect("a ratio");
+        let a = Mean::from_values(&[90.0, 100.0, 110.0]).expect("a mean");
+        let b = Mean::from_values(&[180.0, 200.0, 220.0]).expect("a mean");
+        let ratio = Ratio::between(&a, &b).expect("a ratio");
         // Relative variances 0.01 / 3 each; 4 degrees of freedom: exp(2.7764 * sqrt(0.02 / 3)).
         let factor = (2.776_445f64 * (0.02f64 / 3.0).sqrt()).exp();
         assert!((ratio.ratio - 2.0).abs() < 1e-12);
         assert!((ratio.high.expect("an interval") / 2.0 / factor - 1.0).abs() < 1e-6, "{ratio:?}");
         assert!((ratio.low.expect("an interval") * factor / 2.0 - 1.0).abs() < 1e-6);
-        assert_eq!(Ratio::of(&a, &Mean::of(&[0.0]).expect("a mean")), None);
+        assert_eq!(Ratio::between(&a, &Mean::from_values(&[0.0]).expect("a mean")), None);
     }
 }

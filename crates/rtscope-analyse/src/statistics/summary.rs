@@ -48,7 +48,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     };
     // All threads together need no more memory for their blocks than the cell.
     let most = (BLOCKS_MAX / threads.len().max(1)).max(THREAD_BLOCKS_MIN);
-    let sum_of = |thread: &&ThreadRecord| Sum::of(record, thread, layout, blocks_of(most));
+    let sum_of = |thread: &&ThreadRecord| Sum::of_thread(record, thread, layout, blocks_of(most));
     let mut sums: Vec<Sum> = threads.iter().map(sum_of).collect();
     for sum in &mut sums {
         (sum.missed_is_known, sum.grain_ns) = (missed_is_known, grain_ns);
@@ -152,7 +152,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn of(record: &Record, thread: &ThreadRecord, layout: Layout, blocks: Blocks) -> Sum {
+    fn of_thread(record: &Record, thread: &ThreadRecord, layout: Layout, blocks: Blocks) -> Sum {
         let cpus = &thread.found.cpus;
         Sum {
             thread: Some(thread.thread),

@@ -20,7 +20,7 @@ pub struct Expectation {
 
 /// A thread with its rhythm.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct ObservedProgram<'a> {
     /// The thread.
     pub thread: &'a Observed,
     /// Its rhythm, where it has one.
@@ -36,7 +36,7 @@ pub struct Checked<'a> {
     /// What was seen.
     pub observation: &'a Observation,
     /// Every thread.
-    pub threads: Vec<Seen<'a>>,
+    pub threads: Vec<ObservedProgram<'a>>,
     /// The mistakes.
     pub findings: Vec<Finding>,
     /// What could not be told, and why.
@@ -44,7 +44,7 @@ pub struct Checked<'a> {
 }
 
 /// A mistake in the rhythm, the place or the memory of a thread.
-type Rule = fn(&Seen<'_>, &Observation, &Expectation) -> Option<Finding>;
+type Rule = fn(&ObservedProgram<'_>, &Observation, &Expectation) -> Option<Finding>;
 
 /// Every mistake that can be named, in the order in which they are told.
 const RULES: [Rule; 9] =
@@ -53,10 +53,10 @@ const RULES: [Rule; 9] =
 /// Judges a program.
 #[must_use]
 pub fn judge<'a>(observation: &'a Observation, expected: &Expectation) -> Checked<'a> {
-    let mut threads: Vec<Seen<'_>> = observation
+    let mut threads: Vec<ObservedProgram<'_>> = observation
         .threads
         .iter()
-        .map(|thread| Seen { thread, rhythm: rhythm(&thread.events), judged: false })
+        .map(|thread| ObservedProgram { thread, rhythm: rhythm(&thread.events), judged: false })
         .collect();
     choose(&mut threads);
     let mut findings = Vec::new();
@@ -73,10 +73,11 @@ pub fn judge<'a>(observation: &'a Observation, expected: &Expectation) -> Checke
     Checked { observation, untold: untold(observation, &threads), threads, findings }
 }
 
-fn choose(threads: &mut [Seen<'_>]) {
-    let is_real_time = |seen: &Seen<'_>| seen.thread.placement.policy.is_real_time();
-    let is_periodic = |seen: &Seen<'_>| seen.rhythm.is_some();
-    let count = |seen: &Seen<'_>| seen.rhythm.as_ref().map_or(0, |own| own.activations.len());
+fn choose(threads: &mut [ObservedProgram<'_>]) {
+    let is_real_time = |seen: &ObservedProgram<'_>| seen.thread.placement.policy.is_real_time();
+    let is_periodic = |seen: &ObservedProgram<'_>| seen.rhythm.is_some();
+    let count =
+        |seen: &ObservedProgram<'_>| seen.rhythm.as_ref().map_or(0, |own| own.activations.len());
     let busiest = threads.iter().map(count).max().unwrap_or(0);
     let both = threads.iter().any(|seen| is_periodic(seen) && is_real_time(seen));
     let any_real_time = threads.iter().any(is_real_time);
@@ -99,7 +100,7 @@ fn named(thread: &Observed) -> String {
     format!("thread {} ({})", thread.tid, thread.name)
 }
 
-fn policy(seen: &Seen<'_>, _: &Observation, expected: &Expectation) -> Option<Finding> {
+fn policy(seen: &ObservedProgram<'_>, _: &Observation, expected: &Expectation) -> Option<Finding> {
     let (name, found) = (named(seen.thread), &seen.thread.placement);
     let shown = match found.policy.has_priority() {
         true => format!("{} {}", found.policy, found.priority),
@@ -120,7 +121,11 @@ fn policy(seen: &Seen<'_>, _: &Observation, expected: &Expectation) -> Option<Fi
         .then(|| Finding::new("policy-not-as-expected", Weight::PreventsPass, text).advise(advice))
 }
 
-fn memory(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<Finding> {
+fn memory(
+    seen: &ObservedProgram<'_>,
+    observation: &Observation,
+    _: &Expectation,
+) -> Option<Finding> {
     let memory = observation.memory.iter().find(|memory| memory.pid == seen.thread.pid)?;
     let (locked, resident) = (memory.locked_bytes, memory.resident_bytes);
     let advice = "call mlockall(MCL_CURRENT | MCL_FUTURE) before the loop";
@@ -142,7 +147,11 @@ fn memory(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option
         .then(|| Finding::new("memory-partly-locked", Weight::Warning, text).advise(advice))
 }
 
-fn faults(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<Finding> {
+fn faults(
+    seen: &ObservedProgram<'_>,
+    observation: &Observation,
+    _: &Expectation,
+) -> Option<Finding> {
     let count = match (&seen.rhythm, observation.sources.faults) {
         (Some(rhythm), true) => rhythm.faults,
         _ => seen.thread.faults?,
@@ -157,7 +166,7 @@ fn faults(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option
     (count > 0).then(|| Finding::new("page-faults", Weight::Warning, text).advise(advice))
 }
 
-fn relative_sleep(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
+fn relative_sleep(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.sleep == Sleep::For)?;
     let median = rhythm.drift_ns.max(0.0);
     let share = median / rhythm.period_ns as f64;
@@ -194,7 +203,7 @@ fn drift(rhythm: &Rhythm) -> String {
     }
 }
 
-fn wall_clock(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
+fn wall_clock(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     seen.rhythm.as_ref().filter(|rhythm| rhythm.is_wall_clock)?;
     let text = format!(
         "{} sleeps by the wall clock: when that clock is set, the thread wakes too early or too late",
@@ -204,7 +213,7 @@ fn wall_clock(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Findi
     Some(Finding::new("wall-clock-sleep", Weight::Warning, text).advise(advice))
 }
 
-fn overrun(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
+fn overrun(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.overrun > 0)?;
     let longest = rhythm.activations.iter().map(|one| one.run_ns).max().unwrap_or(0);
     let text = format!(
@@ -218,7 +227,7 @@ fn overrun(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding>
     Some(Finding::new("overrun", Weight::Warning, text).advise(advice))
 }
 
-fn missed(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
+fn missed(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.missed > rhythm.overrun)?;
     let why = match rhythm.tells_work() {
         true => "because it got its CPU too late or was blocked: its own work was short",
@@ -239,7 +248,7 @@ fn missed(seen: &Seen<'_>, _: &Observation, _: &Expectation) -> Option<Finding> 
 /// A mean period may be off by so much of it.
 const PERIOD_TOLERANCE: f64 = 0.001;
 
-fn period(seen: &Seen<'_>, _: &Observation, expected: &Expectation) -> Option<Finding> {
+fn period(seen: &ObservedProgram<'_>, _: &Observation, expected: &Expectation) -> Option<Finding> {
     let (rhythm, asked_ns) = (seen.rhythm.as_ref()?, expected.period_ns?);
     let off = rhythm.period_ns as f64 / asked_ns.max(1) as f64 - 1.0;
     let text = format!(
@@ -253,7 +262,11 @@ fn period(seen: &Seen<'_>, _: &Observation, expected: &Expectation) -> Option<Fi
         .then(|| Finding::new("period-not-as-expected", Weight::PreventsPass, text).advise(advice))
 }
 
-fn locks(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<Finding> {
+fn locks(
+    seen: &ObservedProgram<'_>,
+    observation: &Observation,
+    _: &Expectation,
+) -> Option<Finding> {
     let rhythm = seen.rhythm.as_ref()?;
     let waits = || rhythm.waits.iter().filter(|wait| wait.is_mutex);
     let longest = waits().map(|wait| wait.waited_ns).max()?;
@@ -281,7 +294,7 @@ fn locks(seen: &Seen<'_>, observation: &Observation, _: &Expectation) -> Option<
     Some(Finding::new("lock-without-inheritance", Weight::Warning, text).advise(advice))
 }
 
-fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
+fn untold(observation: &Observation, threads: &[ObservedProgram<'_>]) -> Vec<String> {
     let sources = observation.sources;
     let mut untold = Vec::new();
     if let Some(why) = &observation.untraced {
@@ -291,7 +304,7 @@ fn untold(observation: &Observation, threads: &[Seen<'_>]) -> Vec<String> {
     } else if threads.iter().all(|seen| seen.rhythm.is_none()) {
         untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times. Use a longer --duration. If that doesn't help, no thread is periodic, or it sleeps on a timerfd or a POSIX timer".to_owned());
     }
-    let blind = |seen: &&Seen<'_>| {
+    let blind = |seen: &&ObservedProgram<'_>| {
         seen.judged && seen.rhythm.as_ref().is_some_and(|rhythm| !rhythm.tells_work())
     };
     for seen in threads.iter().filter(blind) {

@@ -13,6 +13,7 @@
 //! or left out worse latencies (`Weight::PreventsPass`) takes away a pass but not a fail, since a
 //! latency that was seen was real.
 
+pub mod additions;
 pub mod check;
 #[cfg(test)]
 mod coverage_tests;
@@ -27,7 +28,7 @@ use rtscope_model::{
     verdict::Verdict,
 };
 
-use crate::judgement::{CellSummary, Judgement, Outcome};
+use crate::judgement::{CellSummary, Judgement, RequirementOutcome};
 
 /// Judges the figures of a record. `accept` holds codes of findings that the user answers for: they
 /// stay in the list, at most as warnings.
@@ -95,7 +96,7 @@ fn findings(
 }
 
 /// Takes away the verdict that the findings, the weightiest first, don't allow.
-fn settle(outcome: &mut Outcome, findings: &[Finding]) {
+fn settle(outcome: &mut RequirementOutcome, findings: &[Finding]) {
     let Some(worst) = findings.first() else { return };
     let stands = match outcome.figures_verdict {
         Verdict::Pass => worst.weight < Weight::PreventsPass,
@@ -110,7 +111,11 @@ fn settle(outcome: &mut Outcome, findings: &[Finding]) {
 
 /// The worst verdict of any requirement. A plan without requirements asked none only if it is the plan that was
 /// run, and if anything was measured.
-fn verdict(outcomes: &[Outcome], findings: &[Finding], cells: &[CellSummary]) -> Verdict {
+fn verdict(
+    outcomes: &[RequirementOutcome],
+    findings: &[Finding],
+    cells: &[CellSummary],
+) -> Verdict {
     let is_known = findings.iter().all(|finding| finding.code != PLAN_CHANGED);
     let is_measured = cells.iter().any(|cell| cell.all.recorded + cell.all.missed > 0);
     let of_none = if is_known && is_measured { Verdict::Measured } else { Verdict::Inconclusive };
@@ -120,7 +125,7 @@ fn verdict(outcomes: &[Outcome], findings: &[Finding], cells: &[CellSummary]) ->
 /// Outcomes up to which a pass names each.
 const OUTCOMES_NAMED: usize = 6;
 
-fn reasons(verdict: Verdict, outcomes: &[Outcome], findings: &[Finding]) -> Vec<String> {
+fn reasons(verdict: Verdict, outcomes: &[RequirementOutcome], findings: &[Finding]) -> Vec<String> {
     let of = |wanted: Verdict| {
         let outcomes = outcomes.iter().filter(move |outcome| outcome.figures_verdict == wanted);
         outcomes.map(|o| format!("{}, {}: {}", o.name, o.requirement, o.sentence))

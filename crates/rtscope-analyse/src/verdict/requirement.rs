@@ -4,7 +4,8 @@
 //!   can back, no more: the sentence names how often the limit may still be exceeded at 95 %.
 //! * quantiles and `mean`: the interval against the limit, as wide as the wake-ups' dependence on each
 //!   other makes it. Pass when its upper end is below, Fail when its lower end is not, and Inconclusive
-//!   when the limit lies inside, the run is too short, or no interval can be given.
+//!   when the limit lies inside, the run is too short, or no interval can be given. A quantile without an interval
+//!   fails where so many latencies reach the limit that no dependence explains it.
 //! * `missed`: the count. Of a sampler that misses nothing by definition it is no answer.
 //! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
@@ -20,7 +21,7 @@ use rtscope_model::{
 };
 
 use crate::{
-    judgement::{CellSummary, Outcome, Row},
+    judgement::{CellSummary, RequirementOutcome, Row},
     number::{counted, exact_us, grouped},
     statistics::{
         claim, exceedance,
@@ -33,11 +34,11 @@ type Answer = (Verdict, String);
 
 /// Each requirement in each cell it applies to, in the order of the cells, by the figures alone.
 #[must_use]
-pub fn outcomes(record: &Record, cells: &[CellSummary]) -> Vec<Outcome> {
+pub fn outcomes(record: &Record, cells: &[CellSummary]) -> Vec<RequirementOutcome> {
     cells.iter().flat_map(|cell| outcomes_in(record, cell)).collect()
 }
 
-fn outcomes_in(record: &Record, cell: &CellSummary) -> Vec<Outcome> {
+fn outcomes_in(record: &Record, cell: &CellSummary) -> Vec<RequirementOutcome> {
     let phase = record.plan.phases.get(cell.cell as usize);
     let mut asked: Vec<Requirement> = Vec::new();
     for requirement in record.plan.require.iter().chain(phase.iter().flat_map(|p| &p.require)) {
@@ -53,7 +54,7 @@ fn outcomes_in(record: &Record, cell: &CellSummary) -> Vec<Outcome> {
         {
             sentence.truncate(told.len());
         }
-        Outcome {
+        RequirementOutcome {
             requirement,
             cell: cell.cell,
             name: cell.name.clone(),
@@ -225,6 +226,15 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
         _ => Verdict::Inconclusive,
     };
     if let Some(refusal) = found.refusal() {
+        let (all, late) = (row.corrected.count(), row.corrected.at_or_above(limit_ns).0);
+        if quantile::refutes_below(parts, late, all) {
+            let (late, limit) = (grouped(late), Nanos(limit_ns).exact());
+            let text = format!(
+                "{value}; {late} of them are {limit} or more, too many for {name} < {limit} however they depend on \
+                 each other"
+            );
+            return Some((Verdict::Fail, text));
+        }
         let independent =
             quantile::estimate(&row.corrected, parts).map(|found| interval(&found))?;
         let text = format!(
@@ -310,14 +320,14 @@ mod tests {
             "max < 80002ns",
             &latencies,
             Verdict::Pass,
-            "the maximum is 80.001 us; no latency of 80002ns or more in 10 s: with 95 % confidence at \
+            "the maximum is 80.001 us; no latency of 80.002us or more in 10 s: with 95 % confidence at \
              most once in 3.34 s",
         );
         check(
             "max < 80001ns",
             &latencies,
             Verdict::Fail,
-            "the maximum is 80.001 us; 1 of 10,000 latencies was 80001ns or more in 10 s: once in \
+            "the maximum is 80.001 us; 1 of 10,000 latencies was 80.001us or more in 10 s: once in \
              10 s, 95 % interval once in 6 min 34 s to once in 853.6 ms",
         );
     }
@@ -360,10 +370,28 @@ mod tests {
             "p99.9 < 2ms",
             &ramp(900),
             Verdict::Inconclusive,
-            "p99.9 of 900 latencies is 899 us, without an interval: it takes a phase of at least 2 s \
-             to show whether late wake-ups come in clusters (with 95 % confidence at \
+            "p99.9 of 900 latencies is 899 us, without an interval: only a phase of at least 2 s \
+             shows whether late wake-ups come in clusters (with 95 % confidence at \
              least 896 us if wake-ups were independent)",
         );
+    }
+
+    #[test]
+    fn a_limit_that_too_many_latencies_reach_is_refuted_without_an_interval() {
+        // In a phase of less than 2 s there is no interval. By hand: 1 % / 2.5 % of 1,000 latencies are 400, and
+        // 0.1 % / 2.5 % are 40.
+        let late = |count: usize| [vec![10_000; 1_000 - count], vec![90_000; count]].concat();
+        for (require, enough) in [("p99 < 80us", 400), ("p99.9 < 80us", 40)] {
+            let (verdict, sentence) = outcome(require, &late(enough));
+            assert_eq!(verdict, Verdict::Fail, "{sentence}");
+            let too_many =
+                format!("; {enough} of them are 80us or more, too many for {require} however");
+            assert!(sentence.contains(&too_many), "{sentence}");
+            assert_eq!(outcome(require, &late(enough - 1)).0, Verdict::Inconclusive);
+        }
+        // All latencies may be late in one spell, half of the time: that is no evidence of a median.
+        assert_eq!(outcome("p50 < 1ns", &late(0)).0, Verdict::Inconclusive);
+        assert_eq!(outcome("p97.5 < 1ns", &late(0)).0, Verdict::Fail);
     }
 
     #[test]

@@ -5,23 +5,30 @@ use std::sync::LazyLock;
 use rtscope_analyse::{
     compare::{self, compare},
     import::{self, Import, Options, Stream},
-    report::{self, lab, wave as wave_page},
+    report::{
+        self, lab,
+        published::{self, Beside, Ours, Whose},
+        wave as wave_page,
+    },
     statistics::wave::{
         self,
-        sweep::{Found, Outcome, Point},
+        sweep::{FrequencyLimit, Try, TryOutcome},
     },
 };
 use rtscope_model::{
     drift::{Activation, DriftRecord, Periodic, Program},
     environment::Preemption,
+    explain::{ExpiredTimer, ExplainRecord, RunningThread, Spike, Wakeup, WatchedThread},
     guest::Timing,
     histogram::{Histogram, Layout},
+    published::{KernelKind, PublishedTable},
     record::Record,
     sched::{Experiment, ExperimentRecord, JobRun, Observed, Run, RunSource, SchedulingRules},
     schedule::{Placement, Policy},
     stat::{Count, CountedBy, CountedProgram, CountedRun, CounterRecord},
     throughput::{Protocol, Received, Sampled, ThroughputRecord, Transfer},
     time::Nanos,
+    trace::{Event, Name, Section, What},
     verdict::Verdict,
     wave::{Capture, Edge, Gap},
 };
@@ -46,9 +53,10 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("sched_guests", report::sched::guests::page(&guests())),
         ("lab_verb", lab::verbs::page(&side_by_side())),
         ("drift", report::drift::page(&drift())),
-        ("stat", report::stat::page(&counters())),
-        ("throughput", report::throughput::page(&throughput())),
-        ("wave_sweep", wave_page::sweep::page(&sweep())),
+        ("explain", report::explain::page(&explained())),
+        ("stat", report::stat::page(&counters(), &published())),
+        ("throughput", report::throughput::page(&throughput(), &published())),
+        ("wave_sweep", wave_page::sweep::page(&sweep(), &published())),
         ("wave_capture", captured()),
         ("wave_capture-two", two_captures()),
     ]
@@ -128,15 +136,10 @@ pub(crate) fn comparison() -> lab::Comparison {
             requirement: text("max < 50us"),
             verdict: Verdict::Fail,
             seen: text("the maximum is 821 us, in seed 5"),
+            figure: None,
         }],
         failures: vec![(text("debian-rt seed 4"), text("the guest printed nothing for 60 s"))],
-        published: vec![lab::Published {
-            what: text("worst latency under a disk load, stock kernel"),
-            theirs: text("1,250 us"),
-            ours: text("821 us (debian-stock)"),
-            source: text("A vendor's training material"),
-            why: text("That board has a spinning disk and caches that the emulator lacks."),
-        }],
+        published: published(),
         beside: vec![beside()],
         traces: vec![(
             text("debian-stock, rest, seed 1"),
@@ -144,6 +147,19 @@ pub(crate) fn comparison() -> lab::Comparison {
             text("cells/0-rest-1/trace.txt"),
         )],
     }
+}
+
+/// Published figures: one beside ours, one without.
+fn published() -> Vec<Beside> {
+    let text = "name = 'x'\ntitle = 'x'\n[[published]]\nsubject = 'disk load'\nkernel = 'stock'\n\
+                figures = { max = '1250us' }\nsource = \"A vendor's training material\"\n\
+                why = 'That board has a spinning disk and caches that the emulator lacks.'\n\
+                [[published]]\npolicy = 'other'\nmissing = 'the study leaves it out'\nsource = 'A study'\n";
+    let table = PublishedTable::parse("x", text).expect("a table");
+    let whose = Whose { label: "debian-stock", kernel: Some(KernelKind::Stock) };
+    let figures = table.published[0].figures.0.iter().map(|(statistic, _)| (*statistic, Ok(821e3)));
+    let ours = Ours { figures: figures.collect(), ..whose.ours("disk load") };
+    published::beside(&table.published, &[ours])
 }
 
 /// Latencies with a tail up to about twice a level.
@@ -183,7 +199,7 @@ fn placement(policy: Policy, cpu: u32) -> Placement {
 fn experiment(name: &str) -> ExperimentRecord {
     let text = format!(
         "name = '{name}'\ntitle = 'Turns of two threads'\nabout = 'Who of them ends first?'\n\
-         published_s = [2.0, 4.0]\n[[application]]\nname = 'first'\npolicy = 'rr'\npriority = 80\n\
+         [[application]]\nname = 'first'\npolicy = 'rr'\npriority = 80\n\
          [[application]]\nname = 'second'\npolicy = 'rr'\npriority = 80\n"
     );
     let observed = |name: &str, turns: &[(u64, u64)]| {
@@ -274,6 +290,76 @@ fn side_by_side() -> lab::verbs::SideBySide {
         facts: vec![("emulator".to_owned(), "QEMU emulator version 7.2.15".to_owned())],
         guests: vec![guest(0, 1), guest(0, 2), guest(1, 1)],
         failures: vec![("debian-rt-seed2".to_owned(), "the kernel gave up".to_owned())],
+        published: published(),
+    }
+}
+
+/// A thread that waits for an interrupt, for a thread of a higher priority and for one of a lower one.
+fn explained() -> ExplainRecord {
+    let name = |text: &str| Name::new(text.as_bytes());
+    let event = |at_ns: u64, tid: u32, what: What| Event {
+        at_ns,
+        cpu: 1,
+        tid,
+        in_interrupt: false,
+        preempt_depth: 0,
+        what,
+    };
+    let switch = |at_ns, from, to, to_priority, text| {
+        let (is_ready, to_name) = (true, name(text));
+        event(at_ns, from, What::Switch { from, is_ready, to, to_priority, to_name })
+    };
+    let disk = Section::Irq { line: 9, name: name("<disk>") };
+    let events = vec![
+        event(990_000, 9, What::Enter(disk)),
+        event(1_040_000, 9, What::Leave(disk)),
+        event(1_041_000, 9, What::Enter(Section::LocalTimer)),
+        event(1_042_000, 9, What::Waking { tid: 7, name: name("motor") }),
+        event(1_044_000, 9, What::Leave(Section::LocalTimer)),
+        switch(1_090_000, 9, 8, 0, "hog & co"),
+        switch(1_590_000, 8, 7, 49, "motor"),
+    ];
+    let low =
+        RunningThread { cpu: 1, tid: 9, name: name("low"), priority: Some(120), is_idle: false };
+    let spike = Spike {
+        tid: 7,
+        priority: 49,
+        timer: Some(ExpiredTimer { expires_ns: 1_000_000, slack_ns: 0 }),
+        waking: Wakeup { at_ns: 1_042_000, cpu: 1, by: 9, in_interrupt: true },
+        cpu: 1,
+        switched_ns: 1_590_000,
+        before: vec![low],
+        events,
+        is_lossy: true,
+    };
+    let thread = WatchedThread {
+        tid: 7,
+        name: name("motor"),
+        priority: 49,
+        activations: 5_220,
+        by_timer: 5_219,
+        late: 1,
+        latency_ns_max: 590_000,
+        latency_ns_sum: 60_000_000,
+        ..WatchedThread::default()
+    };
+    ExplainRecord {
+        format: rtscope_model::explain::FORMAT,
+        version: "0.1.0".to_owned(),
+        wall_clock: "2020-01-01T00:00:00Z".to_owned(),
+        kernel: "6.12.0".to_owned(),
+        is_preempt_rt: Some(false),
+        is_guest: false,
+        program: "./motor".to_owned(),
+        duration: Nanos::from_secs(10),
+        above: Some(Nanos::from_us(100)),
+        kept_max: 20,
+        events: vec!["sched/sched_switch".to_owned()],
+        missing: vec!["irq/irq_handler_entry".to_owned()],
+        threads: vec![thread],
+        spikes: vec![spike],
+        symbols: Vec::new(),
+        lost: 3,
     }
 }
 
@@ -311,7 +397,8 @@ fn drift() -> DriftRecord {
         wall_clock: "2026-01-02T15:27:01Z".to_owned(),
         kernel: "6.12.9-rt".to_owned(),
         duration: Nanos::from_secs(1),
-        subjects: vec![
+        together: false,
+        threads: vec![
             periodic("delay", MS + 24_000, None),
             periodic("delay until", MS, None),
             periodic("blink", MS + 90, Some(program)),
@@ -402,12 +489,12 @@ fn throughput() -> ThroughputRecord {
 }
 
 fn sweep() -> wave::sweep::Sweep {
-    let point = |wanted_hz: f64, good: bool| Point {
+    let point = |wanted_hz: f64, good: bool| Try {
         wanted_hz,
         measured_hz: good.then_some(wanted_hz * 0.98),
         uncertainty_ppm: good.then_some(12.0),
         within: good,
-        outcome: if good { Outcome::Within } else { Outcome::TooFast },
+        outcome: if good { TryOutcome::Within } else { TryOutcome::TooFast },
         edges: 1_234,
         lost: Some(3),
         blind_ns: 1_500_000,
@@ -418,7 +505,7 @@ fn sweep() -> wave::sweep::Sweep {
         name: name.to_owned(),
         load: load.to_owned(),
         policy: "fifo".to_owned(),
-        found: Found {
+        found: FrequencyLimit {
             max_frequency_hz: Some(hz),
             first_bad_hz: Some(hz * 2.0),
             no_limit: None,
@@ -459,12 +546,13 @@ fn capture(line: &str, later_ns: u64) -> Capture {
 fn captured() -> String {
     let capture = capture("memory:blink", 0);
     let wave = wave::judge(&capture, Some(100_000.0));
-    let facts = vec![("scope".to_owned(), "fifo 49 on CPU 1".to_owned())];
     let shown = wave_page::capture::Shown {
         capture: &capture,
         wave: &wave,
         wanted_hz: Some(100_000.0),
-        facts,
+        scope: "fifo 49 on CPU 1",
+        finding: None,
+        written: None,
     };
     wave_page::capture::page(&shown)
 }

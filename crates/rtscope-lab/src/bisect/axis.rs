@@ -92,8 +92,8 @@ pub(super) fn option_changes(good: &Spec, bad: &Spec) -> Result<Vec<OptionChange
     ] {
         if !same {
             return Err(LabError::Refused(format!(
-                "{} and {} differ in their {what}, not only in options: name the kernels between them by \
-                 --through, or their commits by --tree",
+                "{} and {} differ in their {what}, not only in options: name the kernels between them with \
+                 --through, or their commits with --tree",
                 good.name, bad.name
             )));
         }

@@ -115,7 +115,7 @@ pub fn first_bad_commit<E: From<LabError>>(
     let base = git(tree, &["merge-base", &goods[0], &bad])?;
     if base.trim() != goods[0] {
         let why = format!(
-            "{good} is no ancestor of the bad commit: between them there is no row of commits to search"
+            "{good} is not an ancestor of the bad commit, so no series of commits connects them"
         );
         return Err(LabError::Refused(why).into());
     }
@@ -305,7 +305,7 @@ mod tests {
         let said = first_bad_commit::<LabError>(folder.path(), "HEAD", "HEAD~1", &mut never)
             .expect_err("no ancestor")
             .to_string();
-        assert!(said.contains("no ancestor"), "{said}");
+        assert!(said.contains("not an ancestor"), "{said}");
         let said = commit(folder.path(), "v9").expect_err("none").to_string();
         assert!(said.contains("no commit \"v9\""), "{said}");
     }

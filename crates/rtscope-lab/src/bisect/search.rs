@@ -21,7 +21,8 @@ use crate::{
     kernel_under_test::ExpectedKernel,
     lab::{Host, Lab, Outcomes},
     queue::QueuedRun,
-    record_folders, source,
+    record_folders::{self, Claim},
+    source,
     spec::{self, Source, Spec},
 };
 
@@ -73,6 +74,8 @@ pub struct Search<'a, E> {
     /// Answers by kernel: nothing is run twice.
     known: BTreeMap<KernelRef, Answer>,
     steps: Vec<Step>,
+    /// The folder of the records, from the first one on.
+    claim: Option<Claim>,
 }
 
 /// Which of the ends must be built, said before the other one runs.
@@ -84,8 +87,9 @@ fn to_build(ends: [&Spec; 2], cache: &Cache) -> Option<String> {
         .collect();
     let names = missing.join(" and ");
     let verb = if missing.len() == 1 { "isn't" } else { "aren't" };
-    (!missing.is_empty())
-        .then(|| format!("{names} {verb} built yet: rtscope builds what the search needs, minutes for each kernel"))
+    (!missing.is_empty()).then(|| {
+        format!("{names} {verb} built yet: the search builds kernels, which takes minutes for each")
+    })
 }
 
 /// Which end of a search has these of all changes: 0 the good one, 1 the bad one.
@@ -108,7 +112,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         judge: Judge<'a, E>,
     ) -> Search<'a, E> {
         let (known, steps, out) = (BTreeMap::new(), Vec::new(), out.to_owned());
-        Search { lab, host, plan, seeds, out, judge, known, steps }
+        Search { lab, host, plan, seeds, out, judge, known, steps, claim: None }
     }
 
     /// The kernels that were judged, in their order.
@@ -145,9 +149,9 @@ impl<'a, E: From<LabError>> Search<'a, E> {
                 self.options(&a, &b, good.words(), [good.label(), bad.label()])
             }
             _ => Err(LabError::Refused(format!(
-                "between {} and {} there is nothing to search: name kernels between them by \
-                 --through, two kernels of one name with other words, two that `rtscope kernel list` \
-                 can make with the same words, or commits by --tree",
+                "there is nothing to search between {} and {}: name kernels between them with --through, \
+                 or commits with --tree. Or name one kernel with different parameters, or two kernels \
+                 of `rtscope kernel list` with the same parameters",
                 good.name(),
                 bad.name()
             ))
@@ -216,6 +220,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
     }
 
     fn commits(&mut self, tree: &Path, spec: &Spec, ends: &Ends<'_>) -> Result<Culprit, E> {
+        fs::metadata(tree).map_err(LabError::file("read --tree", tree))?;
         let place = key_of(&[("tree", tree.as_os_str().as_encoded_bytes())]);
         let place = self.lab.cache().root().join("bisect").join(place);
         let parent = place.parent().unwrap_or(&place);
@@ -248,7 +253,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
                 _ => format!("is {is}"),
             };
             LabError::Refused(format!(
-                "the {end} kernel {why}; nothing can be searched. The records are in {}",
+                "the {end} kernel {why}, so the search can't start. The records are in {}",
                 self.out.display()
             ))
         };
@@ -308,6 +313,9 @@ impl<'a, E: From<LabError>> Search<'a, E> {
             let run = self.lab.plan_run(&found, self.plan, seed, &mut report)?;
             let name = format!("{number:02}-{}-seed{seed}", record_folders::safe(&title));
             runs.push(QueuedRun { run, folder: self.out.join(name) });
+        }
+        if self.claim.is_none() {
+            self.claim = Some(record_folders::claim_empty(&self.out)?);
         }
         let outcomes = self.lab.run(&runs, self.host)?;
         self.check_interrupted()?;

@@ -28,6 +28,9 @@ use crate::{
 /// File of the console in a record's folder.
 pub const CONSOLE: &str = "console.txt";
 
+/// File of what the emulator itself says, while it runs.
+pub(crate) const ERRORS: &str = "console.emulator";
+
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -134,22 +137,21 @@ impl Ending {
             Ending::Sent => "the record is whole".to_owned(),
             Ending::Failed(why) => format!("the run in the guest failed: {why}"),
             Ending::Trouble(trouble) => trouble.sentence(),
-            Ending::Mute => "nothing came from the guest: the kernel has no serial support \
-                (CONFIG_SERIAL_8250_CONSOLE or CONFIG_SERIAL_AMBA_PL011_CONSOLE), the guest has too \
-                little memory to boot (give it more with --memory), or the kernel does not boot on this \
-                machine (try another one with --machine)"
+            Ending::Mute => "the guest sent nothing. Its kernel may have no serial support \
+                (CONFIG_SERIAL_8250_CONSOLE or CONFIG_SERIAL_AMBA_PL011_CONSOLE). The guest may have too \
+                little memory to boot: give it more with --memory. Or the kernel does not boot on this \
+                machine: try another one with --machine"
                 .to_owned(),
-            Ending::Halted => "the guest's CPU halted before the kernel said a word: its image is \
-                damaged (copy it again, or build it again), the guest has too little memory (give it more \
-                with --memory), or the kernel does not boot on this machine (try another one with \
-                --machine)"
+            Ending::Halted => "the guest's CPU halted before the kernel printed anything. Its image may be \
+                damaged: copy it again, or build it again. The guest may have too little memory: give it more \
+                with --memory. Or the kernel does not boot on this machine: try another one with --machine"
                 .to_owned(),
             Ending::Hung(last) => format!(
                 "the guest fell silent after {last:?}: it hangs, or is slow on a busy host (give it \
-                 longer with --silence)"
+                 more time with --silence)"
             ),
             Ending::NoRecord(last) => {
-                format!("the guest ended without a record; it last said {last:?}")
+                format!("the guest ended without a record; its last line was {last:?}")
             }
             Ending::Damaged => {
                 "a part of the record was damaged on its way out of the guest".to_owned()
@@ -336,7 +338,7 @@ impl Emulator {
         let program = &line.machine.program;
         let arguments = line.arguments();
         let all: Vec<&String> = guard.iter().chain([program]).chain(&arguments).collect();
-        let errors = line.console.with_extension("emulator");
+        let errors = line.console.with_file_name(ERRORS);
         let file = File::create(&errors).map_err(LabError::file("create", &errors))?;
         let child = Command::new(all[0])
             .args(&all[1..])

@@ -221,7 +221,9 @@ impl Cache {
         let entries = rooms.iter().filter_map(|room| fs::read_dir(room).ok()).flatten().flatten();
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let begun = ["part-", "unpacking-", "probe-"].iter().any(|word| name.starts_with(word));
+            let begun = ["part-", "unpacking-", "probe-", "replay-"]
+                .iter()
+                .any(|word| name.starts_with(word));
             let process = name.rsplit('-').next().and_then(|id| id.parse::<u32>().ok());
             let gone = process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists());
             let modified = entry.metadata().and_then(|there| there.modified()).ok();
@@ -339,5 +341,10 @@ mod tests {
         cache.sweep();
         let left = names.map(|name| cache.downloads().join(name).exists());
         assert_eq!(left, [false, true, true, true]);
+        let replay = cache.root().join("replay-4194305");
+        fs::create_dir(&replay).expect("made");
+        fs::File::open(&replay).and_then(|it| it.set_modified(old)).expect("set");
+        cache.sweep();
+        assert!(!replay.exists());
     }
 }

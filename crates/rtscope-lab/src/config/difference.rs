@@ -142,7 +142,7 @@ pub fn text(difference: &Difference, names: [&str; 2], all: bool) -> String {
     }
     let nothing = parts.iter().all(|(_, rows)| rows.is_empty());
     if nothing {
-        text.push_str("\nNothing that matters for latency.\n");
+        text.push_str("\nNo option that affects latency differs.\n");
     }
     if all && !difference.other.is_empty() {
         let _ = writeln!(text, "\nOther options");
@@ -213,7 +213,7 @@ pub fn find(name: &str, cache: &Cache) -> Result<Side, LabError> {
             spec.name
         ))),
         Err(_) => Err(LabError::Refused(format!(
-            "{name:?} is no kernel and no file: give a built kernel's name, a configuration file, a \
+            "{name:?} is neither a kernel nor a file: give a built kernel's name, a configuration file, a \
              record's folder, or `running`"
         ))),
     }
@@ -318,7 +318,7 @@ mod tests {
         let other: Vec<&str> = difference.other.iter().map(|c| c.option.as_str()).collect();
         assert_eq!(other, ["EXT4_FS", "LOCALVERSION"]);
         let shown = text(&difference, ["stock", "rt"], false);
-        assert!(shown.contains("  KEXEC\n    Booting a second kernel"), "{shown}");
+        assert!(shown.contains("  KEXEC\n    Boots a second kernel"), "{shown}");
         assert!(shown.contains("-CPU_FREQ, -CPU_FREQ_GOV_ONDEMAND=m"), "{shown}");
         assert!(
             shown.contains("HZ 250 -> 1000") && shown.contains("2 other options differ"),
@@ -332,7 +332,7 @@ mod tests {
     fn equal_kernels_differ_in_nothing() {
         let difference = compare(&set(STOCK), &set(STOCK));
         assert_eq!(difference, Difference::default());
-        assert!(text(&difference, ["a", "b"], false).contains("Nothing that matters"));
+        assert!(text(&difference, ["a", "b"], false).contains("No option that affects latency"));
     }
 
     #[test]

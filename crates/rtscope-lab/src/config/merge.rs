@@ -62,9 +62,9 @@ fn wrong_with(line: &str) -> Option<String> {
     });
     match (option, value) {
         (Some(_), Some(value)) if is_value(value) => None,
-        (Some(_), Some(value)) if !value.is_empty() => Some(format!(
-            "{line:?}: {value:?} is none of y, m, n, a number, and a text in double quotes"
-        )),
+        (Some(_), Some(value)) if !value.is_empty() => {
+            Some(format!("{line:?}: {value:?} is not y, m, n, a number or a text in double quotes"))
+        }
         (Some(_), _) => {
             Some(format!("{line:?} has no value: write {name}=y, or `# {name} is not set`"))
         }
@@ -200,7 +200,7 @@ mod tests {
             "{found:?}"
         );
         assert!(found[1].1.contains("\"hello world\" is neither"), "{found:?}");
-        assert!(found[4].1.contains("\"yes\" is none of y, m, n"), "{found:?}");
+        assert!(found[4].1.contains("\"yes\" is not y, m, n"), "{found:?}");
     }
 
     proptest! {

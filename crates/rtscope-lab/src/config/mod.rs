@@ -73,7 +73,7 @@ pub fn configure(
         spec.fragments.iter().map(|f| (f.name.as_str(), f.text.as_str())).collect();
     for one in merge::asked(&texts).1 {
         report(Progress::Warning(format!(
-            "CONFIG_{}={} of {} takes the place of {} of {}",
+            "CONFIG_{}={} of {} overrides {} of {}",
             one.name,
             one.later.1.word(),
             one.later.0,

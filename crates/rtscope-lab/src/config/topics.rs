@@ -63,8 +63,8 @@ pub(super) const TOPICS: &[Topic] = &[
     Topic {
         name: "RCU priority boosting",
         options: &["RCU_BOOST*"],
-        why: "A reader that was preempted and holds up callbacks is raised in priority until it is through: \
-              memory comes back although real-time threads keep the CPU.",
+        why: "A preempted reader that delays callbacks gets a higher priority until it has finished. So memory \
+              is freed even while real-time threads keep the CPU busy.",
     },
     Topic {
         name: "CPU frequency and performance governors",
@@ -92,13 +92,13 @@ pub(super) const TOPICS: &[Topic] = &[
     Topic {
         name: "Thermal control",
         options: &["THERMAL*", "CPU_THERMAL", "DEVFREQ_THERMAL", "*_THERMAL"],
-        why: "Throttling by temperature slows the CPU down at a bad moment. Without it see to the cooling: \
-              nothing then protects the chip but its own shutdown.",
+        why: "Throttling by temperature slows the CPU down at a bad moment. Without it, make sure \
+              that the cooling is sufficient: then only the chip's own shutdown protects it.",
     },
     Topic {
         name: "Bluetooth",
         options: &["BT", "BT_*"],
-        why: "A driver stack less whose interrupts and threads come at any time.",
+        why: "Without it, one driver stack less has interrupts and threads that run at any time.",
     },
     Topic {
         name: "Profiling (OProfile)",
@@ -108,8 +108,8 @@ pub(super) const TOPICS: &[Topic] = &[
     Topic {
         name: "KEXEC",
         options: &["KEXEC*", "CRASH_DUMP", "CRASH_*", "PROC_VMCORE"],
-        why: "Booting a second kernel from the first: of no use to a real-time thread, and memory set \
-              aside for it.",
+        why: "Boots a second kernel from the first. It is of no use to a real-time thread, and memory is \
+              reserved for it.",
     },
     Topic {
         name: "Hotplug",
@@ -120,8 +120,8 @@ pub(super) const TOPICS: &[Topic] = &[
             "ACPI_HOTPLUG_*",
             "HOTPLUG_CORE*",
         ],
-        why: "Taking a CPU or memory away stops all CPUs for a while; nobody does it while a real-time \
-              thread runs, if it can't be done.",
+        why: "Removing a CPU or memory stops all CPUs for a while. Without this option, nobody can do it \
+              while a real-time thread runs.",
     },
     Topic {
         name: "Transparent huge pages",
@@ -197,7 +197,7 @@ pub(super) const TOPICS: &[Topic] = &[
             "DETECT_HUNG_TASK*",
             "WQ_WATCHDOG*",
         ],
-        why: "A timer on each CPU that looks whether it still runs: a small, regular disturbance.",
+        why: "A timer on each CPU checks whether the CPU still runs: a small, regular disturbance.",
     },
     Topic {
         name: "Latency tracers that are switched on at need",
@@ -226,8 +226,8 @@ pub(super) const TOPICS: &[Topic] = &[
             "STACK_TRACER",
             "LATENCYTOP",
         ],
-        why: "They sit in paths that every interrupt and every lock takes: measure with them to explain, \
-              and without them to judge.",
+        why: "They add code to every interrupt and every lock. Use them to explain a latency, and leave them \
+              out to judge one.",
     },
     Topic {
         name: "Mitigations of CPU faults",
@@ -238,7 +238,7 @@ pub(super) const TOPICS: &[Topic] = &[
             "PAGE_TABLE_ISOLATION",
             "SPECULATION_*",
         ],
-        why: "They lengthen each way into and out of the kernel by fractions of a microsecond to some.",
+        why: "They make each entry into the kernel and each exit longer, by up to some microseconds.",
     },
     Topic {
         name: "Multiprocessing",

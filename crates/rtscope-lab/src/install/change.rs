@@ -281,7 +281,7 @@ fn restore(
 ) -> Result<Option<String>, LabError> {
     if !place.exists() {
         return Err(LabError::Refused(format!(
-            "{} is gone: is its file system mounted? What it held is kept in {}",
+            "{} is gone: is its file system mounted? Its old content is in {}",
             place.display(),
             saved.display()
         )));
@@ -295,7 +295,10 @@ fn restore(
         Some(now) if !ours => {
             let text = String::from_utf8_lossy(&now);
             put(place, mark.taken_out(&text).as_bytes(), None, steps)?;
-            Ok(Some(format!("{} was edited since: only our part is taken out", place.display())))
+            Ok(Some(format!(
+                "{} was edited since: rtscope removes only its own part",
+                place.display()
+            )))
         }
         _ => put(place, &old, Some(saved), steps).map(|()| None),
     }

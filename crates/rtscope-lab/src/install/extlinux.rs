@@ -67,7 +67,7 @@ fn default_label(text: &str) -> Option<Label> {
 
 fn no_label(path: &Path) -> LabError {
     LabError::Refused(format!(
-        "{} has no label with a kernel that could be followed",
+        "{} has no label with a kernel that rtscope could copy",
         path.display()
     ))
 }

@@ -74,7 +74,7 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
 
 fn no_entry(folder: &Path) -> LabError {
     LabError::Refused(format!(
-        "{} has no menu entry with a `linux` line that could be followed",
+        "{} has no menu entry with a `linux` line that rtscope could copy",
         folder.join("grub.cfg").display()
     ))
 }

@@ -87,6 +87,18 @@ impl Wish<'_> {
         format!("rtscope-{}", &self.kernel.manifest.key[..8.min(self.kernel.manifest.key.len())])
     }
 
+    /// What boots this kernel once it is installed.
+    #[must_use]
+    pub fn boot_step(&self) -> String {
+        match (self.once, self.layout) {
+            (true, Layout::RaspberryPi) => "`sudo reboot '0 tryboot'` boots it once".to_owned(),
+            (true, _) => {
+                format!("`sudo grub-reboot {}` and `sudo reboot` boot it once", self.mark())
+            }
+            (false, _) => "reboot".to_owned(),
+        }
+    }
+
     /// Refuses with a sentence, to which the way round it is added.
     fn refuse_unless_forced(&self, why: &str) -> Result<(), LabError> {
         match self.force {
@@ -133,7 +145,7 @@ pub fn install(
     let before = wish.layout.chosen(wish.root)?;
     if let Some(missing) = before.missing() {
         report(Progress::Warning(format!(
-            "the boot configuration names {}, which isn't there: does this system boot?",
+            "the boot configuration names {}, which doesn't exist: does this system boot?",
             missing.display()
         )));
     }
@@ -143,8 +155,8 @@ pub fn install(
     let is_new = |change: &&Change| !matches!(change, Change::Replace { .. });
     if let Some(there) = changes.iter().filter(is_new).find(|change| change.place().exists()) {
         return Err(LabError::Refused(format!(
-            "{} is there already: take that kernel out first (`rtscope kernel rollback` if it came \
-             from here), or give yours another name with CONFIG_LOCALVERSION in a fragment",
+            "{} is there already: remove that kernel first (`rtscope kernel rollback` if rtscope \
+             installed it), or give yours another name with CONFIG_LOCALVERSION in a fragment",
             there.place().display()
         )));
     }
@@ -158,7 +170,7 @@ pub fn install(
         // A stop stands for a killed process, and that cleans nothing up.
         Err(stopped @ LabError::Stopped(_)) => Err(stopped),
         Err(error) => {
-            step(report, "it failed; everything is put back");
+            step(report, "the installation failed; restoring everything");
             undo_unfinished(wish.root, &mut Steps::default(), report)?;
             Err(error)
         }
@@ -202,7 +214,7 @@ fn has_its_modules(kernel: &Kernel) -> Result<(), LabError> {
         None => "build it with `modules = true` in its spec".to_owned(),
     };
     Err(LabError::Refused(format!(
-        "{name} is kept without its modules, and a system would start without their drivers: {way}"
+        "the cache has {name} without its modules, so a system would lack their drivers: {way}"
     )))
 }
 
@@ -246,7 +258,7 @@ fn undo_unfinished(
     for found in unfinished {
         step(
             report,
-            format!("undoing an installation of {} that was broken off", found.heading.kernel.name),
+            format!("undoing an interrupted installation of {}", found.heading.kernel.name),
         );
         for note in undo(root, &found, steps)? {
             report(Progress::Warning(note));
@@ -293,13 +305,13 @@ pub fn rollback(
     if !is_asked(newest) {
         let names: Vec<&str> = all.iter().map(|found| found.heading.kernel.name.as_str()).collect();
         return Err(LabError::Refused(format!(
-            "{} was installed last and goes first: `rtscope kernel rollback` without a name takes it \
-             back (installed, the oldest first: {})",
+            "{} was installed last and must be removed first: run `rtscope kernel rollback` without a \
+             name (installed, the oldest first: {})",
             newest.heading.kernel.name,
             names.join(", ")
         )));
     }
-    step(report, format!("taking {} back", newest.heading.kernel.name));
+    step(report, format!("removing {}", newest.heading.kernel.name));
     for note in undo(root, newest, steps)? {
         report(Progress::Warning(note));
     }
@@ -318,9 +330,9 @@ fn initrd(wish: &Wish<'_>, old: Option<&Path>) -> Result<Option<Content>, LabErr
         }
         (Initrd::Made, Some(old)) => {
             return Err(LabError::Refused(format!(
-                "the old kernel starts with an initial RAM disk ({}), and one for the new kernel can be \
-                 made on that system only: install there with `--root /`, give a file with --initrd, or \
-                 say --no-initrd if the new kernel has all drivers built in that its root needs",
+                "the old kernel starts with an initial RAM disk ({}). One for the new kernel can be made only \
+                 on that system: install there with `--root /`, give a file with --initrd, or give \
+                 --no-initrd if all drivers for the root file system are built into the new kernel",
                 old.display()
             )));
         }

@@ -169,7 +169,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let cmdline = read(&boot.join("cmdline.txt"))?;
     if is_marked(&cmdline) && wish.in_place {
         return Err(LabError::Refused(
-            "cmdline.txt has words of an earlier installation: `rtscope kernel rollback` first"
+            "cmdline.txt has words of an earlier installation: run `rtscope kernel rollback` first"
                 .to_owned(),
         ));
     }
@@ -193,8 +193,8 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         let mut names = old_names(&boot, &plain, &old.image, wide);
         if is_wide(&old.image).is_some_and(|old| old != wide) {
             wish.refuse_unless_forced(&format!(
-                "the old kernel ({}) and {} are not both of 32 or both of 64 bits, and the firmware \
-                 couldn't fall back to the old one",
+                "only one of the old kernel ({}) and {} has 64 bits, so the firmware couldn't fall back to \
+                 the old one",
                 old.image.display(),
                 wish.kernel.manifest.name
             ))?;

@@ -91,8 +91,8 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
     let folder = environment.boot_folder();
     let name = environment.image_name().ok_or_else(|| {
         LabError::Refused(format!(
-            "{} says neither uname_r nor bootfile, and {} has no Image or zImage: how this board \
-             finds its kernel isn't known",
+            "{} sets neither uname_r nor bootfile, and {} has no Image or zImage, so rtscope doesn't \
+             know how this board finds its kernel",
             environment.path.display(),
             folder.display()
         ))
@@ -169,8 +169,8 @@ fn by_folder(
             format!(" (the old kernel starts with {})", old.display())
         });
         return Err(LabError::Refused(format!(
-            "how this board would load an initial RAM disk from a folder of its own isn't known{has}: \
-             say --no-initrd if the new kernel has all drivers built in that its root needs"
+            "rtscope doesn't know how this board would load an initial RAM disk from a folder of its own{has}: \
+             give --no-initrd if all drivers for the root file system are built into the new kernel"
         )));
     }
     let name = environment.image_name().unwrap_or_else(|| IMAGES[0].to_owned());

@@ -1,16 +1,34 @@
 //! A record's files against the hashes that were noted when its guest brought them, and against the
 //! files of another run of the same inputs.
 
-use std::{
-    collections::BTreeSet,
-    fmt, fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fmt, fs, path::Path};
 
-use crate::{digest::sha256, error::LabError, inputs::Inputs, replay_log::LOG};
+use rtscope_model::guest;
+
+use crate::{
+    boot::{self, CONSOLE},
+    digest::sha256,
+    error::LabError,
+    inputs::{INPUTS, Inputs, read_file},
+    replay_log::LOG,
+};
 
 /// Folders of a record in which every file counts: a reader takes what lies there.
 const READ_WHOLE: [&str; 2] = ["slices", "raw"];
+
+/// Files that rtscope writes into a record's folder beside what the guest sent.
+const MADE_HERE: [&str; 10] = [
+    INPUTS,
+    LOG,
+    CONSOLE,
+    boot::ERRORS,
+    "replay.log",
+    "channel",
+    "verdict.json",
+    guest::PAGE,
+    "required.json",
+    "accepted.json",
+];
 
 /// So much of a text is shown where two files differ.
 const SHOWN_BYTES: usize = 40;
@@ -56,14 +74,14 @@ pub fn touched(folder: &Path, inputs: &Inputs) -> Result<Vec<Touched>, LabError>
     let named = inputs.files.iter().map(|(name, hash)| (name.as_str(), hash)).chain(log);
     let mut touched = Vec::new();
     for (name, hash) in named {
-        let change = match read(folder, name)? {
+        let change = match read_file(&folder.join(name))? {
             None => Change::Deleted,
             Some(bytes) if sha256(&bytes) != *hash => Change::Altered,
             Some(_) => continue,
         };
         touched.push(Touched { name: name.to_owned(), change });
     }
-    let added = added(folder, inputs);
+    let added = Beside::of(folder, inputs)?.added;
     touched.extend(added.into_iter().map(|name| Touched { name, change: Change::Added }));
     Ok(touched)
 }
@@ -80,7 +98,7 @@ pub fn check(folder: &Path, inputs: &Inputs) -> Result<(), LabError> {
     }
     let (folder, list) = (folder.display(), list(&touched));
     Err(LabError::Refused(format!(
-        "{folder} is no longer the record that its guest brought: {list}. `rtscope lab replay {folder}` shows \
+        "{folder} is no longer the record that its guest sent: {list}. `rtscope lab replay {folder}` shows \
          what differs; --fresh measures it again, and --out names another folder"
     )))
 }
@@ -89,15 +107,62 @@ pub(crate) fn list(touched: &[Touched]) -> String {
     touched.iter().map(Touched::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Files that a reader of the record would take and that the guest didn't bring.
-fn added(folder: &Path, inputs: &Inputs) -> Vec<String> {
-    let entries = READ_WHOLE.iter().flat_map(|room| {
-        let there = fs::read_dir(folder.join(room)).into_iter().flatten().flatten();
-        there.map(move |entry| format!("{room}/{}", entry.file_name().to_string_lossy()))
-    });
-    let mut added: Vec<String> = entries.filter(|name| !inputs.files.contains_key(name)).collect();
-    added.sort();
-    added
+/// Files in a record's folder that its guest didn't send, each list sorted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Files that a reader of the record would take for a part of it.
+    pub added: Vec<String>,
+    /// Files that rtscope makes from the record, or keeps with it.
+    pub made_here: Vec<String>,
+    /// Files that rtscope doesn't know.
+    pub foreign: Vec<String>,
+}
+
+impl Beside {
+    /// Looks through a record's folder and all folders in it.
+    ///
+    /// # Errors
+    ///
+    /// A folder can't be listed.
+    pub fn of(folder: &Path, inputs: &Inputs) -> Result<Beside, LabError> {
+        let mut names = Vec::new();
+        list_files(folder, "", &mut names)?;
+        names.sort();
+        let mut beside = Beside::default();
+        for name in names {
+            let room = name.split_once('/').map(|(room, _)| room);
+            if inputs.files.contains_key(&name) {
+            } else if room.is_some_and(|room| READ_WHOLE.contains(&room)) {
+                beside.added.push(name);
+            } else if is_made_here(&name) {
+                beside.made_here.push(name);
+            } else {
+                beside.foreign.push(name);
+            }
+        }
+        Ok(beside)
+    }
+}
+
+/// The names of all files below a folder, with the folders that they are in.
+fn list_files(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<(), LabError> {
+    for entry in fs::read_dir(folder).map_err(LabError::file("list", folder))? {
+        let entry = entry.map_err(LabError::file("list", folder))?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list_files(&entry.path(), &format!("{name}/"), names)?;
+        } else {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// Whether rtscope writes a file of this name beside what a guest sent. It may be half-written.
+fn is_made_here(name: &str) -> bool {
+    let whole = name.strip_suffix(".part").unwrap_or(name);
+    // Verbs have a page of their own, in their folder.
+    MADE_HERE.contains(&whole) || whole.rsplit('/').next() == Some(guest::PAGE)
 }
 
 /// What is wrong with a file of a record, when the same inputs have run again.
@@ -151,12 +216,12 @@ pub fn compare(
 ) -> Result<Vec<Disagreement>, LabError> {
     let mut names: BTreeSet<String> = noted.files.keys().cloned().collect();
     // An older record doesn't name its console.
-    let is_named = |name: &&String| *name != crate::boot::CONSOLE;
+    let is_named = |name: &&String| *name != CONSOLE;
     names.extend(brought.files.keys().filter(is_named).cloned());
-    names.extend(added(record, noted));
+    names.extend(Beside::of(record, noted)?.added);
     let mut found = Vec::new();
     for name in names {
-        let (disk, other) = (read(record, &name)?, read(again, &name)?);
+        let (disk, other) = (read_file(&record.join(&name))?, read_file(&again.join(&name))?);
         let hash = noted.files.get(&name).map(String::as_str);
         if let Some(blame) = blame(hash, disk.as_deref(), other.as_deref()) {
             let both = disk.as_ref().zip(other.as_ref());
@@ -203,18 +268,6 @@ fn difference(before: &[u8], after: &[u8]) -> Option<Difference> {
         before: shown(before),
         after: shown(after),
     })
-}
-
-/// A file of a record; none where there is no such file.
-fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, LabError> {
-    let path: PathBuf = folder.join(name);
-    match fs::read(&path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
-        Err(e) => Err(LabError::file("read", &path)(e)),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use super::*;
 use crate::qemu::GuestSpec;
@@ -130,4 +130,53 @@ fn the_first_difference_is_found_where_one_file_ends() {
     assert_eq!((first.line, first.byte), (3, 1));
     assert_eq!((first.before.as_str(), first.after.as_str()), ("", "three"));
     assert_eq!(difference(b"one", b"one"), None);
+}
+
+#[test]
+fn every_file_that_the_guest_did_not_send_is_known_or_foreign() {
+    let (folder, inputs) = record(&BROUGHT);
+    for name in ["lab.json", "verdict.json", "drift/report.html", "report.html.part"] {
+        put(folder.path(), name, "x");
+    }
+    for name in ["extra.txt", "guest/x/y", "guest/verdict.json", "slices/t1.jsonl"] {
+        put(folder.path(), name, "x");
+    }
+    let beside = Beside::of(folder.path(), &inputs).expect("listed");
+    assert_eq!(beside.added, ["slices/t1.jsonl"]);
+    assert_eq!(
+        beside.made_here,
+        ["drift/report.html", "lab.json", "report.html.part", "verdict.json"]
+    );
+    assert_eq!(beside.foreign, ["extra.txt", "guest/verdict.json", "guest/x/y"]);
+}
+
+#[test]
+fn a_pipe_in_a_record_is_named_and_nobody_waits_for_it() {
+    let (folder, inputs) = record(&BROUGHT);
+    let (again, brought) = record(&BROUGHT);
+    for name in ["plan.toml", SLICES, LOG, INPUTS] {
+        let path = folder.path().join(name);
+        let _ = fs::remove_file(&path);
+        let made = Command::new("mkfifo").arg(&path).status().expect("coreutils");
+        assert!(made.success());
+        let inputs = Inputs { log_sha256: Some(String::new()), ..inputs.clone() };
+        let refused = |said: LabError| {
+            let said = said.to_string();
+            assert!(said.contains(&format!("{name} is not a regular file")), "{said}");
+        };
+        match name {
+            INPUTS => refused(crate::inputs::read_inputs(folder.path()).expect_err("a pipe")),
+            _ => refused(touched(folder.path(), &inputs).expect_err("a pipe")),
+        }
+        if inputs.files.contains_key(name) {
+            let compared = compare(folder.path(), &inputs, again.path(), &brought);
+            refused(compared.expect_err("a pipe"));
+        }
+        fs::remove_file(&path).expect("removed");
+        put(
+            folder.path(),
+            name,
+            BROUGHT.iter().find(|file| file.0 == name).map_or("", |file| file.1),
+        );
+    }
 }

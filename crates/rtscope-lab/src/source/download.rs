@@ -10,6 +10,7 @@ use crate::{
     digest::sha256_of_file,
     error::LabError,
     progress::{Report, step},
+    source::version::Version,
     tool::{self, Need},
 };
 
@@ -53,7 +54,8 @@ pub(super) fn bring(
             complete(from, &part, report)?;
             check(&part, sha256)?;
         }
-        other => other?,
+        Err(error) => return Err(explained(error, from)),
+        Ok(()) => {}
     }
     fs::rename(&part, &path).map_err(LabError::file("rename", &part))?;
     Ok(path)
@@ -74,6 +76,64 @@ fn complete(from: &str, part: &Path, report: &mut Report<'_>) -> Result<(), LabE
         return tool::require(&[Need::of("curl", "curl")]);
     };
     tool::fetching(&mut command, || part.metadata().map_or(0, |there| there.len()), report)
+}
+
+/// A server that doesn't have the file: what it has instead. Real-time patches move to `older/` when the next
+/// one comes.
+fn explained(error: LabError, from: &str) -> LabError {
+    let is_absence = matches!(&error, LabError::Program { said, .. } if said.contains("404"));
+    let (true, Some((folder, name))) = (is_absence, from.rsplit_once('/')) else { return error };
+    let older = format!("{folder}/older");
+    let mut there: Vec<String> = Vec::new();
+    for folder in [folder, older.as_str()] {
+        there.extend(listing(folder).into_iter().map(|file| format!("{folder}/{file}")));
+    }
+    let file_of = |url: &str| url.rsplit('/').next().unwrap_or_default().to_owned();
+    let missing = format!("{from} doesn't exist (the server answers 404)");
+    LabError::Refused(match there.iter().find(|url| file_of(url) == name) {
+        Some(url) => format!("{missing}; the file has moved: use {url}"),
+        None => match nearest(name, &there) {
+            Some(url) => format!(
+                "{missing}, and neither does {older}/{name}; the nearest version there is {url}"
+            ),
+            None => {
+                format!("{missing}, and rtscope found no similar file in {folder}/ and {older}/")
+            }
+        },
+    })
+}
+
+/// The files that a folder's page on a server names; none where it has no such page.
+fn listing(folder: &str) -> Vec<String> {
+    let mut command = if tool::find("curl").is_some() {
+        let mut curl = Command::new("curl");
+        curl.args(["--fail", "--location", "--silent", "--max-time", "20"]);
+        curl
+    } else {
+        let mut wget = Command::new("wget");
+        wget.args(["--quiet", "--tries=1", "--timeout=20", "--output-document=-"]);
+        wget
+    };
+    let page = tool::output(command.arg(format!("{folder}/"))).unwrap_or_default();
+    let names = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    names.filter(|name| !name.contains('/') && !name.starts_with('?')).map(str::to_owned).collect()
+}
+
+/// The file of another version that comes closest to a name: the same series and the nearest update, packed in
+/// the same way if there is one.
+fn nearest<'a>(name: &str, there: &'a [String]) -> Option<&'a String> {
+    let wanted = Version::find(name)?;
+    let kind = |name: &str| name.chars().take_while(|c| !c.is_ascii_digit()).collect::<String>();
+    let packing = |name: &str| name.rsplit('.').next().map(str::to_owned);
+    let near = there.iter().filter_map(|url| {
+        let file = url.rsplit('/').next()?;
+        let found = Version::find(file)?;
+        let fits = (found.major, found.minor) == (wanted.major, wanted.minor);
+        let is_packed = matches!(packing(file)?.as_str(), "gz" | "xz" | "patch" | "bz2");
+        let rank = (found.sublevel.abs_diff(wanted.sublevel), packing(file) != packing(name));
+        (fits && is_packed && kind(file) == kind(name)).then_some((rank, url))
+    });
+    near.min_by_key(|(rank, _)| *rank).map(|(_, url)| url)
 }
 
 fn check(path: &Path, sha256: Option<&str>) -> Result<(), LabError> {
@@ -128,6 +188,69 @@ mod tests {
             }
         });
         (url, asked)
+    }
+
+    /// A server of pages that answers 404 to everything else.
+    fn pages(pages: &'static [(&'static str, &'static str)]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/rt/5.4", listener.local_addr().expect("bound"));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let mut lines = BufReader::new(stream.try_clone().expect("a reader")).lines();
+                let asked = lines.next().and_then(Result::ok).unwrap_or_default();
+                lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+                let path = asked.split(' ').nth(1).unwrap_or_default();
+                let page = pages.iter().find(|(known, _)| *known == path);
+                let (status, body) =
+                    page.map_or(("404 Not Found", ""), |(_, body)| ("200 OK", *body));
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+        });
+        url
+    }
+
+    #[test]
+    fn a_patch_that_has_moved_is_named_where_it_is() {
+        if tool::find("curl").is_none() && tool::find("wget").is_none() {
+            return rtscope_testing::skip::skip_this("without curl and wget");
+        }
+        let url = pages(&[
+            (
+                "/rt/5.4/",
+                "<a href=\"older/\">older/</a><a href=\"patch-5.4.290-rt96.patch.xz\">x</a>",
+            ),
+            (
+                "/rt/5.4/older/",
+                "<a href=\"../\">..</a><a href=\"patch-5.4.70-rt40.patch.gz\">x</a>\
+                 <a href=\"patch-5.4.69-rt39.patch.xz\">x</a><a href=\"patch-5.4.69-rt39.patch.gz\">x</a>\
+                 <a href=\"patches-5.4.72-rt41.tar.gz\">x</a><a href=\"patch-5.4.72-rt41.patch.sign\">x</a>",
+            ),
+        ]);
+        let folder = tempfile::tempdir().expect("a folder");
+        let said = |name: &str| {
+            let from = format!("{url}/{name}");
+            bring(&from, None, folder.path(), &mut |_| {}).expect_err("404").to_string()
+        };
+        let moved = said("patch-5.4.70-rt40.patch.gz");
+        assert!(
+            moved.starts_with(&format!("{url}/patch-5.4.70-rt40.patch.gz doesn't exist")),
+            "{moved}"
+        );
+        assert!(moved.ends_with(&format!("use {url}/older/patch-5.4.70-rt40.patch.gz")), "{moved}");
+        let other = said("patch-5.4.66-rt38.patch.gz");
+        assert!(
+            other.ends_with(&format!(
+                "the nearest version there is {url}/older/patch-5.4.69-rt39.patch.gz"
+            )),
+            "{other}"
+        );
+        let none = said("patch-6.1-rc7-rt5.patch.gz");
+        assert!(none.contains("found no similar file"), "{none}");
     }
 
     #[test]

@@ -164,14 +164,14 @@ fn fetch_source(
                 done(format!("commit {commit}"), None, Place::Commit(repository, commit))
             }),
         (Source::Vendor { vendor, reference }, None) => Err(LabError::Refused(format!(
-            "where the kernel tree of {vendor} is fetched from is yours to say: add `--from` with the \
-             address of its git repository (branch {reference} is taken), or with a folder that holds \
-             the unpacked source"
+            "rtscope doesn't know where to fetch the kernel tree of {vendor}: give the address of its git \
+             repository with `--from` (rtscope uses the branch {reference}), or a folder with the \
+             unpacked source"
         ))),
         (Source::Debian { .. } | Source::Folder { .. }, Some(from)) => {
             Err(LabError::Refused(format!(
                 "--from {from}: not a folder with a kernel's source, and the spec {} names no git tree or \
-             archive that it could stand for",
+             archive that it could replace",
                 spec.name
             )))
         }

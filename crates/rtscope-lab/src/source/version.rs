@@ -83,8 +83,8 @@ impl Version {
 pub fn pair(source: Version, patch: Version, patch_name: &str) -> Result<Option<String>, LabError> {
     if source.series() != patch.series() {
         return Err(LabError::Pairing(format!(
-            "{patch_name} is made for {patch} and the source is {source}: a real-time patch goes with \
-             its own series only; take a source of {}.{} or a patch of {}.{}",
+            "{patch_name} is made for {patch} and the source is {source}: a real-time patch fits \
+             only its own series; take a source of {}.{} or a patch of {}.{}",
             patch.major, patch.minor, source.major, source.minor
         )));
     }
@@ -98,7 +98,7 @@ pub fn pair(source: Version, patch: Version, patch_name: &str) -> Result<Option<
         )),
         std::cmp::Ordering::Less => Some(format!(
             "{patch_name} is made for {patch} and the source is {source}, {gap} stable {versions} older: \
-             the patch may lean on changes that this source lacks; better take a source of {patch}"
+             the patch may need changes that this source lacks; better take a source of {patch}"
         )),
     })
 }

@@ -41,12 +41,12 @@ macro_rules! shipped {
 /// Every shipped spec.
 pub const SPECS: &[Shipped] = shipped! { "specs", ".toml":
     "tiny-6.12" "tiny-6.1" "tiny-arm64-6.12" "debian-6.12"
-    "raspberry-pi-4" "raspberry-pi-5" "ti-am57xx" "ti-am62x"
+    "raspberry-pi-4" "raspberry-pi-5" "raspberry-pi-5.4" "raspberry-pi-6.1" "ti-am57xx" "ti-am62x"
 };
 
 /// Every shipped fragment of a configuration.
 pub const FRAGMENTS: &[Shipped] = shipped! { "fragments", ".config":
-    "lab" "lab-x86" "lab-arm64" "rt" "dynamic" "none" "voluntary" "full" "latency"
+    "lab" "lab-x86" "lab-arm64" "rt" "dynamic" "none" "voluntary" "full" "latency" "latency-5.4"
 };
 
 /// Architectures, as the kernel calls them, with the folder below `arch/`, the default target that
@@ -388,7 +388,7 @@ impl Reader<'_> {
         let path = self.folder.join(name);
         if !path.is_file() {
             let message = format!(
-                "base {name:?} is neither a target of the kernel's, as defconfig or \
+                "base {name:?} is neither a target of the kernel's, such as defconfig or \
                  bcm2711_defconfig, nor a file"
             );
             self.add(base.span().start, message, suggest(name, ["tinyconfig", "defconfig"]));
@@ -528,8 +528,8 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
     };
     if !path.is_file() && Prebuilt::find(name).is_some() {
         return Err(LabError::Refused(format!(
-            "{name} is built by Debian, and there is nothing to make: `rtscope kernel show {name}` says what \
-             it is, and `rtscope lab run --kernel {name}` boots it"
+            "Debian builds {name}, so there is nothing to make: `rtscope kernel show {name}` describes it, and \
+             `rtscope lab run --kernel {name}` boots it"
         )));
     }
     // What looks like a file and isn't there can't be read; another word is a name that doesn't exist.

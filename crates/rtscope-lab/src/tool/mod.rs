@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_no_shell_s_matter() {
         let said = output(&mut Command::new("no-such-program")).expect_err("none").to_string();
-        assert!(said.starts_with("run no-such-program: ") && !said.contains("sh:"), "{said}");
+        assert!(said.starts_with("can't run no-such-program: ") && !said.contains("sh:"), "{said}");
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn beginning(layout: Layout, threads: u32) -> Vec<Event> {
 }
 
 fn system(cpus: u32) -> SystemSpan {
-    let cpus = (0..cpus).map(|cpu| CpuSpan { cpu, busy_ns: 20_000_000, steal_ns: 0 });
+    let cpus = (0..cpus).map(|cpu| CpuSpan { cpu, busy_ns: 20_000_000, ..CpuSpan::default() });
     SystemSpan {
         span_ns: SECOND_NS,
         context_switches: 5_000,
@@ -173,6 +173,7 @@ fn system(cpus: u32) -> SystemSpan {
         throttled: Some(0),
         own_ns: Some(10_000_000),
         cpus: cpus.collect(),
+        ..SystemSpan::default()
     }
 }
 

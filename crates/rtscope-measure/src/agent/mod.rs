@@ -53,7 +53,7 @@ use rtscope_sys::{
 };
 
 use self::cyclictest::Watch;
-use crate::{RunOptions, interrupt::Interrupt, run};
+use crate::{RunOptions, interrupt::Interrupt, leave_out, run};
 
 /// The plan of a guest.
 const PLAN: &str = "/plan.toml";
@@ -176,9 +176,11 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         return Ok(());
     }
     let text = fs::read_to_string(PLAN).map_err(|e| format!("{PLAN}: {e}"))?;
-    let plan = plan::parse_kept(PLAN, &text).map_err(|e| e.to_string())?;
+    let mut plan = plan::parse_kept(PLAN, &text).map_err(|e| e.to_string())?;
+    let findings = leave_out(&mut plan, &Tree::default()).into_iter().collect();
     let options = RunOptions {
         plan,
+        findings,
         folder: PathBuf::from(RECORD),
         tree: Tree::default(),
         journal: PathBuf::from("/run/rtscope"),

@@ -9,7 +9,7 @@ use rtscope_model::{
 use rtscope_sys::sched;
 
 use crate::{
-    load::{Launcher, Running},
+    load::{Launcher, RunningLoad},
     machine::real_time_load_priority,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct Stage<'a> {
 
 impl Stage<'_> {
     /// Starts the phase's loads; they end when they are dropped.
-    pub(super) fn start_loads(&self) -> Result<Vec<Running>, String> {
+    pub(super) fn start_loads(&self) -> Result<Vec<RunningLoad>, String> {
         let longest = self.phase.expected().0.saturating_mul(4).saturating_add(LOAD_GRACE_NS);
         let start = |line| self.launcher.start(line, Nanos(longest));
         let loads = self.phase.loads.iter();

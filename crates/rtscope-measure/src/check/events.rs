@@ -52,7 +52,7 @@ fn happened(event: &trace::Event) -> [Option<(u32, What)>; 2] {
             let by = (!event.in_interrupt).then_some(event.tid);
             [Some((tid, What::Waking { by })), None]
         }
-        trace::What::TimerStart { function, expires_ns, is_relative }
+        trace::What::TimerStart { function, expires_ns, is_relative, .. }
             if function.ends_a_sleep() && !event.in_interrupt =>
         {
             own(What::Timer { expires_ns, relative: is_relative })
@@ -61,7 +61,7 @@ fn happened(event: &trace::Event) -> [Option<(u32, What)>; 2] {
         trace::What::Futex { operation, value, is_limited } => {
             own(What::Futex { operation, value, limited: is_limited })
         }
-        trace::What::TimerStart { .. } => [None, None],
+        _ => [None, None],
     }
 }
 

@@ -51,7 +51,7 @@ pub enum CheckedProgram {
 #[derive(Debug)]
 pub struct Options {
     /// At what.
-    pub subject: CheckedProgram,
+    pub program: CheckedProgram,
     /// Not looked at: what a program does until its loop runs.
     pub settle: Duration,
     /// The look.
@@ -113,15 +113,7 @@ pub enum CheckError {
 /// When it can't be started, or isn't there when the look begins.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, CheckError> {
     let mut running = Running::start(options)?;
-    let until = Instant::now() + options.settle;
-    while Instant::now() < until {
-        if interrupt.is_stopped() {
-            return Err(CheckError::Interrupted);
-        }
-        running.check(options)?;
-        thread::sleep(POLL.min(until.saturating_duration_since(Instant::now())));
-    }
-    running.check(options)?;
+    running.settle(options, interrupt)?;
     let tree = &options.tree;
     let before = family(tree, running.pid);
     if before.is_empty() {
@@ -132,14 +124,14 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, Chec
         Err(why) => (None, Some(why.to_string())),
     };
     let begin = Instant::now();
-    let first = Snapshot::of(tree, &before);
+    let first = Snapshot::take(tree, &before);
     let mut last = first.clone();
     while begin.elapsed() < options.duration && !interrupt.is_stopped() {
         thread::sleep(POLL.min(options.duration.saturating_sub(begin.elapsed())));
         if let Some(recording) = &mut recording {
             recording.drain();
         }
-        let now = Snapshot::of(tree, &before);
+        let now = Snapshot::take(tree, &before);
         if now.threads.is_empty() || running.has_ended() {
             break;
         }
@@ -204,7 +196,7 @@ impl Followed {
 }
 
 /// A process and its descendants.
-fn family(tree: &Tree, root: u32) -> BTreeSet<u32> {
+pub(crate) fn family(tree: &Tree, root: u32) -> BTreeSet<u32> {
     let parents: BTreeMap<u32, u32> = tree
         .list("proc")
         .iter()
@@ -231,7 +223,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    fn of(tree: &Tree, pids: &BTreeSet<u32>) -> Snapshot {
+    fn take(tree: &Tree, pids: &BTreeSet<u32>) -> Snapshot {
         let mut threads: Vec<Thread> =
             pids.iter().flat_map(|pid| ps::threads_of(tree, *pid)).collect();
         threads.retain(|thread| thread.state != "Z");
@@ -275,15 +267,15 @@ impl Snapshot {
 }
 
 /// The program. Dropping it ends it, if it was started here.
-struct Running {
+pub(crate) struct Running {
     name: String,
     pid: u32,
     child: Option<Child>,
 }
 
 impl Running {
-    fn start(options: &Options) -> Result<Running, CheckError> {
-        let words = match &options.subject {
+    pub(crate) fn start(options: &Options) -> Result<Running, CheckError> {
+        let words = match &options.program {
             CheckedProgram::Process(pid) => {
                 return Ok(Running { name: format!("process {pid}"), pid: *pid, child: None });
             }
@@ -301,7 +293,32 @@ impl Running {
         Ok(Running { name: name.join(" "), pid: child.id(), child: Some(child) })
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until the look begins.
+    pub(crate) fn settle(
+        &mut self,
+        options: &Options,
+        interrupt: &Interrupt,
+    ) -> Result<(), CheckError> {
+        let until = Instant::now() + options.settle;
+        while Instant::now() < until {
+            if interrupt.is_stopped() {
+                return Err(CheckError::Interrupted);
+            }
+            self.check(options)?;
+            thread::sleep(POLL.min(until.saturating_duration_since(Instant::now())));
+        }
+        self.check(options)
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
@@ -317,7 +334,7 @@ impl Running {
     }
 
     /// Asks the program to end, then makes it.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for number in [signal::INTERRUPT, signal::TERMINATE, signal::KILL] {
             if self.child.is_none() || self.has_ended() {
                 break;

@@ -6,12 +6,12 @@ mod outside;
 
 use std::{
     sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use rtscope_model::{
-    drift::{DriftRecord, FORMAT, Periodic},
+    drift::{Activation, DriftRecord, FORMAT, Periodic},
     plan::Sleep,
     schedule::Placement,
     time::Nanos,
@@ -51,10 +51,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What is to be measured.
 #[derive(Debug)]
 pub enum PeriodicSource {
-    /// Loops of our own, one after the other.
+    /// Loops of our own.
     Loops {
         /// How each sleeps.
         sleeps: Vec<Sleep>,
+        /// Whether all run at once, from the same instant on, or one after the other.
+        together: bool,
         /// Their period.
         period_ns: u64,
         /// Computing in each period, as CPU time.
@@ -66,8 +68,8 @@ pub enum PeriodicSource {
     Program {
         /// Its command line.
         command: Vec<String>,
-        /// The thread to judge, by its name or number; none is the one that sleeps most often.
-        thread: Option<String>,
+        /// The threads to judge, by name or number; none is the one that sleeps most often.
+        threads: Vec<String>,
         /// The period that it is meant to have, if that is known.
         period_ns: Option<u64>,
     },
@@ -77,7 +79,7 @@ pub enum PeriodicSource {
 #[derive(Debug)]
 pub struct Options {
     /// What.
-    pub subject: PeriodicSource,
+    pub source: PeriodicSource,
     /// How long each.
     pub duration: Nanos,
     /// The machine's files.
@@ -149,13 +151,18 @@ impl DriftError {
 /// When a loop can't be placed, the program can't be started, the kernel can't be traced, or no
 /// activation was seen.
 pub fn run(options: &Options) -> Result<DriftRecord, DriftError> {
-    let subjects = match &options.subject {
-        PeriodicSource::Loops { sleeps, period_ns, work_ns, placement } => sleeps
-            .iter()
-            .map(|sleep| one_loop(options, *sleep, *period_ns, *work_ns, placement))
-            .collect::<Result<Vec<Periodic>, DriftError>>()?,
-        PeriodicSource::Program { command, thread, period_ns } => {
-            vec![outside::watch(options, command, thread.as_deref(), *period_ns)?]
+    let (threads, together) = match &options.source {
+        PeriodicSource::Loops { sleeps, together, period_ns, work_ns, placement } => {
+            let spec =
+                LoopSpec { period_ns: *period_ns, work_ns: *work_ns, placement: placement.clone() };
+            let sets: Vec<&[Sleep]> =
+                if *together { vec![sleeps] } else { sleeps.chunks(1).collect() };
+            let threads: Vec<Vec<Periodic>> =
+                sets.into_iter().map(|set| loops(options, set, &spec)).collect::<Result<_, _>>()?;
+            (threads.concat(), *together)
+        }
+        PeriodicSource::Program { command, threads, period_ns } => {
+            (outside::watch(options, command, threads, *period_ns)?, threads.len() > 1)
         }
     };
     Ok(DriftRecord {
@@ -164,68 +171,105 @@ pub fn run(options: &Options) -> Result<DriftRecord, DriftError> {
         wall_clock: options.wall_clock.clone(),
         kernel: options.tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
         duration: options.duration,
-        subjects,
+        together,
+        threads,
     })
 }
 
-/// A loop of our own, in a thread of its own.
-fn one_loop(
-    options: &Options,
-    sleep: Sleep,
+/// What all loops of ours have in common.
+#[derive(Clone, Debug)]
+struct LoopSpec {
     period_ns: u64,
     work_ns: u64,
-    asked: &Placement,
-) -> Result<Periodic, DriftError> {
+    placement: Placement,
+}
+
+/// What a loop leaves: its place, its missed activations and the others.
+type Looped = Result<(Placement, u64, Vec<Activation>), DriftError>;
+
+/// Loops of our own that run at once, each in a thread of its own.
+fn loops(
+    options: &Options,
+    sleeps: &[Sleep],
+    spec: &LoopSpec,
+) -> Result<Vec<Periodic>, DriftError> {
+    let LoopSpec { period_ns, work_ns, .. } = *spec;
     let activations = options.duration.0 / period_ns;
     if activations > ACTIVATIONS_MAX {
         return Err(DriftError::TooLong { activations, longest: longest(period_ns) });
     }
-    // One more may end the recording, and relative sleeps may be shorter by a clock's resolution.
-    let room = activations + 16;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut noted = Vec::with_capacity(room as usize);
     // Work of a known length may be longer than what tells a thread that it runs away.
     let watchdog = match work_ns {
         ..LONG_WORK_NS => Watchdog::over_sleepers(UNATTENDED),
         _ => Watchdog::over_spinners(options.duration),
     };
-    let looping = {
-        let (stop, asked, duration_ns) = (stop.clone(), asked.clone(), options.duration.0);
-        thread::spawn(move || {
-            own::block_signals();
-            own::set_timer_slack_ns(1);
-            let found = match sched::place(&asked) {
-                Ok(found) => found,
-                Err(cause) => return Err(DriftError::Place { asked: Box::new(asked), cause }),
-            };
-            let start_ns = SystemClock::MONOTONIC.now_ns() + LEAD_NS;
-            let beat = Beat { start_ns, period_ns, sleep, duration_ns };
-            let missed = beat::run(&SystemClock::MONOTONIC, &beat, &stop, &mut noted, || {
-                compute(work_ns);
-            });
-            Ok((found, missed, noted))
-        })
-    };
-    while !looping.is_finished() {
+    // Placed one after the other, released at once.
+    let start_ns = SystemClock::MONOTONIC.now_ns() + LEAD_NS * sleeps.len() as u64;
+    let looping: Vec<JoinHandle<Looped>> =
+        sleeps.iter().map(|sleep| looping(options, *sleep, start_ns, spec, &stop)).collect();
+    while looping.iter().any(|one| !one.is_finished()) {
         watchdog.renew();
         if options.interrupt.is_stopped() {
             stop.store(true, Relaxed);
         }
         thread::sleep(LOOK);
     }
-    let (found, missed, activations) = looping.join().map_err(|_| DriftError::Thread)??;
-    Ok(Periodic {
-        name: match sleep {
-            Sleep::Relative => "delay".to_owned(),
-            Sleep::Absolute => "delay until".to_owned(),
-        },
-        sleep: Some(sleep),
-        period_ns: Some(period_ns),
-        work_ns: Some(work_ns),
-        placement: Some(found),
-        program: None,
-        missed,
-        activations,
+    let looped = looping.into_iter().map(|one| one.join().map_err(|_| DriftError::Thread)?);
+    let looped = looped.collect::<Result<Vec<_>, DriftError>>()?;
+    let are_alike = sleeps.len() > 1 && sleeps.windows(2).all(|pair| pair[0] == pair[1]);
+    let named = |(n, sleep): (usize, &Sleep)| {
+        let name = match sleep {
+            Sleep::Relative => "delay",
+            Sleep::Absolute => "delay until",
+        };
+        if are_alike { format!("{name} #{}", n + 1) } else { name.to_owned() }
+    };
+    let names = sleeps.iter().enumerate().map(named);
+    let threads = names.zip(sleeps).zip(looped).map(|((name, sleep), looped)| {
+        let (found, missed, activations) = looped;
+        Periodic {
+            name,
+            sleep: Some(*sleep),
+            period_ns: Some(period_ns),
+            work_ns: Some(work_ns),
+            placement: Some(found),
+            program: None,
+            missed,
+            activations,
+        }
+    });
+    Ok(threads.collect())
+}
+
+/// Starts a loop of our own. One that can't be placed stops the others.
+fn looping(
+    options: &Options,
+    sleep: Sleep,
+    start_ns: u64,
+    spec: &LoopSpec,
+    stop: &Arc<AtomicBool>,
+) -> JoinHandle<Looped> {
+    // One more may end the recording, and relative sleeps may be shorter by a clock's resolution.
+    let room = options.duration.0 / spec.period_ns + 16;
+    let mut noted = Vec::with_capacity(room as usize);
+    let (stop, spec, duration_ns) = (stop.clone(), spec.clone(), options.duration.0);
+    thread::spawn(move || {
+        own::block_signals();
+        own::set_timer_slack_ns(1);
+        let asked = spec.placement;
+        let found = match sched::place(&asked) {
+            Ok(found) => found,
+            Err(cause) => {
+                stop.store(true, Relaxed);
+                return Err(DriftError::Place { asked: Box::new(asked), cause });
+            }
+        };
+        let beat = Beat { start_ns, period_ns: spec.period_ns, sleep, duration_ns };
+        let missed = beat::run(&SystemClock::MONOTONIC, &beat, &stop, &mut noted, || {
+            compute(spec.work_ns);
+        });
+        Ok((found, missed, noted))
     })
 }
 

@@ -16,7 +16,7 @@ use rtscope_model::drift::{Activation, Periodic, Program};
 use rtscope_sys::{fork::signal, process, thread as own, tree::Tree};
 
 use super::{ACTIVATIONS_MAX, DriftError, LOOK, Options};
-use crate::trace::{Event, Instance, Name, What, text};
+use crate::trace::{Event, Instance, Name, OTHER_CLOCK_NS, What, text};
 
 /// Buffer of each CPU: some ten thousand events, which are read each 50 ms.
 const BUFFER_KIB: u32 = 2048;
@@ -26,9 +26,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Time stamps of a trace as text are cut to microseconds.
 const STAMP_NS: u64 = 1_000;
-
-/// An expiry this far from the wake-up is on another clock, as `CLOCK_REALTIME`.
-const OTHER_CLOCK_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// What is known of one thread.
 #[derive(Debug, Default)]
@@ -59,7 +56,7 @@ impl Watch {
     fn event(&mut self, event: &Event) {
         let tid = event.tid.cast_signed();
         match event.what {
-            What::TimerStart { function, expires_ns, is_relative }
+            What::TimerStart { function, expires_ns, is_relative, .. }
                 if function.ends_a_sleep() && !event.in_interrupt && tid != self.own =>
             {
                 let sleeper = self.sleepers.entry(tid).or_default();
@@ -106,6 +103,20 @@ impl Sleeper {
         }
     }
 
+    /// The activations in their order, from an instant on.
+    fn since(&self, start_ns: u64) -> Vec<Activation> {
+        let from_start = self.activations.iter().map(|one| Activation {
+            armed_ns: one.armed_ns - start_ns,
+            // On another clock it stays as it is: only its differences say something.
+            expiry_ns: one.expiry_ns.saturating_sub(start_ns),
+            woke_ns: one.woke_ns - start_ns,
+        });
+        let mut all: Vec<Activation> = from_start.collect();
+        // The kernel writes events in order. A thread's name that looks like an event can break the order.
+        all.sort_by_key(|one| one.woke_ns);
+        all
+    }
+
     fn push(&mut self, one: Activation) {
         if (self.activations.len() as u64) < ACTIVATIONS_MAX {
             self.activations.push(one);
@@ -122,9 +133,9 @@ fn all_that_fits() -> String {
 pub(super) fn watch(
     options: &Options,
     command: &[String],
-    thread: Option<&str>,
+    threads: &[String],
     period_ns: Option<u64>,
-) -> Result<Periodic, DriftError> {
+) -> Result<Vec<Periodic>, DriftError> {
     let mut instance = Instance::new(&Tree::default(), BUFFER_KIB)?;
     // Forked threads and processes are followed from this one on.
     instance.write("options/event-fork", "1")?;
@@ -148,7 +159,7 @@ pub(super) fn watch(
     // What it does when it is asked to end is none of its periods.
     let lost = recording.finish(|event| watch.event(event)).map_err(DriftError::Read)?;
     drop(running);
-    judged(watch, command, thread, period_ns, lost, ended)
+    judged(watch, command, threads, period_ns, lost, ended.as_deref())
 }
 
 /// Reads a trace as text and returns the activations of its most active thread.
@@ -159,73 +170,82 @@ pub(super) fn watch(
 pub fn read_trace(text: &str, command: &[String]) -> Result<Periodic, DriftError> {
     let mut watch = Watch { own: own::id(), sleepers: BTreeMap::new() };
     text.lines().filter_map(text::parse).for_each(|event| watch.event(&event));
-    judged(watch, command, None, None, 0, None)
+    let mut found = judged(watch, command, &[], None, 0, None)?;
+    Ok(found.remove(0))
 }
 
-/// The thread that is to be judged.
+/// The threads that are to be judged. Their instants count from the first one of all of them.
 fn judged(
     watch: Watch,
     command: &[String],
-    thread: Option<&str>,
+    wanted: &[String],
     period_ns: Option<u64>,
     lost: u64,
-    ended: Option<String>,
-) -> Result<Periodic, DriftError> {
+    ended: Option<&str>,
+) -> Result<Vec<Periodic>, DriftError> {
     let threads = watch.sleepers.len() as u64;
-    let is_meant = |tid: i32, sleeper: &Sleeper| {
-        thread.is_none_or(|name| sleeper.name.to_string() == name || tid.to_string() == name)
-    };
+    let mut sleepers = watch.sleepers;
     let names = || {
         let name = |(tid, one): (&i32, &Sleeper)| {
             format!("{} ({tid}, {} activations)", one.name, one.activations.len())
         };
-        watch.sleepers.iter().map(name).collect::<Vec<_>>().join(", ")
+        sleepers.iter().map(name).collect::<Vec<_>>().join(", ")
     };
-    let how = ended.as_ref().map_or(String::new(), |how| format!("; it ended early: {how}"));
+    let how = ended.map_or(String::new(), |how| format!("; it ended early: {how}"));
     let seen = match threads {
         0 => "none of its threads slept on a timer".to_owned(),
         _ => format!("threads that slept on timers: {}", names()),
     };
-    let best = watch
-        .sleepers
-        .iter()
-        .filter(|(tid, one)| is_meant(**tid, one) && one.activations.len() >= 3)
-        .max_by_key(|(_, one)| one.activations.len())
-        .map(|(tid, _)| *tid);
-    let Some(tid) = best else {
-        let text = format!("{} made no three periods: {seen}{how}", command.join(" "));
-        return Err(DriftError::NotPeriodic(text));
+    let any = [None];
+    let asked: Vec<Option<&str>> = match wanted {
+        [] => any.to_vec(),
+        wanted => wanted.iter().map(|name| Some(name.as_str())).collect(),
     };
-    let mut sleepers = watch.sleepers;
-    let mut one = sleepers.remove(&tid).unwrap_or_default();
-    // The kernel writes events in order. A thread's name that looks like an event can break the order.
-    one.activations.sort_by_key(|activation| activation.woke_ns);
-    let start_ns = one.activations.iter().map(|one| one.armed_ns).min().unwrap_or(0);
-    let activations = one.activations.iter().map(|a| Activation {
-        armed_ns: a.armed_ns - start_ns,
-        // On another clock it stays as it is: only its differences say something.
-        expiry_ns: a.expiry_ns.saturating_sub(start_ns),
-        woke_ns: a.woke_ns - start_ns,
-    });
-    Ok(Periodic {
-        activations: activations.collect(),
+    let mut chosen: Vec<(i32, Sleeper)> = Vec::new();
+    for name in asked {
+        let Some(tid) = busiest(&sleepers, name) else {
+            let which = name.map_or(String::new(), |name| format!("thread {name} of "));
+            let text = format!("{which}{} made no three periods: {seen}{how}", command.join(" "));
+            return Err(DriftError::NotPeriodic(text));
+        };
+        // Two threads may have one name: the second time it is the next.
+        chosen.extend(sleepers.remove(&tid).map(|one| (tid, one)));
+    }
+    let instants = chosen.iter().flat_map(|(_, one)| &one.activations);
+    let start_ns = instants.map(|one| one.armed_ns).min().unwrap_or(0);
+    let program = |tid: i32, one: &Sleeper| Program {
+        command: command.to_vec(),
+        tid,
+        threads,
+        relative_sleeps: one.relative,
+        absolute_sleeps: one.absolute,
+        other_wakeups: one.other,
+        lost,
+        ended: ended.map(str::to_owned),
+    };
+    let periodic = chosen.iter().map(|(tid, one)| Periodic {
+        activations: one.since(start_ns),
         name: one.name.to_string(),
         sleep: None,
         period_ns,
         work_ns: None,
         placement: None,
         missed: 0,
-        program: Some(Program {
-            command: command.to_vec(),
-            tid,
-            threads,
-            relative_sleeps: one.relative,
-            absolute_sleeps: one.absolute,
-            other_wakeups: one.other,
-            lost,
-            ended,
-        }),
-    })
+        program: Some(program(*tid, one)),
+    });
+    Ok(periodic.collect())
+}
+
+/// The thread of a name or number, or any, with the most activations.
+fn busiest(sleepers: &BTreeMap<i32, Sleeper>, name: Option<&str>) -> Option<i32> {
+    let is_meant = |tid: i32, sleeper: &Sleeper| {
+        name.is_none_or(|name| sleeper.name.to_string() == name || tid.to_string() == name)
+    };
+    sleepers
+        .iter()
+        .filter(|(tid, one)| is_meant(**tid, one) && one.activations.len() >= 3)
+        .max_by_key(|(_, one)| one.activations.len())
+        .map(|(tid, _)| *tid)
 }
 
 /// The program. Dropping it ends it, with all that it has started in its group.
@@ -316,14 +336,47 @@ mod tests {
     #[test]
     fn a_program_without_periods_is_said_to_have_none() {
         let command = ["./a".to_owned(), "-x".to_owned()];
-        let ended = Some("exit code 1".to_owned());
-        let error = judged(watched(&[]), &command, None, None, 0, ended).expect_err("no period");
+        let ended = Some("exit code 1");
+        let error = judged(watched(&[]), &command, &[], None, 0, ended).expect_err("no period");
         let text = error.to_string();
         assert!(text.contains("./a -x") && text.contains("exit code 1"), "{text}");
         let lines = [start(7, "10.000000", "hrtimer_wakeup", 10_010_000_000, "REL")];
         let watch = watched(&[&lines[0]]);
-        let error = judged(watch, &command, None, None, 0, None).expect_err("one sleep");
+        let error = judged(watch, &command, &[], None, 0, None).expect_err("one sleep");
         assert!(error.to_string().contains("(7, 0 activations)"), "{error}");
+    }
+
+    #[test]
+    fn two_threads_are_told_from_one_instant_on() {
+        let mut lines = Vec::new();
+        for n in 0..4u64 {
+            for (tid, offset_us) in [(7, 0), (8, 300 * n)] {
+                let at = |us: u64| format!("10.{:06}", us + offset_us);
+                let expiry = 10_000_000_000 + (10_000 * (n + 1) + offset_us) * 1_000;
+                lines.push(start(tid, &at(10_000 * n), "hrtimer_wakeup", expiry, "REL"));
+                lines.push(waking(&at(10_000 * (n + 1)), tid));
+            }
+        }
+        lines.sort_by_key(|line| {
+            line.split_whitespace().find_map(|word| word.strip_prefix("10.").map(str::to_owned))
+        });
+        let watch = || watched(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let command = ["./a".to_owned()];
+        let both = ["8".to_owned(), "7".to_owned()];
+        let found = judged(watch(), &command, &both, None, 0, None).expect("two threads");
+        let woke = |n: usize| -> Vec<u64> {
+            found[n].activations.iter().map(|one| one.woke_ns / 1_000).collect()
+        };
+        assert_eq!(woke(0), [10_000, 20_300, 30_600, 40_900]);
+        assert_eq!(woke(1), [10_000, 20_000, 30_000, 40_000]);
+        // Both are called "my app": the second time it is the other one.
+        let both = ["my app".to_owned(), "my app".to_owned()];
+        let found = judged(watch(), &command, &both, None, 0, None).expect("two threads");
+        let tids: Vec<i32> =
+            found.iter().filter_map(|one| Some(one.program.as_ref()?.tid)).collect();
+        assert_eq!(tids, [8, 7]);
+        let error = judged(watch(), &command, &["9".to_owned()], None, 0, None).expect_err("no 9");
+        assert!(error.to_string().starts_with("thread 9 of ./a made no three"), "{error}");
     }
 
     #[test]

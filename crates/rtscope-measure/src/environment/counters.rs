@@ -26,17 +26,36 @@ pub struct SystemCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     cpu: u32,
-    /// Threads, by the tick: whoever ran when it came is given all of it.
-    threads: u64,
-    interrupts: u64,
-    /// Idle, waiting for a device or not.
-    idle: u64,
-    steal: u64,
+    /// In the kernel's order: user, nice, system, idle, waiting for a device, interrupts, soft interrupts,
+    /// steal.
+    fields: [u64; 8],
 }
 
 impl Ticks {
+    fn sum(&self, fields: &[usize]) -> u64 {
+        fields.iter().fold(0, |sum, n| sum.saturating_add(self.fields[*n]))
+    }
+
+    /// By the tick: whoever ran when it came is given all of it.
+    fn threads(&self) -> u64 {
+        self.sum(&[0, 1, 2])
+    }
+
+    fn interrupts(&self) -> u64 {
+        self.sum(&[5, 6])
+    }
+
+    /// Waiting for a device or not.
+    fn idle(&self) -> u64 {
+        self.sum(&[3, 4])
+    }
+
+    fn steal(&self) -> u64 {
+        self.fields[7]
+    }
+
     fn busy(&self) -> u64 {
-        self.threads.saturating_add(self.interrupts)
+        self.threads().saturating_add(self.interrupts())
     }
 }
 
@@ -78,10 +97,12 @@ impl SystemCounters {
         let tick_ns = 1_000_000_000 / ticks_per_second();
         let since = |now: &Ticks| {
             let then = earlier.cpus.iter().find(|then| then.cpu == now.cpu)?;
+            let class_ns = |n: usize| now.fields[n].saturating_sub(then.fields[n]) * tick_ns;
             Some(CpuSpan {
                 cpu: now.cpu,
                 busy_ns: now.busy().saturating_sub(then.busy()) * tick_ns,
-                steal_ns: now.steal.saturating_sub(then.steal) * tick_ns,
+                steal_ns: now.steal().saturating_sub(then.steal()) * tick_ns,
+                times_ns: Some([0, 1, 2, 4, 5, 6, 3].map(class_ns)),
             })
         };
         SystemSpan {
@@ -91,6 +112,7 @@ impl SystemCounters {
             throttled: None,
             own_ns: None,
             cpus: self.cpus.iter().filter_map(since).collect(),
+            lines: Vec::new(),
         }
     }
 
@@ -104,8 +126,8 @@ impl SystemCounters {
         let since = |now: &Ticks| {
             let then = earlier.cpus.iter().find(|then| then.cpu == now.cpu)?;
             let grown = |of: fn(&Ticks) -> u64| of(now).saturating_sub(of(then)) * tick_ns;
-            let elsewhere_ns = grown(|t| t.idle) + grown(|t| t.interrupts) + grown(|t| t.steal);
-            let threads_ns = grown(|t| t.threads).min(span_ns.saturating_sub(elsewhere_ns));
+            let elsewhere_ns = grown(Ticks::idle) + grown(Ticks::interrupts) + grown(Ticks::steal);
+            let threads_ns = grown(Ticks::threads).min(span_ns.saturating_sub(elsewhere_ns));
             Some(BusyCpu { cpu: now.cpu, threads_ns })
         };
         self.cpus.iter().filter_map(since).collect()
@@ -120,14 +142,7 @@ fn ticks(name: &str, rest: &str) -> Option<Ticks> {
     for (field, word) in fields.iter_mut().zip(rest.split_whitespace()) {
         *field = word.parse().ok()?;
     }
-    let [user, nice, system, idle, iowait, irq, softirq, steal] = fields;
-    Some(Ticks {
-        cpu,
-        threads: user.saturating_add(nice).saturating_add(system),
-        interrupts: irq.saturating_add(softirq),
-        idle: idle.saturating_add(iowait),
-        steal,
-    })
+    Some(Ticks { cpu, fields })
 }
 
 #[cfg(test)]
@@ -158,8 +173,18 @@ mod tests {
         assert_eq!(
             span.cpus,
             [
-                CpuSpan { cpu: 0, busy_ns: 15 * tick_ns, steal_ns: 7 * tick_ns },
-                CpuSpan { cpu: 2, busy_ns: 0, steal_ns: 0 },
+                CpuSpan {
+                    cpu: 0,
+                    busy_ns: 15 * tick_ns,
+                    steal_ns: 7 * tick_ns,
+                    // User, nice, system, waiting, interrupts, soft interrupts, idle.
+                    times_ns: Some([1, 2, 3, 8, 4, 5, 70].map(|ticks| ticks * tick_ns)),
+                },
+                CpuSpan {
+                    cpu: 2,
+                    times_ns: Some([0, 0, 0, 0, 0, 0, 100 * tick_ns]),
+                    ..CpuSpan::default()
+                },
             ]
         );
     }
@@ -185,7 +210,7 @@ mod tests {
         fake.file("proc/stat", "cpu0 1 1 1 1\nintr x\n");
         let span = SystemCounters::read(&fake.tree).span_since(&before, 1);
         assert_eq!((span.context_switches, span.interrupts), (0, 0));
-        assert_eq!(span.cpus, [CpuSpan::default()]);
+        assert_eq!(span.cpus, [CpuSpan { times_ns: Some([0; 7]), ..CpuSpan::default() }]);
         let nothing = SystemCounters::read(&FakeTree::new().tree);
         assert_eq!(nothing.span_since(&before, 1).cpus, []);
     }

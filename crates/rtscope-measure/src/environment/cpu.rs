@@ -33,6 +33,14 @@ pub(super) fn collect(tree: &Tree, cpuinfo: &str, line: &str) -> Cpus {
     }
 }
 
+/// The memory node of a CPU; 0 where the kernel shows none.
+#[must_use]
+pub fn memory_node(tree: &Tree, cpu: u32) -> i32 {
+    let names = tree.list(format!("{FOLDER}/cpu{cpu}"));
+    let node = names.iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
+    node.unwrap_or(0)
+}
+
 /// The CPUs that run; empty when neither `/sys` nor `/proc` shows them.
 pub(crate) fn online(tree: &Tree) -> CpuSet {
     let listed = tree.read(format!("{FOLDER}/online")).ok().and_then(|text| text.parse().ok());

@@ -14,6 +14,7 @@ mod irq;
 mod kernel;
 pub mod kernel_log;
 mod machine;
+mod network;
 pub mod permission;
 mod power;
 mod run_times;
@@ -28,7 +29,7 @@ use std::path::Path;
 use procfs_core::{FromRead, LoadAverage};
 use rtscope_model::{
     cpu::CpuSet,
-    environment::{ClockSource, Environment},
+    environment::{ClockSource, Environment, Kernel},
     printable::with_printable_texts,
 };
 use rtscope_sys::{clock::SystemClock, tree::Tree};
@@ -36,16 +37,23 @@ use rtscope_sys::{clock::SystemClock, tree::Tree};
 pub(crate) use self::permission::do_one_of;
 pub use self::{
     counters::SystemCounters,
+    cpu::memory_node,
     permission::{permission_advice, placement_advice},
     sysctl::throttling,
 };
 pub(crate) use self::{
     cpu::online,
-    irq::collect as irqs,
+    irq::{InterruptCounters, collect as irqs},
     run_times::RunTimes,
     text::{bracketed, numbered, value},
     thread::{Stat, real_time},
 };
+
+/// The kernel of a tree that shows no more than its kernel, such as what a guest brought of its own.
+#[must_use]
+pub fn kernel(tree: &Tree) -> Kernel {
+    kernel::collect(tree, false)
+}
 
 /// Everything about the machine that may bear on latency. Takes some milliseconds.
 ///
@@ -62,6 +70,7 @@ pub fn collect(tree: &Tree) -> Environment {
         machine_model: machine::model(tree),
         cpus: cpu::collect(tree, &cpuinfo, &kernel.cmdline),
         irqs: irq::collect(tree),
+        network: network::collect(tree, live),
         throttling: sysctl::throttling(tree),
         memory: machine::memory(tree),
         virtualisation: virtualisation::recognise(tree, &cpuinfo, &clock.available),

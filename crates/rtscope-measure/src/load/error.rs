@@ -103,6 +103,12 @@ pub enum LoadError {
         /// The hard limit.
         allowed: u64,
     },
+    /// No video device for tests.
+    #[error(
+        "this machine has no video test device: load its driver (sudo modprobe vivid), name a camera with device=, or \
+         use the load external with a command of yours"
+    )]
+    NoVideo,
     /// The program of an `external` load doesn't exist.
     #[error("command {0:?} was not found: install it, or write its full path")]
     NoCommand(String),

@@ -108,7 +108,7 @@ impl Launcher {
     ///
     /// When its line is wrong, when it can't be placed as asked, or when it does not begin to work
     /// within 10 s. Nothing is left running then.
-    pub fn start(&self, line: &LoadLine, limit: Nanos) -> Result<Running, LoadError> {
+    pub fn start(&self, line: &LoadLine, limit: Nanos) -> Result<RunningLoad, LoadError> {
         let (descriptor, options) = resolve(line).map_err(LoadError::Line)?;
         let limits = LoadLimits {
             parent: std::process::id(),
@@ -131,7 +131,7 @@ impl Launcher {
             .process_group(0)
             .spawn()
             .map_err(|source| LoadError::Program { program: self.program.clone(), source })?;
-        let mut running = Running {
+        let mut running = RunningLoad {
             child,
             board,
             descriptor,
@@ -169,7 +169,7 @@ impl Launcher {
 
 /// A load that runs. Dropping it stops it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningLoad {
     child: Child,
     board: Board,
     descriptor: &'static Descriptor,
@@ -188,7 +188,7 @@ pub struct Running {
     ended: Option<Ended>,
 }
 
-impl Running {
+impl RunningLoad {
     /// The load's process, which leads its process group.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -226,7 +226,7 @@ impl Running {
         self.asked.is_some()
     }
 
-    /// Asks a load that has not ended to end. Does not wait: [`Running::poll`] tells when it has.
+    /// Asks a load that has not ended to end. Does not wait: [`RunningLoad::poll`] tells when it has.
     pub fn ask_to_end(&mut self) {
         if self.asked.is_none() && self.poll().is_none() {
             self.asked = Some(Instant::now());
@@ -337,7 +337,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         self.end();
     }

@@ -104,7 +104,7 @@ enum Via {
 }
 
 impl Shape {
-    fn of(options: &Options) -> Shape {
+    fn new(options: &Options) -> Shape {
         Shape {
             groups: options.number("groups"),
             fds: options.number("fds"),
@@ -228,7 +228,7 @@ impl End {
 }
 
 fn run(job: &Job) -> Result<(), LoadError> {
-    let shape = Shape::of(&job.options);
+    let shape = Shape::new(&job.options);
     match job.options.word("mode") {
         "thread" => in_threads(job, shape),
         _ => in_processes(job, shape),

@@ -21,7 +21,9 @@ mod message;
 pub(crate) mod network;
 mod options;
 mod processes;
+mod serial;
 mod timer;
+mod video;
 mod worker;
 
 use std::path::Path;
@@ -32,7 +34,7 @@ use rustix::fs::{Access, access};
 use self::worker::Job;
 pub use self::{
     error::LoadError,
-    launch::{Ended, Launcher, Rate, Running, run_alone, run_to_end},
+    launch::{Ended, Launcher, Rate, RunningLoad, run_alone, run_to_end},
     options::{COMMON_OPTIONS, Kind, LoadOption, Options},
     worker::worker_main,
 };
@@ -46,6 +48,8 @@ pub const LOADS: &[Descriptor] = &[
     disk::DESCRIPTOR,
     network::DESCRIPTOR,
     timer::DESCRIPTOR,
+    serial::DESCRIPTOR,
+    video::DESCRIPTOR,
     fork::DESCRIPTOR,
     external::DESCRIPTOR,
 ];
@@ -113,7 +117,7 @@ fn resolve(line: &LoadLine) -> Result<(&'static Descriptor, Options), Problem> {
         let message = format!("there is no load {:?}: write one of {names}", line.name);
         Problem::new(message).suggest(&line.name, known())
     })?;
-    let options = Options::of(line, load.options)?;
+    let options = Options::parse(line, load.options)?;
     (load.check)(&options)?;
     Ok((load, options))
 }

@@ -4,6 +4,9 @@
 //! a device with neighbour resolution between two network namespaces. It can't show anything of a
 //! network card and its interrupts: packets stay in memory.
 //!
+//! With `over=peer` another machine that runs `rtscope throughput --serve` floods this one with echo requests,
+//! so that a network card and its interrupts take part. The kernel here answers them.
+//!
 //! `kind=udp` floods a receiver with datagrams, `kind=icmp` floods the kernel with echo requests,
 //! `kind=tcp` streams. A unit of work is a datagram that arrived, an echo reply that came back, a
 //! byte that arrived.
@@ -30,6 +33,7 @@ use super::{
     options::{Kind, LoadOption, Options, size_text},
     worker::{Job, Processes},
 };
+use crate::throughput::flood::Flooded;
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
@@ -40,9 +44,16 @@ const OPTIONS: &[LoadOption] = &[
     },
     LoadOption {
         name: "over",
-        kind: Kind::Word(&["loopback", "veth"]),
+        kind: Kind::Word(&["loopback", "veth", "peer"]),
         default: "loopback",
-        about: "loopback: 127.0.0.1; veth: a virtual cable between two namespaces of its own",
+        about: "loopback: 127.0.0.1; veth: a virtual cable between two namespaces of its own; peer: another machine \
+                floods this one",
+    },
+    LoadOption {
+        name: "peer",
+        kind: Kind::Text,
+        default: "",
+        about: "machine that runs `rtscope throughput --serve`, for over=peer: HOST or HOST:PORT",
     },
     LoadOption {
         name: "workers",
@@ -71,14 +82,25 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 
 /// The most bytes in a packet: 65,535 without the headers of IP and of UDP or ICMP, which are as
 /// long.
-const PACKET_MAX: usize = 65_535 - 20 - 8;
+pub(crate) const PACKET_MAX: usize = 65_535 - 20 - 8;
 
 /// Packets that a sender sends before it lets others run: a receiver of the same real-time priority
 /// on the same CPU would never have its turn otherwise.
-const BURST: usize = 32;
+pub(crate) const BURST: usize = 32;
 
 fn check(options: &Options) -> Result<(), Problem> {
     let (kind, size) = (options.word("kind"), options.size("size"));
+    let is_peer = options.word("over") == "peer";
+    if is_peer && (kind != "icmp" || options.given("peer").is_none()) {
+        let message = "over=peer is a flood of echo requests from another machine: write kind=icmp over=peer peer=HOST";
+        return Err(Problem::new(message));
+    }
+    if is_peer && options.word("workers") != "1" {
+        return Err(Problem::new("a peer floods once: leave workers out with over=peer"));
+    }
+    if !is_peer && options.given("peer").is_some() {
+        return Err(Problem::new("peer has a meaning with over=peer only"));
+    }
     if kind == "tcp" || size <= PACKET_MAX {
         return Ok(());
     }
@@ -89,6 +111,9 @@ fn check(options: &Options) -> Result<(), Problem> {
 
 fn run(job: &Job) -> Result<(), LoadError> {
     let options = &job.options;
+    if options.word("over") == "peer" {
+        return flooded(job);
+    }
     let sides = match options.word("over") {
         "veth" => Sides::cabled()?,
         _ => Sides::loopback(),
@@ -102,6 +127,25 @@ fn run(job: &Job) -> Result<(), LoadError> {
             _ => add_udp(&mut crew, job, &sides, size)?,
         }
     }
+    crew.work()
+}
+
+/// A peer sends the echo requests. This machine's kernel answers them, so that the workers only count.
+fn flooded(job: &Job) -> Result<(), LoadError> {
+    let options = &job.options;
+    let peer = options.given("peer").unwrap_or_default();
+    let what = || format!("flood from the peer {peer}, which runs `rtscope throughput --serve`");
+    let mut crew = Processes::new(job)?;
+    let flood = Flooded::ask(peer, options.size("size"));
+    let mut flood = flood.map_err(LoadError::io(what()))?;
+    // The first report says whether the peer does it.
+    let first = flood.replies().map_err(LoadError::io(what()))?;
+    crew.add(&job.placement, move |counter| {
+        counter.add(first);
+        loop {
+            counter.add(flood.replies().map_err(LoadError::io(what()))?);
+        }
+    })?;
     crew.work()
 }
 
@@ -191,9 +235,7 @@ fn add_icmp(
     // counted.
     let identifier = (std::process::id() as u16).wrapping_add(worker as u16);
     let is_ours = move |packet: &[u8]| !is_raw || is_reply_to(packet, identifier);
-    crew.add(&job.placement, |counter| {
-        receive(&socket, size + IP_HEADER_MAX + ICMP_HEADER, counter, is_ours)
-    })?;
+    crew.add(&job.placement, |counter| receive(&socket, reply_room(size), counter, is_ours))?;
     crew.add(&job.placement, |_| flood(&socket, &echo_request(identifier, size)))
 }
 
@@ -239,7 +281,7 @@ fn flood(socket: &UdpSocket, packet: &[u8]) -> Result<(), LoadError> {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_passing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(NO_BUFFERS) || error.kind() == io::ErrorKind::ConnectionRefused
 }
 
@@ -263,8 +305,13 @@ const ICMP_HEADER: usize = 8;
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
 
+/// Room for a reply to a request of so many bytes.
+pub(crate) const fn reply_room(size: usize) -> usize {
+    size + IP_HEADER_MAX + ICMP_HEADER
+}
+
 /// An ICMP echo request (RFC 792): type, code, checksum, identifier, sequence number, payload.
-fn echo_request(identifier: u16, payload_bytes: usize) -> Vec<u8> {
+pub(crate) fn echo_request(identifier: u16, payload_bytes: usize) -> Vec<u8> {
     let mut packet = vec![0; ICMP_HEADER + payload_bytes];
     packet[0] = ECHO_REQUEST;
     packet[4..6].copy_from_slice(&identifier.to_be_bytes());
@@ -286,7 +333,7 @@ fn checksum(bytes: &[u8]) -> u16 {
 
 /// Whether an IP packet is an echo reply with this identifier. The lower half of the first byte is
 /// the length of the IP header in words of 4 bytes.
-fn is_reply_to(packet: &[u8], identifier: u16) -> bool {
+pub(crate) fn is_reply_to(packet: &[u8], identifier: u16) -> bool {
     let header_bytes = packet.first().map_or(0, |first| usize::from(first & 15) * 4);
     let Some(icmp) = packet.get(header_bytes..) else { return false };
     icmp.first() == Some(&ECHO_REPLY) && icmp.get(4..6) == Some(&identifier.to_be_bytes())
@@ -317,6 +364,21 @@ mod tests {
         assert!(!is_reply_to(&packet, 78));
         assert!(!is_reply_to(&packet[..22], 77));
         assert!(!is_reply_to(&[0x4f], 77));
+    }
+
+    #[test]
+    fn a_flood_from_a_peer_is_asked_for_completely() {
+        let check = |line: &str| crate::load::check(&line.parse().expect("a line"));
+        assert_eq!(check("network kind=icmp over=peer peer=192.0.2.7:99"), Ok(()));
+        for line in ["network over=peer peer=a", "network kind=icmp over=peer"] {
+            let problem = check(line).expect_err(line);
+            assert!(
+                problem.message.contains("kind=icmp over=peer peer=HOST"),
+                "{}",
+                problem.message
+            );
+        }
+        assert!(check("network kind=icmp peer=a").is_err(), "a peer that nobody asks");
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Options {
     /// # Errors
     ///
     /// The first option that is unknown or whose value isn't allowed.
-    pub(super) fn of(line: &LoadLine, own: &'static [LoadOption]) -> Result<Options, Problem> {
+    pub(super) fn parse(line: &LoadLine, own: &'static [LoadOption]) -> Result<Options, Problem> {
         let known = || own.iter().chain(COMMON_OPTIONS);
         for (name, value) in &line.options {
             let option = known().find(|option| option.name == name).ok_or_else(|| {
@@ -248,7 +248,7 @@ mod tests {
     ];
 
     fn read(line: &str) -> Result<Options, Problem> {
-        Options::of(&line.parse().expect("a line"), OWN)
+        Options::parse(&line.parse().expect("a line"), OWN)
     }
 
     #[test]

@@ -51,10 +51,10 @@ impl Limits {
         let status = tree.read("proc/self/status").unwrap_or_default();
         let memlock = process::limit(Resource::LockedMemory).0;
         let processes = process::limit(Resource::Processes).0;
-        Limits::of(tree, &status, memlock, processes)
+        Limits::parse(tree, &status, memlock, processes)
     }
 
-    fn of(tree: &Tree, status: &str, memlock: Option<u64>, processes: Option<u64>) -> Limits {
+    fn parse(tree: &Tree, status: &str, memlock: Option<u64>, processes: Option<u64>) -> Limits {
         let effective = value(status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         let has = |capability| effective.is_some_and(|bits| bits >> capability & 1 == 1);
         let size = value(status, "VmSize").and_then(kib).unwrap_or(0);
@@ -236,7 +236,7 @@ mod tests {
         fake.file("sys/fs/cgroup/user/memory.stat", "anon 1\ninactive_file 31457280\nslab 3\n");
         fake.file("sys/fs/cgroup/user/run/pids.max", "1000\n");
         fake.file("sys/fs/cgroup/user/run/pids.current", "400\n");
-        let limits = Limits::of(&fake.tree, "", None, None);
+        let limits = Limits::parse(&fake.tree, "", None, None);
         let fits = Need { threads: 400, memory_bytes: 40 * MIB, files: 10 };
         assert_eq!(limits.check(&fits), Ok(()));
         let memory = refusal(&limits, Need { memory_bytes: 41 * MIB, ..fits });
@@ -255,7 +255,7 @@ mod tests {
         fake.file("proc/self/cgroup", "9:name=systemd:/\n4:memory:/a\n8:pids:/\n");
         fake.file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1048576\n");
         fake.file("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "0\n");
-        let limits = Limits::of(&fake.tree, "", None, None);
+        let limits = Limits::parse(&fake.tree, "", None, None);
         let refused = refusal(&limits, Need { memory_bytes: MIB, ..Need::default() });
         assert!(
             refused.contains("raise memory.limit_in_bytes of /sys/fs/cgroup/memory/a"),
@@ -269,7 +269,7 @@ mod tests {
         let status = |capabilities: &str| format!("VmSize:\t 20480 kB\nCapEff:\t{capabilities}\n");
         let check = |capabilities: &str, limit_mib: u64| {
             let limit = Some(limit_mib * MIB);
-            let limits = Limits::of(&fake.tree, &status(capabilities), limit, None);
+            let limits = Limits::parse(&fake.tree, &status(capabilities), limit, None);
             limits.check(&Need { memory_bytes: 50 * MIB, ..Need::default() })
         };
         let refused = check("0000000000000000", 64).expect_err("refused");
@@ -289,9 +289,9 @@ mod tests {
         fake.file("proc/sys/kernel/threads-max", "2000\n");
         fake.file("proc/loadavg", "0.1 0.2 0.3 2/900 4711\n");
         let need = Need { threads: 1000, ..Need::default() };
-        let system = refusal(&Limits::of(&fake.tree, "", None, None), need);
+        let system = refusal(&Limits::parse(&fake.tree, "", None, None), need);
         assert!(system.contains("only 1100 may be started: raise kernel.threads-max"), "{system}");
-        let user = refusal(&Limits::of(&fake.tree, "", None, Some(500)), need);
+        let user = refusal(&Limits::parse(&fake.tree, "", None, Some(500)), need);
         assert!(user.contains("only 500 may be started: raise the limit for processes"), "{user}");
     }
 

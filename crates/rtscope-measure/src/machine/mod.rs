@@ -5,14 +5,17 @@ mod limits;
 use rtscope_model::{
     cpu::CpuSet,
     environment::Environment,
+    finding::{Finding, Weight},
     plan::{CpuChoice, Phase, Pinning, Plan, Sampler, too_many_intervals},
+    printable::quoted,
     schedule::{Budget, Placement, Policy},
+    slice::RawSample,
 };
 
 use crate::{
     RunError,
     load::Launcher,
-    sampler::{Beat, RawSample, SessionSpec, ThreadPlan, Wake, memory_of_thread},
+    sampler::{Beat, SessionSpec, ThreadPlan, Wake, memory_of_thread},
 };
 
 pub(crate) use self::limits::Limits;
@@ -188,6 +191,32 @@ pub(crate) fn loads_can_start(
     Ok(())
 }
 
+/// Leaves out the phases whose loads run beside the measured CPUs (`cpus=others`), on a machine with a single CPU:
+/// nothing is beside it. The other phases are measured all the same. None when all stay.
+pub(crate) fn leave_out(plan: &mut Plan, machine: &Environment) -> Option<Finding> {
+    let usable = machine.cpus.allowed.common(&machine.cpus.online);
+    let is_beside = |phase: &Phase| {
+        phase.loads.iter().any(|line| line.options.get("cpus").is_some_and(|cpus| cpus == "others"))
+    };
+    if usable.len() != 1 || plan.phases.iter().all(is_beside) {
+        return None;
+    }
+    let (left_out, kept): (Vec<Phase>, Vec<Phase>) =
+        std::mem::take(&mut plan.phases).into_iter().partition(is_beside);
+    plan.phases = kept;
+    if left_out.is_empty() {
+        return None;
+    }
+    let is_left_out = |name: &str| left_out.iter().any(|phase| phase.name == name);
+    plan.published.retain(|one| !one.subject.as_deref().is_some_and(is_left_out));
+    let names: Vec<String> = left_out.iter().map(|phase| quoted(&phase.name)).collect();
+    let text = format!(
+        "left out, because their loads run on other CPUs than the measured one and there is a single CPU: {}",
+        names.join(", ")
+    );
+    Some(Finding::new("phases-left-out", Weight::Warning, text))
+}
+
 /// Whether a phase's loads may hold every CPU against an ordinary thread: then the control thread
 /// must run above them, or it could not end them.
 pub(crate) fn real_time_load_priority(phases: &[Phase]) -> Option<u8> {
@@ -228,6 +257,34 @@ mod tests {
             (named[0].measured.to_string(), named[0].control.to_string()),
             ("3".into(), "0-2".into())
         );
+    }
+
+    #[test]
+    fn with_one_cpu_only_the_phases_beside_it_are_left_out() {
+        let text = "name = 'x'\n[sampler]\ncpus = 'last'\n[matrix]\nduration = '1s'\n\
+                    load = ['none', 'cpu', 'cpu cpus=others']\n[[published]]\nload = 'cpu'\n\
+                    figures = { max = '1us' }\nsource = 's'\n";
+        let parse = || plan::parse("x", text).expect("a plan");
+        let mut all = parse();
+        assert_eq!(leave_out(&mut all, &machine()), None);
+        assert_eq!(all, parse());
+        let mut one = machine();
+        one.cpus.allowed = "2".parse().expect("a set");
+        let found = leave_out(&mut all, &one).expect("a finding");
+        assert_eq!((found.code.as_str(), all.phases.len()), ("phases-left-out", 2));
+        assert!(found.text.ends_with(&quoted(&parse().phases[2].name)), "{}", found.text);
+        // What is left can be run, and its text read back.
+        let sessions = lay_out(&all, &one, &Limits::default()).expect("fits");
+        let online = one.cpus.online.clone();
+        let mut launcher =
+            Launcher { online, ..Launcher::new(CpuSet::default(), one.cpus.allowed.clone()) };
+        assert!(loads_can_start(&all, &sessions, &mut launcher).is_ok());
+        assert_eq!(plan::parse_kept("x", &all.to_toml()), Ok(all));
+        // A plan of nothing else is refused, as before.
+        let mut beside = parse();
+        beside.phases.drain(..2);
+        assert_eq!(leave_out(&mut beside, &one), None);
+        assert_eq!(beside.phases.len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The protocol: sessions one after the other, in each its phases, in each its loads.
 //!
-//! One thread conducts: it sleeps [`TICK`] at a time, empties the sampling threads' slots, looks
-//! whether the phase is over, and once a second reads what the loads and the machine did. Nothing
+//! One thread conducts: it sleeps [`TICK`] at a time (less where slices are short), empties the sampling
+//! threads' slots, looks whether the phase is over, and once a second reads what the loads and the machine did. Nothing
 //! it does is on behalf of a sampling thread.
 
 mod surroundings;
@@ -25,18 +25,18 @@ use rtscope_sys::{
 
 use crate::{
     RunError,
-    environment::{SystemCounters, kernel_log::KernelLog, smi},
+    environment::{InterruptCounters, SystemCounters, kernel_log::KernelLog, smi},
     interrupt::Interrupt,
-    load::{Launcher, Running},
+    load::{Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
     other_work::OtherWorkWatch,
-    sampler::{Ended, Session, Starved},
+    sampler::{Ended, Session, Starved, look_span_ns},
     stream::Stream,
     timekeeping::ClockWatch,
     watchdog::Watchdog,
 };
 
-/// Time between two looks: 8 a second.
+/// Time between two looks: 8 a second, or more where slices are short.
 const TICK: Duration = Duration::from_millis(125);
 
 /// Time between two readings of the loads' and the machine's counters.
@@ -60,6 +60,7 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) tree: &'a Tree,
     pub(crate) launcher: Launcher,
     pub(crate) counters: SystemCounters,
+    pub(crate) interrupts: InterruptCounters,
     pub(crate) counters_at_ns: u64,
     /// CPU time of this process at that instant.
     pub(crate) own_cpu_ns: u64,
@@ -69,6 +70,10 @@ pub(crate) struct Conductor<'a, 'b> {
     /// The watch over other processes, while a phase counts.
     pub(crate) others: Option<OtherWorkWatch>,
     pub(crate) clocks: ClockWatch,
+    /// Time between two looks of the running session.
+    pub(crate) tick: Duration,
+    /// When live figures were last handed on.
+    pub(crate) progress_at_ns: u64,
 }
 
 impl Conductor<'_, '_> {
@@ -92,6 +97,8 @@ impl Conductor<'_, '_> {
 
     fn sampled(&mut self, index: u32, laid: &SessionPlan) -> Result<Option<EndReason>, RunError> {
         let mut session = Session::park(&laid.spec, self.stream.elapsed_ns())?;
+        let look_ns = look_span_ns(laid.spec.slice_ns, laid.spec.threads.len());
+        self.tick = TICK.min(Duration::from_nanos(look_ns));
         self.announce(index, laid, &session);
         let smi_before = self.smi(laid);
         let sampler = &self.plan.phases[laid.cells.start].sampler;
@@ -327,12 +334,17 @@ impl Conductor<'_, '_> {
     fn tick(&mut self, session: &mut Session, cell: Option<u32>, until_ns: Option<u64>) {
         let now_ns = self.stream.elapsed_ns();
         let left_ns = until_ns.map_or(u64::MAX, |until_ns| until_ns.saturating_sub(now_ns));
-        let pause = TICK.min(Duration::from_nanos(left_ns));
+        let pause = self.tick.min(Duration::from_nanos(left_ns));
         std::thread::sleep(pause);
         let slept_ns = self.stream.elapsed_ns() - now_ns;
         self.hand_on(session);
         self.judge_sleep(slept_ns.saturating_sub(pause.as_nanos() as u64));
         let (elapsed_ns, all_ns) = (self.stream.elapsed_ns(), self.plan.expected().0.max(1));
+        // Screens gain nothing from more than 8 a second.
+        if self.tick < TICK && elapsed_ns - self.progress_at_ns < TICK.as_nanos() as u64 {
+            return;
+        }
+        self.progress_at_ns = elapsed_ns;
         self.stream.emit(Event::Progress(Progress {
             cell,
             done: (elapsed_ns as f64 / all_ns as f64).min(1.0),
@@ -364,10 +376,12 @@ impl Conductor<'_, '_> {
         }
         let counters = SystemCounters::read(self.tree);
         let mut span = counters.span_since(&self.counters, now_ns - self.counters_at_ns);
+        let interrupts = InterruptCounters::read(self.tree);
+        span.lines = interrupts.since(&self.interrupts);
         span.throttled = self.kernel_log.read();
         let own_cpu_ns = SystemClock::PROCESS_CPU.now_ns();
         span.own_ns = Some(own_cpu_ns - self.own_cpu_ns);
-        (self.counters, self.counters_at_ns) = (counters, now_ns);
+        (self.counters, self.interrupts, self.counters_at_ns) = (counters, interrupts, now_ns);
         self.own_cpu_ns = own_cpu_ns;
         self.stream.emit(Event::System(span));
     }
@@ -416,7 +430,7 @@ impl Conductor<'_, '_> {
         phase: &Phase,
         mut loads: Vec<Load>,
     ) {
-        loads.iter_mut().filter_map(|load| load.running.as_mut()).for_each(Running::ask_to_end);
+        loads.iter_mut().filter_map(|load| load.running.as_mut()).for_each(RunningLoad::ask_to_end);
         let mut pause = Duration::from_millis(5);
         loop {
             self.poll_loads(cell, phase, &mut loads);
@@ -493,7 +507,7 @@ fn starved_finding(starved: &Starved) -> Finding {
 /// A load of the running phase.
 struct Load {
     /// None once it has ended.
-    running: Option<Running>,
+    running: Option<RunningLoad>,
     work: u64,
     at_ns: u64,
 }

@@ -11,7 +11,7 @@ use rtscope_sys::sched;
 use super::{Conductor, Load};
 use crate::{
     environment::SystemCounters,
-    load::Running,
+    load::RunningLoad,
     other_work::{OtherWorkWatch, new_real_time_threads},
     timekeeping::{Reading, STALL_MIN, stall},
 };
@@ -83,7 +83,7 @@ impl Conductor<'_, '_> {
     /// Says which real-time threads came up since the run began: those of loads, and others.
     pub(super) fn read_real_time_threads(&mut self, cell: u32, loads: &[Load]) {
         let pids: Vec<Option<u32>> =
-            loads.iter().map(|load| load.running.as_ref().map(Running::pid)).collect();
+            loads.iter().map(|load| load.running.as_ref().map(RunningLoad::pid)).collect();
         let (own_pid, before) = (std::process::id(), self.real_time_before);
         for new in new_real_time_threads(self.tree, own_pid, cell, &pids, before) {
             self.stream.emit(Event::NewRealTimeThreads(new));

@@ -8,7 +8,7 @@ use rtscope_sys::sched;
 
 /// What shall be changed; what is none stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct WantedChange {
     /// Policy.
     pub policy: Option<Policy>,
     /// Priority, 1 to 99.
@@ -46,7 +46,7 @@ pub enum ChangeError {
     },
 }
 
-impl Asked {
+impl WantedChange {
     /// The whole placement of a thread that has one now.
     ///
     /// # Errors
@@ -111,9 +111,11 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_stays() {
-        let asked = Asked { cpus: Some([1].into_iter().collect()), ..Asked::default() };
+        let asked =
+            WantedChange { cpus: Some([1].into_iter().collect()), ..WantedChange::default() };
         assert_eq!(asked.whole(&other()).expect("sound").to_string(), "other nice 3 on CPU 1");
-        let asked = Asked { policy: Some(Policy::Rr), priority: Some(7), ..Asked::default() };
+        let asked =
+            WantedChange { policy: Some(Policy::Rr), priority: Some(7), ..WantedChange::default() };
         assert_eq!(asked.whole(&other()).expect("sound").to_string(), "rr 7 on CPUs 0-1");
     }
 
@@ -126,7 +128,7 @@ mod tests {
             (None, Some(9), None),
             (Some(Policy::Deadline), None, None),
         ] {
-            let asked = Asked { policy, priority, nice, cpus: None };
+            let asked = WantedChange { policy, priority, nice, cpus: None };
             assert!(asked.whole(&other()).is_err(), "{asked:?}");
         }
     }

@@ -17,7 +17,7 @@ use rtscope_model::{
 use rtscope_sys::{sched::policy_of, system::ticks_per_second, tree::Tree};
 
 pub use self::{
-    change::{Asked, ChangeError, Changed, change},
+    change::{ChangeError, Changed, WantedChange, change},
     holder::holder,
     starve::starvation,
 };

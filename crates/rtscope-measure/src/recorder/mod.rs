@@ -22,7 +22,10 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{Receiver, TryRecvError},
+    },
 };
 
 pub use self::source::{ReadError, Source, read_plan};
@@ -31,7 +34,6 @@ use self::{
     rewrite::{Rewritten, SliceFile},
     sync::Syncer,
 };
-use crate::sampler::RawSample;
 use rtscope_model::{
     chain::checksum,
     environment::Environment,
@@ -40,7 +42,7 @@ use rtscope_model::{
     histogram::Layout,
     plan,
     record::{CellSum, Files, Histograms, Spans, limits_ns, span_length_ns},
-    slice::{Scope, Slice},
+    slice::{RawSample, Scope, Slice},
 };
 
 /// What went wrong with a record's folder.
@@ -80,8 +82,8 @@ pub struct Recorder {
     slices: BTreeMap<u32, SliceFile>,
     /// The limit of each cell's maximum.
     limits_ns: Arc<[Option<u64>]>,
-    /// Whether a file of slices is being rewritten.
-    is_rewriting: bool,
+    /// Gives the file of slices that is being rewritten.
+    rewriting: Option<Receiver<Rewritten>>,
     raw: BTreeMap<u32, RawFile>,
     /// Why raw samples are no longer written.
     raw_ended: Option<String>,
@@ -115,7 +117,7 @@ impl Recorder {
             slices: BTreeMap::new(),
             limits_ns: plan::parse_kept("plan.toml", plan)
                 .map_or([].into(), |plan| limits_ns(&plan)),
-            is_rewriting: false,
+            rewriting: None,
             raw: BTreeMap::new(),
             raw_ended: None,
             sums: BTreeMap::new(),
@@ -183,11 +185,9 @@ impl Recorder {
         let file = self.slices.entry(slice.thread);
         let file = file.or_insert_with(|| SliceFile::new(path(), slice));
         let outcome = file.add(slice, &self.syncer);
-        if self.is_rewriting {
-            let done = self.syncer.rewritten();
-            done.into_iter().for_each(|done| self.replace(done));
-        } else {
-            self.rewrite(slice.thread);
+        match self.rewriting.as_ref().map(Receiver::try_recv) {
+            None | Some(Err(TryRecvError::Disconnected)) => self.rewrite(slice.thread),
+            Some(done) => done.into_iter().for_each(|done| self.replace(done)),
         }
         outcome
     }
@@ -195,11 +195,11 @@ impl Recorder {
     /// Has a thread's file of slices rewritten when it is worth it: one file at a time.
     fn rewrite(&mut self, thread: u32) {
         let rewrite = self.slices[&thread].rewrite(thread, &self.limits_ns);
-        self.is_rewriting = rewrite.is_some_and(|rewrite| self.syncer.rewrite(rewrite));
+        self.rewriting = rewrite.map(|rewrite| self.syncer.run(|| rewrite.run()));
     }
 
     fn replace(&mut self, done: Rewritten) {
-        self.is_rewriting = false;
+        self.rewriting = None;
         if let Some(file) = self.slices.get_mut(&done.thread) {
             file.replace(done, &self.syncer);
         }
@@ -209,10 +209,11 @@ impl Recorder {
     /// a run, and in a simulated one, whose clock may be faster than any disk.
     pub fn catch_up(&mut self) {
         let mut threads: Vec<u32> = self.slices.keys().copied().collect();
-        while self.is_rewriting || !threads.is_empty() {
-            match self.is_rewriting.then(|| self.syncer.wait_for_rewritten()) {
-                Some(Some(done)) => self.replace(done),
-                Some(None) => return,
+        while self.rewriting.is_some() || !threads.is_empty() {
+            match self.rewriting.as_ref().map(Receiver::recv) {
+                Some(Ok(done)) => self.replace(done),
+                // There is no thread that rewrites.
+                Some(Err(_)) => return,
                 None => threads.pop().into_iter().for_each(|thread| self.rewrite(thread)),
             }
         }
@@ -321,7 +322,7 @@ impl Recorder {
     /// Writes the sums of the slices: the last file before the end of the events, which has its
     /// checksum.
     fn write_sums(&mut self) {
-        let histograms = self.sums.iter().map(|(&(cell, thread), sum)| sum.of(cell, thread));
+        let histograms = self.sums.iter().map(|(&(cell, thread), sum)| sum.histogram(cell, thread));
         let histograms = Histograms { format: FORMAT, histograms: histograms.collect() };
         match serde_json::to_string(&histograms) {
             Ok(text) => self.write("histograms.json", text),

@@ -1,5 +1,5 @@
 //! Has the record taken to the disk while it runs, so that a machine that locks up, as it may in a long
-//! test, loses no more than the last 10 s; and has the files of long runs rewritten.
+//! test, loses no more than the last 10 s; and does other work that waits for the disk.
 //!
 //! A thread of its own does it and waits for the disk; the control thread never does. It has ordinary priority and
 //! the control thread's CPUs, so that it is no part of what is measured.
@@ -20,32 +20,28 @@ use rtscope_model::{
 };
 use rtscope_sys::{sched, thread::block_signals};
 
-use super::rewrite::{Rewrite, Rewritten};
-
 /// Time between two rounds: half of what may be lost, the other half is for a slow disk.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The thread's stack: memory of a run is locked.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What the thread is told.
-#[derive(Debug)]
-enum Word {
+/// What the thread is to do.
+enum Task {
     /// Another file or folder to sync.
     Add(Arc<File>),
     /// One that need not be synced any more.
     Forget(Arc<File>),
     /// The CPUs to run on.
     Move(CpuSet),
-    /// A file to rewrite.
-    Rewrite(Rewrite),
+    /// Work that waits for the disk.
+    Run(Box<dyn FnOnce() + Send>),
 }
 
-/// Syncs files, each in every round, and rewrites them. Dropping it waits for a last round.
+/// Syncs files, each in every round, and does other work between rounds. Dropping it waits for a last round.
 #[derive(Debug)]
 pub(super) struct Syncer {
-    words: Option<Sender<Word>>,
-    rewritten: Receiver<Rewritten>,
+    tasks: Option<Sender<Task>>,
     /// None when the kernel gave no thread: it then writes the files when it likes to.
     thread: Option<JoinHandle<()>>,
 }
@@ -57,56 +53,53 @@ impl Syncer {
     }
 
     pub(super) fn with(every: Duration, sync: impl Fn(&File) + Send + 'static) -> Syncer {
-        let (words, heard) = channel();
-        let (tell, rewritten) = channel();
+        let (tasks, given) = channel();
         let work = move || {
             block_signals();
             be_ordinary();
-            serve(&heard, &tell, every, sync);
+            serve(&given, every, sync);
         };
         let builder = thread::Builder::new().name("rtscope-sync".to_owned());
         let thread = builder.stack_size(STACK_BYTES).spawn(work).ok();
-        Syncer { words: Some(words), rewritten, thread }
+        Syncer { tasks: Some(tasks), thread }
     }
 
     /// Syncs a file or folder from now on.
     pub(super) fn add(&self, file: Arc<File>) {
-        self.send(Word::Add(file));
+        self.send(Task::Add(file));
     }
 
     /// Leaves a file out of the rounds to come.
     pub(super) fn forget(&self, file: Arc<File>) {
-        self.send(Word::Forget(file));
+        self.send(Task::Forget(file));
     }
 
     /// Moves the thread to other CPUs.
     pub(super) fn move_to(&self, cpus: &CpuSet) {
-        self.send(Word::Move(cpus.clone()));
+        self.send(Task::Move(cpus.clone()));
     }
 
-    /// Has a file rewritten. Whether anybody does: without a thread nobody listens.
-    pub(super) fn rewrite(&self, rewrite: Rewrite) -> bool {
-        self.send(Word::Rewrite(rewrite))
+    /// Has work done by the thread. Its result never comes where there is no thread.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Receiver<T> {
+        let (done, result) = channel();
+        self.send(Task::Run(Box::new(move || drop(done.send(work())))));
+        result
     }
 
-    /// A file that was rewritten meanwhile.
-    pub(super) fn rewritten(&self) -> Option<Rewritten> {
-        self.rewritten.try_recv().ok()
-    }
-
-    /// Waits for a file that is being rewritten.
-    pub(super) fn wait_for_rewritten(&self) -> Option<Rewritten> {
-        self.rewritten.recv().ok()
-    }
-
-    fn send(&self, word: Word) -> bool {
-        self.words.as_ref().is_some_and(|words| words.send(word).is_ok())
+    fn send(&self, task: Task) {
+        // Without a thread nobody listens.
+        if let Some(tasks) = &self.tasks {
+            let _ = tasks.send(task);
+        }
     }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.words = None;
+        self.tasks = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -123,16 +116,16 @@ fn be_ordinary() {
     }
 }
 
-fn serve(words: &Receiver<Word>, tell: &Sender<Rewritten>, every: Duration, sync: impl Fn(&File)) {
+fn serve(tasks: &Receiver<Task>, every: Duration, sync: impl Fn(&File)) {
     let mut files: Vec<Arc<File>> = Vec::new();
     let mut next = Instant::now() + every;
     loop {
-        match words.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(Word::Add(file)) => files.push(file),
-            Ok(Word::Forget(file)) => files.retain(|known| !Arc::ptr_eq(known, &file)),
-            Ok(Word::Move(cpus)) => drop(sched::set_affinity(sched::SELF, &cpus)),
+        match tasks.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(Task::Add(file)) => files.push(file),
+            Ok(Task::Forget(file)) => files.retain(|known| !Arc::ptr_eq(known, &file)),
+            Ok(Task::Move(cpus)) => drop(sched::set_affinity(sched::SELF, &cpus)),
             // One at a time, so that the next round is not late.
-            Ok(Word::Rewrite(rewrite)) => drop(tell.send(rewrite.run())),
+            Ok(Task::Run(work)) => work(),
             Err(ended) => {
                 files.iter().for_each(|file| sync(file));
                 if ended == RecvTimeoutError::Disconnected {

@@ -20,10 +20,13 @@ mod slot;
 mod tests;
 mod wakeup;
 
-pub(crate) use self::session::memory_of_thread;
 pub use self::{
     reign::{STOP, Shared},
     session::{Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
-    slot::{Exchange, RawSample, Sampled, Slot, Slots, Taken, exchange},
+    slot::{Exchange, Sampled, Slot, Slots, Taken, exchange},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
+pub(crate) use self::{session::memory_of_thread, slot::look_span_ns};
+
+/// How the names of sampling threads begin; a number follows.
+pub(crate) const THREAD_NAME: &str = "sample-";

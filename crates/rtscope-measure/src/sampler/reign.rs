@@ -42,13 +42,13 @@ impl Shared {
     /// Before the first of so many cells.
     #[must_use]
     pub fn new(cells: u32) -> Shared {
-        Shared::of(cells, false, None)
+        Shared::with_cells(cells, false, None)
     }
 
     /// As [`Shared::new`]. With `one_cell` the loop ends with its cell; `marker` is where the kernel's trace
     /// is marked and stopped at a break.
     #[must_use]
-    pub(super) fn of(cells: u32, one_cell: bool, marker: Option<Marker>) -> Shared {
+    pub(super) fn with_cells(cells: u32, one_cell: bool, marker: Option<Marker>) -> Shared {
         let since_ns = |i| AtomicU64::new(if i == 0 { 0 } else { u64::MAX });
         Shared {
             reign: AtomicU32::new(0),

@@ -18,7 +18,7 @@ use rtscope_model::{
     histogram::Layout,
     plan::{ClockName, Sleep},
     schedule::Placement,
-    slice::Slice,
+    slice::{RawSample, Slice},
 };
 use rtscope_sys::{
     clock::{Clock, NanosleepClock, SystemClock, TimerClock},
@@ -32,7 +32,7 @@ use crate::ps::holder;
 use super::{
     cover::Cover,
     reign::{Shared, is_cell},
-    slot::{Exchange, RawSample, Sampled, Slot, Slots, exchange_with, spare_slots},
+    slot::{Exchange, Sampled, Slot, Slots, exchange_with, spare_slots},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
@@ -253,7 +253,7 @@ impl Session {
         let mut session = Session {
             clock,
             origin_ns: clock.now_ns().saturating_sub(elapsed_ns),
-            shared: Arc::new(Shared::of(spec.cells, spec.one_cell, spec.marker.clone())),
+            shared: Arc::new(Shared::with_cells(spec.cells, spec.one_cell, spec.marker.clone())),
             cells: Vec::new(),
             gate: Arc::new(Gate::default()),
             threads: Vec::new(),
@@ -325,7 +325,7 @@ impl Session {
             let found = sched::placement(sched::SELF).ok();
             Some((whole_tally(&tally, used, wall_ns), found, tally, exchange))
         };
-        let name = format!("sample-{}", plan.thread);
+        let name = format!("{}{}", super::THREAD_NAME, plan.thread);
         let handle = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body)?;
         Ok(Running {
             plan: plan.clone(),

@@ -12,17 +12,6 @@ use rtscope_model::{
 
 use super::reign::{STOP, Shared, is_cell};
 
-/// One measured activation, for the raw file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawSample {
-    /// Programmed expiry, on the clock.
-    pub expiry_ns: u64,
-    /// Latency.
-    pub latency_ns: u64,
-    /// Activations of the cell that were recorded before it.
-    pub cycle: u64,
-}
-
 /// Dense counters of one slice.
 #[derive(Debug)]
 pub struct Slot {
@@ -288,6 +277,13 @@ pub(crate) fn spare_slots(threads: usize) -> usize {
         65..=256 => 4,
         _ => 3,
     }
+}
+
+/// How often the control thread has to empty the slots of so many threads, so that slices keep their length
+/// even when it comes late by as long again.
+#[must_use]
+pub(crate) fn look_span_ns(slice_ns: u64, threads: usize) -> u64 {
+    slice_ns.saturating_mul(spare_slots(threads) as u64) / 2
 }
 
 /// Both ends for one of a few threads, with every slot made and touched.

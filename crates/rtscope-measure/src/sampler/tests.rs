@@ -12,7 +12,7 @@ use rtscope_model::{
     histogram::Layout,
     plan::{ClockName, Overrun, Sampler, Sleep},
     schedule::{Placement, Policy},
-    slice::{Scope, Slice},
+    slice::{RawSample, Scope, Slice},
     time::Nanos,
 };
 use rtscope_sys::{clock::Clock, sched};
@@ -282,7 +282,7 @@ fn a_latency_above_the_threshold_breaks_the_run() {
 
 #[test]
 fn a_session_of_one_cell_ends_with_it_and_keeps_its_figures() {
-    let shared = Shared::of(1, true, None);
+    let shared = Shared::with_cells(1, true, None);
     shared.enter(0, Some(3));
     let ran = play(&beat(), &shared, steps(&[10_000, 20_000, 30_000, 990_000, 990_000]));
     assert_eq!((ran.tally.wakeups, ran.in_cell(0)), (3, 3));

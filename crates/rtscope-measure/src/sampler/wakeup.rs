@@ -9,12 +9,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-use rtscope_model::plan::{Overrun, Sleep};
+use rtscope_model::{
+    plan::{Overrun, Sleep},
+    slice::RawSample,
+};
 use rtscope_sys::clock::Clock;
 
 use super::{
     reign::{STOP, Shared, is_cell},
-    slot::{Exchange, Figures, Late, RawSample},
+    slot::{Exchange, Figures, Late},
 };
 
 /// What a thread shows of its cell to whoever asks: at its next wake-up, and once more at its end. Looks

@@ -107,8 +107,9 @@ struct Thread {
 
 impl Thread {
     fn see(&mut self, event: &Event, tid: u32) {
-        let Event { at_ns, cpu, what: What::Switch { from, is_ready, to, to_priority }, .. } =
-            *event
+        let Event {
+            at_ns, cpu, what: What::Switch { from, is_ready, to, to_priority, .. }, ..
+        } = *event
         else {
             return;
         };

@@ -4,6 +4,7 @@
 //! From when to when: the receiver's span, from its first look for bytes to the last that came. What
 //! it can't show over loopback and veth: a network card and its interrupts.
 
+pub(crate) mod flood;
 mod iperf3;
 mod receive;
 mod send;
@@ -35,8 +36,8 @@ use rtscope_sys::{
 };
 use rustix::net::sockopt;
 
-pub use self::receive::serve;
 use self::wire::PATIENCE;
+pub use self::{flood::PORT, receive::serve};
 use crate::{
     drift::beat::{self, Beat},
     environment::SystemCounters,
@@ -226,9 +227,11 @@ fn local(options: &Options, sides: &Sides) -> Result<ThroughputRecord, Throughpu
             let _ = tell.send(address);
             let accepted = receive::accept(&listener, PATIENCE).map_err(ThroughputError::Broken)?;
             match accepted {
-                Some((mut control, _)) => receive::session(&mut control, &options.tree)
-                    .map(drop)
-                    .map_err(ThroughputError::Broken),
+                Some((mut control, _)) => {
+                    receive::session(&mut control, &options.tree, &options.interrupt)
+                        .map(drop)
+                        .map_err(ThroughputError::Broken)
+                }
                 None => Ok(()),
             }
         });
@@ -438,9 +441,30 @@ mod tests {
         let control = TcpStream::connect(listener.local_addr().expect("bound")).expect("there");
         let receiving = thread::spawn(move || {
             let accepted = receive::accept(&listener, PATIENCE)?;
-            receive::session(&mut accepted.expect("connected").0, &Tree::default())
+            let mut control = accepted.expect("connected").0;
+            receive::session(&mut control, &Tree::default(), &Interrupt::default())
         });
         (control, receiving)
+    }
+
+    #[test]
+    fn a_peer_floods_who_asks_until_the_connection_ends() {
+        if rtscope_sys::net::icmp_socket().is_err() {
+            return rtscope_testing::skip::skip_this("needs a socket for echo requests");
+        }
+        let (mut control, receiving) = receiver();
+        wire::send(&mut control, &Request::Flood { version: wire::VERSION, size: 64 })
+            .expect("asked");
+        let mut replies = 0;
+        while replies == 0 {
+            match wire::hear(&mut control).expect("an answer").expect("there") {
+                wire::Answer::Flooded { replies: more } => replies += more,
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(control);
+        // The flood ends with the connection, and was no transfer.
+        assert_eq!(receiving.join().expect("ends").expect("well"), 0);
     }
 
     fn request(version: u32) -> Request {

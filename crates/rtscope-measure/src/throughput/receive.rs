@@ -11,7 +11,7 @@ use rtscope_model::throughput::{Protocol, Received};
 use rtscope_sys::tree::Tree;
 
 use super::{
-    load_of,
+    flood, load_of,
     sequence::Sequence,
     set_receive_buffer,
     wire::{self, Answer, PATIENCE, Request, VERSION},
@@ -49,7 +49,7 @@ pub fn serve(
             continue;
         };
         say(&format!("{from}: connected"));
-        match session(&mut control, tree) {
+        match session(&mut control, tree, interrupt) {
             Ok(transfers) => say(&format!("{from}: {transfers} transfers")),
             Err(error) => say(&format!("{from}: {error}")),
         }
@@ -84,19 +84,34 @@ pub(super) fn accept(
 }
 
 /// Receives for one sender until it hangs up; how many transfers.
-pub(super) fn session(control: &mut TcpStream, tree: &Tree) -> io::Result<u64> {
+pub(super) fn session(
+    control: &mut TcpStream,
+    tree: &Tree,
+    interrupt: &Interrupt,
+) -> io::Result<u64> {
     let address = control.local_addr()?.ip();
     let mut transfers = 0;
     control.set_read_timeout(Some(IDLE))?;
     while let Some(request) = wire::hear(control)? {
-        let Request::Transfer { version, protocol, window_bytes, limit_ns } = request else {
-            continue;
+        let version = match request {
+            Request::Transfer { version, .. } | Request::Flood { version, .. } => version,
+            Request::Finished => continue,
         };
         if version != VERSION {
             let why = format!("it speaks version {VERSION}, not {version}");
             wire::send(control, &Answer::Refused(why))?;
             continue;
         }
+        let (protocol, window_bytes, limit_ns) = match request {
+            Request::Transfer { protocol, window_bytes, limit_ns, .. } => {
+                (protocol, window_bytes, limit_ns)
+            }
+            Request::Flood { size, .. } => {
+                flood::flood(control, size, interrupt)?;
+                return Ok(transfers);
+            }
+            Request::Finished => continue,
+        };
         let limit = Duration::from_nanos(limit_ns).min(LIMIT) + PATIENCE;
         let window = window_bytes as usize;
         let received = match protocol {

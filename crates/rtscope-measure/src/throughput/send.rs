@@ -51,7 +51,9 @@ pub(super) fn transfer(
     let port = match hear(control)? {
         Answer::Ready { port } => port,
         Answer::Refused(why) => return Err(io::Error::other(format!("the peer refuses: {why}"))),
-        Answer::Report(_) => return Err(io::Error::other("the peer is out of step")),
+        Answer::Report(_) | Answer::Flooded { .. } => {
+            return Err(io::Error::other("the peer is out of step"));
+        }
     };
     let peer = control.peer_addr()?.ip();
     let window = window_bytes as usize;

@@ -35,6 +35,13 @@ pub(super) enum Request {
     },
     /// All datagrams are sent.
     Finished,
+    /// Flood me with echo requests until this connection ends.
+    Flood {
+        /// [`VERSION`].
+        version: u32,
+        /// Bytes in a request.
+        size: u64,
+    },
 }
 
 /// What the receiving side answers.
@@ -48,6 +55,11 @@ pub(super) enum Answer {
     },
     /// What came.
     Report(Received),
+    /// Replies that came back since the last of these.
+    Flooded {
+        /// How many.
+        replies: u64,
+    },
     /// Why not.
     Refused(String),
 }

@@ -1,13 +1,19 @@
 //! Events from their binary form. Where their fields lie is told by the kernel itself, in the `format` file of
 //! each event (Documentation/trace/events.rst).
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use super::event::{Event, INSTANTS_END_NS, Name, TimerFunction, What, futex};
+use rtscope_model::trace::{Place, Section};
+
+use super::{Event, INSTANTS_END_NS, Name, Symbols, What, futex};
 
 /// Bits of `common_flags`: in a hard interrupt, a soft one, one that can't be masked
 /// (`include/linux/trace_events.h`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
+
+/// The part of `common_preempt_count` that counts how often preemption was switched off; the rest counts the same of
+/// migration.
+const DEPTH: u64 = 0x0f;
 
 /// Bit of a timer's mode: relative (`enum hrtimer_mode`).
 const RELATIVE: u64 = 0x01;
@@ -66,17 +72,63 @@ fn id(text: &str) -> Option<u64> {
 struct Common {
     id: Field,
     flags: Field,
+    preempt_count: Field,
     tid: Field,
 }
 
 /// One kind of event with its fields.
 #[derive(Clone, Debug)]
 enum Kind {
-    Switch { from: Field, state: Field, not_ready: u64, to: Field, to_priority: Field },
-    Waking { tid: Field, name: Field },
-    TimerStart { function: Field, expires: Field, mode: Field },
+    Switch {
+        from: Field,
+        state: Field,
+        not_ready: u64,
+        to: Field,
+        to_priority: Field,
+        to_name: Field,
+    },
+    Waking {
+        tid: Field,
+        name: Field,
+    },
+    TimerStart {
+        function: Field,
+        soft: Field,
+        hard: Field,
+        mode: Field,
+    },
     PageFault,
-    Futex { operation: Field, value: Field, timeout: Field },
+    Futex {
+        operation: Field,
+        value: Field,
+        timeout: Field,
+    },
+    Irq {
+        begins: bool,
+        line: Field,
+        name: Option<Field>,
+    },
+    Softirq {
+        begins: bool,
+        number: Field,
+    },
+    /// An interrupt that one word names.
+    Named {
+        begins: bool,
+        section: Section,
+    },
+    Expiry {
+        function: Option<Field>,
+    },
+    Idle {
+        state: Field,
+    },
+    Runtime {
+        ns: Field,
+    },
+    Stack {
+        callers: Field,
+    },
 }
 
 impl Kind {
@@ -91,11 +143,13 @@ impl Kind {
                 not_ready: states(text)?,
                 to: field("next_pid")?,
                 to_priority: field("next_prio")?,
+                to_name: field("next_comm")?,
             },
             "sched/sched_waking" => Kind::Waking { tid: field("pid")?, name: field("comm")? },
             "timer/hrtimer_start" => Kind::TimerStart {
                 function: field("function")?,
-                expires: field("softexpires").or_else(|| field("expires"))?,
+                soft: field("softexpires").or_else(|| field("expires"))?,
+                hard: field("expires")?,
                 mode: field("mode")?,
             },
             "exceptions/page_fault_user" => Kind::PageFault,
@@ -104,9 +158,50 @@ impl Kind {
                 value: field("val")?,
                 timeout: field("utime")?,
             },
-            _ => return None,
+            "irq/irq_handler_entry" => {
+                Kind::Irq { begins: true, line: field("irq")?, name: Some(field("name")?) }
+            }
+            "irq/irq_handler_exit" => Kind::Irq { begins: false, line: field("irq")?, name: None },
+            "irq/softirq_entry" => Kind::Softirq { begins: true, number: field("vec")? },
+            "irq/softirq_exit" => Kind::Softirq { begins: false, number: field("vec")? },
+            "timer/hrtimer_expire_entry" => Kind::Expiry { function: Some(field("function")?) },
+            "timer/hrtimer_expire_exit" => Kind::Expiry { function: None },
+            "power/cpu_idle" => Kind::Idle { state: field("state")? },
+            "sched/sched_stat_runtime" => Kind::Runtime { ns: field("runtime")? },
+            STACK => Kind::Stack { callers: field("caller")? },
+            _ => {
+                let (section, begins) = vector(event.strip_prefix("irq_vectors/")?)?;
+                Kind::Named { begins, section }
+            }
         })
     }
+}
+
+/// The event of a stack.
+pub(super) const STACK: &str = "ftrace/kernel_stack";
+
+/// An event of the vectors of x86, as `local_timer_entry`, and whether it is a begin.
+pub(super) fn vector(event: &str) -> Option<(Section, bool)> {
+    let (name, begins) = match event.strip_suffix("_entry") {
+        Some(name) => (name, true),
+        None => (event.strip_suffix("_exit")?, false),
+    };
+    let section = match name {
+        "local_timer" => Section::LocalTimer,
+        "reschedule" => Section::Reschedule,
+        "call_function" | "call_function_single" => Section::FunctionCall,
+        "irq_work" => Section::IrqWork,
+        _ => return None,
+    };
+    Some((section, begins))
+}
+
+/// A text whose place in the event a field tells (`__data_loc`): its offset in the low half, its length in the high
+/// one.
+fn text_at(place: Field, event: &[u8]) -> Option<&[u8]> {
+    let place = place.number(event)?;
+    let (offset, size) = (place & 0xffff, place >> 16 & 0xffff);
+    event.get(offset as usize..(offset + size) as usize)
 }
 
 /// All states in which a thread is not ready, as bits: those that the event's own text names, as in
@@ -122,84 +217,118 @@ fn states(text: &str) -> Option<u64> {
 pub(super) struct Decoder {
     common: Common,
     kinds: HashMap<u64, Kind>,
-    /// The kernel's functions for timers, by their address.
-    functions: HashMap<u64, TimerFunction>,
+    /// The kernel's functions, where an event has addresses.
+    symbols: Arc<Symbols>,
 }
 
 impl Decoder {
-    /// A decoder for events with the texts of their `format` files. `symbols` is `/proc/kallsyms`, where it
-    /// is needed. None when something isn't as we know it: then the trace is read as text.
-    pub(super) fn new(events: &[(String, String)], symbols: Option<&str>) -> Option<Decoder> {
+    /// A decoder for events with the texts of their `format` files. `symbols` are the kernel's functions, where
+    /// they are needed. None when something isn't as we know it: then the trace is read as text.
+    pub(super) fn new(
+        events: &[(String, String)],
+        symbols: Option<Arc<Symbols>>,
+    ) -> Option<Decoder> {
         let common = fields(&events.first()?.1);
         let field = |name: &str| common.get(name).copied();
         let common = Common {
             id: field("common_type")?,
             flags: field("common_flags")?,
+            preempt_count: field("common_preempt_count")?,
             tid: field("common_pid")?,
         };
         let kind = |(event, text): &(String, String)| Some((id(text)?, Kind::new(event, text)?));
         let kinds: Option<HashMap<u64, Kind>> = events.iter().map(kind).collect();
-        let functions = match symbols {
-            Some(symbols) => Some(functions(symbols)).filter(|found| !found.is_empty())?,
-            None => HashMap::new(),
-        };
-        Some(Decoder { common, kinds: kinds?, functions })
+        Some(Decoder { common, kinds: kinds?, symbols: symbols.unwrap_or_default() })
+    }
+
+    /// The kernel's functions.
+    pub(super) fn symbols(&self) -> Arc<Symbols> {
+        self.symbols.clone()
     }
 
     /// Whether these events need the kernel's symbols.
     pub(super) fn needs_symbols(events: &[String]) -> bool {
-        events.iter().any(|event| event == "timer/hrtimer_start")
+        events.iter().any(|event| event.starts_with("timer/hrtimer_") || event == STACK)
     }
 
     /// An event's value; none for one that nobody here knows, and one that is cut short.
     pub(super) fn decode(&self, at_ns: u64, cpu: u32, bytes: &[u8]) -> Option<Event> {
         let number = |field: Field| field.number(bytes);
         let small = |field: Field| u32::try_from(number(field)?).ok();
-        let what = match self.kinds.get(&number(self.common.id)?)? {
-            Kind::Switch { from, state, not_ready, to, to_priority } => What::Switch {
-                from: small(*from)?,
-                is_ready: number(*state)? & not_ready == 0,
-                to: small(*to)?,
-                to_priority: i32::try_from(number(*to_priority)?.cast_signed()).ok()?,
-            },
-            Kind::Waking { tid, name } => {
-                What::Waking { tid: small(*tid)?, name: Name::new(name.bytes(bytes)?) }
-            }
-            Kind::TimerStart { function, expires, mode } => What::TimerStart {
-                function: *self.functions.get(&number(*function)?).unwrap_or(&TimerFunction::Other),
-                expires_ns: number(*expires).filter(|ns| *ns < INSTANTS_END_NS)?,
-                is_relative: number(*mode)? & RELATIVE != 0,
-            },
-            Kind::PageFault => What::PageFault,
-            Kind::Futex { operation, value, timeout } => {
-                // The kernel keeps arguments of 32 bits in words of 64.
-                let low = |field| number(field).map(|word| word & u64::from(u32::MAX));
-                futex(low(*operation)?, low(*value)?, number(*timeout)?)?
-            }
-        };
+        let kind = self.kinds.get(&number(self.common.id)?)?;
         Some(Event {
             at_ns,
             cpu,
             tid: small(self.common.tid)?,
             in_interrupt: number(self.common.flags)? & IN_INTERRUPT != 0,
-            what,
+            preempt_depth: (number(self.common.preempt_count)? & DEPTH) as u8,
+            what: self.what(kind, bytes)?,
         })
     }
-}
 
-/// The timers' functions in `/proc/kallsyms`; none where addresses are hidden.
-fn functions(symbols: &str) -> HashMap<u64, TimerFunction> {
-    let known = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let address = words.next()?;
-        let function = TimerFunction::named(words.nth(1)?);
-        if !function.ends_a_sleep() {
-            return None;
-        }
-        let address = u64::from_str_radix(address, 16).ok().filter(|address| *address != 0)?;
-        Some((address, function))
-    };
-    symbols.lines().filter_map(known).collect()
+    fn what(&self, kind: &Kind, bytes: &[u8]) -> Option<What> {
+        let number = |field: Field| field.number(bytes);
+        let small = |field: Field| u32::try_from(number(field)?).ok();
+        let instant = |field: Field| number(field).filter(|ns| *ns < INSTANTS_END_NS);
+        let edge = |begins: bool, section: Section| match begins {
+            true => What::Enter(section),
+            false => What::Leave(section),
+        };
+        Some(match *kind {
+            Kind::Switch { from, state, not_ready, to, to_priority, to_name } => What::Switch {
+                from: small(from)?,
+                is_ready: number(state)? & not_ready == 0,
+                to: small(to)?,
+                to_priority: i32::try_from(number(to_priority)?.cast_signed()).ok()?,
+                to_name: Name::new(to_name.bytes(bytes)?),
+            },
+            Kind::Waking { tid, name } => {
+                What::Waking { tid: small(tid)?, name: Name::new(name.bytes(bytes)?) }
+            }
+            Kind::TimerStart { function, soft, hard, mode } => {
+                let expires_ns = instant(soft)?;
+                What::TimerStart {
+                    function: self.symbols.timer(number(function)?),
+                    expires_ns,
+                    slack_ns: instant(hard)?.saturating_sub(expires_ns),
+                    is_relative: number(mode)? & RELATIVE != 0,
+                }
+            }
+            Kind::PageFault => What::PageFault,
+            Kind::Futex { operation, value, timeout } => {
+                // The kernel keeps arguments of 32 bits in words of 64.
+                let low = |field| number(field).map(|word| word & u64::from(u32::MAX));
+                futex(low(operation)?, low(value)?, number(timeout)?)?
+            }
+            Kind::Irq { begins, line, name } => {
+                let name =
+                    name.map_or(Some(Name::default()), |name| text_at(name, bytes).map(Name::new));
+                edge(begins, Section::Irq { line: small(line)?, name: name? })
+            }
+            Kind::Softirq { begins, number } => edge(begins, Section::Softirq(small(number)?)),
+            Kind::Named { begins, section } => edge(begins, section),
+            Kind::Expiry { function } => {
+                let address = function.map_or(Some(0), number)?;
+                edge(function.is_some(), Section::Expiry(address))
+            }
+            Kind::Idle { state } => What::Idle { begins: small(state)? != u32::MAX },
+            Kind::Runtime { ns } => What::Runtime { ns: number(ns)? },
+            Kind::Stack { callers } => {
+                What::Interrupted(self.interrupted(bytes.get(callers.offset..)?)?)
+            }
+        })
+    }
+
+    /// What was interrupted, by a stack from the innermost caller outwards; none when no interrupt is in it.
+    fn interrupted(&self, callers: &[u8]) -> Option<Place> {
+        let words = callers
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        let callers: Vec<u64> =
+            words.take_while(|address| *address != 0 && *address != u64::MAX).collect();
+        let entry = callers.iter().rposition(|address| self.symbols.is_entry(*address))?;
+        Some(callers.get(entry + 1).map_or(Place::User, |address| Place::Kernel(*address)))
+    }
 }
 
 #[cfg(test)]
@@ -249,11 +378,17 @@ print fmt: \"...\", \"|\", { 0x00000001, \"S\" }, { 0x00000002, \"D\" }, { 0x000
     fn a_switch_is_read_where_its_fields_lie() {
         let event = decoder().decode(5, 1, &switch(41, 0, (7, -1), 0x100)).expect("a switch");
         // 0x100 says that the thread was preempted.
-        let what = What::Switch { from: 41, is_ready: true, to: 7, to_priority: -1 };
-        assert_eq!(event, Event { at_ns: 5, cpu: 1, tid: 41, in_interrupt: false, what });
+        let (to_name, preempt_depth) = (Name::default(), 0);
+        let what = What::Switch { from: 41, is_ready: true, to: 7, to_priority: -1, to_name };
+        let expected =
+            Event { at_ns: 5, cpu: 1, tid: 41, in_interrupt: false, preempt_depth, what };
+        assert_eq!(event, expected);
         let slept = decoder().decode(5, 1, &switch(41, 0x08, (0, 120), 0x2)).expect("a switch");
         assert!(slept.in_interrupt);
-        assert_eq!(slept.what, What::Switch { from: 41, is_ready: false, to: 0, to_priority: 120 });
+        assert_eq!(
+            slept.what,
+            What::Switch { from: 41, is_ready: false, to: 0, to_priority: 120, to_name }
+        );
     }
 
     #[test]
@@ -267,15 +402,5 @@ print fmt: \"...\", \"|\", { 0x00000001, \"S\" }, { 0x00000002, \"D\" }, { 0x000
         assert!(Decoder::new(&event("sched/other", SWITCH), None).is_none());
         assert!(Decoder::new(&event("sched/sched_waking", SWITCH), None).is_none());
         assert!(Decoder::new(&event("sched/sched_switch", "ID: 3"), None).is_none());
-    }
-
-    #[test]
-    fn functions_of_timers_are_found_unless_their_addresses_are_hidden() {
-        let symbols = "ffffffff8141e230 t hrtimer_wakeup\nffffffff81730990 t timerfd_tmrproc [m]\n\
-                       ffffffff81730991 T schedule\nx\n";
-        let found = functions(symbols);
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[&0xffff_ffff_8141_e230], TimerFunction::Sleep);
-        assert!(functions("0000000000000000 t hrtimer_wakeup").is_empty());
     }
 }

@@ -3,21 +3,25 @@
 //! An instance disturbs no other user of the kernel's trace, and goes when it is dropped. What a killed
 //! rtscope left goes at the next start.
 
-mod event;
 mod format;
 mod page;
 mod stream;
+mod symbols;
 pub(crate) mod text;
 
 use std::{
     fs::{self, OpenOptions},
     io,
     path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
-pub(crate) use self::event::{Event, Name, What};
-use self::stream::Events;
+pub(crate) use self::symbols::Symbols;
+use self::{format::Decoder, stream::Events};
+pub(crate) use rtscope_model::trace::{Event, Name, TimerFunction, What};
 use rtscope_sys::{process, tracefs::Place, tree::Tree};
 
 /// How our instances are called: this, the process, a number.
@@ -25,6 +29,9 @@ const NAME: &str = "rtscope-";
 
 /// The most memory that the buffers of all CPUs take together.
 const BUFFERS_MAX_KIB: u32 = 128 << 10;
+
+/// An expiry this far from the present is on another clock, as `CLOCK_REALTIME`.
+pub(crate) const OTHER_CLOCK_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// The smallest buffer of a CPU that is of any use: some hundred events.
 const BUFFER_MIN_KIB: u32 = 64;
@@ -60,6 +67,8 @@ pub(crate) struct Instance {
     folder: String,
     /// The events that are on.
     enabled: Vec<String>,
+    /// The kernel's functions, once they were read: some hundred thousand lines.
+    symbols: Option<Arc<Symbols>>,
     _place: Place,
 }
 
@@ -81,9 +90,10 @@ impl Instance {
             _ => TraceError::File { operation: "make", path, cause },
         })?;
         // From here on, dropping it removes the instance.
-        let instance = Instance { tree: tree.clone(), folder, enabled: Vec::new(), _place: place };
+        let (tree, enabled, symbols) = (tree.clone(), Vec::new(), None);
+        let instance = Instance { tree, folder, enabled, symbols, _place: place };
         instance.write("trace_clock", "mono")?;
-        let cpus = tree.list(format!("{}/per_cpu", instance.folder)).len() as u32;
+        let cpus = instance.tree.list(format!("{}/per_cpu", instance.folder)).len() as u32;
         instance.write("buffer_size_kb", &bounded(buffer_kib, cpus).to_string())?;
         Ok(instance)
     }
@@ -112,10 +122,33 @@ impl Instance {
         self.switch_on(event).is_ok()
     }
 
+    /// Has the kernel note the stack of each sleep's end; whether it can.
+    pub(crate) fn stacks_of_sleeps(&mut self) -> bool {
+        let Some(symbols) = self.read_symbols() else { return false };
+        let Some(address) = symbols.address("hrtimer_wakeup") else { return false };
+        let trigger = format!("stacktrace if function == {address:#x}");
+        let noted = self.write("events/timer/hrtimer_expire_entry/trigger", &trigger).is_ok();
+        if noted {
+            self.enabled.push(format::STACK.to_owned());
+        }
+        noted
+    }
+
+    fn read_symbols(&mut self) -> Option<Arc<Symbols>> {
+        if self.symbols.is_none() {
+            self.symbols = Symbols::parse(self.tree.read("proc/kallsyms").ok()?).map(Arc::new);
+        }
+        self.symbols.clone()
+    }
+
     /// Opens the stream of the events that are on.
-    pub(crate) fn record(self) -> Result<Recording, TraceError> {
+    pub(crate) fn record(mut self) -> Result<Recording, TraceError> {
+        let symbols = match Decoder::needs_symbols(&self.enabled) {
+            true => self.read_symbols(),
+            false => None,
+        };
         Ok(Recording {
-            events: Events::open(&self.tree, &self.folder, &self.enabled)?,
+            events: Events::open(&self.tree, &self.folder, &self.enabled, symbols)?,
             instance: self,
         })
     }
@@ -139,6 +172,16 @@ impl Recording {
     /// Gives the events that have come since.
     pub(crate) fn drain(&mut self, event: impl FnMut(&Event)) -> io::Result<()> {
         self.events.drain(event)
+    }
+
+    /// Events that had no room so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.events.lost().iter().sum()
+    }
+
+    /// The kernel's functions, where events have addresses.
+    pub(crate) fn symbols(&self) -> Option<Arc<Symbols>> {
+        self.events.symbols()
     }
 
     /// Ends the recording, gives what is left of its stream, and answers how many events had no room.
@@ -170,6 +213,18 @@ fn remove_leftovers(tree: &Tree, place: &str) {
             let _ = fs::remove_dir(tree.path(format!("{place}/instances/{name}")));
         }
     }
+}
+
+/// Timestamps from 146 years on are rejected, so that differences of two fit 64 bits. In a trace as text a
+/// thread's name can look like a line of the trace.
+pub(super) const INSTANTS_END_NS: u64 = 1 << 62;
+
+/// A futex call's event from its arguments.
+pub(super) fn futex(operation: u64, value: u64, timeout: u64) -> Option<What> {
+    // The flags say whose the word is and which clock counts.
+    const FLAGS: u64 = 0x80 | 0x100;
+    let operation = u32::try_from(operation & !FLAGS).ok()?;
+    Some(What::Futex { operation, value, is_limited: timeout != 0 })
 }
 
 #[cfg(test)]

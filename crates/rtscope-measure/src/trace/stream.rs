@@ -9,6 +9,7 @@ use std::{
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    sync::Arc,
 };
 
 use rtscope_sys::{
@@ -16,7 +17,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use super::{TraceError, event::Event, format::Decoder, page::Layout, text};
+use super::{Event, Symbols, TraceError, format::Decoder, page::Layout, text};
 
 /// `O_NONBLOCK`, as reading must not wait for events.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -53,8 +54,13 @@ struct Binary {
 
 impl Events {
     /// Opens the stream of these events of an instance, in binary form where that can be read.
-    pub(super) fn open(tree: &Tree, folder: &str, events: &[String]) -> Result<Events, TraceError> {
-        let source = match binary(tree, folder, events) {
+    pub(super) fn open(
+        tree: &Tree,
+        folder: &str,
+        events: &[String],
+        symbols: Option<Arc<Symbols>>,
+    ) -> Result<Events, TraceError> {
+        let source = match binary(tree, folder, events, symbols) {
             Some(binary) => Source::Binary(Box::new(binary)),
             None => text_of(tree, folder)?,
         };
@@ -101,6 +107,14 @@ impl Events {
             lost_in(&self.tree.read(path).unwrap_or_default())
         };
         cpus.iter().map(lost).collect()
+    }
+
+    /// The kernel's functions, where events have addresses; none where they are read as text.
+    pub(super) fn symbols(&self) -> Option<Arc<Symbols>> {
+        match &self.source {
+            Source::Binary(binary) => Some(binary.decoder.symbols()),
+            Source::Text { .. } => None,
+        }
     }
 
     fn give(&mut self, until_ns: u64, event: impl FnMut(&Event)) {
@@ -159,7 +173,12 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)
 }
 
-fn binary(tree: &Tree, folder: &str, events: &[String]) -> Option<Binary> {
+fn binary(
+    tree: &Tree,
+    folder: &str,
+    events: &[String],
+    symbols: Option<Arc<Symbols>>,
+) -> Option<Binary> {
     let read = |file: &str| tree.read(format!("{folder}/events/{file}")).ok();
     let layout = Layout::parse(&header(&tree.path(format!("{folder}/events/header_page")))?)?;
     let formats = events.iter().map(|event| {
@@ -167,11 +186,10 @@ fn binary(tree: &Tree, folder: &str, events: &[String]) -> Option<Binary> {
         Some((event.clone(), text))
     });
     let formats = formats.collect::<Option<Vec<_>>>()?;
-    let symbols = match Decoder::needs_symbols(events) {
-        true => Some(tree.read("proc/kallsyms").ok()?),
-        false => None,
-    };
-    let decoder = Decoder::new(&formats, symbols.as_deref())?;
+    if Decoder::needs_symbols(events) && symbols.is_none() {
+        return None;
+    }
+    let decoder = Decoder::new(&formats, symbols)?;
     let buffer = |cpu: &String| {
         let number = cpu.strip_prefix("cpu")?.parse().ok()?;
         let path = tree.path(format!("{folder}/per_cpu/{cpu}/trace_pipe_raw"));
@@ -210,7 +228,7 @@ fn lost_in(stats: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Instance, Recording, event::What};
+    use crate::trace::{Instance, Recording, What};
 
     #[test]
     fn losses_are_counted_from_the_kernels_own_figures() {
@@ -274,7 +292,7 @@ mod tests {
         };
         write("i/trace_pipe", "a-7 [000] d..2. 1.5: page_fault_user: x\nb-8 [000] d..2. 1.6: page");
         write("i/events/header_page", "nothing that we know");
-        let mut events = Events::open(&tree, "i", &[]).expect("a stream");
+        let mut events = Events::open(&tree, "i", &[], None).expect("a stream");
         let mut found = Vec::new();
         events.drain(|event| found.push((event.tid, event.what))).expect("read");
         assert_eq!(found, [(7, What::PageFault)]);
@@ -301,7 +319,7 @@ mod tests {
         let second = [page::page(2_005, &one(2)), page::page(far, &one(4))].concat();
         write("i/per_cpu/cpu1/trace_pipe_raw", &second);
         let mut events =
-            Events::open(&tree, "i", &["sched/sched_switch".to_owned()]).expect("open");
+            Events::open(&tree, "i", &["sched/sched_switch".to_owned()], None).expect("open");
         let mut tids = Vec::new();
         events.drain(|event| tids.push((event.tid, event.cpu))).expect("read");
         assert_eq!(tids, [(1, 0), (2, 1), (3, 0)]);

@@ -1,7 +1,9 @@
 //! Events from lines of the trace as text: `NAME-TID [CPU] FLAGS SECONDS.MICROSECONDS: EVENT: WORDS`. Instants
 //! are cut to microseconds.
 
-use super::event::{Event, INSTANTS_END_NS, Name, TimerFunction, What, futex};
+use rtscope_model::trace::Section;
+
+use super::{Event, INSTANTS_END_NS, Name, TimerFunction, What, futex};
 
 /// Reads a line; none for a comment, a line that is cut short, and an event that nobody here knows.
 pub(crate) fn parse(line: &str) -> Option<Event> {
@@ -17,7 +19,7 @@ pub(crate) fn parse(line: &str) -> Option<Event> {
 fn after_name(name: &str, rest: &str) -> Option<Option<Event>> {
     let (cpu, rest) = rest.split_once("] ")?;
     let (flags, rest) = rest.split_once(' ')?;
-    let (at, event) = rest.trim_start().split_once(": ")?;
+    let (at, event_text) = rest.trim_start().split_once(": ")?;
     let (seconds, micros) = at.split_once('.')?;
     let second_us = seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?;
     let at_us = second_us.checked_add(micros.parse().ok()?)?;
@@ -25,7 +27,11 @@ fn after_name(name: &str, rest: &str) -> Option<Option<Event>> {
     let tid = name.trim_end().rsplit_once('-')?.1.parse().ok()?;
     let cpu = cpu.parse().ok()?;
     let in_interrupt = flags.chars().any(|flag| "hHsSzZ".contains(flag));
-    Some(happened(event).map(|what| Event { at_ns, cpu, tid, in_interrupt, what }))
+    // The fourth flag is the depth, a dot for none.
+    let depth = flags.chars().nth(3).and_then(|digit| digit.to_digit(16)).unwrap_or(0);
+    let preempt_depth = (depth & 0x0f) as u8;
+    let event = |what| Event { at_ns, cpu, tid, in_interrupt, preempt_depth, what };
+    Some(happened(event_text).map(event))
 }
 
 fn happened(event: &str) -> Option<What> {
@@ -46,22 +52,44 @@ fn happened(event: &str) -> Option<What> {
                 is_ready: value(prev, "prev_state=")?.starts_with('R'),
                 to: number(next, "next_pid=")?,
                 to_priority: number(next, "next_prio=")?,
+                to_name: Name::new(between(next, "next_comm=", " next_pid=")?.as_bytes()),
             })
         }
         "sched_waking" => {
-            let (name, _) = words.strip_prefix("comm=")?.rsplit_once(" pid=")?;
+            let name = between(words, "comm=", " pid=")?;
             Some(What::Waking { tid: number(words, " pid=")?, name: Name::new(name.as_bytes()) })
         }
         "hrtimer_start" => {
-            let expires = value(words, "softexpires=").or_else(|| value(words, " expires="))?;
+            let instant = |key: &str| number::<u64>(words, key).filter(|ns| *ns < INSTANTS_END_NS);
+            let hard_ns = instant(" expires=")?;
+            let expires_ns = instant("softexpires=").unwrap_or(hard_ns);
             Some(What::TimerStart {
                 function: TimerFunction::named(value(words, "function=")?),
-                expires_ns: expires.parse().ok().filter(|ns| *ns < INSTANTS_END_NS)?,
+                expires_ns,
+                slack_ns: hard_ns.saturating_sub(expires_ns),
                 is_relative: value(words, "mode=").is_some_and(|mode| mode.starts_with("REL")),
             })
         }
         "page_fault_user" => Some(What::PageFault),
-        _ => None,
+        "irq_handler_entry" => {
+            let name = Name::new(words.split_once(" name=")?.1.as_bytes());
+            Some(What::Enter(Section::Irq { line: number(words, "irq=")?, name }))
+        }
+        "irq_handler_exit" => {
+            let (line, name) = (number(words, "irq=")?, Name::default());
+            Some(What::Leave(Section::Irq { line, name }))
+        }
+        "softirq_entry" => Some(What::Enter(Section::Softirq(number(words, "vec=")?))),
+        "softirq_exit" => Some(What::Leave(Section::Softirq(number(words, "vec=")?))),
+        // As text there is no address, and 0 is an unknown function.
+        "hrtimer_expire_entry" => Some(What::Enter(Section::Expiry(0))),
+        "hrtimer_expire_exit" => Some(What::Leave(Section::Expiry(0))),
+        "cpu_idle" => Some(What::Idle { begins: number::<u32>(words, "state=")? != u32::MAX }),
+        "sched_stat_runtime" => Some(What::Runtime { ns: number(words, "runtime=")? }),
+        _ => super::format::vector(name).map(|(section, begins)| match begins {
+            true => What::Enter(section),
+            false => What::Leave(section),
+        }),
     }
 }
 
@@ -69,6 +97,11 @@ fn happened(event: &str) -> Option<What> {
 fn value<'a>(words: &'a str, key: &str) -> Option<&'a str> {
     let at = words.rfind(key)?;
     words[at + key.len()..].split(' ').next()
+}
+
+/// What stands between a key at the begin and the last of another one: a name, which may hold anything.
+fn between<'a>(words: &'a str, begin: &str, end: &str) -> Option<&'a str> {
+    Some(words.strip_prefix(begin)?.rsplit_once(end)?.0)
 }
 
 fn number<N: std::str::FromStr>(words: &str, key: &str) -> Option<N> {
@@ -93,6 +126,7 @@ mod tests {
             " a [x] 9-1 b-41   [001] d.h2.  1858.317769: sched_waking: comm=a [002] pid=9 prio=1";
         let event = parse(text).expect("an event");
         assert_eq!((event.tid, event.cpu, event.in_interrupt), (41, 1, true));
+        assert_eq!(event.preempt_depth, 2);
         let what = What::Waking { tid: 9, name: Name::new(b"a [002]") };
         assert_eq!((event.at_ns, event.what), (1_858_317_769_000, what));
         let fault = "x-1 [000] d..2. 1.5: page_fault_user: y";
@@ -120,6 +154,7 @@ mod tests {
             Some(What::TimerStart {
                 function: TimerFunction::TimerFd,
                 expires_ns: 10_001_000_023,
+                slack_ns: 100,
                 is_relative: false
             })
         );
@@ -128,8 +163,38 @@ mod tests {
                 "sched_switch: prev_comm=a prev_pid=41 prev_prio=19 prev_state=R+ ==> \
                  next_comm=swapper/1 next_pid=0 next_prio=120"
             ),
-            Some(What::Switch { from: 41, is_ready: true, to: 0, to_priority: 120 })
+            Some(What::Switch {
+                from: 41,
+                is_ready: true,
+                to: 0,
+                to_priority: 120,
+                to_name: Name::new(b"swapper/1")
+            })
         );
+    }
+
+    #[test]
+    fn what_interrupts_is_told_by_its_begin_and_its_end() {
+        let what = |event: &str| {
+            parse(&format!("a-41 [000] d.h1. 10.000140: {event}")).map(|one| one.what)
+        };
+        let disk = |name: &[u8]| Section::Irq { line: 9, name: Name::new(name) };
+        for (event, expected) in [
+            ("irq_handler_entry: irq=9 name=my disk", What::Enter(disk(b"my disk"))),
+            ("irq_handler_exit: irq=9 ret=handled", What::Leave(disk(b""))),
+            ("softirq_entry: vec=3 [action=NET_RX]", What::Enter(Section::Softirq(3))),
+            ("local_timer_entry: vector=236", What::Enter(Section::LocalTimer)),
+            ("reschedule_exit: vector=253", What::Leave(Section::Reschedule)),
+            (
+                "hrtimer_expire_entry: hrtimer=00 function=hrtimer_wakeup now=5",
+                What::Enter(Section::Expiry(0)),
+            ),
+            ("cpu_idle: state=4294967295 cpu_id=0", What::Idle { begins: false }),
+            ("sched_stat_runtime: comm=a b pid=4 runtime=1234 [ns]", What::Runtime { ns: 1_234 }),
+        ] {
+            assert_eq!(what(event), Some(expected), "{event}");
+        }
+        assert_eq!(what("irq_handler_entry: irq=9"), None);
     }
 
     #[test]

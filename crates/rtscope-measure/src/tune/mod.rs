@@ -33,7 +33,7 @@ pub use self::{
 use self::{
     held::Held,
     journal::{Change, Journal, Lock},
-    restore::{Outcome, put_back, repair_command},
+    restore::{RestoreOutcome, put_back, repair_command},
     setting::{Target, present},
 };
 use crate::interrupt;
@@ -66,8 +66,8 @@ pub fn apply(
 ) -> Result<Applied, TuneError> {
     let mut asked = settings
         .iter()
-        .map(|(name, value)| Asked::new(tree, name, value))
-        .collect::<Result<Vec<Asked>, TuneError>>()?;
+        .map(|(name, value)| SettingRequest::new(tree, name, value))
+        .collect::<Result<Vec<SettingRequest>, TuneError>>()?;
     // Without throttling the kernel does not check whether the fair server's bandwidth fits: some releases
     // count it wrongly, and refuse to change it. What is changed last is put back first.
     asked.sort_by_key(|one| one.setting.name != "throttling");
@@ -87,14 +87,14 @@ pub fn apply(
 }
 
 /// A setting with its value and its files on this machine.
-struct Asked {
+struct SettingRequest {
     setting: &'static Descriptor,
     text: String,
     files: Vec<String>,
 }
 
-impl Asked {
-    fn new(tree: &Tree, name: &str, value: &str) -> Result<Asked, TuneError> {
+impl SettingRequest {
+    fn new(tree: &Tree, name: &str, value: &str) -> Result<SettingRequest, TuneError> {
         let setting = setting::find(name)?;
         let text = setting.text(value)?;
         let files = setting.files(tree);
@@ -102,7 +102,7 @@ impl Asked {
             let path = tree.path(setting.place());
             return Err(TuneError::Absent { setting: name.to_owned(), path });
         }
-        Ok(Asked { setting, text, files })
+        Ok(SettingRequest { setting, text, files })
     }
 
     /// Its files that hold another value than the one asked.
@@ -129,9 +129,9 @@ impl Asked {
 fn journal_all(
     tree: &Tree,
     dir: &Path,
-    asked: &[Asked],
+    asked: &[SettingRequest],
 ) -> Result<(Option<Journal>, Vec<Vec<Change>>), TuneError> {
-    if asked.iter().all(Asked::is_held) {
+    if asked.iter().all(SettingRequest::is_held) {
         return Ok((None, asked.iter().map(|_| Vec::new()).collect()));
     }
     // Read under the lock: what another run restores at this moment is not a value to go back to.
@@ -153,7 +153,7 @@ fn journal_all(
 impl Applied {
     fn change(
         &mut self,
-        asked: &Asked,
+        asked: &SettingRequest,
         changes: Vec<Change>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), TuneError> {
@@ -213,7 +213,7 @@ impl Applied {
 
     fn hold(
         &mut self,
-        asked: &Asked,
+        asked: &SettingRequest,
         path: &'static str,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), TuneError> {
@@ -251,17 +251,17 @@ impl Applied {
         for change in self.changes.drain(..).rev() {
             let path = self.tree.path(&change.path).display().to_string();
             let outcome = put_back(&self.tree, &change);
-            failed |= matches!(outcome, Outcome::Failed(_));
+            failed |= matches!(outcome, RestoreOutcome::Failed(_));
             on_event(match outcome {
                 // Where CPUs share a frequency, putting one back puts all back.
-                Outcome::Restored | Outcome::AsBefore => {
+                RestoreOutcome::Restored | RestoreOutcome::AsBefore => {
                     Event::SettingRestored { setting: change.setting, path, to: change.old }
                 }
-                Outcome::Gone => Event::Found(gone(&change, &path)),
-                Outcome::ChangedElsewhere(found) => {
+                RestoreOutcome::Gone => Event::Found(gone(&change, &path)),
+                RestoreOutcome::ChangedElsewhere(found) => {
                     Event::Found(left_alone(&change, &path, &found))
                 }
-                Outcome::Failed(why) => {
+                RestoreOutcome::Failed(why) => {
                     Event::Found(not_restored(&self.tree, &change, &path, &why))
                 }
             });

@@ -15,7 +15,7 @@ use super::{
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RestoreOutcome {
     /// The old value is back.
     Restored,
     /// The old value was there already.
@@ -29,26 +29,28 @@ pub(super) enum Outcome {
 }
 
 /// Puts the old value back where the file still holds the new one.
-pub(super) fn put_back(tree: &Tree, change: &Change) -> Outcome {
-    let attempt = || -> Result<Outcome, Error> {
+pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
+    let attempt = || -> Result<RestoreOutcome, Error> {
         let found = present(tree, &change.path)?;
         if found == change.old {
-            return Ok(Outcome::AsBefore);
+            return Ok(RestoreOutcome::AsBefore);
         }
         if found != change.new {
-            return Ok(Outcome::ChangedElsewhere(found));
+            return Ok(RestoreOutcome::ChangedElsewhere(found));
         }
         tree.write(&change.path, &change.old)?;
         let found = present(tree, &change.path)?;
         if found == change.old {
-            return Ok(Outcome::Restored);
+            return Ok(RestoreOutcome::Restored);
         }
-        Ok(Outcome::Failed(format!("it reads {found:?} after {:?} was written", change.old)))
+        Ok(RestoreOutcome::Failed(format!("it reads {found:?} after {:?} was written", change.old)))
     };
     match attempt() {
         Ok(outcome) => outcome,
-        Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => Outcome::Gone,
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            RestoreOutcome::Gone
+        }
+        Err(error) => RestoreOutcome::Failed(error.to_string()),
     }
 }
 
@@ -199,13 +201,13 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> bo
     let mut done = true;
     for change in journal.changes.iter().rev() {
         let error = match put_back(tree, change) {
-            Outcome::AsBefore | Outcome::Gone => continue,
-            Outcome::Restored => None,
-            Outcome::ChangedElsewhere(found) => Some(format!(
+            RestoreOutcome::AsBefore | RestoreOutcome::Gone => continue,
+            RestoreOutcome::Restored => None,
+            RestoreOutcome::ChangedElsewhere(found) => Some(format!(
                 "somebody else has made it {found} since, so it is left alone; before, it was {}",
                 change.old
             )),
-            Outcome::Failed(why) => {
+            RestoreOutcome::Failed(why) => {
                 done = false;
                 Some(format!("{why}; as root, run: {}", repair_command(tree, change)))
             }

@@ -9,15 +9,21 @@ use rtscope_sys::clock::Clock;
 
 use super::scope::Probe;
 
-/// Reads the count at the ends of equal parts of a time. A reading that comes late makes its part longer, and the
-/// next one shorter by no more than a half.
+/// Parts between readings, at most.
+const PARTS: u64 = 20;
+
+/// Edges that are wanted in a part, at least.
+const EDGES_MIN: f64 = 10.0;
+
+/// Reads the count at the ends of equal parts of a time in which a wave of a frequency is wanted. A reading that comes
+/// late makes its part longer, and the next one shorter by no more than a half.
 pub fn watch(
     line: &impl Probe,
     clock: &impl Clock,
-    duration_ns: u64,
-    parts: u64,
+    (wanted_hz, duration_ns): (f64, u64),
 ) -> Vec<CountReading> {
-    let part_ns = duration_ns / parts.max(1);
+    let parts = parts(wanted_hz, duration_ns);
+    let part_ns = duration_ns / parts;
     let read = || CountReading { at_ns: clock.now_ns(), changes: line.changes() };
     let first = read();
     let mut readings = vec![first];
@@ -28,6 +34,12 @@ pub fn watch(
         readings.push(read());
     }
     readings
+}
+
+/// In how many parts the time is read.
+fn parts(wanted_hz: f64, duration_ns: u64) -> u64 {
+    let edges = duration_ns as f64 / 1e9 * wanted_hz * 2.0;
+    ((edges / EDGES_MIN) as u64).clamp(1, PARTS)
 }
 
 #[cfg(test)]
@@ -52,12 +64,19 @@ mod tests {
     fn a_late_reading_leaves_the_next_part_half_of_its_time() {
         // 15 ms late, right after the reading at 20 ms was due.
         let clock = SimulatedClock::at(0).with_pauses([(20_000_001, 15_000_000)]);
-        let readings = watch(&Steady(&clock), &clock, 100_000_000, 10);
+        let readings = watch(&Steady(&clock), &clock, (500.0, 100_000_000));
         assert_eq!(readings.len(), 11);
         let ms: Vec<u64> = readings.iter().map(|one| one.at_ns / 1_000_000).collect();
         assert!(readings.windows(2).all(|w| w[1].at_ns - w[0].at_ns >= 5_000_000), "{ms:?}");
         assert_eq!(ms[10], 100, "{ms:?}");
         let changes = readings[10].changes - readings[0].changes;
         assert!((998..=1_002).contains(&changes), "{changes}");
+    }
+
+    #[test]
+    fn a_part_holds_ten_edges_or_is_a_twentieth() {
+        assert_eq!(parts(50.0, 1_000_000_000), 10);
+        assert_eq!(parts(10_000.0, 100_000_000), 20);
+        assert_eq!(parts(10.0, 100_000_000), 1);
     }
 }

@@ -65,7 +65,7 @@ impl FromStr for Method {
         Method::ALL
             .into_iter()
             .find(|method| method.word() == text)
-            .ok_or_else(|| format!("{text:?} is not a method: one of {}", words.join(", ")))
+            .ok_or_else(|| format!("{text:?} is not a method: use one of {}", words.join(", ")))
     }
 }
 
@@ -89,7 +89,7 @@ impl Wanted {
         let high_ns = period_ns * duty;
         if !(0.001..=1e8).contains(&frequency_hz) {
             return Err(WaveError::Wave(format!(
-                "{frequency_hz} Hz: 0.001 to 100,000,000 Hz can be asked"
+                "{frequency_hz} Hz is not possible: use 0.001 to 100,000,000 Hz"
             )));
         }
         if !(high_ns >= 1.0 && period_ns - high_ns >= 1.0) {

@@ -1,7 +1,13 @@
 //! Lines that a program raises and lowers, by their address: `memory:NAME`, one word in shared memory;
 //! `gpio:CHIP/LINE`, a line of a GPIO chip; `led:NAME`, the brightness of an LED in sysfs.
 
-use std::{fmt, fs::File, os::unix::fs::FileExt, path::Path, str::FromStr};
+use std::{
+    fmt,
+    fs::{self, File},
+    os::unix::{ffi::OsStrExt, fs::FileExt},
+    path::Path,
+    str::FromStr,
+};
 
 use rtscope_sys::{line::MemoryLine, tree::Tree};
 
@@ -72,6 +78,31 @@ impl FromStr for Address {
 pub fn open_memory(name: &str) -> Result<MemoryLine, WaveError> {
     MemoryLine::open(Path::new(MemoryLine::FOLDER), name)
         .map_err(|source| WaveError::Line { line: format!("memory:{name}"), source })
+}
+
+/// Removes a memory line's file unless another process uses it: what comes last takes the line along. A program
+/// of another user that this one can't look into isn't seen; the file is then not ours to remove either.
+pub fn remove_unused(line: &MemoryLine) {
+    if !is_used_by_others(line.path()) {
+        let _ = fs::remove_file(line.path());
+    }
+}
+
+/// Whether another process has mapped or opened a file.
+fn is_used_by_others(path: &Path) -> bool {
+    let own = std::process::id();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut others = processes.filter(|entry| {
+        let pid: Option<u32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        pid.is_some_and(|pid| pid != own)
+    });
+    others.any(|process| {
+        let maps = fs::read(process.path().join("maps")).unwrap_or_default();
+        let ends = |line: &[u8]| line.ends_with(path.as_os_str().as_bytes());
+        let is_open = |fd: fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|to| to == path);
+        maps.split(|byte| *byte == b'\n').any(ends)
+            || fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten().any(is_open)
+    })
 }
 
 /// Opens a line to make a wave on it: it is low then.
@@ -145,6 +176,15 @@ pub enum Output {
         /// Writes that failed.
         failures: u64,
     },
+}
+
+impl Output {
+    /// Leaves a line whose wave has ended: a word in shared memory goes, unless somebody still looks at it.
+    pub fn release(self) {
+        if let Output::Memory(line) = &self {
+            remove_unused(line);
+        }
+    }
 }
 
 impl Line for Output {

@@ -1,10 +1,12 @@
 //! Square waves on lines: generators that make them, and a scope that looks at them.
 
+pub mod bench;
 pub mod count;
 pub mod generator;
 pub mod gpio;
 pub mod line;
 pub mod scope;
+pub mod scopes;
 pub mod seat;
 pub mod subject;
 
@@ -15,7 +17,7 @@ use std::{io, path::PathBuf};
 pub enum WaveError {
     /// No address of a line.
     #[error(
-        "{0:?} is no line: write memory:NAME (letters, digits, - and _), gpio:CHIP/LINE as gpio:gpiochip0/17, or led:NAME"
+        "{0:?} is not a line: write memory:NAME (letters, digits, - and _), gpio:CHIP/LINE or led:NAME"
     )]
     Address(String),
     /// A line of the system that isn't there.
@@ -50,12 +52,15 @@ pub enum WaveError {
     /// A frequency or duty cycle that makes no wave.
     #[error("{0}")]
     Wave(String),
+    /// What this machine is too small for, or isn't set up for.
+    #[error("{0}")]
+    Machine(String),
     /// The thread's place.
     #[error("can't place the thread: {0}")]
     Place(#[from] rtscope_sys::Error),
     /// A program that is needed and absent.
     #[error(
-        "{program} is needed for the subject {subject} and not installed: apt-get install {package}"
+        "the subject {subject} needs {program}, which is not installed: run `apt-get install {package}`"
     )]
     NoTool {
         /// The subject.
@@ -80,7 +85,7 @@ pub enum WaveError {
         why: String,
     },
     /// A file.
-    #[error("{operation} {}: {source}", path.display())]
+    #[error("can't {operation} {}: {source}", path.display())]
     File {
         /// What was tried.
         operation: &'static str,

@@ -37,6 +37,9 @@ const RESOLUTION_MIN_NS: u64 = 240;
 /// belong together.
 const PAIR_ATTEMPTS: u32 = 1_000;
 
+/// Room for gaps of a capture.
+pub const GAPS_MAX: usize = 500_000;
+
 /// What can be looked at.
 pub trait Probe {
     /// Whether the line is high.
@@ -137,7 +140,7 @@ pub fn calibrate(line: &impl Probe, clock: &impl Clock) -> u64 {
 
 /// A level and a count that belong together: a program that counts keeps the count odd while the line is
 /// high. One that doesn't count has none.
-fn level_and_changes(line: &impl Probe) -> (bool, u64) {
+pub(super) fn level_and_changes(line: &impl Probe) -> (bool, u64) {
     for _ in 0..PAIR_ATTEMPTS {
         let changes = line.changes();
         let high = line.is_high();
@@ -251,7 +254,7 @@ pub fn watch(
 }
 
 /// Gaps that touch are one.
-fn merge(gaps: &mut Vec<Gap>) {
+pub(super) fn merge(gaps: &mut Vec<Gap>) {
     gaps.dedup_by(|next, gap| {
         let touch = gap.end_ns == next.start_ns;
         if touch {
@@ -263,7 +266,7 @@ fn merge(gaps: &mut Vec<Gap>) {
 }
 
 /// Room for edges whose memory is there already: the first touch of a page would be a gap.
-fn touched(room: usize) -> Vec<Edge> {
+pub(super) fn touched(room: usize) -> Vec<Edge> {
     let mut edges = vec![Edge::new(0, true); room];
     edges.clear();
     edges

@@ -68,7 +68,8 @@ impl Seat {
     pub fn text(&self) -> String {
         let mut text = self.place.to_string();
         if let Some(rest) = self.rest {
-            let _ = write!(text, ", rests {} after {}", Nanos(rest.for_ns), Nanos(rest.after_ns));
+            let _ =
+                write!(text, ", pauses for {} after {}", Nanos(rest.for_ns), Nanos(rest.after_ns));
         }
         if let Some(finding) = &self.finding {
             let _ = write!(text, ": {finding}");
@@ -106,14 +107,19 @@ pub fn counting(cpus: &CpuSet) -> Option<Placement> {
 /// Why a real-time thread that never sleeps would do harm here.
 #[must_use]
 pub fn obstacle(tree: &Tree) -> Option<String> {
-    let throttling = tree.read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
-    if throttling.trim() == "-1" {
-        let why = "real-time throttling is off, and a real-time thread that never sleeps would keep its \
-                   CPU from everything else";
+    if is_unthrottled(tree) {
+        let why = "real-time throttling is off, and a real-time thread that never sleeps would block its CPU";
         return Some(why.to_owned());
     }
     let cpus = sched::affinity(sched::SELF).map_or(1, |cpus| cpus.len());
     (cpus < 2).then(|| "a real-time thread that never sleeps needs a second CPU".to_owned())
+}
+
+/// Whether real-time threads may take all of a CPU's time.
+#[must_use]
+pub fn is_unthrottled(tree: &Tree) -> bool {
+    let throttling = tree.read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
+    throttling.trim() == "-1"
 }
 
 fn fixed(policy: Policy, priority: u8, nice: i8, cpus: &CpuSet) -> Placement {

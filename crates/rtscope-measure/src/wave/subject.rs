@@ -93,6 +93,43 @@ pub const SHIPPED: &[Shipped] = &[
     },
 ];
 
+/// The programs of a university course, written from what its lab report says of them. `all` leaves them out: they
+/// stand beside that report's figures.
+const COURSE: &[Shipped] = &[
+    Shipped {
+        name: "course-c",
+        about: "C, a busy delay in whole microseconds",
+        file: "course.c",
+        source: include_str!("../../../../subjects/course.c"),
+        tool: "cc",
+        package: "gcc",
+        making: Making::Compiled(&["-O2"], &["-static"]),
+    },
+    Shipped {
+        name: "course-c-rt",
+        about: "C, SCHED_FIFO 49 and a loop that doesn't look at the clock",
+        file: "course_rt.c",
+        source: include_str!("../../../../subjects/course_rt.c"),
+        tool: "cc",
+        package: "gcc",
+        making: Making::Compiled(&["-O2"], &["-static"]),
+    },
+    Shipped {
+        name: "course-python",
+        about: "Python, a thread with two sleeps in a period",
+        file: "course.py",
+        source: include_str!("../../../../subjects/course.py"),
+        tool: "python3",
+        package: "python3",
+        making: Making::Interpreted,
+    },
+];
+
+/// A subject that comes with rtscope, by its word.
+fn shipped(word: &str) -> Option<&'static Shipped> {
+    SHIPPED.iter().chain(COURSE).find(|shipped| shipped.name == word)
+}
+
 /// The words of all subjects whose tool is installed, and those that have none.
 #[must_use]
 pub fn all() -> (Vec<&'static str>, Vec<&'static Shipped>) {
@@ -163,14 +200,17 @@ impl Subject {
         if let Some(program) = compiled {
             return Ok(plain(vec![program]));
         }
-        if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == word) {
+        if let Some(shipped) = shipped(word) {
             return Ok(plain(shipped.make(folder, false)?));
         }
-        let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).chain([OWN]).collect();
+        let shipped = SHIPPED.iter().chain(COURSE).map(|shipped| shipped.name);
+        let names: Vec<&str> = shipped.chain([OWN]).collect();
         let failed = |why: String| WaveError::Subject { subject: word.to_owned(), why };
         if !word.contains('/') {
             let names = names.join(", ");
-            return Err(failed(format!("there is none: {names}, or a program's path as ./{word}")));
+            return Err(failed(format!(
+                "not known: use {names}, or a program's path such as ./{word}"
+            )));
         }
         let program = fs::canonicalize(word).map_err(|e| failed(e.to_string()))?;
         Ok(plain(vec![program]))
@@ -235,7 +275,7 @@ impl Shipped {
 ///
 /// It is interpreted, or its compiler is missing or fails.
 pub fn compile_static(word: &str, folder: &Path) -> Result<Option<PathBuf>, WaveError> {
-    let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == word) else {
+    let Some(shipped) = shipped(word) else {
         return Ok(None);
     };
     match (shipped.making, shipped.make(folder, true)?.as_slice()) {
@@ -255,12 +295,12 @@ fn find(program: &str) -> Option<PathBuf> {
 
 /// A subject that runs. Dropping it kills it with all it has started.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningSubject {
     child: Child,
     name: String,
 }
 
-impl Running {
+impl RunningSubject {
     /// Starts a command, which becomes the head of a process group, and waits until it makes edges.
     ///
     /// # Errors
@@ -270,7 +310,7 @@ impl Running {
         name: &str,
         command: &mut Command,
         line: &MemoryLine,
-    ) -> Result<Running, WaveError> {
+    ) -> Result<RunningSubject, WaveError> {
         let failed = |why: String| WaveError::Subject { subject: name.to_owned(), why };
         line.reset();
         let child = command
@@ -279,7 +319,7 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| failed(e.to_string()))?;
-        let mut running = Running { child, name: name.to_owned() };
+        let mut running = RunningSubject { child, name: name.to_owned() };
         let until = Instant::now() + START_LIMIT;
         while line.changes() == 0 && !line.is_high() {
             running.check()?;
@@ -318,7 +358,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningSubject {
     fn drop(&mut self) {
         // Before it heads a group of its own only the process can be named.
         let _ = process::signal_group(self.child.id(), signal::KILL);
@@ -359,7 +399,11 @@ mod tests {
         assert_eq!(words[..6], ["/x", "wave", "generate", "memory:a", "--freq", "50.5"]);
         let none =
             Subject::prepare("pascal", Path::new("/x"), folder.path(), None).expect_err("none");
-        assert!(none.to_string().contains("c, c-rt, cpp, python, ada, rust"), "{none}");
+        assert!(
+            none.to_string()
+                .contains("c, c-rt, cpp, python, ada, course-c, course-c-rt, course-python, rust"),
+            "{none}"
+        );
         assert!(Subject::prepare("./nowhere", Path::new("/x"), folder.path(), None).is_err());
         let path =
             Subject::prepare("/bin/sh", Path::new("/x"), folder.path(), None).expect("there");

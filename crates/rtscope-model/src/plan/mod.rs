@@ -21,6 +21,7 @@ pub use self::{
 use crate::{
     load::LoadLine,
     printable::{printable, printable_lines},
+    published::Published,
     time::Nanos,
     verdict::Requirement,
 };
@@ -52,23 +53,6 @@ pub struct Plan {
     pub phases: Vec<Phase>,
     /// Figures that others have published, to be set beside a run's own.
     pub published: Vec<Published>,
-}
-
-/// A worst case that somebody has published, of what a phase of the plan repeats.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Published {
-    /// The phase's name.
-    pub phase: String,
-    /// Whether it is of a real-time kernel (`PREEMPT_RT`).
-    pub real_time: bool,
-    /// The worst latency.
-    pub max: Nanos,
-    /// Who measured it with what: enough to find it again.
-    pub source: String,
-    /// Why a run of the plan shows another figure.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
 }
 
 /// One cell: loads, an end, a sampler.
@@ -106,6 +90,13 @@ pub struct End {
 }
 
 impl Phase {
+    /// The loads as one text, joined by ` + `; `none` at rest.
+    #[must_use]
+    pub fn load_text(&self) -> String {
+        let lines: Vec<String> = self.loads.iter().map(ToString::to_string).collect();
+        if lines.is_empty() { "none".to_owned() } else { lines.join(" + ") }
+    }
+
     /// How long the phase takes: exact for a duration, from the interval for cycles. A phase that
     /// ends with its load takes at most this long.
     #[must_use]
@@ -137,11 +128,10 @@ impl Plan {
     fn with_printable_names(mut self) -> Plan {
         self.about = printable_lines(&self.about).into_owned();
         let phases = self.phases.iter_mut().map(|phase| &mut phase.name);
-        let published = self.published.iter_mut();
-        let published = published.flat_map(|one| [&mut one.phase, &mut one.source, &mut one.why]);
-        for name in [&mut self.name, &mut self.title].into_iter().chain(phases).chain(published) {
+        for name in [&mut self.name, &mut self.title].into_iter().chain(phases) {
             *name = printable(name).into_owned();
         }
+        self.published.iter_mut().for_each(Published::make_printable);
         self
     }
 

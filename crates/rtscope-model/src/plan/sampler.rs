@@ -481,7 +481,7 @@ fn stagger<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {
 fn slice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nanos>, D::Error> {
     checked(
         d,
-        |s: &Nanos| (Nanos::from_ms(100)..=Nanos::from_secs(3600)).contains(s),
-        "slice is out of range: 100ms to 1h",
+        |s: &Nanos| (Nanos::from_ms(10)..=Nanos::from_secs(3600)).contains(s),
+        "slice is out of range: 10ms to 1h",
     )
 }

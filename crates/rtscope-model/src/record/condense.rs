@@ -218,7 +218,7 @@ pub(super) mod tests {
     pub(in crate::record) fn sum(slices: &[Slice]) -> crate::record::CellHistogram {
         let mut sum = CellSum::new(Layout::default());
         slices.iter().for_each(|slice| sum.add(slice));
-        sum.of(0, 3)
+        sum.histogram(0, 3)
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The events of a record in bounded memory.
 
 use super::Spans;
-use crate::event::{CpuSpan, Event, Stamped};
+use crate::{
+    event::{CpuSpan, Event, Stamped},
+    machine_use::InterruptLine,
+};
 
 /// Memory that spans of counters may take before they are joined.
-const BYTES_MAX: usize = 6 << 20;
+const BYTES_MAX: usize = 16 << 20;
 
 /// The longest that spans get: beyond it nothing is left to gain.
 const LENGTH_NS_MAX: u64 = 1 << 56;
@@ -74,11 +77,19 @@ impl Events {
 }
 
 fn bytes_of(stamped: &Stamped) -> usize {
-    let cpus = match &stamped.event {
-        Event::System(span) => span.cpus.capacity(),
+    let spans = match &stamped.event {
+        Event::System(span) => {
+            let lines = span.lines.iter().map(|line| {
+                size_of::<InterruptLine>()
+                    + line.line.capacity()
+                    + line.name.capacity()
+                    + line.counts.capacity() * size_of::<(u32, u64)>()
+            });
+            span.cpus.capacity() * size_of::<CpuSpan>() + lines.sum::<usize>()
+        }
         _ => 0,
     };
-    size_of::<Stamped>() + cpus * size_of::<CpuSpan>()
+    size_of::<Stamped>() + spans
 }
 
 #[cfg(test)]
@@ -90,13 +101,21 @@ mod tests {
     fn a_week_of_256_cpus_takes_bounded_memory() {
         let mut events = Events::default();
         let cpus: Vec<CpuSpan> =
-            (0..256).map(|cpu| CpuSpan { cpu, busy_ns: 1, steal_ns: 0 }).collect();
+            (0..256).map(|cpu| CpuSpan { cpu, busy_ns: 1, ..CpuSpan::default() }).collect();
+        // Timer, rescheduling and function calls come on every CPU; a device's interrupt on one.
+        let line = |line: u32| InterruptLine {
+            line: line.to_string(),
+            name: "eth0".to_owned(),
+            counts: (0..if line < 3 { 256 } else { 1 }).map(|cpu| (cpu, 1)).collect(),
+        };
+        let lines: Vec<InterruptLine> = (0..16).map(line).collect();
         let minutes = 7 * 24 * 60;
         for n in 0..minutes {
             let span = SystemSpan {
                 span_ns: 60_000_000_000,
                 interrupts: n,
                 cpus: cpus.clone(),
+                lines: lines.clone(),
                 ..SystemSpan::default()
             };
             let event = Event::System(span);

@@ -75,7 +75,7 @@ impl CellSum {
 
     /// The sum as `histograms.json` holds it.
     #[must_use]
-    pub fn of(&self, cell: u32, thread: u32) -> CellHistogram {
+    pub fn histogram(&self, cell: u32, thread: u32) -> CellHistogram {
         CellHistogram {
             cell,
             thread,

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CellHistogram, CellSum, Condensed, Content, Counts, Events, Files, Histograms, Lines,
-    NotARecord, Record, ends, lines::Read, threads,
+    NotARecord, Record, ends, lines::Read, thread::threads,
 };
 use crate::{
     chain::Chain,
@@ -263,7 +263,7 @@ fn differs(record: &Record, sums: &Histograms) -> Option<Finding> {
             sum.add(slice);
         }
     }
-    let same = |kept: &CellHistogram| found[&key(kept)].of(kept.cell, kept.thread) == *kept;
+    let same = |kept: &CellHistogram| found[&key(kept)].histogram(kept.cell, kept.thread) == *kept;
     let text = "histograms.json is not the sum of the slices: a part of the record is missing or was changed. \
                 The slices are used";
     (!sums.histograms.iter().all(same))

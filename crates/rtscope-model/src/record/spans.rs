@@ -77,14 +77,27 @@ fn join(open: &mut Stamped, next: Stamped) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CpuSpan, EndReason, IdleSpans, SystemSpan};
+    use crate::{
+        event::{CpuSpan, EndReason, IdleSpans, SystemSpan},
+        machine_use::InterruptLine,
+    };
 
     const SECOND_NS: u64 = 1_000_000_000;
+
+    fn line(counts: &[(u32, u64)]) -> InterruptLine {
+        let (line, name) = ("24".to_owned(), "eth0".to_owned());
+        InterruptLine { line, name, counts: counts.to_vec() }
+    }
 
     /// Two CPUs and a load for some seconds, then the end of the phase.
     fn events(seconds: u64) -> Vec<Stamped> {
         let of_second = |n: u64| {
-            let cpu = |cpu| CpuSpan { cpu, busy_ns: n, steal_ns: u64::from(cpu) };
+            let cpu = |cpu| CpuSpan {
+                cpu,
+                busy_ns: n,
+                steal_ns: u64::from(cpu),
+                times_ns: Some([n, 1, 0, 0, 0, 0, 7]),
+            };
             let system = SystemSpan {
                 span_ns: SECOND_NS,
                 context_switches: 3,
@@ -92,6 +105,7 @@ mod tests {
                 throttled: n.is_multiple_of(2).then_some(1),
                 own_ns: Some(2),
                 cpus: vec![cpu(0), cpu(1)],
+                lines: vec![line(&[(0, 2), (3, n)])],
             };
             let rate = Event::load_rate(0, 1, SECOND_NS, n % 4, "messages");
             let at_ns = (n + 1) * SECOND_NS;
@@ -125,8 +139,14 @@ mod tests {
         let Event::System(system) = &all[2].event else { panic!("{all:?}") };
         assert_eq!((system.span_ns, system.interrupts), (10 * SECOND_NS, (10..20).sum::<u64>()));
         assert_eq!((system.throttled, system.own_ns), (Some(5), Some(20)));
-        let cpu = CpuSpan { cpu: 1, busy_ns: (10..20).sum(), steal_ns: 10 };
+        let cpu = CpuSpan {
+            cpu: 1,
+            busy_ns: (10..20).sum(),
+            steal_ns: 10,
+            times_ns: Some([(10..20).sum(), 10, 0, 0, 0, 0, 70]),
+        };
         assert_eq!(system.cpus[1], cpu);
+        assert_eq!(system.lines, [line(&[(0, 20), (3, (10..20).sum())])]);
         assert!(matches!(all[4].event, Event::PhaseEnded { .. }));
     }
 

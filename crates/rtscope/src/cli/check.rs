@@ -61,28 +61,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !(Nanos::from_ms(200)..=longest).contains(&args.duration) {
         return Err(Refused(format!("--duration {}: from 200ms to 10min", args.duration)).into());
     }
-    if args.settle > longest {
-        return Err(Refused(format!("--settle {}: up to 10min", args.settle)).into());
-    }
     let interrupt = Interrupt::install_patient()?;
-    let parent = std::process::id().to_string();
-    let guard = ["guard", "--as-is", "--parent", &parent, "--"].map(OsString::from);
-    let subject = match args.pid {
-        Some(pid) => CheckedProgram::Process(pid),
-        None => CheckedProgram::Command(args.words.clone()),
-    };
-    let options = check::Options {
-        settle: match subject {
-            CheckedProgram::Process(_) => Duration::ZERO,
-            CheckedProgram::Command(_) => Duration::from_nanos(args.settle.0),
-        },
-        subject,
-        duration: Duration::from_nanos(args.duration.0),
-        tree: Tree::default(),
-        guard: std::iter::once(this_program().into_os_string()).chain(guard).collect(),
-        // What the program prints must not stand in the document.
-        quiet: args.json,
-    };
+    let options = watched(args.pid, &args.words, (args.settle, args.duration), args.json)?;
     let observation = check::run(&options, &interrupt)?;
     let expected = Expectation {
         policy: args.expect.map(|choice| (choice.policy, choice.priority)),
@@ -99,4 +79,35 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         (true, true) => exit::PASS,
         (true, false) => exit::INCONCLUSIVE,
     }))
+}
+
+/// A program that is watched from outside: a process, or a command that ends with this one. A command settles first.
+///
+/// # Errors
+///
+/// Nobody waits so long for a program to settle.
+pub(super) fn watched(
+    pid: Option<u32>,
+    words: &[OsString],
+    (settle, duration): (Nanos, Nanos),
+    is_json: bool,
+) -> Result<check::Options, Refused> {
+    if settle > Nanos::from_secs(600) {
+        return Err(Refused(format!("--settle {settle}: up to 10min")));
+    }
+    let parent = std::process::id().to_string();
+    let guard = ["guard", "--as-is", "--parent", &parent, "--"].map(OsString::from);
+    let (program, settle) = match pid {
+        Some(pid) => (CheckedProgram::Process(pid), Duration::ZERO),
+        None => (CheckedProgram::Command(words.to_vec()), Duration::from_nanos(settle.0)),
+    };
+    Ok(check::Options {
+        program,
+        settle,
+        duration: Duration::from_nanos(duration.0),
+        tree: Tree::default(),
+        guard: std::iter::once(this_program().into_os_string()).chain(guard).collect(),
+        // What the program prints must not stand in the document.
+        quiet: is_json,
+    })
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_analyse::{
-    judgement::{CellSummary, Outcome},
+    judgement::{CellSummary, RequirementOutcome},
     number::counted,
     statistics::{
         claim::{self, Claim},
@@ -22,12 +22,14 @@ use crate::{exit, output::print_folded, record};
 
 /// Check a claim such as "once in 1h", or plan how long to measure
 ///
-/// A claim says that a latency is reached at most once in a time. Without a record rtscope computes how long to
-/// measure for it.
+/// A claim says that wake-ups reach a latency limit at most once in a given time,
+/// for example once in 1h. Without a record rtscope computes how long you must
+/// measure to back the claim.
 ///
 /// With a record, rtscope says for each phase whether the record backs the claim with 95 %
-/// confidence. You may extend a run until the claim holds: the answer allows for that. Time is wall
-/// time, and exceedances that come together, on any thread, are one event.
+/// confidence. You may extend a run until the claim holds: the answer allows for
+/// that. Time is wall time. Exceedances that are close together, on any thread,
+/// count as one event.
 ///
 /// A record that is Inconclusive backs no claim, and neither does an import.
 ///
@@ -113,7 +115,7 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What a phase says about the claim. One that its figures would decide is open when something speaks against
 /// the record.
-fn answer(outcome: &Outcome) -> String {
+fn answer(outcome: &RequirementOutcome) -> String {
     let Some(why) = &outcome.withheld_because else { return outcome.sentence.clone() };
     let would = if outcome.figures_verdict == Verdict::Fail { "refute" } else { "back" };
     format!(

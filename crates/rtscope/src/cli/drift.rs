@@ -35,11 +35,14 @@ const PRIORITY: u8 = 80;
 /// The share of its period that a loop may compute, in percent: the rest is for everything else.
 const SHARE_MAX: u64 = 80;
 
-/// Measure drift: relative against absolute sleeps, or a program's
+/// Measure drift of relative and absolute sleeps, or of a program
 ///
 /// Without a command two loops run one after the other, each for the duration. `delay` sleeps for the period. `delay
 /// until` sleeps until an instant that is a period later each time. Both compute in every period. rtscope prints the
-/// drift in an hour, with a 95 % interval. The loops run on the last CPU, with fifo:80 where that is permitted.
+/// drift per hour, with a 95 % interval. The loops run on the last CPU, with fifo:80 where that is permitted.
+///
+/// With --together two loops run at once, from the same instant on, and rtscope prints when and how far they
+/// fall out of step.
 ///
 /// With a command rtscope starts the program, watches it through the kernel's timer and scheduling
 /// events, and ends it. It adds nothing to the program. This needs root.
@@ -48,16 +51,19 @@ const SHARE_MAX: u64 = 80;
 ///   rtscope drift
 ///   rtscope drift --period 1ms --work 200us --duration 30s
 ///   rtscope drift -- ./my-control-loop --rate 100
+///   rtscope drift --together --period 100ms --duration 1min
 ///   rtscope drift --period 10ms --thread sampler --json -- ./daemon
+///   rtscope drift --thread task_a --thread task_b -- ./two-tasks
 ///   rtscope drift --from rtscope-runs/drift-20200101T000000
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
     #[command(flatten)]
     loops: Loops,
-    /// Thread of the program to judge, by name or number [default: the one that sleeps most often]
+    /// Thread of the program to judge, by name or number; give it twice to see whether two threads keep in step
+    /// [default: the one that sleeps most often]
     #[arg(long, value_name = "THREAD", requires = "command")]
-    thread: Option<String>,
+    thread: Vec<String>,
     /// Judge a recorded folder again and write its page
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     from: Option<PathBuf>,
@@ -68,7 +74,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// The program and its arguments
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["work", "sleep"])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["work", "sleep", "together"])]
     command: Vec<String>,
 }
 
@@ -87,6 +93,9 @@ pub(super) struct Loops {
     /// Sleep of the loops: relative, absolute, or both
     #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["relative", "absolute", "both"])]
     sleep: String,
+    /// Run two loops at once: one of each sleep, or two of the one that --sleep names
+    #[arg(long)]
+    together: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -103,7 +112,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "drift", &wall_clock, RECORD)?;
     let options = Options {
-        subject: subject(args)?,
+        source: source(args)?,
         duration: args.loops.duration,
         tree: Tree::default(),
         interrupt: Interrupt::install()?,
@@ -126,11 +135,11 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<DriftRecord> {
 
 /// The exit code of a record.
 pub(super) fn code(record: &DriftRecord) -> u8 {
-    let short = record.subjects.iter().any(|one| one.activations.len() < 3);
+    let short = record.threads.iter().any(|one| one.activations.len() < 3);
     if short { exit::INCONCLUSIVE } else { exit::PASS }
 }
 
-fn subject(args: &Args) -> anyhow::Result<PeriodicSource> {
+fn source(args: &Args) -> anyhow::Result<PeriodicSource> {
     let loops = &args.loops;
     if args.command.is_empty() {
         loops.check()?;
@@ -140,10 +149,13 @@ fn subject(args: &Args) -> anyhow::Result<PeriodicSource> {
         loops.check_length(period)?;
     }
     loops.check_duration()?;
+    if args.thread.len() > 2 {
+        return Err(Refused("--thread: two threads at most".to_owned()).into());
+    }
     loops.place.refuse("a command places its threads itself")?;
     Ok(PeriodicSource::Program {
         command: args.command.clone(),
-        thread: args.thread.clone(),
+        threads: args.thread.clone(),
         period_ns: loops.period.map(|period| period.0),
     })
 }
@@ -159,7 +171,7 @@ impl Loops {
 
     /// How long all loops run.
     pub(super) fn length(&self) -> Nanos {
-        let loops = if self.sleep == "both" { 2 } else { 1 };
+        let loops = if self.sleep == "both" && !self.together { 2 } else { 1 };
         Nanos(self.duration.0.saturating_mul(loops))
     }
 
@@ -168,9 +180,12 @@ impl Loops {
         let (period, work) = (self.own_period(), self.own_work());
         self.check_duration()?;
         self.check_length(period)?;
-        if work.0 > period.0 / 100 * SHARE_MAX {
+        // Both loops compute on one CPU.
+        let (share, each) =
+            if self.together { (SHARE_MAX / 2, " for each of two loops") } else { (SHARE_MAX, "") };
+        if work.0 > period.0 / 100 * share {
             let text =
-                format!("--work {work} in a period of {period}: at most {SHARE_MAX} % of it");
+                format!("--work {work} in a period of {period}: at most {share} % of it{each}");
             return Err(Refused(text).into());
         }
         if self.duration.0 < 3 * (period.0 + work.0) {
@@ -205,15 +220,17 @@ impl Loops {
     }
 
     fn source(&self) -> anyhow::Result<PeriodicSource> {
+        let of_one = if self.together { 2 } else { 1 };
         let sleeps = match self.sleep.as_str() {
-            "relative" => vec![Sleep::Relative],
-            "absolute" => vec![Sleep::Absolute],
+            "relative" => vec![Sleep::Relative; of_one],
+            "absolute" => vec![Sleep::Absolute; of_one],
             _ => vec![Sleep::Relative, Sleep::Absolute],
         };
         let scheduling = self.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
         let placement = scheduling.on(self.place.cpu.or_last()?);
         let (period_ns, work_ns) = (self.own_period().0, self.own_work().0);
-        Ok(PeriodicSource::Loops { sleeps, period_ns, work_ns, placement })
+        let together = self.together;
+        Ok(PeriodicSource::Loops { sleeps, together, period_ns, work_ns, placement })
     }
 }
 
@@ -225,7 +242,7 @@ fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );
-            if let PeriodicSource::Loops { placement, .. } = &mut options.subject {
+            if let PeriodicSource::Loops { placement, .. } = &mut options.source {
                 *placement = Scheduling::OTHER.on(placement.cpus.clone());
             }
             Ok(drift::run(&options)?)

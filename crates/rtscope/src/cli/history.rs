@@ -7,7 +7,7 @@ use rtscope_analyse::{
     number::{grouped, us},
     plot::{
         Options,
-        trend::{self, Point},
+        trend::{self, TrendPoint},
     },
     statistics::quantile,
 };
@@ -227,7 +227,7 @@ fn show(args: &Show) -> anyhow::Result<()> {
 }
 
 /// The wanted cell of each wanted run, in order of time.
-fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
+fn points(args: &Trend) -> anyhow::Result<Vec<TrendPoint>> {
     let store = open(&args.file)?;
     let mut points = Vec::new();
     for run in store.list(&args.wanted)? {
@@ -237,7 +237,7 @@ fn points(args: &Trend) -> anyhow::Result<Vec<Point>> {
             .with_context(|| format!("run {}: {:?} is no instant", run.id, run.started))?;
         for cell in store.cells(run.id)?.into_iter().filter(|cell| cell.name == args.cell) {
             points.extend(quantile::statistic_ns(&cell.histogram, args.statistic).map(
-                |value_ns| Point {
+                |value_ns| TrendPoint {
                     at_s: began.as_second(),
                     day: run.started.chars().take(10).collect(),
                     on: on(&run.host, &run.kernel),
@@ -278,7 +278,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     let changes = found.as_deref().unwrap_or_default();
     let refused = found.as_ref().err().map(ToString::to_string);
     if args.json {
-        let point = |point: &Point| json!({ "day": point.day, "at_s": point.at_s, "on": point.on, "value_ns": point.value_ns });
+        let point = |point: &TrendPoint| json!({ "day": point.day, "at_s": point.at_s, "on": point.on, "value_ns": point.value_ns });
         let document = json!({
             "what": what,
             "points": points.iter().map(point).collect::<Vec<_>>(),
@@ -306,7 +306,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
 
 /// Writes a plot, and says where on standard error; false when standard output has it.
 fn write(out: &Destination, svg: String) -> anyhow::Result<bool> {
-    let is_file = out.write(&png::Format::of(out)?.encode(svg)?)?;
+    let is_file = out.write(&png::Format::for_destination(out)?.encode(svg)?)?;
     if is_file {
         note!("{out}");
     }

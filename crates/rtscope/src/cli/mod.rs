@@ -7,6 +7,7 @@ mod completions;
 mod drift;
 mod ending;
 mod environment;
+mod explain;
 mod export;
 mod guard;
 mod help;
@@ -21,6 +22,7 @@ mod place;
 mod plan;
 mod plot;
 mod ps;
+mod published;
 mod report;
 mod restore;
 mod run;
@@ -40,13 +42,14 @@ use std::{
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, recorder::write_whole, tune, wave::WaveError};
+use rtscope_measure::{RunError, recorder::write_whole, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
 use crate::{
     exit,
     failure::{Refused, error_text},
+    leftovers,
     output::{self, print, print_bytes, print_folded, shown},
     record::wall_clock,
 };
@@ -114,13 +117,14 @@ enum Verb {
     Sched(sched::Verb),
     /// Restore settings that a killed run left changed
     ///
-    /// The next run does the same when it starts.
+    /// Every verb that measures does the same when it starts.
     ///
     /// Examples:
     ///   sudo rtscope restore
     #[command(verbatim_doc_comment)]
     Restore,
     Check(Box<check::Args>),
+    Explain(Box<explain::Args>),
     Drift(drift::Args),
     Stat(stat::Args),
     New(new::Args),
@@ -154,6 +158,25 @@ enum Verb {
     #[command(disable_help_flag = true, verbatim_doc_comment)]
     Hackbench(FrontEnd),
     Completions(completions::Args),
+}
+
+impl Verb {
+    /// Whether it measures, loads the machine or changes settings: what a killed process left changed would change
+    /// what it finds.
+    fn measures(&self) -> bool {
+        match self {
+            Verb::Run(_)
+            | Verb::Load(_)
+            | Verb::Throughput(_)
+            | Verb::Wave(_)
+            | Verb::Check(_)
+            | Verb::Explain(_)
+            | Verb::Drift(_)
+            | Verb::Stat(_) => true,
+            Verb::Sched(verb) => verb.measures(),
+            _ => false,
+        }
+    }
 }
 
 /// What rtscope and its chores start, and no user types. It is a parser of its own, so that no help, completion or
@@ -218,6 +241,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
+    if verb.measures() {
+        leftovers::restore();
+    }
     match verb {
         Verb::Run(args) => run::main(&args),
         Verb::Plan(verb) => plan::main(&verb),
@@ -236,6 +262,7 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Sched(verb) => sched::main(&verb),
         Verb::Restore => restore::main(),
         Verb::Check(args) => check::main(&args),
+        Verb::Explain(args) => explain::main(&args),
         Verb::Drift(args) => drift::main(&args),
         Verb::Stat(args) => stat::main(&args),
         Verb::New(args) => new::main(&args),
@@ -263,7 +290,12 @@ fn code_of(error: &anyhow::Error) -> u8 {
         )
         || matches!(
             error.downcast_ref(),
-            Some(WaveError::Address(_) | WaveError::NotReadable(_) | WaveError::Wave(_))
+            Some(
+                WaveError::Address(_)
+                    | WaveError::NotReadable(_)
+                    | WaveError::Wave(_)
+                    | WaveError::Machine(_)
+            )
         );
     if asked_wrongly { exit::USAGE } else { exit::ERROR }
 }
@@ -295,16 +327,4 @@ fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
 fn ways_to_permission(tree: &Tree) -> String {
     let permission = rtscope_measure::environment::collect(tree).permission;
     rtscope_measure::environment::permission_advice(&permission).join("; or ")
-}
-
-/// Puts back what a killed run left changed; each line goes to standard error. How many settings it found, and
-/// whether all are as they were.
-fn restore_leftovers() -> (usize, bool) {
-    let restored = tune::restore_leftovers(&Tree::default(), &tune::journal_dir());
-    let (found, mut sound) = (restored.len(), true);
-    for one in restored {
-        sound &= one.error.is_none();
-        note!("rtscope: {one}");
-    }
-    (found, sound)
 }

@@ -40,7 +40,7 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let kind: Kind = args.kind.parse().map_err(Refused)?;
     let out = Destination::new(args.out.as_deref(), &args.kind, "svg");
-    let format = png::Format::of(&out)?;
+    let format = png::Format::for_destination(&out)?;
     let judged = record::open(&args.run, &Additions::default())?;
     let options = plot::Options {
         width: args.width,

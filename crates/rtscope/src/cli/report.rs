@@ -18,7 +18,8 @@ use crate::{
 /// Judge a record again, and write its verdict and its page
 ///
 /// A folder that `rtscope lab run` or `lab matrix` wrote stands for all of its records: rtscope judges each, writes
-/// its page, and prints one line with its verdict.
+/// its page, and prints one line with its verdict. The page and the document that compare them (index.html,
+/// comparison.json) keep the verdict of the run.
 ///
 /// The run of the record may have been killed. Then rtscope judges what was recorded until then, and
 /// the verdict says that the record isn't complete. If rtscope can't write the page, it still prints
@@ -95,6 +96,12 @@ fn all(folder: &Path, records: &[PathBuf], additions: &Additions) -> anyhow::Res
     let page = folder.join("index.html");
     if page.exists() {
         print_folded(&format!("Comparison of all: {}\n", shown(page)))?;
+        if !(additions.require.is_empty() && additions.accept.is_empty()) {
+            print_folded(
+                "The comparison keeps the verdict of its run. The command that made the folder makes it again \
+                 without booting a guest: add these requirements to it.\n",
+            )?;
+        }
     }
     Ok(exit::of_verdict(Verdict::worst(verdicts).unwrap_or(Verdict::Measured)))
 }

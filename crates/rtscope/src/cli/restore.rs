@@ -4,11 +4,11 @@ use std::{path::Path, process::ExitCode};
 
 use rtscope_measure::tune;
 
-use super::{print, restore_leftovers};
-use crate::exit;
+use super::print;
+use crate::{exit, leftovers};
 
 pub(super) fn main() -> anyhow::Result<ExitCode> {
-    let (found, sound) = restore_leftovers();
+    let (found, sound) = leftovers::restore();
     let own = tune::journal_dir();
     let of_root = Path::new(tune::JOURNALS_OF_ROOT);
     let mut holders = tune::holders(&own);

@@ -7,12 +7,12 @@ use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
 use rtscope_model::plan::Plan;
 use rtscope_sys::tree::Tree;
 
-use super::{compare, error_text, print, restore_leftovers, shape, this_program, until};
+use super::{compare, error_text, explain, print, shape, this_program, until};
 use crate::{
     exit,
     output::{print_folded, shown, style},
     plans,
-    record::{self, Additions, Judged},
+    record::{self, Additions, JudgedRecord},
     screen::{self, Show},
 };
 
@@ -31,6 +31,7 @@ use crate::{
 ///   rtscope run osadl --cycles 100000
 ///   rtscope run my-plan.toml --cpus 3 --priority 80 --interval 200us
 ///   rtscope run --compare-with before --out after
+///   rtscope run --explain --above 200us
 ///   rtscope run --until 'max < 200us once in 1h' --at-most 8h
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -60,11 +61,12 @@ pub(super) struct Args {
     #[arg(long)]
     live: bool,
     #[command(flatten)]
+    explained: explain::OfRun,
+    #[command(flatten)]
     shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    restore_leftovers();
     let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
     if let Some(earlier) = &args.compare_with {
         // Before minutes are spent on a run that has nothing to be compared with.
@@ -80,6 +82,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut screen = screen::open(show, &options.plan, &options.interrupt)?;
     let mut watched = until::Watched::new(&options.plan, &options.interrupt);
+    let explained = args.explained.watch(&options.wall_clock);
     let finished = rtscope_measure::run(&options, &mut |stamped| {
         if let Some(claim) = watched.as_mut().and_then(|watched| watched.event(stamped)) {
             screen.claim(&claim);
@@ -105,6 +108,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(page) => note!("Report: {}", page.display()),
         Err(e) => note!("rtscope: no page was written: {}", error_text(&e)),
     }
+    match explained.map(|watched| explain::finish_run(watched, &options.folder)) {
+        Some(Ok(table)) if !args.json && !args.quiet => print_folded(&format!("\n{table}"))?,
+        Some(Err(e)) => note!("rtscope: late wake-ups can't be explained: {}", error_text(&e)),
+        _ => {}
+    }
     if let Some(earlier) = &args.compare_with
         && let Err(e) = compared(args, earlier, &options)
     {
@@ -127,11 +135,13 @@ fn compared(args: &Args, earlier: &str, options: &RunOptions) -> anyhow::Result<
     print(&format!("Comparison: {}\n", shown(&page)))
 }
 
-fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
+fn options(args: &Args, mut plan: Plan, interrupt: Interrupt) -> RunOptions {
+    let findings = rtscope_measure::leave_out(&mut plan, &Tree::default()).into_iter().collect();
     let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     RunOptions {
         folder: args.out.clone().unwrap_or_else(|| record::fresh_folder(&plan.name, &wall_clock)),
         plan,
+        findings,
         tree: Tree::default(),
         journal: tune::journal_dir(),
         program: this_program(),
@@ -143,7 +153,7 @@ fn options(args: &Args, plan: Plan, interrupt: Interrupt) -> RunOptions {
     }
 }
 
-fn print_result(args: &Args, judged: &Judged) -> anyhow::Result<()> {
+fn print_result(args: &Args, judged: &JudgedRecord) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {

@@ -16,7 +16,7 @@ use rtscope_model::{
 };
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, place::OneCpu, print, restore_leftovers, wall_clock};
+use super::{Refused, place::OneCpu, print, wall_clock};
 use crate::{exit, record};
 
 /// Scheduling experiments: list, show, run, draw again
@@ -50,6 +50,13 @@ pub(super) enum Verb {
         #[arg(long)]
         json: bool,
     },
+}
+
+impl Verb {
+    /// Whether it runs an experiment.
+    pub(super) fn measures(&self) -> bool {
+        matches!(self, Verb::Run(_))
+    }
 }
 
 /// Run an experiment: response times, measured and predicted
@@ -92,7 +99,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = shipped! {
     "one-fifo-pinned" "one-fifo-free" "two-fifo-pinned" "two-rr-pinned" "two-fifo-free"
     "priority-levels" "rr-quantum" "fifo-starvation" "fifo-starvation-unguarded" "periodic-jobs"
     "inversion-plain" "inversion-inherit" "deadline-admission" "deadline-overrun" "nice-levels"
-    "fair-slice"
+    "fair-slice" "ada-order"
 };
 
 /// Those of the project report.
@@ -175,7 +182,6 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock,
     };
-    restore_leftovers();
     // An experiment is short: a signal lets it come to its end, which puts settings back.
     let _interrupt = Interrupt::install_patient()?;
     let record = sched::run(&options).map_err(|error| explained(error, &options))?;

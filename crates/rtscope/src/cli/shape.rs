@@ -11,7 +11,8 @@ use crate::plans;
 /// What the command line changes of a plan. Without these options the plan is run as it is written.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Shape {
-    /// Requirement for every phase, for example 'max < 200us', 'p99.99 < 50us', 'missed = 0'; repeatable
+    /// Requirement for every phase, for example 'max < 200us' or 'missed = 0'; repeatable. Quantiles such as
+    /// 'p99.99 < 50us' need long phases: p99.99 at least 36,887 wake-ups, p99.9 a tenth of that
     #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Change a system setting for the run, for example throttling=off, and restore it afterwards;

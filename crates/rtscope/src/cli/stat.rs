@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::stat as report;
+use rtscope_analyse::report::{
+    published::{Beside, of_table},
+    stat as report,
+};
 use rtscope_measure::{
     recorder::write_whole,
     stat::{self, Options, Simulator, branch},
@@ -14,7 +17,11 @@ use rtscope_measure::{
 use rtscope_model::stat::{CounterRecord, FORMAT};
 use rtscope_sys::tree::Tree;
 
-use super::{Refused, print, this_program, wall_clock};
+use super::{
+    Refused, print,
+    published::{self, Choice},
+    this_program, wall_clock,
+};
 use crate::{
     exit,
     output::{print_folded, shown},
@@ -23,12 +30,15 @@ use crate::{
 
 /// Count a program's CPU time, page faults, instructions, branches
 ///
-/// The counters are CPU time, context switches, page faults, cycles, instructions and branches.
-/// Runs a program to its end and counts its work and that of all processes that it starts. A counter
-/// that the machine lacks is "not supported", never 0. --simulate counts instructions, branches and
-/// mispredicted branches on valgrind's simulated processor, on every machine. Without a command the
-/// branch workload runs: a loop that adds up those of 32,768 random integers that are at least 128. A
-/// processor can predict its branches only if the integers are sorted.
+/// rtscope runs a program to its end, and counts its work and that of all
+/// processes that it starts: CPU time, context switches, page faults, cycles,
+/// instructions and branches. A counter that the machine lacks is "not
+/// supported", never 0. --simulate counts instructions, branches and
+/// mispredicted branches on valgrind's simulated processor, on every machine.
+///
+/// Without a command rtscope runs its branch workload: a loop over 32,768 random
+/// integers, which adds up all that are at least 128. A processor can predict
+/// its branches only if the integers are sorted.
 ///
 /// Exit code: 0 when every run succeeded, 3 when one failed.
 ///
@@ -37,6 +47,7 @@ use crate::{
 ///   rtscope stat --workload sorted
 ///   rtscope stat --compare --repeat 10
 ///   rtscope stat --compare --simulate
+///   rtscope stat --compare --published course-lab
 ///   rtscope stat --compare --repeat 20 --json -- ./old input -- ./new input
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -46,6 +57,8 @@ pub(super) struct Args {
     /// Count on valgrind's simulated processor
     #[arg(long)]
     simulate: bool,
+    #[command(flatten)]
+    published: Choice,
     /// Folder for the record (stat.json) and the page; nothing is kept without it
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -121,6 +134,7 @@ pub(super) fn workload(args: &WorkloadArgs) -> ExitCode {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let published = args.published.entries("none")?;
     let options = Options {
         programs: programs(args)?,
         repeat: args.counting.repeat,
@@ -131,11 +145,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         wall_clock: wall_clock(),
     };
     let record = stat::run(&options)?;
-    let page = args.out.as_deref().map(|folder| keep(&record, folder)).transpose()?;
+    let published = match published.is_empty() {
+        true => Vec::new(),
+        false => of_table(&published, &report::ours(&record, published::whose(&record.kernel))),
+    };
+    let page = args.out.as_deref().map(|folder| keep(&record, &published, folder)).transpose()?;
     if args.json {
-        print(&(serde_json::to_string_pretty(&report::document(&record))? + "\n"))?;
+        print(&(serde_json::to_string_pretty(&report::document(&record, &published))? + "\n"))?;
     } else {
-        print_folded(&report::table(&record))?;
+        print_folded(&report::table(&record, &published))?;
     }
     if let Some(page) = page {
         note!("Report: {}", page.display());
@@ -188,7 +206,7 @@ fn own_path() -> String {
 }
 
 /// Writes the record and the page.
-fn keep(record: &CounterRecord, folder: &Path) -> anyhow::Result<PathBuf> {
+fn keep(record: &CounterRecord, published: &[Beside], folder: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
     let write = |name: &str, text: &str| -> anyhow::Result<PathBuf> {
         let path = folder.join(name);
@@ -197,5 +215,5 @@ fn keep(record: &CounterRecord, folder: &Path) -> anyhow::Result<PathBuf> {
         Ok(path)
     };
     write(RECORD, &(serde_json::to_string_pretty(record)? + "\n"))?;
-    write("report.html", &report::page(record))
+    write("report.html", &report::page(record, published))
 }

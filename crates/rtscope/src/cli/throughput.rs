@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::throughput as report;
+use rtscope_analyse::report::{published::of_table, throughput as report};
 use rtscope_measure::{
     interrupt::Interrupt,
     recorder::write_whole,
@@ -22,15 +22,17 @@ use rtscope_sys::tree::Tree;
 use super::{
     Refused,
     place::{Place, Scheduling},
-    print, wall_clock,
+    print,
+    published::{self, Choice},
+    wall_clock,
 };
 use crate::{exit, record};
 
 /// The sampler's priority when none is asked for.
 const PRIORITY: u8 = 80;
 
-/// The port of a peer when none is named.
-const PORT: u16 = 15_201;
+/// The published figures when none are asked for.
+pub(super) const PUBLISHED: &str = "vendor-training";
 
 /// The port of an iperf3 server when none is named.
 const IPERF3_PORT: u16 = 5_201;
@@ -43,6 +45,9 @@ const IPERF3_PORT: u16 = 5_201;
 ///
 /// Over loopback both sides are on this machine. Over veth they are two network namespaces with a virtual cable
 /// (needs root). A peer runs rtscope throughput --serve, or iperf3 -s.
+///
+/// rtscope shows a vendor's published figures beside yours, unless you give
+/// --published none.
 ///
 /// Examples:
 ///   rtscope throughput
@@ -62,9 +67,11 @@ pub(super) struct Args {
     /// Send to a peer that runs iperf3 -s: HOST or HOST:PORT; TCP only
     #[arg(long, value_name = "HOST", conflicts_with_all = ["to", "over"])]
     iperf3: Option<String>,
-    /// Serve senders until Ctrl-C; anyone who can reach the address may use it [default address: every, port 15201]
+    /// Serve senders until Ctrl-C; anyone who can reach the address may use it [default: port 15201 of every address]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15201", conflicts_with_all = ["to", "iperf3", "from", "json", "out"])]
     serve: Option<SocketAddr>,
+    #[command(flatten)]
+    published: Choice,
     /// Judge a recorded folder again and write its page
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -135,9 +142,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(address) = args.serve {
         return serve(address);
     }
+    // A mistake in a table is told before anything is measured.
+    args.published.entries(PUBLISHED)?;
     if let Some(folder) = &args.from {
         let record = read(folder)?;
-        print_result(&record, folder, args.json)?;
+        print_result(&record, folder, args)?;
         return Ok(ExitCode::from(exit::PASS));
     }
     let transfers = &args.transfers;
@@ -164,7 +173,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let path = folder.join(RECORD);
     write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
-    print_result(&record, &folder, args.json)?;
+    print_result(&record, &folder, args)?;
     Ok(ExitCode::from(code(&record)))
 }
 
@@ -190,7 +199,7 @@ fn over(args: &Args) -> anyhow::Result<Over> {
         return Ok(Over::Iperf3(host.clone(), address_of("--iperf3", host, IPERF3_PORT)?));
     }
     match &args.to {
-        Some(host) => Ok(Over::Peer(host.clone(), address_of("--to", host, PORT)?)),
+        Some(host) => Ok(Over::Peer(host.clone(), address_of("--to", host, throughput::PORT)?)),
         None if args.transfers.is_over_veth() => Ok(Over::Veth),
         None => Ok(Over::Loopback),
     }
@@ -237,10 +246,12 @@ fn measured(mut options: Options) -> anyhow::Result<ThroughputRecord> {
 }
 
 /// Writes the page and prints the figures.
-fn print_result(record: &ThroughputRecord, folder: &Path, json: bool) -> anyhow::Result<()> {
-    let page = report::page(record);
-    match json {
-        true => super::tell_json(folder, &page, &report::document(record)),
-        false => super::tell_text(folder, &page, &report::table(record)),
+fn print_result(record: &ThroughputRecord, folder: &Path, args: &Args) -> anyhow::Result<()> {
+    let published = args.published.entries(PUBLISHED)?;
+    let published = of_table(&published, &report::ours(record, published::whose(&record.kernel)));
+    let page = report::page(record, &published);
+    match args.json {
+        true => super::tell_json(folder, &page, &report::document(record, &published)),
+        false => super::tell_text(folder, &page, &report::table(record, &published)),
     }
 }

@@ -26,7 +26,7 @@ impl Opt {
 
 /// An option as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ParsedOption {
     /// Its long name.
     pub(crate) name: &'static str,
     pub(crate) value: Option<String>,
@@ -69,7 +69,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The next option; an error is what getopt says after the program's name.
-    pub(crate) fn option(&mut self) -> Option<Result<Found, String>> {
+    pub(crate) fn option(&mut self) -> Option<Result<ParsedOption, String>> {
         while self.bundle.is_empty() {
             let word = self.words.get(self.next)?;
             self.next += 1;
@@ -94,7 +94,7 @@ impl<'a> Arguments<'a> {
         &self.strays
     }
 
-    fn long(&mut self, word: &str) -> Result<Found, String> {
+    fn long(&mut self, word: &str) -> Result<ParsedOption, String> {
         let (name, glued) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (word, None),
@@ -121,10 +121,10 @@ impl<'a> Arguments<'a> {
             }
             (_, glued) => glued,
         };
-        Ok(Found { name: opt.long, value })
+        Ok(ParsedOption { name: opt.long, value })
     }
 
-    fn short(&mut self) -> Result<Found, String> {
+    fn short(&mut self) -> Result<ParsedOption, String> {
         let mut letters = self.bundle.chars();
         let letter = letters.next().unwrap_or_default();
         let rest = letters.as_str().to_owned();
@@ -135,7 +135,7 @@ impl<'a> Arguments<'a> {
         };
         if opt.value == Value::None {
             self.bundle = rest;
-            return Ok(Found { name: opt.long, value: None });
+            return Ok(ParsedOption { name: opt.long, value: None });
         }
         self.bundle.clear();
         let value = match (opt.value, rest.is_empty()) {
@@ -146,7 +146,7 @@ impl<'a> Arguments<'a> {
             }
             _ => None,
         };
-        Ok(Found { name: opt.long, value })
+        Ok(ParsedOption { name: opt.long, value })
     }
 }
 

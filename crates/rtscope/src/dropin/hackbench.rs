@@ -12,9 +12,11 @@ use rtscope_measure::{
 use rtscope_model::time::Nanos;
 use rtscope_sys::sched;
 
+use crate::leftovers;
+
 use super::{
     RT_TESTS_VERSION,
-    getopt::{Arguments, Found, Opt, Value, atoi, stray},
+    getopt::{Arguments, Opt, ParsedOption, Value, atoi, stray},
     print, say,
 };
 
@@ -80,7 +82,7 @@ fn parse(words: &[String]) -> Result<Options, (Option<String>, u8)> {
     Ok(options)
 }
 
-fn number(found: &Found, letter: char) -> Result<u64, (Option<String>, u8)> {
+fn number(found: &ParsedOption, letter: char) -> Result<u64, (Option<String>, u8)> {
     let number = atoi(found.value.as_deref().unwrap_or_default());
     let refusal = || (Some(format!("--{}|-{letter} requires an integer > 0", found.name)), 1);
     u64::try_from(number).ok().filter(|n| *n > 0).ok_or_else(refusal)
@@ -129,6 +131,7 @@ pub(super) fn main(words: &[String]) -> u8 {
             return code;
         }
     };
+    leftovers::restore();
     print(&options.announcement());
     match work(&options) {
         Ok(time) => {

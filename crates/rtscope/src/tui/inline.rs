@@ -32,7 +32,7 @@ pub(crate) struct Inline {
 impl Inline {
     pub(super) fn open(plan: &Plan) -> io::Result<Inline> {
         let tty = Tty::open()?;
-        let symbols = Symbols::of(&std::env::var("TERM").unwrap_or_default());
+        let symbols = Symbols::for_terminal(&std::env::var("TERM").unwrap_or_default());
         let turned = Turned::into(Mode::Inline);
         Ok(Inline { tty, turned, state: State::new(plan), block: Block::new(), symbols })
     }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     fn look() -> Look {
-        let symbols = Symbols::of("xterm");
+        let symbols = Symbols::for_terminal("xterm");
         let host = String::new();
         let (linear, frozen, help, ending) = (false, false, false, false);
         Look { host, symbols, selected: 0, linear, frozen, help, ending }

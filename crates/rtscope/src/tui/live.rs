@@ -81,7 +81,7 @@ impl Live {
         execute!(tty, terminal::EnterAlternateScreen, cursor::Hide, terminal::Clear(all))?;
         let look = Look {
             host: host(),
-            symbols: Symbols::of(&std::env::var("TERM").unwrap_or_default()),
+            symbols: Symbols::for_terminal(&std::env::var("TERM").unwrap_or_default()),
             selected: 0,
             linear: false,
             frozen: false,

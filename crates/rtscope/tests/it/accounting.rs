@@ -49,6 +49,29 @@ fn a_record_alone_gives_the_same_verdict_and_the_same_page() {
 }
 
 #[test]
+fn slices_may_be_10_ms_long() {
+    let folder = folder();
+    let document = json(
+        folder.path(),
+        "run --duration 2s --slice 10ms --policy other --threads 1 --out run --json",
+    );
+    balances(&document);
+    let slices =
+        std::fs::read_to_string(folder.path().join("run/slices/t0.jsonl")).expect("slices");
+    let lengths: Vec<u64> = slices
+        .lines()
+        .map(|line| {
+            let slice: serde_json::Value = serde_json::from_str(line).expect("a slice");
+            let at = |key: &str| slice[key].as_u64().expect("an instant");
+            at("end_ns") - at("start_ns")
+        })
+        .collect();
+    // A control thread that is held up makes some of them longer.
+    let short = lengths.iter().filter(|ns| **ns <= 10_000_000).count();
+    assert!(short >= 10, "{lengths:?}");
+}
+
+#[test]
 fn every_way_to_sample_balances() {
     let folder = folder();
     let ways = [

@@ -43,6 +43,30 @@ fn a_delay_drifts_by_its_work_and_a_delay_until_does_not() {
 }
 
 #[test]
+fn two_loops_at_once_fall_out_of_step() {
+    let folder = folder();
+    let line = "drift --together --period 2ms --work 500us --policy other --duration 1500ms";
+    let document = json(folder.path(), &format!("{line} --out run --json"));
+    let step = &document["step"];
+    assert_eq!(step["threads"], serde_json::json!(["delay", "delay until"]));
+    // 500 us of work a period: a whole period is lost after at most 4 of them, and the start.
+    let whole = &step["out_of_step"][2];
+    assert_eq!(number(whole, "share"), 1.0, "{step}");
+    let apart = number(step, "gap_ns_last") - number(step, "gap_ns_first");
+    assert!(apart > 0.25 * number(step, "activations") * 0.999 * 2e6 - 4e6, "{step}");
+    let page = std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("They fall out of step by"), "{page}");
+    let again = json(folder.path(), "drift --from run --json");
+    assert_eq!(again, document, "judged again");
+    let alone = json(
+        folder.path(),
+        &format!("drift {LOOP} --duration 200ms --out other --json")
+            .replace("--duration 1500ms ", ""),
+    );
+    assert!(alone["step"].is_null(), "one after the other: {alone}");
+}
+
+#[test]
 fn a_duration_that_a_recording_does_not_hold_is_refused_before_the_start() {
     let folder = folder();
     for subject in ["--policy other", "-- sleep 1"] {
@@ -121,6 +145,8 @@ fn what_can_not_be_measured_is_said() {
     let folder = folder();
     for (arguments, code, part) in [
         ("drift --period 1ms --work 900us", 64, "80 %"),
+        ("drift --together --period 1ms --work 500us", 64, "40 % of it for each of two loops"),
+        ("drift --thread a --thread b --thread c -- sleep 1", 64, "two threads"),
         ("drift --period 1s --duration 2s", 64, "three periods"),
         ("drift --from nowhere", 1, "nowhere/drift.json"),
         ("drift --cpu 9999", 64, "9999"),

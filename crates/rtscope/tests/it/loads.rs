@@ -23,6 +23,7 @@ fn each_load_does_work_and_leaves_nothing() {
         "network kind=tcp",
         "network kind=udp over=veth",
         "timer",
+        "serial",
         "fork workers=1",
     ];
     for load in loads {
@@ -162,7 +163,10 @@ fn a_computing_real_time_load_is_no_runaway() {
 fn loads_are_listed_and_mistakes_are_named() {
     let folder = folder();
     let list = text(&output(folder.path(), "load list").stdout);
-    for load in ["cpu", "message", "memory", "io", "disk", "network", "timer", "fork", "external"] {
+    for load in [
+        "cpu", "message", "memory", "io", "disk", "network", "timer", "serial", "video", "fork",
+        "external",
+    ] {
         assert!(list.contains(load), "{load}");
     }
     let wrong = output(folder.path(), "load mesage");

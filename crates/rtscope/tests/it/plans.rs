@@ -2,7 +2,7 @@
 
 use crate::support::{folder, json, output, root_or_skip, text};
 
-const PLANS: [&str; 11] = [
+const PLANS: [&str; 13] = [
     "quick",
     "soak",
     "goperf",
@@ -11,6 +11,8 @@ const PLANS: [&str; 11] = [
     "lab",
     "policies",
     "vendor-net",
+    "vendor-toggle",
+    "vendor-shield",
     "osadl",
     "load-matrix",
     "cost",

@@ -244,6 +244,17 @@ fn periodic_jobs_are_predicted_by_response_time_analysis() {
 }
 
 #[test]
+fn the_order_of_the_ada_tasks_is_judged_in_every_round() {
+    let Some(document) = document("ada-order", "") else { return };
+    let order = &document["order"];
+    assert_eq!(order["expected"], serde_json::json!(["A: prints A, B", "B: prints C, D"]));
+    // A busy machine may delay A by more than the 10 ms that B is released later.
+    let broken = order["broken"].as_array().expect("rounds").len() as u64;
+    assert_eq!(order["rounds"], 5, "{order}");
+    assert_eq!(order["kept"].as_u64(), Some(5 - broken), "{order}");
+}
+
+#[test]
 fn a_slice_is_read_back_where_the_kernel_has_it() {
     let Some(document) = document("fair-slice", "") else { return };
     let slices: Vec<&Value> = (0..3).map(|n| &document["apps"][n]["slice_ns"]).collect();

@@ -70,7 +70,19 @@ fn a_killed_run_is_put_right_by_restore_and_by_the_next_start() {
     }
     let folder = folder();
     let before = throttling();
-    for next in ["restore", "run quick --duration 500ms --out next --quiet"] {
+    for next in [
+        "restore",
+        "run quick --duration 500ms --out next --quiet",
+        "sched run one-fifo-pinned --work 10ms --out sched",
+        "load cpu --duration 100ms",
+        "throughput --duration 50ms --windows 64 --no-sampler --protocol tcp --out throughput",
+        "wave generate memory:leftover --freq 1kHz --duration 50ms",
+        "check --settle 10ms --duration 200ms -- sleep 2",
+        "drift --period 1ms --duration 50ms --out drift",
+        "stat --out stat -- true",
+        "cyclictest -q -l5 -p80",
+        "hackbench -g 1 -l 1",
+    ] {
         let mut child = rtscope(folder.path())
             .args(words("run quick --set throttling=off --quiet"))
             .arg("--out")

@@ -61,6 +61,9 @@ fn a_folder_of_the_lab_stands_for_its_records_or_names_them() {
     assert_eq!(of_each.status.code(), Some(2), "{told}{}", text(&of_each.stderr));
     assert_eq!(told.matches(": Fail: ").count(), 2, "{told}");
     assert!(told.contains("lab/stock: ") && told.contains("lab/index.html"), "{told}");
+    assert!(told.contains("The comparison keeps the verdict of its run."), "{told}");
+    let as_it_was = text(&output(here, "report lab").stdout);
+    assert!(!as_it_was.contains("keeps the verdict"), "{as_it_was}");
     assert!(
         here.join("lab/rt/report.html").is_file() && here.join("lab/stock/verdict.json").is_file()
     );

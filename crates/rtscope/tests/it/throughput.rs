@@ -102,6 +102,12 @@ fn a_peer_serves_and_a_missing_one_is_said() {
         let document = json(folder.path(), &format!("{to} --protocol both --out {run}"));
         assert_eq!((balance(&document), document["over"].as_str()), (2, Some(address)));
     }
+    if root_or_skip("a_peer_serves_and_a_missing_one_is_said") {
+        let load = format!("load network kind=icmp over=peer peer={address} --duration 2s --json");
+        let document = json(folder.path(), &load);
+        assert!(document["work"].as_u64() > Some(0), "the peer floods: {document}");
+        assert_eq!(document["ok"], true, "{document}");
+    }
     kill(serving.id(), "INT");
     assert!(serving.wait().expect("ends").success(), "Ctrl-C ends it well");
     let gone = output(folder.path(), &format!("{to} --out c"));

@@ -75,6 +75,44 @@ fn counts_agree(name: &str) {
     assert!(u64_of(&seen, "blind_ns") <= u64_of(&seen, "span_ns"));
     assert_eq!(seen["frequency_hz"].is_null(), seen["refused"].is_string(), "{seen}");
     assert_eq!(output.status.code(), Some(if seen["refused"].is_null() { 0 } else { 3 }));
+    assert!(!Path::new(&line.file()).exists(), "the last one takes the line along");
+}
+
+#[test]
+fn several_lines_are_captured_at_once() {
+    let (folder, line, alarm) = (folder(), Line::new("first"), Line::new("second"));
+    let mut scope = rtscope(folder.path());
+    let words_of = format!("wave capture {} {} --duration 2s --out both --json", line.0, alarm.0);
+    scope.args(words(&words_of));
+    let scope = scope.stdout(Stdio::piped()).spawn().expect("starts");
+    wait_for("the lines", Duration::from_secs(5), || Path::new(&alarm.file()).exists());
+    std::thread::sleep(Duration::from_millis(300));
+    // Every edge is late by more than a nanosecond: the alarm rises after each.
+    let made = format!(
+        "wave generate {} --freq 100Hz --duration 500ms --limit 1ns --alarm {}",
+        line.0, alarm.0
+    );
+    output(folder.path(), &made);
+    let output = scope.wait_with_output().expect("ends");
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(seen["lines"].as_array().map(Vec::len), Some(2), "{seen}");
+    let between = &seen["between"][0];
+    assert_eq!(between["lines"], serde_json::json!([line.0, alarm.0]), "{between}");
+    // A pulse of the alarm may be shorter than the scope's look, and the scope rests.
+    if u64_of(between, "edges") > 0 {
+        assert!(u64_of(between, "delay_ns_min") <= u64_of(between, "delay_ns_max"), "{between}");
+    }
+    for file in ["1/capture.vcd", "2/report.html", "lines.json"] {
+        assert!(folder.path().join("both").join(file).exists(), "{file}");
+    }
+    for (words, part) in [
+        (format!("wave capture {} {}", line.0, line.0), "named twice"),
+        (format!("wave capture {} gpio:gpiochip0/1", line.0), "all memory: or all gpio:"),
+    ] {
+        let refused = crate::support::output(folder.path(), &words);
+        assert_eq!(refused.status.code(), Some(64), "{words}");
+        assert!(text(&refused.stderr).contains(part), "{}", text(&refused.stderr));
+    }
 }
 
 #[test]
@@ -85,6 +123,7 @@ fn a_line_without_a_wave_has_no_frequency() {
     let seen: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert!(seen["frequency_hz"].is_null() && seen["lost"].is_null());
     assert!(seen["refused"].as_str().expect("a reason").contains("no edge"), "{seen}");
+    assert!(!Path::new(&line.file()).exists(), "nothing stays in shared memory");
 }
 
 #[test]
@@ -92,6 +131,9 @@ fn a_late_edge_is_listed_and_raises_the_alarm() {
     let (folder, line, alarm) = (folder(), Line::new("wave"), Line::new("alarm"));
     let made = format!("wave generate {} --freq 100Hz --duration 200ms", line.0);
     // No thread wakes within a nanosecond.
+    // A line that somebody looks at stays when its wave ends.
+    fs::write(alarm.file(), [0; 64]).expect("the alarm's line");
+    let looking = fs::File::open(alarm.file()).expect("the alarm's line");
     let late = output(folder.path(), &format!("{made} --limit 1ns --alarm {} --json", alarm.0));
     assert_eq!(late.status.code(), Some(2), "{}", text(&late.stderr));
     let late: Value = serde_json::from_slice(&late.stdout).expect("a document");
@@ -101,6 +143,8 @@ fn a_late_edge_is_listed_and_raises_the_alarm() {
         (u64_of(&late, "edges"), violations)
     );
     let changes = fs::read(alarm.file()).expect("the alarm's line");
+    drop(looking);
+    assert!(!Path::new(&line.file()).exists(), "what nobody looks at goes");
     let changes = u64::from_ne_bytes(changes[8..16].try_into().expect("8 bytes"));
     assert_eq!(changes, 2 * violations);
     let calm = output(folder.path(), &format!("{made} --limit 1h"));

@@ -45,20 +45,23 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
         ("sched --kernel x --cycles 5", "--work sets"),
         ("drift --kernel x --duration 1ms", "from 10ms to 1d"),
         ("drift --kernel x --period 10ms --work 9ms", "at most 80 %"),
-        ("drift --kernel x --gpio-sim 8", "go with a plan"),
+        ("drift --kernel x --gpio-sim 8", "need a plan"),
         ("throughput --kernel x --duration 1ms", "from 50ms"),
         ("stat --kernel x --compare -- ./a", "takes two commands"),
-        ("wave sweep --subject pascal --kernel x", "in a guest there are c, "),
+        ("wave sweep --subject pascal --kernel x", "in a guest: use c, "),
         ("wave sweep --subject rust --kernel x --from 2kHz --to 1kHz", "--from must be below"),
-        ("wave generate led:a --freq 1kHz --kernel x", "memory:NAME and gpio:sim/0 only"),
+        ("wave generate led:a --freq 1kHz --kernel x", "only memory:NAME and gpio:sim/N"),
         ("wave generate --freq 1GHz --kernel x", "is not a frequency"),
-        ("run --kernel x --shift 10", "of some 8000 instructions, 8.19 ms"),
+        ("run --kernel x --shift 10", "of about 8000 instructions, 8.19 ms"),
         ("sched --kernel x --shift 6", "take 0 to 5"),
     ] {
         let (code, said) = lab(room.path(), line, &[]);
         assert_eq!(code, Some(64), "{line}: {said}");
         assert!(said.contains(why), "{line}: {said}");
     }
+    let (code, said) =
+        lab(room.path(), "bisect --good x --bad y --seeds 1", &["--require", "max < 1ms"]);
+    assert!(code == Some(64) && said.contains("in 50 % of cases; use --seeds 4"), "{said}");
     let bisect = "bisect --good x --bad y --at-most 1h";
     let (code, said) = lab(room.path(), bisect, &["--until", "max < 1ms once in 1h"]);
     assert!(code == Some(64) && said.contains("hours on the machine"), "{said}");
@@ -67,6 +70,43 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
         let (code, said) = lab(room.path(), "run --kernel debian-rt --cpus 3", &[]);
         assert_eq!(code, Some(64), "{said}");
         assert!(said.contains("measures CPU 3, and the guest has CPU 0"), "{said}");
+        let (code, said) = lab(room.path(), "run --kernel debian-stock --tracer timerlat", &[]);
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains("built without CONFIG_TIMERLAT_TRACER"), "{said}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_an_error_and_a_wrong_word_a_wrong_command_line() {
+    let room = room();
+    for line in [
+        "run none.toml --kernel x",
+        "run --kernel path=none",
+        "run --kernel none.deb",
+        "sched none.toml --kernel x",
+        "replay none",
+        "bisect --tree none --spec tiny-6.12-rt --good a --bad b --require missed=0",
+    ] {
+        let (code, said) = lab(room.path(), line, &[]);
+        assert_eq!(code, Some(1), "{line}: {said}");
+        assert!(said.contains("none"), "{line}: {said}");
+    }
+    for (line, why) in [
+        ("run --kernel rt=path=", "names no kernel"),
+        ("run --kernel tiny-6.12-rt:", "nothing follows a colon"),
+        ("run --kernel x --preempt full", "rtscope lab matrix has --preempt"),
+        ("run --kernel x --out small.toml", "it is a file; name a folder"),
+    ] {
+        let (code, said) = lab(room.path(), line, &[]);
+        assert_eq!(code, Some(64), "{line}: {said}");
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    if !ready_or_skip("a_missing_file_is_an_error_and_a_wrong_word_a_wrong_command_line") {
+        return;
+    }
+    for option in ["--modules", "--machine"] {
+        let (code, said) = lab(room.path(), "run --kernel debian-rt", &[option, "none.toml"]);
+        assert_eq!(code, Some(1), "{option}: {said}");
     }
 }
 
@@ -212,4 +252,16 @@ fn each_problem_of_a_spec_and_its_fragments_has_a_line_of_its_own() {
     assert!(next().contains("mine.toml:1: the name \"my/board\" has a slash in it"), "{said}");
     let fragment = "mine.toml:5: fragment own.config, line 2: \"hello world\" is neither";
     assert!(next().contains(fragment), "{said}");
+}
+
+#[test]
+fn the_list_of_the_cache_has_every_part_and_locks_are_never_deleted() {
+    let room = room();
+    let (code, said) = lab(room.path(), "cache list --cache kept", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    for part in ["records", "apt", "locks"] {
+        assert!(said.lines().any(|line| line.trim_start().starts_with(part)), "{part}: {said}");
+    }
+    assert_eq!(lab(room.path(), "cache prune apt --cache kept", &[]).0, Some(0));
+    assert_eq!(lab(room.path(), "cache prune locks --cache kept", &[]).0, Some(64));
 }

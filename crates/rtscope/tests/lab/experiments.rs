@@ -12,7 +12,11 @@ const OWN: &str = "tiny-6.12-rt";
 
 /// Boots each kernel once and runs the experiments: 150 ms of work each, an instruction takes 8 ns.
 fn run(folder: &Path, experiments: &[&str], words: &[&str]) -> Value {
-    let common = "lab sched --work 150ms --shift 3 --fresh --memory 1024 --out out --json";
+    run_with("--work 150ms", folder, experiments, words)
+}
+
+fn run_with(work: &str, folder: &Path, experiments: &[&str], words: &[&str]) -> Value {
+    let common = format!("lab sched {work} --shift 3 --fresh --memory 1024 --out out --json");
     let common: Vec<&str> = common.split(' ').collect();
     let ran = rtscope(folder, &[&common[..], words, experiments].concat());
     let ran = { ran }.output().expect("starts");
@@ -72,6 +76,18 @@ const BY_HAND: [(&str, &[f64]); 9] = [
     // Response-time analysis: 6, 6 + 6, 10 + 3 * 6 + 2 * 6.
     ("periodic-jobs", &[6.0, 12.0, 40.0]),
 ];
+
+/// Its tasks are released 10 ms apart and compute for 1 ms.
+#[test]
+fn ordinary_tasks_keep_their_order_in_every_round_in_a_guest() {
+    if !ready_or_skip("ordinary_tasks_keep_their_order_in_every_round_in_a_guest") {
+        return;
+    }
+    let room = room();
+    let document = run_with("--work 1ms", room.path(), &["ada-order"], &["--kernel", "debian-rt"]);
+    let order = &find(&document["guests"][0], "ada-order")["order"];
+    assert_eq!((&order["rounds"], &order["kept"]), (&5.into(), &5.into()), "{order:#}");
+}
 
 #[test]
 fn order_and_ratios_are_those_of_the_rules_in_a_guest_with_one_cpu() {

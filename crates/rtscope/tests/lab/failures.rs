@@ -71,7 +71,7 @@ const CASES: [(&str, bool, &str, &str); 4] = [
         "Unable to mount root fs",
     ),
     // Without the file system of sockets, the first socket is one too many.
-    ("debian-stock:initcall_blacklist=sock_init", false, "the kernel gave up", "Kernel panic"),
+    ("debian-stock:initcall_blacklist=sock_init", false, "the kernel failed", "Kernel panic"),
     ("debian-stock:8250.nr_uarts=0", false, "changes the serial line", ""),
     ("debian-stock", true, "out of memory", "Kernel panic"),
 ];
@@ -172,7 +172,7 @@ fn nothing_is_fetched_for_what_could_not_run() {
         ("debian-rt --program aarch64", "this program is for aarch64, the guest is x86_64"),
         ("debian-rt-arm64 --program x86-64", "this program is for x86_64, the guest is aarch64"),
         ("debian-rt-arm64", "this rtscope is for x86_64, the guest is aarch64"),
-        ("debian-rt --program garbage", "no program for Linux"),
+        ("debian-rt --program garbage", "not a program for Linux"),
         ("debian-rt --program dynamic", "not static"),
         ("debian-rt --program none", "read none"),
         ("debian-rt --machine arm64", "is a kernel for x86_64, and the machine arm64"),
@@ -223,7 +223,7 @@ fn a_damaged_kernel_is_told_before_it_boots_and_one_that_halts_soon_after() {
     // The limit of silence is far beyond what the test may take.
     let (code, said) = run(room.path(), &["--kernel", "path=vmlinuz", "--silence", "1h"]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("CPU halted before the kernel said a word"), "{said}");
+    assert!(said.contains("CPU halted before the kernel printed anything"), "{said}");
 }
 
 /// A small file system of its own, unmounted when it is dropped.

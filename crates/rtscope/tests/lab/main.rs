@@ -41,8 +41,8 @@ settle = '10ms'
 load = ['disk']
 [[published]]
 phase = 'disk'
-real_time = true
-max = '55us'
+kernel = 'real-time'
+figures = { max = '55us', missed = 0 }
 source = 'somebody with a board'
 ";
 
@@ -261,9 +261,50 @@ fn no_emulator_outlives_a_killed_rtscope() {
     };
     // The kernel may have to be fetched first.
     assert_eq!(emulator(true, 300).len(), 1, "the emulator runs");
+    // Meanwhile nobody else writes there.
+    let second = rtscope(room.path(), &words).output().expect("starts");
+    let holder = format!("another rtscope (process {}) is writing into", child.id());
+    assert_eq!(second.status.code(), Some(64), "{}", text(&second));
+    assert!(text(&second).contains(&holder), "{}", text(&second));
+    assert_eq!(emulators(&mark).len(), 1, "the first goes on");
     child.kill().expect("killed");
     child.wait().expect("gone");
     assert_eq!(emulator(false, 20), Vec::<PathBuf>::new(), "no emulator is left");
+    goes_on_and_keeps_what_is_the_user_s(room.path(), &words);
+}
+
+/// Runs a command again after it was killed, and again over the record that it then made, beside which a user put a
+/// letter.
+fn goes_on_and_keeps_what_is_the_user_s(room: &Path, words: &[&str]) {
+    let again = rtscope(room, words).output().expect("starts");
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again));
+    let record = room.join("killed/debian-rt-seed1");
+    fs::write(record.join("notes.txt"), "a letter").expect("written");
+    let refused = rtscope(room, words).output().expect("starts");
+    assert_eq!(refused.status.code(), Some(64), "{}", text(&refused));
+    assert!(text(&refused).contains("did not write notes.txt"), "{}", text(&refused));
+    let replayed = rtscope(room, &["lab", "replay", "killed/debian-rt-seed1"]).output();
+    let replayed = replayed.expect("starts");
+    assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed));
+    for said in ["not compared: report.html, verdict.json, which", "not compared: notes.txt, which"]
+    {
+        assert!(text(&replayed).contains(said), "{}", text(&replayed));
+    }
+    // A replay ends at once, and leaves no emulator.
+    let mut replay = rtscope(room, &["lab", "replay", "killed/debian-rt-seed1"]);
+    let mut replay = replay.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let mark = format!("/replay-{}/", replay.id());
+    let until = Instant::now() + Duration::from_secs(60);
+    while emulators(&mark).is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(50));
+    }
+    Command::new("kill").arg(replay.id().to_string()).status().expect("sent");
+    assert_eq!(replay.wait().expect("gone").code(), Some(130));
+    assert_eq!(emulators(&mark), Vec::<PathBuf>::new());
+    fs::remove_file(record.join("lab.json")).expect("removed");
+    let refused = rtscope(room, words).output().expect("starts");
+    assert!(text(&refused).contains("no readable lab.json"), "{}", text(&refused));
+    assert!(record.join("plan.toml").exists() && record.join("notes.txt").exists());
 }
 
 /// Processes of the emulator whose command line names a folder.
@@ -286,7 +327,7 @@ fn what_cannot_boot_is_refused_before_it_does() {
     fs::write(room.path().join("text"), "no kernel").expect("written");
     for (kernel, said) in [
         ("debain-rt", "did you mean \"debian-rt\"?"),
-        ("path=text", "is no kernel image"),
+        ("path=text", "is not a kernel image"),
         ("path=none", "none"),
     ] {
         let words = ["lab", "run", "small.toml", "--kernel", kernel, "--cache", "cache"];

@@ -141,6 +141,23 @@ fn bytes_go_as_fast_as_a_guests_kernel_lets_them() {
     let busy = figure(&document, "TCP 64 KiB beside the sampler", "largest latency");
     let rest = figure(&document, "rest", "largest latency").expect("a latency");
     assert!(rest > 0.0 && busy.is_ok_and(|busy| busy > 0.0), "{document:#}");
+    // The vendor's figures stand beside those of the guest's kind of kernel, by what its kernel shows.
+    let published = document["published"].as_array().expect("published figures");
+    let of = |kernel: &str| {
+        let is_it = |one: &&Value| {
+            one["subject"] == "TCP 64 KiB"
+                && one["kernel"] == kernel
+                && one["statistic"] == "bandwidth"
+                && one["condition"].is_null()
+        };
+        published.iter().find(is_it).expect("the vendor's figure")
+    };
+    let alone = figure(&document, "TCP 64 KiB", "bandwidth").expect("a rate");
+    assert_eq!(of("real-time")["ours"][0]["low"], alone);
+    assert_eq!(of("real-time")["ours"][0]["label"], OWN);
+    assert_eq!(of("stock")["ours_text"], "none: no stock kernel ran");
+    let page = fs::read_to_string(room.path().join("out/index.html")).expect("a page");
+    assert!(page.contains("id=\"published\""));
 }
 
 #[test]

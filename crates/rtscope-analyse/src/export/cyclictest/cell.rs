@@ -45,7 +45,7 @@ const COUNTS_MAX: u64 = 16_000_000;
 fn text(run: &Run) -> String {
     let figures = if run.buckets == 0 { run.lines() } else { run.histogram() };
     let wait = |(label, waited_ns): &(String, u64)| {
-        let (waited, unit) = (run.unit.of(*waited_ns), run.unit.name());
+        let (waited, unit) = (run.unit.whole(*waited_ns), run.unit.name());
         format!("# Waited: {label} at least {waited} {unit}, longer than its maximum\n")
     };
     let waits: String = run.waits.iter().map(wait).collect();
@@ -69,8 +69,8 @@ fn run(record: &Record, cell: &CellSummary) -> Run {
     let of_all = &cell.all.histogram;
     let unplaced = of_all.unplaced();
     let from_ns = if unplaced.is_empty() { u64::MAX } else { unplaced.from_ns };
-    let known = unit.of(layout.limit_ns().min(from_ns));
-    let needed = unit.of(of_all.max_ns().unwrap_or(0)) + 1;
+    let known = unit.whole(layout.limit_ns().min(from_ns));
+    let needed = unit.whole(of_all.max_ns().unwrap_or(0)) + 1;
     let buckets = needed.clamp(*BUCKETS.start(), *BUCKETS.end()).min(known);
     let buckets = buckets.min(COUNTS_MAX / threads.len().max(1) as u64);
     // Rows of one unit can't hold wider buckets, as some imports have: then there are only figures.

@@ -64,11 +64,11 @@ pub fn json(run: &Run, origin: &Origin) -> String {
 /// The keys that cyclictest doesn't have.
 fn more(run: &Run, origin: &Origin) -> String {
     let broke = run.broke.map_or("null".to_owned(), |broke| {
-        let value = run.unit.of(broke.latency_ns);
+        let value = run.unit.whole(broke.latency_ns);
         format!("{{ \"tid\": {}, \"value\": {value} }}", broke.tid)
     });
     let wait = |(label, waited_ns): &(String, u64)| {
-        format!("{}: {}", quoted(label), run.unit.of(*waited_ns))
+        format!("{}: {}", quoted(label), run.unit.whole(*waited_ns))
     };
     let waits: Vec<String> = run.waits.iter().map(wait).collect();
     let waits = match waits.is_empty() {
@@ -133,7 +133,7 @@ fn percentiles(thread: &Thread, unit: Unit) -> String {
     let at = |parts: &u32| {
         let value_ns = histogram.at_rank_ns(quantile::rank(histogram.count(), *parts))?;
         let name = rtscope_model::verdict::Statistic::Quantile(*parts).to_string();
-        Some(format!("\"{}\": {}", name.trim_start_matches('p'), unit.of(value_ns)))
+        Some(format!("\"{}\": {}", name.trim_start_matches('p'), unit.whole(value_ns)))
     };
     quantile::LADDER.iter().filter_map(at).collect::<Vec<_>>().join(", ")
 }

@@ -9,6 +9,7 @@
 
 mod cell;
 mod json;
+mod running;
 
 use std::fmt::Write as _;
 
@@ -18,7 +19,10 @@ use rtscope_model::{
 };
 
 pub(super) use self::cell::{JSON, TEXT};
-pub use self::json::{Origin, json};
+pub use self::{
+    json::{Origin, json},
+    running::{LiveRun, SampleOptions, changed_placement, lost_sentence},
+};
 
 /// What a thread shows for its minimum before its first cycle.
 const MIN_AT_FIRST: u64 = 1_000_000;
@@ -54,7 +58,7 @@ impl Unit {
 
     /// A latency in whole units, cut.
     #[must_use]
-    pub const fn of(self, latency_ns: u64) -> u64 {
+    pub const fn whole(self, latency_ns: u64) -> u64 {
         latency_ns / self.ns()
     }
 }
@@ -72,6 +76,15 @@ pub struct Figures {
     pub mean_ns: f64,
     /// Largest.
     pub max_ns: u64,
+}
+
+impl Figures {
+    /// The exact ones of a histogram; none of an empty one.
+    fn from_histogram(histogram: &Histogram, last_ns: u64) -> Option<Figures> {
+        let (min_ns, max_ns) = (histogram.min_ns()?, histogram.max_ns()?);
+        let mean_ns = histogram.mean_ns()?;
+        Some(Figures { cycles: histogram.count(), min_ns, last_ns, mean_ns, max_ns })
+    }
 }
 
 /// A measuring thread.
@@ -137,7 +150,7 @@ impl Thread {
         let mut overflow = self.histogram.unplaced().count;
         let layout = self.histogram.layout();
         for (index, count) in self.histogram.bins() {
-            match counts.get_mut(unit.of(layout.lower_ns(index)) as usize) {
+            match counts.get_mut(unit.whole(layout.lower_ns(index)) as usize) {
                 Some(counter) => *counter += count,
                 None => overflow += count,
             }
@@ -146,11 +159,11 @@ impl Thread {
     }
 
     fn min(&self, unit: Unit) -> u64 {
-        self.figures.map_or(MIN_AT_FIRST, |figures| unit.of(figures.min_ns))
+        self.figures.map_or(MIN_AT_FIRST, |figures| unit.whole(figures.min_ns))
     }
 
     fn max(&self, unit: Unit) -> u64 {
-        self.figures.map_or(0, |figures| unit.of(figures.max_ns))
+        self.figures.map_or(0, |figures| unit.whole(figures.max_ns))
     }
 
     /// The mean in units.
@@ -166,7 +179,7 @@ impl Thread {
             Unit::Ns => 8,
         };
         let cycles = self.figures.map_or(0, |figures| figures.cycles);
-        let last = self.figures.map_or(0, |figures| unit.of(figures.last_ns));
+        let last = self.figures.map_or(0, |figures| unit.whole(figures.last_ns));
         let (min, mean, max) = (self.min(unit), self.mean(unit) as u64, self.max(unit));
         let (tid, priority, interval) = (self.tid, self.priority, self.interval_us);
         let mut line = format!(
@@ -251,7 +264,7 @@ impl Run {
         }
         let mut text = row("# Thread Ids:", 5, self.threads.iter().map(|t| u64::from(t.tid)));
         if let Some(Break { tid, latency_ns }) = self.broke {
-            let value = self.unit.of(latency_ns);
+            let value = self.unit.whole(latency_ns);
             let _ = write!(text, "# Break thread: {tid}\n# Break value: {value}\n");
         }
         text
@@ -272,14 +285,7 @@ impl Thread {
     /// A thread as it was placed, with what it has measured.
     #[must_use]
     pub fn placed(tid: u32, interval_ns: u64, found: &Placement, histogram: Histogram) -> Thread {
-        let figures = histogram.min_ns().zip(histogram.max_ns()).zip(histogram.mean_ns());
-        let figures = figures.map(|((min_ns, max_ns), mean_ns)| Figures {
-            cycles: histogram.count(),
-            min_ns,
-            last_ns: 0,
-            mean_ns,
-            max_ns,
-        });
+        let figures = Figures::from_histogram(&histogram, 0);
         Thread {
             tid,
             policy: found.policy,
@@ -297,20 +303,18 @@ impl Thread {
 }
 
 /// A line of the verbose form: `n:c:v`, thread, cycle from 0, latency.
-#[must_use]
-pub fn sample(thread: usize, cycle: u64, latency_ns: u64, unit: Unit) -> String {
-    format!("{thread:8}:{cycle:8}:{:8}\n", unit.of(latency_ns))
+fn sample_line(thread: usize, cycle: u64, latency_ns: u64, unit: Unit) -> String {
+    format!("{thread:8}:{cycle:8}:{:8}\n", unit.whole(latency_ns))
 }
 
 /// The latencies above `--spike`: thread, latency, instant on the clock.
-#[must_use]
-pub fn spikes(spikes: &[(usize, u64, u64)], unit: Unit) -> String {
+fn spike_lines(spikes: &[(usize, u64, u64)], unit: Unit) -> String {
     if spikes.is_empty() {
         return String::new();
     }
     let mut text = "\n".to_owned();
     for (thread, latency_ns, at_ns) in spikes {
-        let (latency, at_us) = (unit.of(*latency_ns), at_ns / 1_000);
+        let (latency, at_us) = (unit.whole(*latency_ns), at_ns / 1_000);
         let _ = writeln!(text, "T:{thread:2} Spike:{latency:8}: TS: {at_us:12}");
     }
     let _ = write!(text, "spikes = {}\n\n", spikes.len());

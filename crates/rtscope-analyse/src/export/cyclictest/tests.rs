@@ -86,10 +86,10 @@ fn a_threshold_names_who_broke_it() {
 
 #[test]
 fn samples_and_spikes_have_their_columns() {
-    assert_eq!(sample(1, 14, 23_948, Unit::Us), "       1:      14:      23\n");
+    assert_eq!(sample_line(1, 14, 23_948, Unit::Us), "       1:      14:      23\n");
     let expected = "\nT: 0 Spike:      75: TS:  13558711021\nspikes = 1\n\n";
-    assert_eq!(spikes(&[(0, 75_100, 13_558_711_021_999)], Unit::Us), expected);
-    assert_eq!(spikes(&[], Unit::Us), "");
+    assert_eq!(spike_lines(&[(0, 75_100, 13_558_711_021_999)], Unit::Us), expected);
+    assert_eq!(spike_lines(&[], Unit::Us), "");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use self::{
 };
 use super::{
     Importer, Options, Reader, Reading,
-    cell::{Cell, Rows, Thread},
+    cell::{ImportedCell, Rows, Thread},
     contradiction::Contradictions,
     lines::{Lines, without_colours},
     number::{Printed, whole},
@@ -117,7 +117,7 @@ struct Log {
     options: Options,
     layout: Layout,
     run: Run,
-    done: Vec<Cell>,
+    done: Vec<ImportedCell>,
     reading: Reading,
     runs: usize,
     foreign: u64,
@@ -399,7 +399,7 @@ impl Run {
     }
 
     /// The run as a cell; what its reader must know goes to the log's reading.
-    fn cell(mut self, log: &mut Log) -> Cell {
+    fn cell(mut self, log: &mut Log) -> ImportedCell {
         let has_histogram = self.rows.rows > 0 || self.summary.overflows() > 0;
         let has_samples = self.lanes.iter().any(|lane| lane.samples.is_some());
         self.add_findings(log, has_histogram, has_samples);
@@ -429,7 +429,7 @@ impl Run {
             false => self.threads_of_status(log),
         };
         std::mem::take(&mut self.contradictions).add_findings(&mut log.reading);
-        Cell { layout, threads, origin, is_one_run: true, ..Cell::default() }
+        ImportedCell { layout, threads, origin, is_one_run: true, ..ImportedCell::default() }
     }
 
     fn thread(&self, index: usize, log: &Log) -> Thread {

@@ -62,6 +62,10 @@ impl EnvironmentView {
                 },
             ),
         ];
+        if !found.network.is_empty() {
+            let cards = counted(found.network.len() as u64, "network card");
+            view.tables.insert(2, (cards, network(found)));
+        }
         view
     }
 }
@@ -244,6 +248,28 @@ fn irqs(found: &Environment) -> Table {
     for irq in &found.irqs {
         let number = irq.irq.to_string();
         table.row([number, irq.name.clone(), irq.cpus.to_string(), grouped(irq.count)]);
+    }
+    table
+}
+
+/// Network cards, and after what they interrupt.
+fn network(found: &Environment) -> Table {
+    let mut table =
+        Table::new(["network card", "driver", "interrupts after received", "after sent"]);
+    let limit = |us: u32, frames: u32, is_adaptive: bool| {
+        let adaptive = if is_adaptive { ", adaptive" } else { "" };
+        format!("{us} us or {}{adaptive}", counted(frames.into(), "packet"))
+    };
+    for card in &found.network {
+        let [receive, send] = match &card.pacing {
+            Some(p) => [
+                limit(p.receive_us, p.receive_frames, p.adaptive_receive),
+                limit(p.send_us, p.send_frames, p.adaptive_send),
+            ],
+            None => [NOT_SHOWN, NOT_SHOWN].map(str::to_owned),
+        };
+        let driver = card.driver.clone().unwrap_or_else(|| NOT_SHOWN.to_owned());
+        table.row([card.name.clone(), driver, receive, send]);
     }
     table
 }

@@ -6,6 +6,7 @@
 
 mod environment;
 mod figures;
+mod machine_use;
 mod provenance;
 mod tail;
 #[cfg(test)]
@@ -16,12 +17,13 @@ use askama::Template;
 use rtscope_model::{finding::Weight, record::Record};
 
 use self::{
-    environment::EnvironmentView, figures::FiguresView, provenance::ProvenanceView, tail::TailView,
-    verdict::VerdictView,
+    environment::EnvironmentView, figures::FiguresView, machine_use::MachineUseView,
+    provenance::ProvenanceView, tail::TailView, verdict::VerdictView,
 };
 use crate::{
     judgement::Judgement,
     plot::{self, Kind, Options, Scene, table::Table},
+    report::published::{self, Beside},
 };
 
 /// The page.
@@ -37,7 +39,10 @@ struct Page {
     findings: Vec<FindingView>,
     figures: FiguresView,
     tail: TailView,
+    published: Vec<Beside>,
     plots: Vec<PlotView>,
+    /// None where the record holds neither.
+    machine_use: Option<MachineUseView>,
     environment: EnvironmentView,
     provenance: ProvenanceView,
 }
@@ -91,17 +96,20 @@ impl Fact {
 pub fn page(record: &Record, judgement: &Judgement) -> String {
     let scene = Scene::new(record, judgement, None);
     let plots: Vec<PlotView> = Kind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
+    let machine_use = MachineUseView::new(record, judgement);
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
         style: include_str!("../template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
         script: include_str!("../template/script.js"),
-        sections: sections(record),
+        sections: sections(record, machine_use.is_some()),
         verdict: VerdictView::new(record, judgement, &scene),
         findings: judgement.findings.iter().map(finding_view).collect(),
         figures: FiguresView::new(judgement),
         tail: TailView::new(judgement),
+        published: published::of_run(record, judgement),
         plots,
+        machine_use,
         environment: EnvironmentView::new(record),
         provenance: ProvenanceView::new(record, judgement),
     };
@@ -109,11 +117,14 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
 }
 
 /// Identifier and name of each section, in order.
-fn sections(record: &Record) -> Vec<(&'static str, &'static str)> {
+fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
     let plots = Kind::of_page(record).map(|kind| (kind.name(), kind.plot().title));
+    let published = (!record.plan.published.is_empty()).then_some(("published", "Published"));
     [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures"), ("tail", "Tail")]
         .into_iter()
+        .chain(published)
         .chain(plots)
+        .chain(uses.then_some(("cpu-time", "CPU time")))
         .chain([
             ("environment", "Environment"),
             ("provenance", "Provenance"),

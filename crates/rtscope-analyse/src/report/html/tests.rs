@@ -57,7 +57,7 @@ fn the_page_looks_as_reviewed() {
 fn every_record_gives_a_whole_page() {
     for (name, record) in records() {
         let page = page_of(&record);
-        for (id, _) in sections(&record) {
+        for (id, _) in sections(&record, false) {
             assert!(section(&page, id).contains("<h"), "{name}: section {id} has no heading");
         }
         for kind in Kind::of_page(&record) {
@@ -184,6 +184,22 @@ fn what_was_seen_of_a_requirement_is_told_once() {
     assert_eq!(verdict.matches("8 of 20,000 latencies were 200us or more").count(), 1);
     let facts = verdict.find("<dl class=\"facts\">").expect("facts");
     assert!(facts < verdict.find("class=\"tile").expect("tiles"), "host and kernel come first");
+}
+
+#[test]
+fn the_pacing_of_network_cards_is_on_the_page() {
+    use rtscope_model::environment::{InterruptPacing, NetworkCard};
+    let mut record = fixture::typical();
+    assert!(!page_of(&record).contains("network card"), "none is known");
+    let pacing =
+        InterruptPacing { receive_us: 50, receive_frames: 1, ..InterruptPacing::default() };
+    let card = |name: &str, pacing| NetworkCard { name: name.to_owned(), driver: None, pacing };
+    let before = record.before.as_mut().expect("an environment");
+    before.network = vec![card("eth0", Some(pacing)), card("eth1", None)];
+    let page = page_of(&record);
+    let shown = section(&page, "environment");
+    assert!(shown.contains("2 network cards") && shown.contains("50 us or 1 packet<"), "{shown}");
+    assert!(shown.contains("0 us or 0 packets<"), "{shown}");
 }
 
 #[test]

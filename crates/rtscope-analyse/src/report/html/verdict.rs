@@ -8,9 +8,9 @@ use rtscope_model::{
 
 use super::{Fact, sentence};
 use crate::{
-    judgement::{Judgement, Outcome},
+    judgement::{Judgement, RequirementOutcome},
     number::{counted, grouped},
-    plot::{Cell, Scene, words::time},
+    plot::{PlottedCell, Scene, words::time},
 };
 
 /// The most reasons that are listed.
@@ -111,7 +111,9 @@ impl VerdictView {
 /// the table of requirements.
 fn reasons(judgement: &Judgement) -> Vec<String> {
     let in_table = |reason: &&String| {
-        let of = |o: &Outcome| **reason == format!("{}, {}: {}", o.name, o.requirement, o.sentence);
+        let of = |o: &RequirementOutcome| {
+            **reason == format!("{}, {}: {}", o.name, o.requirement, o.sentence)
+        };
         judgement.outcomes.iter().any(of)
     };
     let all: Vec<&String> = judgement.reasons.iter().filter(|reason| !in_table(reason)).collect();
@@ -156,7 +158,7 @@ fn outcomes(judgement: &Judgement) -> Vec<OutcomeView> {
         Verdict::Inconclusive => 1,
         Verdict::Pass | Verdict::Measured => 2,
     });
-    let view = |outcome: &Outcome| OutcomeView {
+    let view = |outcome: &RequirementOutcome| OutcomeView {
         class: class(outcome.verdict),
         word: outcome.verdict.to_string(),
         requirement: outcome.requirement.to_string(),
@@ -168,8 +170,8 @@ fn outcomes(judgement: &Judgement) -> Vec<OutcomeView> {
 
 /// The worst latency of each phase in one sentence; of many phases only the range.
 fn headline(scene: &Scene<'_>) -> String {
-    let max_ns = |cell: &Cell<'_>| cell.summary.all.max_ns();
-    let late = |cell: &Cell<'_>| {
+    let max_ns = |cell: &PlottedCell<'_>| cell.summary.all.max_ns();
+    let late = |cell: &PlottedCell<'_>| {
         let least = if cell.summary.all.max_is_at_least() { "at least " } else { "" };
         format!("{least}{}", time(max_ns(cell).unwrap_or(0)))
     };
@@ -202,7 +204,7 @@ fn headline(scene: &Scene<'_>) -> String {
 }
 
 fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
-    let tile = |cell: &&Cell<'_>| {
+    let tile = |cell: &&PlottedCell<'_>| {
         let row = &cell.summary.all;
         let worst = row.max_ns().map(time).unwrap_or_else(|| "nothing".to_owned());
         let worst = if row.max_is_at_least() { format!("≥{worst}") } else { worst };
@@ -229,7 +231,7 @@ fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
 }
 
 /// The strictest limit on the maximum of a phase.
-fn gauge(record: &Record, cell: &Cell<'_>) -> Option<Gauge> {
+fn gauge(record: &Record, cell: &PlottedCell<'_>) -> Option<Gauge> {
     let max_ns = cell.summary.all.max_ns()?;
     let own = record.plan.phases.get(cell.summary.cell as usize).map(|phase| &phase.require);
     let limits = record.plan.require.iter().chain(own.into_iter().flatten());

@@ -88,7 +88,7 @@ fn side<'a>(all: &'a Comparison, kernel: usize, load: &str) -> Option<Side<'a>> 
 fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (Pair, bool) {
     let fewest = better.logs.len().min(worse.logs.len());
     let ratio = worse.spread.median_ns as f64 / better.spread.median_ns.max(1) as f64;
-    let values = |side: &Side<'_>| Values::of(&side.logs, VARIANCE_MIN);
+    let values = |side: &Side<'_>| Values::new(&side.logs, VARIANCE_MIN);
     let chance = (fewest > 1).then(|| difference(values(better), values(worse)).chance);
     let is_clear = fewest >= SEEDS && ratio >= RATIO && worse.spread.low_ns > better.spread.high_ns;
     let pair = Pair {
@@ -176,15 +176,15 @@ pub fn text(all: &Comparison) -> String {
     text
 }
 
-/// Why a comparison of several kernels tells none apart, in words.
+/// Why a comparison separates no kernels, in words.
 #[must_use]
 pub fn why_none(all: &Comparison) -> String {
     match all.seeds {
-        1 => format!("one run of each can't tell the kernels apart: try --seeds {SEEDS}"),
+        1 => format!("one seed can't separate kernels: try --seeds {SEEDS}"),
         seeds if seeds < SEEDS => {
-            format!("{seeds} seeds can't tell the kernels apart: try --seeds {SEEDS}")
+            format!("{seeds} seeds can't separate kernels: try --seeds {SEEDS}")
         }
-        _ => "no load tells the kernels apart".to_owned(),
+        _ => "no load separates the kernels".to_owned(),
     }
 }
 

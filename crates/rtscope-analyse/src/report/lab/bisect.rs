@@ -3,6 +3,8 @@
 use rtscope_model::verdict::Requirement;
 use serde_json::{Value, json};
 
+use crate::compare::Chance;
+
 /// A search that came to its end.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
@@ -35,6 +37,27 @@ fn chance(seeds: u64) -> f64 {
     (1..=seeds).map(|k| k as f64 / (seeds + k) as f64).product()
 }
 
+/// Refuses a search with so few seeds that kernels which don't differ may look like its two ends.
+///
+/// # Errors
+///
+/// How likely that is, and how many seeds it takes.
+pub fn check_seeds(seeds: u64) -> Result<(), String> {
+    let is_enough = |seeds: &u64| {
+        let p = chance(*seeds);
+        Chance { p, p_adjusted: p }.is_different()
+    };
+    if is_enough(&seeds) {
+        return Ok(());
+    }
+    let fewest = (seeds..).find(is_enough).unwrap_or(seeds);
+    Err(format!(
+        "--seeds {seeds}: two kernels that don't differ would look like a good and a bad one in {:.0} % of cases; \
+         use --seeds {fewest} or more, for less than 5 %",
+        100.0 * chance(seeds)
+    ))
+}
+
 /// The document.
 #[must_use]
 pub fn document(search: &Search<'_>) -> Value {
@@ -57,14 +80,16 @@ pub fn document(search: &Search<'_>) -> Value {
 #[must_use]
 pub fn text(search: &Search<'_>, steps: &str) -> String {
     let head = match (search.vague, search.found.len()) {
-        (true, _) => "one of these broke it; the kernels between them could not be judged:",
-        (false, 1) => "this broke it:",
-        (false, _) => "these broke it together:",
+        (true, _) => {
+            "one of these changes breaks the requirement; the kernels between them could not be judged:"
+        }
+        (false, 1) => "this change breaks the requirement:",
+        (false, _) => "these changes break the requirement together:",
     };
     let seeds = search.seeds;
     format!(
-        "{head}\n  {}\n\n{seeds} seeds passed in the good kernel, and {seeds} failed in the bad one: kernels that \
-         don't differ show that in {:.1} % of cases.\n{} kernels were run; the steps: {steps}\n",
+        "{head}\n  {}\n\n{seeds} seeds passed in the good kernel, and {seeds} failed in the bad one: two equal \
+         kernels would show that in {:.1} % of cases.\n{} kernels were run; the steps: {steps}\n",
         search.found.join("\n  "),
         100.0 * chance(seeds),
         search.kernels,
@@ -80,5 +105,15 @@ mod tests {
         assert_eq!(chance(1), 0.5);
         assert!((chance(3) - 1.0 / 20.0).abs() < 1e-12);
         assert!((chance(5) - 1.0 / 252.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nothing_is_blamed_by_seeds_that_chance_can_divide_as_well() {
+        // 1/2, 1/6, 1/20 and 1/70: less than 5 % from four on.
+        for (seeds, percent) in [(1, "in 50 %"), (2, "in 17 %"), (3, "in 5 %")] {
+            let said = check_seeds(seeds).expect_err("too few");
+            assert!(said.contains(percent) && said.contains("use --seeds 4"), "{said}");
+        }
+        assert_eq!(check_seeds(4), Ok(()));
     }
 }

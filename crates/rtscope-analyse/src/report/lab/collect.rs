@@ -8,19 +8,25 @@ use std::{
 use rtscope_model::{
     environment::Preemption,
     guest::{self, Cost, Start, Timing, Tracer},
-    plan::{self, Phase, Plan},
+    plan::{Phase, Plan},
+    published::Published,
     record::Record,
-    verdict::Verdict,
+    verdict::{Statistic, Verdict},
 };
 use serde_json::{Value, json};
 
 use super::{
-    Comparison, Entry, Published, Required,
+    Comparison, Entry, Required,
     beside::{Buckets, Pair},
     preemption,
 };
 use crate::{
-    Judgement, judgement::CellSummary, number::us, statistics::quantile, verdict_document,
+    Judgement,
+    judgement::CellSummary,
+    number::us,
+    report::published::{Ours, beside, of_cells},
+    statistics::quantile,
+    verdict_document,
 };
 
 /// The 99.9th percentile, in parts of a billion.
@@ -72,6 +78,9 @@ pub struct Collected {
     /// What the page shows.
     pub page: Comparison,
     pub(super) documents: Vec<Value>,
+    /// What the plan publishes, and what stands beside it.
+    published: Vec<Published>,
+    ours: Vec<Ours>,
     /// Requirements that are not met: in which kernel and cell, and what was seen.
     pub(super) broken: Vec<String>,
     /// The verdict of each guest that brought a record.
@@ -115,6 +124,8 @@ impl Collected {
                 traces: Vec::new(),
             },
             documents: Vec::new(),
+            published: plan.published.clone(),
+            ours: Vec::new(),
             broken: Vec::new(),
             verdicts: Vec::new(),
             unknown_words: BTreeSet::new(),
@@ -196,6 +207,7 @@ impl Collected {
             format!("{label} seed {}, {load}: {asked} is not met: {}", guest.seed, one.sentence)
         }));
         self.page.preemption[kernel] = found;
+        self.ours.extend(of_cells(from.record, judgement, label, &self.published));
         let page = format!("{}/report.html", from.folder);
         let cells = judgement.cells.iter();
         let entries = cells.filter_map(|summary| entry(summary, kernel, guest.seed, &page));
@@ -258,13 +270,19 @@ impl Collected {
         }
     }
 
-    /// Takes in what became of a requirement with another seed: the weightiest verdict stays.
+    /// Takes in what became of a requirement with another seed: the weightiest verdict stays, and the worst figure
+    /// of several seeds with that verdict.
     fn require(&mut self, new: Required) {
         let is_same = |one: &&mut Required| {
             (&one.kernel, &one.load, &one.requirement) == (&new.kernel, &new.load, &new.requirement)
         };
         match self.page.required.iter_mut().find(is_same) {
-            Some(known) if Verdict::worst([known.verdict, new.verdict]) != Some(known.verdict) => {
+            Some(known) if known.verdict == new.verdict => {
+                if new.figure > known.figure {
+                    *known = new;
+                }
+            }
+            Some(known) if Verdict::worst([known.verdict, new.verdict]) == Some(new.verdict) => {
                 *known = new;
             }
             Some(_) => {}
@@ -313,15 +331,15 @@ impl Collected {
     /// The comparison, when all guests are taken in: how many were not begun, and the plan's published figures
     /// beside ours.
     #[must_use]
-    pub fn finish(mut self, plan: &Plan) -> Collected {
+    pub fn finish(mut self) -> Collected {
         if self.not_begun > 0 {
             self.page.failures.push((
-                format!("guests that were not begun: {}", self.not_begun),
-                "not reached: it was interrupted before. The same command with the same --out goes on"
+                format!("guests that were not started: {}", self.not_begun),
+                "not reached: the lab was interrupted before. The same command with the same --out continues"
                     .to_owned(),
             ));
         }
-        self.page.published = plan.published.iter().map(|one| self.set_beside(one)).collect();
+        self.page.published = beside(&self.published, &self.ours);
         self
     }
 
@@ -338,7 +356,7 @@ impl Collected {
     /// Why neither can be said.
     pub fn is_met(&self) -> Result<bool, String> {
         if let Some((kernel, word)) = self.unknown_words.first() {
-            return Err(format!("{kernel} doesn't know the word {word}"));
+            return Err(format!("{kernel} doesn't know the kernel parameter {word}"));
         }
         if let (true, Some((_, why))) = (self.failed, self.page.failures.first()) {
             return Err(why.clone());
@@ -354,37 +372,10 @@ impl Collected {
         }
     }
 
-    /// Sets the plan's published figures beside ours, each beside the kernels of its kind.
-    fn set_beside(&self, published: &plan::Published) -> Published {
-        let of_kind = |kernel: &usize| match self.page.preemption[*kernel] {
-            None | Some(Preemption::Unknown) => false,
-            Some(model) => (model == Preemption::RealTime) == published.real_time,
-        };
-        let ours = (0..self.page.kernels.len()).filter(of_kind).filter_map(|kernel| {
-            let ns = self.max_ns(kernel, &published.phase)?;
-            Some(format!("{} us in {}", us(ns), self.page.kernels[kernel]))
-        });
-        let ours: Vec<String> = ours.collect();
-        let kind = if published.real_time { "real-time kernel" } else { "stock kernel" };
-        Published {
-            what: format!("{}, {kind}, worst case", published.phase),
-            theirs: format!("{} us", us(published.max.0)),
-            ours: if ours.is_empty() { "no such kernel ran".to_owned() } else { ours.join("; ") },
-            source: published.source.clone(),
-            why: published.why.clone(),
-        }
-    }
-
     /// The weightiest verdict of all guests.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         Verdict::worst(self.verdicts.iter().copied()).unwrap_or(Verdict::Measured)
-    }
-
-    /// The worst latency of a kernel under a load, over the seeds.
-    fn max_ns(&self, kernel: usize, load: &str) -> Option<u64> {
-        let wanted = |entry: &&Entry| entry.kernel == kernel && entry.load == load;
-        self.page.entries.iter().filter(wanted).map(|entry| entry.max_ns).max()
     }
 }
 
@@ -409,6 +400,12 @@ fn required(judgement: &Judgement, kernel: &str) -> impl Iterator<Item = Require
         requirement: one.requirement.to_string(),
         verdict: one.verdict,
         seen: one.explanation(),
+        figure: judgement.cells.iter().find(|cell| cell.cell == one.cell).and_then(
+            |cell| match one.requirement.statistic {
+                Statistic::Missed => Some(cell.all.missed),
+                statistic => quantile::statistic_ns(&cell.all.corrected, statistic),
+            },
+        ),
     })
 }
 
@@ -454,6 +451,7 @@ fn load_line(phase: &Phase) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{judge, test_support::Run};
 
     #[test]
     fn the_worst_of_each_context_of_a_timerlat_trace_is_found() {
@@ -465,6 +463,37 @@ mod tests {
 ";
         assert_eq!(worst_timer_latencies(text), [("irq", 1833), ("thread", 11700)].into());
         assert!(worst_timer_latencies("osnoise/0-81 [000] 99 90 1 2 3 4").is_empty());
+    }
+
+    #[test]
+    fn the_worst_figure_of_all_seeds_stands_beside_the_verdict() {
+        let text =
+            "name = 'p'\n[[phase]]\nname = 'rest'\nduration = '1s'\nrequire = ['max < 50us']";
+        let plan = rtscope_model::plan::parse("p", text).expect("a plan");
+        let seen = |maxima_us: &[u64]| {
+            let guest = |seed| Guest { kernel: "rt", seed, plan: "p", words: &[] };
+            let mut all = Collected::new(&plan, Timing::Wall, &[], Vec::new());
+            for (seed, max_us) in (1..).zip(maxima_us) {
+                let record = Run::new(text, 1).cell(0, &[&[9_000, max_us * 1_000]]).end().record();
+                let from = FromGuest {
+                    record: &record,
+                    judgement: &judge(&record, &[]),
+                    folder: String::new(),
+                    start: None,
+                    failures: None,
+                    phase_files: BTreeMap::new(),
+                    inputs: Value::Null,
+                    verification: None,
+                };
+                all.add(&guest(seed), &from);
+            }
+            assert_eq!(all.page.required.len(), 1);
+            all.document()["requirements"][0]["seen"].as_str().expect("a text").to_owned()
+        };
+        for (maxima_us, worst) in [([60, 90, 70], 90), ([30, 60, 40], 60), ([20, 30, 40], 40)] {
+            let said = seen(&maxima_us);
+            assert!(said.starts_with(&format!("the maximum is {worst}.000 us")), "{said}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{
     collect::Collected,
     conditions, headline, loads, models, p99_9_and_max, unbounded,
 };
-use crate::number::us;
+use crate::{number::us, report::published};
 
 impl Collected {
     /// The document that `--json` prints.
@@ -27,6 +27,7 @@ impl Collected {
             "pairs": apart::pairs(&self.page),
             "broken": self.broken,
             "warnings": self.page.warnings,
+            "published": published::document(&self.page.published),
             "kernels": self.documents,
         })
     }
@@ -72,6 +73,7 @@ impl Collected {
         text.extend(conditions(&self.page).iter().map(|said| format!("{said}\n")));
         text.extend(unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&apart::text(&self.page));
+        text.push_str(&published::text(&self.page.published));
         for pair in &self.page.beside {
             let of = |side: &Buckets| {
                 QUANTILES

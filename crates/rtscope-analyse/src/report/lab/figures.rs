@@ -76,7 +76,7 @@ pub fn of_drift(record: &DriftRecord) -> Vec<Figure> {
             figure("largest latency", Unit::Ns, latencies().reduce(f64::max)),
         ]
     };
-    record.subjects.iter().flat_map(one).collect()
+    record.threads.iter().flat_map(one).collect()
 }
 
 /// Of `stat`: each counter of each program.
@@ -87,7 +87,7 @@ pub fn of_stat(record: &CounterRecord) -> Vec<Figure> {
         let judged = stat::judge(program, simulated);
         judged.into_iter().map(|one| (program.name.clone(), one)).collect::<Vec<_>>()
     });
-    let figure = |(of, one): (String, stat::Judged)| Figure {
+    let figure = |(of, one): (String, stat::JudgedRuns)| Figure {
         of,
         name: named(one.figure).to_owned(),
         unit: match one.figure {

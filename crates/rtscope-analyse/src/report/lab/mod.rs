@@ -28,6 +28,7 @@ use self::apart::Pair;
 use crate::{
     number::us,
     plot::{self, kernels::Curve},
+    report::published::Beside,
     statistics::quantile,
 };
 
@@ -71,23 +72,11 @@ pub struct Required {
     pub requirement: String,
     /// The weightiest verdict of all seeds.
     pub verdict: Verdict,
-    /// What was seen with that seed.
+    /// What was seen with that seed: the one with the worst figure, of those with this verdict.
     pub seen: String,
-}
-
-/// A figure that somebody has published, to be set beside ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
-    /// What was measured.
-    pub what: String,
-    /// The published figure, with its unit.
-    pub theirs: String,
-    /// Ours, each with its unit and its kernel.
-    pub ours: String,
-    /// Who published it.
-    pub source: String,
-    /// Why they differ.
-    pub why: String,
+    /// The required statistic with that seed, in nanoseconds or as a count; none where it isn't known.
+    #[serde(skip)]
+    pub figure: Option<u64>,
 }
 
 /// Everything that the page shows.
@@ -121,8 +110,8 @@ pub struct Comparison {
     pub required: Vec<Required>,
     /// Guests that brought no record: which, and why.
     pub failures: Vec<(String, String)>,
-    /// Published figures.
-    pub published: Vec<Published>,
+    /// The plan's published figures beside ours.
+    pub published: Vec<Beside>,
     /// Phases that cyclictest measured too.
     pub beside: Vec<beside::Pair>,
     /// What the kernels' own tracers said: kernel and phase, in words, and the file.
@@ -144,7 +133,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(mut values: Vec<u64>) -> Option<Spread> {
+    fn from_values(mut values: Vec<u64>) -> Option<Spread> {
         values.sort_unstable();
         let (low_ns, high_ns) = (*values.first()?, *values.last()?);
         let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
@@ -230,7 +219,8 @@ fn writes_files(all: &Comparison) -> bool {
 #[must_use]
 pub fn conditions(all: &Comparison) -> Vec<&'static str> {
     let time = matches!(all.time, Timing::Virtual { .. }).then_some(
-        "Time is virtual: it advances with the guest's instructions. Compare kernels by these figures, not deadlines.",
+        "Time is virtual: it advances with the guest's instructions. Use these figures to compare kernels, \
+         not to check deadlines.",
     );
     let disk = writes_files(all)
         .then_some("The guest has no disk: the disk load writes to its memory (tmpfs).");
@@ -296,11 +286,11 @@ pub fn headline(all: &Comparison) -> String {
     };
     let measured: Vec<(u64, usize)> = kernels(all).filter_map(worst).collect();
     match measured.as_slice() {
-        [] => "No guest brought a record".to_owned(),
+        [] => "No guest sent a record".to_owned(),
         [(ns, kernel)] => {
             let under = match extent(all, *kernel) {
                 None => "every load".to_owned(),
-                Some(extent) => format!("{extent}, no more were measured"),
+                Some(extent) => format!("all measured loads (only {extent})"),
             };
             format!(
                 "{}: 99.9 % of wake-ups within {} us under {under}",
@@ -346,8 +336,8 @@ pub fn unbounded(all: &Comparison) -> Option<String> {
     (fewest < needed).then(|| {
         let [fewest, needed] = [fewest, needed].map(crate::number::grouped);
         format!(
-            "The 99.9th percentile of {fewest} wake-ups has no upper bound at 95 %. Even {needed} over all seeds \
-             would have one only if wake-ups did not depend on each other."
+            "{fewest} wake-ups are too few for a 95 % upper bound of the 99.9th percentile. It needs at least \
+             {needed} over all seeds, and more if wake-ups depend on each other."
         )
     })
 }
@@ -418,7 +408,7 @@ fn entries_of<'a>(all: &'a Comparison, kernel: usize, load: Option<&str>) -> Vec
 }
 
 fn spread(entries: &[&Entry], figure: impl Fn(&Entry) -> u64) -> Option<Spread> {
-    Spread::of(entries.iter().map(|entry| figure(entry)).collect())
+    Spread::from_values(entries.iter().map(|entry| figure(entry)).collect())
 }
 
 /// A kernel's 99.9th percentile under a load, the median of its seeds, and its maximum, the largest of them, in

@@ -11,6 +11,10 @@ use super::figures::{Figure, Unit};
 use crate::{
     number::{grouped, hertz},
     plot::{phase::signed, throughput::bits_beside},
+    report::{
+        drift::per_hour,
+        published::{self, Beside},
+    },
     statistics::change_point::median,
 };
 
@@ -46,6 +50,8 @@ pub struct SideBySide {
     pub guests: Vec<FromGuest>,
     /// What brought no record: which, and why.
     pub failures: Vec<(String, String)>,
+    /// Published figures beside those of the guests.
+    pub published: Vec<Beside>,
 }
 
 /// A figure in one kernel, of all its seeds.
@@ -83,7 +89,7 @@ impl Unit {
     fn text(self, value: f64) -> String {
         match self {
             Unit::Ns => signed(value),
-            Unit::NsPerHour => format!("{}/h", signed(value)),
+            Unit::NsPerHour => per_hour(value),
             Unit::Hz => hertz(value),
             Unit::BitsPerSecond => bits_beside(value, value),
             Unit::Count => grouped(value.max(0.0).round() as u64),
@@ -154,7 +160,7 @@ fn groups(all: &SideBySide) -> Vec<Group> {
 fn headline(all: &SideBySide, groups: &[Group]) -> String {
     let Some((group, row)) = groups.first().and_then(|group| Some((group, group.rows.first()?)))
     else {
-        return "No guest brought a record".to_owned();
+        return "No guest sent a record".to_owned();
     };
     let texts = all.kernels.iter().zip(row.texts());
     let beside: Vec<String> = texts.map(|(kernel, text)| format!("{text} in {kernel}")).collect();
@@ -239,6 +245,7 @@ pub fn document(all: &SideBySide, guests: &[Value]) -> Value {
         "headline": headline(all, &groups),
         "timing": all.time,
         "figures": figures.collect::<Vec<Value>>(),
+        "published": published::document(&all.published),
         "not_shown": if all.time.is_virtual() { all.limits } else { &[] },
         "guests": guests,
         "failures": failures,
@@ -294,12 +301,18 @@ pub fn table(all: &SideBySide) -> String {
     for (name, why) in &all.failures {
         let _ = writeln!(text, "{name}: {why}");
     }
-    text
+    match published::text(&all.published) {
+        none if none.is_empty() => text,
+        published => text + "\n" + &published,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use rtscope_model::published::{KernelKind, PublishedTable, Statistic};
+
     use super::*;
+    use crate::report::published::{Ours, Whose};
 
     fn guest(kernel: usize, seed: u64, limit: Result<f64, String>) -> FromGuest {
         let of = "c at <rest>".to_owned();
@@ -322,6 +335,7 @@ mod tests {
             facts: Vec::new(),
             guests,
             failures: vec![("old".to_owned(), "the kernel gave up".to_owned())],
+            published: Vec::new(),
         }
     }
 
@@ -349,6 +363,33 @@ mod tests {
     }
 
     #[test]
+    fn published_figures_stand_beside_each_kernel_on_page_table_and_document() {
+        let text = "name = 'x'\ntitle = 'x'\n[[published]]\nsubject = 'c'\nkernel = 'stock'\nsource = 'a lab'\n\
+                    figures = { max_frequency = '50kHz' }\nwhy = 'a <pin>'\n";
+        let table_of = PublishedTable::parse("x", text).expect("a table");
+        let ours = |label: &str, kernel, hz| Ours {
+            figures: vec![(Statistic::MaxFrequency, Ok(hz))],
+            ..Whose { label, kernel: Some(kernel) }.ours("c")
+        };
+        let ours = [ours("deb", KernelKind::Stock, 5e3), ours("rt", KernelKind::RealTime, 1e3)];
+        let all = SideBySide {
+            published: published::of_table(&table_of.published, &ours),
+            ..side_by_side(vec![guest(0, 1, Ok(5e3)), guest(1, 1, Ok(1e3))])
+        };
+        let document = document(&all, &[]);
+        assert_eq!(
+            document["published"][0]["ours"],
+            json!([{"label": "deb", "low": 5e3, "high": 5e3}])
+        );
+        let (shown, page) = (table(&all), page(&all));
+        assert!(shown.contains("50kHz  5kHz in deb (0.10)"), "{shown}");
+        for part in ["href=\"#published\"", "5kHz in deb", "a &#60;pin&#62;"] {
+            assert!(page.contains(part), "{part} is missing");
+        }
+        assert!(!table(&side_by_side(Vec::new())).contains("Published"));
+    }
+
+    #[test]
     fn what_has_no_figure_says_why() {
         let why = "not supported: this kernel lacks it";
         let all = side_by_side(vec![guest(0, 1, Ok(0.5)), guest(1, 1, Err(why.to_owned()))]);
@@ -359,7 +400,7 @@ mod tests {
         assert_eq!(document(&all, &[])["figures"][0]["second_over_first"], Value::Null);
         let all = SideBySide { time: Timing::Wall, ..side_by_side(Vec::new()) };
         let shown = table(&all);
-        assert!(shown.starts_with("No guest brought a record"), "{shown}");
+        assert!(shown.starts_with("No guest sent a record"), "{shown}");
         assert!(!shown.contains("No caches."), "that is said of virtual time: {shown}");
     }
 }

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use askama::Template;
-use rtscope_model::{guest::Timing, sched::ExperimentRecord};
+use rtscope_model::{guest::Timing, published::Published, sched::ExperimentRecord};
 
 use serde_json::{Value, json};
 
-use super::rows::rows;
+use super::{ours, rows::rows};
+use crate::report::published::{self, Beside, Ours, Whose};
 
 /// An experiment's record from a guest.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ struct Page<'a> {
     all: &'a Guests,
     headline: String,
     tables: Vec<Table>,
+    published: Vec<Beside>,
     is_virtual: bool,
 }
 
@@ -77,7 +79,7 @@ fn headline(tables: &[Table]) -> String {
         || tables.iter().flat_map(|table| &table.rows).flat_map(|row| row.places.iter().flatten());
     let off = places().filter(|place| place.deviates).count();
     match (places().count(), off) {
-        (0, _) => "No guest brought a record".to_owned(),
+        (0, _) => "No guest sent a record".to_owned(),
         (count, 0) => format!("All {count} responses are within a tenth of their predictions"),
         (count, off) => {
             format!("{off} of {count} responses are more than a tenth off their predictions")
@@ -98,6 +100,7 @@ pub fn page(all: &Guests) -> String {
         all,
         headline: headline(&tables),
         tables,
+        published: beside(all),
         is_virtual: all.time.is_virtual(),
     };
     page.render().expect("a string takes every text")
@@ -109,7 +112,39 @@ pub fn document(all: &Guests, guests: &[Value]) -> Value {
     let failures = all.failures.iter();
     let failures: Vec<Value> =
         failures.map(|(kernel, why)| json!({"kernel": kernel, "why": why})).collect();
-    json!({ "format": 1, "timing": all.time, "guests": guests, "failures": failures })
+    json!({
+        "format": 1,
+        "timing": all.time,
+        "guests": guests,
+        "failures": failures,
+        "published": published::document(&beside(all)),
+    })
+}
+
+/// The published figures of all experiments beside those of every kernel. An application is named with its experiment.
+fn beside(all: &Guests) -> Vec<Beside> {
+    let named = |experiment: &str, subject: &str| format!("{experiment}, {subject}");
+    let mut theirs: Vec<Published> = Vec::new();
+    let mut seen: Vec<Ours> = Vec::new();
+    for one in &all.records {
+        let experiment = &one.record.experiment;
+        let entries = experiment.published.iter().map(|entry| Published {
+            subject: entry.subject.as_deref().map(|subject| named(&experiment.name, subject)),
+            ..entry.clone()
+        });
+        for entry in entries {
+            if !theirs.contains(&entry) {
+                theirs.push(entry);
+            }
+        }
+        let label = all.kernels.get(one.kernel).map_or("", String::as_str);
+        let whose = Whose { label, kernel: None };
+        let figures = ours(&one.record, whose).into_iter();
+        seen.extend(
+            figures.map(|one| Ours { subject: named(&experiment.name, &one.subject), ..one }),
+        );
+    }
+    published::beside(&theirs, &seen)
 }
 
 /// The figures for a terminal.
@@ -139,6 +174,7 @@ pub fn table(all: &Guests) -> String {
     if !all.records.is_empty() {
         text += "\nratio of the response to the first one's : as predicted, response\n";
     }
+    text.push_str(&published::text(&beside(all)));
     for (name, why) in &all.failures {
         let _ = writeln!(text, "{name}: {why}");
     }
@@ -201,6 +237,9 @@ mod tests {
         assert!(said.starts_with("1 of 4"), "{said}");
         let (shown, page) = (table(&all), page(&all));
         assert!(shown.contains("2.00 : 2.00") && shown.contains("!3.00 : 2.00"), "{shown}");
+        // The first application ends alike in both kernels, the second one doesn't.
+        assert!(shown.contains("x<y, rt, response"), "{shown}");
+        assert!(shown.contains("0.2s in stock; 0.3s in rt (0.050; 0.075)"), "{shown}");
         for part in ["0/x/report.html", "x&#60;y", "the kernel gave up", "counts instructions"] {
             assert!(page.contains(part), "{part} is missing");
         }

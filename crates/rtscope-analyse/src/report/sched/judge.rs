@@ -12,7 +12,7 @@ const TOLERATED: f64 = 0.1;
 
 /// An application with its prediction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged<'a> {
+pub struct JudgedExperiment<'a> {
     /// What was recorded.
     pub observed: &'a Observed,
     /// Predicted response, of several jobs the longest; none when it is predicted to be refused.
@@ -30,7 +30,7 @@ pub struct Judged<'a> {
 
 /// Predicts each application from what was asked and sets it beside what was measured.
 #[must_use]
-pub fn judge(record: &ExperimentRecord) -> Vec<Judged<'_>> {
+pub fn judge(record: &ExperimentRecord) -> Vec<JudgedExperiment<'_>> {
     let apps = &record.applications;
     let budgets: Vec<_> = apps.iter().map(|app| app.asked.budget).collect();
     let admitted = admitted(&budgets, &record.rules);
@@ -112,7 +112,7 @@ fn one<'a>(
     app: &'a Observed,
     asked: Predicted,
     found: &Predicted,
-) -> Judged<'a> {
+) -> JudgedExperiment<'a> {
     let predicted_ns = asked.longest_ns();
     let (deviation, remark) = match (predicted_ns, app.is_refused) {
         (Some(_), false) => {
@@ -126,7 +126,7 @@ fn one<'a>(
         (None, false) => (0.0, Some("the kernel admitted it, though its bandwidth should not fit".to_owned())),
     };
     let Predicted { jobs_ns, range_ns } = asked;
-    Judged { observed: app, predicted_ns, range_ns, jobs_ns, deviation, remark }
+    JudgedExperiment { observed: app, predicted_ns, range_ns, jobs_ns, deviation, remark }
 }
 
 /// What the record says about a deviation.

@@ -3,20 +3,26 @@
 
 pub mod guests;
 mod judge;
+mod order;
 mod rows;
 
 use askama::Template;
 use rtscope_model::{
     cpu::CpuSet,
+    published::Statistic,
     sched::{Application, ExperimentRecord, JobRun, Observed, Run, RunSource},
     time::Nanos,
 };
 use serde_json::{Value, json};
 
-pub use self::judge::{Judged, judge};
 use self::rows::{Row, rows};
+pub use self::{
+    judge::{JudgedExperiment, judge},
+    order::{BrokenRound, JobOrder},
+};
 use crate::{
     plot::{self, gantt},
+    report::published::{self, Beside, Ours, Whose},
     statistics::sched::real_time_share,
 };
 
@@ -71,6 +77,8 @@ pub fn document(record: &ExperimentRecord) -> Value {
         "mutex": record.experiment.mutex,
         "settings_changed": record.changed,
         "settings_not_changed": record.not_changed,
+        "published": published::document(&published(record)),
+        "order": JobOrder::new(record),
         "apps": apps,
     })
 }
@@ -97,7 +105,7 @@ fn cpus(runs: &[Run]) -> CpuSet {
     runs.iter().map(|run| run.cpu).collect()
 }
 
-fn jobs(judged: &Judged<'_>, asked: &Application) -> Vec<Value> {
+fn jobs(judged: &JudgedExperiment<'_>, asked: &Application) -> Vec<Value> {
     let predicted = judged.jobs_ns.iter().map(Some).chain(std::iter::repeat(None));
     let one = |(job, predicted_ns): (&JobRun, Option<&u64>)| {
         json!({
@@ -152,13 +160,35 @@ pub fn table(record: &ExperimentRecord) -> String {
         text +=
             &format!("{} was ready and held up by throttling for {}\n", row.name, row.throttled);
     }
+    if let Some(order) = JobOrder::new(record) {
+        text += &format!("{}\n", order.sentence());
+    }
     for line in &record.changed {
         text += &format!("set for the experiment: {line}\n");
     }
     for line in &record.not_changed {
         text += &format!("! not set: {line}\n");
     }
-    text
+    text + &published::text(&published(record))
+}
+
+/// The experiment's published figures beside ours.
+fn published(record: &ExperimentRecord) -> Vec<Beside> {
+    published::beside(&record.experiment.published, &ours(record, Whose::default()))
+}
+
+/// What each application shows of the statistics that are published.
+fn ours(record: &ExperimentRecord, whose: Whose<'_>) -> Vec<Ours> {
+    let one = |app: &Observed| {
+        let refused = || "the kernel refused it: it never ran".to_owned();
+        let seen = if app.is_refused { Err(refused()) } else { Ok(app.response_ns() as f64) };
+        Ours {
+            policy: Some(app.found.policy),
+            figures: vec![(Statistic::Response, seen)],
+            ..whose.ours(&app.name)
+        }
+    };
+    record.applications.iter().map(one).collect()
 }
 
 #[derive(Template)]
@@ -169,11 +199,12 @@ struct Page<'a> {
     record: &'a ExperimentRecord,
     headline: String,
     rows: Vec<Row>,
-    has_published: bool,
+    published: Vec<Beside>,
     gantt: String,
     source: &'static str,
     limit: String,
     has_jobs: bool,
+    order: Option<String>,
     quantum: String,
     json: String,
 }
@@ -197,7 +228,8 @@ pub fn page(record: &ExperimentRecord) -> String {
             ratios(|row| &row.predicted_ratio)
         ),
         has_jobs: rows.iter().any(|row| !row.jobs.is_empty()),
-        has_published: !record.experiment.published_s.is_empty(),
+        order: JobOrder::new(record).map(|order| order.sentence()),
+        published: published(record),
         gantt: gantt::draw(record, plot::INLINE_WIDTH, false),
         source: match record.source {
             RunSource::SchedSwitch => "the kernel's sched_switch events",

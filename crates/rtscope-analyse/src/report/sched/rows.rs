@@ -5,7 +5,7 @@ use rtscope_model::{
     time::Nanos,
 };
 
-use super::{Judged, cpus, deadline_ns, judge, late, median_ns};
+use super::{JudgedExperiment, cpus, deadline_ns, judge, late, median_ns};
 
 /// A row of the comparison.
 #[derive(Debug)]
@@ -17,8 +17,6 @@ pub(super) struct Row {
     pub(super) ratio: String,
     pub(super) predicted: String,
     pub(super) predicted_ratio: String,
-    pub(super) published: String,
-    pub(super) published_ratio: String,
     pub(super) cpu_time: String,
     pub(super) preemptions: u64,
     pub(super) migrations: u64,
@@ -60,7 +58,7 @@ fn ms(ns: u64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
-fn job_rows(judged: &Judged<'_>, asked: &Application) -> Vec<JobRow> {
+fn job_rows(judged: &JudgedExperiment<'_>, asked: &Application) -> Vec<JobRow> {
     let app = judged.observed;
     let predicted = judged.jobs_ns.iter().map(Some).chain(std::iter::repeat(None));
     let one = |(n, (job, predicted_ns)): (usize, (&JobRun, Option<&u64>))| JobRow {
@@ -108,14 +106,12 @@ pub(super) fn rows(record: &ExperimentRecord) -> Vec<Row> {
     let first = judged
         .first()
         .map_or((1, 1), |one| (one.observed.response_ns(), one.predicted_ns.unwrap_or_default()));
-    let published = &record.experiment.published_s;
     judged
         .iter()
         .enumerate()
         .map(|(n, one)| {
             let app = one.observed;
             let place = &app.found;
-            let theirs = published.get(n).copied();
             let asked = &record.experiment.applications[n];
             let measured = |text: String| if app.is_refused { "refused".to_owned() } else { text };
             let told = |text: &dyn Fn(u64) -> String| match one.predicted_ns {
@@ -133,8 +129,6 @@ pub(super) fn rows(record: &ExperimentRecord) -> Vec<Row> {
                     None => told(&time),
                 },
                 predicted_ratio: told(&|ns| over(ns as f64, first.1 as f64)),
-                published: theirs.map_or(String::new(), |s| format!("{s:.2} s")),
-                published_ratio: theirs.map_or(String::new(), |s| over(s, published[0])),
                 cpu_time: time(app.cpu_ns),
                 preemptions: app.preemptions,
                 migrations: app.migrations(),

@@ -32,9 +32,16 @@ pub(super) fn app(name: &str, policy: Policy, runs: &[(u64, u64)]) -> Observed {
 }
 
 pub(super) fn record(applications: Vec<Observed>) -> ExperimentRecord {
-    let head = "name = 'x<y'\ntitle = 't'\npublished_s = [2.0, 4.0]\n";
-    let one = "[[application]]\nname = 'a'\npolicy = 'other'\n";
-    let text = head.to_owned() + &one.repeat(applications.len());
+    let head = "name = 'x<y'\ntitle = 't'\n";
+    let one = |name: &str, n: usize| {
+        format!(
+            "[[application]]\nname = '{name}'\npolicy = 'other'\n[[published]]\nsubject = '{name}'\n\
+             figures = {{ response = '{}s' }}\nsource = 'a report, <page> 7'\n",
+            2 * (n + 1)
+        )
+    };
+    let all = applications.iter().enumerate().map(|(n, app)| one(&app.name, n));
+    let text = head.to_owned() + &all.collect::<String>();
     ExperimentRecord {
         format: FORMAT,
         version: "0".to_owned(),

@@ -18,8 +18,9 @@ use rtscope_model::{
 use self::style::Ink;
 pub use self::{style::Style, table::table_markdown};
 use crate::{
-    judgement::{Judgement, Outcome},
+    judgement::{Judgement, RequirementOutcome},
     number::counted,
+    report::published,
 };
 
 /// The final table of a run and what follows from it.
@@ -29,6 +30,7 @@ pub fn summary(judgement: &Judgement, record: &Record, style: Style) -> String {
         heading(record, style),
         table::table(judgement, &record.plan, style),
         tail::tail(judgement, style),
+        style.fold(&published::text(&published::of_run(record, judgement))),
         requirements(&judgement.outcomes, style),
         findings(&judgement.findings, style),
         verdict(judgement, style),
@@ -97,7 +99,7 @@ fn word(verdict: Verdict) -> (&'static str, Ink) {
 }
 
 /// Each requirement once, with the cells by what it came to.
-fn requirements(outcomes: &[Outcome], style: Style) -> String {
+fn requirements(outcomes: &[RequirementOutcome], style: Style) -> String {
     let mut asked: Vec<Requirement> = Vec::new();
     for outcome in outcomes {
         if !asked.contains(&outcome.requirement) {
@@ -110,7 +112,8 @@ fn requirements(outcomes: &[Outcome], style: Style) -> String {
     for requirement in asked {
         let mut asked = requirement.to_string();
         for (verdict, by_figures) in ANSWERS {
-            let is_it = |o: &Outcome| (o.verdict, o.figures_verdict) == (verdict, by_figures);
+            let is_it =
+                |o: &RequirementOutcome| (o.verdict, o.figures_verdict) == (verdict, by_figures);
             let Some(mut places) = places(outcomes, requirement, is_it) else { continue };
             if by_figures != verdict {
                 places += &format!(" (the figures alone: {})", word(by_figures).0);
@@ -136,11 +139,12 @@ const ANSWERS: [(Verdict, Verdict); 5] = [
 
 /// The cells where a requirement came to an answer; none when there is none.
 fn places(
-    outcomes: &[Outcome],
+    outcomes: &[RequirementOutcome],
     requirement: Requirement,
-    is_it: impl Fn(&Outcome) -> bool,
+    is_it: impl Fn(&RequirementOutcome) -> bool,
 ) -> Option<String> {
-    let of: Vec<&Outcome> = outcomes.iter().filter(|o| o.requirement == requirement).collect();
+    let of: Vec<&RequirementOutcome> =
+        outcomes.iter().filter(|o| o.requirement == requirement).collect();
     let names: Vec<&str> = of.iter().filter(|o| is_it(o)).map(|o| o.name.as_str()).collect();
     match names.len() {
         0 => None,
@@ -445,7 +449,7 @@ load = ["message groups=1"]
         load 5     1,003       5  3.0   8.0  4.0  4.0    6.0   5,002  5,002
         load 6     1,003       6  3.0   9.0  4.0  4.0    6.0   6,002  6,002
         load 7         0       0    -     -    -    -      -       -      -
-        7 phases: no intervals for the tail: it takes a phase of at least 2 s to show whether late
+        7 phases: no intervals for the tail: only a phase of at least 2 s shows whether late
         wake-ups come in clusters.
 
         Loads
@@ -465,23 +469,23 @@ load = ["message groups=1"]
 
         Verdict: FAIL
           - load 1, max < 1ms: the maximum is 1,000.300 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1 s on each thread (no interval: it takes a phase of at
-            least 2 s to show whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1 s on each thread (no interval: only a phase of at least
+            2 s shows whether late wake-ups come in clusters)
           - load 2, max < 1ms: the maximum is 2,000.600 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1 s on each thread (no interval: it takes a phase of at
-            least 2 s to show whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1 s on each thread (no interval: only a phase of at least
+            2 s shows whether late wake-ups come in clusters)
           - load 3, max < 1ms: the maximum is 3,000.900 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
+            least 2 s shows whether late wake-ups come in clusters)
           - load 4, max < 1ms: the maximum is 4,001.200 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
+            least 2 s shows whether late wake-ups come in clusters)
           - load 5, max < 1ms: the maximum is 5,001.500 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
+            least 2 s shows whether late wake-ups come in clusters)
           - load 6, max < 1ms: the maximum is 6,001.800 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: it takes a phase of
-            at least 2 s to show whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
+            least 2 s shows whether late wake-ups come in clusters)
 
         Next: in the report, see when and on which CPU the latencies of load 1, load 2, load 3,
               load 4, load 5, load 6 came. The worst was 6,001.800 us in load 6, CPU 1. To end a

@@ -8,7 +8,7 @@ use rtscope_model::{
 };
 
 use crate::{
-    judgement::{CellSummary, Judgement, Outcome},
+    judgement::{CellSummary, Judgement, RequirementOutcome},
     number::exact_us,
     statistics::{claim, dependence::Refusal, exceedance, quantile},
 };
@@ -92,7 +92,7 @@ fn longer(judgement: &Judgement, record: &Record) -> Option<String> {
 
 /// Where to look for the cause of a fail: at the latencies that broke a requirement.
 fn look(judgement: &Judgement, record: &Record) -> String {
-    let failed: Vec<&Outcome> =
+    let failed: Vec<&RequirementOutcome> =
         judgement.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Fail).collect();
     let has_failed = |cell: &&CellSummary| failed.iter().any(|outcome| outcome.cell == cell.cell);
     let cells: Vec<&CellSummary> = judgement.cells.iter().filter(has_failed).collect();

@@ -1,10 +1,13 @@
 //! A capture as a page: figures, waveform, periods, jitter over time, and its spectrum.
 
+use std::fmt::Write as _;
+
 use askama::Template;
 use rtscope_model::{time::Nanos, wave::Capture};
+use serde_json::Value;
 
 use crate::{
-    number::{counted, grouped, hertz},
+    number::{counted, exact_hertz, grouped, hertz},
     plot,
     statistics::wave::{Wave, spectrum},
 };
@@ -18,8 +21,12 @@ pub struct Shown<'a> {
     pub wave: &'a Wave,
     /// The frequency that was wanted.
     pub wanted_hz: Option<f64>,
-    /// What is known of the run: name and value.
-    pub facts: Vec<(String, String)>,
+    /// Who looked.
+    pub scope: &'a str,
+    /// What has to be said of it.
+    pub finding: Option<&'a str>,
+    /// When the page was written.
+    pub written: Option<&'a str>,
 }
 
 /// A picture with what it shows.
@@ -49,6 +56,9 @@ pub(super) struct Page<'a> {
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
 pub fn page(all: &Shown<'_>) -> String {
+    let facts = [("scope", Some(all.scope)), ("finding", all.finding), ("written", all.written)];
+    let known = |(name, value): (&str, Option<&str>)| Some((name.to_owned(), value?.to_owned()));
+    let facts: Vec<(String, String)> = facts.into_iter().filter_map(known).collect();
     let page = Page {
         style: include_str!("../template/style.css"),
         dark: plot::dark_rules(),
@@ -57,9 +67,117 @@ pub fn page(all: &Shown<'_>) -> String {
         rows: rows(all.wave),
         pictures: pictures(all),
         allan: all.wave.phase.iter().flat_map(|phase| &phase.allan).map(allan).collect(),
-        facts: &all.facts,
+        facts: &facts,
     };
     page.render().expect("a string takes every text")
+}
+
+/// The figures as a JSON document.
+///
+/// # Errors
+///
+/// Never for values that a wave can hold.
+pub fn document(all: &Shown<'_>) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(all.wave)?;
+    document["line"] = Value::from(all.capture.line.as_str());
+    document["scope"] = Value::from(all.scope);
+    document["finding"] = Value::from(all.finding);
+    document["ended_early"] = Value::from(all.capture.is_full);
+    Ok(document)
+}
+
+/// What the capture says, for a terminal.
+#[must_use]
+pub fn text(all: &Shown<'_>) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<16}{value}");
+    };
+    row("line", all.capture.line.clone());
+    figures(all.wave, &mut row);
+    losses(all.wave, all.scope, &mut row);
+    if let Some(finding) = all.finding {
+        row("finding", finding.to_owned());
+    }
+    if all.capture.is_full {
+        row("ended early", format!("after {}: its memory was full", Nanos(all.wave.span_ns)));
+    }
+    text
+}
+
+/// Frequency, duty cycle, jitter.
+fn figures(wave: &Wave, row: &mut impl FnMut(&str, String)) {
+    match (wave.frequency_hz, &wave.refused) {
+        (Some(hz), _) => {
+            let uncertainty = wave.uncertainty_ppm.unwrap_or_default();
+            row("frequency", format!("{} +- {uncertainty:.2} ppm", exact_hertz(hz)));
+        }
+        (None, why) => {
+            row("frequency", format!("refused: {}", why.as_deref().unwrap_or("unknown")))
+        }
+    }
+    if let Some((counted_hz, hz)) = wave.counted_hz.zip(wave.frequency_hz) {
+        let ppm = (hz / counted_hz - 1.0) * 1e6;
+        row(
+            "by its count",
+            format!("{} outside gaps: the scope is {ppm:+.1} ppm off", exact_hertz(counted_hz)),
+        );
+    }
+    if let Some(error_ppm) = wave.error_ppm {
+        row("error", format!("{error_ppm:+.1} ppm of the wanted frequency"));
+    }
+    if let Some(duty) = wave.duty {
+        row("duty cycle", format!("{:.2} %", duty * 100.0));
+    }
+    if let Some(period) = &wave.period {
+        let (min, median, max) =
+            (Nanos(period.ns_min), Nanos(period.ns_median), Nanos(period.ns_max));
+        row("period", format!("{min} to {max}, median {median}"));
+        let cycles = period.cycle_to_cycle_ns_rms.map_or_else(String::new, |ns| {
+            format!("; cycle to cycle {} rms", Nanos(ns.round() as u64))
+        });
+        row("jitter", format!("period {} rms{cycles}", Nanos(period.jitter_ns_rms.round() as u64)));
+    }
+    if let Some(phase) = &wave.phase {
+        let (rms, span) =
+            (phase.tie_ns_rms.round() as u64, phase.tie_ns_peak_to_peak.round() as u64);
+        row("interval error", format!("{} rms, {} peak to peak", Nanos(rms), Nanos(span)));
+    }
+}
+
+/// What was not seen, and what is wrong with the wave.
+fn losses(wave: &Wave, scope: &str, row: &mut impl FnMut(&str, String)) {
+    let lost = wave.lost.map_or_else(
+        || "the line doesn't count".to_owned(),
+        |lost| match wave.made_in_gaps {
+            Some(hidden) => format!("{} lost, {} made in gaps", grouped(lost), grouped(hidden)),
+            None => format!("{} lost", grouped(lost)),
+        },
+    );
+    row("edges", format!("{} seen, {lost}", grouped(wave.edges)));
+    row(
+        "wrong",
+        format!(
+            "{} missing, {} extra, {}",
+            grouped(wave.missing_edges),
+            grouped(wave.extra_edges),
+            if wave.glitches == 1 {
+                "1 glitch".to_owned()
+            } else {
+                format!("{} glitches", grouped(wave.glitches))
+            }
+        ),
+    );
+    row(
+        "scope",
+        format!(
+            "{}, {} resolution, blind {:.2} % in {}",
+            scope,
+            Nanos(wave.resolution_ns),
+            wave.blind_share * 100.0,
+            counted(wave.gaps, "gap")
+        ),
+    );
 }
 
 /// What the capture says in a sentence.
@@ -68,10 +186,10 @@ fn headline(all: &Shown<'_>) -> String {
     match (all.wave.frequency_hz, &all.wave.refused) {
         (Some(hz), _) => {
             let ppm = all.wave.uncertainty_ppm.unwrap_or_default();
-            format!("{line} has {hz:.4} Hz, give or take {ppm:.2} ppm")
+            format!("{line}: {hz:.4} Hz +- {ppm:.2} ppm")
         }
-        (None, Some(why)) => format!("{line} is given no frequency: {why}"),
-        (None, None) => format!("{line} is given no frequency"),
+        (None, Some(why)) => format!("no frequency for {line}: {why}"),
+        (None, None) => format!("no frequency for {line}"),
     }
 }
 
@@ -130,7 +248,7 @@ fn pictures(all: &Shown<'_>) -> Vec<Picture> {
         },
         Picture {
             title: "Periods",
-            about: "How many periods are how long; the counts on a logarithmic axis.".to_owned(),
+            about: "The number of periods of each length, on a logarithmic axis.".to_owned(),
             svg: plot::wave::periods(period),
         },
     ];
@@ -138,7 +256,7 @@ fn pictures(all: &Shown<'_>) -> Vec<Picture> {
     pictures.push(Picture {
         title: "Jitter over time",
         about: format!(
-            "How much later each rising edge came than on the ideal clock of {} that fits best.",
+            "How much later each rising edge is than that of the best-fitting ideal clock of {}.",
             hertz(1e9 / period_ns)
         ),
         svg: plot::wave::jitter(&deviations),
@@ -189,8 +307,9 @@ mod tests {
 
     fn shown(capture: &Capture) -> String {
         let wave = wave::judge(capture, Some(100_000.0));
-        let facts = vec![("scope".to_owned(), "fifo 49 on CPU 1".to_owned())];
-        page(&Shown { capture, wave: &wave, wanted_hz: Some(100_000.0), facts })
+        let scope = "fifo 49 on CPU 1";
+        let wanted_hz = Some(100_000.0);
+        page(&Shown { capture, wave: &wave, wanted_hz, scope, finding: None, written: None })
     }
 
     #[test]

@@ -41,8 +41,11 @@ pub fn rows(compared: &Compared) -> Vec<(&'static str, String)> {
     let missing = |all: u64, in_gaps: u64| {
         format!("{} rising edges, {} of them in its gaps", grouped(all), grouped(in_gaps))
     };
-    let sure =
-        if aligned.is_certain { "" } else { ", or by whole periods more: the wave is too even" };
+    let sure = if aligned.is_certain {
+        ""
+    } else {
+        ", or whole periods more or less, because the wave is too regular"
+    };
     let sign = if aligned.offset_ns < 0.0 { "-" } else { "" };
     vec![
         ("first", frequency(&compared.first)),
@@ -77,9 +80,8 @@ pub fn page(all: &Shown<'_>) -> String {
     let deviations: Vec<Deviation> = aligned.residuals.iter().enumerate().map(deviation).collect();
     let mut pictures = vec![Picture {
         title: "Between the two",
-        about:
-            "How much later the second saw each edge than the first, offset and drift taken away."
-                .to_owned(),
+        about: "How much later each edge is in the second capture, without offset and drift."
+            .to_owned(),
         svg: plot::wave::jitter(&deviations),
     }];
     if let Some(period) = &all.compared.first.period {

@@ -119,7 +119,7 @@ pub struct Margins {
 impl Margins {
     /// Those of a sum of equal disturbances, and at least one, with this standard deviation. `excess` is the
     /// sum as far as it is known. Much less than one disturbance is none: then the sum is taken as normal.
-    fn of(excess: f64, deviation: f64) -> Margins {
+    fn new(excess: f64, deviation: f64) -> Margins {
         if excess <= 0.5 * deviation {
             return Margins { below: NORMAL * deviation, above: NORMAL * deviation };
         }
@@ -157,7 +157,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::TooShort { needed_ns } => write!(
                 f,
-                "it takes a phase of at least {} to show whether late wake-ups come in clusters",
+                "only a phase of at least {} shows whether late wake-ups come in clusters",
                 Nanos(*needed_ns)
             ),
             Refusal::Slow => f.write_str(
@@ -369,7 +369,7 @@ impl Blocks {
         let residuals: Vec<f64> = each.iter().map(|(of, sum_ns)| sum_ns - mean_ns * of).collect();
         let found = of_residuals(n, &residuals, squares, self.block_ns)?;
         let deviation_ns = (found.inflation() * squares).sqrt() / n;
-        Ok(Margins::of(excess(&each, mean_ns), deviation_ns))
+        Ok(Margins::new(excess(&each, mean_ns), deviation_ns))
     }
 
     /// The wake-ups of each block, in the order of time, that reach a limit: to the nearest class of

@@ -123,15 +123,15 @@ fn few_blocks_widen_by_students_t() {
 #[test]
 fn few_disturbances_widen_the_mean_upwards() {
     // Of four disturbances Garwood's interval is 1.09 to 10.24.
-    let four = Margins::of(4.0, 2.0);
+    let four = Margins::new(4.0, 2.0);
     assert!((four.below - 2.910).abs() < 1e-3 && (four.above - 6.242).abs() < 1e-3, "{four:?}");
     // Of many it is nearly normal. One is the least, and less than half of one is none.
-    let many = Margins::of(1e4, 100.0);
+    let many = Margins::new(1e4, 100.0);
     assert!((many.below / 196.0 - 1.0).abs() < 0.02, "{many:?}");
     assert!((many.above / 196.0 - 1.0).abs() < 0.02, "{many:?}");
-    assert_eq!(Margins::of(2.0, 3.0), Margins::of(3.0, 3.0));
-    assert_eq!(Margins::of(1.0, 3.0), Margins { below: 3.0 * NORMAL, above: 3.0 * NORMAL });
-    assert_eq!(Margins::of(0.0, 0.0), Margins { below: 0.0, above: 0.0 });
+    assert_eq!(Margins::new(2.0, 3.0), Margins::new(3.0, 3.0));
+    assert_eq!(Margins::new(1.0, 3.0), Margins { below: 3.0 * NORMAL, above: 3.0 * NORMAL });
+    assert_eq!(Margins::new(0.0, 0.0), Margins { below: 0.0, above: 0.0 });
 }
 
 #[test]
@@ -139,6 +139,6 @@ fn too_few_blocks_are_refused_with_what_it_takes() {
     let refused = estimate(&shares(&[3]), 1_000_000_000).expect_err("too short");
     assert_eq!(
         refused.to_string(),
-        "it takes a phase of at least 2 s to show whether late wake-ups come in clusters"
+        "only a phase of at least 2 s shows whether late wake-ups come in clusters"
     );
 }

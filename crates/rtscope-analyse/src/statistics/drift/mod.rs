@@ -25,6 +25,8 @@
 //!
 //! [`super::slope`] has the intervals of both.
 
+pub mod step;
+
 use rtscope_model::{
     drift::{Activation, Periodic},
     plan::Sleep,
@@ -120,15 +122,15 @@ pub struct Drift {
 
 /// Judges a thread. None with fewer than three activations.
 #[must_use]
-pub fn judge(subject: &Periodic) -> Option<Drift> {
-    let activations = &subject.activations;
+pub fn judge(thread: &Periodic) -> Option<Drift> {
+    let activations = &thread.activations;
     if activations.len() < 3 {
         return None;
     }
     let expiries = expiries(activations);
-    let carry = carry(subject, expiries.as_deref());
+    let carry = carry(thread, expiries.as_deref());
     let numbers = &carry.numbers;
-    let (period_ns, meant) = period(subject, &carry, is_same_clock(activations));
+    let (period_ns, meant) = period(thread, &carry, is_same_clock(activations));
     let first = activations[0].woke_ns;
     let phase: Vec<(f64, f64)> = activations
         .iter()
@@ -206,8 +208,8 @@ struct Carry {
 
 /// How a loop of ours sleeps is known; a program shows it in the instants that it sleeps until, or, where
 /// those are on several clocks, in those at which it wakes.
-fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
-    let woke: Vec<u64> = subject.activations.iter().map(|one| one.woke_ns).collect();
+fn carry(thread: &Periodic, expiries: Option<&[u64]>) -> Carry {
+    let woke: Vec<u64> = thread.activations.iter().map(|one| one.woke_ns).collect();
     let shown = expiries.unwrap_or(&woke);
     let next: Vec<u64> = (0..shown.len() as u64).collect();
     let skipping = rounded(shown, typical(shown).unwrap_or(1.0));
@@ -220,17 +222,17 @@ fn carry(subject: &Periodic, expiries: Option<&[u64]>) -> Carry {
     let skips = closer(by_next, by_skipping);
     let ratio = if skips { by_skipping } else { by_next };
     let grid_ns = expiries.filter(|all| all.len() >= ACTIVATIONS_MIN).and_then(grid);
-    let behaviour = match subject.sleep {
+    let behaviour = match thread.sleep {
         Some(Sleep::Relative) => Behaviour::Relative,
         Some(Sleep::Absolute) => Behaviour::Absolute,
         None if grid_ns.is_some() => Behaviour::Absolute,
-        None => agreed(of_ratio(ratio), of_sleeps(&subject.activations, expiries)),
+        None => agreed(of_ratio(ratio), of_sleeps(&thread.activations, expiries)),
     };
-    let numbers = match (subject.sleep, subject.period_ns) {
+    let numbers = match (thread.sleep, thread.period_ns) {
         (Some(Sleep::Absolute), Some(period_ns)) => {
-            let first = subject.activations[0].expiry_ns;
+            let first = thread.activations[0].expiry_ns;
             let number = |one: &Activation| (one.expiry_ns - first) / period_ns.max(1);
-            subject.activations.iter().map(number).collect()
+            thread.activations.iter().map(number).collect()
         }
         // Who sleeps relatively leaves none out.
         _ if behaviour == Behaviour::Relative => next,
@@ -353,9 +355,9 @@ fn variance_ratio(at: &[u64], numbers: &[u64]) -> Option<(f64, usize)> {
 }
 
 /// The period that the thread is meant to have.
-fn period(subject: &Periodic, carry: &Carry, same_clock: bool) -> (f64, Meant) {
-    let activations = &subject.activations;
-    if let Some(given) = subject.period_ns {
+fn period(thread: &Periodic, carry: &Carry, same_clock: bool) -> (f64, Meant) {
+    let activations = &thread.activations;
+    if let Some(given) = thread.period_ns {
         return (given as f64, Meant::Given);
     }
     if let Some(spacing) = carry.grid_ns {

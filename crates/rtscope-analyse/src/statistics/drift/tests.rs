@@ -5,7 +5,7 @@ use crate::statistics::random::Random;
 
 const MS: u64 = 1_000_000;
 
-fn subject(sleep: Option<Sleep>, period_ns: Option<u64>, all: Vec<Activation>) -> Periodic {
+fn thread(sleep: Option<Sleep>, period_ns: Option<u64>, all: Vec<Activation>) -> Periodic {
     Periodic {
         name: "x".to_owned(),
         sleep,
@@ -49,7 +49,7 @@ fn latencies(seed: u64) -> impl Iterator<Item = u64> {
 fn a_known_drift_is_found_exactly() {
     // Each period is 10 ms + 2 ms + 50 us: 2.05 ms of phase in 12.05 ms.
     let all = program(Sleep::Relative, std::iter::repeat_n(50_000, 600));
-    let drift = judge(&subject(Some(Sleep::Relative), Some(10 * MS), all)).expect("judged");
+    let drift = judge(&thread(Some(Sleep::Relative), Some(10 * MS), all)).expect("judged");
     let expected = 2.05 / 12.05 * HOUR_NS;
     for found in
         [Some(drift.drift_ns_per_hour), drift.drift_ns_per_hour_low, drift.drift_ns_per_hour_high]
@@ -59,7 +59,7 @@ fn a_known_drift_is_found_exactly() {
     }
     assert!((drift.period_ns_mean - 12.05e6).abs() < 1e-6);
     let all = program(Sleep::Absolute, std::iter::repeat_n(50_000, 600));
-    let drift = judge(&subject(Some(Sleep::Absolute), Some(10 * MS), all)).expect("judged");
+    let drift = judge(&thread(Some(Sleep::Absolute), Some(10 * MS), all)).expect("judged");
     assert_eq!((drift.drift_ns_per_hour, drift.deviation_ns_max), (0.0, 0.0));
 }
 
@@ -70,7 +70,7 @@ fn a_clock_of_another_speed_is_drift_of_a_grid() {
         let at = n * 10_000_100;
         Activation { armed_ns: at - 8 * MS, expiry_ns: at, woke_ns: at + (n % 7) * 10_000 }
     });
-    let drift = judge(&subject(None, Some(10 * MS), all.collect())).expect("judged");
+    let drift = judge(&thread(None, Some(10 * MS), all.collect())).expect("judged");
     assert_eq!(drift.behaviour, Behaviour::Absolute);
     assert!((drift.drift_ns_per_hour / 36e6 - 1.0).abs() < 0.02, "{drift:?}");
     assert!(drift.drift_ns_per_hour_low.is_some_and(|low| low < 36e6));
@@ -84,7 +84,7 @@ fn relative_and_absolute_sleeps_are_told_apart_by_what_becomes_of_errors() {
             [(Sleep::Relative, Behaviour::Relative), (Sleep::Absolute, Behaviour::Absolute)]
         {
             let all = program(sleep, latencies(seed).take(300));
-            let seen = judge(&subject(None, None, all.clone())).expect("judged");
+            let seen = judge(&thread(None, None, all.clone())).expect("judged");
             assert_eq!(seen.behaviour, expected, "seed {seed}");
             assert_eq!(seen.period_ns, 10e6, "what it sleeps, or its grid");
             // On another clock the instants tell the same; on two clocks in turn they tell
@@ -98,7 +98,7 @@ fn relative_and_absolute_sleeps_are_told_apart_by_what_becomes_of_errors() {
                     ..*one
                 };
                 let all = all.iter().enumerate().map(other).collect();
-                let seen = judge(&subject(None, None, all)).expect("judged");
+                let seen = judge(&thread(None, None, all)).expect("judged");
                 assert_eq!(seen.behaviour, expected, "seed {seed} {:?}", seen.variance_ratio);
             }
         }
@@ -115,7 +115,7 @@ fn the_grid_of_a_starved_program_is_found() {
             Activation { armed_ns: at - 5 * MS, expiry_ns: at, woke_ns: at + n as u64 * 1_000 }
         })
         .collect();
-    let drift = judge(&subject(None, None, all)).expect("judged");
+    let drift = judge(&thread(None, None, all)).expect("judged");
     assert_eq!(
         (drift.behaviour, drift.meant, drift.period_ns),
         (Behaviour::Absolute, Meant::Grid, 1e7)
@@ -135,7 +135,7 @@ fn a_corrected_relative_sleep_counts_as_absolute() {
         woke_ns = expiry_ns + random.below(90_000) as u64;
         Activation { armed_ns, expiry_ns, woke_ns }
     });
-    let drift = judge(&subject(None, None, all.collect())).expect("judged");
+    let drift = judge(&thread(None, None, all.collect())).expect("judged");
     assert_eq!((drift.behaviour, drift.meant), (Behaviour::Absolute, Meant::Plain));
     assert_eq!(drift.period_ns, 1e7);
 }
@@ -155,7 +155,7 @@ fn a_program_that_catches_up_comes_back_to_its_grid() {
             Activation { armed_ns, expiry_ns, woke_ns }
         })
         .collect();
-    let drift = judge(&subject(None, Some(10 * MS), all)).expect("judged");
+    let drift = judge(&thread(None, Some(10 * MS), all)).expect("judged");
     assert_eq!((drift.behaviour, drift.missed), (Behaviour::Absolute, 0), "{drift:?}");
     assert!((drift.period_ns_mean / 1e7 - 1.0).abs() < 1e-3);
 }
@@ -166,7 +166,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
     let truth = (2e6 + 79_500.0) / (12e6 + 79_500.0) * HOUR_NS;
     let judged = |sleep: Sleep, n: usize, seed: u64| {
         let all = program(sleep, latencies(seed).take(n));
-        let drift = judge(&subject(Some(sleep), Some(10 * MS), all)).expect("judged");
+        let drift = judge(&thread(Some(sleep), Some(10 * MS), all)).expect("judged");
         drift.drift_ns_per_hour_low.zip(drift.drift_ns_per_hour_high)
     };
     for (sleep, truth) in [(Sleep::Relative, truth), (Sleep::Absolute, 0.0)] {
@@ -200,7 +200,7 @@ fn a_relative_sleep_that_is_held_up_is_never_called_absolute() {
             };
             let from_wakeups = seen.iter().enumerate().map(on_two_clocks).collect();
             for all in [seen, from_wakeups] {
-                let drift = judge(&subject(None, None, all)).expect("judged");
+                let drift = judge(&thread(None, None, all)).expect("judged");
                 let ratio = drift.variance_ratio;
                 assert_ne!(drift.behaviour, Behaviour::Absolute, "seed {seed}, {n}: {ratio:?}");
                 undecided += u32::from(drift.behaviour == Behaviour::Unknown);
@@ -219,10 +219,10 @@ fn left_out_periods_are_counted_and_few_activations_tell_little() {
         expiry_ns: ms * MS,
         woke_ns: ms * MS,
     });
-    let drift = judge(&subject(None, None, all.to_vec())).expect("judged");
+    let drift = judge(&thread(None, None, all.to_vec())).expect("judged");
     assert_eq!((drift.missed, drift.behaviour), (2, Behaviour::Unknown));
     assert_eq!(drift.period_ns, 10e6);
-    assert!(judge(&subject(None, None, all[..2].to_vec())).is_none());
+    assert!(judge(&thread(None, None, all[..2].to_vec())).is_none());
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub enum Apart {
         edges: usize,
     },
     /// Waves that don't meet.
-    #[error("their edges don't meet at any shift: are they of the same wave?")]
+    #[error("no shift aligns their edges: are they captures of the same wave?")]
     NoShift,
 }
 

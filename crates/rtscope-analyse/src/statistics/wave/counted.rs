@@ -6,12 +6,6 @@
 
 use rtscope_model::wave::CountReading;
 
-/// Parts between readings, at most.
-const PARTS: u64 = 20;
-
-/// Edges that are wanted in a part, at least.
-const EDGES_MIN: f64 = 10.0;
-
 /// What the readings say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountedWave {
@@ -23,13 +17,6 @@ pub struct CountedWave {
     pub share: f64,
     /// Whether these parts together are within the tolerance.
     pub is_within: bool,
-}
-
-/// In how many parts a time is to be read in which a wave of a frequency is wanted.
-#[must_use]
-pub fn parts(duration_ns: u64, wanted_hz: f64) -> u64 {
-    let edges = duration_ns as f64 / 1e9 * wanted_hz * 2.0;
-    ((edges / EDGES_MIN) as u64).clamp(1, PARTS)
 }
 
 /// Judges the readings of a wave that was wanted with a frequency, within a tolerance (a share).
@@ -99,12 +86,5 @@ mod tests {
         let none = judge(&readings(|_| 7), 1_000.0, 0.1);
         assert_eq!((none.edges, none.frequency_hz, none.is_within), (0, None, false));
         assert_eq!(judge(&[], 1_000.0, 0.1).edges, 0);
-    }
-
-    #[test]
-    fn a_part_holds_ten_edges_or_is_a_twentieth() {
-        assert_eq!(parts(1_000 * MS, 50.0), 10);
-        assert_eq!(parts(100 * MS, 10_000.0), 20);
-        assert_eq!(parts(100 * MS, 10.0), 1);
     }
 }

@@ -7,10 +7,12 @@
 //! What it can't show: pulses shorter than the scope's resolution, which may go unseen. A wave whose
 //! pulses are that short is refused instead of being given a wrong frequency.
 
+pub mod between;
 pub mod compare;
 pub mod counted;
 pub mod kept;
 mod phase;
+mod point;
 mod slow;
 pub mod spectrum;
 pub mod sweep;
@@ -136,7 +138,7 @@ pub fn judge(capture: &Capture, wanted_hz: Option<f64>) -> Wave {
     let span_ns = capture.end_ns.saturating_sub(capture.start_ns);
     let blind_ns: u64 = capture.gaps.iter().map(|gap| gap.end_ns - gap.start_ns).sum();
     let stretches = stretches(capture);
-    let pulses = Pulses::of(&capture.edges, &stretches);
+    let pulses = Pulses::new(&capture.edges, &stretches);
     let (clean, glitches) = without_glitches(&capture.edges, &stretches, &pulses);
     let cycles: Vec<Vec<u64>> = clean.iter().map(|edges| rising(edges)).collect();
     let mut periods: Vec<u64> =
@@ -216,7 +218,7 @@ struct Pulses {
 }
 
 impl Pulses {
-    fn of(edges: &[Edge], stretches: &[Range<usize>]) -> Pulses {
+    fn new(edges: &[Edge], stretches: &[Range<usize>]) -> Pulses {
         let of = |high: bool| {
             let pairs = stretches.iter().flat_map(|range| edges[range.clone()].windows(2));
             let lengths = pairs
@@ -350,7 +352,7 @@ fn refusal(
     let pulse_ns = pulses.high_ns.min(pulses.low_ns);
     if too_fast(pulse_ns) {
         let why = format!(
-            "it can't be resolved: pulses of {} are too short for a scope that sees {}",
+            "it can't be resolved: pulses of {} are too short for a scope with a resolution of {}",
             Nanos(pulse_ns),
             Nanos(capture.resolution_ns)
         );

@@ -42,7 +42,7 @@ pub struct Line {
 pub fn deviations(capture: &Capture) -> Option<(Vec<Deviation>, f64)> {
     let capture = &slow::admit(capture);
     let stretches = stretches(capture);
-    let pulses = super::Pulses::of(&capture.edges, &stretches);
+    let pulses = super::Pulses::new(&capture.edges, &stretches);
     let (clean, _) = without_glitches(&capture.edges, &stretches, &pulses);
     let cycles: Vec<Vec<u64>> = clean.iter().map(|edges| rising(edges)).collect();
     let (first_ns, run, errors, period_ns) = phase::errors(&cycles)?;

@@ -9,10 +9,9 @@
 //! repeated, and when that doesn't help, the frequency stays undecided. What it can't show: a program that is good
 //! again above its first bad frequency.
 
-use rtscope_model::wave::Capture;
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Wave, counted::CountedWave, kept};
+pub use super::point::{Try, TryOutcome};
 use crate::number::hertz;
 
 /// Tries in which the scope was blind that are repeated at one frequency.
@@ -23,75 +22,6 @@ const REVISIONS_MAX: u32 = 4;
 
 /// The distance, as a ratio, over which tries may disagree around a limit.
 const NEAR: f64 = 1.5;
-
-/// Share of a look in which the wave must keep its frequency: what stops the machine for a moment spoils a
-/// part of it, what the program can't do spoils all.
-const KEPT: f64 = 0.8;
-
-/// What a try says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// Measured, and within the tolerance.
-    Within,
-    /// Measured, and out of tolerance.
-    Outside,
-    /// The mean is within the tolerance, and the wave isn't most of the time.
-    Unsteady,
-    /// The program made no wave.
-    Silent,
-    /// The scope can't resolve a wave that fast.
-    TooFast,
-    /// The scope was blind: nothing is known of the program.
-    Blind,
-}
-
-impl Outcome {
-    /// Of a wave that was wanted with a frequency, within a tolerance (a share).
-    #[must_use]
-    pub fn of(capture: &Capture, wave: &Wave, wanted_hz: f64, tolerance: f64) -> Outcome {
-        match (wave.frequency_hz, wave.refusal) {
-            (Some(hz), _) => match kept::share(capture, wanted_hz, tolerance) {
-                Some(share) if share >= KEPT => Outcome::Within,
-                _ if is_near(hz, wanted_hz, tolerance) => Outcome::Unsteady,
-                _ => Outcome::Outside,
-            },
-            (None, Some(Refusal::Short)) => Outcome::Outside,
-            (None, Some(Refusal::Blind)) => Outcome::Blind,
-            (None, Some(Refusal::TooFast)) => Outcome::TooFast,
-            (None, _) => Outcome::Silent,
-        }
-    }
-
-    /// As [`Outcome::of`], by the line's own count.
-    #[must_use]
-    pub fn of_count(wave: &CountedWave, wanted_hz: f64, tolerance: f64) -> Outcome {
-        match wave.frequency_hz {
-            None => Outcome::Silent,
-            Some(_) if wave.share >= KEPT && wave.is_within => Outcome::Within,
-            Some(hz) if is_near(hz, wanted_hz, tolerance) => Outcome::Unsteady,
-            Some(_) => Outcome::Outside,
-        }
-    }
-
-    /// For people.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Outcome::Within => "within",
-            Outcome::Outside => "out of tolerance",
-            Outcome::Unsteady => "within on average only",
-            Outcome::Silent => "no wave",
-            Outcome::TooFast => "too fast for the scope",
-            Outcome::Blind => "scope was blind",
-        }
-    }
-}
-
-/// Whether a frequency is within the tolerance of the wanted one.
-fn is_near(hz: f64, wanted_hz: f64, tolerance: f64) -> bool {
-    (hz / wanted_hz - 1.0).abs() <= tolerance
-}
 
 /// A sweep's frequencies and patience.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,31 +38,8 @@ pub struct SearchRange {
     pub bisections: u32,
     /// Tries of each frequency: it is good when most of them are. The two at the limit are tried as often again.
     pub tries: u32,
-}
-
-/// One try.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// The frequency that was asked for.
-    pub wanted_hz: f64,
-    /// The frequency that the scope saw; none when it refused to tell.
-    pub measured_hz: Option<f64>,
-    /// Uncertainty of that.
-    pub uncertainty_ppm: Option<f64>,
-    /// Whether it is within the tolerance.
-    pub within: bool,
-    /// What the try says.
-    pub outcome: Outcome,
-    /// Edges seen.
-    pub edges: u64,
-    /// Edges made by the program's own count and not seen.
-    pub lost: Option<u64>,
-    /// Time that the scope was blind.
-    pub blind_ns: u64,
-    /// Standard deviation of the periods.
-    pub jitter_ns_rms: Option<f64>,
-    /// Why there is no frequency.
-    pub refused: Option<String>,
+    /// The shortest and the longest look at a wave, in seconds.
+    pub looks_s: (f64, f64),
 }
 
 /// Tries of one frequency that said something of it.
@@ -143,10 +50,10 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: TryOutcome) {
         match outcome {
-            Outcome::Within => self.goods += 1,
-            Outcome::Blind => {}
+            TryOutcome::Within => self.goods += 1,
+            TryOutcome::Blind => {}
             _ => self.bads += 1,
         }
     }
@@ -198,7 +105,17 @@ pub struct Search {
     /// All tries of each frequency.
     tallies: Vec<(f64, Tally)>,
     undecided_hz: Vec<f64>,
-    points: Vec<Point>,
+    points: Vec<Try>,
+}
+
+impl SearchRange {
+    /// A search that is thorough, or quick.
+    #[must_use]
+    pub fn new(from_hz: f64, to_hz: f64, tolerance: f64, is_quick: bool) -> SearchRange {
+        let (steps, bisections) = if is_quick { (2, 3) } else { (4, 5) };
+        let looks_s = if is_quick { (0.1, 1.0) } else { (0.5, 2.0) };
+        SearchRange { from_hz, to_hz, tolerance, steps, bisections, tries: 5, looks_s }
+    }
 }
 
 impl Search {
@@ -237,14 +154,19 @@ impl Search {
         self.now_hz
     }
 
-    /// How many tries of [`Search::next_hz`] were blind: a longer look may help the next one.
+    /// How long to look at a wave of [`Search::next_hz`]: fifty periods, so that one that is spoilt doesn't decide,
+    /// but within bounds: of a fast wave a tenth of a second or more, so that ticks and other threads are in it.
+    /// After a blind try, longer.
     #[must_use]
-    pub fn blinds(&self) -> u32 {
-        self.blinds
+    pub fn look_ns(&self) -> u64 {
+        let (least_s, most_s) = self.range.looks_s;
+        let periods_s = 50.0 / self.now_hz.unwrap_or(self.range.to_hz);
+        let look_ns = (periods_s.clamp(least_s, most_s) * 1e9) as u64;
+        look_ns * u64::from(1 + self.blinds)
     }
 
     /// Takes a try of [`Search::next_hz`] into account.
-    pub fn add_try(&mut self, point: Point) {
+    pub fn add_try(&mut self, point: Try) {
         let Some(now_hz) = self.now_hz else { return };
         let outcome = point.outcome;
         self.points.push(point);
@@ -257,7 +179,7 @@ impl Search {
             }
         }
         self.fresh.add(outcome);
-        self.blinds += u32::from(outcome == Outcome::Blind);
+        self.blinds += u32::from(outcome == TryOutcome::Blind);
         let majority = self.range.tries / 2 + 1;
         if self.fresh.goods.max(self.fresh.bads) >= majority {
             let is_good = self.fresh.goods >= majority;
@@ -321,7 +243,7 @@ impl Search {
 
     /// What was found.
     #[must_use]
-    pub fn found(self) -> Found {
+    pub fn found(self) -> FrequencyLimit {
         let agreed_bad_hz = self.agreed(false).reduce(f64::min);
         let is_below = |hz: &f64| agreed_bad_hz.is_none_or(|bad_hz| *hz < bad_hz);
         let good_hz = self.agreed(true).filter(is_below).reduce(f64::max);
@@ -331,7 +253,7 @@ impl Search {
         let no_limit = self.no_limit(good_hz, agreed_bad_hz);
         let mut points = self.points;
         points.sort_by(|a, b| a.wanted_hz.total_cmp(&b.wanted_hz));
-        Found {
+        FrequencyLimit {
             max_frequency_hz: good_hz.filter(|_| no_limit.is_none()),
             first_bad_hz: bad_hz,
             no_limit,
@@ -362,8 +284,8 @@ impl Search {
         tallies.sort_by(|a, b| a.0.total_cmp(&b.0));
         let Some(good_hz) = good_hz else {
             return Some(match tallies.iter().find(|(_, tally)| tally.count() > 0) {
-                Some(lowest) => format!("good were only {}, the lowest frequency", told(lowest)),
-                None => "nothing was tried to an end".to_owned(),
+                Some(lowest) => format!("only {}, the lowest frequency, were good", told(lowest)),
+                None => "no try had a result".to_owned(),
             });
         };
         // Near the limit tries disagree; far from it they do not.
@@ -374,13 +296,13 @@ impl Search {
         let mixed: Vec<String> = tallies.iter().filter(is_mixed).map(told).collect();
         let is_wide = agreed_bad_hz.is_none_or(|bad_hz| bad_hz > far_hz);
         (is_wide && !mixed.is_empty())
-            .then(|| format!("the tries disagree: good were {}", mixed.join(", ")))
+            .then(|| format!("the tries disagree: {} were good", mixed.join(", ")))
     }
 }
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FrequencyLimit {
     /// Highest frequency that the tries agree is good; none when there is no limit.
     pub max_frequency_hz: Option<f64>,
     /// Lowest frequency that isn't; none when the highest was good. The true limit lies between the two.
@@ -390,7 +312,7 @@ pub struct Found {
     /// Frequencies at which the scope was blind in every try.
     pub undecided_hz: Vec<f64>,
     /// All tries, by wanted frequency.
-    pub points: Vec<Point>,
+    pub points: Vec<Try>,
 }
 
 /// Frequencies that people can read.
@@ -426,7 +348,7 @@ pub struct Curve {
     pub policy: String,
     /// What was found.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: FrequencyLimit,
 }
 
 impl Curve {
@@ -455,14 +377,15 @@ mod tests {
         steps: 3,
         bisections: 6,
         tries: 1,
+        looks_s: (0.5, 2.0),
     };
 
-    fn point(wanted_hz: f64, measured_hz: Option<f64>, outcome: Outcome) -> Point {
-        Point {
+    fn point(wanted_hz: f64, measured_hz: Option<f64>, outcome: TryOutcome) -> Try {
+        Try {
             wanted_hz,
             measured_hz,
             uncertainty_ppm: None,
-            within: outcome == Outcome::Within,
+            within: outcome == TryOutcome::Within,
             outcome,
             edges: 1,
             lost: None,
@@ -474,20 +397,35 @@ mod tests {
 
     /// A program that reaches its wanted frequency up to a limit, and stays at the limit above. In some
     /// tries the scope is blind.
-    fn search(range: SearchRange, limit_hz: f64, is_blind: impl Fn(f64, usize) -> bool) -> Found {
+    fn search(
+        range: SearchRange,
+        limit_hz: f64,
+        is_blind: impl Fn(f64, usize) -> bool,
+    ) -> FrequencyLimit {
         let mut search = Search::new(range);
         while let Some(wanted_hz) = search.next_hz() {
             let measured_hz = wanted_hz.min(limit_hz);
             let is_near = (measured_hz / wanted_hz - 1.0).abs() <= range.tolerance;
             let outcome = match is_near {
-                _ if is_blind(wanted_hz, search.points.len()) => Outcome::Blind,
-                true => Outcome::Within,
-                false => Outcome::Outside,
+                _ if is_blind(wanted_hz, search.points.len()) => TryOutcome::Blind,
+                true => TryOutcome::Within,
+                false => TryOutcome::Outside,
             };
             search.add_try(point(wanted_hz, Some(measured_hz), outcome));
             assert!(search.points.len() < 200);
         }
         search.found()
+    }
+
+    #[test]
+    fn a_look_is_long_enough_for_fifty_periods_and_longer_after_a_blind_one() {
+        let at = |from_hz| Search::new(SearchRange { from_hz, ..RANGE });
+        let looks_ns = [10.0, 50.0, 1e4].map(|hz| at(hz).look_ns());
+        assert_eq!(looks_ns, [2_000_000_000, 1_000_000_000, 500_000_000]);
+        let mut search = at(50.0);
+        let blind = Try { outcome: TryOutcome::Blind, ..Try::silent(50.0, String::new()) };
+        search.add_try(blind);
+        assert_eq!(search.look_ns(), 2_000_000_000);
     }
 
     #[test]
@@ -515,18 +453,18 @@ mod tests {
         );
         assert_eq!(
             bad.no_limit.as_deref(),
-            Some("good were only 0 of 1 at 50.0 Hz, the lowest frequency")
+            Some("only 0 of 1 at 50.0 Hz, the lowest frequency, were good")
         );
     }
 
     #[test]
     fn most_of_the_tries_decide() {
         let mut search = Search::new(SearchRange { tries: 3, ..RANGE });
-        for outcome in [Outcome::Outside, Outcome::Within] {
+        for outcome in [TryOutcome::Outside, TryOutcome::Within] {
             search.add_try(point(50.0, None, outcome));
             assert_eq!(search.next_hz(), Some(50.0));
         }
-        search.add_try(point(50.0, None, Outcome::Within));
+        search.add_try(point(50.0, None, TryOutcome::Within));
         assert!(search.next_hz().expect("goes on") > 50.0);
         assert_eq!(search.goods_hz, [50.0]);
     }
@@ -554,13 +492,14 @@ mod tests {
     }
 
     /// A program with a limit on a machine that spoils some tries and lets some others pass.
-    fn noisy(seed: u64, spoilt: f64, lucky: f64) -> Found {
+    fn noisy(seed: u64, spoilt: f64, lucky: f64) -> FrequencyLimit {
         let mut random = Random::new(seed);
         let mut search = Search::new(SearchRange { tries: 5, steps: 2, bisections: 3, ..RANGE });
         while let Some(wanted_hz) = search.next_hz() {
             let is_good = wanted_hz <= 30_000.0;
             let is_flipped = random.share() < if is_good { spoilt } else { lucky };
-            let outcome = if is_good == is_flipped { Outcome::Outside } else { Outcome::Within };
+            let outcome =
+                if is_good == is_flipped { TryOutcome::Outside } else { TryOutcome::Within };
             search.add_try(point(wanted_hz, None, outcome));
             assert!(search.points.len() < 200);
         }
@@ -584,10 +523,10 @@ mod tests {
 
     #[test]
     fn tries_that_disagree_give_no_limit() {
-        let found: Vec<Found> = (0..100).map(|seed| noisy(seed, 0.5, 0.5)).collect();
+        let found: Vec<FrequencyLimit> = (0..100).map(|seed| noisy(seed, 0.5, 0.5)).collect();
         let without = found.iter().filter(|one| one.max_frequency_hz.is_none()).count();
         let said = found.iter().filter_map(|one| one.no_limit.as_deref());
-        assert!(said.clone().any(|why| why.starts_with("the tries disagree: good were ")));
+        assert!(said.clone().any(|why| why.starts_with("the tries disagree: ")));
         assert!(without > 30, "{without}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rtscope_model::{
     environment::RealTimeThread,
-    event::{Event, SystemSpan},
+    event::Event,
     finding::{Finding, Weight},
     guest::VirtualTime,
     record::ThreadRecord,
@@ -14,6 +14,7 @@ use rtscope_model::{
 };
 
 use super::{Scene, listed, thread::rank};
+use crate::statistics::machine_use::spans_of;
 
 /// Share of a CPU's time that a hypervisor may take: above it, stolen time is seen as latency.
 const STEAL_SHARE: f64 = 0.001;
@@ -36,7 +37,7 @@ pub(super) fn steal_time(scene: &Scene) -> Option<Finding> {
     let measured = scene.measured_cpus();
     let mut stolen = Vec::new();
     for cell in scene.cells {
-        let spans = spans_of(scene, cell.cell);
+        let spans = spans_of(scene.record, cell.cell);
         let wall_ns: u64 = spans.iter().map(|span| span.span_ns).sum();
         for cpu in measured.iter() {
             let on_cpu = spans.iter().flat_map(|span| &span.cpus).filter(|span| span.cpu == cpu);
@@ -57,32 +58,6 @@ pub(super) fn steal_time(scene: &Scene) -> Option<Finding> {
     let text = format!("the hypervisor took CPU time away: {places}");
     let advice = "measure on the machine itself, or give the guest CPUs of its own";
     Some(Finding::new("steal-time", Weight::PreventsPass, text).advise(advice))
-}
-
-/// The spans of the machine's counters that lie for the most part inside a cell.
-fn spans_of<'a>(scene: &Scene<'a>, cell: u32) -> Vec<&'a SystemSpan> {
-    let events = &scene.record.events;
-    let at = |wanted: fn(&Event) -> Option<u32>| {
-        events.iter().find(|e| wanted(&e.event) == Some(cell)).map(|e| e.at_ns)
-    };
-    let started = |event: &Event| match event {
-        Event::PhaseStarted { cell, .. } => Some(*cell),
-        _ => None,
-    };
-    let ended = |event: &Event| match event {
-        Event::PhaseEnded { cell, .. } => Some(*cell),
-        _ => None,
-    };
-    let Some(start_ns) = at(started) else { return Vec::new() };
-    let end_ns = at(ended).unwrap_or(u64::MAX);
-    let inside = events.iter().filter_map(|stamped| match &stamped.event {
-        Event::System(span) => {
-            let middle_ns = stamped.at_ns.saturating_sub(span.span_ns / 2);
-            (start_ns..end_ns).contains(&middle_ns).then_some(span)
-        }
-        _ => None,
-    });
-    inside.collect()
 }
 
 /// Real-time threads that run before the sampler, or in turn with it, on its CPUs: those that were

@@ -147,8 +147,8 @@ pub(super) fn control_thread(scene: &Scene) -> Option<Finding> {
         _ => None,
     })?;
     let text = format!("rtscope's own control thread ran on measured CPUs ({shared})");
-    let advice = "it wakes at most 10 times a second at a lower priority; to keep it away, leave \
-        a CPU unmeasured";
+    let advice = "it wakes at most 10 times a second, or as often as short slices need, at a lower \
+        priority; to keep it away, leave a CPU unmeasured";
     Some(Finding::new("control-thread", Weight::Note, text).advise(advice))
 }
 

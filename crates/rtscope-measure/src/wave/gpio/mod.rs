@@ -296,7 +296,7 @@ fn remedy(gid: u32, tree: &Tree) -> String {
     match groups.lines().find_map(named) {
         Some(group) if gid != 0 => {
             format!(
-                "it is for the group {group}; join it: sudo usermod -aG {group} $USER, log in anew"
+                "only the group {group} may open it; run `sudo usermod -aG {group} $USER` and log in again"
             )
         }
         _ => "it is for root only".to_owned(),

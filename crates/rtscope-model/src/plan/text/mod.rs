@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::{
-    End, Phase, Plan, Published, Sampler, SamplerPatch, Spelling,
+    End, Phase, Plan, Sampler, SamplerPatch, Spelling,
     matrix::Matrix,
     mistakes::{self, Typed, values},
 };
 use crate::{
     load::LoadLine,
-    text::{Problem, TextError, line_of, problem_of, suggest},
+    published::Published,
+    text::{Problem, TextError, line_of, problem_of},
     time::Nanos,
     verdict::Requirement,
 };
@@ -345,18 +346,31 @@ fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
             }
         }
     }
-    for published in &typed.published {
-        let (at, name) = (published.span().start, &published.as_ref().phase);
-        if !phases.iter().any(|phase| phase.name == *name) {
-            let known = phases.iter().map(|phase| phase.name.as_str());
-            problems.push(Problem {
-                line: Some(line_of(text, at)),
-                message: format!("a published figure is of phase {name:?}, which is not there"),
-                suggestion: suggest(name, known),
-            });
-        }
-    }
+    problems.extend(published_problems(text, &typed.published, phases));
     problems
+}
+
+/// Published entries that say nothing, or that no phase can be set beside.
+fn published_problems(text: &str, all: &[Spanned<Published>], phases: &[Phase]) -> Vec<Problem> {
+    let problem = |entry: &Spanned<Published>| {
+        let published = entry.as_ref();
+        let names = phases.iter().map(|phase| phase.name.as_str());
+        let problem = published.problem("phase", names).or_else(|| {
+            let fits = |phase: &Phase| {
+                published.subject.as_ref().is_none_or(|name| *name == phase.name)
+                    && published.policy.is_none_or(|policy| policy == phase.sampler.policy)
+                    && published.fits_load(&phase.load_text())
+            };
+            let is_of_none = published.condition.is_none() && !phases.iter().any(fits);
+            is_of_none.then(|| {
+                Problem::new(
+                    "no phase of the plan has this policy and load: see `rtscope plan show`",
+                )
+            })
+        })?;
+        Some(Problem { line: Some(line_of(text, entry.span().start)), ..problem })
+    };
+    all.iter().filter_map(problem).collect()
 }
 
 /// What is typed and has no effect: no phase that it is for has a policy that it has a meaning for.

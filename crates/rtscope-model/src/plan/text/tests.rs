@@ -34,15 +34,38 @@ fn a_plan_is_read_and_written_back() {
 
 #[test]
 fn a_published_figure_belongs_to_a_phase() {
-    let with = |phase: &str| {
-        let figure = "real_time = false\nmax = \"878us\"\nsource = \"a lab\"\n";
-        format!("{PHASES}\n[[published]]\nphase = \"{phase}\"\n{figure}")
+    let with = |entry: &str| {
+        let source = "source = \"a lab\"";
+        format!("{PHASES}\n[[published]]\n{source}\nkernel = \"stock\"\n{entry}\n")
     };
-    let plan = parse("two.toml", &with("rest")).expect("a plan");
-    assert_eq!(plan.published[0].max, Nanos::from_us(878));
-    assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
-    let said = parse("two.toml", &with("rset")).expect_err("refused").to_string();
-    assert!(said.contains("two.toml:20:") && said.contains("\"rest\""), "{said}");
+    let figures = "figures = { max = \"878us\", p99 = \"40us\", missed = 13, 'above 1ms' = 2 }";
+    for who in
+        ["phase = \"rest\"", "load = \"none\"", "policy = \"rr\"", "load = \"message + external\""]
+    {
+        let plan = parse("two.toml", &with(&format!("{who}\n{figures}"))).expect("a plan");
+        assert_eq!(plan.published[0].figures.0.len(), 4);
+        assert_eq!(parse("again", &plan.to_toml()), Ok(plan));
+    }
+    for (entry, part) in [
+        (
+            "phase = \"rset\"\nfigures = { max = \"3us\" }",
+            "two.toml:20: a published figure is of phase \"rset\", which is not there (did you mean \"rest\"?)",
+        ),
+        ("figures = { maxx = \"3us\" }", "two.toml:23: \"maxx\" is not a statistic"),
+        ("figures = { max = \"3kHz\" }", "two.toml:23: \"3kHz\" doesn't fit: write a time"),
+        (
+            "policy = \"other\"\nfigures = { max = \"3us\" }",
+            "two.toml:20: no phase of the plan has this",
+        ),
+        ("phase = \"rest\"", "two.toml:20: a published entry has figures, or says"),
+    ] {
+        let said = parse("two.toml", &with(entry)).expect_err("refused").to_string();
+        assert!(said.contains(part), "{entry}: {said}");
+    }
+    // All mistakes at once.
+    let two = with("figures = { max = \"3kHz\" }").replace("priority = 80", "priority = 100");
+    let said = parse("two.toml", &two).expect_err("refused").to_string();
+    assert!(said.contains("two.toml:7:") && said.contains("two.toml:23:"), "{said}");
 }
 
 #[test]
@@ -293,4 +316,17 @@ fn a_mistake_hides_what_only_follows_from_it() {
     assert_eq!(refused("name = \"rest\"", "name = 5").lines().count(), 1);
     // A text that isn't TOML ends reading where nothing can be left out.
     assert_eq!(refused("[sampler]", "[sampler").lines().count(), 1);
+}
+
+#[test]
+fn slices_are_10_ms_at_least() {
+    let of = |slice: &str| {
+        let text = format!(
+            "name = 'x'\n[sampler]\nslice = '{slice}'\n[[phase]]\nname = 'a'\nduration = '1s'\n"
+        );
+        parse("x.toml", &text)
+    };
+    assert_eq!(of("10ms").expect("a plan").phases[0].sampler.slice, Nanos::from_ms(10));
+    let refused = of("9ms").expect_err("too short").to_string();
+    assert!(refused.contains("slice is out of range: 10ms to 1h"), "{refused}");
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     exit, lab_folder,
     output::{shown, style},
-    record::{self, Additions, Destination, Judged},
+    record::{self, Additions, Destination, JudgedRecord},
 };
 
 /// Compare two sides: do they differ, in what, and by how much
@@ -32,8 +32,9 @@ use crate::{
 /// another tool that `rtscope import` reads. FOLDER@CELL is one cell of it, so that two loads of one run can be
 /// compared. A folder that `rtscope lab run` wrote stands for all of its records, a run for each seed. When it
 /// holds several kernels, name one of them: FOLDER@KERNEL or FOLDER@KERNEL@CELL. With two runs or more on each
-/// side, the intervals contain the differences from run to run. Take three or more, in turn (A B A B A B). Options come before the records. The exit code is 0
-/// whatever it finds.
+/// side, the intervals include the differences between runs. Measure three or
+/// more of each side, alternately (A B A B A B). Options come before the records.
+/// The exit code is 0 even if the sides differ.
 ///
 /// Two captures of the same wave are compared edge by edge. A capture is a file of a logic analyser, or a folder of
 /// `rtscope import` or `rtscope wave capture --out`. Their clocks may have different zeros and rates. rtscope
@@ -77,7 +78,7 @@ pub(super) struct Args {
 struct Opened {
     name: String,
     cell: Option<String>,
-    judged: Judged,
+    judged: JudgedRecord,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {

@@ -22,7 +22,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Judge", &["report", "claim", "plot", "export"]),
     ("Compare and history", &["import", "compare", "history"]),
     ("The system", &["environment", "ps", "sched", "restore"]),
-    ("Programs", &["check", "drift", "stat", "new"]),
+    ("Programs", &["check", "explain", "drift", "stat", "new"]),
     ("Kernels", &["lab", "kernel"]),
     ("Other tools' names", &["cyclictest", "hackbench"]),
     ("This program", &["completions", "help"]),
@@ -58,6 +58,7 @@ pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
         add_suggestion(&mut e, &shown);
         add_kernel_hint(&mut e, &shown);
         add_values(&mut e, &shown);
+        add_owner(&mut e, &shown);
         e
     })
 }
@@ -100,6 +101,26 @@ fn level<'a>(root: &'a Command, words: &[OsString]) -> &'a Command {
         level = level.find_subcommand(word).unwrap_or(level);
     }
     level
+}
+
+/// The verb beside the one that was typed that has an unknown option, in place of an option with a similar name.
+fn add_owner(error: &mut clap::Error, words: &[OsString]) {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return };
+    let verbs = words.iter().take_while(|word| !word.to_string_lossy().starts_with('-')).count();
+    if error.kind() != ErrorKind::UnknownArgument || verbs < 3 {
+        return;
+    }
+    let (option, root) = (unknown.trim_start_matches('-').to_owned(), command());
+    let group = words[1].to_string_lossy();
+    let has_it = |verb: &&Command| {
+        verb.get_arguments().any(|argument| argument.get_long() == Some(option.as_str()))
+    };
+    let owner = level(&root, &words[..2]).get_subcommands().find(has_it);
+    if let Some(owner) = owner {
+        let tip = format!("rtscope {group} {} has --{option}", owner.get_name());
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
 }
 
 /// The values of a missing option, where it takes one of a few.

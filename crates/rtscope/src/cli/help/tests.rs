@@ -218,11 +218,11 @@ const NO_BEGINNING: [&str; 12] =
     ["A", "Also", "An", "As", "Each", "How", "Only", "The", "What", "Where", "Which", "With"];
 
 /// Verbs that a command does, or an option without a value.
-const VERBS: [&str; 39] = [
+const VERBS: [&str; 40] = [
     "Add", "Boot", "Build", "Capture", "Change", "Check", "Compare", "Count", "Create", "Delete",
-    "Draw", "Fetch", "Fill", "Find", "Generate", "Install", "Judge", "Keep", "List", "Make",
-    "Measure", "Open", "Pack", "Pass", "Plot", "Print", "Read", "Remove", "Repeat", "Restore",
-    "Run", "Show", "Sort", "Start", "Take", "Unpack", "Use", "Watch", "Write",
+    "Draw", "Explain", "Fetch", "Fill", "Find", "Generate", "Install", "Judge", "Keep", "List",
+    "Make", "Measure", "Open", "Pack", "Pass", "Plot", "Print", "Read", "Remove", "Repeat",
+    "Restore", "Run", "Show", "Sort", "Start", "Take", "Unpack", "Use", "Watch", "Write",
 ];
 
 #[test]
@@ -336,6 +336,18 @@ fn a_forgotten_kernel_is_asked_for_with_the_command_to_type() {
     ] {
         assert!(told(words).contains(tip), "{}", told(words));
     }
+}
+
+#[test]
+fn an_option_of_another_verb_is_answered_with_that_verb() {
+    let told = |words: &str| {
+        let words = words.split_whitespace().map(OsString::from);
+        parse(words).expect_err("no such option").to_string()
+    };
+    let lab = told("/usr/bin/rtscope lab run --kernel x --preempt full");
+    assert!(lab.contains("found\n\n  tip: rtscope lab matrix has --preempt\n\n"), "{lab}");
+    let own = told("rtscope lab run --kernel x --seedz 3");
+    assert!(own.contains("'--seeds'"), "{own}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! `rtscope kernel`: make a kernel, install it, verify it, go back.
+//! `rtscope kernel`: make a kernel; `install` puts it into a system.
 
 mod diff;
+mod install;
 mod screen;
 mod show;
 
@@ -10,14 +11,12 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::Subcommand;
 use rtscope_lab::{
     build::{self, Choice, Prepared},
     cache::{Cache, Kernel},
     error::LabError,
-    install::{self, Initrd, Layout, Steps, Wish},
-    prebuilt,
+    package, prebuilt,
     source::{self, Fetched},
     spec::{self, Spec},
     tool,
@@ -29,7 +28,7 @@ use crate::{exit, output::shown, record};
 
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
-pub(super) struct Asked {
+pub(super) struct KernelArgs {
     /// A shipped kernel's name, or the file of a spec (with :VARIANT if it has several)
     #[arg(value_name = "KERNEL")]
     name: String,
@@ -37,11 +36,11 @@ pub(super) struct Asked {
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
     #[command(flatten)]
-    kept: Kept,
+    kept: CacheArgs,
 }
 
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Kept {
+pub(super) struct CacheArgs {
     /// Folder of sources and kernels [default: $XDG_CACHE_HOME/rtscope; as root, /var/cache/rtscope]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -53,7 +52,7 @@ pub(super) struct Kept {
     verbose: bool,
 }
 
-impl Kept {
+impl CacheArgs {
     fn cache(&self) -> Cache {
         self.cache.as_ref().map_or_else(Cache::default, Cache::at)
     }
@@ -68,7 +67,7 @@ pub(super) enum Verb {
     #[command(verbatim_doc_comment)]
     List {
         #[command(flatten)]
-        kept: Kept,
+        kept: CacheArgs,
     },
     /// Show the inputs of a kernel, and how far it was tested
     ///
@@ -78,19 +77,19 @@ pub(super) enum Verb {
     ///   rtscope kernel show tiny-6.12-rt
     ///   rtscope kernel show debian-rt --json
     #[command(verbatim_doc_comment)]
-    Show(Asked),
+    Show(KernelArgs),
     /// Fetch source and patches, and check that their versions match
     ///
     /// Examples:
     ///   rtscope kernel fetch tiny-6.12-rt
     #[command(verbatim_doc_comment)]
-    Fetch(Asked),
+    Fetch(KernelArgs),
     /// Unpack the source and apply the patches
     ///
     /// Examples:
     ///   rtscope kernel patch tiny-6.12-rt
     #[command(verbatim_doc_comment)]
-    Patch(Asked),
+    Patch(KernelArgs),
     /// Create the configuration
     ///
     /// It lists the requested options that the kernel's configuration dropped, and says why.
@@ -101,7 +100,7 @@ pub(super) enum Verb {
     #[command(verbatim_doc_comment)]
     Configure {
         #[command(flatten)]
-        asked: Asked,
+        asked: KernelArgs,
         /// Open the kernel's own menu; rtscope builds what you choose there
         #[arg(long)]
         menuconfig: bool,
@@ -114,7 +113,7 @@ pub(super) enum Verb {
     #[command(verbatim_doc_comment)]
     Build {
         #[command(flatten)]
-        asked: Asked,
+        asked: KernelArgs,
         /// Number of parallel jobs [default: one for each CPU]
         #[arg(short, long, value_name = "N")]
         jobs: Option<u32>,
@@ -130,7 +129,7 @@ pub(super) enum Verb {
     #[command(verbatim_doc_comment)]
     Package {
         #[command(flatten)]
-        asked: Asked,
+        asked: KernelArgs,
         /// Make Debian packages by the kernel's own rules instead of a tarball
         #[arg(long)]
         deb: bool,
@@ -146,7 +145,7 @@ pub(super) enum Verb {
     ///   rtscope kernel install tiny-6.12-rt --root /mnt --layout raspberry-pi
     ///   rtscope kernel install my-kernel --root / --layout grub --once
     #[command(verbatim_doc_comment)]
-    Install(Install),
+    Install(install::Args),
     /// Check that the running kernel is the one that was built
     ///
     /// It also checks whether the kernel is really PREEMPT_RT. Exit code: 0 if it is the same kernel, 2 if it isn't, 3
@@ -160,7 +159,7 @@ pub(super) enum Verb {
         /// A built kernel's name, key, tarball or folder [default: the one that was installed last]
         kernel: Option<String>,
         #[command(flatten)]
-        kept: Kept,
+        kept: CacheArgs,
     },
     /// Remove the kernel that was installed last
     ///
@@ -197,40 +196,8 @@ pub(super) enum Verb {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        kept: Kept,
+        kept: CacheArgs,
     },
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct Install {
-    /// A built kernel's name, key, tarball or folder
-    kernel: String,
-    /// Root folder of the system, with its boot partition mounted in it
-    #[arg(long, value_name = "DIR")]
-    root: PathBuf,
-    /// Boot loader of that system: raspberry-pi, grub, extlinux or u-boot
-    #[arg(long, value_name = "LAYOUT")]
-    layout: Layout,
-    /// Words to add to the kernel's command line
-    #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
-    cmdline: String,
-    /// Boot the new kernel only once, and the old kernel again afterwards
-    #[arg(long)]
-    once: bool,
-    /// Install for a Raspberry Pi with firmware from before 2020, without a folder of its own
-    #[arg(long)]
-    in_place: bool,
-    /// Use this initial RAM disk for the new kernel
-    #[arg(long, value_name = "FILE", conflicts_with = "no_initrd")]
-    initrd: Option<PathBuf>,
-    /// Install without an initial RAM disk
-    #[arg(long)]
-    no_initrd: bool,
-    /// Install even if the kernel will probably not boot, for example on another architecture
-    #[arg(long)]
-    force: bool,
-    #[command(flatten)]
-    kept: Kept,
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
@@ -247,10 +214,10 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Patch(asked) => patch(asked),
         Verb::Configure { asked, menuconfig } => configure(asked, *menuconfig),
         Verb::Build { asked, jobs, lost_options_too } => build(asked, *jobs, *lost_options_too),
-        Verb::Package { asked, deb, out } => package(asked, *deb, out.as_deref()),
-        Verb::Install(install) => self::install(install),
-        Verb::Verify { kernel, kept } => verify(kernel.as_deref(), kept),
-        Verb::Rollback { kernel, root, json } => rollback(kernel.as_deref(), root, *json),
+        Verb::Package { asked, deb, out } => pack(asked, *deb, out.as_deref()),
+        Verb::Install(args) => install::install(args),
+        Verb::Verify { kernel, kept } => install::verify(kernel.as_deref(), kept),
+        Verb::Rollback { kernel, root, json } => install::rollback(kernel.as_deref(), root, *json),
         Verb::Diff { before, after, all, kept } => diff::diff([before, after], *all, kept),
     };
     if let (Err(_), Some(code)) = (&outcome, ending.code()) {
@@ -270,7 +237,7 @@ fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
-fn list(kept: &Kept) -> anyhow::Result<ExitCode> {
+fn list(kept: &CacheArgs) -> anyhow::Result<ExitCode> {
     let built = kept.cache().kernels();
     let specs = spec::all();
     if kept.json {
@@ -302,7 +269,7 @@ fn list(kept: &Kept) -> anyhow::Result<ExitCode> {
 
 /// The steps up to fetching. What the steps after it need is checked first: a download may take long.
 fn fetched(
-    asked: &Asked,
+    asked: &KernelArgs,
     ready: impl FnOnce(&Spec) -> Result<(), LabError>,
     screen: &mut Screen,
 ) -> anyhow::Result<(Spec, Fetched)> {
@@ -313,7 +280,7 @@ fn fetched(
     Ok((spec, fetched))
 }
 
-fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
+fn fetch(asked: &KernelArgs) -> anyhow::Result<ExitCode> {
     let (_, fetched) = fetched(asked, |_| Ok(()), &mut Screen::new(asked.kept.verbose))?;
     if asked.kept.json {
         return print_json(&serde_json::to_value(&fetched)?);
@@ -327,7 +294,7 @@ fn fetch(asked: &Asked) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
-fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
+fn patch(asked: &KernelArgs) -> anyhow::Result<ExitCode> {
     let mut screen = Screen::new(asked.kept.verbose);
     let ready = |spec: &Spec| tool::require(&source::needs(spec));
     let (_, fetched) = fetched(asked, ready, &mut screen)?;
@@ -348,7 +315,7 @@ fn patch(asked: &Asked) -> anyhow::Result<ExitCode> {
 
 /// The steps up to the configuration.
 fn prepared(
-    asked: &Asked,
+    asked: &KernelArgs,
     ready: impl FnOnce(&Spec) -> Result<(), LabError>,
     again: bool,
     menuconfig: bool,
@@ -361,7 +328,7 @@ fn prepared(
     Ok((spec, prepared))
 }
 
-fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
+fn configure(asked: &KernelArgs, menuconfig: bool) -> anyhow::Result<ExitCode> {
     let (_, prepared) = prepared(
         asked,
         build::require_tools,
@@ -383,7 +350,7 @@ fn configure(asked: &Asked, menuconfig: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn build(asked: &Asked, jobs: Option<u32>, lost_too: bool) -> anyhow::Result<ExitCode> {
+fn build(asked: &KernelArgs, jobs: Option<u32>, lost_too: bool) -> anyhow::Result<ExitCode> {
     let mut screen = Screen::new(asked.kept.verbose);
     let cache = asked.kept.cache();
     let (spec, fetched) = fetched(asked, build::require_tools, &mut screen)?;
@@ -431,30 +398,7 @@ fn cpus() -> u32 {
     u32::try_from(cpus).unwrap_or(1)
 }
 
-/// A kernel that is there: by name or key in the cache, a folder with a manifest, or a tarball.
-fn built(name: &str, cache: &Cache) -> anyhow::Result<Kernel> {
-    let path = Path::new(name);
-    if path.join(rtscope_lab::cache::MANIFEST).is_file() {
-        return Kernel::open(path).with_context(|| format!("can't read {name}"));
-    }
-    if path.is_file() {
-        return Ok(rtscope_lab::package::unpack(path, cache)?);
-    }
-    cache.find(name).ok_or_else(|| {
-        let names: Vec<String> = cache.kernels().into_iter().map(|k| k.manifest.name).collect();
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let way = match spec::find(name) {
-            Ok(_) => format!("`rtscope kernel build {name}` makes it"),
-            Err(_) => "`rtscope kernel list` names those that can be made".to_owned(),
-        };
-        Refused(format!(
-            "no kernel {name:?} is built (there: {there}): {way}; a tarball or a folder of one will do too"
-        ))
-        .into()
-    })
-}
-
-fn package(asked: &Asked, deb: bool, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+fn pack(asked: &KernelArgs, deb: bool, out: Option<&Path>) -> anyhow::Result<ExitCode> {
     let fresh = || record::fresh_folder("packages", &wall_clock());
     let out = &out.map_or_else(fresh, Path::to_owned);
     let mut screen = Screen::new(asked.kept.verbose);
@@ -465,10 +409,10 @@ fn package(asked: &Asked, deb: bool, out: Option<&Path>) -> anyhow::Result<ExitC
         let choice = Choice { jobs: cpus(), lost_too: false };
         let mut report = |progress| screen.show(&progress);
         let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
-        rtscope_lab::package::debian(&prepared, &kernel, &cache, out, cpus(), &mut report)?
+        package::debian(&prepared, &kernel, &cache, out, cpus(), &mut report)?
     } else {
-        let kernel = built(&asked.name, &cache)?;
-        vec![rtscope_lab::package::tarball(&kernel, out, &mut |p| screen.show(&p))?]
+        let kernel = package::find(&asked.name, &cache)?;
+        vec![package::tarball(&kernel, out, &mut |p| screen.show(&p))?]
     };
     drop(screen);
     if asked.kept.json {
@@ -477,101 +421,5 @@ fn package(asked: &Asked, deb: bool, out: Option<&Path>) -> anyhow::Result<ExitC
     for path in &paths {
         print(&format!("{}\n", shown(path)))?;
     }
-    Ok(ExitCode::from(exit::PASS))
-}
-
-fn install(asked: &Install) -> anyhow::Result<ExitCode> {
-    let kernel = built(&asked.kernel, &asked.kept.cache())?;
-    let initrd = match (&asked.initrd, asked.no_initrd) {
-        (Some(path), _) => Initrd::File(path),
-        (None, true) => Initrd::Without,
-        (None, false) => Initrd::Made,
-    };
-    let wish = Wish {
-        kernel: &kernel,
-        root: &asked.root,
-        layout: asked.layout,
-        words: asked.cmdline.trim(),
-        once: asked.once,
-        in_place: asked.in_place,
-        initrd,
-        force: asked.force,
-        check_space: true,
-    };
-    let mut screen = Screen::new(asked.kept.verbose);
-    let installed = install::install(&wish, &mut Steps::default(), &mut |p| screen.show(&p))?;
-    drop(screen);
-    if asked.kept.json {
-        return print_json(&serde_json::to_value(&installed)?);
-    }
-    let mut text = String::new();
-    for path in &installed.changed {
-        let _ = writeln!(text, "  {}", shown(asked.root.join(path)));
-    }
-    let _ = writeln!(text, "the boot loader takes {}", shown(&installed.chosen.image));
-    text += &next_step(&wish, &kernel);
-    print(&text)?;
-    Ok(ExitCode::from(exit::PASS))
-}
-
-fn next_step(wish: &Wish<'_>, kernel: &Kernel) -> String {
-    let root = shown(wish.root);
-    let start = match (wish.once, wish.layout) {
-        (true, Layout::RaspberryPi) => "`sudo reboot '0 tryboot'` boots it once".to_owned(),
-        (true, _) => {
-            let key = &kernel.manifest.key[..8];
-            format!("`sudo grub-reboot rtscope-{key}` and `sudo reboot` boot it once")
-        }
-        (false, _) => "reboot".to_owned(),
-    };
-    format!(
-        "next: {start}; then `rtscope kernel verify`. Back: `rtscope kernel rollback --root {root}`\n"
-    )
-}
-
-fn verify(name: Option<&str>, kept: &Kept) -> anyhow::Result<ExitCode> {
-    let kernel = name.map(|name| built(name, &kept.cache())).transpose()?;
-    let found = rtscope_lab::verify::verify(Path::new("/"), kernel.as_ref())?;
-    let code = match (found.failed(), found.passed()) {
-        (true, _) => exit::FAIL,
-        (false, true) => exit::PASS,
-        (false, false) => exit::INCONCLUSIVE,
-    };
-    if kept.json {
-        print_json(&serde_json::to_value(&found)?)?;
-        return Ok(ExitCode::from(code));
-    }
-    let mut text = format!("running: {} {}\n", found.running.release, found.running.version);
-    match &found.expected {
-        Some(expected) => {
-            let _ = writeln!(text, "expected: {} ({})", expected.name, expected.key);
-        }
-        None => text.push_str("nothing was installed from here, and no kernel is named\n"),
-    }
-    for check in &found.checks {
-        let mark = match check.passed {
-            Some(true) => "yes",
-            Some(false) => "NO",
-            None => "?",
-        };
-        let _ = writeln!(text, "  {mark:4} {:10} {}", check.name, check.text);
-    }
-    print(&text)?;
-    Ok(ExitCode::from(code))
-}
-
-fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let mut screen = Screen::new(false);
-    let back = install::rollback(root, name, &mut Steps::default(), &mut |p| screen.show(&p))?;
-    drop(screen);
-    if json {
-        return print_json(&serde_json::json!({ "taken_back": back }));
-    }
-    let now = back.layout.chosen(root)?;
-    print(&format!(
-        "{} is taken back; the boot loader takes {}\n",
-        back.kernel.name,
-        shown(&now.image)
-    ))?;
     Ok(ExitCode::from(exit::PASS))
 }

@@ -7,10 +7,10 @@ use rtscope_lab::{
     spec::{self, Spec},
 };
 
-use super::{Asked, print, print_json};
+use super::{KernelArgs, print, print_json};
 use crate::{exit, output::shown};
 
-pub(super) fn show(asked: &Asked) -> anyhow::Result<ExitCode> {
+pub(super) fn show(asked: &KernelArgs) -> anyhow::Result<ExitCode> {
     if let Some(prebuilt) = Prebuilt::find(&asked.name) {
         let found = prebuilt.describe(&asked.kept.cache());
         if asked.kept.json {

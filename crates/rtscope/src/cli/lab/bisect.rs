@@ -34,7 +34,7 @@ const SEEDS: u64 = 5;
 ///
 /// Name a kernel that meets the requirement and one that doesn't. They may differ in words of the kernel command
 /// line, in options of the configuration, in a series of kernels, or in commits of a git tree. The search runs the
-/// plan in as few kernels as it can. It builds kernels if it has to, and keeps them. Without a plan it runs
+/// plan in as few kernels as it can, with 4 or more seeds in each. It builds kernels if it has to, and keeps them. Without a plan it runs
 /// `lab-quick`. It takes the options of `rtscope run` that shape the plan.
 ///
 /// Examples:
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Args {
     /// Kernel that doesn't meet the requirement; with --tree a commit
     #[arg(long, value_name = "KERNEL")]
     bad: String,
-    /// Kernel between the two, in their order; repeatable
+    /// Kernel between the two; repeatable, in the order from good to bad
     #[arg(long, value_name = "KERNEL", conflicts_with = "tree")]
     through: Vec<String>,
     /// Git tree of the kernel's source; rtscope doesn't change it
@@ -78,12 +78,14 @@ pub(in crate::cli) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     if plan.require.is_empty() {
-        let text = "what is a bad kernel? Name a requirement, as --require 'p99 < 80us'";
+        let text = "what is a bad kernel? Name a requirement, for example --require 'max < 100us'";
         return Err(Refused(text.to_owned()).into());
     }
+    let seeds = args.judging.seeds.unwrap_or(SEEDS);
+    bisect::check_seeds(seeds).map_err(Refused)?;
     let Lab { lab, console } = Lab::open(&args.options)?;
     let out = output::empty(args.judging.out.as_ref(), "bisect")?;
-    let (seeds, timing) = (args.judging.seeds.unwrap_or(SEEDS), lab.timing());
+    let timing = lab.timing();
     let mut judge = |runs: &[QueuedRun], outcomes: Outcomes| -> anyhow::Result<Answer> {
         let is_met = compare::collect(&plan, timing, runs, outcomes)?.is_met();
         Ok(match is_met {

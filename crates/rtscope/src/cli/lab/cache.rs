@@ -3,14 +3,14 @@
 use std::{fs, path::Path, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use clap::Subcommand;
+use clap::{Subcommand, builder::PossibleValuesParser};
 use rtscope_lab::cache::Cache;
 
 use super::order;
 use crate::{cli::print, exit, output::shown};
 
-/// What the lab itself keeps; kernels and their sources are kept beside it.
-const ROOMS: [(&str, &str); 10] = [
+/// The parts of the cache that can be deleted.
+const ROOMS: [(&str, &str); 11] = [
     ("records", "records of guests in virtual time"),
     ("images", "file systems of guests: at most 2 GiB, used in the last 14 days"),
     ("kernels", "kernels, fetched or built"),
@@ -21,7 +21,11 @@ const ROOMS: [(&str, &str); 10] = [
     ("modules", "modules of kernels, unpacked"),
     ("cyclictest", "Debian's cyclictest with its libraries"),
     ("bisect", "commits that a search has checked out"),
+    ("apt", "lists of Debian's packages"),
 ];
+
+/// Another rtscope may hold a lock in it, so it stays.
+const LOCKS: (&str, &str) = ("locks", "locks of the parts that rtscope is working on");
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Verb {
@@ -47,7 +51,7 @@ pub(in crate::cli) enum Verb {
     #[command(verbatim_doc_comment)]
     Prune {
         /// Parts to delete
-        #[arg(default_values = ["records", "images"], value_parser = ["records", "images", "kernels", "unpacked", "downloads", "trees", "build", "modules", "cyclictest", "bisect"])]
+        #[arg(default_values = ["records", "images"], value_parser = PossibleValuesParser::new(ROOMS.map(|(room, _)| room)))]
         rooms: Vec<String>,
         /// Folder of the cache
         #[arg(long, value_name = "DIR")]
@@ -65,7 +69,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
 
 fn list(cache: &Cache) -> anyhow::Result<()> {
     print(&format!("{}\n", shown(cache.root())))?;
-    for (room, what) in ROOMS {
+    for (room, what) in ROOMS.into_iter().chain([LOCKS]) {
         let folder = cache.root().join(room);
         let entries = fs::read_dir(&folder).map_or(0, Iterator::count);
         let mib = size(&folder) >> 20;

@@ -8,7 +8,7 @@ use rtscope_analyse::report::lab::{
 };
 use rtscope_lab::{
     brought::{self, Brought},
-    guest_run::Outcome,
+    guest_run::GuestOutcome,
     lab::Outcomes,
     queue::QueuedRun,
     verify::Verification,
@@ -49,7 +49,7 @@ pub(super) fn collect(
             }
         }
     }
-    Ok(all.finish(plan))
+    Ok(all.finish())
 }
 
 fn guest(queued: &QueuedRun) -> Guest<'_> {
@@ -67,7 +67,7 @@ fn take(
     all: &mut Collected,
     plan: &Plan,
     guest: &Guest<'_>,
-    outcome: &Outcome,
+    outcome: &GuestOutcome,
     verified: Option<&Verification>,
 ) -> anyhow::Result<()> {
     let folder = &outcome.folder;

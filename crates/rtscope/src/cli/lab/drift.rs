@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode};
 
-use rtscope_analyse::report::{drift as report, lab::figures};
+use rtscope_analyse::report::{drift as report, lab::figures, published::Whose};
 use rtscope_lab::lab::GuestVerbs;
 
 use super::{
@@ -13,9 +13,10 @@ use crate::cli::drift::{self, Loops};
 
 /// Measure drift of relative and absolute sleeps in kernels
 ///
-/// Each kernel boots in an emulator and runs `rtscope drift` with its two loops. The page and the table set the drift
-/// and the latency of the loops side by side. In virtual time (the default) the drift of relative sleeps is that of
-/// the kernel's own path from the timer to the thread.
+/// Each kernel boots in an emulator and runs `rtscope drift` with its two loops. The page and the table
+/// compare the drift and the latency of the loops. In virtual time (the default)
+/// only the work and the kernel's path from the timer to the thread make
+/// relative sleeps drift.
 ///
 /// Examples:
 ///   rtscope lab drift --kernel debian-stock --kernel debian-rt
@@ -32,18 +33,19 @@ pub(in crate::cli) struct Args {
 
 /// What virtual time can't say.
 const LIMITS: &[&str] = &[
-    "The guest's clock is exact: a real clock's own error, tens of us in a second, would come on top.",
+    "The guest's clock is exact: a real clock's own error, tens of us in a second, would add to the drift.",
     "Every instruction takes the same time, and a sleeping CPU wakes at once: on hardware caches and idle states make \
-     both loops later. --wall has this computer's clock instead.",
+     both loops later. --wall uses this computer's clock instead.",
 ];
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let loops = &args.loops.options;
     loops.check()?;
-    let read = |guest: &Path| {
+    let read = |guest: &Path, _: Whose<'_>| {
         let record = drift::read(&guest.join("drift"))?;
         Ok(Measured {
             figures: figures::of_drift(&record),
+            ours: Vec::new(),
             document: report::document(&record),
             page: Some(report::page(&record)),
             code: drift::code(&record),
@@ -56,6 +58,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         length: loops.length(),
         needs: GuestVerbs::default(),
         limits: LIMITS,
+        published: Vec::new(),
         read: &read,
     };
     verb::main(&args.guests, verb)

@@ -53,8 +53,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut lab = Lab::open(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let named = lab.kernels(&args.kernel)?;
+    let has_models = |kernel: &&KernelUnderTest| kernel.has_option("PREEMPT_DYNAMIC");
+    let ignores = named.iter().filter(|one| !args.preempt.is_empty() && !has_models(one));
+    let ignored: Vec<String> = ignores.map(preempt_ignored).collect();
+    ignored.iter().for_each(|text| note!("{text}"));
     let in_model = |kernel: &KernelUnderTest| -> Vec<KernelUnderTest> {
-        if args.preempt.is_empty() || !kernel.has_option("PREEMPT_DYNAMIC") {
+        if args.preempt.is_empty() || !has_models(&kernel) {
             return vec![kernel.clone()];
         }
         let word = |model: &String| kernel.with_word(&format!("preempt={model}"));
@@ -74,13 +78,53 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let outcomes = lab.run_into(&out, &runs)?;
-    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    let mut all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    all.page.warnings.extend(ignored);
     compare::publish(&all, &out, args.judging.json)
+}
+
+/// Why a kernel runs once, in its own preemption model.
+fn preempt_ignored(kernel: &KernelUnderTest) -> String {
+    let why = match kernel.lacks("PREEMPT_DYNAMIC") {
+        true => "it was built without CONFIG_PREEMPT_DYNAMIC",
+        false => "its configuration isn't known; write KERNEL:preempt=MODEL to try one",
+    };
+    format!("{}: --preempt has no effect on this kernel: {why}", kernel.label)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::plans;
+    use rtscope_lab::kernel_ref::KernelRef;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_preempt_does_not_change_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = folder.path().join("config");
+        std::fs::write(&config, "CONFIG_PREEMPT_RT=y\n").expect("written");
+        let kernel = KernelUnderTest {
+            label: "mine".to_owned(),
+            reference: KernelRef::named("mine", Vec::new()),
+            file: "vmlinuz".into(),
+            sha256: String::new(),
+            unpacked: None,
+            arch: "x86_64".to_owned(),
+            release: None,
+            config: Some(config),
+            dtbs: None,
+            device_tree: None,
+            append: Vec::new(),
+            identity: None,
+        };
+        let said = preempt_ignored(&kernel);
+        assert_eq!(
+            said,
+            "mine: --preempt has no effect on this kernel: it was built without CONFIG_PREEMPT_DYNAMIC"
+        );
+        let said = preempt_ignored(&KernelUnderTest { config: None, ..kernel });
+        assert!(said.contains("isn't known; write KERNEL:preempt=MODEL"), "{said}");
+    }
 
     #[test]
     fn each_phase_becomes_a_plan_that_can_be_read_back() {

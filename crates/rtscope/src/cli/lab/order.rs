@@ -253,8 +253,9 @@ impl Lab {
     }
 
     /// Makes the folder of the records, or goes on in one that holds them, and runs the guests.
-    pub(super) fn run_into(&self, out: &Path, runs: &[QueuedRun]) -> anyhow::Result<Outcomes> {
-        Ok(self.console.with(|host| self.lab.run_into(out, runs, host))?)
+    pub(super) fn run_into(&mut self, out: &Path, runs: &[QueuedRun]) -> anyhow::Result<Outcomes> {
+        let Lab { lab, console } = self;
+        Ok(console.with(|host| lab.run_into(out, runs, host))?)
     }
 }
 

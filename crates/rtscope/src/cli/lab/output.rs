@@ -6,7 +6,7 @@ use anyhow::Context;
 use rtscope_lab::{
     brought::{self, Brought},
     error::LabError,
-    guest_run::Outcome,
+    guest_run::GuestOutcome,
     queue::QueuedRun,
     record_folders,
 };
@@ -80,7 +80,7 @@ pub(super) struct FromGuest {
 }
 
 /// Looks at what a guest brought.
-pub(super) fn look_at(queued: &QueuedRun, outcome: Result<Outcome, LabError>) -> FromGuest {
+pub(super) fn look_at(queued: &QueuedRun, outcome: Result<GuestOutcome, LabError>) -> FromGuest {
     let mut document = json!({
         "kernel": queued.run.kernel.label, "seed": queued.run.spec.seed,
         "record": queued.folder_name(),

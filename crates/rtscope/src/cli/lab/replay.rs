@@ -6,7 +6,11 @@ use rtscope_lab::replay::{Replay, Replayed, Way};
 use rtscope_measure::interrupt::Interrupt;
 
 use super::order;
-use crate::{cli::print, exit, output::shown};
+use crate::{
+    cli::{ending, print},
+    exit,
+    output::shown,
+};
 
 /// Repeat the run of a record, and compare every byte
 ///
@@ -39,20 +43,26 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let replay = Replay::open(&args.record, args.fresh, &cache)?;
     replay.why.iter().try_for_each(|why| print(&format!("{why}\n")))?;
     let interrupt = Interrupt::install()?;
+    ending::of_programs(&interrupt);
     let stop = || interrupt.is_stopped();
-    match replay.run(&cache, &order::guard(), &stop, &mut |line| note!("{line}"))? {
+    let replayed = replay.run(&cache, &order::guard(), &stop, &mut |line| note!("{line}"))?;
+    let not_compared: String =
+        replay.not_compared()?.iter().map(|line| format!("{line}\n")).collect();
+    match replayed {
         Replayed::Equal(files) => {
             let how = match replay.way {
                 Way::Log => "the replay of its log",
                 Way::Fresh => "a fresh run",
             };
-            print(&format!("equal: {files} files, every byte, in {how}\n"))?;
+            print(&format!(
+                "equal: {files} files that the guest sent, every byte, in {how}\n{not_compared}"
+            ))?;
             Ok(ExitCode::from(exit::PASS))
         }
         Replayed::Different(text, kept) => {
-            print(&text)?;
+            print(&(text + &not_compared))?;
             print(&match replay.way {
-                Way::Log => format!("What the replay gave is kept in {}\n", shown(&kept)),
+                Way::Log => format!("The files of the replay are kept in {}\n", shown(&kept)),
                 Way::Fresh => format!(
                     "The fresh run is kept as a record of its own, which has its own log: {}\n",
                     shown(&kept)

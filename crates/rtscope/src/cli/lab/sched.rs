@@ -12,7 +12,8 @@ use rtscope_analyse::report::sched::{
     guests::{self, Guests},
 };
 use rtscope_lab::{
-    brought, error::LabError, guest_run::Outcome, lab::GuestVerbs, queue::QueuedRun, record_folders,
+    brought, error::LabError, guest_run::GuestOutcome, lab::GuestVerbs, queue::QueuedRun,
+    record_folders,
 };
 use rtscope_measure::recorder::write_whole;
 use rtscope_model::{
@@ -136,7 +137,7 @@ impl Collected {
         &mut self,
         kernel: usize,
         queued: &QueuedRun,
-        outcome: Result<Outcome, LabError>,
+        outcome: Result<GuestOutcome, LabError>,
         texts: &[(String, String)],
     ) -> anyhow::Result<()> {
         let label = &queued.run.kernel.label;

@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use rtscope_analyse::report::{lab::figures, stat as report};
+use rtscope_analyse::report::{lab::figures, published::Whose, stat as report};
 use rtscope_lab::lab::GuestVerbs;
 use rtscope_model::time::Nanos;
 
@@ -13,16 +13,21 @@ use super::{
     typed::Typed,
     verb::{self, Guests, Measured, Verb},
 };
-use crate::cli::stat::{self, Counting};
+use crate::cli::{
+    published::Choice,
+    stat::{self, Counting},
+};
 
 /// Count a program's CPU time and page faults in kernels
 ///
 /// Each kernel boots in an emulator and runs `rtscope stat`: the branch workload, or programs of yours. A guest has no
-/// shared libraries, so a program must be static. It needs all its input in its arguments. The emulator's processor
-/// has no counters of cycles, instructions and branches: they are "not supported".
+/// shared libraries, so a program must be static. It must take all its input from its arguments. The
+/// emulator's processor can't count cycles, instructions and branches. They are
+/// "not supported".
 ///
 /// Examples:
 ///   rtscope lab stat --kernel debian-stock --kernel debian-rt --compare
+///   rtscope lab stat -k debian-stock -k debian-rt --compare --published course-lab
 ///   rtscope lab stat -k debian-rt --workload sorted --passes 500 --repeat 5
 ///   rtscope lab stat -k debian-stock -k debian-rt -- ./my-program --fast
 #[derive(Debug, clap::Args)]
@@ -32,14 +37,17 @@ pub(in crate::cli) struct Args {
     guests: Guests,
     #[command(flatten)]
     counting: Typed<Counting>,
+    #[command(flatten)]
+    published: Choice,
 }
 
 /// What virtual time can't say.
 const LIMITS: &[&str] = &[
     "Every instruction takes the same time: no caches, and no branch is mispredicted. So the loop over sorted data is \
-     no faster here, and sorting comes on top. `rtscope stat --simulate` counts what a processor would mispredict.",
-    "CPU time is a count of instructions of the program and of what the kernel does for it. --wall has this computer's \
-     clock instead.",
+     no faster here, and sorting takes additional time. `rtscope stat --simulate` counts what a processor would \
+     mispredict.",
+    "CPU time is a count of instructions of the program and of what the kernel does for it. --wall uses this \
+     computer's clock instead.",
 ];
 
 /// About how long programs run of which nothing is known.
@@ -49,6 +57,7 @@ const LENGTH: Nanos = Nanos::from_secs(5);
 const PROGRAMS: &str = "programs";
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let published = args.published.entries("none")?;
     let counting = &args.counting.options;
     let mut words = args.counting.words.clone();
     let mut needs = GuestVerbs::default();
@@ -65,12 +74,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         words.extend_from_slice(arguments);
         needs.files.push(verb::program_file(&path, in_guest)?);
     }
-    let read = |guest: &Path| {
+    let read = |guest: &Path, whose: Whose<'_>| {
         let record = stat::read(&guest.join("stat"))?;
         Ok(Measured {
             figures: figures::of_stat(&record),
-            document: report::document(&record),
-            page: Some(report::page(&record)),
+            ours: report::ours(&record, whose),
+            document: report::document(&record, &[]),
+            page: Some(report::page(&record, &[])),
             code: stat::code(&record),
         })
     };
@@ -81,6 +91,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         length: Nanos(LENGTH.0.saturating_mul(counting.runs())),
         needs,
         limits: LIMITS,
+        published,
         read: &read,
     };
     verb::main(&args.guests, verb)

@@ -7,13 +7,22 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::lab::{
-    figures::Figure,
-    verbs::{self, SideBySide},
+use rtscope_analyse::report::{
+    lab::{
+        figures::Figure,
+        verbs::{self, SideBySide},
+    },
+    published::{Ours, Whose, of_table},
 };
 use rtscope_lab::{brought, lab::GuestVerbs, program::Program};
-use rtscope_measure::recorder::write_whole;
-use rtscope_model::{guest, printable::make_printable, time::Nanos};
+use rtscope_measure::{agent::SHOWN, environment, recorder::write_whole};
+use rtscope_model::{
+    guest,
+    printable::make_printable,
+    published::{KernelKind, Published},
+    time::Nanos,
+};
+use rtscope_sys::tree::Tree;
 use serde_json::Value;
 
 use super::{
@@ -38,6 +47,8 @@ pub(in crate::cli) struct Guests {
 pub(super) struct Measured {
     /// The figures that are compared.
     pub(super) figures: Vec<Figure>,
+    /// What published figures are set beside.
+    pub(super) ours: Vec<Ours>,
     /// Its own document.
     pub(super) document: Value,
     /// Its own page, where it has one.
@@ -60,8 +71,10 @@ pub(super) struct Verb<'a> {
     pub(super) needs: GuestVerbs,
     /// What virtual time can't say of it, a sentence each.
     pub(super) limits: &'static [&'static str],
+    /// Figures of documents that are shown beside those of the guests.
+    pub(super) published: Vec<Published>,
     /// Reads what it measured from a guest's folder.
-    pub(super) read: &'a dyn Fn(&Path) -> anyhow::Result<Measured>,
+    pub(super) read: &'a dyn Fn(&Path, Whose<'_>) -> anyhow::Result<Measured>,
 }
 
 impl Verb<'_> {
@@ -130,15 +143,18 @@ pub(super) fn main(guests: &Guests, mut verb: Verb<'_>) -> anyhow::Result<ExitCo
         facts: brought::facts(&runs),
         guests: Vec::new(),
         failures: Vec::new(),
+        published: Vec::new(),
     };
-    let (mut documents, mut code) = (Vec::new(), exit::PASS);
+    let (mut documents, mut ours, mut code) = (Vec::new(), Vec::new(), exit::PASS);
     for (n, (queued, outcome)) in runs.iter().zip(outcomes).enumerate() {
         let mut came = output::look_at(queued, outcome);
         let name = queued.folder_name();
         if came.has_record && came.failures.is_empty() {
-            let measured = (verb.read)(&queued.folder)?;
-            let page = measured.page.map(|text| keep_page(&queued.folder, &verb, &text));
             let kernel = n / seeds as usize;
+            let whose = Whose { label: &all.kernels[kernel], kernel: kind(&queued.folder) };
+            let measured = (verb.read)(&queued.folder, whose)?;
+            ours.extend(measured.ours);
+            let page = measured.page.map(|text| keep_page(&queued.folder, &verb, &text));
             let page = page.transpose()?.map(|file| format!("{name}/{file}"));
             let figures = measured.figures;
             all.guests.push(verbs::FromGuest { kernel, name: name.clone(), page, figures });
@@ -148,10 +164,16 @@ pub(super) fn main(guests: &Guests, mut verb: Verb<'_>) -> anyhow::Result<ExitCo
         all.failures.extend(came.failures.into_iter().map(|why| (name.clone(), why)));
         documents.push(came.document);
     }
+    all.published = of_table(&verb.published, &ours);
     let (page, table) = (verbs::page(&all), verbs::table(&all));
     let document = verbs::document(&all, &documents);
     output::publish(&out, "figures.json", &page, &document, (&table, guests.judging.json))?;
     Ok(ExitCode::from(if all.failures.is_empty() { code } else { exit::ERROR }))
+}
+
+/// The kind of the kernel that made a guest's record, by what that kernel showed of itself.
+fn kind(guest: &Path) -> Option<KernelKind> {
+    KernelKind::of(environment::kernel(&Tree::under(guest.join(SHOWN))).preemption)
 }
 
 /// Writes the page of a guest's record beside it; its path in the guest's folder.

@@ -8,11 +8,12 @@ use std::{
 use anyhow::Context;
 use clap::Subcommand;
 use rtscope_analyse::{
-    report::{lab::figures, wave::sweep as report},
+    report::{lab::figures, published::Whose, wave::sweep as report},
     statistics::wave::sweep::Sweep,
 };
 use rtscope_lab::lab::GuestVerbs;
 use rtscope_measure::wave::{
+    bench::Scratch,
     line::Address,
     subject::{self, OWN},
 };
@@ -25,7 +26,8 @@ use super::{
 use crate::{
     cli::{
         Refused,
-        wave::{Scratch, Tries, WaveOptions, with_all_in_full},
+        published::Choice,
+        wave::{Tries, WaveOptions, with_all_in_full},
     },
     exit,
 };
@@ -38,14 +40,19 @@ pub(in crate::cli) enum Wave {
 
 /// Find how fast programs can make a square wave in kernels
 ///
-/// Each kernel boots in an emulator and runs `rtscope wave sweep`. The page and the table set the limits side by side.
-/// In virtual time (the default) two runs with the same inputs find the same limit. Subjects: c, c-rt, cpp, ada
-/// (compiled here, without shared libraries), rust, all of these, or the path of a static program of your own, which
-/// must count its edges. With one CPU the scope reads this count. With --wall --smp 2 it looks at the line.
+/// Each kernel boots in an emulator and runs `rtscope wave sweep`. The page and the table
+/// compare the limits. In virtual time (the default) two runs with the same
+/// inputs find the same limit.
+///
+/// Subjects: c, c-rt, cpp, ada (compiled here, without shared libraries), rust,
+/// or all of these. A path names a static program of your own, which must count
+/// its edges. With one CPU the scope reads this count. With --wall --smp 2 it
+/// looks at the line.
 ///
 /// Examples:
 ///   rtscope lab wave sweep --subject c -k debian-stock -k debian-rt --quick
 ///   rtscope lab wave sweep --subject c --subject c-rt -k debian-rt --load cpu
+///   rtscope lab wave sweep --subject course-c -k debian-rt --published course-lab
 ///   rtscope lab wave sweep --subject rust -k tiny-6.12-rt --policy fifo:49
 ///   rtscope lab wave sweep --subject c-rt -k debian-rt --wall --smp 2 --quick
 #[derive(Debug, clap::Args)]
@@ -58,13 +65,16 @@ pub(in crate::cli) struct Sweeps {
     guests: Guests,
     #[command(flatten)]
     tries: Typed<Tries>,
+    #[command(flatten)]
+    published: Choice,
 }
 
 /// Make a square wave in kernels and compare the errors of its edges
 ///
-/// Each kernel boots in an emulator and runs `rtscope wave generate`. The page and the table set frequency, late and
-/// missing edges side by side. The line is in memory, or a line of a simulated GPIO chip (gpio:sim/0), which rtscope's
-/// own kernels have.
+/// Each kernel boots in an emulator and runs `rtscope wave generate`. The page and the table
+/// compare the frequency, the late edges and the missing edges. The line is in
+/// memory, or a line of a simulated GPIO chip (gpio:sim/0), which rtscope's own
+/// kernels have.
 ///
 /// Examples:
 ///   rtscope lab wave generate --freq 1kHz -k debian-stock -k debian-rt
@@ -105,6 +115,7 @@ pub(super) fn main(wave: &Wave) -> anyhow::Result<ExitCode> {
 
 fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
     const NAME: &str = "wave sweep";
+    let published = args.published.entries("none")?;
     args.tries.options.check()?;
     let subjects = with_all_in_full(&args.subject, subject::all_static());
     let files = subject_files(&subjects)?;
@@ -113,15 +124,16 @@ fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
         .chain([format!("--compiled=/{}", guest::SUBJECTS)])
         .chain(args.tries.words.iter().cloned())
         .collect();
-    let read = |guest: &Path| {
+    let read = |guest: &Path, whose: Whose<'_>| {
         let document = verb::printed(NAME, guest)?;
         let sweep: Sweep = serde_json::from_value(document.clone())
             .with_context(|| format!("{}: no sweep", guest.display()))?;
         let has_limits = sweep.curves.iter().all(|curve| curve.found.no_limit.is_none());
         Ok(Measured {
             figures: figures::of_sweep(&sweep),
+            ours: sweep.ours(whose),
             document,
-            page: Some(report::page(&sweep)),
+            page: Some(report::page(&sweep, &[])),
             code: if has_limits { exit::PASS } else { exit::INCONCLUSIVE },
         })
     };
@@ -133,6 +145,7 @@ fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
         length: Nanos(SWEEP.0.saturating_mul(subjects.len() as u64)),
         needs: GuestVerbs { files, ..GuestVerbs::default() },
         limits: LIMITS,
+        published,
         read: &read,
     };
     verb::main(&args.guests, verb)
@@ -149,8 +162,9 @@ fn subject_files(subjects: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>, bo
             None => {
                 let (names, _) = subject::all_static();
                 let names = names.join(", ");
-                let text =
-                    format!("subject {word}: in a guest there are {names}, or a path as ./{word}");
+                let text = format!(
+                    "no subject {word} in a guest: use {names}, or a path such as ./{word}"
+                );
                 return Err(Refused(text).into());
             }
         };
@@ -173,17 +187,18 @@ fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
         Address::Gpio(chip, _) if chip == guest::GPIO_LABEL => Some(GPIO_LINES),
         Address::Gpio(..) | Address::Led(_) => {
             let label = guest::GPIO_LABEL;
-            let text = format!("{}: a guest has memory:NAME and gpio:{label}/0 only", args.line);
+            let text = format!("{}: a guest has only memory:NAME and gpio:{label}/N", args.line);
             return Err(Refused(text).into());
         }
     };
     let words: Vec<String> =
         [args.line.clone()].into_iter().chain(args.wave.words.iter().cloned()).collect();
-    let read = |guest: &Path| {
+    let read = |guest: &Path, _: Whose<'_>| {
         let document = verb::printed(NAME, guest)?;
         let is_late = document["violations"].as_u64().is_some_and(|count| count > 0);
         let code = if is_late { exit::FAIL } else { exit::PASS };
-        Ok(Measured { figures: figures::of_wave(&document), document, page: None, code })
+        let figures = figures::of_wave(&document);
+        Ok(Measured { figures, ours: Vec::new(), document, page: None, code })
     };
     let verb = Verb {
         name: NAME,
@@ -192,6 +207,7 @@ fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
         length: options.duration(),
         needs: GuestVerbs { gpio_lines, ..GuestVerbs::default() },
         limits: LIMITS,
+        published: Vec::new(),
         read: &read,
     };
     verb::main(&args.guests, verb)

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use rtscope_measure::{
     environment,
-    ps::{self, Asked, ChangeError},
+    ps::{self, ChangeError, WantedChange},
 };
 use rtscope_model::{cpu::CpuSet, schedule::Placement};
 use rtscope_sys::{sched, tree::Tree};
@@ -24,13 +24,13 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
         Some(choice) if choice.priority.is_some() => Some(choice.with_priority(args.priority)?),
         choice => choice,
     };
-    let asked = Asked {
+    let asked = WantedChange {
         policy: choice.map(|choice| choice.policy),
         priority: choice.and_then(|choice| choice.priority).or(args.priority),
         nice: args.nice,
         cpus: args.cpus.clone(),
     };
-    if asked == Asked::default() {
+    if asked == WantedChange::default() {
         let text = "--set: say what to change: --policy, --priority, --nice or --cpus";
         return Err(Refused(text.to_owned()).into());
     }

@@ -2,19 +2,20 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use rtscope_analyse::number::{exact_us, grouped};
+use rtscope_analyse::number::{exact_hertz, exact_us, grouped};
 use rtscope_measure::{
     interrupt::Interrupt,
     watchdog::Watchdog,
     wave::{
         generator::{self, Alarm, Made, Method, Wanted},
         line::{self, Address, Line},
+        seat,
     },
 };
 use rtscope_model::{schedule::Policy, time::Nanos};
 use rtscope_sys::{clock::SystemClock, memory, sched, thread, timer::TimerfdClock, tree::Tree};
 
-use super::{Hertz, PRIORITY, Share, show::hertz, spin_is_bearable};
+use super::{Hertz, PRIORITY, Share, spin_is_bearable};
 use crate::{
     cli::{Refused, place::Place, print},
     exit,
@@ -25,11 +26,13 @@ const LATE_SHOWN: usize = 20;
 
 /// Make a square wave on a line
 ///
-/// With --limit, edges later than this are violations. rtscope lists them and, with --alarm, raises a
-/// second line for each. After any violation the exit code is 2.
+/// With --limit, an edge that is later than the limit is a violation. rtscope
+/// lists the violations and, with --alarm, raises a second line for each. If
+/// there is one, the exit code is 2.
 ///
-/// The generator runs on any CPU, as an ordinary thread. The method spin with a real-time policy needs two
-/// CPUs and throttling, and runs on the first.
+/// By default the generator is an ordinary thread on any CPU. The method spin
+/// with a real-time policy runs on the first CPU. It needs a second CPU, and
+/// real-time throttling must be on.
 ///
 /// Examples:
 ///   rtscope wave generate memory:test --freq 1kHz
@@ -63,7 +66,7 @@ pub(in crate::cli) struct WaveOptions {
     /// Share of each period in which the line is high
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     duty: Share,
-    /// Wait in this way: absolute, relative, spin or timerfd
+    /// Wait for each edge in this way: absolute, relative, spin or timerfd
     #[arg(long, value_name = "METHOD", default_value = "absolute")]
     method: Method,
     #[command(flatten)]
@@ -102,7 +105,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let address: Address = args.line.parse()?;
     let alarm: Option<Address> = args.alarm.as_deref().map(str::parse).transpose()?;
     if alarm.as_ref() == Some(&address) {
-        return Err(Refused("the alarm is the wave's own line: name another".to_owned()).into());
+        return Err(
+            Refused("--alarm names the line of the wave: name another one".to_owned()).into()
+        );
     }
     let wanted = args.wave.wanted()?;
     let tree = Tree::default();
@@ -127,6 +132,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     drop(watchdog);
+    line.release();
+    if let Some(alarm) = alarm {
+        alarm.release();
+    }
     if args.json {
         print(&(serde_json::to_string_pretty(&document(args, &made))? + "\n"))?;
     } else if !args.quiet {
@@ -153,7 +162,7 @@ fn place(args: &Args, tree: &Tree) -> anyhow::Result<()> {
             spin_is_bearable(policy, tree)?;
             let first = sched::affinity(sched::SELF)?.iter().take(1).collect();
             sched::set_affinity(sched::SELF, &first)?;
-        } else if tree.read("proc/sys/kernel/sched_rt_runtime_us")? == "-1" {
+        } else if seat::is_unthrottled(tree) {
             spin_is_bearable(policy, tree)?;
         }
     }
@@ -188,7 +197,7 @@ fn document(args: &Args, made: &Made) -> serde_json::Value {
 }
 
 fn text(args: &Args, made: &Made) -> String {
-    let own = made.frequency_hz().map_or_else(|| "none".to_owned(), hertz);
+    let own = made.frequency_hz().map_or_else(|| "none".to_owned(), exact_hertz);
     let mut text = format!(
         "{}: {} edges, {} left out; {own} by its own count; latest edge {}\n",
         args.line,
@@ -197,7 +206,7 @@ fn text(args: &Args, made: &Made) -> String {
         exact_us(made.latency_ns_max),
     );
     if made.failures > 0 {
-        let _ = writeln!(text, "the line refused {} levels", grouped(made.failures));
+        let _ = writeln!(text, "the line refused {} changes of its level", grouped(made.failures));
     }
     let Some(limit) = args.wave.limit else { return text };
     let _ = writeln!(text, "{} edges later than {limit}", grouped(made.violations));

@@ -12,7 +12,7 @@ use rtscope_analyse::instrument::{self, Choice, Reading};
 
 use super::{
     Hertz,
-    show::{self, CAPTURE, Outputs, Seen},
+    show::{self, CAPTURE, Outputs, SeenWave},
 };
 use crate::{
     cli::{Refused, wall_clock},
@@ -79,7 +79,7 @@ pub(in crate::cli) fn main(
     let reading = options.read(path, &bytes, 0)?;
     let scope = format!("{} of an instrument", reading.format);
     let finding = (!reading.findings.is_empty()).then(|| reading.findings.join("; "));
-    let seen = Seen { capture: reading.capture, scope, finding };
+    let seen = SeenWave { capture: reading.capture, scope, finding };
     let folder = record::new_folder(out, "import", &wall_clock(), CAPTURE)?;
     show::finish(&seen, options.wanted_hz(), &Outputs::into_folder(folder, json))
 }

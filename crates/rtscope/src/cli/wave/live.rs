@@ -9,14 +9,14 @@ use rtscope_measure::{
         WaveError,
         gpio::{self, InputLine},
         line::{self, Address},
-        scope::{self, CaptureLimits},
+        scope::{self, CaptureLimits, GAPS_MAX},
         seat::Seat,
     },
 };
 use rtscope_model::{time::Nanos, wave::Capture};
 use rtscope_sys::{clock::SystemClock, tree::Tree};
 
-use super::{Hertz, capture::GAPS_MAX};
+use super::Hertz;
 use crate::{
     cli::{Refused, place::OneCpu},
     exit,

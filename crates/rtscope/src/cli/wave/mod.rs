@@ -17,7 +17,7 @@ use rtscope_sys::tree::Tree;
 
 pub(super) use self::{
     generate::WaveOptions,
-    sweep::{Scratch, Tries, with_all_in_full},
+    sweep::{Tries, with_all_in_full},
 };
 use super::{Refused, place::Scheduling};
 

@@ -1,7 +1,6 @@
 //! What `wave capture` and `import` print and write of a capture.
 
 use std::{
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -10,16 +9,18 @@ use std::{
 use anyhow::Context as _;
 use rtscope_analyse::{
     instrument,
-    number::{counted, grouped},
     report::wave::capture as report,
-    statistics::wave::{Wave, judge},
+    statistics::wave::{
+        between::{Between, between},
+        judge,
+    },
 };
-use rtscope_model::{time::Nanos, wave::Capture};
-use serde_json::Value;
+use rtscope_model::wave::Capture;
 
 use crate::{
     cli::{Refused, print, wall_clock},
     exit,
+    output::shown,
     record::Destination,
 };
 
@@ -74,7 +75,7 @@ impl Outputs {
 }
 
 /// What was seen, and how.
-pub(super) struct Seen {
+pub(super) struct SeenWave {
     pub(super) capture: Capture,
     /// Who looked, for people.
     pub(super) scope: String,
@@ -84,33 +85,28 @@ pub(super) struct Seen {
 
 /// Judges, prints, writes. A refused frequency is the exit code for nothing known.
 pub(super) fn finish(
-    seen: &Seen,
+    seen: &SeenWave,
     wanted_hz: Option<f64>,
     outputs: &Outputs,
 ) -> anyhow::Result<ExitCode> {
     let wave = judge(&seen.capture, wanted_hz);
+    let SeenWave { capture, scope, finding } = seen;
+    let (finding, written) = (finding.as_deref(), wall_clock());
+    let written = Some(written.as_str());
+    let shown = report::Shown { capture, wave: &wave, wanted_hz, scope, finding, written };
     outputs.check()?;
     let [save, page] = outputs.destinations()?;
     let mut has_stdout = true;
     if let Some(to) = &save {
-        has_stdout &= to.write(instrument::write_vcd(&seen.capture).as_bytes())?;
+        has_stdout &= to.write(instrument::write_vcd(capture).as_bytes())?;
     }
     if let Some(to) = &page {
-        let mut facts = vec![("scope".to_owned(), seen.scope.clone())];
-        facts.extend(seen.finding.clone().map(|finding| ("finding".to_owned(), finding)));
-        facts.push(("written".to_owned(), wall_clock()));
-        let all = report::Shown { capture: &seen.capture, wave: &wave, wanted_hz, facts };
-        has_stdout &= to.write(report::page(&all).as_bytes())?;
+        has_stdout &= to.write(report::page(&shown).as_bytes())?;
     }
     if outputs.json {
-        let mut document = serde_json::to_value(&wave)?;
-        document["line"] = Value::from(seen.capture.line.as_str());
-        document["scope"] = Value::from(seen.scope.as_str());
-        document["finding"] = Value::from(seen.finding.clone());
-        document["ended_early"] = Value::from(seen.capture.is_full);
-        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+        print(&(serde_json::to_string_pretty(&report::document(&shown)?)? + "\n"))?;
     } else if has_stdout {
-        print(&text(seen, &wave))?;
+        print(&report::text(&shown))?;
     }
     for (what, to) in [("Capture", &save), ("Report", &page)] {
         match to {
@@ -122,103 +118,70 @@ pub(super) fn finish(
     Ok(ExitCode::from(if wave.refused.is_some() { exit::INCONCLUSIVE } else { exit::PASS }))
 }
 
-fn text(seen: &Seen, wave: &Wave) -> String {
-    let mut text = String::new();
-    let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<16}{value}");
+/// The same of several lines that were captured at once, and how each stands to the first. The exit code is that
+/// of the first line: an alarm has no frequency.
+pub(super) fn finish_several(
+    seen: &[SeenWave],
+    wanted_hz: Option<f64>,
+    outputs: &Outputs,
+) -> anyhow::Result<ExitCode> {
+    if outputs.page.is_some() || outputs.save.is_some() {
+        let text = "--page and --save take one line: write several into a folder with --out";
+        return Err(Refused(text.to_owned()).into());
+    }
+    let (mut text, mut documents, written) = (String::new(), Vec::new(), wall_clock());
+    let mut code = exit::PASS;
+    for (n, SeenWave { capture, scope, finding }) in seen.iter().enumerate() {
+        // The others may be of any frequency.
+        let wanted_hz = wanted_hz.filter(|_| n == 0);
+        let wave = judge(capture, wanted_hz);
+        let (finding, written) = (finding.as_deref(), Some(written.as_str()));
+        let facts = report::Shown { capture, wave: &wave, wanted_hz, scope, finding, written };
+        if let Some(folder) = &outputs.out {
+            let own = Outputs::into_folder(folder.join((n + 1).to_string()), false);
+            let [save, page] = own.destinations()?;
+            save.map(|to| to.write(instrument::write_vcd(capture).as_bytes())).transpose()?;
+            page.map(|to| to.write(report::page(&facts).as_bytes())).transpose()?;
+        }
+        documents.push(report::document(&facts)?);
+        text += &format!("{}\n", report::text(&facts));
+        if n == 0 && wave.refused.is_some() {
+            code = exit::INCONCLUSIVE;
+        }
+    }
+    let others = seen.iter().skip(1);
+    let all: Vec<Between> =
+        others.map(|second| between(&seen[0].capture, &second.capture)).collect();
+    all.iter().for_each(|one| text += &(sentence(one) + "\n"));
+    let document = serde_json::json!({ "lines": documents, "between": all });
+    let document = serde_json::to_string_pretty(&document)? + "\n";
+    if let Some(folder) = &outputs.out {
+        let path = folder.join("lines.json");
+        fs::write(&path, &document).with_context(|| format!("can't write {}", path.display()))?;
+        text += &format!("Captures: {}\n", shown(folder));
+    }
+    print(if outputs.json { &document } else { &text })?;
+    Ok(ExitCode::from(code))
+}
+
+/// How a line stands to the first one.
+fn sentence(found: &Between) -> String {
+    let [first, second] = &found.lines;
+    let us = |ns: f64| format!("{:.3} us", ns / 1e3);
+    let (Some(low), Some(mean), Some(high)) =
+        (found.delay_ns_min, found.delay_ns_mean, found.delay_ns_max)
+    else {
+        return format!("{second} has no rising edge after one of {first}");
     };
-    row("line", seen.capture.line.clone());
-    figures(wave, &mut row);
-    losses(wave, &seen.scope, &mut row);
-    if let Some(finding) = &seen.finding {
-        row("finding", finding.clone());
-    }
-    if seen.capture.is_full {
-        row("ended early", format!("after {}: its memory was full", Nanos(wave.span_ns)));
-    }
-    text
-}
-
-/// Frequency, duty cycle, jitter.
-fn figures(wave: &Wave, row: &mut impl FnMut(&str, String)) {
-    match (wave.frequency_hz, &wave.refused) {
-        (Some(hz), _) => {
-            let uncertainty = wave.uncertainty_ppm.unwrap_or_default();
-            row("frequency", format!("{} +- {uncertainty:.2} ppm", hertz(hz)));
-        }
-        (None, why) => {
-            row("frequency", format!("refused: {}", why.as_deref().unwrap_or("unknown")))
-        }
-    }
-    if let Some((counted_hz, hz)) = wave.counted_hz.zip(wave.frequency_hz) {
-        let ppm = (hz / counted_hz - 1.0) * 1e6;
-        row(
-            "by its count",
-            format!("{} outside gaps: the scope is {ppm:+.1} ppm off", hertz(counted_hz)),
-        );
-    }
-    if let Some(error_ppm) = wave.error_ppm {
-        row("error", format!("{error_ppm:+.1} ppm of the wanted frequency"));
-    }
-    if let Some(duty) = wave.duty {
-        row("duty cycle", format!("{:.2} %", duty * 100.0));
-    }
-    if let Some(period) = &wave.period {
-        let (min, median, max) =
-            (Nanos(period.ns_min), Nanos(period.ns_median), Nanos(period.ns_max));
-        row("period", format!("{min} to {max}, median {median}"));
-        let cycles = period.cycle_to_cycle_ns_rms.map_or_else(String::new, |ns| {
-            format!("; cycle to cycle {} rms", Nanos(ns.round() as u64))
-        });
-        row("jitter", format!("period {} rms{cycles}", Nanos(period.jitter_ns_rms.round() as u64)));
-    }
-    if let Some(phase) = &wave.phase {
-        let (rms, span) =
-            (phase.tie_ns_rms.round() as u64, phase.tie_ns_peak_to_peak.round() as u64);
-        row("interval error", format!("{} rms, {} peak to peak", Nanos(rms), Nanos(span)));
-    }
-}
-
-/// What was not seen, and what is wrong with the wave.
-fn losses(wave: &Wave, scope: &str, row: &mut impl FnMut(&str, String)) {
-    let lost = wave.lost.map_or_else(
-        || "the line doesn't count".to_owned(),
-        |lost| match wave.made_in_gaps {
-            Some(hidden) => format!("{} lost, {} made in gaps", grouped(lost), grouped(hidden)),
-            None => format!("{} lost", grouped(lost)),
-        },
-    );
-    row("edges", format!("{} seen, {lost}", grouped(wave.edges)));
-    row(
-        "wrong",
-        format!(
-            "{} missing, {} extra, {}",
-            grouped(wave.missing_edges),
-            grouped(wave.extra_edges),
-            if wave.glitches == 1 {
-                "1 glitch".to_owned()
-            } else {
-                format!("{} glitches", grouped(wave.glitches))
-            }
-        ),
-    );
-    row(
-        "scope",
-        format!(
-            "{}, {} resolution, blind {:.2} % in {}",
-            scope,
-            Nanos(wave.resolution_ns),
-            wave.blind_share * 100.0,
-            counted(wave.gaps, "gap")
-        ),
-    );
-}
-
-/// A frequency with six digits.
-pub(super) fn hertz(hz: f64) -> String {
-    match hz {
-        hz if hz >= 1e6 => format!("{:.6} MHz", hz / 1e6),
-        hz if hz >= 1e3 => format!("{:.6} kHz", hz / 1e3),
-        hz => format!("{hz:.4} Hz"),
-    }
+    let phase = match found.phase_degrees {
+        Some(degrees) => format!("phase {degrees:.1} degrees"),
+        None => "no fixed phase".to_owned(),
+    };
+    format!(
+        "{second} rises {} to {} after {first}, {} on average, in {} edges; {phase}",
+        us(low as f64),
+        us(high as f64),
+        us(mean),
+        found.edges
+    )
 }

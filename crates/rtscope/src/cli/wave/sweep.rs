@@ -1,61 +1,38 @@
 //! `rtscope wave sweep`: the highest frequency of programs, at rest and under load.
 
-use std::{
-    fmt::Write as _,
-    fs, io,
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-    thread,
-    time::Duration,
-};
+use std::{io, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use rtscope_analyse::{
-    number,
-    report::wave::sweep as page,
-    statistics::wave::{
-        counted, judge,
-        sweep::{Curve, Outcome, Point, Search, SearchRange, Sweep},
-    },
+    number::exact_hertz,
+    report::{published as report, wave::sweep as page},
+    statistics::wave::sweep::{Curve, Search, SearchRange, Sweep, Try},
 };
 use rtscope_measure::{
     interrupt::Interrupt,
     load::{Launcher, check},
     wave::{
-        WaveError, count, line, scope,
-        seat::{self, Seat},
-        subject::{self, Running, Shipped, Subject},
+        WaveError,
+        bench::{Bench, Scratch, Seen},
+        subject::{self, Shipped, Subject},
     },
 };
-use rtscope_model::{load::LoadLine, schedule::Placement, time::Nanos};
-use rtscope_sys::{clock::SystemClock, line::MemoryLine, sched, tree::Tree};
+use rtscope_model::{load::LoadLine, time::Nanos};
+use rtscope_sys::{sched, tree::Tree};
 
-use super::{Hertz, PRIORITY, Share, capture::GAPS_MAX, show::hertz};
+use super::{Hertz, PRIORITY, Share};
 use crate::{
     cli::{
         Refused,
         place::{OneCpu, PolicyChoice, Scheduling},
+        published::{self, Choice},
         this_program, wall_clock,
     },
     exit, output,
     record::Destination,
 };
 
-/// Room for edges of one try: 8 MB.
-const EDGES_MAX: usize = 1_000_000;
-
 /// How long a load may outlive the sweep before the kernel ends it.
 const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
-
-/// After this time the kernel ends a subject of one try.
-const SUBJECT_LIMIT: &str = "30s";
-
-/// Longer than a subject takes to start and end.
-const START_LIMIT: Nanos = Nanos::from_secs(10);
-
-/// Between the first edge and the first look.
-const SETTLE: Duration = Duration::from_millis(20);
 
 /// Find how fast programs can make a square wave, also under load
 ///
@@ -66,6 +43,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// Examples:
 ///   rtscope wave sweep --subject all --quick
 ///   rtscope wave sweep --subject python --load cpu --policy other --policy fifo:49
+///   rtscope wave sweep --subject course-c --load cpu --published course-lab
 ///   rtscope wave sweep --subject ./mine --subject rust --from 100Hz --to 100kHz
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -78,6 +56,8 @@ pub(in crate::cli) struct Args {
     compiled: Option<PathBuf>,
     #[command(flatten)]
     tries: Tries,
+    #[command(flatten)]
+    published: Choice,
     /// Write the page to FILE; - is standard output [default: rtscope-runs/wave-sweep-TIME.html]
     #[arg(short, long, alias = "page", value_name = "FILE")]
     out: Option<PathBuf>,
@@ -139,82 +119,26 @@ impl Tries {
     }
 }
 
-/// What stays the same in all tries.
-struct Bench<'a> {
-    args: &'a Args,
-    line: MemoryLine,
-    name: String,
-    scope: Scope,
-    /// The CPU of the subjects.
-    cpu: String,
-    interrupt: Interrupt,
-}
-
-/// Who sees the wave.
-enum Scope {
-    /// A thread on a CPU of its own, which looks at the line all the time.
-    Looks {
-        /// Where it looks from.
-        seat: Seat,
-        /// The same beside a subject that is a real-time thread, where there is no third CPU.
-        modest: Seat,
-    },
-    /// A thread on the subject's CPU, the only one, which reads the line's own count now and then.
-    Counts(Placement),
-}
-
-impl Scope {
-    /// For people: name and value.
-    fn facts(&self) -> Vec<(String, String)> {
-        let fact = |name: &str, value: String| (name.to_owned(), value);
-        match self {
-            Scope::Looks { seat, modest } => vec![
-                fact("scope", seat.text()),
-                fact("scope beside a real-time subject", modest.text()),
-            ],
-            Scope::Counts(place) => vec![fact(
-                "scope",
-                format!("{place}, reads the count of edges that the subject keeps: one CPU only"),
-            )],
-        }
-    }
-}
-
-/// A folder of our own that goes when we do.
-pub(in crate::cli) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(in crate::cli) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(in crate::cli) fn new() -> anyhow::Result<Scratch> {
-        let folder = std::env::temp_dir().join(format!("rtscope-subjects-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
-        Ok(Scratch(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = Destination::new(args.out.as_deref(), "wave-sweep", "html");
     out.refuse_two(args.json)?;
     args.tries.check()?;
+    // A mistake in a table is told before minutes are spent.
+    args.published.entries("none")?;
     let scratch = Scratch::new()?;
+    let words = with_all_in_full(&args.subject, subject::all());
     let program = std::env::current_exe().unwrap_or_else(|_| this_program());
-    let subjects: Vec<Subject> = with_all_in_full(&args.subject, subject::all())
+    let subjects: Vec<Subject> = words
         .iter()
-        .map(|word| Subject::prepare(word, &program, &scratch.0, args.compiled.as_deref()))
+        .map(|word| Subject::prepare(word, &program, scratch.path(), args.compiled.as_deref()))
         .collect::<Result<_, _>>()?;
-    let bench = bench(args)?;
     let policies = args.tries.policies()?;
+    let real_time = policies.iter().any(|policy| policy.policy.is_real_time())
+        || words.iter().any(|word| word == "c-rt" || word == "course-c-rt");
+    let bench = Bench::new(&OneCpu::default().or_last()?, real_time)?;
+    let interrupt = Interrupt::install()?;
     let all = sched::affinity(sched::SELF)?;
-    let launcher = Launcher::new(bench.cpu.parse()?, all);
+    let launcher = Launcher::new(bench.cpus.clone(), all);
     let mut curves = Vec::new();
     for load in &args.tries.loads()? {
         // It ends when it is dropped, at the end of this turn.
@@ -222,16 +146,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let load = load.as_ref().map_or_else(|| "none".to_owned(), LoadLine::to_string);
         for subject in &subjects {
             for policy in &policies {
-                if bench.interrupt.is_stopped() {
+                if interrupt.is_stopped() {
                     break;
                 }
-                curves.push(curve(&bench, subject, *policy, &load)?);
+                curves.push(curve(&args.tries, &bench, &interrupt, (subject, *policy, &load))?);
             }
         }
     }
-    fs::remove_file(bench.line.path()).ok();
     report(args, &out, &bench, curves)?;
-    Ok(ExitCode::from(if bench.interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
+    Ok(ExitCode::from(if interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
 }
 
 /// The subjects' words, with `all` in full: those that are there. The missing ones are told.
@@ -251,71 +174,29 @@ pub(in crate::cli) fn with_all_in_full(
     words
 }
 
-fn bench(args: &Args) -> anyhow::Result<Bench<'_>> {
-    let allowed = sched::affinity(sched::SELF)?;
-    let eyes = OneCpu::default().or_last()?;
-    let throttling =
-        Tree::default().read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
-    let real_time = args.tries.policy.iter().any(|policy| policy.policy.is_real_time());
-    if throttling == "-1"
-        && (real_time
-            || with_all_in_full(&args.subject, subject::all()).iter().any(|word| word == "c-rt"))
-    {
-        let why = "real-time throttling is off, and a subject that never sleeps would keep its CPU from \
-                   everything else: switch it on (kernel.sched_rt_runtime_us = 950000)";
-        return Err(Refused(why.to_owned()).into());
-    }
-    let (cpu, scope) = match allowed.without(&eyes).iter().next() {
-        Some(cpu) => {
-            let seat = Seat::best(&eyes, &Tree::default());
-            let modest = if allowed.len() > 2 { seat.clone() } else { seat.modest() };
-            (cpu.to_string(), Scope::Looks { seat, modest })
-        }
-        None => {
-            let place = seat::counting(&eyes).ok_or_else(|| {
-                let why = "with one CPU the scope must be a real-time thread above the subject: run it as \
-                           root, or raise RLIMIT_RTPRIO to 99";
-                Refused(why.to_owned())
-            })?;
-            (eyes.to_string(), Scope::Counts(place))
-        }
-    };
-    let short = format!("sweep-{}", std::process::id());
-    Ok(Bench {
-        args,
-        line: line::open_memory(&short)?,
-        name: format!("memory:{short}"),
-        scope,
-        cpu,
-        interrupt: Interrupt::install()?,
-    })
-}
-
 /// The search for one subject, policy and load.
 fn curve(
-    bench: &Bench<'_>,
-    subject: &Subject,
-    policy: Scheduling,
-    load: &str,
+    tries: &Tries,
+    bench: &Bench,
+    interrupt: &Interrupt,
+    (subject, policy, load): (&Subject, Scheduling, &str),
 ) -> anyhow::Result<Curve> {
-    let (args, quick) = (&bench.args.tries, bench.args.tries.quick);
-    let mut search = Search::new(SearchRange {
-        from_hz: args.from.0,
-        to_hz: args.to.0,
-        tolerance: args.tolerance.0,
-        steps: if quick { 2 } else { 4 },
-        bisections: if quick { 3 } else { 5 },
-        tries: 5,
-    });
+    let tolerance = tries.tolerance.0;
+    let range = SearchRange::new(tries.from.0, tries.to.0, tolerance, tries.quick);
+    let mut search = Search::new(range);
     let is_terminal = output::can_redraw(&io::stderr());
-    while let Some(wanted_hz) = search.next_hz().filter(|_| !bench.interrupt.is_stopped()) {
+    while let Some(wanted_hz) = search.next_hz().filter(|_| !interrupt.is_stopped()) {
         if is_terminal {
-            let hertz = hertz(wanted_hz);
+            let hertz = exact_hertz(wanted_hz);
             output::progress(&format!("{} under {load}: {hertz}", subject.name));
         }
-        // A blind look is repeated, and looks longer.
-        let look_ns = look_ns(wanted_hz, quick) * u64::from(1 + search.blinds());
-        search.add_try(attempt(bench, &Try { subject, policy, wanted_hz, look_ns })?);
+        let wanted = (wanted_hz, search.look_ns());
+        search.add_try(match bench.look(&this_program(), subject, &policy, wanted) {
+            Ok(Seen::Edges(capture)) => Try::judge(&capture, wanted_hz, tolerance),
+            Ok(Seen::Counts(readings)) => Try::judge_count(&readings, wanted_hz, tolerance),
+            Err(silent @ WaveError::NoEdge { .. }) => Try::silent(wanted_hz, silent.to_string()),
+            Err(other) => return Err(other.into()),
+        });
     }
     if is_terminal {
         output::progress("");
@@ -324,205 +205,24 @@ fn curve(
     Ok(Curve { name, load, policy: policy.to_string(), found })
 }
 
-/// What is tried.
-struct Try<'a> {
-    subject: &'a Subject,
-    policy: Scheduling,
-    wanted_hz: f64,
-    look_ns: u64,
-}
-
-/// One try: starts the subject, looks, ends it.
-fn attempt(bench: &Bench<'_>, one: &Try<'_>) -> anyhow::Result<Point> {
-    let seen = match &bench.scope {
-        Scope::Looks { seat, modest } => look(bench, one, (seat, modest)),
-        // Above the subject, or one that never sleeps would keep it from being started, seen and ended.
-        Scope::Counts(place) => {
-            scope::at_place(place, Nanos(one.look_ns + START_LIMIT.0), || count(bench, one))
-        }
-    };
-    match seen {
-        Err(silent @ WaveError::NoEdge { .. }) => Ok(without_wave(one.wanted_hz, &silent)),
-        other => Ok(other?),
-    }
-}
-
-/// Starts a subject, which has settled then.
-fn start(bench: &Bench<'_>, one: &Try<'_>) -> Result<Running, WaveError> {
-    let mut command = Command::new(this_program());
-    command
-        .arg0("rtscope")
-        .args(["wave-subject", "--parent", &std::process::id().to_string()])
-        .args([
-            "--limit",
-            SUBJECT_LIMIT,
-            "--cpus",
-            &bench.cpu,
-            "--policy",
-            &one.policy.to_string(),
-            "--",
-        ])
-        .args(one.subject.command(&bench.name, one.wanted_hz));
-    let running = Running::start(&one.subject.name, &mut command, &bench.line)?;
-    thread::sleep(SETTLE);
-    Ok(running)
-}
-
-/// A try that is looked at from another CPU.
-fn look(
-    bench: &Bench<'_>,
-    one: &Try<'_>,
-    (seat, modest): (&Seat, &Seat),
-) -> Result<Point, WaveError> {
-    let wanted_hz = one.wanted_hz;
-    let mut running = start(bench, one)?;
-    let seat = if running.is_real_time(&Tree::default()) { modest } else { seat };
-    let limits = scope::CaptureLimits {
-        duration_ns: one.look_ns,
-        edges_max: EDGES_MAX,
-        gaps_max: GAPS_MAX,
-        rest: seat.rest,
-    };
-    let clock = SystemClock::MONOTONIC;
-    let capture = scope::capture(&bench.line, &bench.name, &seat.place, &clock, limits)?;
-    running.check()?;
-    drop(running);
-    let wave = judge(&capture, Some(wanted_hz));
-    let outcome = Outcome::of(&capture, &wave, wanted_hz, bench.args.tries.tolerance.0);
-    Ok(Point {
-        wanted_hz,
-        measured_hz: wave.frequency_hz,
-        uncertainty_ppm: wave.uncertainty_ppm,
-        within: outcome == Outcome::Within,
-        outcome,
-        edges: wave.edges,
-        lost: wave.lost,
-        blind_ns: wave.blind_ns,
-        jitter_ns_rms: wave.period.map(|period| period.jitter_ns_rms),
-        refused: wave.refused,
-    })
-}
-
-/// A try whose edges the subject counts, on the only CPU.
-fn count(bench: &Bench<'_>, one: &Try<'_>) -> Result<Point, WaveError> {
-    let wanted_hz = one.wanted_hz;
-    let mut running = start(bench, one)?;
-    let parts = counted::parts(one.look_ns, wanted_hz);
-    let readings = count::watch(&bench.line, &SystemClock::MONOTONIC, one.look_ns, parts);
-    running.check()?;
-    drop(running);
-    let wave = counted::judge(&readings, wanted_hz, bench.args.tries.tolerance.0);
-    let is_counted = readings.last().is_some_and(|last| last.changes > 0);
-    let outcome = match is_counted {
-        true => Outcome::of_count(&wave, wanted_hz, bench.args.tries.tolerance.0),
-        false => Outcome::Blind,
-    };
-    let why = "it doesn't count its changes, and with one CPU nothing else shows them";
-    Ok(Point {
-        wanted_hz,
-        measured_hz: wave.frequency_hz,
-        uncertainty_ppm: (wave.edges > 0).then(|| 1e6 / wave.edges as f64),
-        within: outcome == Outcome::Within,
-        outcome,
-        edges: wave.edges,
-        lost: None,
-        blind_ns: 0,
-        jitter_ns_rms: None,
-        refused: (!is_counted).then(|| why.to_owned()),
-    })
-}
-
-/// A try of a subject that made no edge.
-fn without_wave(wanted_hz: f64, why: &WaveError) -> Point {
-    Point {
-        wanted_hz,
-        measured_hz: None,
-        uncertainty_ppm: None,
-        within: false,
-        outcome: Outcome::Silent,
-        edges: 0,
-        lost: None,
-        blind_ns: 0,
-        jitter_ns_rms: None,
-        refused: Some(why.to_string()),
-    }
-}
-
-/// Fifty periods, so that one that is spoilt doesn't decide, but within bounds: of a fast wave a tenth of a
-/// second or more, so that ticks and other threads are in it.
-fn look_ns(wanted_hz: f64, quick: bool) -> u64 {
-    let (least_s, most_s) = if quick { (0.1, 1.0) } else { (0.5, 2.0) };
-    ((50.0 / wanted_hz).clamp(least_s, most_s) * 1e9) as u64
-}
-
-fn report(
-    args: &Args,
-    out: &Destination,
-    bench: &Bench<'_>,
-    curves: Vec<Curve>,
-) -> anyhow::Result<()> {
-    let sweep = Sweep {
-        from_hz: args.tries.from.0,
-        to_hz: args.tries.to.0,
-        tolerance: args.tries.tolerance.0,
-        curves,
-        facts: bench
-            .scope
-            .facts()
-            .into_iter()
-            .chain([
-                ("subjects".to_owned(), format!("on CPU {}", bench.cpu)),
-                (
-                    "tries".to_owned(),
-                    "3 to 5 of each frequency, as many again of the two at the limit".to_owned(),
-                ),
-                ("written".to_owned(), wall_clock()),
-            ])
-            .collect(),
-    };
-    let document = || serde_json::to_string_pretty(&sweep.document()?);
+fn report(args: &Args, out: &Destination, bench: &Bench, curves: Vec<Curve>) -> anyhow::Result<()> {
+    let mut facts = bench.facts();
+    facts.extend([
+        ("subjects".to_owned(), format!("on CPU {}", bench.cpus)),
+        (
+            "tries".to_owned(),
+            "3 to 5 of each frequency, as many again of the two at the limit".to_owned(),
+        ),
+        ("written".to_owned(), wall_clock()),
+    ]);
+    let tries = &args.tries;
+    let (from_hz, to_hz, tolerance) = (tries.from.0, tries.to.0, tries.tolerance.0);
+    let sweep = Sweep { from_hz, to_hz, tolerance, curves, facts };
+    let published = args.published.entries("none")?;
+    let release = Tree::default().read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let published = report::of_table(&published, &sweep.ours(published::whose(&release)));
+    let document = || serde_json::to_string_pretty(&sweep.document(&published)?);
     let document = args.json.then(document).transpose()?;
-    out.publish(&page::page(&sweep), document, || text(&sweep))
-}
-
-fn text(sweep: &Sweep) -> String {
-    let mut text = format!(
-        "{:<12}{:<10}{:<24}{:>16}  {:<14}tries\n",
-        "subject", "policy", "load", "max frequency", "first bad"
-    );
-    for curve in &sweep.curves {
-        let found = &curve.found;
-        let hertz = |hz: Option<f64>| hz.map_or_else(|| "none".to_owned(), number::hertz);
-        let _ = write!(
-            text,
-            "{:<12}{:<10}{:<24}{:>16}  {:<14}{}",
-            curve.name,
-            curve.policy,
-            curve.load,
-            hertz(found.max_frequency_hz),
-            hertz(found.first_bad_hz),
-            found.points.len()
-        );
-        let of = |wanted: Outcome| found.points.iter().filter(|p| p.outcome == wanted).count();
-        for outcome in [Outcome::Blind, Outcome::TooFast, Outcome::Silent, Outcome::Unsteady] {
-            if of(outcome) > 0 {
-                let _ = write!(text, ", {} {}", of(outcome), outcome.text());
-            }
-        }
-        if !found.undecided_hz.is_empty() {
-            let list: Vec<String> =
-                found.undecided_hz.iter().map(|hz| number::hertz(*hz)).collect();
-            let _ = write!(text, "; undecided: {}", list.join(", "));
-        }
-        text.push('\n');
-        if let Some(why) = &found.no_limit {
-            let _ = writeln!(text, "  no limit found: {why}");
-        }
-    }
-    for (name, value) in &sweep.facts {
-        if name.starts_with("scope") {
-            let _ = writeln!(text, "{name}: {value}");
-        }
-    }
-    text
+    let page = page::page(&sweep, &published);
+    out.publish(&page, document, || page::text(&sweep) + &report::text(&published))
 }

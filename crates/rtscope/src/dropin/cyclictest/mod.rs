@@ -3,8 +3,9 @@
 //! ```text
 //! options   the words, and what is wrong with them        (cpus: sets of CPUs)
 //! help      the text that -h does not print
-//! run       threads, the ticks of the control thread, the end
-//! tick      what is shown and kept on the way: screen, samples, spikes, signals, pipe
+//! spec      the session that they ask for
+//! run       set-up, and what is printed before and after
+//! tick      what is printed on the way: screen, samples, the answers to signals, the named pipe
 //! ```
 //!
 //! A latency is measured as everywhere in rtscope, from the programmed expiry to the first reading of
@@ -15,15 +16,17 @@ mod cpus;
 mod help;
 mod options;
 mod run;
+mod spec;
 mod tick;
 
 use rtscope_sys::{sched, tree::Tree};
 
 use self::{
     cpus::Machine,
-    options::{Outcome, parse},
+    options::{Action, parse},
 };
 use super::{print, say};
+use crate::leftovers;
 
 /// Runs cyclictest with these words and answers its exit code.
 pub(super) fn main(words: &[String]) -> u8 {
@@ -33,12 +36,13 @@ pub(super) fn main(words: &[String]) -> u8 {
     parsed.stderr.iter().for_each(|line| say(line));
     print(&parsed.stdout);
     match parsed.outcome {
-        Outcome::Help(code) => {
+        Action::Help(code) => {
             print(&help::text());
             code
         }
-        Outcome::Refused(code) => code,
-        Outcome::Run(options) => {
+        Action::Refused(code) => code,
+        Action::Run(options) => {
+            leftovers::restore();
             let command = std::iter::once("cyclictest").chain(words.iter().map(String::as_str));
             let measurement = run::Measurement {
                 options: &options,

@@ -1,5 +1,4 @@
-//! What is shown and kept while a run goes on: the screen, samples, spikes, the answers to signals, the
-//! named pipe. Everything here happens in the control thread.
+//! What is printed while a run goes on: the screen, samples, the answers to signals, the named pipe. Everything here happens in the control thread.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -17,14 +16,13 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_analyse::export::cyclictest::{self, Figures, Run, Thread, Unit};
-use rtscope_measure::{
-    environment::smi,
-    sampler::{Ended, RawSample, Session, Starved},
+use rtscope_analyse::export::cyclictest::{
+    LiveRun, Run, SampleOptions, Thread, Unit, lost_sentence,
 };
-use rtscope_model::{
-    slice::{Scope, Slice},
-    time::Nanos,
+use rtscope_measure::{
+    dropin::{Ending, Measurement},
+    environment::smi,
+    sampler::Starved,
 };
 use rtscope_sys::{system, tree::Tree};
 use rustix::{
@@ -43,10 +41,9 @@ const PIPE_LOOK: Duration = Duration::from_millis(500);
 pub(super) struct Watch<'a> {
     options: &'a Options,
     tree: &'a Tree,
-    pub(super) run: Run,
-    seen: Seen,
-    /// System management interrupts of each thread's CPU before the run.
-    smi_before: Vec<u64>,
+    pub(super) running: LiveRun,
+    /// System management interrupts of each thread's CPU.
+    smis: Option<smi::Counter>,
     status_asked: Arc<AtomicBool>,
     snapshot_asked: Arc<AtomicBool>,
     /// Readable when one of them was asked for.
@@ -56,23 +53,6 @@ pub(super) struct Watch<'a> {
     drawn: bool,
 }
 
-/// What is made of single samples.
-#[derive(Default)]
-struct Seen {
-    unit: Unit,
-    verbose: bool,
-    buckets: u32,
-    spike: Option<u64>,
-    spike_nodes: usize,
-    spikes: Vec<(usize, u64, u64)>,
-    /// Samples of a window, and what was seen in those of it: number, largest and its cycle.
-    oscope: u64,
-    windows: Vec<(u64, u64, u64)>,
-    overflow_cycles: Vec<Vec<u64>>,
-    /// Lines that are to be printed, by thread, without their ends.
-    lines: Vec<String>,
-}
-
 impl<'a> Watch<'a> {
     pub(super) fn new(
         options: &'a Options,
@@ -80,17 +60,24 @@ impl<'a> Watch<'a> {
         tree: &'a Tree,
         threads: Vec<Thread>,
     ) -> anyhow::Result<Watch<'a>> {
-        let seen = Seen {
+        let run = Run {
             unit,
-            verbose: options.verbose,
             buckets: options.buckets,
-            spike: options.spike,
-            spike_nodes: options.spike_nodes,
-            oscope: if options.oscope > 1 { options.oscope as u64 } else { 0 },
-            windows: vec![(0, 0, 0); threads.len()],
-            overflow_cycles: vec![Vec::new(); threads.len()],
-            ..Seen::default()
+            sums: options.sums,
+            armed: options.break_above.is_some(),
+            broke: None,
+            threads,
+            // The drop-in has a wait in its thread's maximum.
+            waits: Vec::new(),
         };
+        let kept = SampleOptions {
+            lines: options.verbose,
+            window: if options.oscope > 1 { options.oscope as u64 } else { 0 },
+            spikes_above: options.spike,
+            spikes_max: options.spike_nodes,
+        };
+        let cpus = run.threads.iter().map(|thread| thread.cpu);
+        let smis = options.smi.then(|| smi::Counter::start(tree, cpus));
         let (asked, asking) = UnixStream::pair()?;
         asked.set_nonblocking(true)?;
         let flag = |signal| -> std::io::Result<Arc<AtomicBool>> {
@@ -99,21 +86,11 @@ impl<'a> Watch<'a> {
             signal_hook::low_level::pipe::register(signal, asking.try_clone()?)?;
             Ok(flag)
         };
-        let mut watch = Watch {
+        let watch = Watch {
             options,
             tree,
-            run: Run {
-                unit,
-                buckets: options.buckets,
-                sums: options.sums,
-                armed: options.break_above.is_some(),
-                broke: None,
-                threads,
-                // The drop-in has a wait in its thread's maximum.
-                waits: Vec::new(),
-            },
-            seen,
-            smi_before: Vec::new(),
+            running: LiveRun::new(run, kept),
+            smis,
             status_asked: flag(SIGUSR1)?,
             snapshot_asked: flag(SIGUSR2)?,
             asked,
@@ -121,9 +98,8 @@ impl<'a> Watch<'a> {
             pipe: options.fifo.clone().map(Pipe::new).transpose()?,
             drawn: false,
         };
-        watch.smi_before = watch.smis();
         // Whoever reads before the first answer finds the threads, not an empty file.
-        watch.snapshot.write(&watch.run.status());
+        watch.snapshot.write(&watch.running.run.status());
         Ok(watch)
     }
 
@@ -139,201 +115,75 @@ impl<'a> Watch<'a> {
     }
 
     /// One look; false when nobody reads standard output any more.
-    pub(super) fn tick(&mut self, session: &mut Session) -> bool {
-        let larger = self.take_figures(session);
+    pub(super) fn tick(&mut self, threads: &mut Measurement) -> bool {
+        let larger = self.take_figures(threads);
         let mut alive = true;
         if self.options.verbose {
-            let smis = self.options.smi.then(|| self.smi_steps());
-            alive &= print(&self.seen.take_lines(smis.as_deref()));
+            let smis = self.count_smis();
+            alive &= print(&self.running.take_lines(smis.as_deref()));
         } else if !self.options.quiet && (larger || !self.options.refresh_on_max || !self.drawn) {
             alive &= self.draw();
         }
         if self.status_asked.swap(false, Relaxed) {
-            say(self.run.status().trim_end());
+            say(self.running.run.status().trim_end());
         }
         if self.snapshot_asked.swap(false, Relaxed) {
-            self.snapshot.write(&self.run.status());
+            self.snapshot.write(&self.running.run.status());
         }
         if let Some(pipe) = &mut self.pipe {
-            pipe.serve(&self.run);
+            pipe.serve(&self.running.run);
         }
         alive
     }
 
-    /// Ends the threads and takes what they have left. How they ended, and those that did not.
-    pub(super) fn end(&mut self, mut session: Session) -> (Vec<Ended>, Vec<Starved>) {
-        self.take_figures(&mut session);
-        let threads = &mut self.run.threads;
-        let mut waited_ns = vec![0; threads.len()];
-        let (ended, starved) = session.stop(|slice| {
-            if let Some(waited_ns) = waited_ns.get_mut(slice.thread as usize)
-                && slice.recorded == 0
-            {
-                *waited_ns = slice.omitted_extent.max_ns.max(*waited_ns);
-            }
-            add(threads, &slice);
-        });
-        let cycles = &mut self.seen.overflow_cycles;
-        for ((thread, cycles), waited_ns) in threads.iter_mut().zip(cycles).zip(&waited_ns) {
-            thread.overflow_cycles = std::mem::take(cycles);
-            // The slices have the exact figures; which was the last only the live ones know.
-            let last_ns = thread.figures.map_or(0, |figures| figures.last_ns);
-            let histogram = &thread.histogram;
-            let exact = histogram.min_ns().zip(histogram.max_ns()).zip(histogram.mean_ns());
-            thread.figures = exact.map(|((min_ns, max_ns), mean_ns)| Figures {
-                cycles: histogram.count(),
-                min_ns,
-                last_ns,
-                mean_ns,
-                max_ns,
-            });
-            thread.add_wait(*waited_ns);
+    /// Ends the threads, takes what they have left, and shows it.
+    pub(super) fn end(&mut self, mut threads: Measurement) -> Ending {
+        self.take_figures(&mut threads);
+        let ending = threads.end(|slice| self.running.add_last_slice(&slice));
+        self.running.end();
+        let lost = lost_sentence(ending.ended.iter().map(|ended| &ended.tally));
+        for text in self.running.wait_sentences().into_iter().chain(lost) {
+            say(&format!("WARN: {text}"));
         }
-        self.tell_waits(&waited_ns);
-        let lost: u64 = ended.iter().map(|ended| ended.tally.raw_lost).sum();
-        if lost > 0 {
-            say(&format!(
-                "WARN: {lost} samples were measured but not printed one by one: the main thread was held up"
-            ));
-        }
-        if self.options.smi {
-            self.smi_steps();
-        }
+        self.count_smis();
         if self.options.verbose {
-            print(&self.seen.take_lines(None));
+            print(&self.running.take_lines(None));
         } else if !self.options.quiet {
             self.draw();
             if self.options.refresh_on_max {
-                let lines = self.run.threads.len() + 2;
+                let lines = self.running.run.threads.len() + 2;
                 print(&format!("\u{1b}[{lines}A\u{1b}[{lines}B"));
             }
         }
-        (ended, starved)
-    }
-
-    /// Says which threads had not woken when the run ended: no sample shows it.
-    fn tell_waits(&self, waited_ns: &[u64]) {
-        for (n, waited_ns) in waited_ns.iter().enumerate().filter(|(_, waited_ns)| **waited_ns > 0)
-        {
-            let missed = self.run.threads[n].missed;
-            say(&format!(
-                "WARN: when the run ended, thread {n} had waited for at least {} and missed {missed} cycles in \
-                    total. Its maximum includes this wait",
-                Nanos(*waited_ns)
-            ));
+        for Starved { thread, cpus, holder } in &ending.starved {
+            say(&format!("WARN: thread {thread} did not run on CPU {cpus} for seconds: {holder}"));
         }
-    }
-
-    /// What `--spike` noted, as text.
-    pub(super) fn spikes(&self) -> String {
-        cyclictest::spikes(&self.seen.spikes, self.run.unit)
+        ending
     }
 
     /// Takes what was sampled since the last look. Whether there is a new maximum.
-    fn take_figures(&mut self, session: &mut Session) -> bool {
-        let threads = &mut self.run.threads;
-        session.drain(|slice| add(threads, &slice));
-        let seen = &mut self.seen;
-        session.drain_raw(|thread, sample| seen.sample(thread as usize, &sample));
-        let mut larger = false;
-        for (thread, live) in threads.iter_mut().zip(session.live()) {
-            if live.recorded == 0 {
-                continue;
-            }
-            larger |= thread.figures.is_none_or(|figures| figures.max_ns < live.max_ns);
-            thread.cpu = live.cpu;
-            thread.figures = Some(Figures {
-                cycles: live.recorded,
-                min_ns: live.min_ns,
-                last_ns: live.now_ns,
-                mean_ns: live.mean_ns as f64,
-                max_ns: live.max_ns,
-            });
-        }
-        larger
+    fn take_figures(&mut self, threads: &mut Measurement) -> bool {
+        threads.drain(|slice| self.running.add_slice(&slice));
+        let live = threads.look(|thread, sample| self.running.add_sample(thread, &sample));
+        self.running.show(&live)
+    }
+
+    /// Counts system management interrupts anew; how many came since the last time.
+    fn count_smis(&mut self) -> Option<Vec<u64>> {
+        let run = &self.running.run;
+        let cpus = run.threads.iter().map(|thread| thread.cpu);
+        let counts = self.smis.as_ref()?.since(self.tree, cpus);
+        Some(self.running.set_smis(&counts))
     }
 
     fn draw(&mut self) -> bool {
         let load_average = self.tree.read("proc/loadavg").unwrap_or_default();
-        let screen = self.run.screen(self.options.policy.word(), &load_average);
+        let screen = self.running.run.screen(self.options.policy.word(), &load_average);
         let up = match std::mem::replace(&mut self.drawn, true) {
-            true => format!("\u{1b}[{}A", self.run.threads.len() + 2),
+            true => format!("\u{1b}[{}A", self.running.run.threads.len() + 2),
             false => String::new(),
         };
         print(&(up + &screen))
-    }
-
-    fn smis(&self) -> Vec<u64> {
-        if !self.options.smi {
-            return Vec::new();
-        }
-        self.run.threads.iter().map(|t| smi::count(self.tree, t.cpu).unwrap_or(0)).collect()
-    }
-
-    /// Counts anew; how many came since the last time.
-    fn smi_steps(&mut self) -> Vec<u64> {
-        let now = self.smis();
-        let mut steps = Vec::new();
-        for ((thread, before), now) in self.run.threads.iter_mut().zip(&self.smi_before).zip(now) {
-            let count = now.wrapping_sub(*before) & 0xffff_ffff;
-            steps.push(count.saturating_sub(thread.smi.unwrap_or(0)));
-            thread.smi = Some(count);
-        }
-        steps
-    }
-}
-
-fn add(threads: &mut [Thread], slice: &Slice) {
-    let Some(thread) = threads.get_mut(slice.thread as usize) else { return };
-    if slice.scope == Scope::Cell(0) {
-        let sum_ns = u128::from(slice.sum_ns);
-        thread.histogram.add(&slice.bins, slice.min_ns, slice.max_ns, sum_ns);
-        thread.missed += slice.missed;
-    }
-}
-
-impl Seen {
-    fn sample(&mut self, thread: usize, sample: &RawSample) {
-        let RawSample { expiry_ns, latency_ns, cycle } = *sample;
-        let value = self.unit.of(latency_ns);
-        let overflow = &mut self.overflow_cycles[thread];
-        if value >= u64::from(self.buckets) && overflow.len() < self.buckets as usize {
-            overflow.push(cycle);
-        }
-        if self.spike.is_some_and(|above| value > above) && self.spikes.len() < self.spike_nodes {
-            self.spikes.push((thread, latency_ns, expiry_ns + latency_ns));
-        }
-        if !self.verbose {
-            return;
-        }
-        if self.oscope == 0 {
-            self.lines.push(cyclictest::sample(thread, cycle, latency_ns, self.unit));
-            return;
-        }
-        let (count, largest_ns, at) = &mut self.windows[thread];
-        if *count == 0 || latency_ns > *largest_ns {
-            (*largest_ns, *at) = (latency_ns, cycle);
-        }
-        *count += 1;
-        if *count == self.oscope {
-            self.lines.push(cyclictest::sample(thread, *at, *largest_ns, self.unit));
-            *count = 0;
-        }
-    }
-
-    /// The lines so far. With counts of SMIs each line gets a column; those of a thread since the last
-    /// look stand at its last line, 0 at the others.
-    fn take_lines(&mut self, smis: Option<&[u64]>) -> String {
-        let mut lines = std::mem::take(&mut self.lines);
-        if let Some(smis) = smis {
-            let mut left: Vec<u64> = smis.to_vec();
-            for line in lines.iter_mut().rev() {
-                let thread = line.split(':').next().and_then(|word| word.trim().parse().ok());
-                let count = thread.and_then(|n: usize| left.get_mut(n)).map_or(0, std::mem::take);
-                *line = format!("{}{count:8}\n", line.trim_end());
-            }
-        }
-        lines.concat()
     }
 }
 

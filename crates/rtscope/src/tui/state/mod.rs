@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use rtscope_model::{
     event::{Bounds, EndReason, Event, Progress, Stamped, SystemSpan},
     histogram::Layout,
+    machine_use::CpuClass,
     plan::{Phase, Plan},
     slice::{Scope, Slice},
     time::Nanos,
@@ -47,7 +48,7 @@ pub(crate) struct Limits {
 
 /// One phase of the plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct CellState {
     pub(crate) name: String,
     pub(crate) status: Status,
     pub(crate) limits: Limits,
@@ -71,7 +72,7 @@ pub(crate) struct Load {
 }
 
 /// The machine's own counters over the last span, by second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Machine {
     pub(crate) switches: f64,
     pub(crate) interrupts: f64,
@@ -80,6 +81,10 @@ pub(crate) struct Machine {
     /// Part of the CPUs' time that was used by neither rtscope's own process nor idling, 0 to 1: by
     /// others, where no load runs.
     pub(crate) others: Option<f64>,
+    /// Part of the CPUs' time of each class of [`CpuClass::ALL`], 0 to 1.
+    pub(crate) classes: Option<[f64; 8]>,
+    /// The interrupt line that came most often, and how often.
+    pub(crate) busiest: Option<(String, f64)>,
 }
 
 /// What a phase came to, once its last slices are in.
@@ -111,7 +116,7 @@ const SLICES_DUE_NS: u64 = 100_000_000;
 pub(crate) struct State {
     pub(crate) plan: String,
     pub(crate) title: String,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<CellState>,
     /// The phase that runs; none in warm-up and between phases.
     pub(crate) running: Option<usize>,
     /// The phase that the figures belong to: the running one, or the last that ran.
@@ -339,14 +344,14 @@ impl State {
     }
 }
 
-fn cell_of(plan: &Plan, phase: &Phase) -> Cell {
+fn cell_of(plan: &Plan, phase: &Phase) -> CellState {
     let limit = |statistic| {
         let all = plan.require.iter().chain(&phase.require);
         // A claim allows some latencies above its limit: the screen warns of none.
         let strict = all.filter(|r| r.statistic == statistic && r.once_in.is_none());
         strict.map(|r| r.limit).min()
     };
-    Cell {
+    CellState {
         name: phase.name.clone(),
         status: Status::ToCome,
         limits: Limits {
@@ -370,7 +375,21 @@ fn machine_of(span: &SystemSpan) -> Option<Machine> {
         interrupts: span.interrupts as f64 / span_s,
         stolen: stolen_ns as f64 / all_ns,
         others: span.own_ns.map(|own_ns| busy_ns.saturating_sub(own_ns) as f64 / all_ns),
+        classes: classes_of(span),
+        busiest: span.lines.first().map(|line| {
+            let name = if line.name.is_empty() { &line.line } else { &line.name };
+            (name.clone(), line.total() as f64 / span_s)
+        }),
     })
+}
+
+/// The part of each class of CPU time, all CPUs together.
+fn classes_of(span: &SystemSpan) -> Option<[f64; 8]> {
+    let sum = |class| span.cpus.iter().map(|cpu| cpu.class_ns(class)).sum::<Option<u64>>();
+    let [a, b, c, d, e, f, g, h] = CpuClass::ALL.map(sum);
+    let sums = [a?, b?, c?, d?, e?, f?, g?, h?];
+    let all_ns: u64 = sums.iter().sum();
+    (all_ns > 0).then(|| sums.map(|ns| ns as f64 / all_ns as f64))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use rtscope_model::{
     event::CpuSpan,
     finding::{Finding, Weight},
+    machine_use::InterruptLine,
 };
 
 use super::*;
@@ -110,7 +111,12 @@ fn loads_show_what_they_achieve() {
 #[test]
 fn the_machine_is_shown_by_second() {
     let mut script = Script::placed(1);
-    let cpu = |steal_ns| CpuSpan { cpu: 0, busy_ns: 900_000_000, steal_ns };
+    let cpu = |steal_ns| CpuSpan {
+        cpu: 0,
+        busy_ns: 900_000_000,
+        steal_ns,
+        times_ns: Some([500_000_000, 0, 300_000_000, 0, 0, 100_000_000, 1_000_000_000 - steal_ns]),
+    };
     script.happens(Event::System(SystemSpan {
         span_ns: 2_000_000_000,
         context_switches: 5_000,
@@ -118,9 +124,17 @@ fn the_machine_is_shown_by_second() {
         throttled: None,
         own_ns: Some(200_000_000),
         cpus: vec![cpu(0), cpu(400_000_000)],
+        lines: vec![InterruptLine {
+            line: "LOC".to_owned(),
+            name: "Local timer interrupts".to_owned(),
+            counts: vec![(0, 700), (1, 100)],
+        }],
     }));
     let others = Some(0.4);
-    let expected = Machine { switches: 2_500.0, interrupts: 500.0, stolen: 0.1, others };
+    let classes = Some([1e9, 0.0, 6e8, 0.0, 0.0, 2e8, 4e8, 1.6e9].map(|ns| ns / 3.8e9));
+    let busiest = Some(("Local timer interrupts".to_owned(), 400.0));
+    let expected =
+        Machine { switches: 2_500.0, interrupts: 500.0, stolen: 0.1, others, classes, busiest };
     assert_eq!(script.state.machine, Some(expected));
 }
 

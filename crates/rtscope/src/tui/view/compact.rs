@@ -41,7 +41,7 @@ struct Lines {
 
 impl Lines {
     /// As many as there is something to say in, but no more than there is room for.
-    fn of(state: &State, room: u16) -> Lines {
+    fn new(state: &State, room: u16) -> Lines {
         let lanes = state.lanes.len();
         let mut lines = Lines {
             claim: u16::from(state.claim.is_some()),
@@ -93,13 +93,13 @@ impl Lines {
 /// How high the block is on a terminal with so many lines.
 pub(crate) fn height(state: &State, terminal: u16) -> u16 {
     let room = terminal.saturating_sub(1).max(1);
-    Lines::of(state, room).all().min(room)
+    Lines::new(state, room).all().min(room)
 }
 
 /// Draws the block over the whole buffer.
 pub(crate) fn draw(buffer: &mut Buffer, state: &State, symbols: &Symbols) {
     let area = buffer.area;
-    let lines = Lines::of(state, area.height);
+    let lines = Lines::new(state, area.height);
     let mut pen = Pen::new(buffer, area);
     let width = pen.width();
     progress(&mut pen.part(0, 0, width, 1), state, symbols);

@@ -6,7 +6,7 @@ use rtscope_analyse::number;
 use super::pen::{ALARM, BOLD, CARE, DIM, Pen, columns, wrapped};
 use crate::tui::{
     axis::clock,
-    state::{Load, State, Tone},
+    state::{Load, Machine, State, Tone},
 };
 
 /// A load's rate as people say it: `123,456 messages/s`, `81.2 MB/s`; or that it ended.
@@ -47,7 +47,7 @@ const REST_SHARE: f64 = 0.10;
 
 /// What a phase without a load is: rest, unless others use the machine.
 fn without_load(state: &State) -> (String, Style) {
-    match state.machine.and_then(|machine| machine.others) {
+    match state.machine.as_ref().and_then(|machine| machine.others) {
         Some(share) if share > REST_SHARE => {
             (format!("none, but others use {:.0} % of the CPUs", share * 100.0), CARE)
         }
@@ -59,7 +59,11 @@ fn without_load(state: &State) -> (String, Style) {
 /// All loads with their rates, and the machine's own counters.
 pub(crate) fn loads(pen: &mut Pen<'_>, state: &State) {
     let last = pen.height().saturating_sub(1);
-    let room = if state.machine.is_some() { last } else { last + 1 };
+    let classes = state.machine.as_ref().and_then(class_line);
+    // The line of classes only goes where a load is seen beside it.
+    let classes = classes.filter(|_| last >= 2);
+    let own = u16::from(state.machine.is_some()) + u16::from(classes.is_some());
+    let room = last + 1 - own;
     if state.loads.is_empty() {
         let (text, style) = without_load(state);
         pen.text(0, 0, &text, style);
@@ -73,13 +77,29 @@ pub(crate) fn loads(pen: &mut Pen<'_>, state: &State) {
         }
         y += load(pen, y, one);
     }
-    if let Some(machine) = state.machine {
+    if let Some(line) = classes {
+        pen.text(0, last - 1, &line, DIM);
+    }
+    if let Some(machine) = &state.machine {
         let style = if machine.stolen >= 0.01 { CARE } else { DIM };
         let end = pen.text(0, last, &format!("steal {:.1} %", machine.stolen * 100.0), style);
         let (switches, interrupts) =
             (number::per_second(machine.switches), number::per_second(machine.interrupts));
         pen.text(end, last, &format!(", {switches} switches/s, {interrupts} interrupts/s"), DIM);
     }
+}
+
+/// CPU time by class, as `mpstat` names it, and the busiest interrupt line.
+fn class_line(machine: &Machine) -> Option<String> {
+    let names = ["usr", "nice", "sys", "iowait", "irq", "soft", "steal", "idle"];
+    let shown = names.into_iter().zip(machine.classes?).filter(|(name, share)| {
+        *name != "steal" && (*share >= 0.0005 || matches!(*name, "usr" | "sys" | "idle"))
+    });
+    let shown: Vec<String> =
+        shown.map(|(name, share)| format!("{name} {:.1}", share * 100.0)).collect();
+    let busiest = machine.busiest.as_ref();
+    let busiest = busiest.map(|(name, rate)| format!(", {name} {}/s", number::per_second(*rate)));
+    Some(format!("CPU % {}{}", shown.join(" "), busiest.unwrap_or_default()))
 }
 
 /// The last events, the newest at the bottom.

@@ -46,7 +46,7 @@ impl Symbols {
     };
 
     /// For the terminal that `TERM` names.
-    pub(crate) fn of(term: &str) -> &'static Symbols {
+    pub(crate) fn for_terminal(term: &str) -> &'static Symbols {
         if term == "linux" { &Symbols::CONSOLE } else { &Symbols::FULL }
     }
 }

@@ -2,6 +2,7 @@ use ratatui::{Terminal, backend::TestBackend};
 use rtscope_model::{
     event::{CpuSpan, EndReason, Event, SystemSpan},
     finding::{Finding, Weight},
+    machine_use::InterruptLine,
 };
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::tui::script::Script;
 
 fn look() -> Look {
     let host = "board".to_owned();
-    let symbols = Symbols::of("xterm");
+    let symbols = Symbols::for_terminal("xterm");
     let (linear, frozen, help, ending) = (false, false, false, false);
     Look { host, symbols, selected: 0, linear, frozen, help, ending }
 }
@@ -29,7 +30,7 @@ fn screen(state: &State, look: &Look, width: u16, height: u16) -> Buffer {
 fn block(state: &State, width: u16, terminal: u16) -> Buffer {
     let height = compact::height(state, terminal);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    compact::draw(&mut buffer, state, Symbols::of("xterm"));
+    compact::draw(&mut buffer, state, Symbols::for_terminal("xterm"));
     buffer
 }
 
@@ -332,7 +333,7 @@ fn a_machine_that_others_keep_busy_is_not_called_at_rest() {
         script.happens(Event::System(SystemSpan {
             span_ns: 1_000_000_000,
             own_ns: Some(20_000_000),
-            cpus: vec![CpuSpan { cpu: 0, busy_ns, steal_ns: 0 }],
+            cpus: vec![CpuSpan { cpu: 0, busy_ns, ..CpuSpan::default() }],
             ..SystemSpan::default()
         }));
         rows(&screen(&script.state, &look(), 120, 40)).join("\n")
@@ -344,9 +345,28 @@ fn a_machine_that_others_keep_busy_is_not_called_at_rest() {
 }
 
 #[test]
+fn the_full_screen_splits_cpu_time_as_mpstat_does() {
+    let mut script = Script::under_load(1);
+    let ms = |times: [u64; 7]| times.map(|ms| ms * 1_000_000);
+    let cpu = |cpu, times| CpuSpan { cpu, times_ns: Some(ms(times)), ..CpuSpan::default() };
+    script.happens(Event::System(SystemSpan {
+        span_ns: 1_000_000_000,
+        cpus: vec![cpu(0, [80, 0, 20, 0, 0, 900, 0]), cpu(1, [730, 0, 270, 0, 0, 0, 0])],
+        lines: vec![InterruptLine {
+            line: "24".to_owned(),
+            name: "eth0".to_owned(),
+            counts: vec![(0, 12_345)],
+        }],
+        ..SystemSpan::default()
+    }));
+    let text = rows(&screen(&script.state, &look(), 120, 40)).join("\n");
+    assert!(text.contains("CPU % usr 40.5 sys 14.5 soft 45.0 idle 0.0, eth0 12,345/s"), "{text}");
+}
+
+#[test]
 fn the_console_gets_characters_that_it_has() {
     let script = Script::under_load(2);
-    let look = Look { symbols: Symbols::of("linux"), ..look() };
+    let look = Look { symbols: Symbols::for_terminal("linux"), ..look() };
     let text = rows(&screen(&script.state, &look, 120, 40)).join("");
     let known = |c: char| c.is_ascii() || "─│┌┐└┘█▄▀░►√·".contains(c);
     let unknown: String = text.chars().filter(|c| !known(*c)).collect();

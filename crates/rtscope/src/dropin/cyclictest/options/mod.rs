@@ -7,7 +7,7 @@ use rtscope_measure::sampler::Wake;
 use rtscope_model::{cpu::CpuSet, plan::ClockName, schedule::Policy};
 
 use super::cpus::{self, Machine};
-use crate::dropin::getopt::{Arguments, Found, Opt, Value, atoi, is_number, stray};
+use crate::dropin::getopt::{Arguments, Opt, ParsedOption, Value, atoi, is_number, stray};
 
 /// The options in the order of cyclictest's table, which its messages about short forms follow.
 const TABLE: &[Opt] = &[
@@ -196,7 +196,7 @@ impl Options {
 
 /// What is done with a command line.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
+pub(super) enum Action {
     Run(Box<Options>),
     /// The help is shown, and this is the exit code.
     Help(u8),
@@ -207,7 +207,7 @@ pub(super) enum Outcome {
 /// A command line as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Parsed {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: Action,
     /// Lines for standard output, before anything else.
     pub(super) stdout: String,
     /// Lines for standard error.
@@ -250,9 +250,9 @@ pub(super) fn parse(words: &[String], machine: &Machine) -> Parsed {
         all_threads: false,
     };
     let outcome = match reader.read(words).and_then(|()| reader.complete()) {
-        Ok(()) => Outcome::Run(Box::new(reader.options)),
-        Err(Stop::Help(code)) => Outcome::Help(code),
-        Err(Stop::Refused(code)) => Outcome::Refused(code),
+        Ok(()) => Action::Run(Box::new(reader.options)),
+        Err(Stop::Help(code)) => Action::Help(code),
+        Err(Stop::Refused(code)) => Action::Refused(code),
     };
     let Reader { stdout, stderr, strict_exit, .. } = reader;
     Parsed { outcome, stdout, stderr, strict_exit }
@@ -293,7 +293,7 @@ impl Reader<'_> {
     }
 
     /// The number of an option. What is none counts as 0, as in cyclictest, but not silently.
-    fn number(&mut self, found: &Found) -> i64 {
+    fn number(&mut self, found: &ParsedOption) -> i64 {
         let text = found.value.as_deref().unwrap_or_default();
         if !is_number(text) {
             self.warn(&format!("--{}: {text:?} is not a number and counts as 0", found.name));
@@ -303,7 +303,7 @@ impl Reader<'_> {
 
     /// A clock by its number or name. What is neither counts as 0, but for the auxiliary clocks: their
     /// names must not give the figures of another clock.
-    fn clock(&mut self, found: &Found) -> Result<(), Stop> {
+    fn clock(&mut self, found: &ParsedOption) -> Result<(), Stop> {
         let text = found.value.as_deref().unwrap_or_default();
         self.options.clock = match text {
             "monotonic" => ClockName::Monotonic,
@@ -322,7 +322,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn option(&mut self, found: Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
+    fn option(&mut self, found: ParsedOption, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let text = || found.value.clone().unwrap_or_default();
         match found.name {
             "affinity" => self.affinity(found.value, words)?,
@@ -446,7 +446,7 @@ impl Reader<'_> {
         })
     }
 
-    fn alignment(&mut self, found: &Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
+    fn alignment(&mut self, found: &ParsedOption, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         let offset_us = value.map_or(0, |text| atoi(&text)).max(0);
         let asked = match found.name {
@@ -462,7 +462,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn priority(&mut self, found: &Found) -> Result<(), Stop> {
+    fn priority(&mut self, found: &ParsedOption) -> Result<(), Stop> {
         let text = found.value.as_deref().unwrap_or_default();
         if text.starts_with('-') && !is_number(text) {
             self.warn(&format!(
@@ -478,7 +478,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn threads(&mut self, found: &Found, words: &mut Arguments<'_>) -> Result<(), Stop> {
+    fn threads(&mut self, found: &ParsedOption, words: &mut Arguments<'_>) -> Result<(), Stop> {
         let value = found.value.clone().or_else(|| words.take_value_if(|word| atoi(word) != 0));
         if self.options.smp {
             self.warn("-t ignored due to smp mode");

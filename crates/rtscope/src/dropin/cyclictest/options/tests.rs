@@ -13,14 +13,14 @@ fn read(line: &str) -> Parsed {
 fn run(line: &str) -> (Options, Vec<String>) {
     let parsed = read(line);
     match parsed.outcome {
-        Outcome::Run(options) => (*options, parsed.stderr),
+        Action::Run(options) => (*options, parsed.stderr),
         other => panic!("{line}: {other:?} {:?}", parsed.stderr),
     }
 }
 
 fn help(line: &str) -> u8 {
     match read(line).outcome {
-        Outcome::Help(code) => code,
+        Action::Help(code) => code,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -148,7 +148,7 @@ fn mistakes_end_as_cyclictest_ends_them() {
     assert_eq!((help("--bogus"), help("--help"), help("-l")), (0, 0, 0));
     assert_eq!(help("--bogus|--strict-exit"), 64);
     assert_eq!(read("--bogus").stderr[0], "cyclictest: unrecognized option '--bogus'");
-    assert!(matches!(read("-c|aux0").outcome, Outcome::Refused(1)));
+    assert!(matches!(read("-c|aux0").outcome, Action::Refused(1)));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn obsolete_and_contrary_options_are_said() {
     );
     for line in ["-w", "-C", "--wakeup", "-f", "-Tfunction"] {
         let parsed = read(line);
-        assert!(matches!(parsed.outcome, Outcome::Help(0)), "{line}");
+        assert!(matches!(parsed.outcome, Action::Help(0)), "{line}");
         assert!(parsed.stderr[1].contains("chose a tracer"), "{:?}", parsed.stderr);
     }
     assert!(read("-Up99").stderr[1].contains("write -a -t"));

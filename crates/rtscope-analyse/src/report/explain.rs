@@ -1,0 +1,274 @@
+//! Late activations explained: culprits and time lines, for a terminal, as a page and as JSON. The same record gives
+//! the same bytes.
+
+use askama::Template;
+use rtscope_model::{explain::ExplainRecord, time::Nanos};
+use serde_json::{Value, json};
+
+use crate::{
+    number::{counted, grouped, us},
+    plot::{self, spike},
+    statistics::explain::{Certainty, Culprit, Explained, Piece, culprits, explain},
+};
+
+/// Late activations that the terminal shows in pieces, and causes of each that the page names beside its bar.
+const SHOWN: usize = 3;
+
+/// Causes of each that it shows, the longest ones.
+const PIECES: usize = 5;
+
+/// A record with its judgement.
+struct Judged {
+    spikes: Vec<Explained>,
+    culprits: Vec<Culprit>,
+}
+
+fn judged(record: &ExplainRecord) -> Judged {
+    let spikes = explain(record);
+    let culprits = culprits(&spikes, record.is_preempt_rt, record.is_guest);
+    Judged { spikes, culprits }
+}
+
+/// The record and its judgement as one document. Events are left to the record.
+#[must_use]
+pub fn document(record: &ExplainRecord) -> Value {
+    let all = judged(record);
+    json!({
+        "format": record.format,
+        "version": record.version,
+        "wall_clock": record.wall_clock,
+        "kernel": record.kernel,
+        "is_preempt_rt": record.is_preempt_rt,
+        "program": record.program,
+        "duration_ns": record.duration.0,
+        "above_ns": record.above.map(|above| above.0),
+        "threads": record.threads,
+        "culprits": all.culprits,
+        "spikes": all.spikes,
+        "events": record.events,
+        "missing": record.missing,
+        "lost": record.lost,
+        "limits": limits(record),
+    })
+}
+
+/// What was seen, in one sentence.
+fn headline(record: &ExplainRecord, all: &Judged) -> String {
+    let activations: u64 = record.threads.iter().map(|thread| thread.activations).sum();
+    let Some(worst) = all.spikes.first() else {
+        return match (activations, record.above) {
+            (0, _) => format!("No thread of {} was woken", record.program),
+            (_, Some(above)) => {
+                format!("None of {} was {above} late", counted(activations, "activation"))
+            }
+            (_, None) => "Nothing was late".to_owned(),
+        };
+    };
+    let cause = worst.causes().into_iter().next().map_or_else(String::new, |piece| {
+        format!("; {} us of it: {}, {}", us(piece.ns), piece.kind.text(), piece.name)
+    });
+    format!("{} was {} us late at worst{cause}", worst.name, us(worst.latency_ns))
+}
+
+/// What the figures don't show, a sentence each.
+fn limits(record: &ExplainRecord) -> Vec<String> {
+    let mut all = vec![
+        "A latency ends with the switch to the thread: what the thread itself does then, for example a page fault, is \
+         not in it."
+            .to_owned(),
+        "The kernel notes 5 to 9 events for each activation, which makes each about 2 to 3 us later.".to_owned(),
+    ];
+    if record.is_guest {
+        all.push(
+            "This is a guest: where its host stopped it inside an interrupt, the time counts as the interrupt's."
+                .to_owned(),
+        );
+    }
+    if !record.missing.is_empty() {
+        all.push(format!(
+            "This kernel doesn't have {}: some pieces stay unknown.",
+            record.missing.join(", ")
+        ));
+    }
+    let unseen: u64 = record.threads.iter().map(|thread| thread.unseen).sum();
+    if unseen > 0 {
+        all.push(format!(
+            "This kernel showed no switch for {}: nothing is known of them.",
+            counted(unseen, "activation")
+        ));
+    }
+    if record.lost > 0 {
+        all.push(format!(
+            "{} had no room in the kernel's buffer: late activations around them are marked.",
+            counted(record.lost, "event")
+        ));
+    }
+    all
+}
+
+/// A thread of the table.
+fn thread_rows(record: &ExplainRecord) -> Vec<[String; 6]> {
+    let one = |thread: &rtscope_model::explain::WatchedThread| {
+        [
+            format!("{}-{}", thread.name, thread.tid),
+            grouped(thread.activations),
+            grouped(thread.by_timer),
+            grouped(thread.late),
+            us(thread.latency_ns_sum / thread.activations.max(1)),
+            us(thread.latency_ns_max),
+        ]
+    };
+    let mut threads: Vec<_> = record.threads.iter().collect();
+    threads.sort_by_key(|thread| std::cmp::Reverse(thread.latency_ns_max));
+    threads.into_iter().map(one).collect()
+}
+
+/// The culprits and the worst activations for a terminal.
+#[must_use]
+pub fn table(record: &ExplainRecord) -> String {
+    let all = judged(record);
+    let mut text = format!("{}.\n", headline(record, &all));
+    if !record.threads.is_empty() {
+        text += "\nthread                activations  by timer    late     mean us  maximum us\n";
+    }
+    for [name, activations, by_timer, late, mean, maximum] in thread_rows(record) {
+        text +=
+            &format!("{name:22}{activations:>11}{by_timer:>10}{late:>8}{mean:>12}{maximum:>12}\n");
+    }
+    if !all.culprits.is_empty() {
+        text += "\nWhat was in the way, by the sum of its time:\n";
+    }
+    for one in all.culprits.iter().take(PIECES) {
+        text += &format!("  {}, {}{}\n", one.kind.text(), one.name, place(one.place.as_deref()));
+        text += &format!(
+            "    {} us in {}, {} us at worst\n    -> {}\n",
+            us(one.sum_ns),
+            counted(one.count, "late activation"),
+            us(one.worst_ns),
+            one.remedy
+        );
+    }
+    for (n, one) in all.spikes.iter().take(SHOWN).enumerate() {
+        text += &format!("\n{}. {}\n", n + 1, title(one));
+        let causes = one.causes();
+        let (shown, rest) = causes.split_at(causes.len().min(PIECES));
+        for piece in shown {
+            text += &format!("  {:>9} us  {}\n", us(piece.ns), piece_text(piece));
+        }
+        if !rest.is_empty() {
+            let rest_ns = rest.iter().map(|piece| piece.ns).sum();
+            text += &format!("  {:>9} us  {} more\n", us(rest_ns), rest.len());
+        }
+    }
+    text.push('\n');
+    for limit in limits(record) {
+        text += &format!("{limit}\n");
+    }
+    text
+}
+
+/// A late activation in a line.
+fn title(one: &Explained) -> String {
+    let woken = match &one.woken_by {
+        None => "after its timer's expiry".to_owned(),
+        Some(by) => format!("after {by} woke it"),
+    };
+    let lossy = if one.is_lossy { "; events around it are lost" } else { "" };
+    format!(
+        "{}-{} on CPU {} ran {} us {woken}{lossy}",
+        one.name,
+        one.tid,
+        one.cpu,
+        us(one.latency_ns)
+    )
+}
+
+fn piece_text(piece: &Piece) -> String {
+    let certainty = match piece.certainty {
+        Certainty::Measured => "",
+        Certainty::Unknown => ", not certain",
+    };
+    format!("{}: {}{certainty}{}", piece.kind.text(), piece.name, place(piece.place.as_deref()))
+}
+
+fn place(place: Option<&str>) -> String {
+    place.map_or_else(String::new, |place| format!(" [{place}]"))
+}
+
+/// A late activation on the page.
+struct Shown {
+    title: String,
+    plot: String,
+    /// The longest ones.
+    causes: Vec<PieceRow>,
+    pieces: Vec<PieceRow>,
+}
+
+/// A piece on the page.
+struct PieceRow {
+    swatch: String,
+    at: String,
+    ns: String,
+    share: String,
+    kind: &'static str,
+    name: String,
+}
+
+#[derive(Template)]
+#[template(path = "explain.html")]
+struct Page<'a> {
+    style: &'static str,
+    plot_rules: String,
+    record: &'a ExplainRecord,
+    headline: String,
+    above: Option<Nanos>,
+    threads: Vec<[String; 6]>,
+    culprits: &'a [Culprit],
+    spikes: Vec<Shown>,
+    limits: Vec<String>,
+    json: String,
+}
+
+impl Page<'_> {
+    fn us(&self, ns: &u64) -> String {
+        us(*ns)
+    }
+}
+
+/// The page.
+///
+/// # Panics
+///
+/// Never: the template only fails when its target does, and that is a string.
+#[must_use]
+pub fn page(record: &ExplainRecord) -> String {
+    let all = judged(record);
+    let piece = |one: &Explained, piece: &Piece| PieceRow {
+        swatch: spike::swatch(piece),
+        at: us(piece.at_ns.saturating_sub(one.at_ns)),
+        ns: us(piece.ns),
+        share: format!("{:.1} %", piece.ns as f64 * 100.0 / one.latency_ns.max(1) as f64),
+        kind: piece.kind.text(),
+        name: format!("{}{}", piece.name, place(piece.place.as_deref())),
+    };
+    let shown = |(n, one): (usize, &Explained)| Shown {
+        title: title(one),
+        plot: spike::draw(one, n + 1),
+        causes: one.causes().iter().take(SHOWN).map(|row| piece(one, row)).collect(),
+        pieces: one.pieces.iter().map(|row| piece(one, row)).collect(),
+    };
+    let page = Page {
+        style: include_str!("template/style.css"),
+        plot_rules: plot::dark_rules(),
+        headline: headline(record, &all),
+        above: record.above,
+        threads: thread_rows(record),
+        culprits: &all.culprits,
+        spikes: all.spikes.iter().enumerate().map(shown).collect(),
+        limits: limits(record),
+        // Inside a script element only "</" would end it.
+        json: document(record).to_string().replace("</", "<\\/"),
+        record,
+    };
+    page.render().expect("a string takes every text")
+}

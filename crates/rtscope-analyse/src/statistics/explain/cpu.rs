@@ -1,0 +1,252 @@
+//! What a CPU did when, by its events.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use rtscope_model::{
+    explain::{RunningThread, Spike},
+    trace::{Event, Place, Section, What},
+};
+
+use super::{enters, of_cpu};
+
+/// What a CPU does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// An interrupt, a softirq, a timer's function.
+    Section(Section),
+    /// It is idle.
+    Idle,
+    /// It runs a thread.
+    Thread,
+}
+
+/// What a CPU is about: the thread that runs, and what interrupts it, one within the other.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) thread: RunningThread,
+    /// Threads that the events name.
+    others: Rc<BTreeMap<u32, RunningThread>>,
+    /// Begin of each.
+    sections: Vec<(Section, u64)>,
+    innermost: Doing,
+}
+
+impl Context {
+    fn new(thread: RunningThread, others: Rc<BTreeMap<u32, RunningThread>>) -> Context {
+        let (sections, innermost) = (Vec::new(), Doing::Thread);
+        let mut context = Context { thread, others, sections, innermost };
+        context.settle();
+        context
+    }
+
+    fn settle(&mut self) {
+        self.innermost = match (self.sections.last(), self.thread.is_idle) {
+            (Some((section, _)), _) => Doing::Section(*section),
+            (None, true) => Doing::Idle,
+            (None, false) => Doing::Thread,
+        };
+    }
+
+    /// What it does.
+    pub(super) fn innermost(&self) -> &Doing {
+        &self.innermost
+    }
+
+    pub(super) fn thread_name(&self) -> String {
+        match (self.thread.tid, self.thread.name.to_string()) {
+            (0, _) => "the idle thread".to_owned(),
+            (tid, name) if name.is_empty() => format!("thread {tid}"),
+            (tid, name) => format!("{name}-{tid}"),
+        }
+    }
+
+    fn see(&mut self, event: &Event) {
+        match event.what {
+            What::Switch { to, to_priority, to_name, .. } => {
+                self.thread.tid = to;
+                self.thread.name = to_name;
+                self.thread.priority = Some(to_priority);
+                self.thread.is_idle = false;
+                // Threads are switched outside of interrupts: what has no end here was cut off.
+                self.sections.clear();
+            }
+            What::Idle { begins } => self.thread.is_idle = begins,
+            // A switch that no event showed.
+            _ if event.tid != self.thread.tid => {
+                self.thread = self.others.get(&event.tid).copied().unwrap_or(RunningThread {
+                    cpu: event.cpu,
+                    tid: event.tid,
+                    ..RunningThread::default()
+                });
+                self.sections.clear();
+                self.enter(event);
+            }
+            _ => self.enter(event),
+        }
+        self.settle();
+    }
+
+    fn enter(&mut self, event: &Event) {
+        match event.what {
+            What::Enter(section) => self.sections.push((section, event.at_ns)),
+            What::Leave(section) => {
+                if let Some(at) = self.sections.iter().rposition(|(one, _)| one.is_of(section)) {
+                    self.sections.truncate(at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A CPU's events around a late activation.
+#[derive(Debug)]
+pub(super) struct Timeline<'a> {
+    before: RunningThread,
+    threads: Rc<BTreeMap<u32, RunningThread>>,
+    events: Vec<&'a Event>,
+}
+
+impl<'a> Timeline<'a> {
+    pub(super) fn new(spike: &'a Spike, cpu: u32) -> Timeline<'a> {
+        let before = spike.before.iter().find(|one| one.cpu == cpu).copied();
+        let threads = spike.events.iter().filter_map(|event| match event.what {
+            What::Switch { to, to_priority, to_name, .. } => {
+                let priority = Some(to_priority);
+                let thread =
+                    RunningThread { cpu, tid: to, name: to_name, priority, is_idle: false };
+                Some((to, thread))
+            }
+            _ => None,
+        });
+        Timeline {
+            before: before.unwrap_or_default(),
+            threads: Rc::new(threads.collect()),
+            events: of_cpu(spike, cpu).collect(),
+        }
+    }
+
+    /// What it did right before an instant.
+    pub(super) fn at(&self, at_ns: u64) -> Context {
+        let mut context = Context::new(self.before, self.threads.clone());
+        self.events
+            .iter()
+            .take_while(|event| event.at_ns < at_ns)
+            .for_each(|event| context.see(event));
+        context
+    }
+
+    /// What it did between two instants, piece by piece.
+    pub(super) fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(u64, u64, Context)> {
+        let mut parts = Vec::new();
+        if from_ns >= to_ns {
+            return parts;
+        }
+        let mut context = self.at(from_ns);
+        let mut since_ns = from_ns;
+        let within = self.events.iter().filter(|event| (from_ns..to_ns).contains(&event.at_ns));
+        for event in within {
+            if event.at_ns > since_ns {
+                parts.push((since_ns, event.at_ns, context.clone()));
+                since_ns = event.at_ns;
+            }
+            context.see(event);
+        }
+        parts.push((since_ns, to_ns, context));
+        parts
+    }
+
+    /// The begin of the timer's interrupt in which a wake-up happened.
+    pub(super) fn interrupt_of(&self, waking_ns: u64) -> Option<u64> {
+        let context = self.at(waking_ns);
+        let is_timer = |section: &Section| match section {
+            Section::LocalTimer => true,
+            Section::Irq { name, .. } => name.to_string().contains("timer"),
+            _ => false,
+        };
+        let of = |is_meant: &dyn Fn(&Section) -> bool| {
+            context.sections.iter().find(|(section, _)| is_meant(section)).map(|(_, at_ns)| *at_ns)
+        };
+        of(&is_timer).or_else(|| of(&|section| matches!(section, Section::Expiry(_))))
+    }
+
+    /// What the timer's interrupt interrupted, by the stack that the kernel noted then.
+    pub(super) fn interrupted(&self, from_ns: u64, to_ns: u64) -> Option<Place> {
+        self.events.iter().filter(|event| (from_ns..=to_ns).contains(&event.at_ns)).find_map(
+            |event| match event.what {
+                What::Interrupted(place) => Some(place),
+                _ => None,
+            },
+        )
+    }
+
+    /// What the host took from the thread that was interrupted, by what it was charged with: between two charges it
+    /// ran so long, less the interrupts, and was charged with so much. None where there are no two.
+    pub(super) fn stolen_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let charged = |event: &&&Event| matches!(event.what, What::Runtime { .. });
+        let at = self
+            .events
+            .iter()
+            .position(|event| event.at_ns >= from_ns && event.at_ns <= to_ns && charged(&event))?;
+        let What::Runtime { ns } = self.events[at].what else { return None };
+        let charge = self.events[at];
+        let earlier = self.events[..at]
+            .iter()
+            .rev()
+            .find(|event| matches!(event.what, What::Runtime { .. } | What::Switch { .. }))?;
+        // Who was charged must be who ran.
+        let is_same = match earlier.what {
+            What::Switch { to, .. } => to == charge.tid,
+            _ => earlier.tid == charge.tid,
+        };
+        let wall_ns = charge.at_ns - earlier.at_ns;
+        is_same.then(|| wall_ns.saturating_sub(ns))
+    }
+
+    /// How long preemption was off at least while the thread of an instant ran, from a wake-up on: from the first to
+    /// the last event that shows it. An interrupt's event shows it of what was interrupted.
+    pub(super) fn preempt_off_ns(&self, waking_ns: u64, at_ns: u64) -> Option<u64> {
+        let shows = |event: &&&Event| {
+            event.preempt_depth > 0
+                && enters(event).is_some_and(|s| !matches!(s, Section::Expiry(_)))
+        };
+        let is_switch = |event: &&&Event| matches!(event.what, What::Switch { .. });
+        let switches = || self.events.iter().filter(is_switch).map(|event| event.at_ns);
+        let from_ns = switches().take_while(|ns| *ns <= at_ns).last().unwrap_or(0).max(waking_ns);
+        let to_ns = switches().find(|ns| *ns > at_ns).unwrap_or(u64::MAX);
+        let within = self.events.iter().filter(|event| (from_ns..=to_ns).contains(&event.at_ns));
+        let shown: Vec<u64> = within.filter(shows).map(|event| event.at_ns).collect();
+        let (first, last) = (shown.first()?, shown.last()?);
+        Some(last - first).filter(|ns| *ns > 0)
+    }
+}
+
+/// A section's name for people.
+pub(super) fn section_name(section: Section) -> String {
+    // `include/linux/interrupt.h`.
+    const SOFTIRQS: [&str; 10] = [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
+        "RCU",
+    ];
+    match section {
+        Section::Irq { line, name } => format!("IRQ {line} ({name})"),
+        Section::Softirq(number) => match SOFTIRQS.get(number as usize) {
+            Some(name) => format!("softirq {name}"),
+            None => format!("softirq {number}"),
+        },
+        Section::LocalTimer => "local timer".to_owned(),
+        Section::Reschedule => "reschedule from another CPU".to_owned(),
+        Section::FunctionCall => "function call from another CPU".to_owned(),
+        Section::IrqWork => "irq work".to_owned(),
+        Section::Expiry(_) => "a timer's function".to_owned(),
+    }
+}
+
+/// A priority of the kernel in the words of `sched(7)`.
+pub(super) fn priority_text(priority: i32) -> String {
+    match priority {
+        ..0 => "deadline".to_owned(),
+        0..100 => format!("real-time priority {}", 99 - priority),
+        _ => format!("ordinary, nice {}", priority - 120),
+    }
+}

@@ -1,0 +1,163 @@
+//! Culprits of a record: what was in the way, over all late activations, with what helps against it.
+
+use serde::Serialize;
+
+use super::{Explained, Kind};
+
+/// What was in the way of late activations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Culprit {
+    /// What kind of thing.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// In how many late activations; threads of one name count each.
+    pub count: u64,
+    /// The longest time in one of them.
+    pub worst_ns: u64,
+    /// The time in all of them.
+    pub sum_ns: u64,
+    /// The kernel's function, where it is known.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What helps.
+    pub remedy: &'static str,
+}
+
+/// Culprits of late activations, the longest sum first. What took less than a tenth of a latency is left out: it is no
+/// reason.
+#[must_use]
+pub fn culprits(all: &[Explained], is_preempt_rt: Option<bool>, is_guest: bool) -> Vec<Culprit> {
+    let mut found: Vec<Culprit> = Vec::new();
+    for one in all {
+        for piece in one.causes().iter().filter(|piece| piece.ns * 10 >= one.latency_ns) {
+            // Numbers of threads differ from run to run; what a culprit is called must not.
+            let name = without_number(&piece.name);
+            let at = found.iter().position(|known| known.kind == piece.kind && known.name == name);
+            let at = at.unwrap_or_else(|| {
+                found.push(Culprit {
+                    kind: piece.kind,
+                    name,
+                    count: 0,
+                    worst_ns: 0,
+                    sum_ns: 0,
+                    place: None,
+                    remedy: remedy(piece.kind, is_preempt_rt, is_guest),
+                });
+                found.len() - 1
+            });
+            let culprit = &mut found[at];
+            culprit.count += 1;
+            culprit.worst_ns = culprit.worst_ns.max(piece.ns);
+            culprit.sum_ns += piece.ns;
+            if culprit.place.is_none() {
+                culprit.place.clone_from(&piece.place);
+            }
+        }
+    }
+    found.sort_by(|a, b| b.sum_ns.cmp(&a.sum_ns).then_with(|| a.name.cmp(&b.name)));
+    found
+}
+
+/// `NAME-TID (...)` without the number.
+fn without_number(name: &str) -> String {
+    let (thread, rest) = name.split_once(" (").map_or((name, None), |(a, b)| (a, Some(b)));
+    let thread = match thread.rsplit_once('-') {
+        Some((name, tid)) if !tid.is_empty() && tid.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => thread,
+    };
+    rest.map_or_else(|| thread.to_owned(), |rest| format!("{thread} ({rest}"))
+}
+
+/// What helps against a kind of thing.
+fn remedy(kind: Kind, is_preempt_rt: Option<bool>, is_guest: bool) -> &'static str {
+    match kind {
+        Kind::TimerSlack => {
+            "give the thread a real-time policy, or set its slack to 1 ns with prctl(PR_SET_TIMERSLACK, 1)"
+        }
+        Kind::IdleExit if is_guest => {
+            "the host had to wake the virtual CPU: pin it to a CPU of its own, or measure on the host"
+        }
+        Kind::IdleExit => {
+            "keep the CPU out of deep idle states: cpu_latency = \"0us\" in a plan's [tune], or /dev/cpu_dma_latency"
+        }
+        Kind::InterruptsOff if is_preempt_rt == Some(true) => {
+            "the kernel's code at this place keeps interrupts off: report it with this record, or move its work to \
+             another CPU"
+        }
+        Kind::InterruptsOff | Kind::Softirq | Kind::Blocking if is_preempt_rt != Some(true) => {
+            "a PREEMPT_RT kernel makes most of this preemptible: compare with `rtscope lab matrix`"
+        }
+        Kind::Softirq => {
+            "move the interrupts that raise it to another CPU, or lower the priority of its thread"
+        }
+        Kind::Blocking => {
+            "the kernel's code keeps preemption off here: move the other thread to another CPU"
+        }
+        Kind::InterruptsOff => "move the work that keeps interrupts off to another CPU",
+        Kind::OutsideLinux | Kind::Steal if is_guest => {
+            "the host or its firmware took the CPU: give the guest CPUs of their own, or measure on the host"
+        }
+        Kind::OutsideLinux | Kind::Steal => {
+            "firmware or hardware stopped the CPU: look for SMIs (`rtscope environment`) and at the BIOS's settings"
+        }
+        Kind::Interrupt => {
+            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or isolate this one"
+        }
+        Kind::ExpiryWork => {
+            "other timers expired first: move the programs that set them to another CPU"
+        }
+        Kind::Interference => {
+            "raise this thread's priority above the other's, lower the other's, or give them different CPUs"
+        }
+        Kind::Switching => {
+            "the scheduler's own path: a faster CPU, or less debugging in the kernel"
+        }
+        Kind::Unknown => "the events don't say: see what this kernel lacks, below",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::explain::{Certainty, Piece};
+
+    fn late(latency_ns: u64, pieces: &[(Kind, &str, u64)]) -> Explained {
+        let piece = |(kind, name, ns): &(Kind, &str, u64)| Piece {
+            kind: *kind,
+            name: (*name).to_owned(),
+            at_ns: 0,
+            ns: *ns,
+            certainty: Certainty::Measured,
+            place: None,
+        };
+        Explained {
+            tid: 7,
+            name: "app".to_owned(),
+            latency_ns,
+            cpu: 0,
+            at_ns: 0,
+            woken_by: None,
+            pieces: pieces.iter().map(piece).collect(),
+            is_lossy: false,
+        }
+    }
+
+    #[test]
+    fn culprits_are_added_up_by_name_and_small_ones_left_out() {
+        let hog = |tid: u32| format!("hog-{tid} (real-time priority 99)");
+        let (first, second) = (hog(41), hog(42));
+        let all = [
+            late(100, &[(Kind::Interference, &first, 60), (Kind::Softirq, "softirq RCU", 9)]),
+            late(50, &[(Kind::Interference, &second, 20), (Kind::IdleExit, "exit from idle", 30)]),
+        ];
+        let found = culprits(&all, Some(false), false);
+        let shown: Vec<_> =
+            found.iter().map(|c| (c.name.as_str(), c.count, c.worst_ns, c.sum_ns)).collect();
+        assert_eq!(
+            shown,
+            [("hog (real-time priority 99)", 2, 60, 80), ("exit from idle", 1, 30, 30)]
+        );
+        assert!(found[0].remedy.contains("priority"));
+    }
+}

@@ -1,0 +1,269 @@
+use rtscope_model::{
+    explain::{FORMAT, RunningThread, Wakeup, WatchedThread},
+    time::Nanos,
+    trace::Name,
+};
+
+use super::*;
+
+const US: u64 = 1_000;
+
+/// The timer's expiry.
+const EXPIRY_US: u64 = 1_000;
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes())
+}
+
+fn record(spike: Spike) -> ExplainRecord {
+    let thread = WatchedThread { tid: 7, name: name("app"), ..WatchedThread::default() };
+    ExplainRecord {
+        format: FORMAT,
+        version: "0".to_owned(),
+        wall_clock: String::new(),
+        kernel: "6.12".to_owned(),
+        is_preempt_rt: Some(false),
+        is_guest: false,
+        program: "app".to_owned(),
+        duration: Nanos::from_secs(1),
+        above: None,
+        kept_max: 1,
+        events: Vec::new(),
+        missing: Vec::new(),
+        threads: vec![thread],
+        spikes: vec![spike],
+        symbols: vec!["free_pages".to_owned(), "tick_nohz_handler".to_owned()],
+        lost: 0,
+    }
+}
+
+fn on(cpu: u32, at_us: u64, tid: u32, preempt_depth: u8, what: What) -> Event {
+    Event { at_ns: at_us * US, cpu, tid, in_interrupt: false, preempt_depth, what }
+}
+
+fn event(at_us: u64, tid: u32, what: What) -> Event {
+    on(0, at_us, tid, 0, what)
+}
+
+fn switch(at_us: u64, from: u32, to: u32, to_priority: i32, to_name: &str) -> Event {
+    let (is_ready, to_name) = (true, name(to_name));
+    event(at_us, from, What::Switch { from, is_ready, to, to_priority, to_name })
+}
+
+fn irq() -> Section {
+    Section::Irq { line: 9, name: name("disk") }
+}
+
+/// A wake-up by the timer at 1,000 us, in the interrupt that begins so late, and the switch.
+fn spike(interrupt_us: u64, switched_us: u64, more: &[Event]) -> Spike {
+    let by = RunningThread { tid: 9, name: name("low"), priority: Some(120), ..Default::default() };
+    let mut events = vec![
+        event(interrupt_us, 9, What::Enter(Section::LocalTimer)),
+        event(interrupt_us + 1, 9, What::Enter(Section::Expiry(0))),
+        event(interrupt_us + 2, 9, What::Waking { tid: 7, name: name("app") }),
+        event(interrupt_us + 3, 9, What::Leave(Section::Expiry(0))),
+        event(interrupt_us + 4, 9, What::Leave(Section::LocalTimer)),
+        switch(switched_us, 9, 7, 9, "app"),
+    ];
+    events.extend(more);
+    events.sort_by_key(|event| event.at_ns);
+    Spike {
+        tid: 7,
+        priority: 9,
+        timer: Some(ExpiredTimer { expires_ns: EXPIRY_US * US, slack_ns: 0 }),
+        waking: Wakeup { at_ns: (interrupt_us + 2) * US, cpu: 0, by: 9, in_interrupt: true },
+        cpu: 0,
+        switched_ns: switched_us * US,
+        before: vec![by],
+        events,
+        is_lossy: false,
+    }
+}
+
+/// Kind, name and length in microseconds of each piece. They must add up.
+fn pieces(spike: Spike) -> Vec<(Kind, String, u64)> {
+    let explained = explain(&record(spike)).remove(0);
+    let sum: u64 = explained.pieces.iter().map(|piece| piece.ns).sum();
+    assert_eq!(sum, explained.latency_ns, "{:?}", explained.pieces);
+    explained.pieces.into_iter().map(|p| (p.kind, p.name, p.ns / US)).collect()
+}
+
+fn has(all: &[(Kind, String, u64)], kind: Kind, name: &str, us: u64) {
+    assert!(all.contains(&(kind, name.to_owned(), us)), "no {kind:?} {name} {us} in {all:?}");
+}
+
+#[test]
+fn a_wake_up_in_time_is_the_timers_interrupt_and_the_switch() {
+    let all = pieces(spike(1_000, 1_006, &[]));
+    assert_eq!(
+        all,
+        [
+            (Kind::ExpiryWork, "the interrupt itself".to_owned(), 1),
+            (Kind::ExpiryWork, "a timer's function".to_owned(), 1),
+            (Kind::ExpiryWork, "the interrupt itself".to_owned(), 2),
+            (Kind::Switching, "scheduler".to_owned(), 2),
+        ]
+    );
+}
+
+#[test]
+fn two_interrupts_back_to_back_before_the_timer_are_both_named() {
+    let usb = Section::Irq { line: 11, name: name("usb") };
+    let more = [
+        event(990, 9, What::Enter(irq())),
+        event(1_040, 9, What::Leave(irq())),
+        event(1_041, 9, What::Enter(usb)),
+        event(1_098, 9, What::Leave(Section::Irq { line: 11, name: Name::default() })),
+    ];
+    let all = pieces(spike(1_100, 1_106, &more));
+    has(&all, Kind::Interrupt, "IRQ 9 (disk)", 40);
+    has(&all, Kind::Interrupt, "IRQ 11 (usb)", 57);
+}
+
+#[test]
+fn a_late_interrupt_is_told_by_what_it_interrupted() {
+    let stack = |place| [event(1_102, 9, What::Interrupted(place))];
+    let all = pieces(spike(1_100, 1_106, &stack(Place::User)));
+    has(&all, Kind::OutsideLinux, "while low-9 ran", 100);
+    let all = pieces(spike(1_100, 1_106, &[]));
+    assert_eq!(all[0].0, Kind::Unknown);
+    let spike = spike(1_100, 1_106, &stack(Place::Kernel(1)));
+    let explained = explain(&record(spike.clone())).remove(0);
+    assert_eq!(explained.pieces[0].place.as_deref(), Some("free_pages"));
+    has(&pieces(spike), Kind::InterruptsOff, "while low-9 ran", 100);
+}
+
+/// A softirq runs with interrupts on: the timer's interrupt would have come.
+#[test]
+fn a_softirq_that_the_timer_did_not_interrupt_had_interrupts_off() {
+    let more = [
+        event(990, 9, What::Enter(Section::Softirq(9))),
+        event(1_102, 9, What::Interrupted(Place::Kernel(1))),
+        event(1_105, 9, What::Leave(Section::Softirq(9))),
+    ];
+    let late = spike(1_100, 1_106, &more);
+    has(&pieces(late.clone()), Kind::InterruptsOff, "while softirq RCU ran", 100);
+    let certainty = |is_guest| {
+        let record = ExplainRecord { is_guest, ..record(late.clone()) };
+        explain(&record).remove(0).pieces[0].certainty
+    };
+    assert_eq!([certainty(false), certainty(true)], [Certainty::Measured, Certainty::Unknown]);
+}
+
+#[test]
+fn a_host_that_took_the_cpu_is_told_by_what_the_thread_was_charged_with() {
+    let charge = |at_us, ns| event(at_us, 9, What::Runtime { ns });
+    // 200 us passed between the charges, and 90 were charged.
+    let more = [charge(905, 4 * US), charge(1_105, 90 * US)];
+    has(&pieces(spike(1_100, 1_106, &more)), Kind::Steal, "while low-9 ran", 100);
+    // All were charged: then nobody took it.
+    let more = [charge(905, 4 * US), charge(1_105, 200 * US)];
+    assert_eq!(pieces(spike(1_100, 1_106, &more))[0].0, Kind::Unknown);
+}
+
+#[test]
+fn an_idle_cpu_takes_its_time_to_wake() {
+    let more =
+        [event(900, 0, What::Idle { begins: true }), event(1_060, 0, What::Idle { begins: false })];
+    let all = pieces(spike(1_060, 1_066, &more));
+    has(&all, Kind::IdleExit, "exit from idle", 60);
+}
+
+/// A switch takes some microseconds. What takes longer is no switch.
+#[test]
+fn a_long_time_in_the_idle_thread_is_not_called_switching() {
+    let idle = [switch(1_005, 9, 0, 120, "swapper/0")];
+    has(&pieces(spike(1_000, 1_020, &idle)), Kind::Switching, "scheduler", 15);
+    has(&pieces(spike(1_000, 2_500, &idle)), Kind::Unknown, "in the idle thread", 1_495);
+}
+
+#[test]
+fn slack_is_the_threads_own() {
+    let mut late = spike(1_055, 1_061, &[]);
+    late.timer = Some(ExpiredTimer { expires_ns: EXPIRY_US * US, slack_ns: 50 * US });
+    late.priority = 120;
+    let all = pieces(late);
+    has(&all, Kind::TimerSlack, "the timer may expire later", 50);
+    has(&all, Kind::Unknown, "interrupts off in low-9, or not Linux", 5);
+}
+
+#[test]
+fn a_thread_of_higher_priority_interferes_and_one_of_lower_priority_blocks() {
+    let hog = [switch(1_010, 9, 8, 0, "hog"), switch(2_010, 8, 9, 120, "low")];
+    let mut late = spike(1_000, 2_020, &hog);
+    // Who ran on although the other was ready shows that preemption was off.
+    late.events.extend([
+        on(0, 2_011, 9, 1, What::Enter(irq())),
+        on(0, 2_012, 9, 1, What::Leave(irq())),
+        on(0, 2_017, 9, 2, What::Enter(irq())),
+        on(0, 2_018, 9, 2, What::Leave(irq())),
+    ]);
+    late.events.sort_by_key(|event| event.at_ns);
+    let explained = explain(&record(late.clone())).remove(0);
+    let all = pieces(late);
+    has(&all, Kind::Interference, "hog-8 (real-time priority 99)", 1_000);
+    has(&all, Kind::Blocking, "low-9", 6);
+    let place = explained.pieces.iter().rev().find_map(|piece| piece.place.as_deref());
+    assert_eq!(place, Some("preemption was off for 6.000 us or more"));
+}
+
+#[test]
+fn softirqs_are_named_and_what_interrupts_them_is_taken_off() {
+    let more = [
+        event(1_005, 9, What::Enter(Section::Softirq(3))),
+        event(1_050, 9, What::Enter(irq())),
+        event(1_070, 9, What::Leave(irq())),
+        event(1_205, 9, What::Leave(Section::Softirq(3))),
+    ];
+    let all = pieces(spike(1_000, 1_208, &more));
+    has(&all, Kind::Softirq, "softirq NET_RX", 45);
+    has(&all, Kind::Interrupt, "IRQ 9 (disk)", 20);
+    has(&all, Kind::Softirq, "softirq NET_RX", 135);
+}
+
+#[test]
+fn a_wake_up_from_another_cpu_waits_for_that_one() {
+    let waker = RunningThread { cpu: 1, tid: 5, name: name("net"), ..Default::default() };
+    let mut late = spike(1_000, 1_050, &[]);
+    (late.timer, late.events) = (
+        None,
+        vec![
+            on(1, 1_000, 5, 0, What::Waking { tid: 7, name: name("app") }),
+            on(0, 1_020, 0, 0, What::Idle { begins: false }),
+            on(0, 1_021, 0, 0, What::Enter(Section::Reschedule)),
+            on(0, 1_025, 0, 0, What::Leave(Section::Reschedule)),
+            switch(1_050, 0, 7, 9, "app"),
+        ],
+    );
+    late.waking = Wakeup { at_ns: 1_000 * US, cpu: 1, by: 5, in_interrupt: false };
+    late.before = vec![waker, RunningThread { is_idle: true, ..Default::default() }];
+    let explained = explain(&record(late.clone())).remove(0);
+    assert_eq!(explained.woken_by.as_deref(), Some("net-5"));
+    let all = pieces(late);
+    has(&all, Kind::IdleExit, "exit from idle", 20);
+    has(&all, Kind::Interrupt, "reschedule from another CPU", 4);
+}
+
+/// Whatever the events are, the pieces add up and nothing panics.
+#[test]
+fn pieces_add_up_whatever_the_events_are() {
+    let mut random = crate::statistics::random::Random::new(5);
+    for _ in 0..500 {
+        let mut more = Vec::new();
+        for _ in 0..(random.share() * 12.0) as usize {
+            let at_us = 900 + (random.share() * 400.0) as u64;
+            let section = [irq(), Section::Softirq(1), Section::LocalTimer, Section::Expiry(2)]
+                [(random.share() * 4.0) as usize];
+            more.push(match (random.share() * 6.0) as u32 {
+                0 => event(at_us, 9, What::Enter(section)),
+                1 => event(at_us, 9, What::Leave(section)),
+                2 => event(at_us, 9, What::Idle { begins: random.share() < 0.5 }),
+                3 => event(at_us, 9, What::Runtime { ns: at_us }),
+                4 => event(at_us, 9, What::Interrupted(Place::Kernel(at_us))),
+                _ => switch(at_us, 9, 5, (random.share() * 140.0) as i32, "x"),
+            });
+        }
+        let late_us = (random.share() * 200.0) as u64;
+        let _ = pieces(spike(EXPIRY_US + late_us, EXPIRY_US + late_us + 10, &more));
+    }
+}

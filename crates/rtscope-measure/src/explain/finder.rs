@@ -1,0 +1,380 @@
+//! Finds late activations in the stream of the kernel's events, and keeps what happened around them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rtscope_model::{
+    explain::{ExpiredTimer, RunningThread, Spike, Wakeup, WatchedThread},
+    trace::{Event, Section, TimerFunction, What},
+};
+
+use crate::trace::OTHER_CLOCK_NS;
+
+/// So long before an activation should have run its events are kept: three ticks of the slowest clock, so that what
+/// the running thread was charged with is in it.
+const LEAD_NS: u64 = 30_000_000;
+
+/// Events of a CPU that are held for activations to come.
+const HELD_MAX: usize = 100_000;
+
+/// Events that a late activation keeps, the last ones.
+const KEPT_MAX: usize = 20_000;
+
+/// A CPU.
+#[derive(Debug, Default)]
+struct Cpu {
+    /// What ran when the events that are held begin.
+    before: RunningThread,
+    events: VecDeque<Event>,
+    /// How many timers expire, one within another.
+    expiring: u32,
+}
+
+impl Cpu {
+    fn push(&mut self, event: Event) {
+        match event.what {
+            What::Enter(Section::Expiry(_)) => self.expiring += 1,
+            What::Leave(Section::Expiry(_)) => self.expiring = self.expiring.saturating_sub(1),
+            _ => {}
+        }
+        self.events.push_back(event);
+        let is_old = |first: &Event| event.at_ns.saturating_sub(first.at_ns) > 2 * LEAD_NS;
+        while self.events.front().is_some_and(is_old) || self.events.len() > HELD_MAX {
+            if let Some(first) = self.events.pop_front() {
+                follow(&mut self.before, &first);
+            }
+        }
+    }
+
+    /// What ran at an instant, and the events from then on.
+    fn since(&self, from_ns: u64) -> (RunningThread, impl Iterator<Item = &Event>) {
+        let by_time = self.events.partition_point(|event| event.at_ns < from_ns);
+        let at = by_time.max(self.events.len().saturating_sub(KEPT_MAX));
+        let mut before = self.before;
+        self.events.range(..at).for_each(|event| follow(&mut before, event));
+        (before, self.events.range(at..))
+    }
+}
+
+/// What runs after an event.
+fn follow(running: &mut RunningThread, event: &Event) {
+    match event.what {
+        What::Switch { to, to_priority, to_name, .. } => {
+            running.tid = to;
+            running.name = to_name;
+            running.priority = Some(to_priority);
+            running.is_idle = false;
+        }
+        What::Idle { begins } => running.is_idle = begins,
+        _ if event.tid != running.tid => {
+            *running =
+                RunningThread { cpu: running.cpu, tid: event.tid, ..RunningThread::default() };
+        }
+        _ => {}
+    }
+}
+
+/// A thread that is watched.
+#[derive(Debug, Default)]
+struct Sleeper {
+    thread: WatchedThread,
+    /// The timer that it has set.
+    timer: Option<ExpiredTimer>,
+    /// It was woken, and by its timer or not.
+    waking: Option<(Wakeup, bool)>,
+    /// It runs: who wakes it then keeps it from going to sleep, and it isn't late.
+    is_running: bool,
+}
+
+/// What is late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// From this latency on; 0 is all.
+    pub(super) above_ns: u64,
+    /// So many are kept.
+    pub(super) kept_max: usize,
+    /// What `CLOCK_REALTIME` is ahead.
+    pub(super) realtime_ns: u64,
+}
+
+/// Takes the kernel's events in their order.
+#[derive(Debug)]
+pub(super) struct Finder {
+    limits: Limits,
+    cpus: BTreeMap<u32, Cpu>,
+    sleepers: BTreeMap<u32, Sleeper>,
+    spikes: Vec<Spike>,
+}
+
+impl Finder {
+    pub(super) fn new(limits: Limits) -> Finder {
+        Finder { limits, cpus: BTreeMap::new(), sleepers: BTreeMap::new(), spikes: Vec::new() }
+    }
+
+    /// Watches a thread from now on, if it isn't watched yet.
+    pub(super) fn watch(&mut self, tid: u32) {
+        let thread = WatchedThread { tid, ..WatchedThread::default() };
+        self.sleepers.entry(tid).or_insert(Sleeper { thread, ..Sleeper::default() });
+    }
+
+    pub(super) fn see(&mut self, event: &Event) {
+        let cpu = self.cpus.entry(event.cpu).or_default();
+        cpu.before.cpu = event.cpu;
+        cpu.push(*event);
+        let is_expiring = cpu.expiring > 0;
+        if let Some(sleeper) = self.sleepers.get_mut(&event.tid) {
+            // Some kernels leave out switches away from some threads: who does something runs.
+            if sleeper.waking.take().is_some() {
+                sleeper.timer = None;
+                sleeper.thread.unseen += 1;
+            }
+            sleeper.is_running = !matches!(event.what, What::Switch { .. });
+        }
+        match event.what {
+            What::TimerStart { function, expires_ns, slack_ns, .. } if !event.in_interrupt => {
+                if let Some(sleeper) = self.sleepers.get_mut(&event.tid)
+                    && function == TimerFunction::Sleep
+                {
+                    let expires_ns = match expires_ns.saturating_sub(event.at_ns) {
+                        OTHER_CLOCK_NS.. => expires_ns.saturating_sub(self.limits.realtime_ns),
+                        _ => expires_ns,
+                    };
+                    sleeper.timer = Some(ExpiredTimer { expires_ns, slack_ns });
+                }
+            }
+            What::Waking { tid, name } => {
+                if let Some(sleeper) = self.sleepers.get_mut(&tid) {
+                    sleeper.thread.name = name;
+                    let (by, in_interrupt) = (event.tid, event.in_interrupt);
+                    let (at_ns, cpu) = (event.at_ns, event.cpu);
+                    let waking = Wakeup { at_ns, cpu, by, in_interrupt };
+                    if !sleeper.is_running {
+                        sleeper.waking.get_or_insert((waking, is_expiring));
+                    }
+                }
+            }
+            What::Switch { to, to_priority, to_name, .. } => {
+                if let Some(sleeper) = self.sleepers.get_mut(&to) {
+                    sleeper.thread.name = to_name;
+                    sleeper.thread.priority = to_priority;
+                    sleeper.is_running = true;
+                    let activation = sleeper.activation(event);
+                    self.keep(activation);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, activation: Option<Spike>) {
+        let Some(mut spike) = activation else { return };
+        let latency_ns = spike.latency_ns();
+        let Some(sleeper) = self.sleepers.get_mut(&spike.tid) else { return };
+        let thread = &mut sleeper.thread;
+        thread.activations += 1;
+        thread.by_timer += u64::from(spike.timer.is_some());
+        thread.latency_ns_max = thread.latency_ns_max.max(latency_ns);
+        thread.latency_ns_sum += latency_ns;
+        if latency_ns < self.limits.above_ns {
+            return;
+        }
+        thread.late += 1;
+        let least = self.spikes.iter().map(Spike::latency_ns).enumerate().min_by_key(|one| one.1);
+        match least {
+            Some((_, least_ns)) if self.is_full() && least_ns >= latency_ns => return,
+            Some((at, _)) if self.is_full() => drop(self.spikes.swap_remove(at)),
+            _ => {}
+        }
+        let from_ns = spike.start_ns().min(spike.waking.at_ns).saturating_sub(LEAD_NS);
+        let mut cpus = vec![spike.cpu, spike.waking.cpu];
+        cpus.dedup();
+        for cpu in cpus {
+            let Some(cpu) = self.cpus.get(&cpu) else { continue };
+            let (before, events) = cpu.since(from_ns);
+            spike.before.push(before);
+            spike.events.extend(events);
+        }
+        spike.events.sort_by_key(|event| event.at_ns);
+        self.spikes.push(spike);
+    }
+
+    fn is_full(&self) -> bool {
+        self.spikes.len() >= self.limits.kept_max
+    }
+
+    /// Events of a time had no room: who was woken in it may have been woken otherwise than it seems.
+    pub(super) fn lost(&mut self, from_ns: u64) {
+        for sleeper in self.sleepers.values_mut() {
+            (sleeper.timer, sleeper.waking) = (None, None);
+        }
+        for spike in &mut self.spikes {
+            spike.is_lossy |= spike.switched_ns >= from_ns;
+        }
+    }
+
+    /// The threads, and what was late, the worst first.
+    pub(super) fn finish(self) -> (Vec<WatchedThread>, Vec<Spike>) {
+        let mut spikes = self.spikes;
+        spikes.sort_by_key(|spike| (u64::MAX - spike.latency_ns(), spike.switched_ns));
+        let threads = self.sleepers.into_values().map(|sleeper| sleeper.thread);
+        (threads.filter(|thread| thread.activations > 0).collect(), spikes)
+    }
+}
+
+impl Sleeper {
+    /// The thread comes to run: how it was woken, if it was.
+    fn activation(&mut self, switch: &Event) -> Option<Spike> {
+        let (waking, by_timer) = self.waking.take()?;
+        let timer = self.timer.take();
+        let is_due = |timer: &ExpiredTimer| by_timer && timer.expires_ns <= waking.at_ns;
+        Some(Spike {
+            tid: self.thread.tid,
+            priority: self.thread.priority,
+            timer: timer.filter(is_due),
+            waking,
+            cpu: switch.cpu,
+            switched_ns: switch.at_ns,
+            before: Vec::new(),
+            events: Vec::new(),
+            is_lossy: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::trace::Name;
+
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    fn limits(above_ns: u64, kept_max: usize) -> Finder {
+        let mut finder = Finder::new(Limits { above_ns, kept_max, realtime_ns: 1 << 60 });
+        finder.watch(7);
+        finder
+    }
+
+    fn event(at_us: u64, cpu: u32, tid: u32, what: What) -> Event {
+        let at_ns = at_us * US;
+        Event { at_ns, cpu, tid, in_interrupt: false, preempt_depth: 0, what }
+    }
+
+    fn switch(at_us: u64, cpu: u32, from: u32, to: u32) -> Event {
+        let (to_priority, to_name) = (19, Name::new(b"app"));
+        event(at_us, cpu, from, What::Switch { from, is_ready: false, to, to_priority, to_name })
+    }
+
+    fn arm(at_us: u64, expires_ns: u64) -> Event {
+        let (function, slack_ns, is_relative) = (TimerFunction::Sleep, 0, false);
+        event(at_us, 0, 7, What::TimerStart { function, expires_ns, slack_ns, is_relative })
+    }
+
+    /// It sleeps until an instant, its timer expires so much later, and it runs at another instant.
+    fn activation(expires_us: u64, expiry_us: u64, runs_us: u64) -> [Event; 6] {
+        let before_us = expires_us - 50;
+        [
+            arm(before_us, expires_us * US),
+            switch(before_us + 1, 0, 7, 0),
+            event(expiry_us, 0, 0, What::Enter(Section::Expiry(3))),
+            event(expiry_us + 1, 0, 0, What::Waking { tid: 7, name: Name::new(b"app") }),
+            event(expiry_us + 2, 0, 0, What::Leave(Section::Expiry(0))),
+            switch(runs_us, 0, 0, 7),
+        ]
+    }
+
+    #[test]
+    fn a_latency_is_from_the_timers_expiry_to_the_switch() {
+        let mut finder = limits(0, 5);
+        activation(1_000, 1_004, 1_010).iter().for_each(|event| finder.see(event));
+        // On another clock, which is ahead.
+        let mut other = activation(2_000, 2_000, 2_007);
+        other[0] = arm(1_950, (1 << 60) + 2_000 * US);
+        other.iter().for_each(|event| finder.see(event));
+        let (threads, spikes) = finder.finish();
+        assert_eq!(spikes.iter().map(Spike::latency_ns).collect::<Vec<_>>(), [10_000, 7_000]);
+        let thread = &threads[0];
+        assert_eq!((thread.tid, thread.activations, thread.by_timer, thread.late), (7, 2, 2, 2));
+        assert_eq!((thread.latency_ns_max, thread.latency_ns_sum), (10_000, 17_000));
+        assert_eq!(spikes[0].events.len(), 6);
+    }
+
+    #[test]
+    fn who_is_woken_by_another_thread_is_late_from_its_wake_up_on() {
+        let mut finder = limits(0, 5);
+        let events = [
+            arm(950, 90_000 * US),
+            switch(951, 0, 7, 0),
+            event(1_000, 1, 9, What::Waking { tid: 7, name: Name::new(b"app") }),
+            switch(1_020, 0, 0, 7),
+        ];
+        events.iter().for_each(|event| finder.see(event));
+        let (_, spikes) = finder.finish();
+        assert_eq!((spikes[0].timer, spikes[0].latency_ns()), (None, 20_000));
+        assert_eq!((spikes[0].waking.by, spikes[0].waking.cpu), (9, 1));
+        // The events of both CPUs, in order.
+        assert_eq!(spikes[0].events.len(), 4);
+        assert!(spikes[0].events.is_sorted_by_key(|event| event.at_ns));
+    }
+
+    #[test]
+    fn the_worst_are_kept_and_all_are_counted() {
+        let mut finder = limits(5 * US, 2);
+        for (n, late_us) in [3, 9, 6, 30, 8].into_iter().enumerate() {
+            let expires_us = 1_000 * (n as u64 + 1);
+            let events = activation(expires_us, expires_us, expires_us + late_us);
+            events.iter().for_each(|event| finder.see(event));
+        }
+        let (threads, spikes) = finder.finish();
+        assert_eq!((threads[0].activations, threads[0].late), (5, 4));
+        assert_eq!(spikes.iter().map(Spike::latency_ns).collect::<Vec<_>>(), [30_000, 9_000]);
+    }
+
+    #[test]
+    fn what_ran_before_is_known_though_its_events_are_gone() {
+        let mut finder = limits(0, 1);
+        finder.see(&switch(1, 0, 0, 9));
+        // Long after what is held.
+        let start_us = 10 * LEAD_NS / US;
+        activation(start_us, start_us, start_us + 9)[2..]
+            .iter()
+            .for_each(|event| finder.see(event));
+        let (_, spikes) = finder.finish();
+        assert_eq!((spikes[0].before[0].tid, spikes[0].before[0].priority), (9, Some(19)));
+        assert_eq!(spikes[0].timer, None, "it was armed before anybody looked");
+    }
+
+    /// A kernel was seen that leaves out switches away from a thread.
+    #[test]
+    fn who_does_something_runs_though_nobody_saw_the_switch() {
+        let mut finder = limits(0, 5);
+        let events = activation(1_000, 1_004, 1_010);
+        events[..5].iter().for_each(|event| finder.see(event));
+        activation(2_000, 2_004, 2_010).iter().for_each(|event| finder.see(event));
+        let (threads, spikes) = finder.finish();
+        assert_eq!(spikes.iter().map(Spike::latency_ns).collect::<Vec<_>>(), [10_000]);
+        assert_eq!((threads[0].activations, threads[0].unseen), (1, 1));
+    }
+
+    #[test]
+    fn who_is_woken_before_it_sleeps_is_not_late() {
+        let mut finder = limits(0, 5);
+        let waking = |at_us| event(at_us, 1, 9, What::Waking { tid: 7, name: Name::new(b"app") });
+        let events = [switch(900, 0, 0, 7), waking(1_000), arm(1_001, 9), switch(1_002, 0, 7, 0)];
+        events.iter().for_each(|event| finder.see(event));
+        [waking(2_000), switch(2_003, 0, 0, 7)].iter().for_each(|event| finder.see(event));
+        let (threads, spikes) = finder.finish();
+        assert_eq!((threads[0].activations, threads[0].unseen), (1, 0));
+        assert_eq!(spikes[0].latency_ns(), 3_000);
+    }
+
+    #[test]
+    fn after_a_loss_nothing_is_believed_of_a_sleep_that_had_begun() {
+        let mut finder = limits(0, 5);
+        let events = activation(1_000, 1_004, 1_010);
+        events[..3].iter().for_each(|event| finder.see(event));
+        finder.lost(0);
+        events[3..].iter().for_each(|event| finder.see(event));
+        let (_, spikes) = finder.finish();
+        assert_eq!(spikes[0].timer, None);
+    }
+}

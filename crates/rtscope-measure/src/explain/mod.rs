@@ -1,0 +1,452 @@
+//! Threads watched by the kernel's events, and what was in the way when one was late.
+//!
+//! The threads run as they are: nothing is put into them. From when to when: a latency goes from the expiry of the
+//! timer that the thread had set, or from its wake-up by something else, to the switch to it.
+
+mod finder;
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_model::{
+    explain::{ExplainRecord, FORMAT, Spike},
+    published::KernelKind,
+    time::Nanos,
+    trace::{Place, Section, What},
+};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    thread as own,
+    tree::Tree,
+};
+
+use self::finder::{Finder, Limits};
+use crate::{
+    check::{self, CheckError, Running, family},
+    environment,
+    interrupt::Interrupt,
+    sampler::THREAD_NAME,
+    trace::{Event, Instance, Recording, Symbols, TraceError, text},
+};
+
+/// Buffer of each CPU: some hundred thousand events, which are read each 50 ms.
+const BUFFER_KIB: u32 = 16_384;
+
+/// Between two readings of the kernel's buffer.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Between two searches for processes that were started meanwhile: that reads the files of all.
+const SEARCH: Duration = Duration::from_millis(500);
+
+/// Events without which nothing can be said.
+const NEEDED: &[&str] = &["sched/sched_switch", "sched/sched_waking"];
+
+/// Events that tell more, where the kernel has them.
+const WANTED: &[&str] = &[
+    "timer/hrtimer_start",
+    "timer/hrtimer_expire_entry",
+    "timer/hrtimer_expire_exit",
+    "irq/irq_handler_entry",
+    "irq/irq_handler_exit",
+    "irq/softirq_entry",
+    "irq/softirq_exit",
+    "power/cpu_idle",
+    "sched/sched_stat_runtime",
+];
+
+/// Interrupts of x86 that aren't a device's.
+const VECTORS: &[&str] =
+    &["local_timer", "reschedule", "call_function", "call_function_single", "irq_work"];
+
+/// What is late, and what of it is kept.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// Activations from this latency on are late; none keeps the worst.
+    pub above: Option<Nanos>,
+    /// So many late activations are kept.
+    pub kept_max: u32,
+    /// Version of rtscope, for the record.
+    pub version: String,
+    /// Wall clock, RFC 3339, for the record.
+    pub wall_clock: String,
+}
+
+/// What to watch.
+#[derive(Debug)]
+pub struct Options {
+    /// The program, and for how long.
+    pub look: check::Options,
+    /// Of a process only this thread.
+    pub thread: Option<u32>,
+    /// What of it to keep.
+    pub keep: Keep,
+}
+
+/// Why there is nothing to explain.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The program.
+    #[error(transparent)]
+    Program(#[from] CheckError),
+    /// The kernel's trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Reading events.
+    #[error("can't read the kernel's events: {0}")]
+    Read(std::io::Error),
+    /// A trace without any.
+    #[error(
+        "the file holds no event of a thread: rtscope reads copies of /sys/kernel/tracing/trace"
+    )]
+    NoEvents,
+    /// No such thread.
+    #[error("process {pid} has no thread {tid}: `rtscope ps --pid {pid}` shows its threads")]
+    NoThread {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+    },
+}
+
+/// Watches a program.
+///
+/// # Errors
+///
+/// When the program can't be started or isn't there, or the kernel's events can't be read.
+pub fn run(options: &Options, interrupt: &Interrupt) -> Result<ExplainRecord, ExplainError> {
+    let look = &options.look;
+    let mut running = Running::start(look)?;
+    running.settle(look, interrupt)?;
+    let pid = running.pid();
+    let mut watch = Watch::start(&look.tree, options.keep.clone())?;
+    let mut processes = family(&look.tree, pid);
+    if processes.is_empty() {
+        return Err(CheckError::NoProcess(pid).into());
+    }
+    if let (Some(tid), false) = (options.thread, watch.follow(&processes, options.thread)) {
+        return Err(ExplainError::NoThread { pid, tid });
+    }
+    let mut searched = Instant::now();
+    // Who ends is explained by what was seen of it.
+    while watch.begin.elapsed() < look.duration
+        && !interrupt.is_stopped()
+        && watch.follow(&processes, options.thread)
+    {
+        thread::sleep(LOOK.min(look.duration.saturating_sub(watch.begin.elapsed())));
+        watch.read()?;
+        if searched.elapsed() >= SEARCH {
+            processes = family(&look.tree, pid);
+            searched = Instant::now();
+        }
+        if running.has_ended() {
+            break;
+        }
+    }
+    let record = watch.finish(running.name().to_owned());
+    running.end();
+    record
+}
+
+/// The sampling threads of this process, watched beside what it does.
+#[derive(Debug)]
+pub struct OwnThreads {
+    stop: Arc<AtomicBool>,
+    watching: thread::JoinHandle<Result<ExplainRecord, ExplainError>>,
+}
+
+impl OwnThreads {
+    /// Starts to watch them.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel's events can't be read.
+    pub fn watch(tree: &Tree, keep: Keep) -> Result<OwnThreads, ExplainError> {
+        let mut watch = Watch::start(tree, keep)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let ends = stop.clone();
+        let watching = thread::spawn(move || {
+            own::block_signals();
+            while !ends.load(Relaxed) {
+                watch.follow_samplers();
+                thread::sleep(LOOK);
+                watch.read()?;
+            }
+            watch.finish("rtscope run".to_owned())
+        });
+        Ok(OwnThreads { stop, watching })
+    }
+
+    /// Ends the look.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel's events could not be read.
+    ///
+    /// # Panics
+    ///
+    /// If the look did.
+    pub fn finish(self) -> Result<ExplainRecord, ExplainError> {
+        self.stop.store(true, Relaxed);
+        self.watching.join().expect("the look does not panic")
+    }
+}
+
+/// Explains the threads of a trace as text that set timers, or one of all its threads.
+///
+/// # Errors
+///
+/// When the text holds no event that tells of a thread.
+pub fn read_trace(
+    text: &str,
+    only: Option<u32>,
+    keep: Keep,
+) -> Result<ExplainRecord, ExplainError> {
+    let mut events: Vec<Event> = text.lines().filter_map(text::parse).collect();
+    // The kernel writes events in order. A thread's name that looks like an event can break the order.
+    events.sort_by_key(|event| event.at_ns);
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return Err(ExplainError::NoEvents);
+    };
+    let duration = Nanos(last.at_ns - first.at_ns);
+    let mut finder = Finder::new(keep.limits(0));
+    let sets_timer = |event: &&Event| {
+        matches!(event.what, What::TimerStart { function, .. } if function.ends_a_sleep())
+            && !event.in_interrupt
+    };
+    let all = events.iter().filter(sets_timer).map(|event| event.tid);
+    match only {
+        Some(tid) => finder.watch(tid),
+        None => all.for_each(|tid| finder.watch(tid)),
+    }
+    events.iter().for_each(|event| finder.see(event));
+    let lost = text.lines().find_map(text::lost).unwrap_or(0);
+    let (threads, spikes) = finder.finish();
+    Ok(ExplainRecord {
+        format: FORMAT,
+        version: keep.version,
+        wall_clock: keep.wall_clock,
+        kernel: "unknown".to_owned(),
+        is_preempt_rt: None,
+        is_guest: false,
+        program: "a trace".to_owned(),
+        duration,
+        above: keep.above,
+        kept_max: keep.kept_max,
+        events: Vec::new(),
+        missing: vec!["the stack of a timer's expiry".to_owned()],
+        threads,
+        spikes,
+        symbols: Vec::new(),
+        lost,
+    })
+}
+
+impl Keep {
+    /// In numbers, where `CLOCK_REALTIME` is so much ahead.
+    fn limits(&self, realtime_ns: u64) -> Limits {
+        Limits {
+            above_ns: self.above.map_or(0, |above| above.0),
+            kept_max: self.kept_max as usize,
+            realtime_ns,
+        }
+    }
+}
+
+/// A look at the events.
+struct Watch {
+    tree: Tree,
+    keep: Keep,
+    finder: Finder,
+    recording: Recording,
+    /// Kinds of events that are there, and that aren't.
+    kinds: (Vec<String>, Vec<String>),
+    begin: Instant,
+    /// Events that had no room.
+    lost: u64,
+    /// The last reading.
+    read_ns: u64,
+}
+
+impl Watch {
+    fn start(tree: &Tree, keep: Keep) -> Result<Watch, ExplainError> {
+        let limits = keep.limits(realtime_ns());
+        let (recording, there, missing) = record(tree)?;
+        Ok(Watch {
+            tree: tree.clone(),
+            keep,
+            finder: Finder::new(limits),
+            recording,
+            kinds: (there, missing),
+            begin: Instant::now(),
+            lost: 0,
+            read_ns: SystemClock::MONOTONIC.now_ns(),
+        })
+    }
+
+    /// Watches the threads of processes that there are now, or one of them; whether there is any.
+    fn follow(&mut self, processes: &BTreeSet<u32>, only: Option<u32>) -> bool {
+        let tasks = |pid: &u32| self.tree.list(format!("proc/{pid}/task"));
+        let tids = processes.iter().flat_map(tasks).filter_map(|name| name.parse().ok());
+        let meant: Vec<u32> = tids.filter(|tid| only.is_none_or(|only| only == *tid)).collect();
+        meant.iter().for_each(|tid| self.finder.watch(*tid));
+        !meant.is_empty()
+    }
+
+    /// Watches the sampling threads of this process that there are now.
+    fn follow_samplers(&mut self) {
+        let tasks = format!("proc/{}/task", std::process::id());
+        for tid in self.tree.list(&tasks) {
+            let name = self.tree.read(format!("{tasks}/{tid}/comm")).unwrap_or_default();
+            if let Ok(tid) = tid.parse()
+                && name.starts_with(THREAD_NAME)
+            {
+                self.finder.watch(tid);
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), ExplainError> {
+        let now_ns = SystemClock::MONOTONIC.now_ns();
+        let drained = self.recording.drain(|event| self.finder.see(event));
+        drained.map_err(ExplainError::Read)?;
+        let lost = self.recording.lost();
+        if lost > self.lost {
+            self.finder.lost(self.read_ns);
+        }
+        (self.lost, self.read_ns) = (lost, now_ns);
+        Ok(())
+    }
+
+    fn finish(mut self, program: String) -> Result<ExplainRecord, ExplainError> {
+        let duration = Nanos(u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let symbols = self.recording.symbols();
+        let lost = self.recording.finish(|event| self.finder.see(event));
+        let lost = lost.map_err(ExplainError::Read)?;
+        if lost > self.lost {
+            self.finder.lost(self.read_ns);
+        }
+        let (threads, mut spikes) = self.finder.finish();
+        let symbols = named(&mut spikes, symbols.as_deref());
+        let environment = environment::collect(&self.tree);
+        Ok(ExplainRecord {
+            format: FORMAT,
+            version: self.keep.version,
+            wall_clock: self.keep.wall_clock,
+            is_preempt_rt: KernelKind::of(environment.kernel.preemption)
+                .map(|kind| kind == KernelKind::RealTime),
+            kernel: environment.kernel.release,
+            is_guest: environment.virtualisation.is_some(),
+            program,
+            duration,
+            above: self.keep.above,
+            kept_max: self.keep.kept_max,
+            events: self.kinds.0,
+            missing: self.kinds.1,
+            threads,
+            spikes,
+            symbols,
+            lost,
+        })
+    }
+}
+
+/// Starts the recording: it, the events that are there, and those that aren't.
+fn record(tree: &Tree) -> Result<(Recording, Vec<String>, Vec<String>), TraceError> {
+    let mut instance = Instance::new(tree, BUFFER_KIB)?;
+    for event in NEEDED {
+        instance.switch_on(event)?;
+    }
+    let (mut there, mut missing) = (NEEDED.to_vec(), Vec::new());
+    for event in WANTED {
+        match instance.enable(event) {
+            true => there.push(event),
+            false => missing.push((*event).to_owned()),
+        }
+    }
+    let mut there: Vec<String> = there.into_iter().map(str::to_owned).collect();
+    for vector in VECTORS {
+        for event in ["entry", "exit"].map(|edge| format!("irq_vectors/{vector}_{edge}")) {
+            if instance.enable(&event) {
+                there.push(event);
+            }
+        }
+    }
+    if instance.stacks_of_sleeps() {
+        there.push("stack of a timer's expiry".to_owned());
+    } else {
+        missing.push("stack of a timer's expiry".to_owned());
+    }
+    Ok((instance.record()?, there, missing))
+}
+
+/// Gives the functions that events name by their addresses numbers in a list of their names.
+fn named(spikes: &mut [Spike], symbols: Option<&Symbols>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut number = |address: u64| {
+        let Some(name) = symbols.and_then(|symbols| symbols.function(address)) else { return 0 };
+        let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        at as u64 + 1
+    };
+    for event in spikes.iter_mut().flat_map(|spike| &mut spike.events) {
+        match &mut event.what {
+            What::Enter(Section::Expiry(address)) | What::Interrupted(Place::Kernel(address)) => {
+                *address = number(*address);
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`.
+fn realtime_ns() -> u64 {
+    SystemClock::REALTIME.now_ns().saturating_sub(SystemClock::MONOTONIC.now_ns())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "\
+# entries-in-buffer/entries-written: 9/12   #P:2
+          motor-41    [001] d..1.    10.000900: hrtimer_start: hrtimer=0 function=hrtimer_wakeup expires=10001000000 softexpires=10001000000 mode=ABS
+          motor-41    [001] d..2.    10.000910: sched_switch: prev_comm=motor prev_pid=41 prev_prio=49 prev_state=S ==> next_comm=hog next_pid=42 next_prio=0
+            hog-42    [001] d.h1.    10.001002: local_timer_entry: vector=236
+            hog-42    [001] d.h2.    10.001003: hrtimer_expire_entry: hrtimer=0 function=hrtimer_wakeup now=10001002000
+            hog-42    [001] d.h3.    10.001004: sched_waking: comm=motor pid=41 prio=49 target_cpu=001
+            hog-42    [001] d.h2.    10.001005: hrtimer_expire_exit: hrtimer=0
+            hog-42    [001] d.h1.    10.001006: local_timer_exit: vector=236
+            hog-42    [001] d..2.    10.003000: sched_switch: prev_comm=hog prev_pid=42 prev_prio=0 prev_state=S ==> next_comm=motor next_pid=41 next_prio=49
+          motor-41    [001] d..1.    10.003100: hrtimer_start: hrtimer=0 function=hrtimer_wakeup expires=10005000000 softexpires=10005000000 mode=ABS
+";
+
+    fn keep() -> Keep {
+        Keep { above: None, kept_max: 3, version: "0".to_owned(), wall_clock: String::new() }
+    }
+
+    #[test]
+    fn a_trace_as_text_is_explained_as_one_that_was_watched() {
+        let record = read_trace(TRACE, None, keep()).expect("events");
+        assert_eq!(record.threads.len(), 1);
+        assert_eq!((record.threads[0].tid, record.threads[0].by_timer, record.lost), (41, 1, 3));
+        assert_eq!(record.spikes[0].latency_ns(), 2_000_000);
+        assert_eq!(record.spikes[0].waking.by, 42);
+        let none = read_trace(TRACE, Some(99), keep()).expect("events");
+        assert!(none.threads.is_empty() && none.spikes.is_empty());
+        assert!(matches!(read_trace("nothing", None, keep()), Err(ExplainError::NoEvents)));
+        for end in 0..TRACE.len() {
+            let _ = read_trace(&TRACE[..end], None, keep());
+        }
+    }
+}

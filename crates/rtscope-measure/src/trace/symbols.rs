@@ -1,0 +1,137 @@
+//! The kernel's symbols: names of addresses, from `/proc/kallsyms`.
+
+use rtscope_model::trace::TimerFunction;
+
+/// Where interrupts enter the kernel, on x86-64, arm64, 32-bit ARM and RISC-V. What a stack has below them was
+/// interrupted.
+const ENTRIES: &[&str] = &[
+    "asm_sysvec_",
+    "asm_common_interrupt",
+    "asm_exc_",
+    "el1h_64_irq",
+    "el0t_64_irq",
+    "el0t_32_irq",
+    "__irq_svc",
+    "__irq_usr",
+    "handle_exception",
+];
+
+/// Symbols in the order of their addresses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Symbols {
+    text: String,
+    /// Address, and where its name lies in the text.
+    all: Vec<(u64, usize, usize)>,
+    /// First and last address of each function by which interrupts enter.
+    entries: Vec<(u64, u64)>,
+}
+
+impl Symbols {
+    /// Of the text of `/proc/kallsyms`; none where the kernel hides addresses.
+    pub(crate) fn parse(text: String) -> Option<Symbols> {
+        let mut all = Vec::new();
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            if let Some((address, at, end)) = symbol(line) {
+                all.push((address, start + at, start + end));
+            }
+            start += line.len();
+        }
+        all.sort_unstable();
+        if all.is_empty() {
+            return None;
+        }
+        let mut symbols = Symbols { text, all, entries: Vec::new() };
+        symbols.entries =
+            symbols.ranges(|name| ENTRIES.iter().any(|entry| name.starts_with(entry)));
+        Some(symbols)
+    }
+
+    fn name(&self, index: usize) -> &str {
+        let (_, from, to) = self.all[index];
+        &self.text[from..to]
+    }
+
+    fn ranges(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
+        let end = |n: usize| {
+            let start = self.all[n].0;
+            let later = self.all[n..].iter().find(|(address, ..)| *address > start);
+            later.map_or(u64::MAX, |(address, ..)| *address)
+        };
+        let meant = (0..self.all.len()).filter(|n| is_meant(self.name(*n)));
+        meant.map(|n| (self.all[n].0, end(n))).collect()
+    }
+
+    /// The function that an address lies in, without what compilers append.
+    pub(crate) fn function(&self, address: u64) -> Option<&str> {
+        let end = self.all.partition_point(|(start, ..)| *start <= address);
+        let (start, ..) = *self.all.get(end.checked_sub(1)?)?;
+        // Of several names for an address the first one.
+        let first = self.all.partition_point(|(other, ..)| *other < start);
+        self.name(first).split('.').next()
+    }
+
+    /// The address of a function, whatever a compiler appended to its name.
+    pub(crate) fn address(&self, function: &str) -> Option<u64> {
+        let is_meant = |n: &usize| self.name(*n).split('.').next() == Some(function);
+        (0..self.all.len()).find(is_meant).map(|n| self.all[n].0)
+    }
+
+    /// What a timer does, by the address of its function.
+    pub(crate) fn timer(&self, address: u64) -> TimerFunction {
+        let at = self.all.partition_point(|(start, ..)| *start < address);
+        let same = self.all[at..].iter().take_while(|(start, ..)| *start == address);
+        same.map(|(_, from, to)| TimerFunction::named(&self.text[*from..*to]))
+            .find(|function| function.ends_a_sleep())
+            .unwrap_or(TimerFunction::Other)
+    }
+
+    /// Whether a return address lies where interrupts enter.
+    pub(crate) fn is_entry(&self, address: u64) -> bool {
+        self.entries.iter().any(|(from, to)| (*from..*to).contains(&address))
+    }
+}
+
+/// Address of a line's symbol, and from where to where the line has its name.
+fn symbol(line: &str) -> Option<(u64, usize, usize)> {
+    let (address, rest) = line.split_once(' ')?;
+    let address = u64::from_str_radix(address, 16).ok().filter(|address| *address != 0)?;
+    let (kind, rest) = rest.split_once(' ')?;
+    // Functions: what is not is data.
+    if !matches!(kind, "t" | "T" | "w" | "W") {
+        return None;
+    }
+    let name = rest.split(['\t', '\n', ' ']).next()?;
+    let at = line.len() - rest.len();
+    Some((address, at, at + name.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "ffffffff81000df0 T asm_sysvec_apic_timer_interrupt\nffffffff81000e10 T asm_other\n\
+                        ffffffff8141e230 t hrtimer_wakeup.cfi_jt\nffffffff81730990 t timerfd_tmrproc [m]\n\
+                        ffffffff81730991 T schedule\nffffffff81730999 d data\nx\n";
+
+    #[test]
+    fn functions_of_timers_are_found_unless_their_addresses_are_hidden() {
+        let found = Symbols::parse(TEXT.to_owned()).expect("symbols");
+        assert_eq!(found.timer(0xffff_ffff_8141_e230), TimerFunction::Sleep);
+        assert_eq!(found.timer(0xffff_ffff_8173_0990), TimerFunction::TimerFd);
+        assert_eq!(found.timer(0xffff_ffff_8173_0991), TimerFunction::Other);
+        assert_eq!(found.timer(7), TimerFunction::Other);
+        assert!(Symbols::parse("0000000000000000 t hrtimer_wakeup".to_owned()).is_none());
+    }
+
+    #[test]
+    fn an_address_has_the_name_of_the_function_that_it_lies_in() {
+        let found = Symbols::parse(TEXT.to_owned()).expect("symbols");
+        assert_eq!(found.function(0xffff_ffff_8141_e231), Some("hrtimer_wakeup"));
+        assert_eq!(found.function(0xffff_ffff_8173_0998), Some("schedule"));
+        assert_eq!(found.function(5), None);
+        assert_eq!(found.address("hrtimer_wakeup"), Some(0xffff_ffff_8141_e230));
+        assert!(found.is_entry(0xffff_ffff_8100_0e0f));
+        assert!(!found.is_entry(0xffff_ffff_8100_0e10));
+    }
+}

@@ -1,0 +1,147 @@
+//! Late activations of threads with the kernel's events around them: what is explained from.
+//!
+//! All instants are of `CLOCK_MONOTONIC`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    time::Nanos,
+    trace::{Event, Name},
+};
+
+/// Version of the format of [`ExplainRecord`].
+pub const FORMAT: u32 = 1;
+
+/// What was watched, and what was late.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of rtscope.
+    pub version: String,
+    /// Wall clock, RFC 3339.
+    pub wall_clock: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Whether it is a PREEMPT_RT kernel; none when that isn't known.
+    pub is_preempt_rt: Option<bool>,
+    /// Whether the machine is a guest.
+    pub is_guest: bool,
+    /// Whose threads were watched.
+    pub program: String,
+    /// The look.
+    pub duration: Nanos,
+    /// Activations from this latency on are late; none when only the worst were asked for.
+    pub above: Option<Nanos>,
+    /// So many late activations are kept at most, the worst.
+    pub kept_max: u32,
+    /// Kinds of events that this kernel has.
+    pub events: Vec<String>,
+    /// Kinds of events that would have helped and that this kernel lacks.
+    pub missing: Vec<String>,
+    /// The threads.
+    pub threads: Vec<WatchedThread>,
+    /// Late activations, the worst first.
+    pub spikes: Vec<Spike>,
+    /// Names of the kernel's functions: an address in an event is an index here, from 1 on; 0 is unknown.
+    pub symbols: Vec<String>,
+    /// Events that had no room.
+    pub lost: u64,
+}
+
+/// A thread that was watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedThread {
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: Name,
+    /// Its priority as the kernel counts: below 100 is real-time.
+    pub priority: i32,
+    /// How often it was woken and came to run.
+    pub activations: u64,
+    /// Activations whose begin is a timer that it had set.
+    pub by_timer: u64,
+    /// How often it ran after a wake-up and no event showed the switch to it: nothing is known of these.
+    pub unseen: u64,
+    /// Late ones.
+    pub late: u64,
+    /// The longest latency.
+    pub latency_ns_max: u64,
+    /// The sum of all.
+    pub latency_ns_sum: u64,
+}
+
+/// A late activation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spike {
+    /// The thread.
+    pub tid: u32,
+    /// Its priority as the kernel counts.
+    pub priority: i32,
+    /// The timer that it had set; none where something else woke it.
+    pub timer: Option<ExpiredTimer>,
+    /// Its wake-up.
+    pub waking: Wakeup,
+    /// The CPU that it came to run on.
+    pub cpu: u32,
+    /// When.
+    pub switched_ns: u64,
+    /// What ran on each of its CPUs when the events begin.
+    pub before: Vec<RunningThread>,
+    /// What happened on these CPUs, in order.
+    pub events: Vec<Event>,
+    /// Whether events may be missing among these.
+    pub is_lossy: bool,
+}
+
+impl Spike {
+    /// When it should have run at once: the timer's expiry, or the wake-up.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        self.timer.map_or(self.waking.at_ns, |timer| timer.expires_ns)
+    }
+
+    /// From there to the switch to it.
+    #[must_use]
+    pub fn latency_ns(&self) -> u64 {
+        self.switched_ns.saturating_sub(self.start_ns())
+    }
+}
+
+/// A timer that had expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpiredTimer {
+    /// From when on it was due.
+    pub expires_ns: u64,
+    /// So much later it had to expire (`prctl(2)`, `PR_SET_TIMERSLACK`).
+    pub slack_ns: u64,
+}
+
+/// A wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wakeup {
+    /// When.
+    pub at_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// The thread that ran there.
+    pub by: u32,
+    /// Whether it came from an interrupt, which has nothing to do with that thread.
+    pub in_interrupt: bool,
+}
+
+/// What runs on a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningThread {
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread; 0 is the idle one.
+    pub tid: u32,
+    /// Its name.
+    pub name: Name,
+    /// Its priority as the kernel counts; none when that isn't known.
+    pub priority: Option<i32>,
+    /// Whether the CPU is idle.
+    pub is_idle: bool,
+}

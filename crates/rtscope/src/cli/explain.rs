@@ -1,0 +1,184 @@
+//! `rtscope explain`: why a thread was late.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use rtscope_analyse::report::explain as report;
+use rtscope_measure::{
+    explain::{self, Keep, Options, OwnThreads},
+    interrupt::Interrupt,
+    recorder::write_whole,
+};
+use rtscope_model::{
+    explain::{ExplainRecord, FORMAT},
+    time::Nanos,
+};
+use rtscope_sys::tree::Tree;
+
+use super::{Refused, check, wall_clock};
+use crate::{exit, output::shown, record};
+
+/// Explain why a thread was late: what was in the way
+///
+/// rtscope watches the threads of a program by the kernel's events and needs no
+/// change to it. A latency goes from the expiry of the thread's timer, or from its
+/// wake-up by something else, to the switch to it.
+///
+/// rtscope cuts each late activation into pieces that add up to its latency. A
+/// piece is an interrupt, a softirq, another thread, an idle CPU, kernel code with
+/// interrupts off, or time that Linux didn't take. The output names the culprits
+/// and what helps against them.
+///
+/// Without a command or --pid, --from shows a recorded folder again, or explains a
+/// trace in a file.
+/// Exit code: 0 something was explained, 3 nothing was late or nothing was woken.
+///
+/// Examples:
+///   sudo rtscope explain -- ./motor --period-us 500
+///   sudo rtscope explain --pid 1234 --above 100us --duration 1min
+///   sudo rtscope explain --pid 1234 --tid 1240 --json
+///   rtscope explain --from rtscope-runs/explain-20200101T000000
+///   rtscope explain --from trace.txt --tid 1240
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Watch a running process, and leave it running
+    #[arg(long, conflicts_with_all = ["words", "from"])]
+    pid: Option<u32>,
+    /// Watch only this thread of the process or of the trace
+    #[arg(long, conflicts_with = "words")]
+    tid: Option<u32>,
+    #[command(flatten)]
+    lateness: Lateness,
+    /// Watch for this long, 200ms to 1d
+    #[arg(short, long, value_name = "TIME", default_value = "10s")]
+    duration: Nanos,
+    /// Time to wait after the start of a command before watching: up to 10min
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    settle: Nanos,
+    /// Show a recorded folder again and write its page, or explain a copy of /sys/kernel/tracing/trace
+    #[arg(long, value_name = "PATH", conflicts_with = "words")]
+    from: Option<PathBuf>,
+    /// Folder for the record and the page [default: rtscope-runs/explain-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The command, after --
+    #[arg(last = true, required_unless_present_any = ["pid", "from"], value_name = "COMMAND")]
+    words: Vec<OsString>,
+}
+
+/// The record's file in its folder.
+const RECORD: &str = "explain.json";
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let (record, folder) = match &args.from {
+        Some(folder) if folder.is_dir() => {
+            (record::read_document(&folder.join(RECORD), FORMAT)?, folder.clone())
+        }
+        Some(file) => traced(args, file)?,
+        None => measured(args)?,
+    };
+    let page = report::page(&record);
+    match args.json {
+        true => super::tell_json(&folder, &page, &report::document(&record))?,
+        false => super::tell_text(&folder, &page, &report::table(&record))?,
+    }
+    Ok(ExitCode::from(if record.spikes.is_empty() { exit::INCONCLUSIVE } else { exit::PASS }))
+}
+
+/// Explains a trace in a file.
+fn traced(args: &Args, file: &Path) -> anyhow::Result<(ExplainRecord, PathBuf)> {
+    let text = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let wall_clock = wall_clock();
+    let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
+    let keep = args.lateness.keep(wall_clock);
+    let record = explain::read_trace(&String::from_utf8_lossy(&text), args.tid, keep)
+        .with_context(|| file.display().to_string())?;
+    write(&folder, &record)?;
+    Ok((record, folder))
+}
+
+fn measured(args: &Args) -> anyhow::Result<(ExplainRecord, PathBuf)> {
+    let (shortest, longest) = (Nanos::from_ms(200), Nanos::from_secs(86_400));
+    if !(shortest..=longest).contains(&args.duration) {
+        return Err(Refused(format!("--duration {}: from 200ms to 1d", args.duration)).into());
+    }
+    let look = check::watched(args.pid, &args.words, (args.settle, args.duration), args.json)?;
+    let wall_clock = wall_clock();
+    let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
+    let interrupt = Interrupt::install_patient()?;
+    let options = Options { look, thread: args.tid, keep: args.lateness.keep(wall_clock) };
+    let record = explain::run(&options, &interrupt)?;
+    write(&folder, &record)?;
+    Ok((record, folder))
+}
+
+/// Writes a record into its folder.
+fn write(folder: &Path, record: &ExplainRecord) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let path = folder.join(RECORD);
+    write_whole(&path, (serde_json::to_string(record)? + "\n").as_bytes())
+        .with_context(|| format!("can't write {}", path.display()))
+}
+
+/// What is late, and how much of it is kept.
+#[derive(Debug, clap::Args)]
+pub(super) struct Lateness {
+    /// Count activations from this latency on as late [default: keep the worst]
+    #[arg(long, value_name = "TIME")]
+    above: Option<Nanos>,
+    /// Number of late activations to keep, the worst, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    worst: u32,
+}
+
+impl Lateness {
+    fn keep(&self, wall_clock: String) -> Keep {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Keep { above: self.above, kept_max: self.worst, version, wall_clock }
+    }
+}
+
+/// Whether `run` explains what its sampling threads were late by.
+#[derive(Debug, clap::Args)]
+pub(super) struct OfRun {
+    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; makes each about 3 us later
+    #[arg(long)]
+    explain: bool,
+    /// Count wake-ups from this latency on as late, for --explain [default: keep the worst]
+    #[arg(long, value_name = "TIME", requires = "explain")]
+    above: Option<Nanos>,
+}
+
+impl OfRun {
+    /// Starts to watch the sampling threads, if that was asked for. A kernel that can't be traced is told of, and the
+    /// run goes on.
+    pub(super) fn watch(&self, wall_clock: &str) -> Option<OwnThreads> {
+        if !self.explain {
+            return None;
+        }
+        let lateness = Lateness { above: self.above, worst: OF_RUN };
+        let watched = OwnThreads::watch(&Tree::default(), lateness.keep(wall_clock.to_owned()));
+        watched.map_err(|why| note!("rtscope: late wake-ups can't be explained: {why}")).ok()
+    }
+}
+
+/// Late wake-ups that a run keeps.
+const OF_RUN: u32 = 20;
+
+/// Ends the look of a run, writes what it saw beside the run's record, and returns the table.
+pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<String> {
+    let record = watched.finish()?;
+    write(folder, &record)?;
+    let page = folder.join("explain.html");
+    write_whole(&page, report::page(&record).as_bytes())
+        .with_context(|| format!("can't write {}", page.display()))?;
+    Ok(format!("{}Explained: {}\n", report::table(&record), shown(&page)))
+}

@@ -1,0 +1,131 @@
+//! `rtscope explain`: that an injected culprit is named first. Nothing here depends on how late the machine wakes: a
+//! thread that computes for 20 ms of CPU time keeps one below it from running for as long at least.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{folder, json, output, root_or_skip, text};
+
+/// Ends with the test.
+struct Hog(Child);
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// 20 ms of CPU time in each 100 ms, above what is watched, on its CPU.
+const HOG: &str = "drift --sleep absolute --period 100ms --work 20ms --policy fifo:90 --cpus 0 --duration 20s --out hog";
+
+/// What is watched: 5 ms, so that each of the hog's times meets one of its activations near its begin.
+const WATCHED: &str = "drift --sleep absolute --period 5ms --work 0us --policy fifo:50 --cpus 0 --duration 60s --out app";
+
+#[test]
+fn an_injected_culprit_is_named_first_with_its_time() {
+    if !root_or_skip("an_injected_culprit_is_named_first_with_its_time") {
+        return;
+    }
+    let folder = folder();
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    let hog = Command::new(program)
+        .args(HOG.split(' '))
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let _hog = Hog(hog);
+    let line = format!(
+        "explain --duration 3s --above 1ms --worst 30 --json --out run -- {program} {WATCHED}"
+    );
+    let document = json(folder.path(), &line);
+    let culprit = &document["culprits"][0];
+    assert_eq!(culprit["kind"], "interference", "{culprit}");
+    let name = culprit["name"].as_str().expect("a name");
+    assert!(name.ends_with("(real-time priority 90)"), "{culprit}");
+    assert!(culprit["worst_ns"].as_u64() >= Some(14_000_000), "{culprit}");
+    assert!(culprit["remedy"].as_str().is_some_and(|text| text.contains("priority")), "{culprit}");
+    let spikes = document["spikes"].as_array().expect("spikes");
+    assert!(!spikes.is_empty());
+    for spike in spikes {
+        let pieces = spike["pieces"].as_array().expect("pieces");
+        let sum: u64 = pieces.iter().filter_map(|piece| piece["ns"].as_u64()).sum();
+        assert_eq!(Some(sum), spike["latency_ns"].as_u64(), "{spike}");
+        assert!(spike["latency_ns"].as_u64() >= Some(1_000_000), "{spike}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("What was in the way") && page.contains("real-time priority 90"));
+    assert_eq!(json(folder.path(), "explain --from run --json"), document, "explained again");
+    let left = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
+    let ours =
+        left.flatten().filter(|one| one.file_name().to_string_lossy().starts_with("rtscope-"));
+    assert_eq!(ours.count(), 0, "an instance is left");
+}
+
+#[test]
+fn who_is_not_there_is_told_and_nothing_late_is_no_pass() {
+    if !root_or_skip("who_is_not_there_is_told_and_nothing_late_is_no_pass") {
+        return;
+    }
+    let folder = folder();
+    let refused = output(folder.path(), "explain --pid 4000000 --duration 1s --out run");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("there is no process 4000000"), "{refused:?}");
+    let own = std::process::id();
+    let line = format!("explain --pid {own} --tid 1 --duration 1s --out run");
+    let refused = output(folder.path(), &line);
+    assert!(text(&refused.stderr).contains("has no thread 1"), "{refused:?}");
+    let idle = output(
+        folder.path(),
+        "explain --duration 1s --settle 0s --above 1h --json --out run -- sleep 30",
+    );
+    assert_eq!(idle.status.code(), Some(3), "{}", text(&idle.stderr));
+    let document: Value = serde_json::from_slice(&idle.stdout).expect("JSON");
+    assert_eq!(document["spikes"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_run_explains_its_own_late_wake_ups() {
+    if !root_or_skip("a_run_explains_its_own_late_wake_ups") {
+        return;
+    }
+    let folder = folder();
+    let ran = output(folder.path(), "run --scale 0.1 --explain --out run");
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let said = text(&ran.stdout);
+    assert!(said.contains("Verdict: ") && said.contains("What was in the way"), "{said}");
+    assert!(folder.path().join("run/explain.html").exists());
+    let document = json(folder.path(), "explain --from run --json");
+    let threads = document["threads"].as_array().expect("threads");
+    assert!(!threads.is_empty());
+    for thread in threads {
+        let name = thread["name"].as_str().expect("a name");
+        assert!(name.starts_with("sample-"), "{thread}");
+        assert!(thread["activations"].as_u64() > Some(100), "{thread}");
+    }
+    let spikes = document["spikes"].as_array().expect("spikes");
+    assert!(!spikes.is_empty() && spikes.len() <= 20);
+    assert_eq!(json(folder.path(), "report run --json")["requirements"], serde_json::json!([]));
+}
+
+#[test]
+fn a_process_that_ends_during_the_look_is_explained_by_what_was_seen() {
+    if !root_or_skip("a_process_that_ends_during_the_look_is_explained_by_what_was_seen") {
+        return;
+    }
+    let folder = folder();
+    let mut short = Command::new("sleep").arg("3").spawn().expect("starts");
+    let line = format!("explain --pid {} --duration 50s --json --out run", short.id());
+    // Who waits for it lets it go.
+    let waiting = std::thread::spawn(move || short.wait());
+    let document = json(folder.path(), &line);
+    waiting.join().expect("no panic").expect("waited for");
+    let looked_ns = document["duration_ns"].as_u64().expect("a duration");
+    assert!(looked_ns < 40_000_000_000, "{looked_ns}");
+    // Some machines hide switches: then there is no more to see than that it ended.
+    let seen = document["threads"].as_array().map_or(0, Vec::len);
+    assert!(seen <= 1 && folder.path().join("run/report.html").exists(), "{document:#}");
+}
