@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use rtscope_model::guest::{FAILURES, START, Start, Timing};
+use rtscope_model::guest::{FAILURES, GuestStart, START, Timing};
 
 use crate::{
-    boot::{CONSOLE, Ending},
+    boot::{CONSOLE, GuestEnding},
     error::LabError,
     guest_run::GuestOutcome,
     queue::QueuedRun,
@@ -38,8 +38,8 @@ impl QueuedRun {
             Err(error @ LabError::NotReached) => return Brought::NotReached(error.to_string()),
             Err(error) => return nothing(error.to_string()),
         };
-        if outcome.ending != Ending::Sent {
-            let interrupted = outcome.ending == Ending::Interrupted;
+        if outcome.ending != GuestEnding::Sent {
+            let interrupted = outcome.ending == GuestEnding::Interrupted;
             return Brought::Nothing { why: self.why_nothing(&outcome), interrupted };
         }
         let identity = self.run.kernel.identity.clone();
@@ -55,7 +55,7 @@ impl QueuedRun {
     }
 
     fn why_nothing(&self, outcome: &GuestOutcome) -> String {
-        if self.run.spec.timing == Timing::Kvm && outcome.ending == Ending::Mute {
+        if self.run.spec.timing == Timing::Kvm && outcome.ending == GuestEnding::Mute {
             return "KVM is there and does not run the guest: use --wall, or leave --kvm out"
                 .to_owned();
         }
@@ -67,7 +67,7 @@ impl QueuedRun {
 /// What the guest of a record found before it measured; records of guests before there was such a file say
 /// nothing.
 #[must_use]
-pub fn start(record: &Path) -> Option<Start> {
+pub fn start(record: &Path) -> Option<GuestStart> {
     serde_json::from_str(&fs::read_to_string(record.join(START)).ok()?).ok()
 }
 

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::{
     cache::Cache,
-    config::merge::Options,
+    config::merge::ConfigOptions,
     digest::key_of,
     error::LabError,
-    source::Tree,
+    source::SourceTree,
     spec::{Base, Spec},
     tool::{self, Need},
 };
@@ -84,7 +84,7 @@ impl Target {
 
     /// A `make` of the kernel for this target.
     #[must_use]
-    pub fn make(&self, tree: &Tree) -> Command {
+    pub fn make(&self, tree: &SourceTree) -> Command {
         let mut make = Command::new("nice");
         make.args(["-n", "19", "make"]).arg("-C").arg(&tree.path);
         make.arg(format!("O={}", self.objects.display())).arg(format!("ARCH={}", self.arch));
@@ -165,7 +165,7 @@ const NEEDS: &[(&str, &str, &str)] = &[
 ];
 
 /// What a build with these options needs.
-pub(crate) fn needs(options: &Options) -> Vec<Need> {
+pub(crate) fn needs(options: &ConfigOptions) -> Vec<Need> {
     let always = [("make", "make"), ("gcc", "gcc"), ("bc", "bc"), ("readelf", "binutils")];
     let set = |name: &str| options.get(name).is_some_and(|value| value.word() == "y");
     let asked = NEEDS.iter().filter(|(option, ..)| set(option));
@@ -182,7 +182,7 @@ pub(crate) fn needs(options: &Options) -> Vec<Need> {
 
 /// What every kernel needs for its configuration and build; all of it is told at once.
 pub(crate) fn needs_of_any(cross: Option<&str>) -> Vec<Need> {
-    let mut all = needs(&Options::new());
+    let mut all = needs(&ConfigOptions::new());
     all.extend(configuration_needs());
     all.extend(compiler_need(cross));
     all

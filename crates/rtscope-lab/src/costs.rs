@@ -40,7 +40,7 @@ struct Cost {
 
 /// How long runs will take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub struct RunEstimate {
     /// All of them, several at a time.
     pub time: Duration,
     /// Those whose kind was run before.
@@ -86,7 +86,11 @@ impl Costs {
 
     /// How long these runs will take, `jobs` at a time.
     #[must_use]
-    pub fn estimate<'a>(&self, runs: impl Iterator<Item = &'a GuestRun>, jobs: usize) -> Estimate {
+    pub fn estimate<'a>(
+        &self,
+        runs: impl Iterator<Item = &'a GuestRun>,
+        jobs: usize,
+    ) -> RunEstimate {
         let (mut sum, mut longest, mut measured, mut all) = (0.0, 0.0_f64, 0, 0);
         for run in runs {
             let known = self.took_ms(run);
@@ -95,7 +99,7 @@ impl Costs {
             (measured, all) = (measured + usize::from(known.is_some()), all + 1);
         }
         let ms = (sum / jobs.clamp(1, all.max(1)) as f64).max(longest);
-        Estimate { time: Duration::from_secs_f64(ms / 1e3), measured }
+        RunEstimate { time: Duration::from_secs_f64(ms / 1e3), measured }
     }
 
     /// What this kind has taken; or one with the same kernel and another plan, in proportion beyond its boot.
@@ -117,7 +121,7 @@ impl Costs {
     }
 }
 
-impl Estimate {
+impl RunEstimate {
     /// The sentence: how many guests there are, how many of them are known, and how long the others take.
     #[must_use]
     pub fn sentence(self, all: usize, known: usize, jobs: usize) -> String {
@@ -187,18 +191,18 @@ mod tests {
         let mut costs = Costs::read(&cache);
         let guess = GUESSED_BOOT + seconds(4) * GUESSED_PACE;
         let none = costs.estimate([&rt, &rt].into_iter(), 1);
-        assert_eq!(none, Estimate { time: guess * 2, measured: 0 });
+        assert_eq!(none, RunEstimate { time: guess * 2, measured: 0 });
         costs.note(&rt, seconds(20));
         costs.keep(&cache).expect("kept");
         let mut costs = Costs::read(&cache);
         let runs = [&rt, &rt, &rt, &stock];
         let mixed = costs.estimate(runs.into_iter(), 2);
-        assert_eq!(mixed, Estimate { time: (seconds(60) + guess) / 2, measured: 3 });
+        assert_eq!(mixed, RunEstimate { time: (seconds(60) + guess) / 2, measured: 3 });
         // Another word is no other cost, and another plan takes a boot and its own time.
         let word = run("rt:preempt=full", "rest", 4);
         assert_eq!(costs.estimate([&word].into_iter(), 2).time, seconds(20));
         let longer = costs.estimate([&run("rt", "long", 8)].into_iter(), 8);
-        assert_eq!(longer, Estimate { time: seconds(30), measured: 1 });
+        assert_eq!(longer, RunEstimate { time: seconds(30), measured: 1 });
         // The newest runs count most.
         costs.note(&rt, seconds(40));
         assert_eq!(costs.estimate([&rt].into_iter(), 1).time, seconds(30));
@@ -212,7 +216,7 @@ mod tests {
     #[test]
     fn what_is_known_and_what_is_guessed_is_said() {
         let said = |all, known, seconds, measured| {
-            let estimate = Estimate { time: Duration::from_secs(seconds), measured };
+            let estimate = RunEstimate { time: Duration::from_secs(seconds), measured };
             estimate.sentence(all, known, 2)
         };
         assert_eq!(

@@ -16,7 +16,7 @@ use crate::{
     cache::Cache,
     disk,
     error::LabError,
-    progress::{Progress, Report, step},
+    progress::{Report, StepProgress, step},
     tool::{self, Need},
 };
 
@@ -95,7 +95,7 @@ impl Apt {
                 // one list, as in the middle of a mirror's update, the others. The stamp stays as it was,
                 // so the next call asks again.
                 Err(error) if has_packages(&apt.dir.join("lists")) => {
-                    report(Progress::Warning(format!(
+                    report(StepProgress::Warning(format!(
                         "some lists of packages are missing or old: {error}"
                     )));
                 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    cache::{Cache, Identity, Kernel},
+    cache::{Cache, Identity, KeptKernel},
     error::LabError,
     kernel_image::{arch_of, damage, release_of},
     kernel_ref::{KernelRef, KernelSource},
@@ -217,7 +217,7 @@ fn sound(image: &[u8], path: &Path) -> Result<&'static str, LabError> {
     }
 }
 
-fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {
+fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<KeptKernel, LabError> {
     if let Some(prebuilt) = Prebuilt::find(name) {
         return prebuilt.bring(cache, report);
     }
@@ -225,7 +225,7 @@ fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, L
 }
 
 /// A kernel that was built here.
-fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
+fn kept(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
     cache.find(name).ok_or_else(|| {
         if let Err(why) = name::check("the kernel", name) {
             return LabError::Refused(format!("{why}; a file is path={name}"));
@@ -251,7 +251,7 @@ fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
 
 fn from_cache(
     asked: &KernelRef,
-    kernel: &Kernel,
+    kernel: &KeptKernel,
     cache: &Cache,
 ) -> Result<KernelUnderTest, LabError> {
     let file = kernel.vmlinuz();

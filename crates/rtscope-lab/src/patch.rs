@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::{
     error::LabError,
     patch_report::{Misfit, PatchOutcome, PatchReport},
-    progress::{Progress, Report},
+    progress::{Report, StepProgress},
     source::version::Version,
     tool::{self, Need},
 };
@@ -54,7 +54,7 @@ pub fn apply(
     let mut touched = BTreeSet::new();
     let mut outcomes = Vec::new();
     for (i, patch) in patches.iter().enumerate() {
-        report(Progress::Amount {
+        report(StepProgress::Amount {
             unit: "patches",
             done: i as u64,
             total: Some(patches.len() as u64),

@@ -15,7 +15,7 @@ use rtscope_sys::{
 
 use crate::{
     interrupt::Interrupt,
-    sampler::{Ended, SampleError, Session, SessionSpec, Starved},
+    sampler::{EndedThread, SampleError, Session, SessionSpec, Starved},
     watchdog::{UNATTENDED, Watchdog},
 };
 
@@ -60,9 +60,9 @@ pub struct Measurement {
 
 /// What became of the threads.
 #[derive(Debug)]
-pub struct Ending {
+pub struct EndedThreads {
     /// Those that ended.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedThread>,
     /// Those that did not run any more.
     pub starved: Vec<Starved>,
     /// A thread ran for a second without sleeping.
@@ -131,17 +131,17 @@ impl Measurement {
     }
 
     /// Ends the threads and hands over what was left.
-    pub fn end(self, slice: impl FnMut(Slice)) -> Ending {
+    pub fn end(self, slice: impl FnMut(Slice)) -> EndedThreads {
         let (ended, starved) = self.session.stop(slice);
-        Ending { ended, starved, is_runaway: self.interrupt.is_runaway() }
+        EndedThreads { ended, starved, is_runaway: self.interrupt.is_runaway() }
     }
 }
 
-impl Ending {
+impl EndedThreads {
     /// The thread whose latency was the first above the threshold, and that latency.
     #[must_use]
     pub fn first_break(&self) -> Option<(u32, u64)> {
-        let broke = |ended: &Ended| {
+        let broke = |ended: &EndedThread| {
             ended.broke_at.map(|(latency_ns, at_ns)| (at_ns + latency_ns, latency_ns, ended.thread))
         };
         let (_, latency_ns, thread) = self.ended.iter().filter_map(broke).min()?;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_latency_that_ended_first_broke_the_run() {
-        let ended = |thread, broke_at| Ended {
+        let ended = |thread, broke_at| EndedThread {
             thread,
             tally: Tally::default(),
             found: None,
@@ -212,7 +212,7 @@ mod tests {
         };
         // The second expired earlier, but the first had its answer earlier.
         let ended = vec![ended(0, Some((50, 1_000))), ended(1, Some((900, 500))), ended(2, None)];
-        let ending = Ending { ended, starved: Vec::new(), is_runaway: false };
+        let ending = EndedThreads { ended, starved: Vec::new(), is_runaway: false };
         assert_eq!(ending.first_break(), Some((0, 50)));
     }
 }

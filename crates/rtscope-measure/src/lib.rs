@@ -54,7 +54,7 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
-    recorder::{RecordError, Recorder, Source},
+    recorder::{RecordError, RecordFiles, Recorder},
     sampler::SampleError,
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
@@ -156,7 +156,7 @@ impl From<SampleError> for RunError {
 #[derive(Debug)]
 pub struct Finished {
     /// The record, as it is on disk or in memory.
-    pub source: Source,
+    pub source: RecordFiles,
     /// Why a part of the record is not on disk, if so.
     pub not_written: Option<String>,
 }

@@ -19,9 +19,9 @@ pub struct Observation {
     /// Events that had no room: the oldest of the look.
     pub lost: u64,
     /// Locked and resident bytes of each process at the end of the look.
-    pub memory: Vec<Memory>,
+    pub memory: Vec<ProcessMemory>,
     /// Its threads at the end of the look, and those that had events.
-    pub threads: Vec<Observed>,
+    pub threads: Vec<ObservedThread>,
 }
 
 /// Which of the kernel's events could be had.
@@ -39,7 +39,7 @@ pub struct Sources {
 
 /// Memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct ProcessMemory {
     /// The process.
     pub pid: u32,
     /// Locked (`VmLck`).
@@ -50,7 +50,7 @@ pub struct Memory {
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
+pub struct ObservedThread {
     /// Its process.
     pub pid: u32,
     /// Its number.
@@ -62,22 +62,22 @@ pub struct Observed {
     /// Page faults in the look by the counts of `/proc`; none when the thread came or went in it.
     pub faults: Option<u64>,
     /// Its events in order.
-    pub events: Vec<Event>,
+    pub events: Vec<ThreadEvent>,
 }
 
 /// One event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct ThreadEvent {
     /// Instant of `CLOCK_MONOTONIC`, in whole microseconds as the kernel prints it.
     pub at_ns: u64,
     /// What happened.
-    pub what: What,
+    pub what: ThreadEventKind,
 }
 
 /// What happened to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum ThreadEventKind {
     /// It started a timer that wakes it.
     Timer {
         /// When it expires, of the timer's own clock.

@@ -10,27 +10,27 @@ pub const FORMAT: u32 = 1;
 /// What the bytes travel by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum TransportProtocol {
     /// A stream.
     Tcp,
     /// Numbered datagrams, as fast as they can be sent.
     Udp,
 }
 
-impl Protocol {
+impl TransportProtocol {
     /// Its name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
+            TransportProtocol::Tcp => "TCP",
+            TransportProtocol::Udp => "UDP",
         }
     }
 }
 
 /// What a latency sampler saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct SampledLatencies {
     /// Where it ran, as read back.
     pub placement: Placement,
     /// Time between two expiries.
@@ -65,7 +65,7 @@ pub struct Received {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
     /// By what.
-    pub protocol: Protocol,
+    pub protocol: TransportProtocol,
     /// Socket buffers that were asked for on both sides.
     pub window_bytes: u64,
     /// The sender's, as read back.
@@ -81,7 +81,7 @@ pub struct Transfer {
     /// The other side.
     pub received: Received,
     /// The sampler beside it, if there was one.
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<SampledLatencies>,
 }
 
 impl Transfer {
@@ -116,7 +116,7 @@ pub struct ThroughputRecord {
     /// How long each transfer was to be.
     pub duration: Nanos,
     /// The sampler without traffic; none when there was to be no sampler.
-    pub rest: Option<Sampled>,
+    pub rest: Option<SampledLatencies>,
     /// The transfers in their order.
     pub transfers: Vec<Transfer>,
     /// It was ended early.

@@ -18,11 +18,11 @@ use rtscope_analyse::{
     number::counted,
     report,
     verdict::additions::{
-        KEPT_FORMAT, Required, accepted_unreadable, require_only, required_unreadable,
+        AddedRequirements, KEPT_FORMAT, accepted_unreadable, require_only, required_unreadable,
     },
     verdict_document,
 };
-use rtscope_measure::recorder::{self, Source};
+use rtscope_measure::recorder::{self, RecordFiles};
 use rtscope_model::{
     plan::{self, Plan},
     printable::make_printable,
@@ -93,7 +93,7 @@ pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Resul
 /// Reads a record's folder, and the codes that were accepted for it before.
 fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String>)> {
     refuse_lab_folder(folder)?;
-    let mut source = Source::open(folder)?;
+    let mut source = RecordFiles::open(folder)?;
     source.lists_samples = every_sample;
     let mut record =
         source.read().with_context(|| format!("{} is not a record", folder.display()))?;
@@ -101,7 +101,7 @@ fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String
         record.findings.push(accepted_unreadable(ACCEPTED, &format!("{e:#}")));
         Vec::new()
     });
-    match kept::<Required>(folder, REQUIRED) {
+    match kept::<AddedRequirements>(folder, REQUIRED) {
         Ok(required) => required.iter().for_each(|required| required.add_to(&mut record.plan)),
         Err(e) => record.findings.push(required_unreadable(REQUIRED, &format!("{e:#}"))),
     }
@@ -138,7 +138,7 @@ pub(crate) fn is_one(path: &Path) -> bool {
 /// Keeps what a plan requires with a record whose own plan doesn't say it.
 pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
     let path = folder.join(REQUIRED);
-    let Some(required) = Required::from_plan(plan) else {
+    let Some(required) = AddedRequirements::from_plan(plan) else {
         let _ = fs::remove_file(path);
         return Ok(());
     };
@@ -156,7 +156,7 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
 }
 
 /// Judges a record.
-pub(crate) fn judged(source: &Source, additions: &Additions) -> anyhow::Result<JudgedRecord> {
+pub(crate) fn judged(source: &RecordFiles, additions: &Additions) -> anyhow::Result<JudgedRecord> {
     Ok(JudgedRecord::new(source.read()?, additions))
 }
 
@@ -378,15 +378,19 @@ mod tests {
                     [[phase]]\nname = 'b'\nduration = '1s'\nrequire = ['p99 < 9us']";
         let plan = plan::parse("x", text).expect("a plan");
         keep_required(folder.path(), &plan).expect("written");
-        let required: Required = kept(folder.path(), REQUIRED).expect("readable").expect("there");
-        assert_eq!(Some(required), Required::from_plan(&plan));
+        let required: AddedRequirements =
+            kept(folder.path(), REQUIRED).expect("readable").expect("there");
+        assert_eq!(Some(required), AddedRequirements::from_plan(&plan));
         let mut bare = plan;
         // What isn't required any more is not kept.
         bare.require.clear();
         bare.phases.iter_mut().for_each(|phase| phase.require.clear());
         keep_required(folder.path(), &bare).expect("written");
-        assert_eq!(kept::<Required>(folder.path(), REQUIRED).expect("no file is fine"), None);
+        assert_eq!(
+            kept::<AddedRequirements>(folder.path(), REQUIRED).expect("no file is fine"),
+            None
+        );
         fs::write(folder.path().join(REQUIRED), "{\"format\": 9}").expect("written");
-        assert!(kept::<Required>(folder.path(), REQUIRED).is_err());
+        assert!(kept::<AddedRequirements>(folder.path(), REQUIRED).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Systems whose wake-ups depend on each other in a known way: 1 or 2 % of them are late.
 
-use rtscope_analyse::statistics::{dependence::Blocks, exceedance::Watch, random::Random};
+use rtscope_analyse::statistics::{dependence::Blocks, exceedance::WatchedTime, random::Random};
 use rtscope_model::{
     histogram::{Histogram, Layout, Unplaced},
     slice::{Extent, Scope, Slice},
@@ -228,7 +228,7 @@ pub(crate) struct Run {
     /// The same in blocks of time.
     pub(crate) blocks: Blocks,
     /// How long it took.
-    pub(crate) watch: Watch,
+    pub(crate) watch: WatchedTime,
     /// The slices of each thread.
     pub(crate) slices: Vec<Slice>,
     /// The share of late wake-ups that the conditions of this run have in the long run.
@@ -252,7 +252,7 @@ pub(crate) fn run_in_slices(
     let wakeups = RATE / slices_a_second;
     let late: Vec<(u64, u64)> =
         late.into_iter().map(|number| (number / wakeups, latency_ns(random) as u64)).collect();
-    let watch = Watch {
+    let watch = WatchedTime {
         exposure_ns: seconds * SECOND_NS * u64::from(system.threads()),
         wall_ns: seconds * SECOND_NS,
         threads: system.threads() as usize,

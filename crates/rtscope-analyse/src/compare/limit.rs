@@ -7,10 +7,10 @@ use rtscope_model::time::Nanos;
 use serde::Serialize;
 
 use super::{
-    ratio::{self, Counted, Ratio},
+    ratio::{self, Counted, ShareRatio},
     sample::{Run, Sample},
 };
-use crate::{number::grouped, statistics::dependence::Refusal};
+use crate::{number::grouped, statistics::dependence::IntervalRefusal};
 
 /// How often a limit is reached on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,9 +36,9 @@ pub struct Exceedances {
     pub b_waited_ns: Option<u64>,
     /// B's share as a multiple of A's; none when neither reached it, one is not known, or no interval
     /// can be given.
-    pub ratio: Option<Ratio>,
+    pub ratio: Option<ShareRatio>,
     /// Why there is no interval.
-    pub refused: Option<Refusal>,
+    pub refused: Option<IntervalRefusal>,
 }
 
 /// Counts at a limit.
@@ -104,9 +104,9 @@ pub struct Missed {
     /// Of so many activations.
     pub b_of: u64,
     /// B's share as a multiple of A's; none when neither missed any, or no interval can be given.
-    pub ratio: Option<Ratio>,
+    pub ratio: Option<ShareRatio>,
     /// Why there is no interval.
-    pub refused: Option<Refusal>,
+    pub refused: Option<IntervalRefusal>,
 }
 
 /// Missed activations of two sides; none where those of one are not known.
@@ -146,7 +146,7 @@ impl Missed {
 }
 
 /// What a ratio says, or why there is none.
-fn than(ratio: Option<&Ratio>, refused: Option<Refusal>) -> String {
+fn than(ratio: Option<&ShareRatio>, refused: Option<IntervalRefusal>) -> String {
     match (ratio, refused) {
         (Some(ratio), _) => ratio.sentence(),
         (None, Some(refusal)) => format!("cannot say whether they differ: {refusal}"),
@@ -211,7 +211,7 @@ pub(crate) fn counted(count: Option<u64>, surely: u64, of: u64) -> String {
     }
 }
 
-impl Ratio {
+impl ShareRatio {
     /// The ratio in short: `0.33 times`, `at most 0.33 times`.
     pub(super) fn times(&self) -> String {
         let times = |ratio: f64| format!("{} times", times(ratio));

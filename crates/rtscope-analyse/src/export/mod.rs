@@ -30,7 +30,7 @@ mod tests;
 
 use rtscope_model::{event::Event, record::Record};
 
-use crate::judgement::{CellSummary, Judgement, Row};
+use crate::judgement::{CellSummary, FigureRow, Judgement};
 
 /// What is exported.
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ fn names(judgement: &Judgement) -> String {
 }
 
 /// The rows of a cell: each thread, and all together when there are several.
-fn rows(cell: &CellSummary) -> impl Iterator<Item = &Row> {
+fn rows(cell: &CellSummary) -> impl Iterator<Item = &FigureRow> {
     let all = Some(&cell.all).filter(|_| cell.threads.len() != 1);
     cell.threads.iter().chain(all)
 }

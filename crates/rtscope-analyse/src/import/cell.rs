@@ -15,7 +15,7 @@ pub struct ImportedCell {
     /// Buckets.
     pub layout: Layout,
     /// Threads or CPUs.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ImportedThread>,
     /// Where it comes from.
     pub origin: Origin,
     /// Whether the threads started and ended together, and each counted its own cycles: then they
@@ -29,7 +29,7 @@ pub struct ImportedCell {
 
 /// One thread or CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Thread {
+pub struct ImportedThread {
     /// Its name, as `thread 0`.
     pub label: String,
     /// Its CPU, where the file says it.

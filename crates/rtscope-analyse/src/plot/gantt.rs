@@ -89,7 +89,7 @@ fn legend(svg: &mut Svg, record: &ExperimentRecord) {
 
 /// The chart in words.
 fn described(record: &ExperimentRecord) -> String {
-    let one = |app: &rtscope_model::sched::Observed| {
+    let one = |app: &rtscope_model::sched::ObservedApplication| {
         format!(
             "{}: {} runs, ended {:.1} ms after the release",
             app.name,

@@ -11,7 +11,7 @@ use rtscope_model::{
 };
 
 use super::{columns::Columns, theme::COLOURS};
-use crate::judgement::{CellSummary, Judgement, Row};
+use crate::judgement::{CellSummary, FigureRow, Judgement};
 
 /// The most cells that a plot shows in panels or curves of their own.
 pub(crate) const CELLS_SHOWN: usize = 10;
@@ -184,8 +184,9 @@ impl<'a> Scene<'a> {
     }
 
     /// The row of a track in a cell.
-    pub(crate) fn row<'c>(&self, cell: &PlottedCell<'c>, track: &Track) -> Option<&'c Row> {
-        let place = |row: &Row| row.thread.and_then(|thread| self.places.get(&thread)).copied();
+    pub(crate) fn row<'c>(&self, cell: &PlottedCell<'c>, track: &Track) -> Option<&'c FigureRow> {
+        let place =
+            |row: &FigureRow| row.thread.and_then(|thread| self.places.get(&thread)).copied();
         cell.summary.threads.iter().find(|row| place(row) == Some(track.place))
     }
 

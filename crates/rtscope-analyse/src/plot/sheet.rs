@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{
-    Kind, Options,
+    PlotKind, PlotOptions,
     scale::{Scale, Tick},
     scene::{Limit, Scene},
     svg::{Path, Svg},
@@ -175,13 +175,18 @@ pub(crate) struct Series {
 
 impl Sheet {
     /// A sheet with its heading. `title` states the finding.
-    pub(crate) fn new(kind: Kind, scene: &Scene<'_>, options: &Options, title: &str) -> Sheet {
+    pub(crate) fn new(
+        kind: PlotKind,
+        scene: &Scene<'_>,
+        options: &PlotOptions,
+        title: &str,
+    ) -> Sheet {
         Sheet::named(kind.name().to_owned(), options, title, &subtitle(scene))
     }
 
     /// A sheet that is not of one record: its name, which is part of the identifiers, and the line
     /// below its title.
-    pub(crate) fn named(name: String, options: &Options, title: &str, subtitle: &str) -> Sheet {
+    pub(crate) fn named(name: String, options: &PlotOptions, title: &str, subtitle: &str) -> Sheet {
         let width = f64::from(options.width.clamp(320, 4000));
         let mut sheet = Sheet {
             svg: Svg::default(),

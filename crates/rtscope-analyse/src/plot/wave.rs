@@ -8,7 +8,7 @@ use super::{
 };
 use crate::statistics::wave::{
     Period,
-    spectrum::{Deviation, Line},
+    spectrum::{Deviation, SpectralLine},
 };
 
 const WIDTH: f64 = super::INLINE_WIDTH as f64;
@@ -184,7 +184,7 @@ pub(crate) fn jitter(deviations: &[Deviation]) -> String {
 }
 
 /// Which rhythms the lateness has.
-pub(crate) fn spectrum(lines: &[Line]) -> String {
+pub(crate) fn spectrum(lines: &[SpectralLine]) -> String {
     let height = 190.0;
     let mut svg = Svg::default();
     let title = "Spectrum of the time-interval error";

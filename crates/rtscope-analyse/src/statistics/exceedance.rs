@@ -17,7 +17,7 @@
 use rtscope_model::{histogram::Histogram, time::Nanos};
 use serde::Serialize;
 
-use super::dependence::{Blocks, Dependence, Refusal};
+use super::dependence::{Blocks, Dependence, IntervalRefusal};
 use super::gamma::gamma_quantile;
 use crate::number::{self, grouped};
 
@@ -26,7 +26,7 @@ const EVENTS_KNOWN: f64 = 10.0;
 
 /// How long latencies were watched, and by whom.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch {
+pub struct WatchedTime {
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
     /// Time on the wall.
@@ -38,7 +38,7 @@ pub struct Watch {
 /// What an interval of a rate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum IntervalKind {
     /// Two-sided, as exceedances depend on each other.
     Dependent,
     /// There was none: an upper bound alone, one-sided, of events that may hit all threads.
@@ -72,11 +72,11 @@ pub struct Exceedance {
     /// Its interval: the lower end from `surely`, the upper end from `at_most`.
     pub interval: Option<Interval>,
     /// What the interval is.
-    pub kind: Kind,
+    pub kind: IntervalKind,
     /// The interval if exceedances were independent of each other.
     pub if_independent: Interval,
     /// How much the exceedances depend on each other, or why that is not known.
-    pub dependence: Result<Dependence, Refusal>,
+    pub dependence: Result<Dependence, IntervalRefusal>,
 }
 
 /// Counts the latencies at or above a limit. None when nothing was observed.
@@ -84,7 +84,7 @@ pub struct Exceedance {
 pub fn estimate(
     histogram: &Histogram,
     limit_ns: u64,
-    watch: Watch,
+    watch: WatchedTime,
     blocks: &Blocks,
 ) -> Option<Exceedance> {
     if watch.exposure_ns == 0 || histogram.count() == 0 {
@@ -96,14 +96,14 @@ pub fn estimate(
     let (kind, interval) = match dependence {
         _ if at_most == 0 && watch.wall_ns > 0 => {
             let per_second_high = expected_when_none() / Nanos(watch.wall_ns).as_secs_f64();
-            (Kind::UpperBound, Some(Interval { per_second_low: 0.0, per_second_high }))
+            (IntervalKind::UpperBound, Some(Interval { per_second_low: 0.0, per_second_high }))
         }
         Ok(found) => {
             let (low, high) = expected(surely, at_most, inflation(&found, at_most, watch.threads));
             let (per_second_low, per_second_high) = (low / exposure_s, high / exposure_s);
-            (Kind::Dependent, Some(Interval { per_second_low, per_second_high }))
+            (IntervalKind::Dependent, Some(Interval { per_second_low, per_second_high }))
         }
-        Err(_) => (Kind::Refused, None),
+        Err(_) => (IntervalKind::Refused, None),
     };
     Some(Exceedance {
         limit_ns,
@@ -180,7 +180,7 @@ pub fn exposure_for(interval: Nanos) -> Nanos {
 impl Exceedance {
     /// What the count says about the limit, for an observation that was watched so.
     #[must_use]
-    pub fn sentence(&self, watch: Watch) -> String {
+    pub fn sentence(&self, watch: WatchedTime) -> String {
         let limit = Nanos(self.limit_ns).exact();
         let wall = Nanos(watch.wall_ns);
         let (observed, whose) = match watch.threads {
@@ -306,7 +306,7 @@ mod tests {
         limit_ns: u64,
         seconds: u64,
         threads: usize,
-    ) -> (Watch, Option<Exceedance>) {
+    ) -> (WatchedTime, Option<Exceedance>) {
         let (mut blocks, mut all) = (Blocks::new(Layout::default()), histogram(&[]));
         for (second, values_us) in (0u64..).zip(slices_us) {
             let one = histogram(values_us);
@@ -314,7 +314,7 @@ mod tests {
             all.merge(&one);
         }
         let wall_ns = seconds * SECOND_NS;
-        let watch = Watch { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
+        let watch = WatchedTime { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
         (watch, estimate(&all, limit_ns, watch, &blocks))
     }
 

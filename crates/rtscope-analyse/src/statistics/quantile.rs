@@ -11,7 +11,7 @@
 
 use rtscope_model::{histogram::Histogram, verdict::Statistic};
 
-use super::dependence::{Blocks, Dependence, Refusal};
+use super::dependence::{Blocks, Dependence, IntervalRefusal};
 
 /// What a quantile's parts are parts of.
 pub const WHOLE: u32 = 1_000_000_000;
@@ -47,13 +47,13 @@ pub struct Quantile {
     pub high_ns: Option<u64>,
     /// How much the latencies beyond it depend on each other, or why that is not known and there is no
     /// interval. None: the interval takes them as independent.
-    pub dependence: Option<Result<Dependence, Refusal>>,
+    pub dependence: Option<Result<Dependence, IntervalRefusal>>,
 }
 
 impl Quantile {
     /// Why there is no interval.
     #[must_use]
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<IntervalRefusal> {
         self.dependence.and_then(Result::err)
     }
 

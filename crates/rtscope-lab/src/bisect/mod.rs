@@ -30,7 +30,7 @@ pub enum Answer {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundChanges {
     /// Indices of the changes that together make the kernel bad; several in a row where the kernels
     /// between them could not be judged.
     pub changes: Vec<usize>,
@@ -75,7 +75,7 @@ pub fn first_bad<E>(
 pub fn culprits<E>(
     count: usize,
     judge: &mut dyn FnMut(&[usize]) -> Result<Answer, E>,
-) -> Result<Found, E> {
+) -> Result<FoundChanges, E> {
     let mut found: Vec<usize> = Vec::new();
     let mut vague = false;
     // With the found ones, the changes before this one are enough.
@@ -95,7 +95,7 @@ pub fn culprits<E>(
         found.sort_unstable();
         enough = good;
     }
-    Ok(Found { changes: found, vague })
+    Ok(FoundChanges { changes: found, vague })
 }
 
 /// Finds the first bad commit between a good and a bad one; commits that can't be judged are left out.
@@ -207,7 +207,7 @@ mod tests {
                 runs += 1;
                 Ok(bad_with(&needed, applied))
             });
-            prop_assert_eq!(found, Ok(Found { changes: needed.clone(), vague: false }));
+            prop_assert_eq!(found, Ok(FoundChanges { changes: needed.clone(), vague: false }));
             // Halving: a logarithm for each, and the test of what was found so far.
             let each = count.ilog2() as usize + 2;
             prop_assert!(runs <= needed.len() * each, "{} runs for {} of {}", runs, needed.len(), count);

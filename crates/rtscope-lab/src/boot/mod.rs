@@ -15,7 +15,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use rtscope_model::wire::{FAILURE, Frame, Reader};
+use rtscope_model::wire::{FAILURE, Frame, FrameReader};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -89,13 +89,13 @@ pub struct Boot<'a> {
 
 /// What came of a guest.
 #[derive(Debug)]
-pub struct Guest {
+pub struct EndedGuest {
     /// The files of its record, by path.
     pub files: BTreeMap<String, Vec<u8>>,
     /// All that its console said.
     pub console: String,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: GuestEnding,
     /// How long it took on the host's clock.
     pub took: Duration,
     /// Whether the emulator ended in order: the log of its run is whole, and so is the console.
@@ -104,7 +104,7 @@ pub struct Guest {
 
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum GuestEnding {
     /// The record is here, whole.
     Sent,
     /// The agent says why it has no record.
@@ -129,41 +129,41 @@ pub enum Ending {
     Interrupted,
 }
 
-impl Ending {
+impl GuestEnding {
     /// What happened and what to do about it, as a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            Ending::Sent => "the record is whole".to_owned(),
-            Ending::Failed(why) => format!("the run in the guest failed: {why}"),
-            Ending::Trouble(trouble) => trouble.sentence(),
-            Ending::Mute => "the guest sent nothing. Its kernel may have no serial support \
+            GuestEnding::Sent => "the record is whole".to_owned(),
+            GuestEnding::Failed(why) => format!("the run in the guest failed: {why}"),
+            GuestEnding::Trouble(trouble) => trouble.sentence(),
+            GuestEnding::Mute => "the guest sent nothing. Its kernel may have no serial support \
                 (CONFIG_SERIAL_8250_CONSOLE or CONFIG_SERIAL_AMBA_PL011_CONSOLE). The guest may have too \
                 little memory to boot: give it more with --memory. Or the kernel does not boot on this \
                 machine: try another one with --machine"
                 .to_owned(),
-            Ending::Halted => "the guest's CPU halted before the kernel printed anything. Its image may be \
+            GuestEnding::Halted => "the guest's CPU halted before the kernel printed anything. Its image may be \
                 damaged: copy it again, or build it again. The guest may have too little memory: give it more \
                 with --memory. Or the kernel does not boot on this machine: try another one with --machine"
                 .to_owned(),
-            Ending::Hung(last) => format!(
+            GuestEnding::Hung(last) => format!(
                 "the guest fell silent after {last:?}: it hangs, or is slow on a busy host (give it \
                  more time with --silence)"
             ),
-            Ending::NoRecord(last) => {
+            GuestEnding::NoRecord(last) => {
                 format!("the guest ended without a record; its last line was {last:?}")
             }
-            Ending::Damaged => {
+            GuestEnding::Damaged => {
                 "a part of the record was damaged on its way out of the guest".to_owned()
             }
-            Ending::DiskFull(folder) => format!(
+            GuestEnding::DiskFull(folder) => format!(
                 "the disk of {} is full, so the guest's record could not be kept: make space \
                  (`rtscope lab cache prune` removes what can be made again), or choose another folder \
                  with --out",
                 folder.display()
             ),
-            Ending::Emulator(said) => format!("the emulator failed: {said}"),
-            Ending::Interrupted => "it was interrupted".to_owned(),
+            GuestEnding::Emulator(said) => format!("the emulator failed: {said}"),
+            GuestEnding::Interrupted => "it was interrupted".to_owned(),
         }
     }
 }
@@ -198,8 +198,8 @@ impl Growing {
 /// # Errors
 ///
 /// The emulator can't be started, or the files of the lines not be made. Whatever happens inside the
-/// guest is no error but its [`Ending`]. No emulator is left running.
-pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
+/// guest is no error but its [`GuestEnding`]. No emulator is left running.
+pub fn boot(order: &mut Boot<'_>) -> Result<EndedGuest, LabError> {
     let (console, channel) = (order.line.console, order.line.channel);
     for path in [console, channel] {
         File::create(path).map_err(LabError::file("create", path))?;
@@ -209,7 +209,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
     let mut watch = Watch {
         console: Growing::new(console),
         channel: (order.line.machine.channel != "console").then(|| Growing::new(channel)),
-        reader: Reader::default(),
+        reader: FrameReader::default(),
         said: String::new(),
         mute_is_told: false,
         lines: 0,
@@ -237,37 +237,44 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
             break watch.verdict.take().unwrap_or_else(|| watch.without_record(status, &emulator));
         }
         if (order.stop)() {
-            break Ending::Interrupted;
+            break GuestEnding::Interrupted;
         }
         if console::has_ended(&watch.said) && heard.elapsed() > END_GRACE {
-            break watch.explain(|last| Ending::NoRecord(last.to_owned()));
+            break watch.explain(|last| GuestEnding::NoRecord(last.to_owned()));
         }
         // In virtual time the emulator does not sleep when nobody is left whom a timer could wake.
         let is_silent = watch.said.is_empty() && order.line.spec.timing.is_virtual();
         if is_silent && has_halted(emulator.waiting_time(), emulator.cpu_time()) {
-            break Ending::Halted;
+            break GuestEnding::Halted;
         }
         if hangs(heard.elapsed(), emulator.cpu_time().saturating_sub(used), order.silence) {
             break watch.explain(|last| match last {
-                "" => Ending::Mute,
-                last => Ending::Hung(last.to_owned()),
+                "" => GuestEnding::Mute,
+                last => GuestEnding::Hung(last.to_owned()),
             });
         }
         thread::sleep(LOOK);
     };
     drop(emulator);
     let _ = fs::remove_file(channel);
-    if watch.channel.is_none() && matches!(ending, Ending::Sent | Ending::Failed(_)) {
+    if watch.channel.is_none() && matches!(ending, GuestEnding::Sent | GuestEnding::Failed(_)) {
         // The record went through the console, and is no part of what the console said.
         fs::write(console, &watch.said).map_err(LabError::file("write", console))?;
     }
     // The emulator says nothing of what it could not write.
-    let lost = !matches!(ending, Ending::Sent | Ending::Failed(_) | Ending::Interrupted);
+    let lost =
+        !matches!(ending, GuestEnding::Sent | GuestEnding::Failed(_) | GuestEnding::Interrupted);
     let ending = match console.parent() {
-        Some(folder) if lost && is_full(folder) => Ending::DiskFull(folder.to_owned()),
+        Some(folder) if lost && is_full(folder) => GuestEnding::DiskFull(folder.to_owned()),
         _ => ending,
     };
-    Ok(Guest { files: watch.files, console: watch.said, ending, took: began.elapsed(), in_order })
+    Ok(EndedGuest {
+        files: watch.files,
+        console: watch.said,
+        ending,
+        took: began.elapsed(),
+        in_order,
+    })
 }
 
 /// Boots a guest until it says anything, or for as long as the limit; then ends it. Whether it spoke.
@@ -406,14 +413,14 @@ struct Watch {
     console: Growing,
     /// None when the record comes on the console.
     channel: Option<Growing>,
-    reader: Reader,
+    reader: FrameReader,
     said: String,
     /// Whether it was told that nothing was said.
     mute_is_told: bool,
     /// How many of the agent's lines were handed on.
     lines: usize,
     files: BTreeMap<String, Vec<u8>>,
-    verdict: Option<Ending>,
+    verdict: Option<GuestEnding>,
 }
 
 impl Watch {
@@ -481,40 +488,40 @@ impl Watch {
         match frame {
             Frame::File { name, body } => match unpack(&body) {
                 Some(bytes) => drop(self.files.insert(name, bytes)),
-                None => self.verdict = Some(Ending::Damaged),
+                None => self.verdict = Some(GuestEnding::Damaged),
             },
-            Frame::Damaged => self.verdict = Some(Ending::Damaged),
+            Frame::Damaged => self.verdict = Some(GuestEnding::Damaged),
             Frame::End { .. } if self.verdict.is_some() => {}
             Frame::End { files } if files != self.files.len() => {
-                self.verdict = Some(Ending::Damaged)
+                self.verdict = Some(GuestEnding::Damaged)
             }
             Frame::End { .. } => {
                 let failure = self.files.remove(FAILURE);
                 self.verdict = Some(match failure {
-                    Some(why) => Ending::Failed(String::from_utf8_lossy(&why).into_owned()),
-                    None => Ending::Sent,
+                    Some(why) => GuestEnding::Failed(String::from_utf8_lossy(&why).into_owned()),
+                    None => GuestEnding::Sent,
                 });
             }
         }
     }
 
     /// Why an emulator that ended has sent no record.
-    fn without_record(&self, status: ExitStatus, emulator: &Emulator) -> Ending {
+    fn without_record(&self, status: ExitStatus, emulator: &Emulator) -> GuestEnding {
         // A guest's end is no failure of the emulator; one that can't read its log fails at any time.
         if (self.said.is_empty() || !status.success()) && !emulator.errors_text().is_empty() {
-            return Ending::Emulator(format!("{} ({status})", emulator.errors_text()));
+            return GuestEnding::Emulator(format!("{} ({status})", emulator.errors_text()));
         }
         self.explain(|last| match (last, self.files.is_empty()) {
-            ("", _) => Ending::Mute,
-            (last, true) => Ending::NoRecord(last.to_owned()),
-            (_, false) => Ending::Damaged,
+            ("", _) => GuestEnding::Mute,
+            (last, true) => GuestEnding::NoRecord(last.to_owned()),
+            (_, false) => GuestEnding::Damaged,
         })
     }
 
     /// What the console shows, or else what its last line suggests.
-    fn explain(&self, otherwise: impl FnOnce(&str) -> Ending) -> Ending {
+    fn explain(&self, otherwise: impl FnOnce(&str) -> GuestEnding) -> GuestEnding {
         match console::trouble(&self.said) {
-            Some(trouble) => Ending::Trouble(trouble),
+            Some(trouble) => GuestEnding::Trouble(trouble),
             None => otherwise(console::tail(&self.said, 1).first().copied().unwrap_or("")),
         }
     }

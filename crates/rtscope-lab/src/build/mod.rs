@@ -13,16 +13,16 @@ use serde::Serialize;
 
 use crate::{
     build_target::{self, Target},
-    cache::{BuildFigures, Cache, Kernel, Lock, Manifest},
+    cache::{BuildFigures, Cache, KeptKernel, Lock, Manifest},
     config::{
         self, Configured,
-        merge::{self, Options},
+        merge::{self, ConfigOptions},
     },
     digest::key_of,
     disk,
     error::LabError,
-    progress::{Progress, Report, step},
-    source::{Fetched, Tree},
+    progress::{Report, StepProgress, step},
+    source::{Fetched, SourceTree},
     spec::Spec,
     tool::{self, Need},
 };
@@ -44,7 +44,7 @@ const NOTE_EVERY: u64 = 50;
 
 /// How a build is done.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct BuildChoice {
     /// Parallel jobs.
     pub jobs: u32,
     /// Go on although asked options were lost.
@@ -53,7 +53,7 @@ pub struct Choice {
 
 /// What a build will take, estimated before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
+pub struct BuildEstimate {
     /// Objects to make.
     pub objects: u64,
     /// Time with the chosen jobs.
@@ -66,7 +66,7 @@ pub struct Estimate {
 
 /// Estimates a build from the nearest earlier one in the cache, else from a table.
 #[must_use]
-pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> Estimate {
+pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> BuildEstimate {
     let near = |figures: &&BuildFigures| figures.options.abs_diff(options);
     let usable = |figures: &&BuildFigures| figures.objects > 0 && figures.seconds > 0.0;
     let nearest = earlier.iter().filter(usable).min_by_key(near);
@@ -83,7 +83,7 @@ pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> Estimate {
             (objects, seconds, objects * BYTES_PER_OBJECT)
         }
     };
-    Estimate {
+    BuildEstimate {
         objects: objects as u64,
         seconds,
         disk_bytes: bytes as u64,
@@ -123,7 +123,7 @@ fn needs_of(spec: &Spec) -> Vec<tool::Need> {
 #[derive(Debug)]
 pub struct Prepared {
     /// The ready source.
-    pub tree: Tree,
+    pub tree: SourceTree,
     /// Where and with what it is built.
     pub target: Target,
     /// The configuration.
@@ -142,15 +142,15 @@ pub fn built_already(
     spec: &Spec,
     fetched: &Fetched,
     cache: &Cache,
-) -> Result<Option<Kernel>, LabError> {
+) -> Result<Option<KeptKernel>, LabError> {
     let target = Target::new(spec, &identity(fetched), cache)?;
     if target.is_configured() {
         let path = target.objects.join(".config");
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
         let key = kernel_key(&target, &merge::read(&text));
-        return Ok(Kernel::open(&cache.kernel_dir(&key)).ok());
+        return Ok(KeptKernel::open(&cache.kernel_dir(&key)).ok());
     }
-    let of_inputs = |kernel: &Kernel| {
+    let of_inputs = |kernel: &KeptKernel| {
         kernel.manifest.name == spec.name
             && kernel.manifest.inputs.get("inputs") == Some(&target.inputs_key)
     };
@@ -201,9 +201,9 @@ pub fn build(
     spec: &Spec,
     prepared: &Prepared,
     cache: &Cache,
-    choice: Choice,
+    choice: BuildChoice,
     report: &mut Report<'_>,
-) -> Result<Kernel, LabError> {
+) -> Result<KeptKernel, LabError> {
     let Prepared { target, configured, .. } = prepared;
     if !configured.lost.is_empty() && !choice.lost_too {
         return Err(LabError::LostOptions(configured.lost.clone()));
@@ -212,7 +212,7 @@ pub fn build(
         fs::read_to_string(&configured.path).map_err(LabError::file("read", &configured.path))?;
     let options = merge::read(&text);
     let key = kernel_key(target, &options);
-    if let Ok(kernel) = Kernel::open(&cache.kernel_dir(&key)) {
+    if let Ok(kernel) = KeptKernel::open(&cache.kernel_dir(&key)) {
         return Ok(kernel);
     }
     tool::require(&build_target::needs(&options))?;
@@ -249,7 +249,7 @@ fn minutes(seconds: f64) -> String {
 }
 
 /// Identifies the finished kernel: its inputs with the configuration as it really is.
-fn kernel_key(target: &Target, options: &Options) -> String {
+fn kernel_key(target: &Target, options: &ConfigOptions) -> String {
     let text = merge::write(options);
     key_of(&[("inputs", target.inputs_key.as_bytes()), ("config", text.as_bytes())])
 }
@@ -322,8 +322,8 @@ fn compile(
     spec: &Spec,
     prepared: &Prepared,
     key: &str,
-    choice: Choice,
-    estimate: &Estimate,
+    choice: BuildChoice,
+    estimate: &BuildEstimate,
     report: &mut Report<'_>,
 ) -> Result<BuildFigures, LabError> {
     let Prepared { tree, target, .. } = prepared;
@@ -352,7 +352,7 @@ fn compile(
             // The estimate is corrected when it proves too low, so that it never says 120 %.
             let total = estimate.objects.max(done + 1);
             let pace = began.elapsed().as_secs_f64() / reader.objects as f64;
-            report(Progress::Amount {
+            report(StepProgress::Amount {
                 unit: "objects",
                 done,
                 total: Some(total),
@@ -435,7 +435,7 @@ fn collect(
     figures: BuildFigures,
     cache: &Cache,
     report: &mut Report<'_>,
-) -> Result<Kernel, LabError> {
+) -> Result<KeptKernel, LabError> {
     step(report, format!("keeping {}", spec.name));
     let stage = cache.root().join("kernels").join(format!("{key}.part"));
     if stage.exists() {

@@ -82,7 +82,7 @@ pub struct BuildFigures {
 
 /// A kept kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kernel {
+pub struct KeptKernel {
     /// Its folder.
     pub dir: PathBuf,
     /// What is known of it.
@@ -106,7 +106,7 @@ pub struct Identity {
     pub real_time: Option<bool>,
 }
 
-impl Kernel {
+impl KeptKernel {
     /// What tells it from every other.
     #[must_use]
     pub fn identity(&self) -> Identity {
@@ -123,10 +123,10 @@ impl Kernel {
     /// # Errors
     ///
     /// No manifest, or one that can't be read.
-    pub fn open(dir: &Path) -> io::Result<Kernel> {
+    pub fn open(dir: &Path) -> io::Result<KeptKernel> {
         let text = fs::read_to_string(dir.join(MANIFEST))?;
         let manifest = serde_json::from_str(&text)?;
-        Ok(Kernel { dir: dir.to_owned(), manifest })
+        Ok(KeptKernel { dir: dir.to_owned(), manifest })
     }
 
     /// The image.
@@ -236,12 +236,12 @@ impl Cache {
 
     /// Every finished kernel, by name; those of one name by age, the newest first.
     #[must_use]
-    pub fn kernels(&self) -> Vec<Kernel> {
+    pub fn kernels(&self) -> Vec<KeptKernel> {
         let entries = fs::read_dir(self.root.join("kernels")).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries
             .filter_map(|entry| {
                 let age = entry.path().join(MANIFEST).metadata().ok()?.modified().ok()?;
-                let kernel = Kernel::open(&entry.path()).ok()?;
+                let kernel = KeptKernel::open(&entry.path()).ok()?;
                 (kernel.vmlinuz().is_file()).then_some((age, kernel))
             })
             .collect();
@@ -253,8 +253,8 @@ impl Cache {
 
     /// The newest kernel of a name, or the one whose key starts with at least 6 given digits.
     #[must_use]
-    pub fn find(&self, name_or_key: &str) -> Option<Kernel> {
-        let named = |kernel: &Kernel| {
+    pub fn find(&self, name_or_key: &str) -> Option<KeptKernel> {
+        let named = |kernel: &KeptKernel| {
             let key = &kernel.manifest.key;
             kernel.manifest.name == name_or_key
                 || (name_or_key.len() >= 6 && key.starts_with(name_or_key))
@@ -267,7 +267,7 @@ impl Cache {
     /// # Errors
     ///
     /// The manifest can't be written, or the folder not be moved.
-    pub fn keep(&self, prepared: &Path, manifest: &Manifest) -> io::Result<Kernel> {
+    pub fn keep(&self, prepared: &Path, manifest: &Manifest) -> io::Result<KeptKernel> {
         let text = serde_json::to_string_pretty(manifest)? + "\n";
         fs::write(prepared.join(MANIFEST), text)?;
         let dir = self.kernel_dir(&manifest.key);
@@ -282,7 +282,7 @@ impl Cache {
             }
             Err(e) => return Err(e),
         }
-        Kernel::open(&dir)
+        KeptKernel::open(&dir)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Conditions of options: read and evaluated.
 
-use super::merge::{Options, Value};
+use super::merge::{ConfigOptions, Value};
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +128,7 @@ fn one(tokens: &[String], at: &mut usize) -> Option<Expression> {
 
 impl Expression {
     /// 0 is no, 1 module, 2 yes, as the kernel's tools count.
-    pub(super) fn holds(&self, options: &Options) -> u8 {
+    pub(super) fn holds(&self, options: &ConfigOptions) -> u8 {
         match self {
             Expression::Name(name) => tristate(name, options),
             Expression::Unknown(_) => 2,
@@ -155,7 +155,7 @@ impl Expression {
     }
 
     /// The parts that don't hold, in words as `NET=n`.
-    pub(super) fn unmet(&self, options: &Options) -> Vec<String> {
+    pub(super) fn unmet(&self, options: &ConfigOptions) -> Vec<String> {
         if self.holds(options) == 2 {
             return Vec::new();
         }
@@ -187,7 +187,7 @@ impl Expression {
     }
 }
 
-pub(super) fn tristate(name: &str, options: &Options) -> u8 {
+pub(super) fn tristate(name: &str, options: &ConfigOptions) -> u8 {
     match value(name, options).as_str() {
         "y" => 2,
         "m" => 1,
@@ -196,7 +196,7 @@ pub(super) fn tristate(name: &str, options: &Options) -> u8 {
 }
 
 /// A constant as it is, an option as it is set.
-fn value(name: &str, options: &Options) -> String {
+fn value(name: &str, options: &ConfigOptions) -> String {
     if let Some(text) = name.strip_prefix(['"', '\'']) {
         return text.trim_end_matches(['"', '\'']).to_owned();
     }

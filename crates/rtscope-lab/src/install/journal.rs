@@ -16,7 +16,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{layout::Layout, marked_block::Mark, steps::Steps};
+use super::{layout::BootLayout, marked_block::Mark, steps::Steps};
 use crate::{cache::Identity, error::LabError};
 
 /// Folder of the journals, below the root.
@@ -25,7 +25,7 @@ const FOLDER: &str = "var/lib/rtscope/kernels";
 /// A line of a journal. Paths are below the root.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
-pub enum Line {
+pub enum JournalLine {
     /// An installation begins.
     Begin(Heading),
     /// A folder, made.
@@ -60,7 +60,7 @@ pub struct Heading {
     #[serde(flatten)]
     pub kernel: Identity,
     /// The layout.
-    pub layout: Layout,
+    pub layout: BootLayout,
 }
 
 /// A journal that is being written.
@@ -73,13 +73,13 @@ pub struct Journal {
 
 /// A journal as found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundJournal {
     /// Its folder.
     pub dir: PathBuf,
     /// What it is of.
     pub heading: Heading,
     /// Its changes, in order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<JournalLine>,
     /// Whether the installation came to its end.
     pub done: bool,
 }
@@ -105,7 +105,7 @@ impl Journal {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(LabError::file("write", &path))?;
         let mut journal = Journal { dir, file, saved: 0 };
-        journal.add(&Line::Begin(heading.clone()), steps)?;
+        journal.add(&JournalLine::Begin(heading.clone()), steps)?;
         for folder in [&journal.dir, &folder] {
             sync_folder(folder).map_err(LabError::file("sync", folder))?;
         }
@@ -117,7 +117,7 @@ impl Journal {
     /// # Errors
     ///
     /// It can't be written.
-    pub fn add(&mut self, line: &Line, steps: &mut Steps) -> Result<(), LabError> {
+    pub fn add(&mut self, line: &JournalLine, steps: &mut Steps) -> Result<(), LabError> {
         steps.take()?;
         let mut write = || {
             let text = serde_json::to_string(line)? + "\n";
@@ -171,7 +171,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// A journal can't be read.
-pub fn all(root: &Path) -> Result<Vec<Found>, LabError> {
+pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
     let folder = root.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
@@ -190,13 +190,13 @@ pub fn all(root: &Path) -> Result<Vec<Found>, LabError> {
             Err(e) => return Err(LabError::file("read", path)(e)),
         };
         let lines = text.lines().map_while(|line| serde_json::from_str(line).ok());
-        let mut lines: Vec<Line> = lines.collect();
-        if !matches!(lines.first(), Some(Line::Begin(_))) {
+        let mut lines: Vec<JournalLine> = lines.collect();
+        if !matches!(lines.first(), Some(JournalLine::Begin(_))) {
             continue;
         }
-        if let Line::Begin(heading) = lines.remove(0) {
-            let done = lines.last() == Some(&Line::Done);
-            found.push(Found { dir, heading, lines, done });
+        if let JournalLine::Begin(heading) = lines.remove(0) {
+            let done = lines.last() == Some(&JournalLine::Done);
+            found.push(FoundJournal { dir, heading, lines, done });
         }
     }
     Ok(found)

@@ -22,7 +22,7 @@ use crate::{
 
 /// A text that is part of the binary.
 #[derive(Clone, Copy, Debug)]
-pub struct Shipped {
+pub struct ShippedText {
     /// Name on the command line and in specs.
     pub name: &'static str,
     /// Its text.
@@ -31,7 +31,7 @@ pub struct Shipped {
 
 macro_rules! shipped {
     ($folder:literal, $extension:literal: $($name:literal)*) => {
-        &[$(Shipped {
+        &[$(ShippedText {
             name: $name,
             text: include_str!(concat!("../../../../kernels/", $folder, "/", $name, $extension)),
         },)*]
@@ -39,13 +39,13 @@ macro_rules! shipped {
 }
 
 /// Every shipped spec.
-pub const SPECS: &[Shipped] = shipped! { "specs", ".toml":
+pub const SPECS: &[ShippedText] = shipped! { "specs", ".toml":
     "tiny-6.12" "tiny-6.1" "tiny-arm64-6.12" "debian-6.12"
     "raspberry-pi-4" "raspberry-pi-5" "raspberry-pi-5.4" "raspberry-pi-6.1" "ti-am57xx" "ti-am62x"
 };
 
 /// Every shipped fragment of a configuration.
-pub const FRAGMENTS: &[Shipped] = shipped! { "fragments", ".config":
+pub const FRAGMENTS: &[ShippedText] = shipped! { "fragments", ".config":
     "lab" "lab-x86" "lab-arm64" "rt" "dynamic" "none" "voluntary" "full" "latency" "latency-5.4"
 };
 
@@ -74,7 +74,7 @@ pub struct Spec {
     /// Prefix of the cross compiler, as `aarch64-linux-gnu-`; used on other machines only.
     pub cross: Option<String>,
     /// Where the source comes from.
-    pub source: Source,
+    pub source: SpecSource,
     /// Patches, in their order.
     pub patches: Vec<Patch>,
     /// What the configuration starts from.
@@ -92,7 +92,7 @@ pub struct Spec {
 /// Where the source comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Source {
+pub enum SpecSource {
     /// A package of Debian that holds a source, as `linux-source-6.12`.
     Debian {
         /// Package.
@@ -232,7 +232,7 @@ struct SpecText {
     tried: String,
     arch: Spanned<String>,
     cross: Option<String>,
-    source: Spanned<Source>,
+    source: Spanned<SpecSource>,
     #[serde(default)]
     patch: Vec<Spanned<Patch>>,
     base: Spanned<String>,
@@ -324,12 +324,14 @@ fn image_of(arch: &str) -> &'static str {
     ARCHITECTURES.iter().find(|(name, ..)| *name == arch).map_or("", |(_, _, image, _)| image)
 }
 
-fn located(source: Source, folder: &Path) -> Source {
+fn located(source: SpecSource, folder: &Path) -> SpecSource {
     match source {
-        Source::Folder { path } => Source::Folder { path: folder.join(path) },
-        Source::Archive { from, sha256 } => Source::Archive { from: place(from, folder), sha256 },
-        Source::Git { from, reference, commit } => {
-            Source::Git { from: place(from, folder), reference, commit }
+        SpecSource::Folder { path } => SpecSource::Folder { path: folder.join(path) },
+        SpecSource::Archive { from, sha256 } => {
+            SpecSource::Archive { from: place(from, folder), sha256 }
+        }
+        SpecSource::Git { from, reference, commit } => {
+            SpecSource::Git { from: place(from, folder), reference, commit }
         }
         other => other,
     }
@@ -417,23 +419,23 @@ impl Reader<'_> {
         found
     }
 
-    fn source(&mut self, source: &Spanned<Source>) {
+    fn source(&mut self, source: &Spanned<SpecSource>) {
         let at = source.span().start;
         match source.as_ref() {
-            Source::Archive { sha256, .. } if !is_sha256(sha256) => {
+            SpecSource::Archive { sha256, .. } if !is_sha256(sha256) => {
                 self.add(at, not_sha256(sha256), None);
             }
-            Source::Git { commit: Some(commit), .. }
+            SpecSource::Git { commit: Some(commit), .. }
                 if commit.len() != 40 || !commit.bytes().all(|b| b.is_ascii_hexdigit()) =>
             {
                 self.add(at, format!("commit {commit:?} is not 40 hexadecimal digits"), None);
             }
-            Source::Debian { package, .. } if !package.starts_with("linux-source-") => {
+            SpecSource::Debian { package, .. } if !package.starts_with("linux-source-") => {
                 let message =
                     format!("package {package:?} holds no source: name a linux-source-...");
                 self.add(at, message, None);
             }
-            Source::Folder { path } => {
+            SpecSource::Folder { path } => {
                 let path = self.folder.join(path);
                 if !path.join("Kbuild").is_file() {
                     self.add(at, format!("{} is not a kernel's source", path.display()), None);
@@ -503,7 +505,7 @@ fn senseless(what: &str, path: &Path, text: &str) -> Option<String> {
 /// When a shipped spec is wrong, which a test rules out.
 #[must_use]
 pub fn all() -> Vec<Spec> {
-    let read = |shipped: &Shipped| parse(shipped.name, shipped.text, Path::new("."));
+    let read = |shipped: &ShippedText| parse(shipped.name, shipped.text, Path::new("."));
     SPECS.iter().flat_map(|shipped| read(shipped).expect("a shipped spec is sound")).collect()
 }
 

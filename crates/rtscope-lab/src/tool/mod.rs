@@ -15,7 +15,7 @@ pub use self::group::end_all;
 pub(crate) use self::group::in_terminal;
 use crate::{
     error::LabError,
-    progress::{Progress, Report},
+    progress::{Report, StepProgress},
 };
 
 /// What a step needs: a program or a header, and the Debian package that has it.
@@ -177,7 +177,7 @@ pub fn fetching(
             break status;
         }
         std::thread::sleep(Duration::from_millis(500));
-        report(Progress::Amount {
+        report(StepProgress::Amount {
             unit: "MiB",
             done: bytes() / (1024 * 1024),
             total: None,

@@ -15,7 +15,7 @@ use std::{
 use rtscope_model::{
     cpu::CpuSet,
     event::{Event, Stamped},
-    guest::{Beside, Cost, OURS, THEIRS},
+    guest::{Cost, GuestExtras, OURS, THEIRS},
     plan::{Phase, Plan, Sleep},
     schedule::Policy,
     slice::{Scope, Slice},
@@ -55,7 +55,7 @@ const EARLIER_NS: u64 = 800_000_000;
 /// What cyclictest's run needs of the plan's own, seen in its events.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
-    pub(super) beside: &'a Beside,
+    pub(super) beside: &'a GuestExtras,
     pub(super) plan: &'a Plan,
     run_ns: u64,
     /// When each phase began, and its loads, on `CLOCK_MONOTONIC`.
@@ -107,7 +107,7 @@ impl Begin {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(beside: &'a Beside, plan: &'a Plan) -> Watch<'a> {
+    pub(super) fn new(beside: &'a GuestExtras, plan: &'a Plan) -> Watch<'a> {
         let (begun, first, costs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Watch { beside, plan, run_ns: 0, begun, first, costs }
     }

@@ -16,7 +16,7 @@ use rtscope_sys::{clock::SystemClock, mount::mount, tree::Tree};
 use crate::wave::{
     generator::{self, Alarm, Method, Wanted},
     gpio::{InputLine, OutputLine, collect},
-    line::{Address, Line as _, open_output},
+    line::{Address, WaveOutput as _, open_output},
     scope::CaptureLimits,
 };
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rtscope_model::{drift::Activation, plan::Sleep};
+use rtscope_model::{drift::LoopActivation, plan::Sleep};
 use rtscope_sys::clock::Clock;
 
 /// When the loop wakes.
@@ -27,7 +27,7 @@ pub(crate) fn run(
     clock: &impl Clock,
     beat: &Beat,
     stop: &AtomicBool,
-    noted: &mut Vec<Activation>,
+    noted: &mut Vec<LoopActivation>,
     mut work: impl FnMut(),
 ) -> u64 {
     let mut missed = 0;
@@ -50,7 +50,7 @@ pub(crate) fn run(
         }
         let woke_ns = clock.now_ns();
         let since = |ns: u64| ns.saturating_sub(beat.start_ns);
-        noted.push(Activation {
+        noted.push(LoopActivation {
             armed_ns: since(armed_ns),
             expiry_ns: since(expiry_ns),
             woke_ns: since(woke_ns),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rtscope_model::{
-    drift::{Activation, DriftRecord, FORMAT, Periodic},
+    drift::{DriftRecord, FORMAT, LoopActivation, Periodic},
     plan::Sleep,
     schedule::Placement,
     time::Nanos,
@@ -77,7 +77,7 @@ pub enum PeriodicSource {
 
 /// What a measurement needs to know.
 #[derive(Debug)]
-pub struct Options {
+pub struct DriftOptions {
     /// What.
     pub source: PeriodicSource,
     /// How long each.
@@ -150,7 +150,7 @@ impl DriftError {
 ///
 /// When a loop can't be placed, the program can't be started, the kernel can't be traced, or no
 /// activation was seen.
-pub fn run(options: &Options) -> Result<DriftRecord, DriftError> {
+pub fn run(options: &DriftOptions) -> Result<DriftRecord, DriftError> {
     let (threads, together) = match &options.source {
         PeriodicSource::Loops { sleeps, together, period_ns, work_ns, placement } => {
             let spec =
@@ -185,11 +185,11 @@ struct LoopSpec {
 }
 
 /// What a loop leaves: its place, its missed activations and the others.
-type Looped = Result<(Placement, u64, Vec<Activation>), DriftError>;
+type Looped = Result<(Placement, u64, Vec<LoopActivation>), DriftError>;
 
 /// Loops of our own that run at once, each in a thread of its own.
 fn loops(
-    options: &Options,
+    options: &DriftOptions,
     sleeps: &[Sleep],
     spec: &LoopSpec,
 ) -> Result<Vec<Periodic>, DriftError> {
@@ -244,7 +244,7 @@ fn loops(
 
 /// Starts a loop of our own. One that can't be placed stops the others.
 fn looping(
-    options: &Options,
+    options: &DriftOptions,
     sleep: Sleep,
     start_ns: u64,
     spec: &LoopSpec,

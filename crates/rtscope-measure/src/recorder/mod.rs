@@ -28,7 +28,7 @@ use std::{
     },
 };
 
-pub use self::source::{ReadError, Source, read_plan};
+pub use self::source::{ReadError, RecordFiles, read_plan};
 use self::{
     file::{Appender, RawFile},
     rewrite::{Rewritten, SliceFile},
@@ -332,7 +332,7 @@ impl Recorder {
 
     /// Writes whatever still waits. The record as it is, on disk or not, and why a part of it could not
     /// be written.
-    pub fn finish(mut self) -> (Source, Option<String>) {
+    pub fn finish(mut self) -> (RecordFiles, Option<String>) {
         self.trouble = None;
         for name in std::mem::take(&mut self.unwritten) {
             let text = self.whole.remove(name).unwrap_or_default();
@@ -365,7 +365,7 @@ impl Recorder {
         // They are only drawn: a run without them is judged as one with them.
         let raw = source::open_raw(&self.folder).unwrap_or_default();
         let folder = self.folder;
-        let source = Source { whole, events, slices, raw, lists_samples: false, folder };
+        let source = RecordFiles { whole, events, slices, raw, lists_samples: false, folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
         (source, self.trouble.or(raw_ended))
     }
@@ -475,7 +475,7 @@ mod tests {
     }
 
     fn on_disk(folder: &Path) -> String {
-        Source::open(folder).expect("a folder").events.text()
+        RecordFiles::open(folder).expect("a folder").events.text()
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::ps::holder;
 use super::{
     cover::Cover,
     reign::{Shared, is_cell},
-    slot::{Exchange, Sampled, Slot, Slots, exchange_with, spare_slots},
+    slot::{Exchange, Slot, SlotOwner, Slots, exchange_with, spare_slots},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
@@ -145,7 +145,7 @@ pub enum Wake {
 
 /// What became of a thread.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct EndedThread {
     /// Index over all sessions.
     pub thread: u32,
     /// What it cost and suffered inside the loop.
@@ -475,7 +475,7 @@ impl Session {
 
     /// Ends the threads, wakes those that sleep and hands over what is left, and what was due in a cell and
     /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again.
-    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> (Vec<Ended>, Vec<Starved>) {
+    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> (Vec<EndedThread>, Vec<Starved>) {
         self.end_threads(ENDING_LIMIT);
         let (mut ended, mut starved) = (Vec::new(), Vec::new());
         let (origin_ns, now_ns) = (self.origin_ns, self.clock.now_ns());
@@ -497,7 +497,7 @@ impl Session {
             }
             running.cover.close(&sampled, shared, since_start(counted.ended_ns), &mut sink);
             tally.omitted_unexpanded += running.cover.unexpanded;
-            ended.push(Ended {
+            ended.push(EndedThread {
                 thread: running.plan.thread,
                 tally,
                 found,
@@ -535,8 +535,8 @@ impl Session {
 }
 
 impl Running {
-    fn sampled<'a>(&self, origin_ns: u64, cells: &'a [u32]) -> Sampled<'a> {
-        Sampled { thread: self.plan.thread, origin_ns, grid_ns: self.grid_ns, cells }
+    fn sampled<'a>(&self, origin_ns: u64, cells: &'a [u32]) -> SlotOwner<'a> {
+        SlotOwner { thread: self.plan.thread, origin_ns, grid_ns: self.grid_ns, cells }
     }
 
     /// Hands over the finished slices, and what of the cells lies between them.

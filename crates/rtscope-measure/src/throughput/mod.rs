@@ -26,7 +26,9 @@ use std::{
 use rtscope_model::{
     plan::Sleep,
     schedule::Placement,
-    throughput::{FORMAT, Protocol, Received, Sampled, ThroughputRecord, Transfer},
+    throughput::{
+        FORMAT, Received, SampledLatencies, ThroughputRecord, Transfer, TransportProtocol,
+    },
     time::Nanos,
 };
 use rtscope_sys::{
@@ -76,7 +78,7 @@ enum Far {
 impl Far {
     fn transfer(
         &mut self,
-        protocol: Protocol,
+        protocol: TransportProtocol,
         window_bytes: u64,
         duration: Duration,
         interrupt: &Interrupt,
@@ -92,11 +94,11 @@ impl Far {
 
 /// What is to be measured.
 #[derive(Debug)]
-pub struct Options {
+pub struct ThroughputOptions {
     /// Over what.
     pub over: Over,
     /// By what.
-    pub protocols: Vec<Protocol>,
+    pub protocols: Vec<TransportProtocol>,
     /// Socket buffers.
     pub windows: Vec<u64>,
     /// How long each transfer.
@@ -170,7 +172,7 @@ impl ThroughputError {
 /// # Errors
 ///
 /// When there is no peer or cable, a transfer breaks, or the sampler can't be placed.
-pub fn run(options: &Options) -> Result<ThroughputRecord, ThroughputError> {
+pub fn run(options: &ThroughputOptions) -> Result<ThroughputRecord, ThroughputError> {
     // A thread that moves into a namespace doesn't come back: it ends, and the namespace with it.
     thread::scope(|scope| {
         let measuring = scope.spawn(|| match &options.over {
@@ -210,7 +212,7 @@ fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputErr
 }
 
 /// Both sides are ours: the receiving one is a thread on the far side.
-fn local(options: &Options, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
+fn local(options: &ThroughputOptions, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
     let enter = |far: bool| match &sides.namespaces {
         Some((near, other)) => (if far { other } else { near })
             .enter()
@@ -246,7 +248,10 @@ fn local(options: &Options, sides: &Sides) -> Result<ThroughputRecord, Throughpu
 }
 
 /// All transfers, each without and with the sampler.
-fn measured(options: &Options, mut far: Far) -> Result<ThroughputRecord, ThroughputError> {
+fn measured(
+    options: &ThroughputOptions,
+    mut far: Far,
+) -> Result<ThroughputRecord, ThroughputError> {
     let duration = Duration::from_nanos(options.duration.0);
     // The receiving side answers when the transfer is over, and a moment later.
     if let Far::Ours(control) = &far {
@@ -345,7 +350,7 @@ fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<u64> {
 /// A thread that wakes each millisecond and notes how late.
 struct Sampler {
     stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Result<Sampled, ThroughputError>>,
+    thread: thread::JoinHandle<Result<SampledLatencies, ThroughputError>>,
     _watchdog: Watchdog,
 }
 
@@ -373,7 +378,7 @@ impl Sampler {
             let missed = beat::run(&SystemClock::MONOTONIC, &beat, &told, &mut noted, || {});
             let latencies_ns =
                 noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
-            Ok(Sampled { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
+            Ok(SampledLatencies { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
         });
         let sampler = Sampler { stop, thread, _watchdog: watchdog };
         // A thread that can't be placed ends, and its end of the channel with it.
@@ -383,7 +388,7 @@ impl Sampler {
         }
     }
 
-    fn finish(self) -> Result<Sampled, ThroughputError> {
+    fn finish(self) -> Result<SampledLatencies, ThroughputError> {
         self.stop.store(true, Relaxed);
         self.thread.join().map_err(|_| ThroughputError::Thread)?
     }
@@ -398,8 +403,8 @@ mod tests {
         *,
     };
 
-    fn options(protocols: Vec<Protocol>) -> Options {
-        Options {
+    fn options(protocols: Vec<TransportProtocol>) -> ThroughputOptions {
+        ThroughputOptions {
             over: Over::Loopback,
             protocols,
             windows: vec![16 << 10, 64 << 10],
@@ -414,7 +419,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_a_stream_that_was_sent_comes() {
-        let record = run(&options(vec![Protocol::Tcp])).expect("it runs");
+        let record = run(&options(vec![TransportProtocol::Tcp])).expect("it runs");
         assert_eq!(record.transfers.len(), 2);
         for one in &record.transfers {
             assert!(one.sent_bytes > 0 && one.sent_bytes == one.received.bytes, "{one:?}");
@@ -426,7 +431,7 @@ mod tests {
 
     #[test]
     fn datagrams_that_come_are_not_more_than_were_sent() {
-        let record = run(&options(vec![Protocol::Udp])).expect("it runs");
+        let record = run(&options(vec![TransportProtocol::Udp])).expect("it runs");
         for one in &record.transfers {
             assert_eq!(one.sent_bytes, one.sent_datagrams * send::DATAGRAM as u64);
             assert_eq!(one.received.bytes, one.received.datagrams * send::DATAGRAM as u64);
@@ -470,7 +475,7 @@ mod tests {
     fn request(version: u32) -> Request {
         Request::Transfer {
             version,
-            protocol: Protocol::Udp,
+            protocol: TransportProtocol::Udp,
             window_bytes: 1 << 20,
             limit_ns: 20_000_000_000,
         }
@@ -498,7 +503,7 @@ mod tests {
         drop(control);
         assert_eq!(receiving.join().expect("no panic").expect("a session"), 1);
         let transfer = Transfer {
-            protocol: Protocol::Udp,
+            protocol: TransportProtocol::Udp,
             window_bytes: 1,
             buffer_bytes: 1,
             sent_bytes: 1_000,
@@ -529,7 +534,8 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
         let address = port.expect("a port");
         let over = Over::Peer("board:1".to_owned(), address);
-        let error = run(&Options { over, ..options(vec![Protocol::Tcp]) }).expect_err("none");
+        let error = run(&ThroughputOptions { over, ..options(vec![TransportProtocol::Tcp]) })
+            .expect_err("none");
         let text = error.to_string();
         assert!(text.contains("board:1") && text.contains("--serve"), "{text}");
     }
@@ -542,7 +548,8 @@ mod tests {
         let devices = || std::fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
         let own = || std::fs::read_link("/proc/self/ns/net").expect("a namespace");
         let before = (devices(), own());
-        match run(&Options { over: Over::Veth, ..options(vec![Protocol::Tcp]) }) {
+        match run(&ThroughputOptions { over: Over::Veth, ..options(vec![TransportProtocol::Tcp]) })
+        {
             Ok(record) => {
                 assert!(record.transfers.iter().all(|one| one.sent_bytes == one.received.bytes));
             }

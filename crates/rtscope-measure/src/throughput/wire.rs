@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rtscope_model::throughput::{Protocol, Received};
+use rtscope_model::throughput::{Received, TransportProtocol};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this exchange.
@@ -27,7 +27,7 @@ pub(super) enum Request {
         /// [`VERSION`].
         version: u32,
         /// By what.
-        protocol: Protocol,
+        protocol: TransportProtocol,
         /// Socket buffer of the receiving side.
         window_bytes: u64,
         /// How long it will be at most.

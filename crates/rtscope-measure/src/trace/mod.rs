@@ -22,7 +22,7 @@ use std::{
 pub(crate) use self::symbols::Symbols;
 use self::{format::Decoder, stream::Events};
 pub(crate) use rtscope_model::trace::{Event, Name, TimerFunction, What};
-use rtscope_sys::{process, tracefs::Place, tree::Tree};
+use rtscope_sys::{process, tracefs::TracefsFolder, tree::Tree};
 
 /// How our instances are called: this, the process, a number.
 const NAME: &str = "rtscope-";
@@ -69,7 +69,7 @@ pub(crate) struct Instance {
     enabled: Vec<String>,
     /// The kernel's functions, once they were read: some hundred thousand lines.
     symbols: Option<Arc<Symbols>>,
-    _place: Place,
+    _place: TracefsFolder,
 }
 
 impl Instance {
@@ -77,7 +77,7 @@ impl Instance {
     /// a machine with so many that all buffers would exceed [`BUFFERS_MAX_KIB`]. No event is on.
     pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let place = Place::find(tree).ok_or_else(|| match process::is_root() {
+        let place = TracefsFolder::find(tree).ok_or_else(|| match process::is_root() {
             true => TraceError::Absent,
             false => TraceError::Permission,
         })?;

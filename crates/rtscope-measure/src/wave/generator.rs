@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 
 use rtscope_sys::clock::Clock;
 
-use super::{WaveError, line::Line};
+use super::{WaveError, line::WaveOutput};
 
 /// How many violating samples are kept one by one; the others are counted.
 const LATE_KEPT: usize = 10_000;
@@ -174,7 +174,7 @@ pub struct Alarm<'a> {
     /// The latency from which an edge is a violation; none is no limit.
     pub limit_ns: Option<u64>,
     /// The line that is raised, and lowered again, right after a late edge.
-    pub line: Option<&'a mut dyn Line>,
+    pub line: Option<&'a mut dyn WaveOutput>,
 }
 
 impl fmt::Debug for Alarm<'_> {
@@ -203,7 +203,7 @@ impl Method {
 /// Makes a wave, from low to low. After the first wait it doesn't allocate, lock or print.
 #[must_use]
 pub fn make(
-    line: &mut impl Line,
+    line: &mut impl WaveOutput,
     clock: &impl Clock,
     wanted: &Wanted,
     method: Method,
@@ -279,7 +279,7 @@ mod tests {
         edges: RefCell<Vec<(u64, bool)>>,
     }
 
-    impl Line for Recorded<'_> {
+    impl WaveOutput for Recorded<'_> {
         fn set(&mut self, high: bool) {
             self.edges.borrow_mut().push((self.clock.now_ns(), high));
         }

@@ -14,8 +14,8 @@ use rtscope_sys::{line::MemoryLine, tree::Tree};
 use super::{WaveError, gpio::OutputLine};
 
 /// A line that can be raised and lowered.
-pub trait Line {
-    /// Raises or lowers it. What goes wrong after the start is for [`Line::failures`].
+pub trait WaveOutput {
+    /// Raises or lowers it. What goes wrong after the start is for [`WaveOutput::failures`].
     fn set(&mut self, high: bool);
     /// How many times a level could not be set.
     fn failures(&self) -> u64;
@@ -187,7 +187,7 @@ impl Output {
     }
 }
 
-impl Line for Output {
+impl WaveOutput for Output {
     #[inline]
     fn set(&mut self, high: bool) {
         match self {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    CpuChoice, End, Phase, Sampler, SamplerPatch,
+    CpuChoice, Phase, PhaseEnd, Sampler, SamplerPatch,
     sampler::{interval_axis, priority_axis},
 };
 use crate::{load::LoadLine, schedule::Policy, time::Nanos};
@@ -215,7 +215,7 @@ impl Matrix {
         let name = labels.iter().cloned().chain([load.label()]).collect::<Vec<_>>().join(" / ");
         Phase {
             name,
-            end: End { duration: self.duration, cycles: self.cycles, load_ends: false },
+            end: PhaseEnd { duration: self.duration, cycles: self.cycles, load_ends: false },
             settle: self.settle,
             loads: load.0.clone(),
             require: Vec::new(),

@@ -47,7 +47,7 @@ pub enum Overrun {
 /// When the threads start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Start {
+pub enum ThreadStart {
     /// At one common instant.
     #[default]
     Together,
@@ -206,7 +206,7 @@ sampler! {
     /// What happens to activations that a late wake-up swallowed.
     overrun: Overrun = Overrun::Skip, "some";
     /// When the threads start.
-    start: Start = Start::Together, "some";
+    start: ThreadStart = ThreadStart::Together, "some";
     /// Thread n starts later by n times this.
     stagger: Nanos = Nanos::ZERO, "stagger";
     /// How long to run before samples count.

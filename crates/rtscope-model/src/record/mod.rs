@@ -13,7 +13,7 @@
 //! Reading never fails on a damaged line: what can't be read becomes a finding. A record without
 //! plan or events can't be judged at all and is an error.
 //!
-//! A record of any length is read in one pass and bounded memory ([`Reader`]): of a long one,
+//! A record of any length is read in one pass and bounded memory ([`RecordReader`]): of a long one,
 //! neighbouring slices are joined.
 
 mod condense;
@@ -35,7 +35,7 @@ pub use self::{
     ends::PLAN_CHANGED,
     histograms::{CellHistogram, CellSum, Histograms},
     pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
-    reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
+    reader::{EventFile, EventReader, RecordReader, SliceFile, SliceReader},
     samples::{DRAWN_SPANS, LISTED_SPANS, SampleReader, SampleSpan, Samples},
     spans::Spans,
     thread::ThreadRecord,
@@ -160,7 +160,7 @@ impl Record {
     pub fn read(files: &Files) -> Result<Record, NotARecord> {
         let mut events = EventReader::default();
         events.feed(files.events.as_bytes());
-        let reader = Reader::new(files, events.finish())?;
+        let reader = RecordReader::new(files, events.finish())?;
         let slices = files.slices.iter().map(|(name, text)| {
             let mut slices = reader.slices(name, files.slices.len());
             slices.feed(text.as_bytes());

@@ -115,7 +115,7 @@ impl SliceReader {
 
 /// A record of which everything but the slices is read.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RecordReader {
     record: Record,
     histograms: Option<Histograms>,
     coverage: Coverage,
@@ -125,14 +125,14 @@ pub struct Reader {
     slice_ns: u64,
 }
 
-impl Reader {
+impl RecordReader {
     /// Takes what was read from `events.jsonl`, and from `files` the small files: its events and
     /// slices are not looked at.
     ///
     /// # Errors
     ///
     /// When there is no plan or no first event, or the record is of a later format.
-    pub fn new(files: &Files, events: EventFile) -> Result<Reader, NotARecord> {
+    pub fn new(files: &Files, events: EventFile) -> Result<RecordReader, NotARecord> {
         let plan = plan_of(&files.plan, events.count + events.read.findings.len() as u64 > 0)?;
         match events.events.first().map(|first| &first.event) {
             Some(Event::RunStarted { format, version, .. }) if *format > FORMAT => {
@@ -166,7 +166,7 @@ impl Reader {
         };
         let histograms = json("histograms.json", &files.histograms, &mut later);
         let chains = std::iter::once((events.read.name, events.read.chain)).collect();
-        Ok(Reader { record, histograms, coverage, chains, later, slice_ns })
+        Ok(RecordReader { record, histograms, coverage, chains, later, slice_ns })
     }
 
     /// A reader of one of so many files of slices.

@@ -42,7 +42,7 @@ pub struct Experiment {
     pub settings: BTreeMap<String, String>,
     /// The mutex that applications with `holds` share.
     #[serde(default, skip_serializing_if = "is_plain")]
-    pub mutex: Protocol,
+    pub mutex: MutexProtocol,
     /// What others have published of the same experiment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
@@ -104,14 +104,14 @@ fn is_one(jobs: &u32) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_plain(protocol: &Protocol) -> bool {
-    *protocol == Protocol::Plain
+fn is_plain(protocol: &MutexProtocol) -> bool {
+    *protocol == MutexProtocol::Plain
 }
 
 /// What a mutex does for its holder while others wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum MutexProtocol {
     /// Nothing.
     #[default]
     Plain,
@@ -328,7 +328,7 @@ pub struct FairServer {
 
 /// Time on a CPU without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct CpuInterval {
     /// The CPU.
     pub cpu: u32,
     /// From, since the release of the experiment.
@@ -364,7 +364,7 @@ impl JobRun {
 
 /// What became of an application. Instants are since the release of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
+pub struct ObservedApplication {
     /// Its name.
     pub name: String,
     /// As asked.
@@ -384,11 +384,11 @@ pub struct Observed {
     /// Times it was preempted.
     pub preemptions: u64,
     /// When it ran where.
-    pub runs: Vec<Run>,
+    pub runs: Vec<CpuInterval>,
     /// When it was held up by throttling, the fair server or its own budget: it was ready, and its CPU ran
     /// an ordinary thread or none. None where that is not known, or for an ordinary application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub throttled: Option<Vec<Run>>,
+    pub throttled: Option<Vec<CpuInterval>>,
     /// Its jobs, where it has a period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobRun>,
@@ -400,7 +400,7 @@ pub struct Observed {
     pub slice_ns: Option<u64>,
 }
 
-impl Observed {
+impl ObservedApplication {
     /// From release to finish; of several jobs the longest.
     #[must_use]
     pub fn response_ns(&self) -> u64 {
@@ -416,7 +416,7 @@ impl Observed {
 
     /// Its runs for a job, which may begin and end within one of them.
     #[must_use]
-    pub fn runs_of(&self, job: &JobRun) -> Vec<Run> {
+    pub fn runs_of(&self, job: &JobRun) -> Vec<CpuInterval> {
         within(&self.runs, job)
     }
 
@@ -440,8 +440,8 @@ impl Observed {
 }
 
 /// The parts that lie between release and finish of a job.
-fn within(runs: &[Run], job: &JobRun) -> Vec<Run> {
-    let cut = |run: &Run| Run {
+fn within(runs: &[CpuInterval], job: &JobRun) -> Vec<CpuInterval> {
+    let cut = |run: &CpuInterval| CpuInterval {
         start_ns: run.start_ns.max(job.release_ns),
         end_ns: run.end_ns.min(job.finish_ns),
         ..*run
@@ -449,11 +449,11 @@ fn within(runs: &[Run], job: &JobRun) -> Vec<Run> {
     runs.iter().map(cut).filter(|run| run.start_ns < run.end_ns).collect()
 }
 
-fn changes(runs: &[Run]) -> u64 {
+fn changes(runs: &[CpuInterval]) -> u64 {
     runs.windows(2).filter(|pair| pair[0].cpu != pair[1].cpu).count() as u64
 }
 
-fn length_ns(runs: &[Run]) -> u64 {
+fn length_ns(runs: &[CpuInterval]) -> u64 {
     runs.iter().map(|run| run.end_ns.saturating_sub(run.start_ns)).sum()
 }
 
@@ -483,7 +483,7 @@ pub struct ExperimentRecord {
     /// What decides who runs.
     pub rules: SchedulingRules,
     /// The applications in the order of the experiment.
-    pub applications: Vec<Observed>,
+    pub applications: Vec<ObservedApplication>,
     /// Where their runs come from.
     pub source: RunSource,
     /// Events or time stamps that were lost.

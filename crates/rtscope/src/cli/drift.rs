@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
-    drift::{self, DriftError, Options, PeriodicSource},
+    drift::{self, DriftError, DriftOptions, PeriodicSource},
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -111,7 +111,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "drift", &wall_clock, RECORD)?;
-    let options = Options {
+    let options = DriftOptions {
         source: source(args)?,
         duration: args.loops.duration,
         tree: Tree::default(),
@@ -235,7 +235,7 @@ impl Loops {
 }
 
 /// Measures; falls back to an ordinary policy where a real-time one is not permitted.
-fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
+fn measured(mut options: DriftOptions) -> anyhow::Result<DriftRecord> {
     match drift::run(&options) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
             let ways = super::ways_to_permission(&options.tree);

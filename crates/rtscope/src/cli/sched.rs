@@ -174,7 +174,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let experiment = load(&args.experiment, args.work)?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), &experiment.name, &wall_clock, RECORD)?;
-    let options = sched::Options {
+    let options = sched::SchedOptions {
         experiment,
         one: args.cpu.asked()?,
         tree: Tree::default(),
@@ -196,7 +196,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// An error with what to do about it.
-fn explained(error: sched::SchedError, options: &sched::Options) -> anyhow::Error {
+fn explained(error: sched::SchedError, options: &sched::SchedOptions) -> anyhow::Error {
     match &error {
         sched::SchedError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {

@@ -7,12 +7,12 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::report::{
-    published::{Beside, of_table},
+    published::{PublishedBesideOurs, of_table},
     stat as report,
 };
 use rtscope_measure::{
     recorder::write_whole,
-    stat::{self, Options, Simulator, branch},
+    stat::{self, Simulator, StatOptions, branch},
 };
 use rtscope_model::stat::{CounterRecord, FORMAT};
 use rtscope_sys::tree::Tree;
@@ -135,7 +135,7 @@ pub(super) fn workload(args: &WorkloadArgs) -> ExitCode {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let published = args.published.entries("none")?;
-    let options = Options {
+    let options = StatOptions {
         programs: programs(args)?,
         repeat: args.counting.repeat,
         simulator: args.simulate.then(Simulator::find).transpose()?,
@@ -206,7 +206,11 @@ fn own_path() -> String {
 }
 
 /// Writes the record and the page.
-fn keep(record: &CounterRecord, published: &[Beside], folder: &Path) -> anyhow::Result<PathBuf> {
+fn keep(
+    record: &CounterRecord,
+    published: &[PublishedBesideOurs],
+    folder: &Path,
+) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
     let write = |name: &str, text: &str| -> anyhow::Result<PathBuf> {
         let path = folder.join(name);

@@ -22,8 +22,8 @@ use self::{
 };
 use crate::{
     judgement::Judgement,
-    plot::{self, Kind, Options, Scene, table::Table},
-    report::published::{self, Beside},
+    plot::{self, PlotKind, PlotOptions, Scene, table::Table},
+    report::published::{self, PublishedBesideOurs},
 };
 
 /// The page.
@@ -39,7 +39,7 @@ struct Page {
     findings: Vec<FindingView>,
     figures: FiguresView,
     tail: TailView,
-    published: Vec<Beside>,
+    published: Vec<PublishedBesideOurs>,
     plots: Vec<PlotView>,
     /// None where the record holds neither.
     machine_use: Option<MachineUseView>,
@@ -95,7 +95,8 @@ impl Fact {
 #[must_use]
 pub fn page(record: &Record, judgement: &Judgement) -> String {
     let scene = Scene::new(record, judgement, None);
-    let plots: Vec<PlotView> = Kind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
+    let plots: Vec<PlotView> =
+        PlotKind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
     let machine_use = MachineUseView::new(record, judgement);
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
@@ -118,7 +119,7 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
 
 /// Identifier and name of each section, in order.
 fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
-    let plots = Kind::of_page(record).map(|kind| (kind.name(), kind.plot().title));
+    let plots = PlotKind::of_page(record).map(|kind| (kind.name(), kind.plot().title));
     let published = (!record.plan.published.is_empty()).then_some(("published", "Published"));
     [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures"), ("tail", "Tail")]
         .into_iter()
@@ -133,9 +134,10 @@ fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-fn plot_view(kind: Kind, scene: &Scene<'_>) -> PlotView {
+fn plot_view(kind: PlotKind, scene: &Scene<'_>) -> PlotView {
     let plot = kind.plot();
-    let options = Options { width: plot::INLINE_WIDTH, standalone: false, ..Options::default() };
+    let options =
+        PlotOptions { width: plot::INLINE_WIDTH, standalone: false, ..PlotOptions::default() };
     if let Some(why) = kind.lacks(scene) {
         return PlotView {
             name: plot.name,

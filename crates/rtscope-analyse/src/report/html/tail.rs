@@ -6,7 +6,7 @@ use crate::{
     plot::table::Table,
     statistics::{
         modes,
-        tail::{self, Estimate, Fit},
+        tail::{self, Fit, TailEstimate},
     },
 };
 
@@ -81,7 +81,7 @@ fn cell_view(cell: &CellSummary) -> CellView {
     }
 }
 
-fn row(table: &mut Table, cell: &CellSummary, model: &str, estimate: &Estimate) {
+fn row(table: &mut Table, cell: &CellSummary, model: &str, estimate: &TailEstimate) {
     let Some(fit) = &estimate.fit else { return };
     let Fit { fitted_to, location_ns, scale_ns, shape, shape_low, shape_high, goodness, .. } = fit;
     let end =

@@ -91,7 +91,7 @@ impl Buckets {
 
 /// One phase, measured by both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct PhaseByBoth {
     /// The kernel's name.
     pub kernel: String,
     /// The phase.
@@ -108,7 +108,7 @@ pub struct Pair {
     pub their_cost: Option<Cost>,
 }
 
-impl Pair {
+impl PhaseByBoth {
     /// By how many microseconds the buckets of a quantile differ.
     #[must_use]
     pub fn apart_us(&self, parts: u32) -> Option<u64> {
@@ -148,11 +148,11 @@ impl Pair {
     }
 
     pub(super) fn our_figures(&self) -> String {
-        Pair::figures(&self.ours)
+        PhaseByBoth::figures(&self.ours)
     }
 
     pub(super) fn their_figures(&self) -> String {
-        Pair::figures(&self.theirs)
+        PhaseByBoth::figures(&self.theirs)
     }
 
     /// Both histograms as JSON.
@@ -246,7 +246,7 @@ mod tests {
         let ours = Buckets::of_histogram(&histogram);
         assert_eq!(ours.counts, [(3, 1), (4, 2), (5, 1)].into());
         assert_eq!(ours.max_us, 5);
-        let pair = |theirs: u64| Pair {
+        let pair = |theirs: u64| PhaseByBoth {
             kernel: String::new(),
             load: String::new(),
             seed: 1,

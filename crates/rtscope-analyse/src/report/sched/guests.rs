@@ -8,11 +8,11 @@ use rtscope_model::{guest::Timing, published::Published, sched::ExperimentRecord
 use serde_json::{Value, json};
 
 use super::{ours, rows::rows};
-use crate::report::published::{self, Beside, Ours, Whose};
+use crate::report::published::{self, Ours, PublishedBesideOurs, Whose};
 
 /// An experiment's record from a guest.
 #[derive(Clone, Debug)]
-pub struct FromGuest {
+pub struct ExperimentInGuest {
     /// Index of the kernel.
     pub kernel: usize,
     /// The record.
@@ -31,7 +31,7 @@ pub struct Guests {
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
     /// The records.
-    pub records: Vec<FromGuest>,
+    pub records: Vec<ExperimentInGuest>,
     /// What brought no record: which, and why.
     pub failures: Vec<(String, String)>,
 }
@@ -69,7 +69,7 @@ struct Page<'a> {
     all: &'a Guests,
     headline: String,
     tables: Vec<Table>,
-    published: Vec<Beside>,
+    published: Vec<PublishedBesideOurs>,
     is_virtual: bool,
 }
 
@@ -122,7 +122,7 @@ pub fn document(all: &Guests, guests: &[Value]) -> Value {
 }
 
 /// The published figures of all experiments beside those of every kernel. An application is named with its experiment.
-fn beside(all: &Guests) -> Vec<Beside> {
+fn beside(all: &Guests) -> Vec<PublishedBesideOurs> {
     let named = |experiment: &str, subject: &str| format!("{experiment}, {subject}");
     let mut theirs: Vec<Published> = Vec::new();
     let mut seen: Vec<Ours> = Vec::new();
@@ -224,7 +224,7 @@ mod tests {
             let first = app("rt", Policy::Fifo, &[(0, ends[0])]);
             let second = app("x<y", Policy::Other, &[(ends[0], ends[1])]);
             let record = record(vec![first, second]);
-            FromGuest { kernel, record, page: format!("{kernel}/x/report.html") }
+            ExperimentInGuest { kernel, record, page: format!("{kernel}/x/report.html") }
         };
         let mut all = Guests {
             time: Timing::Virtual { shift: 1 },

@@ -136,7 +136,7 @@ const WINDOWS_MAX: usize = 100_000;
 
 /// A claim that is held against slices as they come: in order for each thread, threads in any order.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct ClaimWatch {
     limit: Nanos,
     once_in: Nanos,
     window_ns: u64,
@@ -151,7 +151,7 @@ pub struct Watch {
     apart: u64,
 }
 
-impl Watch {
+impl ClaimWatch {
     /// Before the first slice. `threads` are all that are watched.
     #[must_use]
     pub fn new(
@@ -159,8 +159,8 @@ impl Watch {
         once_in: Nanos,
         layout: Layout,
         threads: impl IntoIterator<Item = u32>,
-    ) -> Watch {
-        Watch {
+    ) -> ClaimWatch {
+        ClaimWatch {
             limit,
             once_in,
             window_ns: window(once_in),
@@ -276,7 +276,7 @@ pub fn of_cell(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos
         return None;
     }
     let threads = cell.threads.iter().filter_map(|row| row.thread);
-    let mut watch = Watch::new(limit, once_in, record.layout_of(cell.cell), threads);
+    let mut watch = ClaimWatch::new(limit, once_in, record.layout_of(cell.cell), threads);
     record.slices_of(cell.cell).for_each(|slice| watch.add(slice));
     Some(watch.claim())
 }

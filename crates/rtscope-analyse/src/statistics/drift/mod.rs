@@ -28,7 +28,7 @@
 pub mod step;
 
 use rtscope_model::{
-    drift::{Activation, Periodic},
+    drift::{LoopActivation, Periodic},
     plan::Sleep,
 };
 use serde::Serialize;
@@ -182,16 +182,16 @@ fn slope(phase: &[(f64, f64)], behaviour: Behaviour) -> Slope {
 
 /// The programmed expiries, where all are on one clock. It may be another than that of the wake-ups:
 /// then the difference of the two hardly changes.
-fn expiries(activations: &[Activation]) -> Option<Vec<u64>> {
-    let ahead = |one: &Activation| i128::from(one.expiry_ns) - i128::from(one.woke_ns);
+fn expiries(activations: &[LoopActivation]) -> Option<Vec<u64>> {
+    let ahead = |one: &LoopActivation| i128::from(one.expiry_ns) - i128::from(one.woke_ns);
     let first = ahead(activations.first()?);
-    let is_steady = |one: &Activation| (ahead(one) - first).unsigned_abs() < OTHER_CLOCK_NS;
+    let is_steady = |one: &LoopActivation| (ahead(one) - first).unsigned_abs() < OTHER_CLOCK_NS;
     let all = activations.iter().map(|one| one.expiry_ns);
     activations.iter().all(is_steady).then(|| all.collect())
 }
 
 /// Whether the expiries are on the clock of the wake-ups.
-fn is_same_clock(activations: &[Activation]) -> bool {
+fn is_same_clock(activations: &[LoopActivation]) -> bool {
     activations.iter().all(|one| u128::from(one.expiry_ns.abs_diff(one.woke_ns)) < OTHER_CLOCK_NS)
 }
 
@@ -231,7 +231,7 @@ fn carry(thread: &Periodic, expiries: Option<&[u64]>) -> Carry {
     let numbers = match (thread.sleep, thread.period_ns) {
         (Some(Sleep::Absolute), Some(period_ns)) => {
             let first = thread.activations[0].expiry_ns;
-            let number = |one: &Activation| (one.expiry_ns - first) / period_ns.max(1);
+            let number = |one: &LoopActivation| (one.expiry_ns - first) / period_ns.max(1);
             thread.activations.iter().map(number).collect()
         }
         // Who sleeps relatively leaves none out.
@@ -269,7 +269,7 @@ fn of_ratio(ratio: Option<(f64, usize)>) -> Behaviour {
 
 /// What the sleeps say, where the instants that they end at are on one clock: which of sleeps and steps
 /// are the more even. Half-spreads, for one long delay makes a few of both uneven.
-fn of_sleeps(activations: &[Activation], expiries: Option<&[u64]>) -> Behaviour {
+fn of_sleeps(activations: &[LoopActivation], expiries: Option<&[u64]>) -> Behaviour {
     let Some(expiries) = expiries.filter(|all| all.len() >= ACTIVATIONS_MIN) else {
         return Behaviour::Unknown;
     };

@@ -23,7 +23,7 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
-pub use self::checks::Check;
+pub use self::checks::FitCheck;
 use self::{blocks::Blocks, checks::DOUBT, extreme::Extreme, pareto::Pareto};
 use super::{dependence, modes::Mode};
 
@@ -103,16 +103,16 @@ pub struct Tail {
     /// Length of a block.
     pub block_ns: u64,
     /// What was checked of the order; empty when there are too few blocks.
-    pub checks: Vec<Check>,
+    pub checks: Vec<FitCheck>,
     /// Block maxima.
-    pub maxima: Estimate,
+    pub maxima: TailEstimate,
     /// Peaks over a threshold.
-    pub peaks: Estimate,
+    pub peaks: TailEstimate,
 }
 
 /// What a model gives: figures, or the reasons why it gives none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Estimate {
+pub struct TailEstimate {
     /// The fit; none when it was refused.
     pub fit: Option<Fit>,
     /// Why there is no fit, a sentence each.
@@ -171,8 +171,8 @@ pub fn estimate(
         blocks: blocks.maxima_ns.len(),
         block_ns: blocks.length_ns,
         checks: Vec::new(),
-        maxima: Estimate::default(),
-        peaks: Estimate::default(),
+        maxima: TailEstimate::default(),
+        peaks: TailEstimate::default(),
     };
     if let Some(why) = too_little(&blocks, histogram, imported) {
         tail.maxima.refused.push(why.clone());
@@ -214,7 +214,7 @@ fn too_little(blocks: &Blocks, histogram: &Histogram, imported: bool) -> Option<
     }
 }
 
-fn failed(checks: &[Check]) -> Vec<String> {
+fn failed(checks: &[FitCheck]) -> Vec<String> {
     checks.iter().filter(|check| !check.passed).map(|check| check.text.clone()).collect()
 }
 
@@ -228,13 +228,13 @@ fn lonely_hump(modes: &[Mode]) -> Option<String> {
     ))
 }
 
-fn refuse_or(refused: Vec<String>, fit: impl FnOnce() -> Result<Fit, String>) -> Estimate {
+fn refuse_or(refused: Vec<String>, fit: impl FnOnce() -> Result<Fit, String>) -> TailEstimate {
     if !refused.is_empty() {
-        return Estimate { fit: None, refused };
+        return TailEstimate { fit: None, refused };
     }
     match fit() {
-        Ok(fit) => Estimate { fit: Some(fit), refused },
-        Err(why) => Estimate { fit: None, refused: vec![why] },
+        Ok(fit) => TailEstimate { fit: Some(fit), refused },
+        Err(why) => TailEstimate { fit: None, refused: vec![why] },
     }
 }
 
@@ -467,7 +467,7 @@ impl Tail {
         if self.maxima.refused == self.peaks.refused && !self.maxima.refused.is_empty() {
             return vec![format!("no tail: {}", self.maxima.refused.join("; "))];
         }
-        let of = |name: &str, estimate: &Estimate| match &estimate.fit {
+        let of = |name: &str, estimate: &TailEstimate| match &estimate.fit {
             Some(fit) => fit.sentence(name),
             None => format!("{name}: refused, {}", estimate.refused.join("; ")),
         };

@@ -4,7 +4,7 @@ use rtscope_model::wave::{Capture, CountReading};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Refusal, Wave,
+    FrequencyRefusal, Wave,
     counted::{self, CountedWave},
     judge, kept,
 };
@@ -40,9 +40,9 @@ impl TryOutcome {
                 _ if is_near(hz, wanted_hz, tolerance) => TryOutcome::Unsteady,
                 _ => TryOutcome::Outside,
             },
-            (None, Some(Refusal::Short)) => TryOutcome::Outside,
-            (None, Some(Refusal::Blind)) => TryOutcome::Blind,
-            (None, Some(Refusal::TooFast)) => TryOutcome::TooFast,
+            (None, Some(FrequencyRefusal::Short)) => TryOutcome::Outside,
+            (None, Some(FrequencyRefusal::Blind)) => TryOutcome::Blind,
+            (None, Some(FrequencyRefusal::TooFast)) => TryOutcome::TooFast,
             (None, _) => TryOutcome::Silent,
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::{
-    End, Phase, Plan, Sampler, SamplerPatch, Spelling,
+    Phase, PhaseEnd, Plan, Sampler, SamplerPatch, Spelling,
     matrix::Matrix,
     mistakes::{self, Typed, values},
 };
@@ -222,7 +222,7 @@ impl PhaseText {
     fn resolved(&self, base: &Sampler) -> Phase {
         Phase {
             name: self.name.clone(),
-            end: End {
+            end: PhaseEnd {
                 duration: self.duration.as_ref().and_then(Typed::value).copied(),
                 cycles: self.cycles,
                 load_ends: self.load_ends,

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::{
-    compare::{self, Comparison, Run},
+    compare::{self, ComparedRun, Comparison},
     report,
 };
 use rtscope_measure::recorder::write_whole;
@@ -235,9 +235,9 @@ fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     Ok(Opened { name: shown(&folder), cell, judged })
 }
 
-fn runs(side: &[Opened]) -> Vec<Run<'_>> {
+fn runs(side: &[Opened]) -> Vec<ComparedRun<'_>> {
     side.iter()
-        .map(|opened| Run {
+        .map(|opened| ComparedRun {
             name: &opened.name,
             record: &opened.judged.record,
             judgement: &opened.judged.judgement,

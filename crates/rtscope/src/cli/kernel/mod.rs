@@ -13,8 +13,8 @@ use std::{
 
 use clap::Subcommand;
 use rtscope_lab::{
-    build::{self, Choice, Prepared},
-    cache::{Cache, Kernel},
+    build::{self, BuildChoice, Prepared},
+    cache::{Cache, KeptKernel},
     error::LabError,
     package, prebuilt,
     source::{self, Fetched},
@@ -253,7 +253,7 @@ fn list(kept: &CacheArgs) -> anyhow::Result<ExitCode> {
     }
     let _ = writeln!(text, "\nBuilt by Debian, for the lab: {}", prebuilt::NAMES.join(", "));
     let _ = writeln!(text, "\nKept in {}:", shown(kept.cache().root()));
-    for Kernel { manifest, .. } in &built {
+    for KeptKernel { manifest, .. } in &built {
         let _ = writeln!(
             text,
             "  {:width$}  {}  {}  {}",
@@ -358,7 +358,7 @@ fn build(asked: &KernelArgs, jobs: Option<u32>, lost_too: bool) -> anyhow::Resul
     let kernel = match build::built_already(&spec, &fetched, &cache)? {
         Some(kernel) => kernel,
         None => {
-            let choice = Choice { jobs: jobs.unwrap_or_else(cpus), lost_too };
+            let choice = BuildChoice { jobs: jobs.unwrap_or_else(cpus), lost_too };
             let prepared = build::prepare(&spec, &fetched, &cache, false, false, &mut report)?;
             build::build(&spec, &prepared, &cache, choice, &mut report)?
         }
@@ -371,7 +371,7 @@ fn build(asked: &KernelArgs, jobs: Option<u32>, lost_too: bool) -> anyhow::Resul
     Ok(ExitCode::from(exit::PASS))
 }
 
-fn built_in_words(kernel: &Kernel) -> String {
+fn built_in_words(kernel: &KeptKernel) -> String {
     let manifest = &kernel.manifest;
     let mut text = format!(
         "{} {} {}\n{}\n",
@@ -406,7 +406,7 @@ fn pack(asked: &KernelArgs, deb: bool, out: Option<&Path>) -> anyhow::Result<Exi
     let paths = if deb {
         let (spec, prepared) =
             prepared(asked, build::require_tools_and_packers, false, false, &mut screen)?;
-        let choice = Choice { jobs: cpus(), lost_too: false };
+        let choice = BuildChoice { jobs: cpus(), lost_too: false };
         let mut report = |progress| screen.show(&progress);
         let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
         package::debian(&prepared, &kernel, &cache, out, cpus(), &mut report)?

@@ -157,7 +157,7 @@ impl Collected {
                 .with_context(|| format!("can't write {}", path.display()))?;
             judged.push(report::document(&record));
             let page = format!("{folder}/{name}/report.html");
-            self.page.records.push(guests::FromGuest { kernel, record, page });
+            self.page.records.push(guests::ExperimentInGuest { kernel, record, page });
         }
         document["experiments"] = judged.into();
         self.documents.push(document);

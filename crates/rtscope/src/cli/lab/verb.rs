@@ -9,12 +9,12 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::report::{
     lab::{
-        figures::Figure,
+        figures::GuestFigure,
         verbs::{self, SideBySide},
     },
     published::{Ours, Whose, of_table},
 };
-use rtscope_lab::{brought, lab::GuestVerbs, program::Program};
+use rtscope_lab::{brought, lab::GuestVerbs, program::GuestProgram};
 use rtscope_measure::{agent::SHOWN, environment, recorder::write_whole};
 use rtscope_model::{
     guest,
@@ -46,7 +46,7 @@ pub(in crate::cli) struct Guests {
 /// What a verb measured in a guest.
 pub(super) struct Measured {
     /// The figures that are compared.
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<GuestFigure>,
     /// What published figures are set beside.
     pub(super) ours: Vec<Ours>,
     /// Its own document.
@@ -118,7 +118,7 @@ pub(super) fn program_file(
     path: &Path,
     in_guest: String,
 ) -> anyhow::Result<(String, Vec<u8>, bool)> {
-    let program = Program::read(path, true)?;
+    let program = GuestProgram::read(path, true)?;
     Ok((in_guest, program.bytes().to_vec(), true))
 }
 
@@ -157,7 +157,7 @@ pub(super) fn main(guests: &Guests, mut verb: Verb<'_>) -> anyhow::Result<ExitCo
             let page = measured.page.map(|text| keep_page(&queued.folder, &verb, &text));
             let page = page.transpose()?.map(|file| format!("{name}/{file}"));
             let figures = measured.figures;
-            all.guests.push(verbs::FromGuest { kernel, name: name.clone(), page, figures });
+            all.guests.push(verbs::VerbInGuest { kernel, name: name.clone(), page, figures });
             came.document["measured"] = measured.document;
             code = code.max(measured.code);
         }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rtscope_analyse::instrument::{self, Choice, Reading};
+use rtscope_analyse::instrument::{self, CaptureChoice, CaptureReading};
 
 use super::{
     Hertz,
@@ -58,9 +58,9 @@ impl Options {
         path: &Path,
         bytes: &[u8],
         side: usize,
-    ) -> anyhow::Result<Reading> {
+    ) -> anyhow::Result<CaptureReading> {
         let channel = self.channel.get(side).or(self.channel.first()).map(String::as_str);
-        let choice = Choice { channel, samples_hz: self.samplerate.map(|hz| hz.0) };
+        let choice = CaptureChoice { channel, samples_hz: self.samplerate.map(|hz| hz.0) };
         instrument::read(bytes, choice)
             .map_err(|why| Refused(format!("{}: {why}", path.display())).into())
     }

@@ -93,7 +93,7 @@ pub(super) fn finish(
     let SeenWave { capture, scope, finding } = seen;
     let (finding, written) = (finding.as_deref(), wall_clock());
     let written = Some(written.as_str());
-    let shown = report::Shown { capture, wave: &wave, wanted_hz, scope, finding, written };
+    let shown = report::CapturePage { capture, wave: &wave, wanted_hz, scope, finding, written };
     outputs.check()?;
     let [save, page] = outputs.destinations()?;
     let mut has_stdout = true;
@@ -136,7 +136,8 @@ pub(super) fn finish_several(
         let wanted_hz = wanted_hz.filter(|_| n == 0);
         let wave = judge(capture, wanted_hz);
         let (finding, written) = (finding.as_deref(), Some(written.as_str()));
-        let facts = report::Shown { capture, wave: &wave, wanted_hz, scope, finding, written };
+        let facts =
+            report::CapturePage { capture, wave: &wave, wanted_hz, scope, finding, written };
         if let Some(folder) = &outputs.out {
             let own = Outputs::into_folder(folder.join((n + 1).to_string()), false);
             let [save, page] = own.destinations()?;
