@@ -137,7 +137,6 @@ pub(crate) fn kill_tree(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The last lines of a text.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

@@ -19,7 +19,6 @@ use crate::statistics::{
 /// What a record says.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// The answer.
     pub verdict: Verdict,
     /// Why, one sentence each, the weightiest first.
     pub reasons: Vec<String>,
@@ -36,11 +35,8 @@ pub struct Judgement {
 /// A requirement in one cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct RequirementOutcome {
-    /// The requirement.
     pub requirement: Requirement,
-    /// Index of the cell.
     pub cell: u32,
-    /// Name of the cell.
     pub name: String,
     /// Pass, Fail or Inconclusive: the answer, with the findings considered. Every output shows this
     /// one.
@@ -69,7 +65,6 @@ impl RequirementOutcome {
 pub struct CellSummary {
     /// Index of the cell in the plan.
     pub cell: u32,
-    /// Name of the cell.
     pub name: String,
     /// What the loads achieved.
     pub loads: Vec<LoadSummary>,
@@ -77,9 +72,7 @@ pub struct CellSummary {
     pub duration_ns: u64,
     /// Why it ended; none when the record was cut short.
     pub ended: Option<EndReason>,
-    /// All threads together.
     pub all: FigureRow,
-    /// Each thread.
     pub threads: Vec<FigureRow>,
     /// The wake-ups of all threads in blocks of time: how they depend on each other.
     pub blocks: Blocks,
@@ -92,11 +85,9 @@ pub struct CellSummary {
 /// What one load achieved in a cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadSummary {
-    /// The load's line.
     pub line: String,
     /// Units of work done.
     pub work: u64,
-    /// What a unit is.
     pub unit: String,
     /// Units a second over the time that rates were reported for.
     pub per_second: f64,
@@ -137,7 +128,6 @@ pub struct FigureRow {
     /// Latencies were cut to whole multiples of this by another tool: a real one is less than this longer. 1
     /// or less where they are exact.
     pub grain_ns: u64,
-    /// Measured latencies.
     pub histogram: Histogram,
     /// Measured latencies and what the missed activations would have seen.
     pub corrected: Histogram,

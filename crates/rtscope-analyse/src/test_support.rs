@@ -14,7 +14,6 @@ use rtscope_model::{
     slice::{Extent, Scope, Slice},
 };
 
-/// One second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// Interval of every thread.
@@ -31,7 +30,6 @@ pub(crate) struct Run {
     pub(crate) after: Option<Environment>,
     /// The events, in order, from the first to the last.
     pub(crate) events: Vec<Stamped>,
-    /// The slices.
     pub(crate) slices: Vec<Slice>,
     /// `lab.json`.
     pub(crate) lab: String,

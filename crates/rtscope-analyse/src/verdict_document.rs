@@ -27,7 +27,6 @@ use crate::{
 /// Version of the document's format. It grows when an old reader would misread a new document.
 pub const FORMAT: u32 = 1;
 
-/// The document of a judgement.
 #[must_use]
 pub fn document(judgement: &Judgement, record: &Record) -> Value {
     let started = record.events.iter().find_map(|stamped| match &stamped.event {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rtscope_model::guest::{FAILURES, GuestStart, START, Timing};
 
 use crate::{
-    boot::{CONSOLE, GuestEnding},
+    boot::{CONSOLE, Ending},
     error::LabError,
     guest_run::GuestOutcome,
     queue::QueuedRun,
@@ -21,7 +21,6 @@ pub enum Brought {
     NotReached(String),
     /// No record, or that of another kernel.
     Nothing {
-        /// Why.
         why: String,
         /// Whether the user ended it.
         interrupted: bool,
@@ -38,8 +37,8 @@ impl QueuedRun {
             Err(error @ LabError::NotReached) => return Brought::NotReached(error.to_string()),
             Err(error) => return nothing(error.to_string()),
         };
-        if outcome.ending != GuestEnding::Sent {
-            let interrupted = outcome.ending == GuestEnding::Interrupted;
+        if outcome.ending != Ending::Sent {
+            let interrupted = outcome.ending == Ending::Interrupted;
             return Brought::Nothing { why: self.why_nothing(&outcome), interrupted };
         }
         let identity = self.run.kernel.identity.clone();
@@ -55,7 +54,7 @@ impl QueuedRun {
     }
 
     fn why_nothing(&self, outcome: &GuestOutcome) -> String {
-        if self.run.spec.timing == Timing::Kvm && outcome.ending == GuestEnding::Mute {
+        if self.run.spec.timing == Timing::Kvm && outcome.ending == Ending::Mute {
             return "KVM is there and does not run the guest: use --wall, or leave --kvm out"
                 .to_owned();
         }

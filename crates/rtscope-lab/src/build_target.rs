@@ -20,7 +20,6 @@ const STAMP: &str = ".rtscope-inputs";
 /// What is built, where, with what.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// Folder of objects.
     pub objects: PathBuf,
     /// The kernel's own name of the architecture.
     pub arch: String,
@@ -76,7 +75,6 @@ impl Target {
         })
     }
 
-    /// The compiler as a need.
     #[must_use]
     pub fn compiler(&self) -> Option<Need> {
         compiler_need(self.cross.as_deref())
@@ -113,10 +111,6 @@ impl Target {
     }
 
     /// Forgets that it was.
-    ///
-    /// # Errors
-    ///
-    /// The note can't be removed.
     pub fn forget_configured(&self) -> Result<(), LabError> {
         let path = self.objects.join(STAMP);
         match fs::remove_file(&path) {
@@ -128,10 +122,6 @@ impl Target {
     }
 
     /// Notes that it was.
-    ///
-    /// # Errors
-    ///
-    /// The note can't be written.
     pub fn note_configured(&self) -> Result<(), LabError> {
         let path = self.objects.join(STAMP);
         fs::write(&path, &self.inputs_key).map_err(LabError::file("write", &path))

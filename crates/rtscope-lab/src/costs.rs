@@ -69,10 +69,6 @@ impl Costs {
     }
 
     /// Keeps them in the cache, in one step.
-    ///
-    /// # Errors
-    ///
-    /// The file can't be written.
     pub fn keep(&self, cache: &Cache) -> Result<(), LabError> {
         let path = cache.root().join(FILE);
         let part = path.with_extension(format!("part{}", std::process::id()));

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use crate::{boot::GuestEnding, console::Trouble, guest_run::GuestRun, kernel_image::damage};
+use crate::{boot::Ending, console::Trouble, guest_run::GuestRun, kernel_image::damage};
 
 /// On a busy machine a boot may be silent for longer than this.
 const BOOT_MIN: Duration = Duration::from_secs(30);
@@ -20,23 +20,23 @@ impl GuestRun {
     /// What happened and what to do about it, as a sentence: the likeliest, where an ending alone leaves
     /// several.
     #[must_use]
-    pub fn explain(&self, ending: &GuestEnding) -> String {
+    pub fn explain(&self, ending: &Ending) -> String {
         let why = match ending {
-            GuestEnding::Mute | GuestEnding::Halted => self.mute(ending),
-            GuestEnding::Trouble(Trouble::NoImage) => self.nothing_to_run(),
-            GuestEnding::Hung(_) if self.silence < BOOT_MIN => Some(self.impatient()),
+            Ending::Mute | Ending::Halted => self.mute(ending),
+            Ending::Trouble(Trouble::NoImage) => self.nothing_to_run(),
+            Ending::Hung(_) if self.silence < BOOT_MIN => Some(self.impatient()),
             _ => None,
         };
         why.unwrap_or_else(|| ending.sentence())
     }
 
-    fn mute(&self, ending: &GuestEnding) -> Option<String> {
+    fn mute(&self, ending: &Ending) -> Option<String> {
         let nothing = |why: String| Some(format!("the guest sent nothing: {why}"));
         // The file may have been damaged since it was looked at.
         if let Some(why) = fs::read(&self.kernel.file).ok().and_then(|image| damage(&image)) {
             return nothing(format!("{} does not boot: {why}", self.kernel.file.display()));
         }
-        if *ending == GuestEnding::Mute && self.silence < BOOT_MIN {
+        if *ending == Ending::Mute && self.silence < BOOT_MIN {
             return nothing(self.impatient());
         }
         if let Some(word) = self.word(&["8250.", "console=", "earlycon", "pl011"]) {
@@ -48,7 +48,7 @@ impl GuestRun {
         if given < needed {
             return nothing(self.too_little_memory(given, needed));
         }
-        if *ending == GuestEnding::Halted {
+        if *ending == Ending::Halted {
             return None;
         }
         self.kernel.config.as_ref().filter(|path| path.is_file())?;
@@ -172,7 +172,7 @@ mod tests {
     fn silence_is_explained_by_what_is_known() {
         let folder = tempfile::tempdir().expect("a folder");
         let has = |run: &GuestRun, part: &str| {
-            let said = run.explain(&GuestEnding::Mute);
+            let said = run.explain(&Ending::Mute);
             assert!(said.contains(part), "{said}");
         };
         let serial = Some("CONFIG_SERIAL_8250_CONSOLE=y\n");
@@ -185,8 +185,7 @@ mod tests {
         let silence = Duration::from_millis(1);
         has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "silent for 1 ms only");
         has(&run(folder.path(), &[], None), "little memory to boot");
-        let halted =
-            GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&GuestEnding::Halted);
+        let halted = GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&Ending::Halted);
         assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");
         let cut = run(folder.path(), &[], serial);
         fs::write(&cut.kernel.file, &bz_image("6.1.0", 0x1_0000)[..4096]).expect("written");
@@ -197,7 +196,7 @@ mod tests {
     fn nothing_to_run_is_no_lack_of_support_where_there_is_support() {
         let folder = tempfile::tempdir().expect("a folder");
         let said = |words: &[&str], config| {
-            run(folder.path(), words, config).explain(&GuestEnding::Trouble(Trouble::NoImage))
+            run(folder.path(), words, config).explain(&Ending::Trouble(Trouble::NoImage))
         };
         let config = Some("CONFIG_BLK_DEV_INITRD=y\n");
         assert!(said(&["rdinit=/nope"], config).contains("\"rdinit=/nope\""));

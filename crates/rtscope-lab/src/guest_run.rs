@@ -16,7 +16,7 @@ use flate2::{Compression, write::GzEncoder};
 use rtscope_model::guest::{self, GuestExtras, Timing};
 
 use crate::{
-    boot::{self, Boot, CONSOLE, GuestEnding},
+    boot::{self, Boot, CONSOLE, Ending},
     cache::Cache,
     digest::sha256,
     disk,
@@ -70,7 +70,7 @@ pub struct GuestOutcome {
     /// The record's folder; the console is there whatever happened.
     pub folder: PathBuf,
     /// How the guest ended.
-    pub ending: GuestEnding,
+    pub ending: Ending,
     /// How long it took; none when the record was known already.
     pub took: Option<Duration>,
     /// What it was made of.
@@ -234,7 +234,7 @@ impl GuestRun {
     ) -> Result<GuestOutcome, LabError> {
         let inputs = self.inputs(emulator);
         if let Some(known) = self.known(&inputs.key, folder, around)? {
-            let (folder, ending) = (folder.to_owned(), GuestEnding::Sent);
+            let (folder, ending) = (folder.to_owned(), Ending::Sent);
             return Ok(GuestOutcome { folder, ending, took: None, inputs: known });
         }
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
@@ -243,7 +243,7 @@ impl GuestRun {
         let outcome = self.boot(inputs, self.recorded(log.path()), folder, around, on_line)?;
         // It is packed by now; the cache shall not keep it a second time.
         drop(log);
-        if outcome.ending == GuestEnding::Sent && self.spec.timing.is_virtual() {
+        if outcome.ending == Ending::Sent && self.spec.timing.is_virtual() {
             kept::keep(folder, &kept::at(around.cache, &outcome.inputs.key), around.say)?;
         }
         Ok(outcome)
@@ -344,7 +344,7 @@ impl GuestRun {
             on_line,
         })?;
         let mut files = guest.files;
-        if guest.ending == GuestEnding::Sent && !files.contains_key(CONFIG) {
+        if guest.ending == Ending::Sent && !files.contains_key(CONFIG) {
             // What a kernel doesn't show itself, its package tells.
             self.kernel.config.iter().try_for_each(|path| {
                 packed(path).map(|bytes| drop(files.insert(CONFIG.to_owned(), bytes)))
@@ -355,7 +355,7 @@ impl GuestRun {
         for (name, bytes) in &files {
             write(folder, name, bytes)?;
         }
-        inputs.whole = guest.ending == GuestEnding::Sent;
+        inputs.whole = guest.ending == Ending::Sent;
         if let Some(log) = log.filter(|_| inputs.whole) {
             if guest.in_order {
                 inputs.files.insert(CONSOLE.to_owned(), hash_of(&console)?);

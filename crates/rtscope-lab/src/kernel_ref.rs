@@ -22,7 +22,6 @@ use crate::{error::LabError, name};
 pub enum KernelSource {
     /// A prebuilt one, or one that was built here.
     Name(String),
-    /// An image.
     File(PathBuf),
     /// A Debian package.
     Package(PathBuf),

@@ -18,14 +18,12 @@ use crate::{
     spec, unpacked,
 };
 
-/// A kernel under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelUnderTest {
     /// What everything calls it: its own label, else as it was asked for.
     pub label: String,
     /// As it was asked for.
     pub reference: KernelRef,
-    /// Its file.
     pub file: PathBuf,
     /// SHA-256 of the file.
     pub sha256: String,
@@ -35,7 +33,6 @@ pub struct KernelUnderTest {
     pub arch: String,
     /// `uname -r`, where it is known.
     pub release: Option<String>,
-    /// Its configuration.
     pub config: Option<PathBuf>,
     /// The folder of its device trees.
     pub dtbs: Option<PathBuf>,
@@ -49,10 +46,6 @@ pub struct KernelUnderTest {
 
 impl KernelUnderTest {
     /// Finds a kernel, and fetches a prebuilt one that isn't there.
-    ///
-    /// # Errors
-    ///
-    /// There is no such kernel, or it can't be fetched.
     pub fn find(
         asked: &KernelRef,
         cache: &Cache,

@@ -13,7 +13,7 @@ use rtscope_model::{
 };
 
 use crate::{
-    boot::GuestEnding,
+    boot::Ending,
     cache::Cache,
     costs::Costs,
     cyclictest,
@@ -388,7 +388,7 @@ impl Lab {
     fn note_costs(&self, runs: &[QueuedRun], outcomes: &[Result<GuestOutcome, LabError>]) {
         let mut costs = Costs::read(&self.cache);
         for (queued, outcome) in runs.iter().zip(outcomes) {
-            if let Ok(GuestOutcome { ending: GuestEnding::Sent, took: Some(took), .. }) = outcome {
+            if let Ok(GuestOutcome { ending: Ending::Sent, took: Some(took), .. }) = outcome {
                 costs.note(&queued.run, *took);
             }
         }

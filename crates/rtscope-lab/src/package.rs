@@ -18,7 +18,6 @@ use crate::{
     tool::{self, Need},
 };
 
-/// Name of a kernel's tarball.
 #[must_use]
 pub fn tarball_name(kernel: &KeptKernel) -> String {
     let manifest = &kernel.manifest;
@@ -27,10 +26,6 @@ pub fn tarball_name(kernel: &KeptKernel) -> String {
 
 /// Packs a kept kernel: image, configuration, symbols, modules, device trees and what is known of it. The
 /// same kernel gives the same bytes.
-///
-/// # Errors
-///
-/// tar fails, or the folder can't be written.
 pub fn tarball(
     kernel: &KeptKernel,
     folder: &Path,
@@ -58,10 +53,6 @@ pub fn tarball(
 }
 
 /// A kernel that is there: by name or key in a cache, a folder with a manifest, or a tarball.
-///
-/// # Errors
-///
-/// There is none, or it can't be read.
 pub fn find(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
     let path = Path::new(name);
     if path.join(MANIFEST).is_file() {
@@ -84,10 +75,6 @@ pub fn find(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
 }
 
 /// Unpacks such a tarball into a cache, where it is a kept kernel then.
-///
-/// # Errors
-///
-/// It isn't one, or it can't be unpacked.
 pub fn unpack(tarball: &Path, cache: &Cache) -> Result<KeptKernel, LabError> {
     tool::require(&[Need::of("tar", "tar"), Need::of("gzip", "gzip")])?;
     let mut head = [0; 2];

@@ -28,7 +28,6 @@ use crate::{
 pub struct PatchFile {
     /// Its name, as in the series.
     pub name: String,
-    /// Where it is.
     pub path: PathBuf,
     /// SHA-256 of the file.
     pub sha256: String,

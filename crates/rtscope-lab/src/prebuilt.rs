@@ -202,10 +202,6 @@ impl Prebuilt {
     }
 
     /// The modules of a prebuilt kernel, from its package, which is fetched again when it is gone.
-    ///
-    /// # Errors
-    ///
-    /// As [`Prebuilt::bring`].
     pub fn modules(
         &self,
         kernel: &KeptKernel,

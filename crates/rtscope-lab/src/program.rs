@@ -22,7 +22,6 @@ const MACHINES: [(u16, &str, &str); 4] = [
     (243, "riscv", "riscv64"),
 ];
 
-/// A program for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestProgram {
     path: PathBuf,

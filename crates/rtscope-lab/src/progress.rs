@@ -11,7 +11,6 @@ pub enum StepProgress {
     Amount {
         /// What is counted, as `objects`.
         unit: &'static str,
-        /// Done.
         done: u64,
         /// Of how many; an estimate.
         total: Option<u64>,

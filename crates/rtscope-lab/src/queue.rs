@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    boot::GuestEnding,
+    boot::Ending,
     error::LabError,
     guest_run::{GuestOutcome, GuestRun, Surroundings},
 };
@@ -55,7 +55,7 @@ pub enum News<'a> {
         /// Which.
         item: &'a QueuedRun,
         /// How it ended, or why it could not be run.
-        ending: Result<&'a GuestEnding, &'a LabError>,
+        ending: Result<&'a Ending, &'a LabError>,
         /// How long it took; none when its record was known.
         took: Option<Duration>,
         /// Cells that are done, this one among them.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    boot::{CONSOLE, GuestEnding},
+    boot::{CONSOLE, Ending},
     cache::Cache,
     digest,
     error::LabError,
@@ -103,11 +103,11 @@ impl Replay {
             Way::Fresh => run.run(emulator, &folder.0, &around, on_line)?,
         };
         let GuestOutcome { ending, inputs, .. } = outcome;
-        if ending != GuestEnding::Sent {
+        if ending != Ending::Sent {
             let why = run.explain(&ending);
             let (log, way) = (self.record.join(LOG), self.way);
             return Err(LabError::NoRecord(match way {
-                Way::Log if ending != GuestEnding::Interrupted => format!(
+                Way::Log if ending != Ending::Interrupted => format!(
                     "the replay of {} failed: {why}. The log may be damaged: --fresh compares the record with \
                      a fresh run",
                     log.display()

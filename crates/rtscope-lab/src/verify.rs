@@ -42,18 +42,15 @@ pub struct KernelCheck {
     pub name: &'static str,
     /// Whether it is as it should be; none where the kernel doesn't show it.
     pub passed: Option<bool>,
-    /// In words.
     pub text: String,
 }
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verification {
-    /// The running kernel.
     pub running: RunningKernel,
     /// The kernel that should run.
     pub expected: Option<Identity>,
-    /// What was compared.
     pub checks: Vec<KernelCheck>,
 }
 
@@ -130,10 +127,6 @@ fn build_id(notes: &[u8]) -> Option<String> {
 
 /// Verifies the running kernel, below a root, against a kept kernel, or against the one that was
 /// installed last. Without either it only says whether it is a real-time kernel.
-///
-/// # Errors
-///
-/// `/proc` or a journal can't be read.
 pub fn verify(root: &Path, kernel: Option<&KeptKernel>) -> Result<Verification, LabError> {
     let expected = match kernel {
         Some(kernel) => Some(kernel.identity()),
@@ -147,10 +140,6 @@ pub fn verify(root: &Path, kernel: Option<&KeptKernel>) -> Result<Verification, 
 
 /// Verifies the kernel that shows itself below a root against one that is known by its identity alone.
 /// Without one, it only says whether it is a real-time kernel.
-///
-/// # Errors
-///
-/// There is no `/proc`.
 pub fn verify_against(root: &Path, expected: Option<Identity>) -> Result<Verification, LabError> {
     let running = running(root)?;
     let mut checks = Vec::new();

@@ -157,10 +157,6 @@ fn start_ns(now_ns: u64, after_second_ns: Option<u64>) -> u64 {
 }
 
 /// Places the calling thread: as it was asked to, or off the CPUs of threads that are pinned if there are others.
-///
-/// # Errors
-///
-/// When the kernel refuses.
 pub fn place_control(
     asked: Option<&CpuSet>,
     pinned: Option<&SessionSpec>,

@@ -64,13 +64,10 @@ use crate::{
 /// What a run needs to know besides its plan.
 #[derive(Debug)]
 pub struct RunOptions {
-    /// The plan.
     pub plan: Plan,
     /// What the reader of the record must know of the plan, from [`leave_out`].
     pub findings: Vec<Finding>,
-    /// Where the record goes.
     pub folder: PathBuf,
-    /// The machine's files.
     pub tree: Tree,
     /// Where changed settings are journalled.
     pub journal: PathBuf,
@@ -93,7 +90,6 @@ pub struct RunOptions {
 /// Why a run did not happen, or ended without a record to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The record's folder.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A CPU of the plan is absent.
@@ -101,7 +97,6 @@ pub enum RunError {
     NoSuchCpu {
         /// Asked and absent.
         absent: CpuSet,
-        /// There.
         online: CpuSet,
     },
     /// More intervals than threads.
@@ -112,7 +107,6 @@ pub enum RunError {
     Load {
         /// Its line in the plan.
         line: String,
-        /// The phase.
         phase: String,
         /// Why, and what to do.
         why: LoadError,
@@ -218,10 +212,6 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
 
 /// Whether a plan can be run on this machine, as far as that is known before it is: its CPUs, its
 /// memory, and what its loads need.
-///
-/// # Errors
-///
-/// The first thing that is wrong or missing.
 pub fn check_plan(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
     let (mut plan, found) = (plan.clone(), environment::collect(tree));
     machine::leave_out(&mut plan, &found);

@@ -71,7 +71,6 @@ impl Seen {
 }
 
 impl OtherWorkWatch {
-    /// Starts watching.
     pub(crate) fn start(tree: &Tree, own_pid: u32, now_ns: u64) -> OtherWorkWatch {
         let mut watch = OtherWorkWatch {
             started_ns: now_ns,

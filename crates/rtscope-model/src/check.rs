@@ -9,7 +9,6 @@ use crate::schedule::Placement;
 pub struct Observation {
     /// The command, or the process, as the user named it.
     pub program: String,
-    /// How long the look was.
     pub look_ns: u64,
     /// Which events could be had.
     pub sources: Sources,
@@ -37,10 +36,8 @@ pub struct Sources {
     pub futexes: bool,
 }
 
-/// Memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMemory {
-    /// The process.
     pub pid: u32,
     /// Locked (`VmLck`).
     pub locked_bytes: u64,
@@ -48,29 +45,22 @@ pub struct ProcessMemory {
     pub resident_bytes: u64,
 }
 
-/// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedThread {
-    /// Its process.
     pub pid: u32,
-    /// Its number.
     pub tid: u32,
-    /// Its name.
     pub name: String,
     /// As the kernel had it at the end of the look.
     pub placement: Placement,
     /// Page faults in the look by the counts of `/proc`; none when the thread came or went in it.
     pub faults: Option<u64>,
-    /// Its events in order.
     pub events: Vec<ThreadEvent>,
 }
 
-/// One event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadEvent {
     /// Instant of `CLOCK_MONOTONIC`, in whole microseconds as the kernel prints it.
     pub at_ns: u64,
-    /// What happened.
     pub what: ThreadEventKind,
 }
 

@@ -15,7 +15,6 @@ pub struct LoopActivation {
     pub armed_ns: u64,
     /// The instant that it programmed.
     pub expiry_ns: u64,
-    /// It woke.
     pub woke_ns: u64,
 }
 
@@ -34,7 +33,6 @@ impl From<LoopActivation> for (u64, u64, u64) {
 /// A periodic thread: a loop of our own, or a thread of a program that was watched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Periodic {
-    /// Its name.
     pub name: String,
     /// How it sleeps, where that is known because the loop is ours.
     pub sleep: Option<Sleep>,
@@ -55,9 +53,7 @@ pub struct Periodic {
 /// A program that was watched from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedProgram {
-    /// Its command line.
     pub command: Vec<String>,
-    /// The thread's number.
     pub tid: i32,
     /// Threads that slept on timers, this one included.
     pub threads: u64,
@@ -78,7 +74,6 @@ pub struct WatchedProgram {
 pub struct DriftRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,

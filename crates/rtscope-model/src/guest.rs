@@ -55,7 +55,6 @@ pub struct GuestStart {
 /// A process or a kernel thread, and its CPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
-    /// Its name.
     pub name: String,
     /// CPU time in nanoseconds.
     pub cpu_ns: u64,
@@ -226,10 +225,6 @@ impl GuestExtras {
     }
 
     /// Reads the text.
-    ///
-    /// # Errors
-    ///
-    /// The place in the text and what is wrong there.
     pub fn parse(text: &str) -> Result<GuestExtras, String> {
         toml::from_str(text).map_err(|e| e.to_string())
     }
@@ -258,7 +253,6 @@ impl Cost {
         (self.wakeups > 0).then(|| self.cpu_ns as f64 / self.wakeups as f64)
     }
 
-    /// The line.
     #[must_use]
     pub fn line(self, whose: &str) -> String {
         format!("# CPU time of {whose}: {} ns in {} wake-ups\n", self.cpu_ns, self.wakeups)

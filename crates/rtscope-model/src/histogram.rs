@@ -131,7 +131,6 @@ pub type Bin = (u32, u64);
 /// histogram, or that has no histogram at all. Our own runs never have any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unplaced {
-    /// How many.
     pub count: u64,
     /// Each is at least this; the maximum bounds them from above.
     pub from_ns: u64,

@@ -75,7 +75,6 @@ pub struct Slice {
 pub struct RawSample {
     /// Programmed expiry, on the clock.
     pub expiry_ns: u64,
-    /// Latency.
     pub latency_ns: u64,
     /// Activations of the cell that were recorded before it.
     pub cycle: u64,
@@ -84,11 +83,8 @@ pub struct RawSample {
 /// Exact extremes and sum of a set of latencies whose bins are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Smallest.
     pub min_ns: u64,
-    /// Largest.
     pub max_ns: u64,
-    /// Sum.
     pub sum_ns: u64,
 }
 

@@ -35,7 +35,6 @@ pub struct SampledLatencies {
     pub placement: Placement,
     /// Time between two expiries.
     pub interval_ns: u64,
-    /// Each wake-up latency.
     pub latencies_ns: Vec<u64>,
     /// Expiries that were swallowed by late wake-ups.
     pub missed: u64,
@@ -44,7 +43,6 @@ pub struct SampledLatencies {
 /// What the receiving side counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Received {
-    /// Bytes.
     pub bytes: u64,
     /// Datagrams, each counted once.
     pub datagrams: u64,
@@ -61,18 +59,14 @@ pub struct Received {
     pub buffer_bytes: Option<u64>,
 }
 
-/// One transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// By what.
     pub protocol: TransportProtocol,
     /// Socket buffers that were asked for on both sides.
     pub window_bytes: u64,
     /// The sender's, as read back.
     pub buffer_bytes: u64,
-    /// Bytes that were sent.
     pub sent_bytes: u64,
-    /// Datagrams that were sent.
     pub sent_datagrams: u64,
     /// Time that the sender sent.
     pub span_ns: u64,
@@ -103,7 +97,6 @@ impl Transfer {
 pub struct ThroughputRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,

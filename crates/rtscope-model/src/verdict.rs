@@ -62,7 +62,6 @@ pub enum Statistic {
 /// rate: `max < 200us once in 1h`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirement {
-    /// The statistic.
     pub statistic: Statistic,
     /// The limit: the statistic must stay below it (nanoseconds, or a count for `missed`, which must
     /// not be above it).

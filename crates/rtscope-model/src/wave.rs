@@ -66,7 +66,6 @@ pub struct Capture {
 /// What a line's own count of its changes said at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountReading {
-    /// When.
     pub at_ns: u64,
     /// Changes that its program had counted.
     pub changes: u64,

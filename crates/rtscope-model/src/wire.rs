@@ -21,7 +21,6 @@ const HEADER: usize = MAGIC.len() + 2 + 4 + 4;
 /// The longest body: a length above it is noise that looks like a frame.
 pub const BODY_MAX: usize = 64 << 20;
 
-/// The longest name.
 pub const NAME_MAX: usize = 255;
 
 /// Name of the frame that tells why there is no record; its body is a text.

@@ -9,7 +9,6 @@ use crate::error::{Error, check};
 
 /// A clock with an epoch of its own, in nanoseconds.
 pub trait Clock {
-    /// Now.
     fn now_ns(&self) -> u64;
     /// Sleeps until an instant. Returns at once when it has passed.
     fn sleep_until_ns(&self, instant_ns: u64);

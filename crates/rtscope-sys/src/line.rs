@@ -33,7 +33,6 @@ struct SharedState {
     changes: AtomicU64,
 }
 
-/// A line in shared memory.
 #[derive(Debug)]
 pub struct MemoryLine {
     words: NonNull<SharedState>,
@@ -116,7 +115,6 @@ impl MemoryLine {
         self.state().changes.store(0, Ordering::Release);
     }
 
-    /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -51,7 +51,6 @@ impl Drop for Pages {
     }
 }
 
-/// Bytes in a page.
 #[must_use]
 pub fn page_bytes() -> usize {
     // SAFETY: plain integers.

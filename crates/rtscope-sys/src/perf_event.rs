@@ -23,17 +23,13 @@ const SOFTWARE: u32 = 1;
 impl CounterKind {
     /// CPU time, in nanoseconds.
     pub const TASK_CLOCK: CounterKind = CounterKind { class: SOFTWARE, config: 1 };
-    /// Page faults.
     pub const PAGE_FAULTS: CounterKind = CounterKind { class: SOFTWARE, config: 2 };
-    /// Context switches.
     pub const CONTEXT_SWITCHES: CounterKind = CounterKind { class: SOFTWARE, config: 3 };
     /// Moves to another CPU.
     pub const MIGRATIONS: CounterKind = CounterKind { class: SOFTWARE, config: 4 };
     /// Cycles of the processor.
     pub const CYCLES: CounterKind = CounterKind { class: HARDWARE, config: 0 };
-    /// Instructions.
     pub const INSTRUCTIONS: CounterKind = CounterKind { class: HARDWARE, config: 1 };
-    /// Branches.
     pub const BRANCHES: CounterKind = CounterKind { class: HARDWARE, config: 4 };
     /// Mispredicted branches.
     pub const BRANCH_MISSES: CounterKind = CounterKind { class: HARDWARE, config: 5 };
@@ -80,7 +76,6 @@ pub struct Counter {
 /// What a counter has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterReading {
-    /// As counted.
     pub value: u64,
     /// Time in which it was to count.
     pub enabled_ns: u64,
@@ -131,10 +126,6 @@ impl Counter {
     }
 
     /// What was counted up to now. Programs that have ended and were waited for are complete.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn read(&mut self) -> Result<CounterReading, Error> {
         let mut bytes = [0; 24];
         let failed = |source| Error::Call { call: "read a counter".to_owned(), source };

@@ -34,10 +34,6 @@ impl Tree {
 
     /// The text of a file, without the white space around it. Bytes that are not UTF-8, as in the name of
     /// a thread that was cut inside of a letter, are replaced.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
         let path = self.path(path);
         match fs::read(&path) {
@@ -47,10 +43,6 @@ impl Tree {
     }
 
     /// The bytes of a file.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
         let path = self.path(path);
         fs::read(&path).map_err(|source| Error::File { operation: "read", path, source })

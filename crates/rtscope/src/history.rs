@@ -206,7 +206,6 @@ impl Store {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// One run.
     pub(crate) fn run(&self, id: i64) -> anyhow::Result<Option<Entry>> {
         let query =
             "SELECT id, started, host, kernel, plan, label, verdict, folder FROM run WHERE id = ?1";

@@ -155,7 +155,6 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
     }
 }
 
-/// Judges a record.
 pub(crate) fn judged(source: &RecordFiles, additions: &Additions) -> anyhow::Result<JudgedRecord> {
     Ok(JudgedRecord::new(source.read()?, additions))
 }
@@ -229,7 +228,6 @@ impl JudgedRecord {
         Ok(page)
     }
 
-    /// The page.
     pub(crate) fn page(&self) -> String {
         report::html::page(&self.record, &self.judgement)
     }

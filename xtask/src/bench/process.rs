@@ -57,7 +57,6 @@ pub(super) fn children_cpu_time() -> Duration {
 /// What one thread has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Used {
-    /// Time on a CPU.
     cpu_ns: u64,
     /// Times it went to sleep.
     sleeps: u64,

@@ -229,7 +229,6 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// Values that the item points at.
 fn pointed(item: &Item, document: &Value) -> Result<Row, String> {
     let mut found = Vec::new();
     for value in &item.values {

@@ -98,7 +98,6 @@ fn flatten(tokens: TokenStream, depth: usize, words: &mut Vec<Word>) {
 pub(super) mod tests {
     use super::*;
 
-    /// A source file for a test.
     pub(in super::super) fn source(path: &str, text: &str) -> Source {
         Source::new(path, text).expect("Rust")
     }

@@ -223,7 +223,6 @@ pub(crate) fn mean_ns(late: f64) -> f64 {
 /// What was measured of a system.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// All latencies.
     pub(crate) histogram: Histogram,
     /// The same in blocks of time.
     pub(crate) blocks: Blocks,
@@ -287,7 +286,6 @@ pub(crate) fn run_in_slices(
     run
 }
 
-/// The slice of one second.
 pub(crate) fn slice_of(thread: u32, second: u64, one: &Histogram) -> Slice {
     Slice {
         thread,

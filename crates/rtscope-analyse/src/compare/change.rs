@@ -27,9 +27,7 @@ const LIMITS_UNASKED: usize = 4;
 pub struct CellComparison {
     /// Name of the cell, or of both.
     pub name: String,
-    /// A's figures.
     pub a: SideFigures,
-    /// B's figures.
     pub b: SideFigures,
     /// What it means, the most important first, in words.
     pub sentences: Vec<String>,
@@ -51,18 +49,14 @@ pub struct CellComparison {
     pub(crate) histograms: [Histogram; 2],
 }
 
-/// One side's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SideFigures {
-    /// Runs.
     pub runs: usize,
-    /// Measured latencies.
     pub recorded: u64,
     /// Swallowed activations; none where that is not known, as of imports.
     pub missed: Option<u64>,
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
-    /// Their mean.
     pub mean_ns: Option<u64>,
     /// Half are below; none where those have no bucket.
     pub p50_ns: Option<u64>,
@@ -75,13 +69,10 @@ pub struct SideFigures {
 /// What a difference means for a requirement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// The requirement.
     pub requirement: Requirement,
     /// A's verdict on it: the worst of its runs.
     pub a: Verdict,
-    /// B's.
     pub b: Verdict,
-    /// In words.
     pub sentence: String,
     /// Why runs of A, of B are inconclusive although their figures meet the requirement.
     #[serde(skip)]

@@ -15,19 +15,16 @@ use crate::{number::grouped, statistics::dependence::IntervalRefusal};
 /// How often a limit is reached on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Exceedances {
-    /// The limit.
     pub limit_ns: u64,
     /// Latencies of A at or above it; none where that is not known.
     pub a: Option<u64>,
     /// So many of A surely are.
     pub a_surely: u64,
-    /// Of so many.
     pub a_of: u64,
     /// Latencies of B at or above it; none where that is not known.
     pub b: Option<u64>,
     /// So many of B surely are.
     pub b_surely: u64,
-    /// Of so many.
     pub b_of: u64,
     /// How long an activation of A that nobody answered had waited at least, if that reached the limit. It is
     /// no measured latency.
@@ -95,11 +92,9 @@ fn count(side: &Sample<'_>, limit_ns: u64) -> (Option<u64>, u64, u64) {
 /// Missed activations on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Missed {
-    /// A's.
     pub a: u64,
     /// Of so many activations.
     pub a_of: u64,
-    /// B's.
     pub b: u64,
     /// Of so many activations.
     pub b_of: u64,

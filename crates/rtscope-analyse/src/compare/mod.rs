@@ -49,7 +49,6 @@ pub const FORMAT: u32 = 2;
 pub struct ComparedRun<'a> {
     /// What the user calls it: its folder.
     pub name: &'a str,
-    /// Its record.
     pub record: &'a Record,
     /// What it says.
     pub judgement: &'a Judgement,

@@ -62,7 +62,6 @@ impl Chance {
 pub(super) struct Counted {
     /// So many reached a limit.
     pub(super) beyond: u64,
-    /// Out of so many.
     pub(super) of: u64,
     /// Number of wake-ups that are worth one independent wake-up.
     pub(super) inflation: Result<f64, IntervalRefusal>,

@@ -22,11 +22,9 @@ const WEIGHTY: [&str; 7] = ["machine", "kernel", "CPU", "clock", "sampler", "loa
 pub struct SettingDifference {
     /// `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `sampler`, `load`, `machine`, `run`.
     pub topic: String,
-    /// What.
     pub name: String,
     /// On A; several values are joined by a stroke.
     pub a: String,
-    /// On B.
     pub b: String,
 }
 

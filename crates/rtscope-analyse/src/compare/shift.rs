@@ -33,13 +33,11 @@ pub struct Shift {
     pub parts: u32,
     /// A's, latencies being spread evenly in their bucket.
     pub a_ns: f64,
-    /// B's.
     pub b_ns: f64,
     /// B's less A's; with several runs on each side, that of the means of the runs.
     pub shift_ns: f64,
     /// Lower end of its 95 % interval; none where a side reaches no end.
     pub low_ns: Option<f64>,
-    /// Upper end.
     pub high_ns: Option<f64>,
     /// How likely such a shift is between equal systems; none when that can't be told.
     #[serde(flatten)]

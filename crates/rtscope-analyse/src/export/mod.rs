@@ -35,7 +35,6 @@ use crate::judgement::{CellSummary, FigureRow, Judgement};
 /// What is exported.
 #[derive(Clone, Debug)]
 pub struct Exported<'a> {
-    /// The record.
     pub record: &'a Record,
     /// What it says, of the cells that are exported.
     pub judgement: Judgement,

@@ -12,11 +12,9 @@ use rtscope_model::{
 pub struct ImportedCell {
     /// What tells it from other cells of the same file; empty for the only one.
     pub name: String,
-    /// Buckets.
     pub layout: Layout,
     /// Threads or CPUs.
     pub threads: Vec<ImportedThread>,
-    /// Where it comes from.
     pub origin: Origin,
     /// Whether the threads started and ended together, and each counted its own cycles: then they
     /// cover the same time.
@@ -55,15 +53,11 @@ pub struct Part {
     pub count: u64,
     /// Wake-ups before their time, counted as latency 0.
     pub early: u64,
-    /// Smallest.
     pub min_ns: u64,
-    /// Largest.
     pub max_ns: u64,
     /// The cycle of the largest.
     pub max_at: u64,
-    /// Sum.
     pub sum_ns: u64,
-    /// Buckets.
     pub bins: Vec<Bin>,
     /// Latencies without a bucket.
     pub unplaced: Unplaced,
@@ -140,7 +134,6 @@ pub(super) struct Rows {
     pub(super) is_wide: bool,
     /// The largest index.
     pub(super) last: u64,
-    /// Rows in all.
     pub(super) rows: u64,
     /// Indices that were smaller than the one before.
     pub(super) disordered: u64,
@@ -158,7 +151,6 @@ impl Rows {
         Rows { last, ..Rows::default() }
     }
 
-    /// Adds a row.
     pub(super) fn add(&mut self, index: u64, counts: &[u64]) {
         let columns = counts.len();
         if self.rows == 0 {
@@ -226,7 +218,6 @@ impl Rows {
         Layout { unit_ns: unit_ns.saturating_mul(step), exact: usual }
     }
 
-    /// A column's counts by row.
     pub(super) fn counts(&self, column: usize) -> Option<&BTreeMap<u64, u64>> {
         self.columns.get(column)
     }
@@ -314,15 +305,12 @@ impl Rows {
 /// What a tool says of a thread beside its histogram, in the histogram's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Said {
-    /// All latencies.
     pub(super) count: Option<u64>,
     /// Latencies in rows.
     pub(super) total: Option<u64>,
     /// Latencies that may have been counted after the rows were written.
     pub(super) in_flight: u64,
-    /// Smallest.
     pub(super) min: Option<u64>,
-    /// Largest.
     pub(super) max: Option<u64>,
     /// Mean, often cut to a whole number.
     pub(super) mean: Option<f64>,

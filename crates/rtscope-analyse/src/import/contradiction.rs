@@ -31,7 +31,6 @@ pub(super) struct Contradictions {
 }
 
 impl Contradictions {
-    /// Adds one.
     pub(super) fn add(&mut self, text: impl Into<String>) {
         self.found.push(text.into());
     }

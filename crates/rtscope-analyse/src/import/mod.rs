@@ -80,7 +80,6 @@ pub(crate) struct Importer {
     reads: &'static str,
     /// Whether the beginning of a file looks like it.
     is: fn(&detect::Beginning<'_>) -> bool,
-    /// Opens a reader.
     open: fn(&ImportOptions) -> Box<dyn Reader>,
 }
 

@@ -22,7 +22,6 @@ use super::{
 /// What a record says of its import.
 #[derive(Clone, Debug, Default)]
 pub struct Import {
-    /// Version of rtscope.
     pub version: String,
     /// The command line of the import.
     pub command: Vec<String>,

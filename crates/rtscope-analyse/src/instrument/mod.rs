@@ -31,7 +31,6 @@ pub struct CaptureReading {
     pub capture: Capture,
     /// The file's format.
     pub format: &'static str,
-    /// All its channels.
     pub channels: Vec<String>,
     /// What is wrong with the file, for people.
     pub findings: Vec<String>,
@@ -57,12 +56,7 @@ pub enum Unreadable {
     NoChannel,
     /// A channel that isn't there.
     #[error("it has no channel {asked:?}; there are {}", there.join(", "))]
-    Absent {
-        /// What was asked.
-        asked: String,
-        /// What there is.
-        there: Vec<String>,
-    },
+    Absent { asked: String, there: Vec<String> },
     /// More than one channel changes.
     #[error("several channels change: choose one with --channel: {}", there.join(", "))]
     Several {

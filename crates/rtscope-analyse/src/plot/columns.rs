@@ -15,7 +15,6 @@ pub(crate) const COLUMNS: usize = 400;
 /// Columns in the order of time, with how slices fall into them.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// The columns.
     pub(crate) columns: Vec<Column>,
     grids: Vec<Grid>,
     /// Place in `columns` of each column of the grids: those in which no slice starts are left out.

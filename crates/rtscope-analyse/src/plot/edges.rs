@@ -67,7 +67,6 @@ impl Edges {
         counts
     }
 
-    /// The last edge.
     pub(crate) fn end_ns(&self) -> u64 {
         self.edges_ns[self.len()]
     }

@@ -25,7 +25,6 @@ const BANDS: usize = 4;
 /// What one kernel showed under the load.
 #[derive(Debug)]
 pub(crate) struct Curve<'a> {
-    /// The kernel.
     pub(crate) name: &'a str,
     /// Its place among all kernels of the page: the same colour and dash under every load.
     pub(crate) place: usize,

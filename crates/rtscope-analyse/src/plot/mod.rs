@@ -46,7 +46,6 @@ use crate::judgement::Judgement;
 /// Width that plots inside of pages are drawn for; the page scales them. Their texts are legible on paper then.
 pub(crate) const INLINE_WIDTH: u32 = 720;
 
-/// A plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlotKind {
     /// How often each latency was seen.
@@ -97,7 +96,6 @@ pub(crate) struct Plot {
     pub(crate) shows: &'static str,
     /// What it shows in this record, as one sentence without a full stop.
     pub(crate) headline: fn(&Scene<'_>) -> String,
-    /// Draws it.
     pub(crate) draw: fn(&Scene<'_>, &PlotOptions) -> String,
     /// The numbers behind it.
     pub(crate) table: fn(&Scene<'_>) -> Table,

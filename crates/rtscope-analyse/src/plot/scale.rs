@@ -18,7 +18,6 @@ pub(crate) struct Scale {
 /// A place on an axis that is named.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
-    /// Value.
     pub(crate) value: f64,
     /// Its name; empty for a line without one.
     pub(crate) label: String,

@@ -45,7 +45,6 @@ const MARKERS: [&str; 8] = [
 pub(crate) struct Sheet {
     /// What was drawn so far.
     pub(crate) svg: Svg,
-    /// Width of the whole.
     pub(crate) width: f64,
     name: String,
     standalone: bool,
@@ -59,13 +58,9 @@ pub(crate) struct Sheet {
 /// A rectangle that curves are drawn in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Frame {
-    /// Left edge.
     pub(crate) left: f64,
-    /// Upper edge.
     pub(crate) top: f64,
-    /// Width.
     pub(crate) width: f64,
-    /// Height.
     pub(crate) height: f64,
 }
 
@@ -96,7 +91,6 @@ impl Frame {
 /// An entry of the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
-    /// Text.
     pub(crate) label: String,
     /// Class of the sample.
     pub(crate) ink: String,
@@ -165,7 +159,6 @@ pub(crate) struct ReadoutPanel {
 /// The values of one curve.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
-    /// Name.
     pub(crate) name: String,
     /// How a value is told: `count`, `latency`, `share`, `rate` or `percent`.
     pub(crate) kind: &'static str,

@@ -35,7 +35,6 @@ impl Svg {
         element.text(text);
     }
 
-    /// A rectangle.
     pub(crate) fn rect(&mut self, ink: &str, x: f64, y: f64, width: f64, height: f64) {
         self.element("rect")
             .ink(ink)

@@ -3,7 +3,6 @@
 /// A table of texts. The first column names the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Names of the columns.
     pub(crate) head: Vec<String>,
     /// Rows, each as long as the head.
     pub(crate) rows: Vec<Vec<String>>,

@@ -17,11 +17,9 @@ const HEAD: f64 = 34.0;
 /// A curve: windows in bytes, and a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// Its name.
     pub(crate) name: String,
     /// Its colour and dash.
     pub(crate) place: usize,
-    /// Its points.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -30,7 +28,6 @@ pub(crate) struct Curve {
 pub(crate) enum Unit {
     /// Bits in a second.
     Bits,
-    /// Percent.
     Percent,
     /// Nanoseconds, on a logarithmic axis.
     Latency,

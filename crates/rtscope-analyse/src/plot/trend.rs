@@ -26,7 +26,6 @@ pub struct TrendPoint {
     pub on: String,
     /// The figure.
     pub value_ns: u64,
-    /// Its latencies.
     pub histogram: Histogram,
 }
 

@@ -41,7 +41,6 @@ fn jitter(rhythm: &Rhythm) -> Vec<u64> {
     rhythm.distances_ns().into_iter().map(|ns| ns.abs_diff(rhythm.period_ns)).collect()
 }
 
-/// The check as one document.
 #[must_use]
 pub fn document(checked: &Checked<'_>) -> Value {
     let seen = checked.observation;

@@ -46,10 +46,7 @@ pub struct ChangePoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangePointRefusal {
     /// Fewer than [`RUNS_MIN`] runs.
-    TooFew {
-        /// How many there are.
-        runs: usize,
-    },
+    TooFew { runs: usize },
     /// Maxima of runs of different lengths: the longer one has the larger by chance.
     Lengths {
         /// Wake-ups of the shortest run.
@@ -165,7 +162,6 @@ struct Split {
     at: usize,
     /// How differently values rank before and after it.
     sharpness: f64,
-    /// Values in all.
     of: f64,
 }
 

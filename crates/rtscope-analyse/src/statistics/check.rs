@@ -78,7 +78,6 @@ pub struct Rhythm {
     pub period_ns: u64,
     /// The mean of them, which drift moves.
     pub mean_period_ns: f64,
-    /// How it sleeps.
     pub sleep: SleepForm,
     /// Whether its instants are those of the wall clock.
     pub is_wall_clock: bool,

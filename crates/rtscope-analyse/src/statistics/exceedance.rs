@@ -29,9 +29,7 @@ const EVENTS_KNOWN: f64 = 10.0;
 pub struct WatchedTime {
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
-    /// Time on the wall.
     pub wall_ns: u64,
-    /// How many threads.
     pub threads: usize,
 }
 
@@ -50,28 +48,23 @@ pub enum IntervalKind {
 /// 95 % interval of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// Lower end.
     pub per_second_low: f64,
-    /// Upper end.
     pub per_second_high: f64,
 }
 
 /// Latencies at or above a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exceedance {
-    /// The limit.
     pub limit_ns: u64,
     /// Latencies that surely are at or above it.
     pub surely: u64,
     /// Latencies that may be: more than `surely` only when the limit lies inside a bucket.
     pub at_most: u64,
-    /// Out of so many.
     pub of: u64,
     /// `at_most` a second of observation.
     pub per_second: f64,
     /// Its interval: the lower end from `surely`, the upper end from `at_most`.
     pub interval: Option<Interval>,
-    /// What the interval is.
     pub kind: IntervalKind,
     /// The interval if exceedances were independent of each other.
     pub if_independent: Interval,

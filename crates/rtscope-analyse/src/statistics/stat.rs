@@ -13,11 +13,9 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub enum StatFigure {
     /// From start to end.
     ElapsedNs,
-    /// A counter.
     Counter(Counted),
     /// CPU time over elapsed time.
     CpusUsed,
-    /// Instructions in a cycle.
     InstructionsPerCycle,
     /// Cycles in a second of CPU time.
     CyclesPerSecond,
@@ -96,15 +94,12 @@ fn scaled(run: &CountedRun, counted: Counted) -> Result<f64, String> {
 /// A mean over runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// The mean.
     pub mean: f64,
     /// 95 % interval; none with one run.
     pub low: Option<f64>,
-    /// To.
     pub high: Option<f64>,
     /// Standard deviation of the runs; none with one.
     pub deviation: Option<f64>,
-    /// Runs.
     pub runs: u64,
 }
 
@@ -139,7 +134,6 @@ pub struct MeanRatio {
     pub ratio: f64,
     /// 95 % interval; none with one run.
     pub low: Option<f64>,
-    /// To.
     pub high: Option<f64>,
 }
 
@@ -174,7 +168,6 @@ fn quantile(freedom: f64) -> f64 {
 /// A figure of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedRuns {
-    /// Which.
     pub figure: StatFigure,
     /// Over its runs; why there is none.
     pub mean: Result<Mean, String>,

@@ -14,14 +14,12 @@ use crate::statistics::check::{Rhythm, SleepForm, rhythm};
 pub struct Expectation {
     /// Policy, and its priority where it is said.
     pub policy: Option<(Policy, Option<u8>)>,
-    /// Period.
     pub period_ns: Option<u64>,
 }
 
 /// A thread with its rhythm.
 #[derive(Clone, Debug)]
 pub struct ObservedProgram<'a> {
-    /// The thread.
     pub thread: &'a ObservedThread,
     /// Its rhythm, where it has one.
     pub rhythm: Option<Rhythm>,
@@ -33,9 +31,7 @@ pub struct ObservedProgram<'a> {
 /// A program, judged.
 #[derive(Clone, Debug)]
 pub struct Checked<'a> {
-    /// What was seen.
     pub observation: &'a Observation,
-    /// Every thread.
     pub threads: Vec<ObservedProgram<'a>>,
     /// The mistakes.
     pub findings: Vec<Finding>,

@@ -41,10 +41,6 @@ pub struct FoundChanges {
 /// Finds the first bad one of a row of states: 0 is good and `last` is bad. Returns the last state that is
 /// known to be good and the first that is known to be bad; they are neighbours unless those between
 /// can't be judged.
-///
-/// # Errors
-///
-/// What `judge` fails with.
 pub fn first_bad<E>(
     last: usize,
     judge: &mut dyn FnMut(usize) -> Result<Answer, E>,
@@ -68,10 +64,6 @@ pub fn first_bad<E>(
 
 /// Finds a smallest set of `count` changes that makes the kernel bad. `judge` is given the indices that are
 /// applied, in their order; none is good and all are bad, which the caller knows.
-///
-/// # Errors
-///
-/// What `judge` fails with.
 pub fn culprits<E>(
     count: usize,
     judge: &mut dyn FnMut(&[usize]) -> Result<Answer, E>,
@@ -100,10 +92,6 @@ pub fn culprits<E>(
 
 /// Finds the first bad commit between a good and a bad one; commits that can't be judged are left out.
 /// Returns its name, and the names of others that may be it because they could not be judged.
-///
-/// # Errors
-///
-/// git fails, or `judge` does.
 pub fn first_bad_commit<E: From<LabError>>(
     tree: &Path,
     good: &str,
@@ -154,19 +142,11 @@ pub fn commit(tree: &Path, name: &str) -> Result<String, LabError> {
 }
 
 /// A commit in a line: its short name and its subject.
-///
-/// # Errors
-///
-/// As [`commit`].
 pub fn in_words(tree: &Path, commit: &str) -> Result<String, LabError> {
     Ok(git(tree, &["show", "--no-patch", "--format=%h %s", commit])?.trim().to_owned())
 }
 
 /// Puts a commit's files into a folder beside the tree; the tree itself is left as it is.
-///
-/// # Errors
-///
-/// git fails, or the disk is full.
 pub fn check_out(tree: &Path, commit: &str, folder: &Path) -> Result<(), LabError> {
     if folder.join(".git").exists() {
         return git(folder, &["checkout", "--quiet", "--force", "--detach", commit]).map(drop);

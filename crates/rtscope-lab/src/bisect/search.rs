@@ -44,13 +44,11 @@ pub struct Ends<'a> {
 pub struct BisectionFinding {
     /// What lies between the two ends.
     pub between: &'static str,
-    /// The changes.
     pub changes: Vec<String>,
     /// Whether some of them may be innocent.
     pub vague: bool,
 }
 
-/// A kernel that was judged.
 #[derive(Clone, Debug, Serialize)]
 pub struct JudgedKernel {
     kernel: String,

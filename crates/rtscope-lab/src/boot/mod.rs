@@ -89,13 +89,12 @@ pub struct Boot<'a> {
 
 /// What came of a guest.
 #[derive(Debug)]
-pub struct EndedGuest {
+pub struct BootEnd {
     /// The files of its record, by path.
     pub files: BTreeMap<String, Vec<u8>>,
     /// All that its console said.
     pub console: String,
-    /// How it ended.
-    pub ending: GuestEnding,
+    pub ending: Ending,
     /// How long it took on the host's clock.
     pub took: Duration,
     /// Whether the emulator ended in order: the log of its run is whole, and so is the console.
@@ -104,7 +103,7 @@ pub struct EndedGuest {
 
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuestEnding {
+pub enum Ending {
     /// The record is here, whole.
     Sent,
     /// The agent says why it has no record.
@@ -129,41 +128,41 @@ pub enum GuestEnding {
     Interrupted,
 }
 
-impl GuestEnding {
+impl Ending {
     /// What happened and what to do about it, as a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            GuestEnding::Sent => "the record is whole".to_owned(),
-            GuestEnding::Failed(why) => format!("the run in the guest failed: {why}"),
-            GuestEnding::Trouble(trouble) => trouble.sentence(),
-            GuestEnding::Mute => "the guest sent nothing. Its kernel may have no serial support \
+            Ending::Sent => "the record is whole".to_owned(),
+            Ending::Failed(why) => format!("the run in the guest failed: {why}"),
+            Ending::Trouble(trouble) => trouble.sentence(),
+            Ending::Mute => "the guest sent nothing. Its kernel may have no serial support \
                 (CONFIG_SERIAL_8250_CONSOLE or CONFIG_SERIAL_AMBA_PL011_CONSOLE). The guest may have too \
                 little memory to boot: give it more with --memory. Or the kernel does not boot on this \
                 machine: try another one with --machine"
                 .to_owned(),
-            GuestEnding::Halted => "the guest's CPU halted before the kernel printed anything. Its image may be \
+            Ending::Halted => "the guest's CPU halted before the kernel printed anything. Its image may be \
                 damaged: copy it again, or build it again. The guest may have too little memory: give it more \
                 with --memory. Or the kernel does not boot on this machine: try another one with --machine"
                 .to_owned(),
-            GuestEnding::Hung(last) => format!(
+            Ending::Hung(last) => format!(
                 "the guest fell silent after {last:?}: it hangs, or is slow on a busy host (give it \
                  more time with --silence)"
             ),
-            GuestEnding::NoRecord(last) => {
+            Ending::NoRecord(last) => {
                 format!("the guest ended without a record; its last line was {last:?}")
             }
-            GuestEnding::Damaged => {
+            Ending::Damaged => {
                 "a part of the record was damaged on its way out of the guest".to_owned()
             }
-            GuestEnding::DiskFull(folder) => format!(
+            Ending::DiskFull(folder) => format!(
                 "the disk of {} is full, so the guest's record could not be kept: make space \
                  (`rtscope lab cache prune` removes what can be made again), or choose another folder \
                  with --out",
                 folder.display()
             ),
-            GuestEnding::Emulator(said) => format!("the emulator failed: {said}"),
-            GuestEnding::Interrupted => "it was interrupted".to_owned(),
+            Ending::Emulator(said) => format!("the emulator failed: {said}"),
+            Ending::Interrupted => "it was interrupted".to_owned(),
         }
     }
 }
@@ -198,8 +197,8 @@ impl Growing {
 /// # Errors
 ///
 /// The emulator can't be started, or the files of the lines not be made. Whatever happens inside the
-/// guest is no error but its [`GuestEnding`]. No emulator is left running.
-pub fn boot(order: &mut Boot<'_>) -> Result<EndedGuest, LabError> {
+/// guest is no error but its [`Ending`]. No emulator is left running.
+pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
     let (console, channel) = (order.line.console, order.line.channel);
     for path in [console, channel] {
         File::create(path).map_err(LabError::file("create", path))?;
@@ -237,44 +236,37 @@ pub fn boot(order: &mut Boot<'_>) -> Result<EndedGuest, LabError> {
             break watch.verdict.take().unwrap_or_else(|| watch.without_record(status, &emulator));
         }
         if (order.stop)() {
-            break GuestEnding::Interrupted;
+            break Ending::Interrupted;
         }
         if console::has_ended(&watch.said) && heard.elapsed() > END_GRACE {
-            break watch.explain(|last| GuestEnding::NoRecord(last.to_owned()));
+            break watch.explain(|last| Ending::NoRecord(last.to_owned()));
         }
         // In virtual time the emulator does not sleep when nobody is left whom a timer could wake.
         let is_silent = watch.said.is_empty() && order.line.spec.timing.is_virtual();
         if is_silent && has_halted(emulator.waiting_time(), emulator.cpu_time()) {
-            break GuestEnding::Halted;
+            break Ending::Halted;
         }
         if hangs(heard.elapsed(), emulator.cpu_time().saturating_sub(used), order.silence) {
             break watch.explain(|last| match last {
-                "" => GuestEnding::Mute,
-                last => GuestEnding::Hung(last.to_owned()),
+                "" => Ending::Mute,
+                last => Ending::Hung(last.to_owned()),
             });
         }
         thread::sleep(LOOK);
     };
     drop(emulator);
     let _ = fs::remove_file(channel);
-    if watch.channel.is_none() && matches!(ending, GuestEnding::Sent | GuestEnding::Failed(_)) {
+    if watch.channel.is_none() && matches!(ending, Ending::Sent | Ending::Failed(_)) {
         // The record went through the console, and is no part of what the console said.
         fs::write(console, &watch.said).map_err(LabError::file("write", console))?;
     }
     // The emulator says nothing of what it could not write.
-    let lost =
-        !matches!(ending, GuestEnding::Sent | GuestEnding::Failed(_) | GuestEnding::Interrupted);
+    let lost = !matches!(ending, Ending::Sent | Ending::Failed(_) | Ending::Interrupted);
     let ending = match console.parent() {
-        Some(folder) if lost && is_full(folder) => GuestEnding::DiskFull(folder.to_owned()),
+        Some(folder) if lost && is_full(folder) => Ending::DiskFull(folder.to_owned()),
         _ => ending,
     };
-    Ok(EndedGuest {
-        files: watch.files,
-        console: watch.said,
-        ending,
-        took: began.elapsed(),
-        in_order,
-    })
+    Ok(BootEnd { files: watch.files, console: watch.said, ending, took: began.elapsed(), in_order })
 }
 
 /// Boots a guest until it says anything, or for as long as the limit; then ends it. Whether it spoke.
@@ -420,7 +412,7 @@ struct Watch {
     /// How many of the agent's lines were handed on.
     lines: usize,
     files: BTreeMap<String, Vec<u8>>,
-    verdict: Option<GuestEnding>,
+    verdict: Option<Ending>,
 }
 
 impl Watch {
@@ -488,40 +480,40 @@ impl Watch {
         match frame {
             Frame::File { name, body } => match unpack(&body) {
                 Some(bytes) => drop(self.files.insert(name, bytes)),
-                None => self.verdict = Some(GuestEnding::Damaged),
+                None => self.verdict = Some(Ending::Damaged),
             },
-            Frame::Damaged => self.verdict = Some(GuestEnding::Damaged),
+            Frame::Damaged => self.verdict = Some(Ending::Damaged),
             Frame::End { .. } if self.verdict.is_some() => {}
             Frame::End { files } if files != self.files.len() => {
-                self.verdict = Some(GuestEnding::Damaged)
+                self.verdict = Some(Ending::Damaged)
             }
             Frame::End { .. } => {
                 let failure = self.files.remove(FAILURE);
                 self.verdict = Some(match failure {
-                    Some(why) => GuestEnding::Failed(String::from_utf8_lossy(&why).into_owned()),
-                    None => GuestEnding::Sent,
+                    Some(why) => Ending::Failed(String::from_utf8_lossy(&why).into_owned()),
+                    None => Ending::Sent,
                 });
             }
         }
     }
 
     /// Why an emulator that ended has sent no record.
-    fn without_record(&self, status: ExitStatus, emulator: &Emulator) -> GuestEnding {
+    fn without_record(&self, status: ExitStatus, emulator: &Emulator) -> Ending {
         // A guest's end is no failure of the emulator; one that can't read its log fails at any time.
         if (self.said.is_empty() || !status.success()) && !emulator.errors_text().is_empty() {
-            return GuestEnding::Emulator(format!("{} ({status})", emulator.errors_text()));
+            return Ending::Emulator(format!("{} ({status})", emulator.errors_text()));
         }
         self.explain(|last| match (last, self.files.is_empty()) {
-            ("", _) => GuestEnding::Mute,
-            (last, true) => GuestEnding::NoRecord(last.to_owned()),
-            (_, false) => GuestEnding::Damaged,
+            ("", _) => Ending::Mute,
+            (last, true) => Ending::NoRecord(last.to_owned()),
+            (_, false) => Ending::Damaged,
         })
     }
 
     /// What the console shows, or else what its last line suggests.
-    fn explain(&self, otherwise: impl FnOnce(&str) -> GuestEnding) -> GuestEnding {
+    fn explain(&self, otherwise: impl FnOnce(&str) -> Ending) -> Ending {
         match console::trouble(&self.said) {
-            Some(trouble) => GuestEnding::Trouble(trouble),
+            Some(trouble) => Ending::Trouble(trouble),
             None => otherwise(console::tail(&self.said, 1).first().copied().unwrap_or("")),
         }
     }

@@ -31,7 +31,7 @@ impl Room {
         ["sh", "-c", &script, "sh"].map(str::to_owned).into()
     }
 
-    fn boot(&self, script: &str, silence_ms: u64, stop: &(dyn Fn() -> bool + Sync)) -> EndedGuest {
+    fn boot(&self, script: &str, silence_ms: u64, stop: &(dyn Fn() -> bool + Sync)) -> BootEnd {
         self.boot_on("x86-64", script, silence_ms, stop)
     }
 
@@ -41,7 +41,7 @@ impl Room {
         script: &str,
         silence_ms: u64,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> EndedGuest {
+    ) -> BootEnd {
         self.boot_with(None, machine, script, silence_ms, stop)
     }
 
@@ -52,7 +52,7 @@ impl Room {
         script: &str,
         silence_ms: u64,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> EndedGuest {
+    ) -> BootEnd {
         let machine = Machine::find(machine).expect("shipped");
         let (console, channel) = (self.path("console.txt"), self.path("channel"));
         let guard = self.guard(script);
@@ -68,7 +68,7 @@ impl Room {
         boot(&mut order).expect("a shell")
     }
 
-    fn ending(&self, script: &str) -> GuestEnding {
+    fn ending(&self, script: &str) -> Ending {
         self.boot(script, 30_000, &|| false).ending
     }
 }
@@ -92,14 +92,14 @@ fn command_line<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) 
 fn what_the_console_shows_is_how_the_guest_ended() {
     let panic = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009";
     let found = Room::new().ending(&format!("echo '[    1.000000] {panic}' >> $CONSOLE"));
-    assert_eq!(found, GuestEnding::Trouble(Trouble::Panic(panic.to_owned())));
+    assert_eq!(found, Ending::Trouble(Trouble::Panic(panic.to_owned())));
     let found = Room::new().ending("echo 'Out of memory: Killed process 30 (x)' >> $CONSOLE");
-    assert_eq!(found, GuestEnding::Trouble(Trouble::OutOfMemory));
+    assert_eq!(found, Ending::Trouble(Trouble::OutOfMemory));
     let found = Room::new().ending("echo 'rtscope: phase 1/1 rest' >> $CONSOLE");
-    assert_eq!(found, GuestEnding::NoRecord("rtscope: phase 1/1 rest".to_owned()));
-    assert_eq!(Room::new().ending("true"), GuestEnding::Mute);
+    assert_eq!(found, Ending::NoRecord("rtscope: phase 1/1 rest".to_owned()));
+    assert_eq!(Room::new().ending("true"), Ending::Mute);
     match Room::new().ending("echo 'no such machine' >&2; exit 1") {
-        GuestEnding::Emulator(said) => {
+        Ending::Emulator(said) => {
             assert!(said.contains("no such machine") && said.contains("exit status: 1"), "{said}")
         }
         other => panic!("{other:?}"),
@@ -109,10 +109,10 @@ fn what_the_console_shows_is_how_the_guest_ended() {
 #[test]
 fn a_silent_guest_is_ended_and_told_from_one_that_never_spoke() {
     let guest = Room::new().boot("exec sleep 1000", 300, &|| false);
-    assert_eq!((guest.ending, guest.console.as_str()), (GuestEnding::Mute, ""));
+    assert_eq!((guest.ending, guest.console.as_str()), (Ending::Mute, ""));
     let script = "echo 'rtscope: phase 2/3 disk' >> $CONSOLE; exec sleep 1000";
     let guest = Room::new().boot(script, 1500, &|| false);
-    assert_eq!(guest.ending, GuestEnding::Hung("rtscope: phase 2/3 disk".to_owned()));
+    assert_eq!(guest.ending, Ending::Hung("rtscope: phase 2/3 disk".to_owned()));
     assert!(guest.ending.sentence().contains("--silence"), "{}", guest.ending.sentence());
 }
 
@@ -134,7 +134,7 @@ fn a_guest_that_works_and_says_nothing_is_told_of_once() {
             stop: &|| told.load(Relaxed) > 0 || room.path("over").exists(),
             on_line: &mut |_| {},
         });
-        assert_eq!(guest.expect("a shell").ending, GuestEnding::Interrupted);
+        assert_eq!(guest.expect("a shell").ending, Ending::Interrupted);
         told.into_inner()
     };
     assert_eq!(told_of("while :; do :; done"), 1);
@@ -160,7 +160,7 @@ fn an_interruption_ends_the_emulator_and_keeps_the_console() {
         });
         room.boot(&script, 30_000, &|| stop.load(Relaxed))
     });
-    assert_eq!(guest.ending, GuestEnding::Interrupted);
+    assert_eq!(guest.ending, Ending::Interrupted);
     let pid = fs::read_to_string(&pid).expect("written");
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "the emulator is still there");
     assert_eq!(fs::read_to_string(room.path("console.txt")).expect("kept"), "booting\n");
@@ -182,15 +182,15 @@ fn a_record_is_whole_or_damaged_or_a_reason() {
     };
     let file = |name: &str, text: &[u8]| wire::file(name, &packed(text)).expect("a frame");
     let guest = send(&[file("a", b"1"), wire::end(1)]);
-    assert_eq!((guest.ending, &guest.files["a"]), (GuestEnding::Sent, &b"1".to_vec()));
+    assert_eq!((guest.ending, &guest.files["a"]), (Ending::Sent, &b"1".to_vec()));
     let guest = send(&[file("a", b"1"), wire::end(2)]);
-    assert_eq!(guest.ending, GuestEnding::Damaged, "a file is missing");
+    assert_eq!(guest.ending, Ending::Damaged, "a file is missing");
     let mut broken = file("a", b"1");
     let last = broken.len() - 1;
     broken[last] ^= 1;
-    assert_eq!(send(&[broken, wire::end(1)]).ending, GuestEnding::Damaged);
+    assert_eq!(send(&[broken, wire::end(1)]).ending, Ending::Damaged);
     let guest = send(&[file(wire::FAILURE, b"no CPU 7"), wire::end(1)]);
-    assert_eq!(guest.ending, GuestEnding::Failed("no CPU 7".to_owned()));
+    assert_eq!(guest.ending, Ending::Failed("no CPU 7".to_owned()));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn an_emulator_that_logs_is_left_to_end_in_order() {
         let script = format!("cat {} >> $CHANNEL; {end}", room.path("frames").display());
         let log = Some(Log::Record(Path::new("log")));
         let guest = room.boot_with(log, "x86-64", &script, 30_000, &|| false);
-        assert_eq!(guest.ending, GuestEnding::Sent);
+        assert_eq!(guest.ending, Ending::Sent);
         (guest.in_order, guest.console)
     };
     // Longer than an emulator has that logs nothing.
@@ -229,7 +229,7 @@ fn a_record_that_comes_by_the_console_is_no_part_of_what_the_console_said() {
         room.path("frames").display()
     );
     let guest = room.boot_on("arm64", &script, 30_000, &|| false);
-    assert_eq!(guest.ending, GuestEnding::Sent);
+    assert_eq!(guest.ending, Ending::Sent);
     assert_eq!(guest.files["a"], b"\nOops: a file's own words\n");
     let kept = fs::read_to_string(room.path("console.txt")).expect("text");
     assert!(kept.starts_with("rtscope: phase 1/1 rest\n"), "{kept:?}");

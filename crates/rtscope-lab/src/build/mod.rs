@@ -45,7 +45,6 @@ const NOTE_EVERY: u64 = 50;
 /// How a build is done.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildChoice {
-    /// Parallel jobs.
     pub jobs: u32,
     /// Go on although asked options were lost.
     pub lost_too: bool,
@@ -93,19 +92,11 @@ pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> BuildEstim
 
 /// Checks that all is there that every step needs, before anything is fetched, up to a build with the options that
 /// the spec asks for. What others need besides is known when the kernel is configured.
-///
-/// # Errors
-///
-/// [`LabError::Lacking`].
 pub fn require_tools(spec: &Spec) -> Result<(), LabError> {
     tool::require(&needs_of(spec))
 }
 
 /// As [`require_tools`], and what Debian packages of the kernel need.
-///
-/// # Errors
-///
-/// [`LabError::Lacking`].
 pub fn require_tools_and_packers(spec: &Spec) -> Result<(), LabError> {
     tool::require(&[needs_of(spec), package_needs()].concat())
 }
@@ -126,7 +117,6 @@ pub struct Prepared {
     pub tree: SourceTree,
     /// Where and with what it is built.
     pub target: Target,
-    /// The configuration.
     pub configured: Configured,
     /// Nobody else works on the objects meanwhile.
     _lock: Lock,
@@ -134,10 +124,6 @@ pub struct Prepared {
 
 /// The kernel of these inputs that the cache has already; without unpacking or configuring anything. A
 /// configuration that was changed by hand since makes it another kernel.
-///
-/// # Errors
-///
-/// As [`Target::new`].
 pub fn built_already(
     spec: &Spec,
     fetched: &Fetched,

@@ -46,7 +46,6 @@ pub struct Manifest {
     pub arch: String,
     /// The image that a boot loader or an emulator takes.
     pub vmlinuz: PathBuf,
-    /// The configuration, as text.
     pub config: Option<PathBuf>,
     /// Symbols.
     pub system_map: Option<PathBuf>,
@@ -72,7 +71,6 @@ pub struct BuildFigures {
     pub warnings: u64,
     /// Time from start to end.
     pub seconds: f64,
-    /// Parallel jobs.
     pub jobs: u32,
     /// Size of the folder of objects.
     pub disk_bytes: u64,
@@ -80,10 +78,8 @@ pub struct BuildFigures {
     pub options: u64,
 }
 
-/// A kept kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptKernel {
-    /// Its folder.
     pub dir: PathBuf,
     /// What is known of it.
     pub manifest: Manifest,
@@ -92,7 +88,6 @@ pub struct KeptKernel {
 /// What tells a kernel from every other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Name.
     pub name: String,
     /// Hash of all inputs; the kernel shows it in `/proc/version`.
     pub key: String,
@@ -119,10 +114,6 @@ impl KeptKernel {
     }
 
     /// Reads a folder with a manifest.
-    ///
-    /// # Errors
-    ///
-    /// No manifest, or one that can't be read.
     pub fn open(dir: &Path) -> io::Result<KeptKernel> {
         let text = fs::read_to_string(dir.join(MANIFEST))?;
         let manifest = serde_json::from_str(&text)?;
@@ -135,13 +126,11 @@ impl KeptKernel {
         self.dir.join(&self.manifest.vmlinuz)
     }
 
-    /// The configuration.
     #[must_use]
     pub fn config(&self) -> Option<PathBuf> {
         self.manifest.config.as_ref().map(|path| self.dir.join(path))
     }
 
-    /// The folder of its modules.
     #[must_use]
     pub fn modules(&self) -> Option<PathBuf> {
         self.manifest.modules.as_ref().map(|path| self.dir.join(path))
@@ -184,7 +173,6 @@ impl Cache {
         Cache { root: std::path::absolute(&root).unwrap_or(root) }
     }
 
-    /// The folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -263,10 +251,6 @@ impl Cache {
     }
 
     /// Makes a prepared folder a kept kernel, in one step. One that is there already stays.
-    ///
-    /// # Errors
-    ///
-    /// The manifest can't be written, or the folder not be moved.
     pub fn keep(&self, prepared: &Path, manifest: &Manifest) -> io::Result<KeptKernel> {
         let text = serde_json::to_string_pretty(manifest)? + "\n";
         fs::write(prepared.join(MANIFEST), text)?;

@@ -28,7 +28,6 @@ const CONFIG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Options that are on, with their values; texts without quotes.
 pub type Set = BTreeMap<String, String>;
 
-/// One option that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChangedOption {
     /// Option without `CONFIG_`.
@@ -39,14 +38,11 @@ pub struct ChangedOption {
     pub after: Option<String>,
 }
 
-/// Differences on one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopicDifferences {
-    /// The topic.
     pub topic: &'static str,
     /// What it does to latency.
     pub why: &'static str,
-    /// The options that differ.
     pub changes: Vec<ChangedOption>,
 }
 
@@ -172,9 +168,7 @@ fn wrap(text: &mut String, words: &str, indent: &str) {
 /// A configuration and what to call it.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// What it is.
     pub name: String,
-    /// Its options.
     pub options: Set,
 }
 

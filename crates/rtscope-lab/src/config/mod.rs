@@ -27,7 +27,6 @@ use crate::{
 /// A configuration that was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Configured {
-    /// The file.
     pub path: PathBuf,
     /// Options that are `y` or `m`.
     pub options: u64,
@@ -91,10 +90,6 @@ pub fn configure(
 }
 
 /// Verifies a `.config` against what a spec asks.
-///
-/// # Errors
-///
-/// A file can't be read.
 pub fn verify(spec: &Spec, tree: &SourceTree, path: &Path) -> Result<Configured, LabError> {
     let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
     let found = merge::read(&text);

@@ -7,7 +7,6 @@ use super::merge::{ConfigOptions, Value};
 pub struct Lost {
     /// Option, without `CONFIG_`.
     pub name: String,
-    /// As asked.
     pub asked: Value,
     /// As it is; none when the configuration doesn't name it.
     pub found: Option<Value>,

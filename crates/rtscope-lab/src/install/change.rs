@@ -37,14 +37,12 @@ pub(super) enum Change {
     },
     /// A new file.
     File {
-        /// What.
         from: Content,
         /// Where to; not there yet.
         to: PathBuf,
     },
     /// Another text in the place of a file, marked.
     Replace {
-        /// Which file.
         path: PathBuf,
         /// The new text.
         text: String,
@@ -56,9 +54,7 @@ pub(super) enum Change {
 /// What a new file is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
-    /// A copy of a file.
     Copy(PathBuf),
-    /// A text.
     Text(String),
     /// What a program writes into the file that is its last argument but `then` ones.
     Made {

@@ -26,21 +26,16 @@ const FOLDER: &str = "var/lib/rtscope/kernels";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum JournalLine {
-    /// An installation begins.
     Begin(Heading),
     /// A folder, made.
     Folder {
-        /// Where.
         path: PathBuf,
     },
     /// A new file, link or whole folder, put in its place in one step.
     New {
-        /// Where.
         path: PathBuf,
     },
-    /// A file replaced.
     Replaced {
-        /// Where.
         path: PathBuf,
         /// What was there, below the journal's folder.
         saved: PathBuf,
@@ -56,10 +51,8 @@ pub enum JournalLine {
 /// What an installation is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heading {
-    /// The kernel.
     #[serde(flatten)]
     pub kernel: Identity,
-    /// The layout.
     pub layout: BootLayout,
 }
 
@@ -71,12 +64,9 @@ pub struct Journal {
     saved: usize,
 }
 
-/// A journal as found.
 #[derive(Clone, Debug)]
 pub struct FoundJournal {
-    /// Its folder.
     pub dir: PathBuf,
-    /// What it is of.
     pub heading: Heading,
     /// Its changes, in order.
     pub lines: Vec<JournalLine>,
@@ -86,10 +76,6 @@ pub struct FoundJournal {
 
 impl Journal {
     /// Begins a journal below a root.
-    ///
-    /// # Errors
-    ///
-    /// It can't be written.
     pub fn begin(root: &Path, heading: &Heading, steps: &mut Steps) -> Result<Journal, LabError> {
         let folder = root.join(FOLDER);
         steps.take()?;
@@ -113,10 +99,6 @@ impl Journal {
     }
 
     /// Adds a line; it is on the disk when this returns.
-    ///
-    /// # Errors
-    ///
-    /// It can't be written.
     pub fn add(&mut self, line: &JournalLine, steps: &mut Steps) -> Result<(), LabError> {
         steps.take()?;
         let mut write = || {
@@ -128,10 +110,6 @@ impl Journal {
     }
 
     /// Keeps a copy of a file and says where, below the journal's folder.
-    ///
-    /// # Errors
-    ///
-    /// It can't be copied.
     pub fn save(&mut self, path: &Path, steps: &mut Steps) -> Result<PathBuf, LabError> {
         steps.take()?;
         let name = Path::new("saved").join(self.saved.to_string());
@@ -149,7 +127,6 @@ impl Journal {
         Ok(name)
     }
 
-    /// The folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -167,10 +144,6 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Every journal below a root, the oldest first. A folder whose journal has no first line is of an
 /// installation that never began.
-///
-/// # Errors
-///
-/// A journal can't be read.
 pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
     let folder = root.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
@@ -204,10 +177,6 @@ pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
 
 /// Removes a journal whose changes are undone: out of sight in one step, then its files; and the
 /// folders of ours that are empty then.
-///
-/// # Errors
-///
-/// It can't be moved.
 pub fn forget(dir: &Path, steps: &mut Steps) -> Result<(), LabError> {
     let undone = dir.with_extension("undone");
     steps.take()?;

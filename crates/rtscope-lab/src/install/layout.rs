@@ -60,7 +60,6 @@ impl FromStr for BootLayout {
 /// What the boot loader would start, as far as its configuration says. Paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Chosen {
-    /// The image.
     pub image: PathBuf,
     /// The initial RAM disk.
     pub initrd: Option<PathBuf>,

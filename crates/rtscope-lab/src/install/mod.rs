@@ -50,7 +50,6 @@ use crate::{
 /// What is asked of an installation.
 #[derive(Debug)]
 pub struct Wish<'a> {
-    /// The kernel.
     pub kernel: &'a KeptKernel,
     /// The root of the system it goes into.
     pub root: &'a Path,
@@ -75,7 +74,6 @@ pub struct Wish<'a> {
 pub enum Initrd<'a> {
     /// Made on this machine where the old kernel has one.
     Made,
-    /// A file.
     File(&'a Path),
     /// None, although the old kernel has one.
     Without,
@@ -120,7 +118,6 @@ impl Wish<'_> {
 /// What was installed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Installed {
-    /// The journal's folder.
     pub journal: PathBuf,
     /// What the boot loader starts now.
     pub chosen: Chosen,

@@ -32,7 +32,6 @@ pub struct Fetched {
     pub identity: String,
     /// The version, where it is known before unpacking.
     pub version: Option<Version>,
-    /// Where it is.
     pub place: SourceLocation,
     /// The patches, in their order.
     pub patches: Vec<PatchFile>,
@@ -44,7 +43,6 @@ pub struct Fetched {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceLocation {
-    /// A tarball.
     Archive(PathBuf),
     /// A tarball in a Debian package.
     Package(PathBuf),
@@ -57,9 +55,7 @@ pub enum SourceLocation {
 /// A source that is ready: unpacked and patched.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceTree {
-    /// The folder.
     pub path: PathBuf,
-    /// Its version.
     pub version: Version,
     /// What it is: the source's identity, and each patch's.
     pub identity: Vec<(String, String)>,

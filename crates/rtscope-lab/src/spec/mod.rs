@@ -95,7 +95,6 @@ pub struct Spec {
 pub enum SpecSource {
     /// A package of Debian that holds a source, as `linux-source-6.12`.
     Debian {
-        /// Package.
         package: String,
         /// Suite relative to the machine's own, as `backports`; where the package isn't in a
         /// configured one.
@@ -103,7 +102,6 @@ pub enum SpecSource {
         /// An exact version.
         version: Option<String>,
     },
-    /// A tarball.
     Archive {
         /// File or URL.
         from: String,
@@ -121,16 +119,12 @@ pub enum SpecSource {
     },
     /// A vendor's tree. Where it is fetched from is the user's to say, with `--from`.
     Vendor {
-        /// Whose.
         vendor: String,
         /// Branch.
         reference: String,
     },
     /// A folder with an unpacked source. It is copied when there are patches, else used as it is.
-    Folder {
-        /// Path.
-        path: PathBuf,
-    },
+    Folder { path: PathBuf },
 }
 
 /// A patch, or a series of them.
@@ -141,9 +135,7 @@ pub enum Patch {
     DebianSeries {
         /// Source package, as `linux`.
         package: String,
-        /// Its version.
         version: String,
-        /// Folder in it.
         folder: String,
         /// How many patches there must be.
         count: Option<usize>,
@@ -159,7 +151,6 @@ pub enum Patch {
     },
     /// A folder with a `series` file.
     Series {
-        /// Path.
         path: PathBuf,
         /// The version it was made for.
         made_for: Option<String>,
@@ -181,7 +172,6 @@ pub enum Base {
 pub struct Fragment {
     /// A shipped name or a path.
     pub name: String,
-    /// Its text.
     #[serde(skip)]
     pub text: String,
 }

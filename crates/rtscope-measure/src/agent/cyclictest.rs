@@ -69,7 +69,6 @@ pub(super) struct Watch<'a> {
 /// When our sampler and its loads began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Begin {
-    /// The loads.
     loads_ns: u64,
     /// The first expiry that counts.
     first_ns: u64,
@@ -78,9 +77,7 @@ struct Begin {
 /// When cyclictest and its loads begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Schedule {
-    /// The loads.
     loads_ns: u64,
-    /// cyclictest is started.
     start_ns: u64,
     /// From the full second that follows to one interval before its first expiry.
     after_second_us: u64,

@@ -38,7 +38,6 @@ pub(super) struct Chip {
     folder: String,
 }
 
-/// Makes the chip.
 pub(super) fn make(lines: u32) -> Result<Chip, String> {
     if lines == 0 || lines > LINES_MAX {
         return Err(format!("gpio-sim: {lines} lines: write 1 to {LINES_MAX}"));

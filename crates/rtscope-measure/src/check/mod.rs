@@ -50,13 +50,11 @@ pub enum CheckedProgram {
 /// How to look.
 #[derive(Debug)]
 pub struct CheckOptions {
-    /// At what.
     pub program: CheckedProgram,
     /// Not looked at: what a program does until its loop runs.
     pub settle: Duration,
     /// The look.
     pub duration: Duration,
-    /// The machine's files.
     pub tree: Tree,
     /// This program and its words, which start another program that dies with this process.
     pub guard: Vec<OsString>,
@@ -72,26 +70,17 @@ pub const NOT_RUN: i32 = 127;
 pub enum CheckError {
     /// The program can't be started.
     #[error("can't start {program}: {source}", program = program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// What the kernel answered.
-        source: std::io::Error,
-    },
+    Start { program: PathBuf, source: std::io::Error },
     /// It was started and could not be run.
     #[error(
         "{program} could not be run: check its name and that it is executable; nothing was watched"
     )]
-    NotRun {
-        /// The program.
-        program: String,
-    },
+    NotRun { program: String },
     /// It ended before the look.
     #[error(
         "{program} ended ({how}) within the {settle:?} before the look: let it run longer, or look earlier with --settle"
     )]
     Ended {
-        /// The program.
         program: String,
         /// Its exit status.
         how: String,

@@ -15,7 +15,6 @@ pub(crate) struct Beat {
     pub(crate) start_ns: u64,
     /// Above 0.
     pub(crate) period_ns: u64,
-    /// How it sleeps.
     pub(crate) sleep: Sleep,
     /// It ends with the first activation at or after this instant of the recording.
     pub(crate) duration_ns: u64,

@@ -53,11 +53,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub enum PeriodicSource {
     /// Loops of our own.
     Loops {
-        /// How each sleeps.
         sleeps: Vec<Sleep>,
         /// Whether all run at once, from the same instant on, or one after the other.
         together: bool,
-        /// Their period.
         period_ns: u64,
         /// Computing in each period, as CPU time.
         work_ns: u64,
@@ -66,7 +64,6 @@ pub enum PeriodicSource {
     },
     /// A program, watched from outside.
     Program {
-        /// Its command line.
         command: Vec<String>,
         /// The threads to judge, by name or number; none is the one that sleeps most often.
         threads: Vec<String>,
@@ -78,13 +75,9 @@ pub enum PeriodicSource {
 /// What a measurement needs to know.
 #[derive(Debug)]
 pub struct DriftOptions {
-    /// What.
     pub source: PeriodicSource,
-    /// How long each.
     pub duration: Nanos,
-    /// The machine's files.
     pub tree: Tree,
-    /// What ends it early.
     pub interrupt: Interrupt,
     /// Version of rtscope, for the record.
     pub version: String,
@@ -97,12 +90,7 @@ pub struct DriftOptions {
 pub enum DriftError {
     /// The thread could not be placed.
     #[error("the loop can't be {asked}: {cause}")]
-    Place {
-        /// Its placement.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        cause: rtscope_sys::Error,
-    },
+    Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     /// More activations than a recording holds.
     #[error(
         "{activations} activations exceed the {ACTIVATIONS_MAX} that a recording holds: measure for {longest} \
@@ -120,14 +108,8 @@ pub enum DriftError {
     /// The kernel's trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The program.
     #[error("can't run {program}: {cause}")]
-    Start {
-        /// Its first word.
-        program: String,
-        /// What the kernel answered.
-        cause: std::io::Error,
-    },
+    Start { program: String, cause: std::io::Error },
     /// It made no activation.
     #[error("{0}")]
     NotPeriodic(String),

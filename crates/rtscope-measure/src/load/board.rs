@@ -119,7 +119,6 @@ impl Board {
         (len > 0).then(|| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The counter of a worker.
     pub(super) fn counter(&self, worker: usize) -> Counter<'_> {
         Counter(self.word(COUNTERS_START + worker % COUNTERS * LINE))
     }

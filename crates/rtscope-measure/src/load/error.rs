@@ -24,12 +24,7 @@ pub enum LoadError {
          \"USER - {limit}\" in /etc/security/limits.d/rtscope.conf",
         limit = if asked.policy.is_real_time() { "rtprio 99" } else { "nice -20" }
     )]
-    Place {
-        /// As asked.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        source: rtscope_sys::Error,
-    },
+    Place { asked: Box<Placement>, source: rtscope_sys::Error },
     /// No socket for echo requests.
     #[error(
         "{0}: echo requests are root's, unless this program has CAP_NET_RAW (sudo setcap \
@@ -41,23 +36,16 @@ pub enum LoadError {
     Io {
         /// What was tried, with the path or address.
         what: String,
-        /// What the kernel answered.
         source: io::Error,
     },
     /// The program that is to become the load's process could not be started.
     #[error("start {}: {source}", program.display())]
-    Program {
-        /// The program.
-        program: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Program { program: PathBuf, source: io::Error },
     /// The option `cpus` names a CPU that is absent.
     #[error("{}; name others with cpus=", not_online(absent, online))]
     NotOnline {
         /// Asked and absent.
         absent: CpuSet,
-        /// There.
         online: CpuSet,
     },
     /// A folder in which a load is to make files.
@@ -68,15 +56,12 @@ pub enum LoadError {
     Folder {
         /// The option that names it.
         option: &'static str,
-        /// The folder.
         folder: PathBuf,
-        /// What the kernel answered.
         why: io::Error,
     },
     /// The option `cpus` leaves no CPU.
     #[error("cpus={asked}, but {why}: write cpus=all, or a set as cpus=0-3")]
     NoCpu {
-        /// As asked.
         asked: String,
         /// Why that is no CPU.
         why: &'static str,
@@ -126,7 +111,6 @@ pub enum LoadError {
     /// A worker process ended; it has said why, if it could.
     #[error("worker process {pid} ended with {how}")]
     Worker {
-        /// The process.
         pid: u32,
         /// As `exit code 2`, `signal 11`.
         how: String,
@@ -139,10 +123,7 @@ pub enum LoadError {
     Limit,
     /// The load's process ended, or said why it can't work, before it worked.
     #[error("{how}")]
-    Ended {
-        /// In words.
-        how: String,
-    },
+    Ended { how: String },
     /// The load doesn't work after a long time.
     #[error("it did not begin to work within {0}: the machine may be overloaded")]
     Slow(Nanos),

@@ -57,7 +57,6 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Words before the load's line: they lead that program to [`super::worker_main`].
     pub arguments: Vec<String>,
-    /// The CPUs that are measured.
     pub measured: CpuSet,
     /// Every CPU that a load may use.
     pub all: CpuSet,
@@ -70,7 +69,6 @@ pub struct Launcher {
 pub struct EndedLoad {
     /// Whether it ended as it should: its work was done, or it was stopped.
     pub ok: bool,
-    /// In words.
     pub how: String,
 }
 
@@ -91,10 +89,6 @@ impl Launcher {
 
     /// Whether a load could start on this machine, as far as that is known without starting it: its
     /// line, its CPUs, its command, its folders.
-    ///
-    /// # Errors
-    ///
-    /// The first thing that is wrong or missing.
     pub fn can_start(&self, line: &LoadLine) -> Result<(), LoadError> {
         let (descriptor, options) = resolve(line).map_err(LoadError::Line)?;
         self.cpus(options.word("cpus"))?;
@@ -365,10 +359,6 @@ impl Rate {
 /// Runs a load that has an end of its own, and answers how long its work took: from the instant at
 /// which its workers were let go to the end of the last, or until `is_over` says that it shall end.
 /// The kernel ends it after `limit`.
-///
-/// # Errors
-///
-/// As [`Launcher::start`], and when it fails.
 pub fn run_to_end(
     launcher: &Launcher,
     line: &LoadLine,

@@ -80,7 +80,6 @@ pub struct LoadDescriptor {
 #[derive(Debug)]
 struct Remains<'a> {
     options: &'a LoadOptions,
-    /// The process that it was.
     pid: u32,
     /// The text that is in the environment of all that it has started.
     mark: &'a str,

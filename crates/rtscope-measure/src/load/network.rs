@@ -177,7 +177,6 @@ impl Sides {
         Ok(Sides { near, far, namespaces: Some((near_namespace, far_namespace)) })
     }
 
-    /// Makes a socket on the near side.
     fn near<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
         if let Some((near, _)) = &self.namespaces {
             near.enter()?;
@@ -185,7 +184,6 @@ impl Sides {
         make(any_port(self.near)).map_err(LoadError::io(format!("socket at {}", self.near)))
     }
 
-    /// Makes a socket on the far side.
     fn far<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
         if let Some((_, far)) = &self.namespaces {
             far.enter()?;

@@ -8,19 +8,9 @@ use rtscope_model::{cpu::CpuSet, load::LoadLine, text::Problem};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// A whole number in a range.
-    Number {
-        /// Smallest.
-        min: i64,
-        /// Largest.
-        max: i64,
-    },
+    Number { min: i64, max: i64 },
     /// A number of bytes, as `64KiB`, in a range.
-    Size {
-        /// Smallest.
-        min: u64,
-        /// Largest.
-        max: u64,
-    },
+    Size { min: u64, max: u64 },
     /// One of these words.
     Word(&'static [&'static str]),
     /// `true` or `false`.
@@ -33,7 +23,6 @@ pub enum ValueKind {
     Text,
 }
 
-/// An option of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadOption {
     /// Name, as in `groups=10`.

@@ -77,7 +77,6 @@ impl LoadLimits {
 /// What a load is to do.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Its options, checked.
     pub(super) options: LoadOptions,
     /// Where and how its workers run.
     pub(super) placement: Placement,

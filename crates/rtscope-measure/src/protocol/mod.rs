@@ -78,10 +78,6 @@ pub(crate) struct Conductor<'a, 'b> {
 
 impl Conductor<'_, '_> {
     /// Runs one session. A reason means that the whole run ends here.
-    ///
-    /// # Errors
-    ///
-    /// When the sampling threads can't be placed as asked.
     pub(crate) fn session(
         &mut self,
         index: u32,

@@ -50,23 +50,13 @@ use rtscope_model::{
 pub enum RecordError {
     /// The folder can't be made or written.
     #[error("can't write a record to {path}: {source} (choose another folder with --out)", path = path.display())]
-    Create {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// The folder holds another record.
     #[error("{path} already holds a record: choose another folder with --out, or remove it", path = .0.display())]
     Occupied(PathBuf),
     /// The folder can't be read.
     #[error("can't read a record from {path}: {source}", path = path.display())]
-    Read {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
 }
 
 /// What raw samples leave free on the disk: room for hours of slices, and for the page.

@@ -31,7 +31,6 @@ const WHOLE_MAX: u64 = 4 << 20;
 /// Why a record could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A file of it.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// Files without a record.
@@ -54,7 +53,6 @@ pub struct RecordFiles {
     /// The small files; neither events nor slices.
     pub(super) whole: Files,
     pub(super) events: Growing,
-    /// By name.
     pub(super) slices: Vec<(String, Growing)>,
     /// Files of every wake-up, by thread.
     pub(super) raw: Vec<(u32, Growing)>,
@@ -200,10 +198,6 @@ impl Growing {
 }
 
 /// Reads the plan of a record's folder and nothing else.
-///
-/// # Errors
-///
-/// When the file can't be read.
 pub fn read_plan(folder: &Path) -> Result<String, RecordError> {
     whole(&folder.join("plan.toml"), WHOLE_MAX)
 }

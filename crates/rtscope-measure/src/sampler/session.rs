@@ -59,26 +59,13 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 pub enum SampleError {
     /// The kernel gave no thread.
     #[error("can't start sampling thread {thread}: {source}")]
-    Spawn {
-        /// Index in the session.
-        thread: u32,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Spawn { thread: u32, source: io::Error },
     /// The kernel refused the place.
     #[error("sampling thread {thread} can't be {asked}: {source}")]
-    Place {
-        /// Index in the session.
-        thread: u32,
-        /// What was asked.
-        asked: Placement,
-        /// What the kernel answered.
-        source: rtscope_sys::Error,
-    },
+    Place { thread: u32, asked: Placement, source: rtscope_sys::Error },
     /// A thread did not run.
     #[error("sampling thread {thread} did not run on CPU {cpus} within {} s: {holder}; end it, or measure on other CPUs", PLACING_LIMIT.as_secs())]
     Starved {
-        /// Index in the session.
         thread: u32,
         /// Where it was to run.
         cpus: CpuSet,
@@ -95,7 +82,6 @@ impl SampleError {
     }
 }
 
-/// One thread as it is to be.
 #[derive(Clone, Debug)]
 pub struct ThreadPlan {
     /// Index over all sessions.
@@ -106,16 +92,12 @@ pub struct ThreadPlan {
     pub interval_ns: u64,
 }
 
-/// A session as it is to be.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
-    /// The threads.
     pub threads: Vec<ThreadPlan>,
-    /// Buckets.
     pub layout: Layout,
     /// Length of a slice.
     pub slice_ns: u64,
-    /// The clock.
     pub clock: ClockName,
     /// When threads wake, but for each thread's first expiry and interval.
     pub beat: Beat,

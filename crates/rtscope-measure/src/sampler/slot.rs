@@ -228,7 +228,6 @@ impl SlotOwner<'_> {
 /// A slice, and what a slice doesn't say.
 #[derive(Debug)]
 pub struct Taken {
-    /// The slice.
     pub slice: Slice,
     /// Activations since the slice before this one that were answered and found no slot.
     pub lost_before: u64,

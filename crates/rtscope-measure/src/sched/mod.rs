@@ -53,11 +53,9 @@ const STAGGER_NS: u64 = 200_000;
 /// What an experiment needs to know besides its applications.
 #[derive(Debug)]
 pub struct SchedOptions {
-    /// The experiment.
     pub experiment: Experiment,
     /// The CPU of applications that are placed on one; none is CPU 1, or the first there is.
     pub one: Option<u32>,
-    /// The machine's files.
     pub tree: Tree,
     /// Where changed settings are written down.
     pub journal: PathBuf,
@@ -70,24 +68,11 @@ pub struct SchedOptions {
 /// Why an experiment did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedError {
-    /// A CPU that isn't there.
     #[error("CPU {asked} can't be used: this process may use CPUs {allowed}")]
-    NoSuchCpu {
-        /// Asked.
-        asked: u32,
-        /// There.
-        allowed: CpuSet,
-    },
+    NoSuchCpu { asked: u32, allowed: CpuSet },
     /// A thread could not be placed.
     #[error("{name} can't be {asked}: {source}")]
-    Place {
-        /// The application.
-        name: String,
-        /// Its placement.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        source: rtscope_sys::Error,
-    },
+    Place { name: String, asked: Box<Placement>, source: rtscope_sys::Error },
     /// The system refused something else.
     #[error(transparent)]
     System(#[from] rtscope_sys::Error),

@@ -61,7 +61,6 @@ fn fair_server(tree: &Tree, cpu: u32) -> Option<FairServer> {
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     applied: Option<Applied>,
-    /// What was changed.
     pub(super) made: Vec<String>,
     /// What could not be.
     pub(super) missing: Vec<String>,

@@ -32,7 +32,6 @@ pub struct StatOptions {
     pub simulator: Option<Simulator>,
     /// Programs write to our standard error, because our standard output is a document.
     pub output_to_stderr: bool,
-    /// The machine's files.
     pub tree: Tree,
     /// Version of rtscope, for the record.
     pub version: String,
@@ -43,15 +42,8 @@ pub struct StatOptions {
 /// Why nothing was counted.
 #[derive(Debug, thiserror::Error)]
 pub enum StatError {
-    /// The program.
     #[error("can't run {program}: {cause}")]
-    Start {
-        /// Its first word.
-        program: String,
-        /// What the kernel answered.
-        cause: io::Error,
-    },
-    /// The simulator.
+    Start { program: String, cause: io::Error },
     #[error("{0}")]
     Simulator(String),
 }

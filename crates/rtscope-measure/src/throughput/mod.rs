@@ -95,9 +95,7 @@ impl Far {
 /// What is to be measured.
 #[derive(Debug)]
 pub struct ThroughputOptions {
-    /// Over what.
     pub over: Over,
-    /// By what.
     pub protocols: Vec<TransportProtocol>,
     /// Socket buffers.
     pub windows: Vec<u64>,
@@ -105,9 +103,7 @@ pub struct ThroughputOptions {
     pub duration: Nanos,
     /// The sampler's place; none is no sampler.
     pub sampler: Option<Placement>,
-    /// The machine's files.
     pub tree: Tree,
-    /// What ends it early.
     pub interrupt: Interrupt,
     /// Version of rtscope, for the record.
     pub version: String,
@@ -122,22 +118,12 @@ pub enum ThroughputError {
     #[error(
         "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and see that its port is open"
     )]
-    NoPeer {
-        /// As it was named.
-        address: String,
-        /// What the kernel answered.
-        cause: io::Error,
-    },
+    NoPeer { address: String, cause: io::Error },
     /// No iperf3 answers.
     #[error(
         "no iperf3 answers at {address} ({cause}): start `iperf3 -s` there, and see that its port is open"
     )]
-    NoIperf3 {
-        /// As it was named.
-        address: String,
-        /// What the kernel answered.
-        cause: io::Error,
-    },
+    NoIperf3 { address: String, cause: io::Error },
     /// Namespaces or their cable.
     #[error(
         "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
@@ -148,13 +134,7 @@ pub enum ThroughputError {
     Broken(io::Error),
     /// The sampler.
     #[error("the sampler can't be {asked}: {cause}")]
-    Place {
-        /// Its placement.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        cause: rtscope_sys::Error,
-    },
-    /// A thread.
+    Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     #[error("a thread of the measurement did not run to its end")]
     Thread,
 }

@@ -15,7 +15,6 @@ pub(super) const VERSION: u32 = 1;
 /// How long the other side may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest line.
 const LINE_MAX: usize = 4096;
 
 /// What the sending side wants.
@@ -26,7 +25,6 @@ pub(super) enum Request {
     Transfer {
         /// [`VERSION`].
         version: u32,
-        /// By what.
         protocol: TransportProtocol,
         /// Socket buffer of the receiving side.
         window_bytes: u64,
@@ -56,10 +54,7 @@ pub(super) enum Answer {
     /// What came.
     Report(Received),
     /// Replies that came back since the last of these.
-    Flooded {
-        /// How many.
-        replies: u64,
-    },
+    Flooded { replies: u64 },
     /// Why not.
     Refused(String),
 }

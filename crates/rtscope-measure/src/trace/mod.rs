@@ -47,14 +47,11 @@ pub enum TraceError {
         "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
     )]
     Absent,
-    /// A file of it.
     #[error("can't {operation} {path}: {cause}", path = path.display())]
     File {
         /// What was to be done.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What the kernel answered.
         cause: io::Error,
     },
 }
@@ -102,7 +99,6 @@ impl Instance {
         self.tree.path(format!("{}/{file}", self.folder))
     }
 
-    /// Writes to a file of the instance.
     pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), TraceError> {
         let path = self.path(file);
         let opened = OpenOptions::new().write(true).open(&path);

@@ -212,7 +212,6 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A journal as found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,

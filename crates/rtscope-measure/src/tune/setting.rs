@@ -226,7 +226,6 @@ pub fn check(name: &str, value: &str) -> Result<(), Problem> {
     descriptor.text(value).map(drop)
 }
 
-/// The setting of a name.
 pub(super) fn find(name: &str) -> Result<&'static SettingDescriptor, Problem> {
     SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
         let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();

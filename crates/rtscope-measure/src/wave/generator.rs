@@ -69,12 +69,10 @@ impl FromStr for Method {
     }
 }
 
-/// The wave that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     period_ns: f64,
     high_ns: f64,
-    /// How long.
     duration_ns: u64,
 }
 
@@ -131,14 +129,12 @@ pub struct Late {
     pub edge: u64,
     /// When it was planned, from the start of the wave.
     pub planned_ns: u64,
-    /// How late it was.
     pub latency_ns: u64,
 }
 
 /// What a generator did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Edges made.
     pub edges: u64,
     /// Edges left out because their periods, or nearly, had passed.
     pub missed: u64,
@@ -146,9 +142,7 @@ pub struct Made {
     pub rises: u64,
     /// The first of them.
     pub first_rise_ns: u64,
-    /// The last.
     pub last_rise_ns: u64,
-    /// Largest latency.
     pub latency_ns_max: u64,
     /// Sum of the latencies of all edges.
     pub latency_ns_sum: u64,

@@ -71,10 +71,6 @@ impl FromStr for Address {
 }
 
 /// Opens a memory line.
-///
-/// # Errors
-///
-/// When its file can't be opened or is no line.
 pub fn open_memory(name: &str) -> Result<MemoryLine, WaveError> {
     MemoryLine::open(Path::new(MemoryLine::FOLDER), name)
         .map_err(|source| WaveError::Line { line: format!("memory:{name}"), source })
@@ -162,14 +158,12 @@ pub enum Output {
     Memory(MemoryLine),
     /// A line of a GPIO chip.
     Gpio {
-        /// The line.
         line: OutputLine,
         /// Levels that the kernel refused.
         failures: u64,
     },
     /// The brightness file of an LED.
     Led {
-        /// The file.
         file: File,
         /// What is written for high.
         on: Vec<u8>,

@@ -69,11 +69,9 @@ pub enum Pinning {
 /// Width of an exact histogram bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resolution {
-    /// One microsecond.
     #[default]
     #[serde(rename = "1us")]
     Microsecond,
-    /// One nanosecond.
     #[serde(rename = "1ns")]
     Nanosecond,
 }

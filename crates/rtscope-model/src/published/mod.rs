@@ -90,7 +90,6 @@ pub enum PublishedStatistic {
     CpusUsed,
     /// Cycles in a second of CPU time.
     Clock,
-    /// Instructions in a cycle.
     InstructionsPerCycle,
     /// How many times the highest frequency of one subject is that of another.
     FrequencyRatio,
@@ -102,7 +101,6 @@ pub enum PublishedStatistic {
     Frequency,
     /// Bits that came in a second.
     Bandwidth,
-    /// Load of all CPUs.
     CpuLoad,
     /// Share of a class of CPU time, all CPUs together.
     CpuTime(CpuClass),
@@ -323,7 +321,6 @@ impl<'de> Visitor<'de> for FiguresVisitor {
     }
 }
 
-/// A statistic by its name.
 struct Named(PublishedStatistic);
 
 impl<'de> Deserialize<'de> for Named {
@@ -421,7 +418,6 @@ pub struct Published {
     /// What else was so, in words: our figures without this condition don't belong to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// The figures.
     #[serde(skip_serializing_if = "has_none")]
     pub figures: PublishedFigures,
     /// Why the document has no figure here.
@@ -565,7 +561,6 @@ pub(crate) fn problems(text: &str, noun: &str, subjects: &[&str]) -> Vec<Problem
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
-    /// Its name.
     pub name: String,
     /// The document, one line.
     pub title: String,
@@ -575,10 +570,6 @@ pub struct PublishedTable {
 
 impl PublishedTable {
     /// Reads a table. `name` is how errors call the text.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong, with its line.
     pub fn parse(name: &str, text: &str) -> Result<PublishedTable, TextError> {
         let fail = |problems| TextError { name: name.to_owned(), problems };
         let mut read: PublishedTable =

@@ -113,7 +113,6 @@ pub struct Record {
 /// What the files of a record held, whatever was joined on reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Events.
     pub events: u64,
     /// Slices by thread and scope.
     pub slices: Counts,

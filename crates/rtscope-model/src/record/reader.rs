@@ -33,7 +33,6 @@ pub struct EventReader {
     events: Events,
 }
 
-/// The events of a record.
 #[derive(Debug)]
 pub struct EventFile {
     read: Read,
@@ -71,7 +70,6 @@ pub struct SliceReader {
     pass: Pass,
 }
 
-/// The slices of one file.
 #[derive(Debug)]
 pub struct SliceFile {
     read: Read,
@@ -211,7 +209,6 @@ impl RecordReader {
     }
 }
 
-/// The plan of a record.
 fn plan_of(text: &str, has_events: bool) -> Result<Plan, NotARecord> {
     if text.is_empty() && !has_events {
         return Err(NotARecord("it has neither plan.toml nor events.jsonl".to_owned()));

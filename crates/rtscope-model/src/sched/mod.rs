@@ -20,7 +20,6 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name.
     pub name: String,
     /// What it shows, one line.
     pub title: String,
@@ -55,14 +54,11 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Application {
-    /// Its name.
     pub name: String,
-    /// Policy.
     pub policy: Policy,
     /// Real-time priority, 1 to 99.
     #[serde(default)]
     pub priority: u8,
-    /// Nice value.
     #[serde(default)]
     pub nice: i8,
     /// `one` (the same CPU for all that say so) or `free`.
@@ -83,7 +79,6 @@ pub struct Application {
     /// By when a job shall be done, since its release; by default the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Nanos>,
-    /// How many jobs.
     #[serde(default = "one_job", skip_serializing_if = "is_one")]
     pub jobs: u32,
     /// CPU time that a deadline application is granted in each period.
@@ -310,7 +305,6 @@ pub struct SchedulingRules {
     pub rr_quantum_ns: u64,
     /// CPU time that real-time threads may have in each period; none is no limit.
     pub rt_runtime_ns: Option<u64>,
-    /// That period.
     pub rt_period_ns: u64,
     /// CPU time that the fair server grants ordinary threads in each period of it, since Linux 6.12.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -322,18 +316,15 @@ pub struct SchedulingRules {
 pub struct FairServer {
     /// Granted.
     pub runtime_ns: u64,
-    /// In each period.
     pub period_ns: u64,
 }
 
 /// Time on a CPU without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuInterval {
-    /// The CPU.
     pub cpu: u32,
     /// From, since the release of the experiment.
     pub start_ns: u64,
-    /// To.
     pub end_ns: u64,
 }
 
@@ -365,9 +356,7 @@ impl JobRun {
 /// What became of an application. Instants are since the release of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedApplication {
-    /// Its name.
     pub name: String,
-    /// As asked.
     pub asked: Placement,
     /// As read back in the thread.
     pub found: Placement,
@@ -472,13 +461,11 @@ pub enum RunSource {
 pub struct ExperimentRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,
-    /// What was asked.
     pub experiment: Experiment,
     /// What decides who runs.
     pub rules: SchedulingRules,

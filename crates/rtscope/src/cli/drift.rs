@@ -128,7 +128,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code(&record)))
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<DriftRecord> {
     record::read_document(&folder.join(RECORD), FORMAT)
 }

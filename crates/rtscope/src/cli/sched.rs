@@ -162,7 +162,6 @@ pub(super) fn load(name: &str, work: Option<Nanos>) -> anyhow::Result<Experiment
     Ok(experiment)
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<ExperimentRecord> {
     let path = folder.join(RECORD);
     let fails = || format!("can't read {}", path.display());

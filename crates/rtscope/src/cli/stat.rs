@@ -167,7 +167,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<CounterRecord> {
     record::read_document(&folder.join(RECORD), FORMAT)
 }

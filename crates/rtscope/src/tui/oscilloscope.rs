@@ -322,10 +322,6 @@ impl Oscilloscope {
     }
 
     /// Shows a look and takes the keys. False when the user has enough.
-    ///
-    /// # Errors
-    ///
-    /// The terminal is gone.
     pub(crate) fn show(&mut self, capture: &Capture, wave: &Wave) -> io::Result<bool> {
         for _ in 0..KEYS {
             if !self.keyboard.is_there() || !event::poll(Duration::ZERO)? {

@@ -19,7 +19,6 @@ fn record(name: &str) -> String {
     root.join(name).display().to_string()
 }
 
-/// The names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).map(Iterator::flatten);
     let mut names: Vec<String> = entries

@@ -52,7 +52,6 @@ fn text(run: &CyclictestRun) -> String {
     figures + &run.threshold() + &waits
 }
 
-/// A cell of a record as a run.
 fn run(record: &Record, cell: &CellSummary) -> CyclictestRun {
     let layout = record.layout_of(cell.cell);
     let unit = if layout.unit_ns < CyclictestUnit::Us.ns() {

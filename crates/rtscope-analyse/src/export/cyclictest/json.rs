@@ -16,7 +16,6 @@ pub struct CyclictestOrigin {
     pub command: String,
     /// The version of rt-tests that the form is that of.
     pub rt_tests_version: &'static str,
-    /// Version of rtscope.
     pub version: String,
     /// RFC 2822.
     pub start_time: String,
@@ -138,7 +137,6 @@ fn percentiles(thread: &CyclictestThread, unit: CyclictestUnit) -> String {
     quantile::LADDER.iter().filter_map(at).collect::<Vec<_>>().join(", ")
 }
 
-/// A text as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -30,7 +30,6 @@ const MIN_AT_FIRST: u64 = 1_000_000;
 /// Unit of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CyclictestUnit {
-    /// Microseconds.
     #[default]
     Us,
     /// Nanoseconds (`-N`).
@@ -68,13 +67,10 @@ impl CyclictestUnit {
 pub struct CyclictestFigures {
     /// Measured activations; 0 when no more is known than how long a thread waited.
     pub cycles: u64,
-    /// Smallest.
     pub min_ns: u64,
     /// Of the last activation.
     pub last_ns: u64,
-    /// Mean.
     pub mean_ns: f64,
-    /// Largest.
     pub max_ns: u64,
 }
 
@@ -90,15 +86,11 @@ impl CyclictestFigures {
 /// A measuring thread.
 #[derive(Clone, Debug)]
 pub struct CyclictestThread {
-    /// The kernel's number.
     pub tid: u32,
-    /// Its policy.
     pub policy: Policy,
     /// Its priority; 0 without one.
     pub priority: u8,
-    /// Its interval, in us.
     pub interval_us: u64,
-    /// Its CPU.
     pub cpu: u32,
     /// The memory node of that CPU, -1 when nobody asked.
     pub node: i32,
@@ -119,14 +111,11 @@ pub struct CyclictestThread {
 pub struct Break {
     /// The kernel's number of the thread.
     pub tid: u32,
-    /// Its latency.
     pub latency_ns: u64,
 }
 
-/// A run.
 #[derive(Clone, Debug, Default)]
 pub struct CyclictestRun {
-    /// Unit of all figures.
     pub unit: CyclictestUnit,
     /// Units in the histogram; 0 for none.
     pub buckets: u32,
@@ -136,7 +125,6 @@ pub struct CyclictestRun {
     pub armed: bool,
     /// The latency above it.
     pub broke: Option<Break>,
-    /// The threads.
     pub threads: Vec<CyclictestThread>,
     /// Threads whose last activation was never answered, and how long each had waited at least, where that is
     /// longer than its maximum.
@@ -166,7 +154,6 @@ impl CyclictestThread {
         self.figures.map_or(0, |figures| unit.whole(figures.max_ns))
     }
 
-    /// The mean in units.
     fn mean(&self, unit: CyclictestUnit) -> f64 {
         self.figures.map_or(0.0, |figures| figures.mean_ns / unit.ns() as f64)
     }

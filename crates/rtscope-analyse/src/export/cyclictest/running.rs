@@ -12,7 +12,6 @@ use super::{CyclictestFigures, CyclictestRun, CyclictestThread, sample_line, spi
 /// What is kept of single samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampleOptions {
-    /// A line of each sample.
     pub lines: bool,
     /// Of so many samples in a row only the largest gets a line; 0 for each.
     pub window: u64,

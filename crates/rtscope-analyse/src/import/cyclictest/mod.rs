@@ -97,7 +97,6 @@ struct Lane {
     cpu: Option<u32>,
 }
 
-/// One run.
 #[derive(Debug, Default)]
 struct Run {
     lanes: Vec<Lane>,

@@ -39,7 +39,6 @@ pub(super) struct CellView {
     pub(super) threads: Vec<RowView>,
 }
 
-/// A row of figures.
 #[derive(Debug)]
 pub(super) struct RowView {
     pub(super) class: &'static str,

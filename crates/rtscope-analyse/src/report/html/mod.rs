@@ -26,7 +26,6 @@ use crate::{
     report::published::{self, PublishedBesideOurs},
 };
 
-/// The page.
 #[derive(Debug, Template)]
 #[template(path = "page.html")]
 struct Page {
@@ -47,7 +46,6 @@ struct Page {
     provenance: ProvenanceView,
 }
 
-/// A finding.
 #[derive(Debug)]
 struct FindingView {
     class: &'static str,

@@ -30,15 +30,12 @@ const VARIANCE_MIN: f64 = 1e-4;
 /// Two kernels under a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelPair {
-    /// The load.
     pub load: String,
     /// The kernel with the smaller median over the seeds.
     pub better: String,
-    /// The other one.
     pub worse: String,
     /// Medians over the seeds of the 99.9th percentile.
     pub better_ns: u64,
-    /// Of the worse kernel.
     pub worse_ns: u64,
     /// The worse median divided by the better one.
     pub ratio: f64,

@@ -25,7 +25,6 @@ pub struct Buckets {
     pub counts: BTreeMap<u64, u64>,
     /// Wake-ups beyond the last bucket.
     pub overflow: u64,
-    /// The worst.
     pub max_us: u64,
 }
 
@@ -92,13 +91,9 @@ impl Buckets {
 /// One phase, measured by both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseByBoth {
-    /// The kernel's name.
     pub kernel: String,
-    /// The phase.
     pub load: String,
-    /// Seed.
     pub seed: u64,
-    /// Ours.
     pub ours: Buckets,
     /// cyclictest's.
     pub theirs: Buckets,

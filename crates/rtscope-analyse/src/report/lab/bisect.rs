@@ -8,9 +8,7 @@ use crate::compare::Chance;
 /// A search that came to its end.
 #[derive(Clone, Debug)]
 pub struct BisectionReport<'a> {
-    /// The plan's name.
     pub plan: &'a str,
-    /// What was required.
     pub require: &'a [Requirement],
     /// The good end, as it was asked for.
     pub good: &'a str,
@@ -58,7 +56,6 @@ pub fn check_seeds(seeds: u64) -> Result<(), String> {
     ))
 }
 
-/// The document.
 #[must_use]
 pub fn document(search: &BisectionReport<'_>) -> Value {
     json!({

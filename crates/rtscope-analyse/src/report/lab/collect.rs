@@ -32,12 +32,10 @@ use crate::{
 /// The 99.9th percentile, in parts of a billion.
 const P99_9: u32 = 999_000_000;
 
-/// A guest that was to be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparedGuest<'a> {
     /// What its kernel is called: no two kernels are called the same.
     pub kernel: &'a str,
-    /// Its seed.
     pub seed: u64,
     /// What its plan is called: the plan of all, or a phase of it.
     pub plan: &'a str,
@@ -54,7 +52,6 @@ impl ComparedGuest<'_> {
 /// What a guest brought.
 #[derive(Debug)]
 pub struct GuestRecord<'a> {
-    /// Its record.
     pub record: &'a Record,
     /// What that says.
     pub judgement: &'a Judgement,

@@ -25,9 +25,7 @@ pub enum FigureUnit {
     NsPerHour,
     /// A frequency.
     Hz,
-    /// Bits in a second.
     BitsPerSecond,
-    /// A number of things.
     Count,
     /// A share of 1.
     Share,
@@ -35,12 +33,10 @@ pub enum FigureUnit {
     Ratio,
 }
 
-/// A figure of one guest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuestFigure {
     /// What it is of: a loop, a program, a transfer, a subject.
     pub of: String,
-    /// What it is.
     pub name: String,
     /// What it is counted in.
     pub unit: FigureUnit,

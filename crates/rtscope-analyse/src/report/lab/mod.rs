@@ -41,11 +41,9 @@ const HOT: f64 = 2.0;
 /// What one kernel showed under one load with one seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Index of the kernel.
     pub kernel: usize,
     /// The cell's name.
     pub load: String,
-    /// Seed.
     pub seed: u64,
     /// 99.9th percentile.
     pub p99_9_ns: u64,
@@ -55,18 +53,14 @@ pub struct Entry {
     pub recorded: u64,
     /// Swallowed activations.
     pub missed: u64,
-    /// Every latency.
     pub histogram: Histogram,
-    /// The record's page.
     pub page: String,
 }
 
 /// A requirement of a kernel under a load, and what its worst seed says of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelRequirement {
-    /// The kernel.
     pub kernel: String,
-    /// The load.
     pub load: String,
     /// The requirement, as `max < 50us`.
     pub requirement: String,
@@ -82,11 +76,9 @@ pub struct KernelRequirement {
 /// Everything that the page shows.
 #[derive(Clone, Debug)]
 pub struct LabComparison {
-    /// The plan's name.
     pub plan: String,
     /// What the plan is for, one line.
     pub title: String,
-    /// How time passed.
     pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,

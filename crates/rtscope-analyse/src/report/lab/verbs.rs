@@ -21,13 +21,11 @@ use crate::{
 /// What a guest brought.
 #[derive(Clone, Debug)]
 pub struct VerbInGuest {
-    /// Index of the kernel.
     pub kernel: usize,
     /// What it is called.
     pub name: String,
     /// Its own page; none where its verb has none.
     pub page: Option<String>,
-    /// Its figures.
     pub figures: Vec<GuestFigure>,
 }
 
@@ -40,7 +38,6 @@ pub struct SideBySide {
     pub words: String,
     /// What virtual time can't say of its figures, a sentence each.
     pub limits: &'static [&'static str],
-    /// How time passed.
     pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,

@@ -13,24 +13,19 @@ use crate::report::published::{self, Ours, PublishedBesideOurs, Whose};
 /// An experiment's record from a guest.
 #[derive(Clone, Debug)]
 pub struct ExperimentInGuest {
-    /// Index of the kernel.
     pub kernel: usize,
-    /// The record.
     pub record: ExperimentRecord,
-    /// Its own page.
     pub page: String,
 }
 
 /// Everything that the page shows.
 #[derive(Clone, Debug)]
 pub struct Guests {
-    /// How time passed.
     pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
-    /// The records.
     pub records: Vec<ExperimentInGuest>,
     /// What brought no record: which, and why.
     pub failures: Vec<(String, String)>,

@@ -100,7 +100,6 @@ fn median_ns(app: &ObservedApplication) -> u64 {
     responses.get(responses.len() / 2).copied().unwrap_or_default()
 }
 
-/// The CPUs of runs.
 fn cpus(runs: &[CpuInterval]) -> CpuSet {
     runs.iter().map(|run| run.cpu).collect()
 }

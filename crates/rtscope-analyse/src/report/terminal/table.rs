@@ -118,8 +118,11 @@ enum Line<'a> {
     Load(&'a LoadSummary),
     /// Threads that are not shown.
     More(usize),
-    /// Figures.
-    Figures { label: String, row: &'a FigureRow, limit_ns: Option<u64> },
+    Figures {
+        label: String,
+        row: &'a FigureRow,
+        limit_ns: Option<u64>,
+    },
 }
 
 /// The table with its heading, at most as wide as the terminal.

@@ -15,9 +15,7 @@ use crate::{
 /// What is shown.
 #[derive(Clone, Debug)]
 pub struct CapturePage<'a> {
-    /// What was seen.
     pub capture: &'a Capture,
-    /// Its figures.
     pub wave: &'a Wave,
     /// The frequency that was wanted.
     pub wanted_hz: Option<f64>,
@@ -25,7 +23,6 @@ pub struct CapturePage<'a> {
     pub scope: &'a str,
     /// What has to be said of it.
     pub finding: Option<&'a str>,
-    /// When the page was written.
     pub written: Option<&'a str>,
 }
 

@@ -20,7 +20,6 @@ pub struct WaveComparisonPage<'a> {
     pub first: &'a Capture,
     /// The second, mostly of an instrument.
     pub second: &'a Capture,
-    /// What was found.
     pub compared: &'a Compared,
     /// What is known: name and value.
     pub facts: Vec<(String, String)>,

@@ -62,7 +62,6 @@ fn window(once_in: Nanos) -> u64 {
 /// A claim and what an observation says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// The limit.
     pub limit_ns: u64,
     /// It is reached at most once in this time, on any of the threads.
     pub once_in_ns: u64,

@@ -110,9 +110,7 @@ impl Dependence {
 /// How far an interval reaches below and above a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Margins {
-    /// Below it.
     pub below: f64,
-    /// Above it.
     pub above: f64,
 }
 

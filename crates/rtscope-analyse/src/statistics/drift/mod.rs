@@ -89,7 +89,6 @@ pub enum Meant {
 /// A periodic thread judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
-    /// Activations.
     pub activations: u64,
     /// Periods that passed without an activation.
     pub missed: u64,
@@ -97,15 +96,12 @@ pub struct Drift {
     pub period_ns: f64,
     /// Where that comes from.
     pub meant: Meant,
-    /// The period that it has.
     pub period_ns_mean: f64,
     /// Phase gained in an hour; above 0 it falls behind.
     pub drift_ns_per_hour: f64,
     /// Lower end of its 95 % interval, where there is one.
     pub drift_ns_per_hour_low: Option<f64>,
-    /// Upper end.
     pub drift_ns_per_hour_high: Option<f64>,
-    /// Why there is no interval.
     pub no_interval: Option<NoInterval>,
     /// What becomes of an error.
     pub behaviour: Behaviour,
@@ -354,7 +350,6 @@ fn variance_ratio(at: &[u64], numbers: &[u64]) -> Option<(f64, usize)> {
     (one > 0.0).then(|| (variance(lag) / (lag as f64 * one), lag))
 }
 
-/// The period that the thread is meant to have.
 fn period(thread: &Periodic, carry: &Carry, same_clock: bool) -> (f64, Meant) {
     let activations = &thread.activations;
     if let Some(given) = thread.period_ns {

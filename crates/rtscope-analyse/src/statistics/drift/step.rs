@@ -25,11 +25,8 @@ pub struct ThreadsInStep {
     pub activations: u64,
     /// The gap of the first activation.
     pub gap_ns_first: f64,
-    /// The gap of the last.
     pub gap_ns_last: f64,
-    /// The smallest.
     pub gap_ns_min: f64,
-    /// The largest.
     pub gap_ns_max: f64,
     /// By how much the gap grows in an hour: the difference of both drifts.
     pub gap_ns_per_hour: f64,

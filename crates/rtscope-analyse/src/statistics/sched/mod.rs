@@ -33,7 +33,6 @@ pub struct Job {
     pub cpus: CpuSet,
     /// CPU time it needs.
     pub work_ns: u64,
-    /// Its release.
     pub release_ns: u64,
     /// How much of the work it begins with while it holds the mutex; 0 takes no mutex.
     pub holds_ns: u64,

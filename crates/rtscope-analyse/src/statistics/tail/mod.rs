@@ -126,13 +126,11 @@ pub struct Fit {
     pub fitted_to: u64,
     /// Location of the maxima, or the threshold.
     pub location_ns: f64,
-    /// Scale.
     pub scale_ns: f64,
     /// Shape: 0 falls off exponentially, below 0 ends, above 0 is heavy.
     pub shape: f64,
     /// Ends of its 95 % interval; none where it is not bounded.
     pub shape_low: Option<f64>,
-    /// Upper end.
     pub shape_high: Option<f64>,
     /// The chance of a worse agreement with the buckets if the fit were true; none when the buckets
     /// are too coarse to tell.
@@ -146,11 +144,9 @@ pub struct Fit {
 pub struct ReturnLevel {
     /// The time, on the wall.
     pub period_ns: u64,
-    /// The latency.
     pub level_ns: u64,
     /// Lower end of its 95 % interval; none where it is not bounded.
     pub low_ns: Option<u64>,
-    /// Upper end.
     pub high_ns: Option<u64>,
 }
 

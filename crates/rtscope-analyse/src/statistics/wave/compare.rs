@@ -68,7 +68,6 @@ pub enum Apart {
     TooFew {
         /// `first` or `second`.
         which: &'static str,
-        /// What it has.
         edges: usize,
     },
     /// Waves that don't meet.

@@ -107,13 +107,10 @@ pub enum FrequencyRefusal {
 /// Distribution of the periods of a wave.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Period {
-    /// Shortest.
     pub ns_min: u64,
     /// Median, of the sorted periods the one of rank ceil(n / 2).
     pub ns_median: u64,
-    /// Mean.
     pub ns_mean: f64,
-    /// Longest.
     pub ns_max: u64,
     /// Period jitter: standard deviation of the periods, from their mean.
     pub jitter_ns_rms: f64,

@@ -24,7 +24,6 @@ const TERMS_MIN: u64 = 3;
 /// A wave against the ideal clock that fits it best.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClockFit {
-    /// Period of that clock.
     pub period_ns: f64,
     /// Edges compared.
     pub edges: u64,

@@ -76,14 +76,12 @@ fn is_near(hz: f64, wanted_hz: f64, tolerance: f64) -> bool {
     (hz / wanted_hz - 1.0).abs() <= tolerance
 }
 
-/// One try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Try {
     /// The frequency that was asked for.
     pub wanted_hz: f64,
     /// The frequency that the scope saw; none when it refused to tell.
     pub measured_hz: Option<f64>,
-    /// Uncertainty of that.
     pub uncertainty_ppm: Option<f64>,
     /// Whether it is within the tolerance.
     pub within: bool,

@@ -33,7 +33,6 @@ pub struct Deviation {
 pub struct SpectralLine {
     /// Its frequency.
     pub hz: f64,
-    /// Its amplitude.
     pub amplitude_ns: f64,
 }
 

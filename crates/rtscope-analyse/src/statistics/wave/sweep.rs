@@ -26,9 +26,7 @@ const NEAR: f64 = 1.5;
 /// A sweep's frequencies and patience.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchRange {
-    /// First frequency.
     pub from_hz: f64,
-    /// Last.
     pub to_hz: f64,
     /// Allowed deviation, as a share.
     pub tolerance: f64,
@@ -324,9 +322,7 @@ fn round_to_three(hz: f64) -> f64 {
 /// What a sweep over several programs found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sweep {
-    /// First frequency.
     pub from_hz: f64,
-    /// Last.
     pub to_hz: f64,
     /// Allowed deviation, as a share.
     pub tolerance: f64,
@@ -346,7 +342,6 @@ pub struct Curve {
     pub load: String,
     /// The policy it was started with.
     pub policy: String,
-    /// What was found.
     #[serde(flatten)]
     pub found: FrequencyLimit,
 }

@@ -82,7 +82,6 @@ pub(super) fn unknown_slices(scene: &Scene) -> Option<Finding> {
     Some(Finding::new("slices-unknown", Weight::Invalidates, text))
 }
 
-/// The run was interrupted.
 pub(super) fn interrupted(scene: &Scene) -> Option<Finding> {
     let text = "the run was interrupted before its plan was done";
     ended(scene, EndReason::Interrupted)

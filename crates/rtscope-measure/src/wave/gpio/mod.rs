@@ -117,10 +117,6 @@ impl InputLine {
     }
 
     /// Drops what came between two looks, so that it is neither seen nor lost in the next one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Events::next`].
     pub fn forget(&mut self) -> Result<(), String> {
         while self.next(Duration::ZERO)?.is_some() {}
         Ok(())
@@ -210,7 +206,6 @@ pub fn collect(
     (capture, ended)
 }
 
-/// Takes a line of a chip.
 fn take(
     chip: &str,
     line: &str,

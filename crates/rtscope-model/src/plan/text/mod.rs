@@ -88,20 +88,12 @@ impl std::fmt::Debug for Checks<'_> {
 }
 
 /// Reads a plan, and checks its loads and settings: all that is wrong is told at once.
-///
-/// # Errors
-///
-/// As [`parse`].
 pub fn parse_checked(name: &str, text: &str, checks: &Checks<'_>) -> Result<Plan, TextError> {
     read(name, text, true, checks)
 }
 
 /// Reads a plan that rtscope has kept or imported, as in a record: what has no meaning beside its
 /// policy is no mistake there, for an earlier rtscope took it.
-///
-/// # Errors
-///
-/// As [`parse`].
 pub fn parse_kept(name: &str, text: &str) -> Result<Plan, TextError> {
     read(name, text, false, &Checks { load: &|_| Ok(()), setting: &|_, _| Ok(()) })
 }

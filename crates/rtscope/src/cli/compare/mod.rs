@@ -181,7 +181,6 @@ pub(super) fn between(
     Ok(compare::compare(&runs(&a), &runs(&b), limits_ns))
 }
 
-/// Writes a comparison's page.
 pub(super) fn write_page(comparison: &Comparison, out: &Path) -> anyhow::Result<()> {
     write_whole(out, report::compare::page(comparison).as_bytes())
         .with_context(|| format!("can't write {}", out.display()))

@@ -212,7 +212,6 @@ impl Lab {
         Ok(self.console.with(|host| self.lab.kernels(&kernels, &mut host.report()))?)
     }
 
-    /// The run of a plan in a kernel.
     pub(super) fn plan_run(
         &mut self,
         kernel: &KernelUnderTest,

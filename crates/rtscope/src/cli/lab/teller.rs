@@ -3,7 +3,7 @@
 use std::{io, time::Instant};
 
 use rtscope_lab::{
-    boot::GuestEnding,
+    boot::Ending,
     costs::minutes,
     queue::{AT_WORK, News},
 };
@@ -42,8 +42,8 @@ impl Teller {
             News::Line(..) => return,
             News::Done { item, ending, took, done, all, left } => {
                 let how = match (ending, took) {
-                    (Ok(GuestEnding::Sent), None) => "known".to_owned(),
-                    (Ok(GuestEnding::Sent), Some(took)) => format!("{:.1} s", took.as_secs_f64()),
+                    (Ok(Ending::Sent), None) => "known".to_owned(),
+                    (Ok(Ending::Sent), Some(took)) => format!("{:.1} s", took.as_secs_f64()),
                     (Ok(ending), _) => item.run.explain(ending),
                     (Err(error), _) => error.to_string(),
                 };

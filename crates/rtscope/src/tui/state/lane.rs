@@ -100,7 +100,6 @@ const POINTS: usize = 1024;
 /// full, two points become one, the larger: a peak is never lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Trail {
-    /// Label of its lane.
     pub(crate) label: String,
     /// Instant since the start of the run, latency; both in nanoseconds, in order of time.
     pub(crate) points: Vec<(u64, u64)>,

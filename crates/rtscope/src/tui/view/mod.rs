@@ -28,7 +28,6 @@ use super::{
 /// What the user chose to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// The machine's name.
     pub(crate) host: String,
     pub(crate) symbols: &'static Symbols,
     /// 0 is all threads together, n the n-th.

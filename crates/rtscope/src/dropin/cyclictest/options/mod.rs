@@ -183,7 +183,6 @@ impl Options {
         i64::from(self.priority) - less
     }
 
-    /// The CPUs of a thread.
     pub(super) fn cpus_of(&self, thread: usize, machine: &Machine) -> CpuSet {
         let nth = |set: &CpuSet| set.iter().nth(thread % set.len().max(1)).into_iter().collect();
         match &self.affinity {
