@@ -108,7 +108,6 @@ fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
-/// Starts a program.
 pub(crate) fn start(command: &mut Command) -> Result<Child> {
     command.spawn().with_context(|| format!("can't start {}", shown(command)))
 }

@@ -16,7 +16,6 @@ use rtscope_model::{
 
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Interval of every thread.
 pub(crate) const INTERVAL_NS: u64 = 1_000_000;
 
 /// A run in which everything went well, for tests to spoil.
@@ -24,9 +23,7 @@ pub(crate) const INTERVAL_NS: u64 = 1_000_000;
 pub(crate) struct Run {
     /// `plan.toml`.
     pub(crate) plan: String,
-    /// The machine before.
     pub(crate) before: Option<Environment>,
-    /// The machine after.
     pub(crate) after: Option<Environment>,
     /// The events, in order, from the first to the last.
     pub(crate) events: Vec<Stamped>,

@@ -54,7 +54,6 @@ fn judged(reading: ImportReading) {
     assert!(judgement.findings.iter().all(|finding| finding.code != "accounting"));
 }
 
-/// The files of all corpora.
 fn corpora() -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let folders = import::formats().map(|(name, _)| corpus.join(name));

@@ -48,7 +48,6 @@ pub struct RunEstimate {
 }
 
 impl Costs {
-    /// Those that the cache keeps.
     #[must_use]
     pub fn read(cache: &Cache) -> Costs {
         let text = fs::read_to_string(cache.root().join(FILE)).unwrap_or_default();
@@ -57,7 +56,6 @@ impl Costs {
         read.unwrap_or(Costs { format: FORMAT, guests: BTreeMap::new() })
     }
 
-    /// Takes note of a run.
     pub fn note(&mut self, run: &GuestRun, took: Duration) {
         let plan_ms = run.planned.as_secs_f64() * 1e3;
         let took_ms = took.as_secs_f64() * 1e3;

@@ -62,7 +62,6 @@ pub enum LabError {
     /// Options that the kernel's configuration didn't take.
     #[error("{} requested option(s) are lost:\n{}", .0.len(), .0.join("\n"))]
     LostOptions(Vec<String>),
-    /// Not enough space.
     #[error(
         "{path} has {free_mib} MiB free and this needs about {needed_mib} MiB: make space, or give \
          another folder{option}",

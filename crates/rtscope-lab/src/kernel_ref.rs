@@ -23,7 +23,6 @@ pub enum KernelSource {
     /// A prebuilt one, or one that was built here.
     Name(String),
     File(PathBuf),
-    /// A Debian package.
     Package(PathBuf),
 }
 
@@ -109,7 +108,6 @@ impl KernelRef {
         &self.name
     }
 
-    /// Where it comes from.
     #[must_use]
     pub fn source(&self) -> &KernelSource {
         &self.source

@@ -51,7 +51,6 @@ macro_rules! shipped {
 const SHIPPED: &[(&str, &str)] = shipped! { "x86-64" "pc" "microvm" "arm64" "raspi3b" "armhf" };
 
 impl Machine {
-    /// Reads a machine's text.
     pub fn parse(name: &str, text: &str) -> Result<Machine, LabError> {
         toml::from_str(text).map_err(|e| LabError::Refused(format!("machine {name}: {e}")))
     }

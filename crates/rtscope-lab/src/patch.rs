@@ -23,7 +23,6 @@ use crate::{
     tool::{self, Need},
 };
 
-/// A patch as fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PatchFile {
     /// Its name, as in the series.

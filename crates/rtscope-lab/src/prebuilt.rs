@@ -23,7 +23,6 @@ use crate::{
     tool::{self, Need},
 };
 
-/// A prebuilt kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prebuilt {
     /// Name on the command line, as `debian-rt` or `debian-rt-arm64`.

@@ -27,10 +27,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Why threads could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ParkError {
-    /// The signals.
     #[error(transparent)]
     Interrupt(#[from] io::Error),
-    /// The threads.
     #[error(transparent)]
     Sample(#[from] SampleError),
 }
@@ -61,7 +59,6 @@ pub struct Measurement {
 /// What became of the threads.
 #[derive(Debug)]
 pub struct EndedThreads {
-    /// Those that ended.
     pub ended: Vec<EndedThread>,
     /// Those that did not run any more.
     pub starved: Vec<Starved>,

@@ -123,13 +123,11 @@ pub enum RunError {
     /// A sampling thread is not permitted what it was asked.
     #[error("{0}; {ways}", ways = environment::do_one_of(.1))]
     Place(Box<SampleError>, [String; 3]),
-    /// The sampling threads.
     #[error(transparent)]
     Sample(SampleError),
     /// The control thread's own place.
     #[error("can't place the control thread: {0}")]
     Control(rtscope_sys::Error),
-    /// A setting.
     #[error(transparent)]
     Tune(#[from] tune::TuneError),
 }

@@ -75,7 +75,6 @@ pub enum ThreadEventKind {
         /// Whether it was asked for as a time from now.
         relative: bool,
     },
-    /// It calls futex.
     Futex {
         /// Operation without flags: 0 and 9 wait, 6 and 13 lock with priority inheritance.
         operation: u32,

@@ -69,7 +69,6 @@ pub struct WatchedProgram {
     pub ended: Option<String>,
 }
 
-/// Everything that was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriftRecord {
     /// [`FORMAT`].

@@ -22,7 +22,6 @@ pub struct Environment {
     /// Network cards; none in older records.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkCard>,
-    /// Real-time throttling.
     pub throttling: Throttling,
     pub clock: ClockSource,
     /// Memory in KiB.
@@ -128,7 +127,6 @@ impl Preemption {
 #[serde(default)]
 pub struct Cpus {
     pub model: String,
-    /// CPUs that run.
     pub online: CpuSet,
     /// CPUs that this process was allowed to use.
     pub allowed: CpuSet,
@@ -136,7 +134,6 @@ pub struct Cpus {
     pub isolated: CpuSet,
     /// CPUs without a tick (`nohz_full`).
     pub nohz_full: CpuSet,
-    /// Each online CPU.
     pub each: Vec<Cpu>,
 }
 
@@ -161,7 +158,6 @@ pub struct IdleState {
     pub latency_us: u64,
 }
 
-/// An interrupt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Irq {

@@ -132,7 +132,6 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bounds: Option<Bounds>,
     },
-    /// A load runs.
     LoadStarted {
         cell: u32,
         /// Index in the cell's list of loads.
@@ -249,7 +248,6 @@ pub struct IdleSpans {
 }
 
 impl IdleSpans {
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans == 0

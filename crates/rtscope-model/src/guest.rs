@@ -56,7 +56,6 @@ pub struct GuestStart {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     pub name: String,
-    /// CPU time in nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -224,7 +223,6 @@ impl GuestExtras {
         toml::to_string(self).expect("plain fields")
     }
 
-    /// Reads the text.
     pub fn parse(text: &str) -> Result<GuestExtras, String> {
         toml::from_str(text).map_err(|e| e.to_string())
     }

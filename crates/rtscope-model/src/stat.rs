@@ -12,14 +12,11 @@ pub enum Counted {
     /// CPU time of all threads, in nanoseconds.
     TaskClockNs,
     ContextSwitches,
-    /// Moves to another CPU.
     Migrations,
     PageFaults,
-    /// Cycles of the processor.
     Cycles,
     Instructions,
     Branches,
-    /// Mispredicted branches.
     BranchMisses,
 }
 
@@ -128,7 +125,6 @@ pub enum CountedBy {
     Simulator(String),
 }
 
-/// Everything that was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterRecord {
     /// [`FORMAT`].

@@ -41,7 +41,6 @@ pub struct Thread {
 /// What a thread did between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
-    /// Time between the looks.
     pub span_ns: u64,
     pub cpu_ns: u64,
     /// Time that it was ready and waited for a CPU.

@@ -92,7 +92,6 @@ impl Transfer {
     }
 }
 
-/// Everything that was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThroughputRecord {
     /// [`FORMAT`].

@@ -33,7 +33,6 @@ pub enum Frame {
     File {
         /// Its path in the record, as `slices/t0.jsonl`.
         name: String,
-        /// Its bytes.
         body: Vec<u8>,
     },
     /// Nothing follows.

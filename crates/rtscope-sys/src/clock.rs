@@ -45,7 +45,6 @@ impl SystemClock {
     /// `CLOCK_PROCESS_CPUTIME_ID`: CPU time of the calling process, all its threads together.
     pub const PROCESS_CPU: SystemClock = SystemClock(ClockId::ProcessCPUTime);
 
-    /// The kernel's number of it.
     const fn number(self) -> libc::clockid_t {
         self.0 as libc::clockid_t
     }

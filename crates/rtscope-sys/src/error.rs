@@ -7,7 +7,6 @@ use rtscope_model::schedule::Placement;
 /// A system call or a file of the system that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A system call.
     #[error("{call}: {source}")]
     Call {
         /// The call and what it was for, as `sched_setattr fifo 90`.

@@ -82,14 +82,12 @@ impl MemoryLine {
         unsafe { self.words.as_ref() }
     }
 
-    /// Whether the line is high.
     #[must_use]
     #[inline]
     pub fn is_high(&self) -> bool {
         self.state().level.load(Ordering::Acquire) != 0
     }
 
-    /// Raises or lowers the line.
     #[inline]
     pub fn set(&self, high: bool) {
         self.state().level.store(u32::from(high), Ordering::Release);

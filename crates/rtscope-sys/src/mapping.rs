@@ -36,7 +36,6 @@ impl Pages {
         }
     }
 
-    /// The memory.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is `len` bytes of zeroes that only this value reaches, and lives as
         // long as it.

@@ -25,13 +25,10 @@ impl CounterKind {
     pub const TASK_CLOCK: CounterKind = CounterKind { class: SOFTWARE, config: 1 };
     pub const PAGE_FAULTS: CounterKind = CounterKind { class: SOFTWARE, config: 2 };
     pub const CONTEXT_SWITCHES: CounterKind = CounterKind { class: SOFTWARE, config: 3 };
-    /// Moves to another CPU.
     pub const MIGRATIONS: CounterKind = CounterKind { class: SOFTWARE, config: 4 };
-    /// Cycles of the processor.
     pub const CYCLES: CounterKind = CounterKind { class: HARDWARE, config: 0 };
     pub const INSTRUCTIONS: CounterKind = CounterKind { class: HARDWARE, config: 1 };
     pub const BRANCHES: CounterKind = CounterKind { class: HARDWARE, config: 4 };
-    /// Mispredicted branches.
     pub const BRANCH_MISSES: CounterKind = CounterKind { class: HARDWARE, config: 5 };
 }
 

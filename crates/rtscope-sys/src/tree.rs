@@ -26,7 +26,6 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// The full path.
     #[must_use]
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
@@ -42,7 +41,6 @@ impl Tree {
         }
     }
 
-    /// The bytes of a file.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
         let path = self.path(path);
         fs::read(&path).map_err(|source| Error::File { operation: "read", path, source })

@@ -113,8 +113,7 @@ impl Store {
     /// Opens the file, or makes it.
     pub(crate) fn open(file: &Path) -> anyhow::Result<Store> {
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("can't make {}", folder.display()))?;
+            crate::record::make_folder(folder)?;
         }
         let told = || format!("can't open the history {}", file.display());
         let mut connection = Connection::open(file).with_context(told)?;

@@ -224,7 +224,7 @@ impl JudgedRecord {
     /// Writes the page to a file, or as `report.html` into a folder; its path.
     pub(crate) fn write_page(&self, out: &Path) -> anyhow::Result<PathBuf> {
         let page = if out.is_dir() { out.join("report.html") } else { out.to_owned() };
-        write(&page, &self.page())?;
+        write(&page, self.page())?;
         Ok(page)
     }
 
@@ -233,9 +233,21 @@ impl JudgedRecord {
     }
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    recorder::write_whole(path, text.as_bytes())
+/// Writes a whole file into a folder, and makes that where it is missing.
+pub(crate) fn write_in(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    make_folder(folder)?;
+    let path = folder.join(name);
+    write(&path, text)?;
+    Ok(path)
+}
+
+pub(crate) fn write(path: &Path, document: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    recorder::write_whole(path, document.as_ref())
         .with_context(|| format!("can't write {}", path.display()))
+}
+
+pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))
 }
 
 /// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.
@@ -288,7 +300,6 @@ fn fresh(name: &str, wall_clock: &str, ending: &str) -> PathBuf {
     candidates.find(|path| !path.exists()).expect("there is always a next number")
 }
 
-/// Where one document goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// `--out -`.
@@ -327,11 +338,9 @@ impl Destination {
     pub(crate) fn write(&self, document: &[u8]) -> anyhow::Result<bool> {
         let Destination::File(file) = self else { return print_bytes(document).map(|()| false) };
         if let Some(folder) = file.parent().filter(|folder| *folder == Path::new(RUNS)) {
-            fs::create_dir_all(folder)
-                .with_context(|| format!("can't make {}", folder.display()))?;
+            make_folder(folder)?;
         }
-        recorder::write_whole(file, document)
-            .with_context(|| format!("can't write {}", file.display()))?;
+        write(file, document)?;
         Ok(true)
     }
 }

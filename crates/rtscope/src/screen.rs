@@ -21,7 +21,6 @@ use crate::tui::{
 /// How much a run shows while it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// Nothing.
     Quiet,
     /// An in-place block on a terminal, plain lines elsewhere.
     Usual,

@@ -76,7 +76,6 @@ pub(super) struct Cost {
 }
 
 impl Snapshot {
-    /// Now.
     pub(super) fn take(pid: u32) -> Result<Snapshot> {
         let threads = threads(pid)?.into_iter().filter_map(|tid| {
             let read =

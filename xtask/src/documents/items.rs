@@ -132,7 +132,6 @@ pub(super) enum Order {
 }
 
 impl Items {
-    /// Reads and checks the file.
     pub(super) fn parse(text: &str) -> Result<Items> {
         let items: Items = toml::from_str(text)?;
         let mut known = BTreeSet::new();

@@ -14,7 +14,6 @@ const NEAR: f64 = 2.0;
 pub(super) struct Brought {
     /// Why it failed; none when it ended as it should.
     pub(super) failure: Option<String>,
-    /// Its standard output.
     pub(super) output: String,
 }
 

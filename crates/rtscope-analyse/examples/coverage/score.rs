@@ -17,7 +17,6 @@ pub(crate) struct Truth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Score {
     pub(crate) runs: u32,
-    /// Runs with an interval.
     pub(crate) given: u32,
     /// Intervals without an upper end.
     pub(crate) open: u32,

@@ -82,7 +82,6 @@ impl System {
         }
     }
 
-    /// How many threads.
     pub(crate) fn threads(self) -> u32 {
         if self == System::Common { 8 } else { 1 }
     }
@@ -215,7 +214,6 @@ pub(crate) fn share_above(latency_ns: f64, late: f64) -> f64 {
     late * (1.0 - latency_ns / LATE_FROM_NS).exp()
 }
 
-/// The mean latency.
 pub(crate) fn mean_ns(late: f64) -> f64 {
     (1.0 - late) * ON_TIME_NS as f64 + late * 2.0 * LATE_FROM_NS
 }

@@ -44,7 +44,6 @@ pub struct CellComparison {
     pub wasserstein_ns: Option<f64>,
     /// What the intervals are made from.
     pub basis: Basis,
-    /// The latencies, for plots.
     #[serde(skip)]
     pub(crate) histograms: [Histogram; 2],
 }

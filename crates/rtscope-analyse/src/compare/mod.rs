@@ -73,7 +73,6 @@ pub struct Comparison {
     pub figures: usize,
     /// Figures that could not be judged.
     pub refused: usize,
-    /// Each pair of cells.
     pub changes: Vec<CellComparison>,
     /// Everything else that differs between the sides.
     pub differences: Vec<SettingDifference>,

@@ -53,7 +53,6 @@ pub struct Format {
     write: fn(&Exported<'_>) -> Result<Vec<u8>, String>,
 }
 
-/// Every format.
 pub const FORMATS: &[Format] = &[
     csv::FIGURES,
     csv::HISTOGRAM,

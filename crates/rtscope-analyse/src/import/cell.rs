@@ -64,7 +64,6 @@ pub struct Part {
 }
 
 impl ImportedCell {
-    /// Latencies of all threads.
     #[must_use]
     pub fn count(&self) -> u64 {
         let parts = self.threads.iter().flat_map(|thread| &thread.parts);
@@ -184,7 +183,6 @@ impl Rows {
         }
     }
 
-    /// How many columns there are.
     pub(super) fn width(&self) -> usize {
         self.columns.len()
     }

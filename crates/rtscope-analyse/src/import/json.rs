@@ -264,7 +264,6 @@ pub(super) struct Threads<'a> {
 }
 
 impl<'a> Threads<'a> {
-    /// Reads the histograms.
     pub(super) fn new(value: &'a Value) -> Threads<'a> {
         let (objects, mut damaged) = numbered(value);
         damaged += objects.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64;

@@ -68,7 +68,6 @@ impl ImportReading {
 pub(crate) trait Reader {
     /// Takes the next piece.
     fn feed(&mut self, bytes: &[u8]);
-    /// Ends the file.
     fn finish(self: Box<Self>) -> ImportReading;
 }
 
@@ -195,7 +194,6 @@ impl Stream {
         self.reader = Some(reader);
     }
 
-    /// Ends the file.
     #[must_use]
     pub fn finish(mut self) -> ImportReading {
         if self.reader.is_none() {

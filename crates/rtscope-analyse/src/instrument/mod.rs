@@ -29,7 +29,6 @@ const LAST_NS: u128 = 1 << 62;
 pub struct CaptureReading {
     /// The channel, as a scope of ours would have captured it.
     pub capture: Capture,
-    /// The file's format.
     pub format: &'static str,
     pub channels: Vec<String>,
     /// What is wrong with the file, for people.

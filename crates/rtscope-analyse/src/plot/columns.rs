@@ -45,9 +45,7 @@ pub(crate) struct ColumnShare {
     pub(crate) early: u64,
     /// Latencies beyond the exact buckets.
     pub(crate) overflow: u64,
-    /// Sum of latencies.
     pub(crate) sum_ns: u64,
-    /// Largest latency.
     pub(crate) max_ns: u64,
     /// Its programmed expiry.
     pub(crate) max_at_ns: u64,
@@ -191,7 +189,6 @@ impl Column {
         self.start_ns == u64::MAX
     }
 
-    /// All threads together.
     pub(crate) fn all(&self) -> ColumnShare {
         self.seen.iter().fold(ColumnShare::default(), |all, seen| {
             let later = seen.max_ns > all.max_ns;

@@ -41,7 +41,6 @@ impl Edges {
         Edges { edges_ns, log }
     }
 
-    /// How many steps there are.
     pub(crate) fn len(&self) -> usize {
         self.edges_ns.len() - 1
     }

@@ -7,7 +7,6 @@ use rtscope_model::time::Nanos;
 pub(crate) struct Scale {
     /// Logarithmic; then `from` is above 0.
     pub(crate) log: bool,
-    /// First value.
     pub(crate) from: f64,
     /// Last value, above the first.
     pub(crate) to: f64,

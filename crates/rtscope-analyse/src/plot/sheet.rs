@@ -65,12 +65,10 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Right edge.
     pub(crate) fn right(&self) -> f64 {
         self.left + self.width
     }
 
-    /// Lower edge.
     pub(crate) fn bottom(&self) -> f64 {
         self.top + self.height
     }
@@ -116,7 +114,6 @@ pub(crate) enum Sample {
 pub(crate) struct Readout {
     /// `latency` or `time`.
     pub(crate) x: &'static str,
-    /// Whether x is logarithmic.
     pub(crate) log: bool,
     /// First and last value of the axis.
     pub(crate) domain: (f64, f64),
@@ -152,7 +149,6 @@ pub(crate) struct ReadoutPanel {
     pub(crate) name: String,
     /// Upper edge and height.
     pub(crate) range: (f64, f64),
-    /// The curves.
     pub(crate) series: Vec<Series>,
 }
 
@@ -320,7 +316,6 @@ impl Sheet {
         self.svg.path("grid", &grid);
     }
 
-    /// Draws a panel's base line.
     pub(crate) fn base_line(&mut self, frame: &Frame) {
         self.svg.line("axis", frame.left, frame.bottom(), frame.right(), frame.bottom());
     }

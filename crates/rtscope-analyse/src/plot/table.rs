@@ -16,7 +16,6 @@ impl Table {
         Table { head: head.into_iter().map(Into::into).collect(), ..Table::default() }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(row.len(), self.head.len(), "{row:?}");

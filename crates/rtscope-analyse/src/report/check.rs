@@ -102,7 +102,6 @@ fn of_slope(slope: &Slope) -> Value {
     })
 }
 
-/// The check for a terminal.
 #[must_use]
 pub fn table(checked: &Checked<'_>) -> String {
     let seen = checked.observation;

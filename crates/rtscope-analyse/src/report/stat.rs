@@ -243,7 +243,6 @@ fn notes(record: &CounterRecord) -> Vec<String> {
     notes
 }
 
-/// The table for a terminal.
 #[must_use]
 pub fn table(record: &CounterRecord, published: &[PublishedBesideOurs]) -> String {
     let rows = rows(record);

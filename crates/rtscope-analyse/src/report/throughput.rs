@@ -239,7 +239,6 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
     found
 }
 
-/// The table for a terminal.
 #[must_use]
 pub fn table(record: &ThroughputRecord, published: &[PublishedBesideOurs]) -> String {
     let mut text = format!("Over {}, {} each\n\n", record.over, record.duration);

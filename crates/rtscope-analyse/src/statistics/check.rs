@@ -175,7 +175,6 @@ impl Rhythm {
         self.without_switches() * 2 < self.activations.len()
     }
 
-    /// Distances of the starts.
     #[must_use]
     pub fn distances_ns(&self) -> Vec<u64> {
         self.activations.windows(2).map(|pair| pair[1].start_ns - pair[0].start_ns).collect()

@@ -46,7 +46,6 @@ type Rule = fn(&ObservedProgram<'_>, &Observation, &Expectation) -> Option<Findi
 const RULES: [Rule; 9] =
     [policy, memory, faults, relative_sleep, wall_clock, overrun, missed, period, locks];
 
-/// Judges a program.
 #[must_use]
 pub fn judge<'a>(observation: &'a Observation, expected: &Expectation) -> Checked<'a> {
     let mut threads: Vec<ObservedProgram<'_>> = observation
@@ -178,7 +177,6 @@ fn relative_sleep(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) 
     Some(Finding::new("relative-sleep", Weight::Warning, text).advise(advice))
 }
 
-/// Nanoseconds in an hour.
 const HOUR_NS: f64 = 3.6e12;
 
 /// The drift with long delays included, as far as it is known.

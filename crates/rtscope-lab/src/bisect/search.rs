@@ -119,7 +119,6 @@ impl<'a, E: From<LabError>> Bisection<'a, E> {
         &self.steps
     }
 
-    /// How many kernels were run.
     #[must_use]
     pub fn kernels(&self) -> usize {
         self.known.len()

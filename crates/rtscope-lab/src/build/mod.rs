@@ -229,7 +229,6 @@ pub fn build(
     collect(spec, prepared, &key, counted, cache, report)
 }
 
-/// A time for people.
 fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }

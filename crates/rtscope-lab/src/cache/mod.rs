@@ -178,7 +178,6 @@ impl Cache {
         &self.root
     }
 
-    /// What was downloaded.
     #[must_use]
     pub fn downloads(&self) -> PathBuf {
         self.root.join("downloads")

@@ -59,7 +59,6 @@ pub struct ConfigDifference {
     pub other: Vec<ChangedOption>,
 }
 
-/// Compares two configurations.
 #[must_use]
 pub fn compare(before: &Set, after: &Set) -> ConfigDifference {
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();

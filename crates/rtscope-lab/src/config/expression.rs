@@ -2,7 +2,6 @@
 
 use super::merge::{ConfigOptions, Value};
 
-/// A condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     /// An option, or a constant.
@@ -19,7 +18,6 @@ pub enum Expression {
     Compare(String, &'static str, String),
 }
 
-/// Reads a condition.
 pub(super) fn parse(text: &str) -> Expression {
     let tokens = tokens(text);
     let mut at = 0;

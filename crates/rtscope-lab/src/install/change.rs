@@ -44,7 +44,6 @@ pub(super) enum Change {
     /// Another text in the place of a file, marked.
     Replace {
         path: PathBuf,
-        /// The new text.
         text: String,
         /// How our part is marked in it.
         mark: Mark,
@@ -73,7 +72,6 @@ impl Change {
         }
     }
 
-    /// Space it takes, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Change::Tree { from, .. } => disk::size_bytes(from),

@@ -48,7 +48,6 @@ pub enum SourceLocation {
     Package(PathBuf),
     /// A commit in a bare repository.
     Commit(PathBuf, String),
-    /// An unpacked folder.
     Folder(PathBuf),
 }
 

@@ -25,7 +25,6 @@ use crate::{
 pub struct ShippedText {
     /// Name on the command line and in specs.
     pub name: &'static str,
-    /// Its text.
     pub text: &'static str,
 }
 

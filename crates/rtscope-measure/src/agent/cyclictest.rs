@@ -109,7 +109,6 @@ impl<'a> Watch<'a> {
         Watch { beside, plan, run_ns: 0, begun, first, costs }
     }
 
-    /// Takes note of an event.
     pub(super) fn see(&mut self, stamped: &Stamped) {
         match &stamped.event {
             Event::RunStarted { monotonic_ns, .. } => self.run_ns = *monotonic_ns,

@@ -105,7 +105,6 @@ pub enum DriftError {
     /// A thread of ours.
     #[error("the loop's thread did not run to its end")]
     Thread,
-    /// The kernel's trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error("can't run {program}: {cause}")]

@@ -12,7 +12,6 @@ pub enum LoadError {
     /// The load's line asks for something that isn't there.
     #[error("{0}")]
     Line(Problem),
-    /// The system refused something.
     #[error("{0}{advice}", advice = advice(.0))]
     System(#[from] rtscope_sys::Error),
     /// A real-time policy was asked by name, and is not permitted.

@@ -64,7 +64,6 @@ pub struct Launcher {
     pub online: CpuSet,
 }
 
-/// How a load ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedLoad {
     /// Whether it ended as it should: its work was done, or it was stopped.
@@ -340,7 +339,6 @@ impl Drop for RunningLoad {
 /// What a load achieved in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Units of work.
     pub work: u64,
     /// What a unit is.
     pub unit: &'static str,
@@ -349,7 +347,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Units of work a second.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         self.work as f64 / Nanos(self.span_ns).as_secs_f64().max(1e-9)

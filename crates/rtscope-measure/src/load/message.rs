@@ -189,7 +189,6 @@ enum End {
 }
 
 impl End {
-    /// Writes the whole message.
     fn write(&self, message: &[u8]) -> io::Result<()> {
         let mut left = message;
         while !left.is_empty() {
@@ -206,7 +205,6 @@ impl End {
         Ok(())
     }
 
-    /// Reads a whole message.
     fn read(&self, message: &mut [u8]) -> io::Result<()> {
         let mut left = message;
         while !left.is_empty() {

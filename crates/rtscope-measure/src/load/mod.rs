@@ -39,7 +39,6 @@ pub use self::{
     worker::worker_main,
 };
 
-/// Every load.
 pub const LOADS: &[LoadDescriptor] = &[
     cpu::DESCRIPTOR,
     message::DESCRIPTOR,

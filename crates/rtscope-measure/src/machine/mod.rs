@@ -29,7 +29,6 @@ pub(crate) struct SessionPlan {
     pub(crate) measured: CpuSet,
     /// Where the control thread runs: off the measured CPUs where there are others.
     pub(crate) control: CpuSet,
-    /// The sampling threads.
     pub(crate) spec: SessionSpec,
 }
 

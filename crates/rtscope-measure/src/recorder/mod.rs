@@ -209,7 +209,6 @@ impl Recorder {
         }
     }
 
-    /// Whether it holds any measurement.
     pub(crate) fn has_measured(&self) -> bool {
         !self.slices.is_empty()
     }

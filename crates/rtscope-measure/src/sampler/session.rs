@@ -96,7 +96,6 @@ pub struct ThreadPlan {
 pub struct SessionSpec {
     pub threads: Vec<ThreadPlan>,
     pub layout: Layout,
-    /// Length of a slice.
     pub slice_ns: u64,
     pub clock: ClockName,
     /// When threads wake, but for each thread's first expiry and interval.

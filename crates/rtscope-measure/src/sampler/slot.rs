@@ -135,7 +135,6 @@ impl Slot {
         }
     }
 
-    /// Adds a measured latency.
     #[inline]
     pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
         if latency_ns >= self.measured.extent.max_ns {
@@ -326,7 +325,6 @@ impl Exchange {
         Some(reign)
     }
 
-    /// The slot in use.
     #[inline]
     pub(super) fn slot(&mut self) -> &mut Slot {
         &mut self.slot

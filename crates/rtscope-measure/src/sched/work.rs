@@ -118,7 +118,6 @@ impl Pieces {
         }
     }
 
-    /// All runs.
     pub(super) fn runs(&self) -> Vec<CpuInterval> {
         self.runs
             .iter()

@@ -7,6 +7,7 @@
 pub(crate) mod flood;
 mod iperf3;
 mod receive;
+mod sampler;
 mod send;
 mod sequence;
 mod wire;
@@ -15,44 +16,21 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     thread,
     time::Duration,
 };
 
 use rtscope_model::{
-    plan::Sleep,
     schedule::Placement,
-    throughput::{
-        FORMAT, Received, SampledLatencies, ThroughputRecord, Transfer, TransportProtocol,
-    },
+    throughput::{FORMAT, Received, ThroughputRecord, Transfer, TransportProtocol},
     time::Nanos,
 };
-use rtscope_sys::{
-    clock::{Clock, SystemClock},
-    sched, thread as own,
-    tree::Tree,
-};
+use rtscope_sys::tree::Tree;
 use rustix::net::sockopt;
 
-use self::wire::PATIENCE;
 pub use self::{flood::PORT, receive::serve};
-use crate::{
-    drift::beat::{self, Beat},
-    environment::SystemCounters,
-    interrupt::Interrupt,
-    load::network::Sides,
-    watchdog::{UNATTENDED, Watchdog},
-};
-
-/// Between two expiries of the sampler.
-const INTERVAL_NS: u64 = 1_000_000;
-
-/// From the sampler's placing to its first expiry.
-const LEAD_NS: u64 = 20_000_000;
+use self::{sampler::Sampler, wire::PATIENCE};
+use crate::{environment::SystemCounters, interrupt::Interrupt, load::network::Sides};
 
 /// Where the bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +92,6 @@ pub struct ThroughputOptions {
 /// Why there is no throughput.
 #[derive(Debug, thiserror::Error)]
 pub enum ThroughputError {
-    /// Nobody answers.
     #[error(
         "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and see that its port is open"
     )]
@@ -325,53 +302,6 @@ fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<u64> {
     sockopt::set_socket_send_buffer_size_force(socket, bytes)
         .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))?;
     Ok(sockopt::socket_send_buffer_size(socket)? as u64)
-}
-
-/// A thread that wakes each millisecond and notes how late.
-struct Sampler {
-    stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Result<SampledLatencies, ThroughputError>>,
-    _watchdog: Watchdog,
-}
-
-impl Sampler {
-    fn start(place: &Placement, duration: Nanos) -> Result<Sampler, ThroughputError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (told, asked) = (stop.clone(), place.clone());
-        // Transfers take a little longer than asked.
-        let room = (duration.0 / INTERVAL_NS * 2 + 10_000) as usize;
-        let mut noted = Vec::with_capacity(room);
-        let (tell, placed) = std::sync::mpsc::channel();
-        let watchdog = Watchdog::over_sleepers(Duration::from_nanos(duration.0) + UNATTENDED);
-        let thread = thread::spawn(move || {
-            own::block_signals();
-            own::set_timer_slack_ns(1);
-            let placement = sched::place(&asked)
-                .map_err(|cause| ThroughputError::Place { asked: Box::new(asked), cause })?;
-            let _ = tell.send(());
-            let beat = Beat {
-                start_ns: SystemClock::MONOTONIC.now_ns() + LEAD_NS,
-                period_ns: INTERVAL_NS,
-                sleep: Sleep::Absolute,
-                duration_ns: u64::MAX,
-            };
-            let missed = beat::run(&SystemClock::MONOTONIC, &beat, &told, &mut noted, || {});
-            let latencies_ns =
-                noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
-            Ok(SampledLatencies { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
-        });
-        let sampler = Sampler { stop, thread, _watchdog: watchdog };
-        // A thread that can't be placed ends, and its end of the channel with it.
-        match placed.recv() {
-            Ok(()) => Ok(sampler),
-            Err(_) => Err(sampler.finish().err().unwrap_or(ThroughputError::Thread)),
-        }
-    }
-
-    fn finish(self) -> Result<SampledLatencies, ThroughputError> {
-        self.stop.store(true, Relaxed);
-        self.thread.join().map_err(|_| ThroughputError::Thread)?
-    }
 }
 
 #[cfg(test)]

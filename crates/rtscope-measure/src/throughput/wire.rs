@@ -59,7 +59,6 @@ pub(super) enum Answer {
     Refused(String),
 }
 
-/// Sends a line.
 pub(super) fn send(stream: &mut TcpStream, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');

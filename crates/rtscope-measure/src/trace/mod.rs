@@ -39,7 +39,6 @@ const BUFFER_MIN_KIB: u32 = 64;
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// Not permitted.
     #[error("tracing the kernel's events is not permitted: run as root, or with CAP_SYS_ADMIN")]
     Permission,
     /// No tracefs.

@@ -18,7 +18,6 @@ pub enum TuneError {
     /// A signal could end the process before it has restored them.
     #[error("can't set the handlers of signals: {0}")]
     Signals(io::Error),
-    /// The kernel refused.
     #[error("{0}{hint}", hint = hint(.0))]
     System(#[from] Error),
     /// The value did not read back as asked.

@@ -59,7 +59,6 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The calling process.
     fn own() -> io::Result<Owner> {
         let pid = std::process::id();
         let stat =

@@ -25,7 +25,6 @@ pub struct SettingDescriptor {
     pub(super) target: Target,
 }
 
-/// Where a setting is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// One file.

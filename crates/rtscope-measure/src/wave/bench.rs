@@ -74,7 +74,6 @@ pub enum Seen {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes the folder.
     pub fn new() -> Result<Scratch, WaveError> {
         let path = std::env::temp_dir().join(format!("rtscope-subjects-{}", std::process::id()));
         let made = fs::create_dir(&path);

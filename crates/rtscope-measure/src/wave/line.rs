@@ -70,7 +70,6 @@ impl FromStr for Address {
     }
 }
 
-/// Opens a memory line.
 pub fn open_memory(name: &str) -> Result<MemoryLine, WaveError> {
     MemoryLine::open(Path::new(MemoryLine::FOLDER), name)
         .map_err(|source| WaveError::Line { line: format!("memory:{name}"), source })

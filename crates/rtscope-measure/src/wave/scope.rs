@@ -42,7 +42,6 @@ pub const GAPS_MAX: usize = 500_000;
 
 /// What can be looked at.
 pub trait Probe {
-    /// Whether the line is high.
     fn is_high(&self) -> bool;
     /// How many changes its program has counted; 0 when it doesn't count.
     fn changes(&self) -> u64;

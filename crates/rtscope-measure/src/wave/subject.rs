@@ -32,7 +32,6 @@ enum Making {
 pub struct ShippedSubject {
     /// Word on the command line.
     pub name: &'static str,
-    /// What it does.
     pub about: &'static str,
     file: &'static str,
     source: &'static str,

@@ -21,13 +21,10 @@ pub(super) struct Matrix {
     /// System settings, as `throttling=off`.
     #[serde(default)]
     setting: Vec<Setting>,
-    /// Policies of the sampler.
     #[serde(default)]
     policy: Vec<Policy>,
-    /// Priorities of the sampler.
     #[serde(default, deserialize_with = "priority_axis")]
     priority: Vec<u8>,
-    /// Intervals of the sampler.
     #[serde(default, deserialize_with = "interval_axis")]
     interval: Vec<Nanos>,
     /// CPU sets of the sampler.
@@ -149,7 +146,6 @@ impl Matrix {
         SamplerPatch { priority: self.priority.first().copied(), ..SamplerPatch::default() }
     }
 
-    /// How many cells there are.
     pub(super) fn size(&self) -> usize {
         let axes = [
             self.cpus.len(),

@@ -111,17 +111,7 @@ impl FromStr for CpuChoice {
     }
 }
 
-impl Serialize for CpuChoice {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CpuChoice {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CpuChoice, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(CpuChoice);
 
 /// Declares the sampler and its patch from one list of fields, so that a plan, a phase and the
 /// command line can each set some of them and none can be forgotten on the way.
@@ -308,7 +298,6 @@ impl Spelling {
 }
 
 impl Sampler {
-    /// How latencies map to buckets.
     #[must_use]
     pub fn layout(&self) -> Layout {
         let unit_ns = match self.resolution {
@@ -417,7 +406,6 @@ fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
     whole(d, 1..=99, PRIORITY_TEXT)
 }
 
-/// The priorities of a matrix.
 pub(super) fn priority_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, D::Error> {
     let priorities = Vec::<i64>::deserialize(d)?.into_iter();
     let one = |priority: i64| u8::try_from(priority).ok().filter(|n| (1..=99).contains(n));
@@ -448,7 +436,6 @@ fn intervals<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Nanos>>, D::E
     checked(d, |all: &Vec<Nanos>| all.iter().all(is_interval), INTERVAL_TEXT)
 }
 
-/// The intervals of a matrix.
 pub(super) fn interval_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Nanos>, D::Error> {
     intervals(d).map(Option::unwrap_or_default)
 }

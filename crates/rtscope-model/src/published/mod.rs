@@ -70,7 +70,6 @@ impl PublishedUnit {
 /// What a figure says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishedStatistic {
-    /// Smallest latency.
     Min,
     /// Mean, quantile or largest latency, or the number of missed activations.
     Latency(verdict::Statistic),
@@ -564,7 +563,6 @@ pub struct PublishedTable {
     pub name: String,
     /// The document, one line.
     pub title: String,
-    /// The entries.
     pub published: Vec<Published>,
 }
 

@@ -27,8 +27,6 @@ mod samples;
 mod spans;
 pub(crate) mod thread;
 
-use std::fmt;
-
 use self::{condense::Condensed, events::Events, lines::Lines};
 pub use self::{
     condense::{Condenser, Counts},
@@ -97,7 +95,6 @@ pub struct Record {
     pub events: Vec<Stamped>,
     /// How time passed in a guest of the lab; none when it was the machine's own.
     pub virtual_time: Option<VirtualTime>,
-    /// The sampling threads.
     pub threads: Vec<ThreadRecord>,
     /// All slices, by thread and then by time. Of a long run, slices that follow each other are
     /// joined: counts, sums and extremes stay exact, and their lengths differ.
@@ -122,16 +119,9 @@ pub struct Content {
 }
 
 /// Why a folder is not a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NotARecord(pub String);
-
-impl fmt::Display for NotARecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotARecord {}
 
 impl Record {
     /// What a reader calls a thread: its CPU when it has that one alone, else its place in its

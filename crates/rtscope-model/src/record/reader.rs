@@ -53,7 +53,6 @@ impl EventReader {
         self.lines.feed(bytes, &mut |event| events.add(event));
     }
 
-    /// Ends the file.
     #[must_use]
     pub fn finish(mut self) -> EventFile {
         let events = &mut self.events;
@@ -102,7 +101,6 @@ impl SliceReader {
         self.lines.feed(bytes, &mut |slice| pass.add(slice));
     }
 
-    /// Ends the file.
     #[must_use]
     pub fn finish(mut self) -> SliceFile {
         let pass = &mut self.pass;

@@ -21,9 +21,7 @@ pub struct SampleSpan {
     /// Programmed expiry of the last.
     pub end_ns: u64,
     pub count: u64,
-    /// Smallest latency.
     pub min_ns: u64,
-    /// Largest latency.
     pub max_ns: u64,
 }
 

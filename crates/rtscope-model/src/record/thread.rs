@@ -5,7 +5,6 @@ use crate::{
     schedule::{Placement, Policy},
 };
 
-/// One sampling thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadRecord {
     /// Index over all sessions.

@@ -5,12 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
     drift::{self, DriftError, DriftOptions, PeriodicSource},
     interrupt::Interrupt,
-    recorder::write_whole,
 };
 use rtscope_model::{
     drift::{DriftRecord, FORMAT},
@@ -120,10 +118,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         wall_clock,
     };
     let record = measured(options)?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
-    write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write_in(&folder, RECORD, &(serde_json::to_string(&record)? + "\n"))?;
     print_result(&record, &folder, args.json)?;
     Ok(ExitCode::from(code(&record)))
 }

@@ -40,9 +40,8 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, recorder::write_whole, wave::WaveError};
+use rtscope_measure::{RunError, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -51,6 +50,7 @@ use crate::{
     failure::{Refused, error_text},
     leftovers,
     output::{self, print, print_bytes, print_folded, shown},
+    record,
     record::wall_clock,
 };
 
@@ -317,10 +317,7 @@ fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
 }
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
-    let path = folder.join("report.html");
-    write_whole(&path, page.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
-    Ok(path)
+    record::write_in(folder, "report.html", page)
 }
 
 /// How this user gets real-time permission, in one sentence.

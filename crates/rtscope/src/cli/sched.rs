@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::report::sched as report;
-use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, sched, tune};
+use rtscope_measure::{interrupt::Interrupt, sched, tune};
 use rtscope_model::{
     guest,
     sched::{Experiment, ExperimentRecord},
@@ -53,7 +53,6 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Whether it runs an experiment.
     pub(super) fn measures(&self) -> bool {
         matches!(self, Verb::Run(_))
     }
@@ -184,11 +183,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     // An experiment is short: a signal lets it come to its end, which puts settings back.
     let _interrupt = Interrupt::install_patient()?;
     let record = sched::run(&options).map_err(|error| explained(error, &options))?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
-    let text = serde_json::to_string_pretty(&record)? + "\n";
-    write_whole(&path, text.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write_in(&folder, RECORD, &(serde_json::to_string_pretty(&record)? + "\n"))?;
     print_result(&record, &folder, args.json)?;
     // What doesn't read back as asked answers another question.
     Ok(ExitCode::from(if record.is_as_asked() { exit::PASS } else { exit::INCONCLUSIVE }))

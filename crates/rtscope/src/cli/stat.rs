@@ -5,15 +5,11 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::report::{
     published::{PublishedBesideOurs, of_table},
     stat as report,
 };
-use rtscope_measure::{
-    recorder::write_whole,
-    stat::{self, Simulator, StatOptions, branch},
-};
+use rtscope_measure::stat::{self, Simulator, StatOptions, branch};
 use rtscope_model::stat::{CounterRecord, FORMAT};
 use rtscope_sys::tree::Tree;
 
@@ -206,17 +202,10 @@ fn own_path() -> String {
 
 /// Writes the record and the page.
 fn keep(
-    record: &CounterRecord,
+    counted: &CounterRecord,
     published: &[PublishedBesideOurs],
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
-    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let write = |name: &str, text: &str| -> anyhow::Result<PathBuf> {
-        let path = folder.join(name);
-        write_whole(&path, text.as_bytes())
-            .with_context(|| format!("can't write {}", path.display()))?;
-        Ok(path)
-    };
-    write(RECORD, &(serde_json::to_string_pretty(record)? + "\n"))?;
-    write("report.html", &report::page(record, published))
+    record::write_in(folder, RECORD, &(serde_json::to_string_pretty(counted)? + "\n"))?;
+    record::write_in(folder, "report.html", &report::page(counted, published))
 }

@@ -10,7 +10,6 @@ use anyhow::Context;
 use rtscope_analyse::report::{published::of_table, throughput as report};
 use rtscope_measure::{
     interrupt::Interrupt,
-    recorder::write_whole,
     throughput::{self, Over, ThroughputOptions},
 };
 use rtscope_model::{
@@ -169,10 +168,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         wall_clock,
     };
     let record = measured(options)?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
-    write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write_in(&folder, RECORD, &(serde_json::to_string(&record)? + "\n"))?;
     print_result(&record, &folder, args)?;
     Ok(ExitCode::from(code(&record)))
 }

@@ -21,7 +21,6 @@ pub struct CyclictestOrigin {
     pub start_time: String,
     /// RFC 2822.
     pub end_time: String,
-    /// The exit code.
     pub return_code: i32,
     /// Name and text of each field of `uname`, in its order.
     pub uname: Vec<(&'static str, String)>,

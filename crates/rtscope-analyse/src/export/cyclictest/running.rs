@@ -86,7 +86,6 @@ impl LiveRun {
         larger
     }
 
-    /// Adds a single sample.
     pub fn add_sample(&mut self, thread: u32, sample: &RawSample) {
         let RawSample { expiry_ns, latency_ns, cycle } = *sample;
         let (index, unit, buckets) = (thread as usize, self.run.unit, self.run.buckets);

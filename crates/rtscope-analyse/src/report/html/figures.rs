@@ -12,7 +12,6 @@ use crate::{
 /// Rows up to which each phase lists its threads in sight.
 const OPEN_ROWS: usize = 40;
 
-/// The section of figures.
 #[derive(Debug)]
 pub(super) struct FiguresView {
     pub(super) headline: String,
@@ -24,7 +23,6 @@ pub(super) struct FiguresView {
     pub(super) corrected: bool,
 }
 
-/// A phase.
 #[derive(Debug)]
 pub(super) struct CellView {
     pub(super) name: String,
@@ -99,7 +97,6 @@ impl FiguresView {
 }
 
 impl CellView {
-    /// Every row.
     fn rows(&mut self) -> impl Iterator<Item = &mut RowView> {
         let more = self.corrected.iter_mut().chain(&mut self.independent);
         self.all.iter_mut().chain(more).chain(&mut self.threads)

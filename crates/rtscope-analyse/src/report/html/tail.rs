@@ -10,7 +10,6 @@ use crate::{
     },
 };
 
-/// The section.
 #[derive(Debug)]
 pub(super) struct TailView {
     pub(super) headline: String,
@@ -21,7 +20,6 @@ pub(super) struct TailView {
     pub(super) table: Table,
 }
 
-/// A phase.
 #[derive(Debug)]
 pub(super) struct CellView {
     pub(super) name: String,

@@ -150,7 +150,6 @@ impl PhaseByBoth {
         PhaseByBoth::figures(&self.theirs)
     }
 
-    /// Both histograms as JSON.
     pub(super) fn document(&self) -> Value {
         let side = |of: &Buckets| {
             let quantiles = QUANTILES.map(|(name, parts)| (name, of.at(parts)));

@@ -47,7 +47,6 @@ pub struct Entry {
     pub seed: u64,
     /// 99.9th percentile.
     pub p99_9_ns: u64,
-    /// Worst latency.
     pub max_ns: u64,
     /// Measured activations.
     pub recorded: u64,
@@ -96,7 +95,6 @@ pub struct LabComparison {
     pub facts: Vec<(String, String)>,
     /// What was asked for and is not so.
     pub warnings: Vec<String>,
-    /// The figures.
     pub entries: Vec<Entry>,
     /// What was required of each kernel under each load.
     pub required: Vec<KernelRequirement>,

@@ -2,7 +2,6 @@ use rtscope_model::histogram::Layout;
 
 use super::*;
 
-/// Latencies around a level.
 fn latencies(us: u64) -> Histogram {
     let mut histogram = Histogram::new(Layout::default());
     (0..2000).for_each(|n| histogram.record(us * 900 + n * us));

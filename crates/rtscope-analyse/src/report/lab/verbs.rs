@@ -43,7 +43,6 @@ pub struct SideBySide {
     pub kernels: Vec<String>,
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
-    /// What the guests brought.
     pub guests: Vec<VerbInGuest>,
     /// What brought no record: which, and why.
     pub failures: Vec<(String, String)>,
@@ -249,7 +248,6 @@ pub fn document(all: &SideBySide, guests: &[Value]) -> Value {
     })
 }
 
-/// The figures for a terminal.
 #[must_use]
 pub fn table(all: &SideBySide) -> String {
     let groups = groups(all);

@@ -142,7 +142,6 @@ fn beside(all: &Guests) -> Vec<PublishedBesideOurs> {
     published::beside(&theirs, &seen)
 }
 
-/// The figures for a terminal.
 #[must_use]
 pub fn table(all: &Guests) -> String {
     let tables = tables(all);

@@ -124,7 +124,6 @@ fn jobs(judged: &JudgedExperiment<'_>, asked: &Application) -> Vec<Value> {
     judged.observed.jobs.iter().zip(predicted).map(one).collect()
 }
 
-/// The table for a terminal.
 #[must_use]
 pub fn table(record: &ExperimentRecord) -> String {
     let mut text = format!("{}: {}\n\n", record.experiment.name, record.experiment.title);

@@ -41,7 +41,6 @@ impl Sweep {
     }
 }
 
-/// The sweep for a terminal.
 #[must_use]
 pub fn text(sweep: &Sweep) -> String {
     let mut text = format!(

@@ -172,7 +172,6 @@ impl ClaimWatch {
         }
     }
 
-    /// Takes in a slice.
     pub fn add(&mut self, slice: &Slice) {
         let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
         *self.threads.entry(slice.thread).or_default() += length_ns;

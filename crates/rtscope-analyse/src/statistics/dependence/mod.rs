@@ -277,7 +277,6 @@ impl Blocks {
         }
     }
 
-    /// Length of a block.
     #[must_use]
     pub fn block_ns(&self) -> u64 {
         self.block_ns

@@ -55,7 +55,6 @@ const GRID_NS: f64 = 2.0;
 /// Expiries further from the wake-up than this are on another clock.
 const OTHER_CLOCK_NS: u128 = 3_600_000_000_000;
 
-/// Nanoseconds in an hour.
 const HOUR_NS: f64 = 3.6e12;
 
 /// What becomes of an error: whether a late activation makes the later ones late.

@@ -100,11 +100,9 @@ impl Interval {
 pub struct Tail {
     /// Blocks of time that the cell was divided into.
     pub blocks: usize,
-    /// Length of a block.
     pub block_ns: u64,
     /// What was checked of the order; empty when there are too few blocks.
     pub checks: Vec<FitCheck>,
-    /// Block maxima.
     pub maxima: TailEstimate,
     /// Peaks over a threshold.
     pub peaks: TailEstimate,

@@ -85,7 +85,6 @@ pub struct Try {
     pub uncertainty_ppm: Option<f64>,
     /// Whether it is within the tolerance.
     pub within: bool,
-    /// What the try says.
     pub outcome: TryOutcome,
     /// Edges seen.
     pub edges: u64,

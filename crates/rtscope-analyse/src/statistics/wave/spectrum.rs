@@ -31,7 +31,6 @@ pub struct Deviation {
 /// A rhythm of the time-interval error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpectralLine {
-    /// Its frequency.
     pub hz: f64,
     pub amplitude_ns: f64,
 }

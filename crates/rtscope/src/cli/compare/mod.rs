@@ -5,12 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::{
     compare::{self, ComparedRun, Comparison},
     report,
 };
-use rtscope_measure::recorder::write_whole;
 use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use super::{
@@ -182,8 +180,7 @@ pub(super) fn between(
 }
 
 pub(super) fn write_page(comparison: &Comparison, out: &Path) -> anyhow::Result<()> {
-    write_whole(out, report::compare::page(comparison).as_bytes())
-        .with_context(|| format!("can't write {}", out.display()))
+    record::write(out, report::compare::page(comparison))
 }
 
 /// The requirements of every plan and those of the command line: both sides are held to all of them.

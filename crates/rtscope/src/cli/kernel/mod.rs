@@ -23,8 +23,8 @@ use rtscope_lab::{
 };
 
 use self::screen::{Screen, time};
-use super::{Refused, ending, print, wall_clock};
-use crate::{exit, output::shown, record};
+use super::{ending, print, wall_clock};
+use crate::{exit, failure::lab_failure, output::shown, record};
 
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
@@ -223,13 +223,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     if let (Err(_), Some(code)) = (&outcome, ending.code()) {
         return Ok(ExitCode::from(code));
     }
-    outcome.map_err(|error| match error.downcast::<LabError>() {
-        // What was asked wrongly has its own exit code, and each problem of a spec its own line.
-        Ok(LabError::Spec(problems)) => problems.into(),
-        Ok(error) if error.is_usage() => Refused(error.to_string()).into(),
-        Ok(error) => error.into(),
-        Err(error) => error,
-    })
+    outcome.map_err(lab_failure)
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {

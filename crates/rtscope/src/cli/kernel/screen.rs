@@ -27,7 +27,6 @@ impl Screen {
         Screen { terminal: output::can_redraw(&io::stderr()), verbose, last: None, open: false }
     }
 
-    /// Shows what a step says.
     pub(super) fn show(&mut self, progress: &StepProgress) {
         match progress {
             StepProgress::Step(text) => self.line(text),

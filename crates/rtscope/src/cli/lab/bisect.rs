@@ -5,7 +5,6 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::report::lab::bisect;
 use rtscope_lab::{
     bisect::{
@@ -15,7 +14,6 @@ use rtscope_lab::{
     lab::Outcomes,
     queue::QueuedRun,
 };
-use rtscope_measure::recorder::write_whole;
 
 use super::{
     compare,
@@ -24,7 +22,7 @@ use super::{
 };
 use crate::{
     cli::{Refused, print, shape},
-    exit, plans,
+    exit, plans, record,
 };
 
 /// How many replicas of each kernel, unless the user says otherwise.
@@ -126,8 +124,7 @@ fn publish(
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let text = serde_json::to_string_pretty(&bisect::document(found))? + "\n";
-    write_whole(path, text.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write(path, &text)?;
     print(&if as_json { text } else { bisect::text(found, &path.display().to_string()) })?;
     Ok(ExitCode::from(exit::PASS))
 }

@@ -1,10 +1,6 @@
 //! A verb of rtscope in guests: it runs there as it would run on a board, and its figures stand side by side here.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use rtscope_analyse::report::{
@@ -15,7 +11,7 @@ use rtscope_analyse::report::{
     published::{Ours, Whose, of_table},
 };
 use rtscope_lab::{brought, lab::GuestVerbs, program::GuestProgram};
-use rtscope_measure::{agent::SHOWN, environment, recorder::write_whole};
+use rtscope_measure::{agent::SHOWN, environment};
 use rtscope_model::{
     guest,
     printable::make_printable,
@@ -29,7 +25,7 @@ use super::{
     order::{self, Lab},
     output,
 };
-use crate::exit;
+use crate::{exit, record};
 
 /// The kernels of a verb, how their guests run, and where the answer goes.
 #[derive(Debug, clap::Args)]
@@ -178,11 +174,7 @@ fn kind(guest: &Path) -> Option<KernelKind> {
 
 /// Writes the page of a guest's record beside it; its path in the guest's folder.
 fn keep_page(guest: &Path, verb: &Verb<'_>, text: &str) -> anyhow::Result<String> {
-    let file: PathBuf = [verb.folder().as_str(), guest::PAGE].iter().collect();
-    let path = guest.join(&file);
-    let folder = path.parent().unwrap_or(guest);
-    std::fs::create_dir_all(folder)
-        .and_then(|()| write_whole(&path, text.as_bytes()))
-        .with_context(|| format!("can't write {}", path.display()))?;
-    Ok(file.display().to_string())
+    let folder = verb.folder();
+    record::write_in(&guest.join(&folder), guest::PAGE, text)?;
+    Ok(format!("{folder}/{}", guest::PAGE))
 }

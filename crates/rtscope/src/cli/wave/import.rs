@@ -47,7 +47,6 @@ impl Options {
         !self.channel.is_empty() || self.samplerate.is_some() || self.freq.is_some()
     }
 
-    /// Intended frequency.
     pub(super) fn wanted_hz(&self) -> Option<f64> {
         self.freq.map(|hz| hz.0)
     }

@@ -1,12 +1,10 @@
 //! What `wave capture` and `import` print and write of a capture.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::Context as _;
 use rtscope_analyse::{
     instrument,
     report::wave::capture as report,
@@ -21,6 +19,7 @@ use crate::{
     cli::{Refused, print, wall_clock},
     exit,
     output::shown,
+    record,
     record::Destination,
 };
 
@@ -69,7 +68,7 @@ impl Outputs {
             let to = |file: &Option<PathBuf>| file.as_deref().map(Destination::named);
             return Ok([to(&self.save), to(&self.page)]);
         };
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        record::make_folder(folder)?;
         Ok([CAPTURE, "report.html"].map(|name| Some(Destination::named(&folder.join(name)))))
     }
 }
@@ -157,8 +156,7 @@ pub(super) fn finish_several(
     let document = serde_json::json!({ "lines": documents, "between": all });
     let document = serde_json::to_string_pretty(&document)? + "\n";
     if let Some(folder) = &outputs.out {
-        let path = folder.join("lines.json");
-        fs::write(&path, &document).with_context(|| format!("can't write {}", path.display()))?;
+        record::write(&folder.join("lines.json"), &document)?;
         text += &format!("Captures: {}\n", shown(folder));
     }
     print(if outputs.json { &document } else { &text })?;

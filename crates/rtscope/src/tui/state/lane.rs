@@ -54,7 +54,6 @@ pub(crate) struct Sum {
     pub(crate) recorded: u64,
     /// Swallowed activations.
     pub(crate) missed: u64,
-    /// Largest latency.
     pub(crate) max_ns: u64,
     /// How long an activation had waited at least that nothing has answered.
     pub(crate) open_ns: u64,

@@ -49,7 +49,6 @@ const KEYS: [(&str, &str, &str); 5] = [
     ("?", "help", "Show or hide this. Escape hides it, too."),
 ];
 
-/// Draws all of it.
 pub(crate) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     let mut pen = Pen::new(buffer, area);
     let (width, height) = (pen.width(), pen.height());

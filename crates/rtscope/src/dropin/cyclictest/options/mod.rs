@@ -61,7 +61,6 @@ const TABLE: &[Opt] = &[
 /// The most buckets of a histogram.
 const BUCKETS_MAX: i64 = 1_000_000;
 
-/// Where the threads run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Affinity {
     /// Wherever the kernel puts them.
