@@ -22,7 +22,6 @@ pub enum LabError {
         path: PathBuf,
         cause: io::Error,
     },
-    /// The disk of the records is full.
     #[error("can't make {path}: {cause}: make space, or choose another folder with --out", path = path.display())]
     Full { path: PathBuf, cause: io::Error },
     /// Programs or headers that this machine lacks.
@@ -88,7 +87,6 @@ pub enum LabError {
     },
     #[error("{0}")]
     NoRecord(String),
-    /// The user ended everything before its turn came.
     #[error("not reached: it was interrupted before")]
     NotReached,
     /// The user ended everything between two steps.

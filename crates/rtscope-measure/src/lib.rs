@@ -102,7 +102,6 @@ pub enum RunError {
     /// More intervals than threads.
     #[error("{0}")]
     Intervals(String),
-    /// A load could not start.
     #[error("load {line:?} of phase {phase:?} can't start on this machine: {why}")]
     Load {
         /// Its line in the plan.
@@ -114,10 +113,8 @@ pub enum RunError {
     /// A limit of the system is too low for the plan.
     #[error("{0}")]
     Limit(String),
-    /// There is no CPU to measure.
     #[error("no CPU was found that this process may use: are /proc and /sys mounted?")]
     NoCpu,
-    /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
     /// A sampling thread is not permitted what it was asked.
@@ -125,7 +122,6 @@ pub enum RunError {
     Place(Box<SampleError>, [String; 3]),
     #[error(transparent)]
     Sample(SampleError),
-    /// The control thread's own place.
     #[error("can't place the control thread: {0}")]
     Control(rtscope_sys::Error),
     #[error(transparent)]

@@ -47,22 +47,17 @@ pub struct CaptureChoice<'a> {
 /// Why a file gives no capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// No known format.
     #[error("it is neither VCD (value change dump) nor CSV of sigrok: save it as one of them")]
     Format,
-    /// No channel of a single bit.
     #[error("it has no channel of one bit")]
     NoChannel,
-    /// A channel that isn't there.
     #[error("it has no channel {asked:?}; there are {}", there.join(", "))]
     Absent { asked: String, there: Vec<String> },
-    /// More than one channel changes.
     #[error("several channels change: choose one with --channel: {}", there.join(", "))]
     Several {
         /// Those, with their edges.
         there: Vec<String>,
     },
-    /// Samples without a time.
     #[error("it doesn't say how many samples there are in a second: give --samplerate, as 1MHz")]
     NoTimes,
 }

@@ -164,12 +164,6 @@ pub fn at_most_once_in(exposure_ns: u64) -> Nanos {
     Nanos(exposure_ns).scaled(1.0 / expected_when_none())
 }
 
-/// How long must pass without an event before "at most once in `interval`" holds at 95 %.
-#[must_use]
-pub fn exposure_for(interval: Nanos) -> Nanos {
-    interval.scaled(expected_when_none())
-}
-
 impl Exceedance {
     /// What the count says about the limit, for an observation that was watched so.
     #[must_use]
@@ -353,7 +347,6 @@ mod tests {
             "1 of 30 latencies was 200us or more in 10 s: once in 10 s, 95 % interval once in 6 min 34 s to \
              once in 1.2 s"
         );
-        assert_eq!(exposure_for(Nanos::from_secs(3_600)).to_string(), "2 h 59 min 44 s");
         assert_eq!(rate(1_234.5), "1,235 a second");
         assert_eq!(rate(0.0), "never");
     }

@@ -71,12 +71,10 @@ pub enum CheckError {
     /// The program can't be started.
     #[error("can't start {program}: {source}", program = program.display())]
     Start { program: PathBuf, source: std::io::Error },
-    /// It was started and could not be run.
     #[error(
         "{program} could not be run: check its name and that it is executable; nothing was watched"
     )]
     NotRun { program: String },
-    /// It ended before the look.
     #[error(
         "{program} ended ({how}) within the {settle:?} before the look: let it run longer, or look earlier with --settle"
     )]
@@ -87,10 +85,8 @@ pub enum CheckError {
         /// Time before the look.
         settle: Duration,
     },
-    /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// A signal came.
     #[error("interrupted before anything was seen")]
     Interrupted,
 }

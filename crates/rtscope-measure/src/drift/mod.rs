@@ -88,7 +88,6 @@ pub struct DriftOptions {
 /// Why there is nothing to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum DriftError {
-    /// The thread could not be placed.
     #[error("the loop can't be {asked}: {cause}")]
     Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     /// More activations than a recording holds.
@@ -102,7 +101,6 @@ pub enum DriftError {
         /// The longest time at this period.
         longest: Nanos,
     },
-    /// A thread of ours.
     #[error("the loop's thread did not run to its end")]
     Thread,
     #[error(transparent)]
@@ -112,7 +110,6 @@ pub enum DriftError {
     /// It made no activation.
     #[error("{0}")]
     NotPeriodic(String),
-    /// Reading events.
     #[error("can't read the kernel's events: {0}")]
     Read(std::io::Error),
 }

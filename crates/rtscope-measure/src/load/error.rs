@@ -14,10 +14,8 @@ pub enum LoadError {
     Line(Problem),
     #[error("{0}{advice}", advice = advice(.0))]
     System(#[from] rtscope_sys::Error),
-    /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", do_one_of(.0))]
     Permission([String; 3]),
-    /// The kernel refused a worker its place.
     #[error(
         "a worker can't be {asked}: {source}: run as root, or give this user the permission, as with \
          \"USER - {limit}\" in /etc/security/limits.d/rtscope.conf",
@@ -47,7 +45,6 @@ pub enum LoadError {
         absent: CpuSet,
         online: CpuSet,
     },
-    /// A folder in which a load is to make files.
     #[error(
         "can't write to the folder {}: {why}: make it, or name another with {option}=",
         folder.display()
@@ -107,7 +104,6 @@ pub enum LoadError {
         /// How often it had been started by then.
         runs: u64,
     },
-    /// A worker process ended; it has said why, if it could.
     #[error("worker process {pid} ended with {how}")]
     Worker {
         pid: u32,
@@ -117,16 +113,13 @@ pub enum LoadError {
     /// Something that must not happen.
     #[error("{0}")]
     Broken(&'static str),
-    /// The kernel's timer ended it.
     #[error("it ran into its time limit")]
     Limit,
     /// The load's process ended, or said why it can't work, before it worked.
     #[error("{how}")]
     Ended { how: String },
-    /// The load doesn't work after a long time.
     #[error("it did not begin to work within {0}: the machine may be overloaded")]
     Slow(Nanos),
-    /// The load's process was started in a way that is not ours.
     #[error("a load's process is started by rtscope only: use `rtscope load NAME`")]
     NotStartedByUs,
 }

@@ -31,7 +31,6 @@ pub enum ChangeError {
     /// What is asked contradicts itself.
     #[error("{0}")]
     Contradiction(String),
-    /// The kernel refused.
     #[error("thread {tid} stays as it is: {source}")]
     Refused { tid: i32, source: rtscope_sys::Error },
 }

@@ -48,13 +48,10 @@ use rtscope_model::{
 /// What went wrong with a record's folder.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The folder can't be made or written.
     #[error("can't write a record to {path}: {source} (choose another folder with --out)", path = path.display())]
     Create { path: PathBuf, source: io::Error },
-    /// The folder holds another record.
     #[error("{path} already holds a record: choose another folder with --out, or remove it", path = .0.display())]
     Occupied(PathBuf),
-    /// The folder can't be read.
     #[error("can't read a record from {path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
 }

@@ -57,13 +57,10 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// The kernel gave no thread.
     #[error("can't start sampling thread {thread}: {source}")]
     Spawn { thread: u32, source: io::Error },
-    /// The kernel refused the place.
     #[error("sampling thread {thread} can't be {asked}: {source}")]
     Place { thread: u32, asked: Placement, source: rtscope_sys::Error },
-    /// A thread did not run.
     #[error("sampling thread {thread} did not run on CPU {cpus} within {} s: {holder}; end it, or measure on other CPUs", PLACING_LIMIT.as_secs())]
     Starved {
         thread: u32,

@@ -76,7 +76,6 @@ pub enum SchedError {
     /// The system refused something else.
     #[error(transparent)]
     System(#[from] rtscope_sys::Error),
-    /// A thread could not be started, or ended before its time.
     #[error("a thread of the experiment did not run to its end: {0}")]
     Thread(String),
 }

@@ -101,7 +101,6 @@ pub enum ThroughputError {
         "no iperf3 answers at {address} ({cause}): start `iperf3 -s` there, and see that its port is open"
     )]
     NoIperf3 { address: String, cause: io::Error },
-    /// Namespaces or their cable.
     #[error(
         "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
     )]
@@ -109,7 +108,6 @@ pub enum ThroughputError {
     /// During a transfer.
     #[error("the transfer broke: {0}")]
     Broken(io::Error),
-    /// The sampler.
     #[error("the sampler can't be {asked}: {cause}")]
     Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     #[error("a thread of the measurement did not run to its end")]

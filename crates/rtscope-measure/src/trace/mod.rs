@@ -41,7 +41,6 @@ const BUFFER_MIN_KIB: u32 = 64;
 pub enum TraceError {
     #[error("tracing the kernel's events is not permitted: run as root, or with CAP_SYS_ADMIN")]
     Permission,
-    /// No tracefs.
     #[error(
         "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
     )]

@@ -12,15 +12,12 @@ pub enum TuneError {
     /// Not a setting, or not a value of it.
     #[error("{0}")]
     Refused(Problem),
-    /// This machine or kernel has no such setting.
     #[error("{setting}: this system has no {path}", path = path.display())]
     Absent { setting: String, path: PathBuf },
-    /// A signal could end the process before it has restored them.
     #[error("can't set the handlers of signals: {0}")]
     Signals(io::Error),
     #[error("{0}{hint}", hint = hint(.0))]
     System(#[from] Error),
-    /// The value did not read back as asked.
     #[error("{setting}: {path} reads {found:?} after {asked:?} was written", path = path.display())]
     NotKept { setting: String, path: PathBuf, asked: String, found: String },
     /// Another run has changed it and will put it back.
@@ -30,13 +27,11 @@ pub enum TuneError {
         path = path.display()
     )]
     Held { setting: String, path: PathBuf, pid: u32 },
-    /// A run that died has left it changed.
     #[error(
         "{setting}: an rtscope that was killed has left {path} changed: run `rtscope restore` first",
         path = path.display()
     )]
     Left { setting: String, path: PathBuf },
-    /// The journal can't be written, so nothing was changed.
     #[error("{operation} {path}: {source}: without a journal nothing is changed", path = path.display())]
     Journal {
         /// `make`, `lock`, `write`.

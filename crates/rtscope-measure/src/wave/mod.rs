@@ -15,7 +15,6 @@ use std::{io, path::PathBuf};
 /// Why a line can't be used, or a wave not made or seen.
 #[derive(Debug, thiserror::Error)]
 pub enum WaveError {
-    /// No address of a line.
     #[error(
         "{0:?} is not a line: write memory:NAME (letters, digits, - and _), gpio:CHIP/LINE or led:NAME"
     )]
@@ -23,7 +22,6 @@ pub enum WaveError {
     /// A line of the system that isn't there.
     #[error("there is no {what}{}", if there.is_empty() { ": the system has none".to_owned() } else { format!("; there are {}", there.join(", ")) })]
     Absent { what: String, there: Vec<String> },
-    /// A kind of line that can't be looked at.
     #[error(
         "{0} can't be captured: the scope reads memory: and gpio: lines; capture the pin with an instrument"
     )]
@@ -42,7 +40,6 @@ pub enum WaveError {
     Machine(String),
     #[error("can't place the thread: {0}")]
     Place(#[from] rtscope_sys::Error),
-    /// A program that is needed and absent.
     #[error(
         "the subject {subject} needs {program}, which is not installed: run `apt-get install {package}`"
     )]
@@ -52,7 +49,6 @@ pub enum WaveError {
         /// The Debian package with it.
         package: &'static str,
     },
-    /// A subject that runs and makes no wave.
     #[error("subject {subject}: it made no edge within 5 s")]
     NoEdge { subject: String },
     /// A subject that can't be made or run.

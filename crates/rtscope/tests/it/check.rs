@@ -3,14 +3,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::support::{
-    folder, json, kill, output, output_of, processes_with, refused, root_or_skip, rtscope, skip,
+    folder, json, kill, output, output_of, processes_with, refused, root_or_skip, skip, start,
     text, wait_for,
 };
 
@@ -222,9 +222,7 @@ fn what_can_not_be_watched_is_said() {
 #[test]
 fn no_program_outlives_a_killed_rtscope() {
     let folder = folder();
-    let mut command = rtscope(folder.path());
-    command.args(["check", "--settle", "1min", "--", "sleep", "987.5"]);
-    let mut own = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let mut own = start(folder.path(), "check --settle 1min -- sleep 987.5");
     let sleeps = || {
         let mine = processes_with("sleep 987.5").into_iter().filter(|pid| *pid != own.id());
         mine.count() > 0
