@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use super::{Problem, source::Source};
 
 /// Names that two types have, and why.
-const SHARED: &[(&str, &str)] = &[("Event", "of a run's record, and of the kernel's trace")];
+const SHARED: &[(&str, &str)] = &[
+    ("Event", "of a run's record, and of the kernel's trace"),
+    ("Kind", "of a piece of a late activation, and of an interruption"),
+    ("Options", "of the two halves of explain"),
+];
 
 /// Where public types are declared, by name.
 #[derive(Default)]
@@ -43,13 +47,13 @@ mod tests {
     #[test]
     fn two_public_types_of_one_name_are_a_problem() {
         let mut types = PublicTypes::default();
-        types.add(&source("a.rs", "pub struct Options;\npub enum Event {}\nstruct Args;"));
+        types.add(&source("a.rs", "pub struct Choice;\npub enum Event {}\nstruct Args;"));
         types.add(&source("b.rs", "pub enum Event {}\npub(crate) struct Args;\npub struct Other;"));
         assert_eq!(types.problems(), []);
-        types.add(&source("c.rs", "pub struct Args;\npub type Options = u8;"));
+        types.add(&source("c.rs", "pub struct Args;\npub type Choice = u8;"));
         let found: Vec<String> = types.problems().iter().map(ToString::to_string).collect();
         let expected =
-            "c.rs:2: a.rs has a public Options too: give each the name of what it is".to_owned();
+            "c.rs:2: a.rs has a public Choice too: give each the name of what it is".to_owned();
         assert_eq!(found, [expected]);
     }
 }
