@@ -46,6 +46,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("page-run", page_of(&fixture::typical())),
         ("page-wide", page_of(&fixture::wide(6, 6))),
+        ("page-explained", explained_run()),
         ("page-empty", page_of(&fixture::empty())),
         ("page-import", import()),
         ("compare", compared()),
@@ -62,6 +63,13 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("wave_capture", captured()),
         ("wave_capture-two", two_captures()),
     ]
+}
+
+/// A run whose late wake-ups were watched.
+fn explained_run() -> String {
+    let mut record = fixture::typical();
+    record.explained = Some(Box::new(explain::explained()));
+    page_of(&record)
 }
 
 fn page_of(record: &Record) -> String {

@@ -234,12 +234,13 @@ impl OfRun {
 /// Late wake-ups that a run keeps.
 const OF_RUN: u32 = 20;
 
-/// Ends the look of a run, writes what it saw beside the run's record, and returns the table.
-pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<String> {
+/// Ends the look of a run, writes what it saw beside the run's record, and returns it as text and the table.
+pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<[String; 2]> {
     let record = watched.finish()?;
     write(folder, RECORD, &record)?;
-    let page = folder.join("explain.html");
+    let page = folder.join(super::EXPLAINED);
     write_whole(&page, report::page(&record).as_bytes())
         .with_context(|| format!("can't write {}", page.display()))?;
-    Ok(format!("{}Explained: {}\n", report::table(&record), shown(&page)))
+    let table = format!("{}Explained: {}\n", report::table(&record), shown(&page));
+    Ok([serde_json::to_string(&record)?, table])
 }
