@@ -235,6 +235,7 @@ impl Run {
             slices: slices.into_iter().map(|(t, text)| (format!("t{t}.jsonl"), text)).collect(),
             histograms: String::new(),
             lab: self.lab.clone(),
+            explained: String::new(),
         }
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     judgement::{CellSummary, Judgement, RequirementOutcome, Row},
-    report::published,
+    report::{explain, published},
     statistics::{
         claim,
         dependence::{Dependence, Refusal},
@@ -36,7 +36,7 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
         }
         _ => None,
     });
-    json!({
+    let mut document = json!({
         "format": FORMAT,
         "tool": { "name": "rtscope", "version": started.map(|s| s.0) },
         "command": started.map(|s| s.1),
@@ -53,7 +53,14 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
             .collect::<Vec<_>>(),
         "cells": judgement.cells.iter().map(|cell| of_cell(cell, record)).collect::<Vec<_>>(),
         "published": published::document(&published::of_run(record, judgement)),
-    })
+    });
+    if let Some(explained) = &record.explained {
+        let mut of_late = explain::document(explained);
+        for key in ["culprits", "spikes"] {
+            document[key] = of_late[key].take();
+        }
+    }
+    document
 }
 
 /// A requirement in a cell; of a claim also the figures that decide it.

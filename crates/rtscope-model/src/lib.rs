@@ -20,6 +20,7 @@ pub mod explain;
 pub mod finding;
 pub mod guest;
 pub mod histogram;
+pub mod interruptions;
 pub mod load;
 pub mod machine_use;
 pub mod origin;

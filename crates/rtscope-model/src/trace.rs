@@ -86,6 +86,27 @@ pub enum What {
     },
     /// The stack of a timer's expiry: what the interrupt had interrupted.
     Interrupted(Place),
+    /// `workqueue_execute_start` and `_end`: the thread runs an item of a workqueue.
+    Work {
+        /// The address of its function.
+        function: u64,
+        /// Whether it begins.
+        begins: bool,
+    },
+    /// `ipi_send_cpu` and `ipi_send_cpumask`: this CPU interrupts another one.
+    InterruptSent {
+        /// Where in the kernel.
+        from: u64,
+        /// The function that the other CPU calls; 0 where it is to reschedule.
+        callback: u64,
+    },
+    /// `nmi_handler`: a handler of an interrupt that can't be masked has ended.
+    Nmi {
+        /// The address of the handler.
+        handler: u64,
+        /// How long it took.
+        ns: u64,
+    },
 }
 
 /// What an interrupt interrupted.
@@ -121,6 +142,16 @@ pub enum Section {
     IrqWork,
     /// A timer expires: the address of its function; 0 at the end.
     Expiry(u64),
+}
+
+/// The name of a soft interrupt (`include/linux/interrupt.h`).
+#[must_use]
+pub fn softirq_name(number: u32) -> String {
+    const NAMES: [&str; 10] = [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
+        "RCU",
+    ];
+    NAMES.get(number as usize).map_or_else(|| number.to_string(), |name| (*name).to_owned())
 }
 
 impl Section {
@@ -173,7 +204,7 @@ impl TimerFunction {
 }
 
 /// A thread's name: the kernel keeps 15 bytes of it.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Name([u8; 16]);
 

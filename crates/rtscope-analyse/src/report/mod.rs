@@ -5,6 +5,7 @@ pub mod compare;
 pub mod drift;
 pub mod explain;
 pub mod html;
+pub mod interruptions;
 pub mod lab;
 pub mod published;
 pub mod sched;

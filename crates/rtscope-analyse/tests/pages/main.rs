@@ -4,6 +4,7 @@
 
 mod axe;
 mod browser;
+mod explain;
 #[path = "../../src/plot/fixture.rs"]
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod fixture;

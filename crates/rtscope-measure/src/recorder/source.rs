@@ -25,6 +25,9 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The histograms of some thousand threads are not longer.
 const HISTOGRAMS_MAX: u64 = 256 << 20;
 
+/// Largest `explain.json` that is read: a late wake-up may keep twenty thousand events.
+const EXPLAINED_MAX: u64 = 256 << 20;
+
 /// The other small files of a record are not longer. Reading a plan takes many times its size.
 const WHOLE_MAX: u64 = 4 << 20;
 
@@ -105,6 +108,7 @@ impl Source {
                 after: text("environment.after.json")?,
                 histograms: whole(&folder.join("histograms.json"), HISTOGRAMS_MAX)?,
                 lab: text("lab.json")?,
+                explained: whole(&folder.join("explain.json"), EXPLAINED_MAX)?,
                 ..Files::default()
             },
             events: grown("events.jsonl")?,
@@ -113,6 +117,11 @@ impl Source {
             lists_samples: false,
             folder: folder.to_owned(),
         })
+    }
+
+    /// Adds what explains the run's late wake-ups, as `explain.json` holds it.
+    pub fn explain(&mut self, text: String) {
+        self.whole.explained = text;
     }
 
     /// Reads the record in one pass, several files of slices at a time.

@@ -117,6 +117,12 @@ impl Instance {
         Ok(())
     }
 
+    /// Switches an event on for those that a filter of the kernel lets pass (Documentation/trace/events.rst).
+    pub(crate) fn switch_on_where(&mut self, event: &str, filter: &str) -> Result<(), TraceError> {
+        self.write(&format!("events/{event}/filter"), filter)?;
+        self.switch_on(event)
+    }
+
     /// Switches an event on where it is there; whether it is.
     pub(crate) fn enable(&mut self, event: &str) -> bool {
         self.switch_on(event).is_ok()

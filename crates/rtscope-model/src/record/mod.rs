@@ -7,6 +7,7 @@
 //! slices/tN.jsonl           one slice a line, a file for each thread
 //! histograms.json           sums of the slices, written when the run ends
 //! environment.after.json    what was found after
+//! explain.json              late wake-ups with the kernel's events around them, where they were watched
 //! lab.json                  of a guest: how its time passed
 //! ```
 //!
@@ -43,6 +44,7 @@ pub use self::{
 use crate::{
     environment::Environment,
     event::{Event, Stamped},
+    explain::ExplainRecord,
     finding::Finding,
     guest::VirtualTime,
     histogram::Layout,
@@ -68,6 +70,8 @@ pub struct Files {
     pub histograms: String,
     /// `lab.json`, of a guest's record.
     pub lab: String,
+    /// `explain.json`, of a run whose late wake-ups were watched.
+    pub explained: String,
 }
 
 impl Files {
@@ -95,6 +99,8 @@ pub struct Record {
     /// Events in order, slices not among them. Of a long run, spans of counters and of loads' rates
     /// that follow each other are joined: their sums stay exact.
     pub events: Vec<Stamped>,
+    /// Late wake-ups with the kernel's events around them, where they were watched.
+    pub explained: Option<Box<ExplainRecord>>,
     /// How time passed in a guest of the lab; none when it was the machine's own.
     pub virtual_time: Option<VirtualTime>,
     /// The sampling threads.

@@ -147,6 +147,7 @@ impl Reader {
         later.extend(ends::unsealed(&events.events, &events.read.chain));
         let before = json("environment.before.json", &files.before, &mut later);
         let after = json("environment.after.json", &files.after, &mut later);
+        let explained = json("explain.json", &files.explained, &mut later);
         let slices = plan.phases.iter().map(|phase| phase.sampler.slice.0);
         let slice_ns = slices.min().unwrap_or(1_000_000_000);
         let content = Content { events: events.count, ..Content::default() };
@@ -156,6 +157,7 @@ impl Reader {
             plan,
             before,
             after,
+            explained,
             virtual_time: VirtualTime::find(&files.lab),
             threads,
             events: events.events,

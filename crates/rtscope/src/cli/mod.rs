@@ -51,7 +51,7 @@ use crate::{
     failure::{Refused, error_text},
     leftovers,
     output::{self, print, print_bytes, print_folded, shown},
-    record::wall_clock,
+    record::{self, wall_clock},
 };
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
@@ -305,6 +305,9 @@ fn this_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
+/// The page about late wake-ups in the folder of a run.
+const EXPLAINED: &str = "explain.html";
+
 /// Writes a record's page into its folder, and prints one document.
 fn tell_json(folder: &Path, page: &str, document: &serde_json::Value) -> anyhow::Result<()> {
     note!("Report: {}", write_page(folder, page)?.display());
@@ -317,7 +320,8 @@ fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
 }
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
-    let path = folder.join("report.html");
+    // The folder of a run has a report of its own: this page is about its late wake-ups.
+    let path = folder.join(if record::is_one(folder) { EXPLAINED } else { "report.html" });
     write_whole(&path, page.as_bytes())
         .with_context(|| format!("can't write {}", path.display()))?;
     Ok(path)

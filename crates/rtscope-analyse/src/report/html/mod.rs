@@ -23,7 +23,10 @@ use self::{
 use crate::{
     judgement::Judgement,
     plot::{self, Kind, Options, Scene, table::Table},
-    report::published::{self, Beside},
+    report::{
+        explain,
+        published::{self, Beside},
+    },
 };
 
 /// The page.
@@ -43,6 +46,8 @@ struct Page {
     plots: Vec<PlotView>,
     /// None where the record holds neither.
     machine_use: Option<MachineUseView>,
+    /// The section about late wake-ups, where they were watched.
+    why: Option<String>,
     environment: EnvironmentView,
     provenance: ProvenanceView,
 }
@@ -110,6 +115,7 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
         published: published::of_run(record, judgement),
         plots,
         machine_use,
+        why: record.explained.as_deref().map(explain::section),
         environment: EnvironmentView::new(record),
         provenance: ProvenanceView::new(record, judgement),
     };
@@ -118,7 +124,11 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
 
 /// Identifier and name of each section, in order.
 fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
-    let plots = Kind::of_page(record).map(|kind| (kind.name(), kind.plot().title));
+    let why = record.explained.is_some().then_some(("why", "Why late"));
+    let plots = Kind::of_page(record).flat_map(|kind| {
+        let plot = (kind.name(), kind.plot().title);
+        std::iter::once(plot).chain(why.filter(|_| kind == Kind::Timeline))
+    });
     let published = (!record.plan.published.is_empty()).then_some(("published", "Published"));
     [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures"), ("tail", "Tail")]
         .into_iter()
