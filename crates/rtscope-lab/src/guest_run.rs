@@ -176,7 +176,11 @@ impl GuestRun {
     #[must_use]
     pub fn inputs(&self, emulator: &str) -> Inputs {
         let none = Path::new("");
-        let arguments = self.command_line(none, none, self.recorded(none)).identity();
+        let mut arguments = self.command_line(none, none, self.recorded(none)).identity();
+        if let Some(hash) = self.kernel.device_tree.as_deref().map(hash_of) {
+            // Its bytes decide what the kernel finds; the kernel's own hash doesn't have them.
+            arguments.push(format!("device tree sha256={}", hash.unwrap_or_default()));
+        }
         let key = key_of_run(&self.kernel.sha256, &self.image_sha256, emulator, &arguments);
         Inputs {
             format: FORMAT,
@@ -417,6 +421,20 @@ fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
 mod tests {
     use super::*;
     use crate::explain::samples;
+
+    #[test]
+    fn another_device_tree_is_another_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = folder.path().join("board.dtb");
+        let key = |bytes: &[u8]| {
+            fs::write(&tree, bytes).expect("written");
+            let mut run = samples::run(folder.path(), &[], None);
+            run.kernel.device_tree = Some(tree.clone());
+            run.inputs("7.2").key
+        };
+        assert_eq!(key(b"one"), key(b"one"));
+        assert_ne!(key(b"one"), key(b"another"));
+    }
 
     #[test]
     fn a_kernel_that_was_built_anew_while_others_ran_is_not_booted() {
