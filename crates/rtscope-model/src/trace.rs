@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::printable::printable;
 
-/// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// `CLOCK_MONOTONIC`, in nanoseconds.
@@ -20,7 +19,6 @@ pub struct Event {
     /// How deep preemption was off in the code that the event is of; of an interrupt's first event, in the code that was
     /// interrupted. The kernel keeps 4 bits of it.
     pub preempt_depth: u8,
-    /// What happened.
     pub what: What,
 }
 
@@ -38,16 +36,10 @@ pub enum What {
         to: u32,
         /// As the kernel counts: below 100 is real-time.
         to_priority: i32,
-        /// Its name.
         to_name: Name,
     },
     /// `sched_waking`: a thread is about to be woken.
-    Waking {
-        /// The thread.
-        tid: u32,
-        /// Its name.
-        name: Name,
-    },
+    Waking { tid: u32, name: Name },
     /// `hrtimer_start`.
     TimerStart {
         /// What it will do.
@@ -63,9 +55,7 @@ pub enum What {
     PageFault,
     /// `sys_enter_futex`, its operation without the flags.
     Futex {
-        /// The operation.
         operation: u32,
-        /// The value.
         value: u64,
         /// Whether it has a timeout.
         is_limited: bool,
@@ -125,7 +115,6 @@ pub enum Place {
 pub enum Section {
     /// A device's interrupt.
     Irq {
-        /// Its number.
         line: u32,
         /// Its name; none at the end.
         name: Name,

@@ -24,7 +24,6 @@ use crate::browser::{Browser, Theme};
 /// A phone, a notebook, a desk.
 const WIDTHS: [u32; 3] = [400, 1280, 1600];
 
-/// The folder of templates.
 const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/template");
 
 #[test]

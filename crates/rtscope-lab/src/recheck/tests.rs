@@ -88,7 +88,7 @@ fn a_file_that_its_reader_would_take_for_the_guest_s_is_an_added_one() {
         let (folder, inputs) = record(&BROUGHT);
         put(folder.path(), name, "x");
         let found = touched(folder.path(), &inputs).expect("read");
-        assert_eq!(found, [Touched { name: name.to_owned(), change: Change::Added }]);
+        assert_eq!(found, [Touched { name: name.to_owned(), change: FileChange::Added }]);
     }
     let (folder, inputs) = record(&BROUGHT);
     put(folder.path(), "notes/start.json", "a file of the user");
@@ -109,10 +109,10 @@ fn a_record_altered_on_disk_is_told_from_a_run_that_differs() {
     assert_eq!(
         blames(&found),
         [
-            (HISTOGRAMS, Blame::Disk(Change::Altered)),
-            ("plan.toml", Blame::Disk(Change::Deleted)),
+            (HISTOGRAMS, Blame::Disk(FileChange::Altered)),
+            ("plan.toml", Blame::Disk(FileChange::Deleted)),
             (SLICES, Blame::Run),
-            ("slices/t1.jsonl", Blame::Disk(Change::Added)),
+            ("slices/t1.jsonl", Blame::Disk(FileChange::Added)),
         ]
     );
     let first = found[2].first.clone().expect("both are there");
@@ -122,7 +122,7 @@ fn a_record_altered_on_disk_is_told_from_a_run_that_differs() {
         ("{\"sum_ns\":300}", "{\"sum_ns\":302}")
     );
     put(folder.path(), SLICES, "{\"a\":1}\n{\"sum_ns\":299}\n");
-    assert_eq!(compared()[2].blame, Blame::Both(Change::Altered));
+    assert_eq!(compared()[2].blame, Blame::Both(FileChange::Altered));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn every_file_that_the_guest_did_not_send_is_known_or_foreign() {
     for name in ["extra.txt", "mine/x/y", "mine/verdict.json", "slices/t1.jsonl"] {
         put(folder.path(), name, "x");
     }
-    let beside = Beside::of(folder.path(), &inputs).expect("listed");
+    let beside = FilesNotSent::of(folder.path(), &inputs).expect("listed");
     assert_eq!(beside.added, ["slices/t1.jsonl"]);
     assert_eq!(
         beside.made_here,

@@ -84,7 +84,7 @@ pub struct Keep {
 #[derive(Debug)]
 pub struct Options {
     /// The program, and for how long.
-    pub look: check::Options,
+    pub look: check::CheckOptions,
     /// Of a process only this thread.
     pub thread: Option<u32>,
     /// What of it to keep.

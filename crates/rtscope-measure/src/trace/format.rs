@@ -263,7 +263,6 @@ impl Decoder {
         Some(Decoder { common, kinds: kinds?, symbols: symbols.unwrap_or_default() })
     }
 
-    /// The kernel's functions.
     pub(super) fn symbols(&self) -> Arc<Symbols> {
         self.symbols.clone()
     }

@@ -40,9 +40,8 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, recorder::write_whole, wave::WaveError};
+use rtscope_measure::{RunError, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -321,10 +320,8 @@ fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
     // The folder of a run has a report of its own: this page is about its late wake-ups.
-    let path = folder.join(if record::is_one(folder) { EXPLAINED } else { "report.html" });
-    write_whole(&path, page.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
-    Ok(path)
+    let file = if record::is_one(folder) { EXPLAINED } else { "report.html" };
+    record::write_in(folder, file, page)
 }
 
 /// How this user gets real-time permission, in one sentence.
