@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use rtscope_model::guest::{FAILURES, GuestStart, START, Timing};
+use rtscope_model::guest::{FAILURES, GuestStart, START};
 
 use crate::{
     boot::{CONSOLE, Ending},
@@ -54,10 +54,6 @@ impl QueuedRun {
     }
 
     fn why_nothing(&self, outcome: &GuestOutcome) -> String {
-        if self.run.spec.timing == Timing::Kvm && outcome.ending == Ending::Mute {
-            return "KVM is there and does not run the guest: use --wall, or leave --kvm out"
-                .to_owned();
-        }
         let console = outcome.folder.join(CONSOLE);
         format!("{} (its console: {})", self.run.explain(&outcome.ending), console.display())
     }

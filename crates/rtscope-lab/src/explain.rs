@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use rtscope_model::guest::Timing;
+
 use crate::{boot::Ending, console::Trouble, guest_run::GuestRun, kernel_image::damage};
 
 /// On a busy machine a boot may be silent for longer than this.
@@ -22,6 +24,10 @@ impl GuestRun {
     #[must_use]
     pub fn explain(&self, ending: &Ending) -> String {
         let why = match ending {
+            Ending::Mute if self.spec.timing == Timing::Kvm => Some(
+                "KVM is there and does not run the guest: use --wall, or leave --kvm out"
+                    .to_owned(),
+            ),
             Ending::Mute | Ending::Halted => self.mute(ending),
             Ending::Trouble(Trouble::NoImage) => self.nothing_to_run(),
             Ending::Hung(_) if self.silence < BOOT_MIN => Some(self.impatient()),
@@ -185,6 +191,9 @@ mod tests {
         let silence = Duration::from_millis(1);
         has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "silent for 1 ms only");
         has(&run(folder.path(), &[], None), "little memory to boot");
+        let mut kvm = run(folder.path(), &[], serial);
+        kvm.spec.timing = Timing::Kvm;
+        has(&kvm, "KVM is there and does not run the guest: use --wall");
         let halted = GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&Ending::Halted);
         assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");
         let cut = run(folder.path(), &[], serial);

@@ -176,7 +176,11 @@ impl GuestRun {
     #[must_use]
     pub fn inputs(&self, emulator: &str) -> Inputs {
         let none = Path::new("");
-        let arguments = self.command_line(none, none, self.recorded(none)).identity();
+        let mut arguments = self.command_line(none, none, self.recorded(none)).identity();
+        if let Some(hash) = self.kernel.device_tree.as_deref().map(hash_of) {
+            // Its bytes decide what the kernel finds; the kernel's own hash doesn't have them.
+            arguments.push(format!("device tree sha256={}", hash.unwrap_or_default()));
+        }
         let key = key_of_run(&self.kernel.sha256, &self.image_sha256, emulator, &arguments);
         Inputs {
             format: FORMAT,
@@ -313,6 +317,20 @@ impl GuestRun {
         Ok(None)
     }
 
+    /// Refuses a kernel whose file is no longer the one that was looked at: somebody may build it anew while other
+    /// guests run.
+    fn check_kernel(&self) -> Result<(), LabError> {
+        let file = &self.kernel.file;
+        let is_booted = self.kernel.unpacked.is_none() || self.spec.timing == Timing::Kvm;
+        if !is_booted || hash_of(file)? == self.kernel.sha256 {
+            return Ok(());
+        }
+        Err(LabError::Refused(format!(
+            "{} has changed since this command began: run the command again, with another --out",
+            file.display()
+        )))
+    }
+
     /// Boots the guest and writes what it brings, with the run's log when that is recorded.
     fn boot(
         &self,
@@ -322,6 +340,7 @@ impl GuestRun {
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<GuestOutcome, LabError> {
+        self.check_kernel()?;
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
         // From now on the folder says whose it is, and which of its files are the guest's.
         inputs.write(folder)?;
@@ -330,6 +349,7 @@ impl GuestRun {
             guard: around.guard,
             silence: self.silence,
             first_word: FIRST_WORD,
+            stuck: boot::STUCK,
             on_mute: &|| {
                 let folder = folder.file_name().unwrap_or_default().display();
                 (around.say)(&format!(
@@ -395,4 +415,40 @@ fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::default());
     packer.write_all(&text).map_err(LabError::file("pack", path))?;
     packer.finish().map_err(LabError::file("pack", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::samples;
+
+    #[test]
+    fn another_device_tree_is_another_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = folder.path().join("board.dtb");
+        let key = |bytes: &[u8]| {
+            fs::write(&tree, bytes).expect("written");
+            let mut run = samples::run(folder.path(), &[], None);
+            run.kernel.device_tree = Some(tree.clone());
+            run.inputs("7.2").key
+        };
+        assert_eq!(key(b"one"), key(b"one"));
+        assert_ne!(key(b"one"), key(b"another"));
+    }
+
+    #[test]
+    fn a_kernel_that_was_built_anew_while_others_ran_is_not_booted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut run = samples::run(folder.path(), &[], None);
+        run.kernel.sha256 = hash_of(&run.kernel.file).expect("there");
+        run.check_kernel().expect("the one that was looked at");
+        fs::write(&run.kernel.file, "another kernel").expect("written");
+        let said = run.check_kernel().expect_err("another").to_string();
+        assert!(said.contains("bzImage has changed since this command began"), "{said}");
+        // What boots is a copy.
+        run.kernel.unpacked = Some(folder.path().join("vmlinux"));
+        run.check_kernel().expect("its file is not booted");
+        run.spec.timing = Timing::Kvm;
+        run.check_kernel().expect_err("KVM boots the file");
+    }
 }

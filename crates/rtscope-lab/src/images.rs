@@ -41,7 +41,8 @@ impl ImageInUse {
     }
 }
 
-/// Puts an image into a folder of images, under its hash; it is held.
+/// Puts an image into a folder of images, under its hash; it is held. A file of that name with other bytes is
+/// replaced: guests that boot it now keep theirs.
 ///
 /// # Errors
 ///
@@ -53,7 +54,9 @@ pub(crate) fn store(
 ) -> Result<(PathBuf, ImageInUse), LabError> {
     fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
     let path = folder.join(format!("{hash}.cpio"));
-    if let Some(held) = ImageInUse::image(&path) {
+    if let Some(held) = ImageInUse::image(&path)
+        && fs::read(&path).is_ok_and(|there| there == bytes)
+    {
         return Ok((path, held));
     }
     sweep(folder, UNUSED, BYTES_MAX.saturating_sub(bytes.len() as u64));
@@ -121,10 +124,21 @@ mod tests {
         assert_eq!(left(), [false, false, true, false]);
         // One that is taken again counts as used now.
         let before = fs::metadata(&paths[2]).and_then(|it| it.modified()).expect("there");
-        let (_, held) = store(folder.path(), "second", b"other").expect("it is there");
+        let (_, held) = store(folder.path(), "second", &[0; 1000]).expect("it is there");
         assert!(fs::metadata(&paths[2]).and_then(|it| it.modified()).expect("there") > before);
         drop((used, held));
         sweep(folder.path(), UNUSED, 0);
         assert!(!left()[2]);
+    }
+
+    #[test]
+    fn an_image_that_was_altered_in_the_cache_is_written_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = || store(folder.path(), "hash", b"interval = 500us").expect("stored").0;
+        for altered in [b"interval = 900us".as_slice(), b"interval", b""] {
+            fs::write(kept(), altered).expect("altered");
+            assert_eq!(fs::read(kept()).expect("there"), b"interval = 500us");
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 }

@@ -180,6 +180,12 @@ pub fn claim(
         }
         match e.kind() {
             io::ErrorKind::StorageFull => LabError::Full { path: out.to_owned(), cause: e },
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                LabError::Refused(format!(
+                    "can't make {}: {e}; choose another folder with --out",
+                    out.display()
+                ))
+            }
             _ => LabError::file("make", out)(e),
         }
     };
@@ -234,9 +240,12 @@ fn is_replaced(record: &Path, key: &str, reuse: bool) -> Result<bool, LabError> 
         }
         return recheck::check(record, &inputs).map(|()| false);
     }
-    match recheck::FilesNotSent::of(record, &inputs)?.foreign {
-        foreign if foreign.is_empty() => Ok(true),
-        foreign => Err(refused(format!("rtscope did not write {}", foreign.join(", ")))),
+    let recheck::FilesNotSent { mut foreign, added, .. } =
+        recheck::FilesNotSent::of(record, &inputs)?;
+    foreign.extend(added);
+    match foreign.is_empty() {
+        true => Ok(true),
+        false => Err(refused(format!("rtscope did not write {}", foreign.join(", ")))),
     }
 }
 
@@ -402,6 +411,11 @@ mod tests {
             assert!(record.join("plan.toml").exists() && record.join("notes.txt").exists());
         }
         fs::remove_file(record.join("notes.txt")).expect("removed");
+        // A reader would take it for a file of the guest, which didn't send it.
+        fs::write(record.join("beside.txt"), "notes").expect("written");
+        let said = claim(&out, guests(), false).expect_err("a letter").to_string();
+        assert!(said.contains("rtscope did not write beside.txt."), "{said}");
+        fs::remove_file(record.join("beside.txt")).expect("removed");
         claim(&out, guests(), false).expect("nothing is lost");
         assert!(!record.exists());
     }

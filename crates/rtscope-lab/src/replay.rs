@@ -314,6 +314,14 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
         let text = "the image of the record is no longer in the cache: the run can't be repeated";
         LabError::Refused(text.to_owned())
     })?;
+    if digest::sha256_of_file(&image).ok().as_ref() != Some(&inputs.image_sha256) {
+        let text = format!(
+            "{} was altered: it is not the image of the record. Run the lab command that made the record again, with \
+             the same rtscope: it writes the image again",
+            image.display()
+        );
+        return Err(LabError::Refused(text));
+    }
     Ok(GuestRun {
         kernel,
         machine,

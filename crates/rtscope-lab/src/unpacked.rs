@@ -16,6 +16,7 @@ use flate2::read::GzDecoder;
 
 use crate::{
     cache::Cache,
+    digest::{sha256, sha256_of_file},
     error::LabError,
     kernel_image::{GZIP, payload},
     program::Elf,
@@ -33,24 +34,42 @@ const PACKERS: [(&[u8], &str); 3] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4")];
 
 /// The unpacked kernel of an image with this hash, from the cache or put there; none where it can't be started
-/// as that.
-pub(crate) fn unpack(image: &[u8], sha256: &str, cache: &Cache) -> Option<PathBuf> {
+/// as that. Beside it lies the hash of its bytes: a file that was altered or cut is unpacked again, because the
+/// record of a guest names the image only.
+pub(crate) fn unpack(image: &[u8], hash: &str, cache: &Cache) -> Option<PathBuf> {
     let packed = payload(image)?;
     let folder = cache.root().join("unpacked");
-    let path = folder.join(format!("{sha256}.vmlinux"));
-    if !path.is_file() {
+    let path = folder.join(format!("{hash}.vmlinux"));
+    if !is_intact(&path) {
         fs::create_dir_all(&folder).ok()?;
         // An empty file says that there is no such entry.
         let kernel = unpacked(packed, &folder).ok().flatten()?;
         let kernel = if has_entry(&kernel) { kernel } else { Vec::new() };
-        let part = path.with_extension(format!("part{}", std::process::id()));
-        let kept = fs::write(&part, kernel).and_then(|()| fs::rename(&part, &path));
-        if kept.is_err() {
-            let _ = fs::remove_file(&part);
-            return None;
-        }
+        put(&hash_file(&path), sha256(&kernel).as_bytes())?;
+        put(&path, &kernel)?;
     }
     fs::metadata(&path).is_ok_and(|there| there.len() > 0).then_some(path)
+}
+
+/// File with the hash of an unpacked kernel.
+fn hash_file(kernel: &Path) -> PathBuf {
+    kernel.with_extension("sha256")
+}
+
+/// Whether an unpacked kernel is there, with the bytes that were put there.
+fn is_intact(kernel: &Path) -> bool {
+    let noted = fs::read_to_string(hash_file(kernel)).unwrap_or_default();
+    sha256_of_file(kernel).is_ok_and(|hash| hash == noted)
+}
+
+/// Writes a file of the cache in one step.
+fn put(path: &Path, bytes: &[u8]) -> Option<()> {
+    let part = path.with_extension(format!("part{}", std::process::id()));
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.ok()
 }
 
 /// The bytes that a payload unpacks to, if they are as many as it says; none where nothing here unpacks it.
@@ -153,8 +172,15 @@ mod tests {
         assert_eq!(fs::read(&path).expect("kept"), with);
         assert_eq!(unpack(&image(&gzip(&without)), "without", &cache), None);
         // Both are known now, and are not unpacked again.
-        assert_eq!(unpack(&image(b"not read"), "with", &cache), Some(path));
+        assert_eq!(unpack(&image(b"not read"), "with", &cache), Some(path.clone()));
         assert_eq!(unpack(&image(b"not read"), "without", &cache), None);
+        // Guests would boot another kernel than the one that their records name.
+        for altered in [&with[..with.len() - 1], b"another kernel", b""] {
+            fs::write(&path, altered).expect("altered");
+            let again = unpack(&image(&gzip(&with)), "with", &cache);
+            assert_eq!(again.as_ref(), Some(&path), "unpacked again");
+            assert_eq!(fs::read(&path).expect("kept"), with);
+        }
         // What can't be unpacked is tried again.
         assert_eq!(unpack(&image(b"not gzip's"), "other", &cache), None);
         assert!(!folder.path().join("unpacked/other.vmlinux").exists());

@@ -25,6 +25,9 @@ pub const GPIO: &str = "gpio.txt";
 /// Label of that chip: its lines are `gpio:sim/0` and so on.
 pub const GPIO_LABEL: &str = "sim";
 
+/// Folder of a record in which the kernel that ran shows itself.
+pub const SHOWN: &str = "guest";
+
 /// Where a guest makes its record: in memory.
 pub const RECORD: &str = "/run/record";
 
@@ -181,7 +184,7 @@ pub enum Tracer {
 impl Tracer {
     /// The kernel's name, and the file's.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Tracer::Osnoise => "osnoise",
             Tracer::Timerlat => "timerlat",

@@ -22,8 +22,12 @@ use crate::{
     console::{self, Trouble},
     disk,
     error::LabError,
-    qemu::CommandLine,
+    qemu::{CommandLine, Log},
 };
+
+mod stuck;
+
+use stuck::Sleep;
 
 /// File of the console in a record's folder.
 pub const CONSOLE: &str = "console.txt";
@@ -61,6 +65,9 @@ const HALTED_WAIT: Duration = Duration::from_secs(3);
 /// emulator has 2 % of the time while it boots, and 10 % while it rests.
 const HALTED_PARTS: u32 = 3;
 
+/// An emulator that sleeps for so long in a replay waits for what never comes.
+pub(crate) const STUCK: Duration = Duration::from_secs(30);
+
 /// The kernel counts a process's time in hundredths of a second, on every architecture of ours.
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -79,6 +86,8 @@ pub struct Boot<'a> {
     pub silence: Duration,
     /// CPU time of the emulator after which a guest that has said nothing is told of.
     pub first_word: Duration,
+    /// How long an emulator may sleep in a replay.
+    pub stuck: Duration,
     /// Is called once for such a guest.
     pub on_mute: &'a dyn Fn(),
     /// Whether to end the guest now.
@@ -114,6 +123,8 @@ pub enum Ending {
     Mute,
     /// The guest's CPU halted before anything came on the console.
     Halted,
+    /// In a replay, the emulator waits for what its log doesn't have next.
+    Stuck,
     /// The guest fell silent after this line.
     Hung(String),
     /// The guest ended without a record; its last lines.
@@ -144,6 +155,9 @@ impl Ending {
             Ending::Halted => "the guest's CPU halted before the kernel printed anything. Its image may be \
                 damaged: copy it again, or build it again. The guest may have too little memory: give it more \
                 with --memory. Or the kernel does not boot on this machine: try another one with --machine"
+                .to_owned(),
+            Ending::Stuck => "the emulator waits for an event that its log doesn't have next: the guest doesn't do \
+                what the logged one did"
                 .to_owned(),
             Ending::Hung(last) => format!(
                 "the guest fell silent after {last:?}: it hangs, or is slow on a busy host (give it \
@@ -211,6 +225,8 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
         reader: FrameReader::default(),
         said: String::new(),
         mute_is_told: false,
+        sleep: Sleep::default(),
+        looked: Instant::now(),
         lines: 0,
         files: BTreeMap::new(),
         verdict: None,
@@ -241,10 +257,8 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
         if console::has_ended(&watch.said) && heard.elapsed() > END_GRACE {
             break watch.explain(|last| Ending::NoRecord(last.to_owned()));
         }
-        // In virtual time the emulator does not sleep when nobody is left whom a timer could wake.
-        let is_silent = watch.said.is_empty() && order.line.spec.timing.is_virtual();
-        if is_silent && has_halted(emulator.waiting_time(), emulator.cpu_time()) {
-            break Ending::Halted;
+        if let Some(ending) = watch.rest_for_good(&emulator, order) {
+            break ending;
         }
         if hangs(heard.elapsed(), emulator.cpu_time().saturating_sub(used), order.silence) {
             break watch.explain(|last| match last {
@@ -409,6 +423,9 @@ struct Watch {
     said: String,
     /// Whether it was told that nothing was said.
     mute_is_told: bool,
+    /// Since when the emulator sleeps, as far as the last look showed.
+    sleep: Sleep,
+    looked: Instant,
     /// How many of the agent's lines were handed on.
     lines: usize,
     files: BTreeMap<String, Vec<u8>>,
@@ -422,6 +439,23 @@ impl Watch {
             self.mute_is_told = true;
             (order.on_mute)();
         }
+    }
+
+    /// How a guest ended whose emulator rests and will never wake.
+    fn rest_for_good(&mut self, emulator: &Emulator, order: &Boot<'_>) -> Option<Ending> {
+        // In virtual time the emulator does not sleep when nobody is left whom a timer could wake.
+        let is_silent = self.said.is_empty() && order.line.spec.timing.is_virtual();
+        let is_replay = matches!(order.line.log, Some(Log::Replay(_)));
+        if is_silent && has_halted(emulator.waiting_time(), emulator.cpu_time()) {
+            // Its kernel booted once.
+            return Some(if is_replay { Ending::Stuck } else { Ending::Halted });
+        }
+        if !is_replay {
+            return None;
+        }
+        let elapsed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+        let slept = self.sleep.look(elapsed, stuck::wanted(emulator.child.id()));
+        (slept >= order.stuck).then_some(Ending::Stuck)
     }
 
     /// Reads what is new. Whether there was something.

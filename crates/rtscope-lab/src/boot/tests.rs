@@ -61,6 +61,7 @@ impl Room {
             guard: &guard,
             silence: Duration::from_millis(silence_ms),
             first_word: Duration::MAX,
+            stuck: Duration::from_secs(2),
             on_mute: &|| {},
             stop,
             on_line: &mut |_| {},
@@ -128,6 +129,7 @@ fn a_guest_that_works_and_says_nothing_is_told_of_once() {
             guard: &room.guard(script),
             silence: Duration::from_secs(30),
             first_word: Duration::from_millis(100),
+            stuck: Duration::MAX,
             on_mute: &|| {
                 told.fetch_add(1, Relaxed);
             },
@@ -250,6 +252,24 @@ fn a_probe_says_whether_anything_was_said_within_its_limit() {
     let script = "echo 'KVM: Permission denied' >&2; exit 1";
     let said = speaks(&line, &room.guard(script), Duration::from_secs(30)).expect_err("it ended");
     assert!(said.to_string().contains("KVM: Permission denied"), "{said}");
+}
+
+#[test]
+fn a_replay_that_sleeps_is_ended_long_before_its_silence() {
+    let log = || Some(Log::Replay(Path::new("log")));
+    let run = |log, script: &str, stop: &(dyn Fn() -> bool + Sync)| {
+        let script = format!("echo booting >> $CONSOLE; {script}");
+        Room::new().boot_with(log, "x86-64", &script, 600_000, stop).ending
+    };
+    let ending = run(log(), "exec sleep 1000", &|| false);
+    assert_eq!(ending, Ending::Stuck);
+    assert!(ending.sentence().contains("its log doesn't have next"), "{}", ending.sentence());
+    // A guest that is no replay may sleep, and a replay that computes goes on.
+    let looks = AtomicU32::new(0);
+    let many = || looks.fetch_add(1, Relaxed) > 250;
+    assert_eq!(run(None, "exec sleep 1000", &many), Ending::Interrupted);
+    looks.store(0, Relaxed);
+    assert_eq!(run(log(), "while :; do :; done", &many), Ending::Interrupted);
 }
 
 #[test]

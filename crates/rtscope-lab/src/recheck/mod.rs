@@ -3,18 +3,30 @@
 
 use std::{collections::BTreeSet, fmt, fs, path::Path};
 
-use rtscope_model::guest;
+use rtscope_model::guest::{self, Tracer};
 
 use crate::{
     boot::{self, CONSOLE},
     digest::sha256,
     error::LabError,
+    guest_run::CONFIG,
     inputs::{INPUTS, Inputs, read_file},
     replay_log::LOG,
 };
 
 /// Folders of a record in which every file counts: a reader takes what lies there.
-const READ_WHOLE: [&str; 2] = ["slices", "raw"];
+const READ_WHOLE: [&str; 7] = [
+    "slices",
+    "raw",
+    guest::SHOWN,
+    guest::OURS,
+    guest::THEIRS,
+    Tracer::Osnoise.name(),
+    Tracer::Timerlat.name(),
+];
+
+/// Files that a reader takes if they are there: what a guest says of itself.
+const READ: [&str; 4] = [guest::FAILURES, guest::GPIO, guest::START, CONFIG];
 
 /// Files that rtscope writes into a record's folder beside what the guest sent.
 const MADE_HERE: [&str; 10] = [
@@ -96,10 +108,12 @@ pub fn check(folder: &Path, inputs: &Inputs) -> Result<(), LabError> {
     if touched.is_empty() {
         return Ok(());
     }
+    let is_added = |one: &Touched| one.change == FileChange::Added;
+    let first = if touched.iter().any(is_added) { "move the added files away, then " } else { "" };
     let (folder, list) = (folder.display(), list(&touched));
     Err(LabError::Refused(format!(
         "{folder} is no longer the record that its guest sent: {list}. `rtscope lab replay {folder}` shows \
-         what differs; --fresh measures it again, and --out names another folder"
+         what differs; {first}--fresh measures it again, and --out names another folder"
     )))
 }
 
@@ -132,7 +146,8 @@ impl FilesNotSent {
         for name in names {
             let room = name.split_once('/').map(|(room, _)| room);
             if inputs.files.contains_key(&name) {
-            } else if room.is_some_and(|room| READ_WHOLE.contains(&room)) {
+            } else if room.map_or(READ.contains(&name.as_str()), |room| READ_WHOLE.contains(&room))
+            {
                 beside.added.push(name);
             } else if is_made_here(&name) {
                 beside.made_here.push(name);

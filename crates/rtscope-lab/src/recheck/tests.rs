@@ -73,6 +73,29 @@ fn every_file_that_was_altered_deleted_or_added_is_named() {
 }
 
 #[test]
+fn a_file_that_its_reader_would_take_for_the_guest_s_is_an_added_one() {
+    for name in [
+        "beside.txt",
+        "gpio.txt",
+        "start.json",
+        "config.gz",
+        "timerlat/0.txt",
+        "osnoise/1.txt",
+        "cyclictest/0.txt",
+        "guest/proc/version",
+        "raw/t0.bin",
+    ] {
+        let (folder, inputs) = record(&BROUGHT);
+        put(folder.path(), name, "x");
+        let found = touched(folder.path(), &inputs).expect("read");
+        assert_eq!(found, [Touched { name: name.to_owned(), change: FileChange::Added }]);
+    }
+    let (folder, inputs) = record(&BROUGHT);
+    put(folder.path(), "notes/start.json", "a file of the user");
+    assert_eq!(touched(folder.path(), &inputs).expect("read"), []);
+}
+
+#[test]
 fn a_record_altered_on_disk_is_told_from_a_run_that_differs() {
     let (folder, noted) = record(&BROUGHT);
     let (again, brought) = record(&BROUGHT);
@@ -138,7 +161,7 @@ fn every_file_that_the_guest_did_not_send_is_known_or_foreign() {
     for name in ["lab.json", "verdict.json", "drift/report.html", "report.html.part"] {
         put(folder.path(), name, "x");
     }
-    for name in ["extra.txt", "guest/x/y", "guest/verdict.json", "slices/t1.jsonl"] {
+    for name in ["extra.txt", "mine/x/y", "mine/verdict.json", "slices/t1.jsonl"] {
         put(folder.path(), name, "x");
     }
     let beside = FilesNotSent::of(folder.path(), &inputs).expect("listed");
@@ -147,7 +170,7 @@ fn every_file_that_the_guest_did_not_send_is_known_or_foreign() {
         beside.made_here,
         ["drift/report.html", "lab.json", "report.html.part", "verdict.json"]
     );
-    assert_eq!(beside.foreign, ["extra.txt", "guest/verdict.json", "guest/x/y"]);
+    assert_eq!(beside.foreign, ["extra.txt", "mine/verdict.json", "mine/x/y"]);
 }
 
 #[test]

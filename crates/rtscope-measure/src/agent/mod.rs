@@ -59,7 +59,7 @@ use crate::{RunOptions, interrupt::Interrupt, leave_out, run};
 const PLAN: &str = "/plan.toml";
 
 /// Folder in a record of a guest with what its kernel shows of itself.
-pub const SHOWN: &str = "guest";
+pub const SHOWN: &str = guest::SHOWN;
 
 /// What a kernel shows of itself: enough to tell it from every other.
 const SHOWS: [&str; 6] = [

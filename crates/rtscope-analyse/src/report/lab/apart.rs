@@ -5,13 +5,16 @@
 //! of itself. The seeds of a run move it as such a word does. So a difference between two kernels counts only
 //! against the spread over seeds: at least [`SEEDS`] of each, the logarithms of their 99.9th percentiles
 //! compared by Welch's t, adjusted by Holm for all pairs and loads, and no seed of the better kernel as late as
-//! one of the worse. Differences below [`RATIO`] are left to other builds to confirm.
+//! one of the worse. Differences below [`RATIO`] are left to other builds to confirm. A 99.9th percentile of fewer
+//! wake-ups than bound it is one of the largest of a few, and says nothing of the rest.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{LabComparison, Spread, entries_of, kernels, loads, spread};
+use super::{
+    LabComparison, Spread, entries_of, kernels, loads, spread, unbounded, wake_ups_needed,
+};
 use crate::{
     compare::{Chance, Values, adjust, difference},
     number::us,
@@ -51,6 +54,8 @@ struct Side<'a> {
     kernel: &'a str,
     spread: Spread,
     logs: Vec<f64>,
+    /// Wake-ups of all seeds.
+    recorded: u64,
 }
 
 /// All pairs of kernels under all loads, the largest ratio first.
@@ -78,7 +83,8 @@ fn side<'a>(all: &'a LabComparison, kernel: usize, load: &str) -> Option<Side<'a
     let entries = entries_of(all, kernel, Some(load));
     let spread = spread(&entries, |entry| entry.p99_9_ns)?;
     let logs = entries.iter().map(|entry| (entry.p99_9_ns.max(1) as f64).ln()).collect();
-    Some(Side { kernel: &all.kernels[kernel], spread, logs })
+    let recorded = entries.iter().map(|entry| entry.recorded).sum();
+    Some(Side { kernel: &all.kernels[kernel], spread, logs, recorded })
 }
 
 /// A pair, and whether it is clear enough to be told apart if chance allows.
@@ -87,7 +93,11 @@ fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (KernelPair, bool) {
     let ratio = worse.spread.median_ns as f64 / better.spread.median_ns.max(1) as f64;
     let values = |side: &Side<'_>| Values::new(&side.logs, VARIANCE_MIN);
     let chance = (fewest > 1).then(|| difference(values(better), values(worse)).chance);
-    let is_clear = fewest >= SEEDS && ratio >= RATIO && worse.spread.low_ns > better.spread.high_ns;
+    let is_bounded = better.recorded.min(worse.recorded) >= wake_ups_needed();
+    let is_clear = fewest >= SEEDS
+        && is_bounded
+        && ratio >= RATIO
+        && worse.spread.low_ns > better.spread.high_ns;
     let pair = KernelPair {
         load: load.to_owned(),
         better: better.kernel.to_owned(),
@@ -182,6 +192,9 @@ pub fn why_none(all: &LabComparison) -> String {
         seeds if seeds < SEEDS => {
             format!("{seeds} seeds can't separate kernels: try --seeds {SEEDS}")
         }
+        _ if unbounded(all).is_some() => {
+            "so few wake-ups can't separate kernels: make the phases longer".to_owned()
+        }
         _ => "no load separates the kernels".to_owned(),
     }
 }
@@ -219,6 +232,26 @@ mod tests {
         );
         assert!(said.ends_with("  1 other pair is not separated\n"), "{said}");
         assert_eq!(text(&comparison_of(&[("disk", &[&[20], &[460]])])), "", "one seed");
+    }
+
+    #[test]
+    fn a_percentile_of_a_few_wake_ups_tells_no_kernels_apart() {
+        let (low, high): (&[u64], &[u64]) = (&[20, 21, 20, 22, 20], &[67, 70, 68, 69, 66]);
+        let mut all = comparison_of(&[("disk", &[low, high])]);
+        assert!(pairs(&all)[0].apart);
+        // 5 seeds of 30 wake-ups: of so few the 99.9th percentile is the largest.
+        all.entries.iter_mut().for_each(|entry| entry.recorded = 30);
+        assert!(!pairs(&all)[0].apart);
+        let said = super::super::headline(&all);
+        assert!(
+            said.ends_with("times; so few wake-ups can't separate kernels: make the phases longer"),
+            "{said}"
+        );
+        // 3,688 are needed over all seeds, as for an interval of one run.
+        for (recorded, apart) in [(737, false), (738, true)] {
+            all.entries.iter_mut().for_each(|entry| entry.recorded = recorded);
+            assert_eq!(pairs(&all)[0].apart, apart, "{recorded}");
+        }
     }
 
     #[test]

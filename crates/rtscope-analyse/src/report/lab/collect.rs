@@ -231,6 +231,7 @@ impl Collected {
             "kernel": guest.kernel,
             "seed": guest.seed,
             "preemption": found,
+            "start": from.start,
             "verdict": part("verdict"),
             "reasons": part("reasons"),
             "cells": part("cells"),
@@ -362,7 +363,9 @@ impl Collected {
     /// Why neither can be said.
     pub fn is_met(&self) -> Result<bool, String> {
         if let Some((kernel, word)) = self.unknown_words.first() {
-            return Err(format!("{kernel} doesn't know the kernel parameter {word}"));
+            return Err(format!(
+                "{kernel} doesn't know the kernel parameter {word} (leave it out)"
+            ));
         }
         if let (true, Some((_, why))) = (self.failed, self.page.failures.first()) {
             return Err(why.clone());

@@ -9,9 +9,12 @@ use super::{
     KernelRequirement, absence, apart,
     beside::{Buckets, QUANTILES},
     collect::Collected,
-    conditions, headline, loads, models, p99_9_and_max, unbounded,
+    conditions, headline, loads, missed, models, p99_9_and_max, unbounded,
 };
-use crate::{number::us, report::published};
+use crate::{
+    number::{counted, us},
+    report::published,
+};
 
 impl Collected {
     /// The document that `--json` prints.
@@ -25,6 +28,7 @@ impl Collected {
             "verdict": self.verdict(),
             "requirements": self.page.required,
             "pairs": apart::pairs(&self.page),
+            "too_few_wake_ups": unbounded(&self.page),
             "broken": self.broken,
             "warnings": self.page.warnings,
             "published": published::document(&self.page.published),
@@ -70,6 +74,9 @@ impl Collected {
             0 | 1 => "\np99.9 / max in us\n",
             _ => "\np99.9 / max in us: the median and the largest of all seeds\n",
         });
+        text.extend(missed(&self.page).iter().map(|(load, kernel, missed)| {
+            format!("{load}, {kernel}: {} missed\n", counted(*missed, "activation"))
+        }));
         text.extend(conditions(&self.page).iter().map(|said| format!("{said}\n")));
         text.extend(unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&apart::text(&self.page));

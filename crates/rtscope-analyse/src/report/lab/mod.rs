@@ -180,6 +180,7 @@ struct Page<'a> {
     worst: Vec<Result<Place, &'static str>>,
     pairs: Vec<KernelPair>,
     unbounded: Option<String>,
+    needed: String,
     plot_rules: String,
     script: &'static str,
     plots: Vec<(String, String)>,
@@ -244,6 +245,7 @@ pub fn page(all: &LabComparison) -> String {
         worst: kernels(all).map(|kernel| place(all, kernel, None, heat)).collect(),
         pairs: apart::pairs(all),
         unbounded: unbounded(all),
+        needed: crate::number::grouped(wake_ups_needed()),
         plot_rules: plot::dark_rules(),
         script: include_str!("../template/script.js"),
         plots: plots(all),
@@ -312,6 +314,11 @@ pub fn headline(all: &LabComparison) -> String {
     }
 }
 
+/// Wake-ups over all seeds that it takes to bound a 99.9th percentile.
+fn wake_ups_needed() -> u64 {
+    quantile::samples_for_interval(P99_9)
+}
+
 /// What is to be said where the fewest wake-ups of a place don't bound their 99.9th percentile.
 #[must_use]
 pub fn unbounded(all: &LabComparison) -> Option<String> {
@@ -322,7 +329,7 @@ pub fn unbounded(all: &LabComparison) -> Option<String> {
     let loads = loads(all);
     let places = loads.iter().flat_map(|load| kernels(all).filter_map(|k| of_place(load, k)));
     let fewest = places.min()?;
-    let needed = quantile::samples_for_interval(P99_9);
+    let needed = wake_ups_needed();
     (fewest < needed).then(|| {
         let [fewest, needed] = [fewest, needed].map(crate::number::grouped);
         format!(
@@ -408,6 +415,17 @@ pub fn p99_9_and_max(all: &LabComparison, kernel: usize, load: &str) -> Option<(
     let entries = entries_of(all, kernel, Some(load));
     let p99_9 = spread(&entries, |entry| entry.p99_9_ns)?.median_ns;
     Some((p99_9, spread(&entries, |entry| entry.max_ns)?.high_ns))
+}
+
+/// Activations of all seeds that were missed, by load and kernel, where there are any.
+fn missed(all: &LabComparison) -> Vec<(&str, &str, u64)> {
+    let of_place = |load, kernel: usize| {
+        let missed = entries_of(all, kernel, Some(load)).iter().map(|entry| entry.missed).sum();
+        (load, all.kernels[kernel].as_str(), missed)
+    };
+    let places =
+        loads(all).into_iter().flat_map(|load| kernels(all).map(move |k| of_place(load, k)));
+    places.filter(|(.., missed)| *missed > 0).collect()
 }
 
 /// The least and the largest 99.9th percentile of all.

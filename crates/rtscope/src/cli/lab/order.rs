@@ -56,7 +56,7 @@ pub(in crate::cli) struct Options {
     kvm: bool,
     /// Count 2^N ns of virtual time for each instruction, N from 0 to 5
     #[arg(long, value_name = "N", default_value_t = SHIFT_DEFAULT, value_parser = parse_shift,
-        conflicts_with_all = ["wall", "kvm"])]
+        allow_negative_numbers = true, conflicts_with_all = ["wall", "kvm"])]
     shift: u8,
     /// Number of guests that run at a time [default: one for each CPU]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
