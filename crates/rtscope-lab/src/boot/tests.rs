@@ -85,6 +85,7 @@ fn command_line<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) 
         console,
         channel,
         log: None,
+        plugin: None,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 const READ_WHOLE: [&str; 2] = ["slices", "raw"];
 
 /// Files that rtscope writes into a record's folder beside what the guest sent.
-const MADE_HERE: [&str; 10] = [
+const MADE_HERE: [&str; 12] = [
     INPUTS,
     LOG,
     CONSOLE,
@@ -28,6 +28,8 @@ const MADE_HERE: [&str; 10] = [
     guest::PAGE,
     "required.json",
     "accepted.json",
+    "explain.json",
+    "explain.html",
 ];
 
 /// So much of a text is shown where two files differ.

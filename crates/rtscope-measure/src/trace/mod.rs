@@ -6,7 +6,6 @@
 mod format;
 mod page;
 mod stream;
-mod symbols;
 pub(crate) mod text;
 
 use std::{
@@ -19,7 +18,7 @@ use std::{
     },
 };
 
-pub(crate) use self::symbols::Symbols;
+pub(crate) use rtscope_model::symbols::Symbols;
 use self::{format::Decoder, stream::Events};
 pub(crate) use rtscope_model::trace::{Event, Name, TimerFunction, What};
 use rtscope_sys::{process, tracefs::Place, tree::Tree};
