@@ -31,6 +31,8 @@ pub struct Look {
     pub symbols: String,
     /// An instruction takes `2^shift` ns.
     pub shift: u8,
+    /// The emulator's version.
+    pub emulator: String,
     /// Files of the record that the replay gave again, to the byte.
     pub files: usize,
 }
@@ -88,7 +90,8 @@ pub fn look(
     let instructions = fs::read(&plugin.out).map_err(LabError::file("read", &plugin.out))?;
     let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
     let symbols = symbols(&replay, &folder.0.join("symbols"), &around)?;
-    Ok(Look { instructions, symbols, shift, files })
+    let emulator = replay.emulator().to_owned();
+    Ok(Look { instructions, symbols, shift, emulator, files })
 }
 
 /// The symbols of a guest, from the cache or put there.
