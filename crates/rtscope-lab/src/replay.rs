@@ -128,9 +128,7 @@ impl Replay {
         let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
         let (run, emulator) = (&self.run, &self.emulator);
         let outcome = match self.way {
-            Way::Log => {
-                run.replay(emulator, &self.record, &folder.0, plugin, &around, on_line)?
-            }
+            Way::Log => run.replay(emulator, &self.record, &folder.0, plugin, &around, on_line)?,
             Way::Fresh => run.run(emulator, &folder.0, &around, on_line)?,
         };
         let GuestOutcome { ending, inputs, .. } = outcome;

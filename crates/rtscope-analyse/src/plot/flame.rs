@@ -1,10 +1,7 @@
 //! Stacks as a flame graph, the outermost function at the top: each function as wide as the time in it and in what it
 //! called. A function's name, its time and its share appear under the pointer, without a script.
 
-use super::{
-    svg::Svg,
-    theme::COLOURS,
-};
+use super::{svg::Svg, theme::COLOURS};
 use crate::{number::us, statistics::explain::instructions::StackTime};
 
 const WIDTH: f64 = 980.0;

@@ -61,7 +61,11 @@ impl Explanation {
         let cause = worst.explained.causes().into_iter().next().map_or_else(String::new, |piece| {
             format!("; {} us of it: {}, {}", us(piece.ns), piece.kind.text(), piece.name)
         });
-        format!("In {} a wake-up was {} us late{cause}", worst.phase, us(worst.explained.latency_ns))
+        format!(
+            "In {} a wake-up was {} us late{cause}",
+            worst.phase,
+            us(worst.explained.latency_ns)
+        )
     }
 
     fn limits(&self) -> Vec<String> {
@@ -78,7 +82,10 @@ impl Explanation {
                 .to_owned(),
         ];
         if !self.is_whole {
-            all.push("The plugin had no room for all instructions: some wake-ups may be missing.".to_owned());
+            all.push(
+                "The plugin had no room for all instructions: some wake-ups may be missing."
+                    .to_owned(),
+            );
         }
         all
     }
@@ -149,6 +156,16 @@ pub fn table(all: &Explanation) -> String {
     text
 }
 
+/// The document without what the flame graphs show.
+fn without_stacks(mut document: Value) -> Value {
+    for spike in document["spikes"].as_array_mut().into_iter().flatten() {
+        if let Value::Object(fields) = spike {
+            fields.remove("stacks");
+        }
+    }
+    document
+}
+
 /// A late wake-up on the page.
 struct Shown {
     title: String,
@@ -161,7 +178,7 @@ struct Shown {
 }
 
 #[derive(Template)]
-#[template(path = "explain-lab.html")]
+#[template(path = "explain_lab.html")]
 struct Page<'a> {
     style: &'static str,
     plot_rules: String,
@@ -216,7 +233,7 @@ pub fn page(all: &Explanation) -> String {
         culprits: all.culprits(),
         limits: all.limits(),
         // Inside a script element only "</" would end it.
-        json: document(all).to_string().replace("</", "<\\/"),
+        json: without_stacks(document(all)).to_string().replace("</", "<\\/"),
         all,
     };
     page.render().expect("a string takes every text")

@@ -456,3 +456,29 @@ impl Slots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_latencies_of_a_slice_are_noted_and_the_last_of_equal_maxima_keeps_its_instant() {
+        let mut slot = Slot::new(Layout::default());
+        let latencies: Vec<u64> = (1..=500_u64).map(|n| n * 7_919 % 1_009 * 100 + 1_000).collect();
+        for (n, latency_ns) in latencies.iter().enumerate() {
+            slot.record(*latency_ns, n as u64, 0);
+        }
+        let mut sorted = latencies.clone();
+        sorted.sort_unstable();
+        let mut worst = slot.worst_ns;
+        worst.sort_unstable();
+        assert_eq!(worst, sorted[latencies.len() - WORST..]);
+        let max_ns = *sorted.last().expect("some");
+        assert_eq!(latencies[slot.max_at_ns as usize], max_ns);
+        // An equal one, and a smaller one, which is still among the worst.
+        slot.record(max_ns, 1000, 3);
+        slot.record(max_ns - 1, 1001, 0);
+        assert_eq!((slot.max_at_ns, slot.max_cpu), (1000, 3));
+        assert_eq!(slot.worst_ns.iter().filter(|ns| **ns >= max_ns - 1).count(), 3);
+    }
+}

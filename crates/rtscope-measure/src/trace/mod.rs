@@ -18,8 +18,8 @@ use std::{
     },
 };
 
-pub(crate) use rtscope_model::symbols::Symbols;
 use self::{format::Decoder, stream::Events};
+pub(crate) use rtscope_model::symbols::Symbols;
 pub(crate) use rtscope_model::trace::{Event, Name, TimerFunction, What};
 use rtscope_sys::{process, tracefs::Place, tree::Tree};
 

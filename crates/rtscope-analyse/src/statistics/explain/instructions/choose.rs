@@ -81,7 +81,7 @@ fn origin_ns(record: &Record, slice: &Slice, windows: &[Window]) -> Option<u64> 
         let same = window.latency_ns == slice.max_ns;
         same.then(|| window.expiry_ns.checked_sub(slice.max_at_ns)).flatten()
     });
-    origins.filter(|origin| origin.abs_diff(started) < APART_NS).min_by_key(|origin| {
-        origin.abs_diff(started)
-    })
+    origins
+        .filter(|origin| origin.abs_diff(started) < APART_NS)
+        .min_by_key(|origin| origin.abs_diff(started))
 }

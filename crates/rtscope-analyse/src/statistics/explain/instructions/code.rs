@@ -19,9 +19,7 @@ pub(super) enum Flow {
 
 /// An instruction without its prefixes.
 fn bare(bytes: &[u8]) -> &[u8] {
-    let is_prefix = |byte: &u8| {
-        matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x66 | 0xf2 | 0xf3)
-    };
+    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x66 | 0xf2 | 0xf3);
     let start = bytes.iter().position(|byte| !is_prefix(byte)).unwrap_or(bytes.len());
     &bytes[start..]
 }

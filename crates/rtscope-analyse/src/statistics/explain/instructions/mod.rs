@@ -30,7 +30,8 @@ const WAKES: [&str; 2] = ["try_to_wake_up", "wake_up_process"];
 const SOFTIRQS: [&str; 3] = ["__do_softirq", "handle_softirqs", "__softirqentry_text_start"];
 
 /// The scheduler's own functions, which say nothing of who called it.
-const SCHEDULER: [&str; 8] = [
+const SCHEDULER: [&str; 9] = [
+    "schedule_idle",
     "__schedule",
     "schedule",
     "preempt_schedule",
@@ -40,6 +41,15 @@ const SCHEDULER: [&str; 8] = [
     "preempt_schedule_notrace",
     "raw_irqentry_exit_cond_resched",
 ];
+
+/// Functions of the idle thread.
+const IDLE: [&str; 2] = ["do_idle", "cpu_startup_entry"];
+
+/// The timer's interrupt comes so much later at most because the hardware's timer counts in coarser steps.
+const COARSE_NS: u64 = 1_000;
+
+/// A piece is named after the innermost function that held the CPU for this part of it.
+const HELD: f64 = 0.8;
 
 /// Functions that a piece names beside the one that held the CPU.
 const NAMED: usize = 3;
@@ -167,9 +177,8 @@ impl<'a> Cut<'a> {
         let halted = before_end().find_map(|run| run.halt_at).unwrap_or(0);
         let begin = due.max(halted);
         let within = || before_end().take_while(|run| run.at + run.count > begin);
-        let entered = |run: &&Run, names: &[&str]| {
-            run.enters && names.contains(&walk.function(run.node))
-        };
+        let entered =
+            |run: &&Run, names: &[&str]| run.enters && names.contains(&walk.function(run.node));
         let is_wakeup = |run: &&Run| entered(run, &WAKES) && run.interrupt_at.is_some();
         let sleeper = |run: &&Run| {
             is_wakeup(run)
@@ -234,7 +243,8 @@ impl<'a> Cut<'a> {
         for (run, from, to) in self.runs() {
             for (from, to) in self.split(from, to) {
                 let (kind, name) = self.classify(run, from);
-                let fits = parts.last().is_some_and(|part| (part.kind, &part.name) == (kind, &name));
+                let fits =
+                    parts.last().is_some_and(|part| (part.kind, &part.name) == (kind, &name));
                 if !fits {
                     parts.push(Part { from, to, kind, name, nodes: BTreeMap::new() });
                 }
@@ -266,9 +276,10 @@ impl<'a> Cut<'a> {
             let inner = *context.get(found.checked_sub(1)?)?;
             Some(walk.function(inner).to_owned())
         };
-        let interrupt = context.last().copied().filter(|node| {
-            walk.nodes[*node].is_interrupt && !walk.is_fault(*node)
-        });
+        let interrupt = context
+            .last()
+            .copied()
+            .filter(|node| walk.nodes[*node].is_interrupt && !walk.is_fault(*node));
         if self.switch.is_some_and(|switch| at >= switch) {
             let is_fault = walk.callers(run.node).any(|node| walk.is_fault(node));
             let name = match (interrupt, is_fault, is_user) {
@@ -283,7 +294,8 @@ impl<'a> Cut<'a> {
             let name = below(&SOFTIRQS).unwrap_or_else(|| "softirqs".to_owned());
             return (Kind::Softirq, Some(name));
         }
-        let is_ours = self.interrupt.is_some() && run.interrupt_at.map(|at| at.max(self.begin)) == self.interrupt;
+        let is_ours = self.interrupt.is_some()
+            && run.interrupt_at.map(|at| at.max(self.begin)) == self.interrupt;
         match (interrupt, self.wakeup) {
             (Some(_), _) if has(&["__schedule"]) => self.scheduler(),
             (Some(_), Some(_)) if is_ours => {
@@ -292,14 +304,22 @@ impl<'a> Cut<'a> {
             }
             (Some(node), _) => (Kind::Interrupt, Some(interrupt_name(walk, node))),
             (None, Some(wakeup)) if at >= wakeup && has(&["__schedule"]) => self.scheduler(),
-            (None, Some(wakeup)) if at >= wakeup && self.is_switched(at) => (Kind::Interference, None),
+            (None, Some(_)) if has(&IDLE) => (Kind::IdleExit, Some("exit from idle".to_owned())),
+            (None, Some(wakeup)) if at >= wakeup && self.is_switched(at) => {
+                (Kind::Interference, None)
+            }
             (None, Some(wakeup)) if at >= wakeup => (Kind::Blocking, None),
-            (None, Some(_)) if is_user => {
-                (Kind::ExpiryWork, Some("the emulator's next look at its timers".to_owned()))
+            (None, Some(_)) if is_user || self.is_coarse() => {
+                (Kind::ExpiryWork, Some("steps of the hardware's timer".to_owned()))
             }
             (None, Some(_)) => (Kind::InterruptsOff, None),
             (None, None) => (Kind::Unknown, None),
         }
+    }
+
+    /// Whether the interrupt came as late as the steps of the hardware's timer explain.
+    fn is_coarse(&self) -> bool {
+        self.interrupt.is_some_and(|at| (at - self.begin) << self.shift <= COARSE_NS)
     }
 
     fn scheduler(&self) -> (Kind, Option<String>) {
@@ -319,8 +339,8 @@ impl<'a> Cut<'a> {
         if let Some(name) = &part.name {
             return (name.clone(), None);
         }
-        let holder = self.walk.common(part.nodes.keys().copied());
-        let name = holder.map_or("the kernel", |node| self.walk.function(node)).to_owned();
+        let name = self.holder(&part.nodes).map_or("the kernel", |node| self.walk.function(node));
+        let name = name.to_owned();
         let mut own: BTreeMap<&str, u64> = BTreeMap::new();
         for (node, count) in &part.nodes {
             *own.entry(self.walk.function(*node)).or_default() += count;
@@ -332,7 +352,7 @@ impl<'a> Cut<'a> {
         });
         let mut place = busiest.collect::<Vec<_>>().join(", ");
         let left = match part.kind {
-            Kind::Blocking => self.left(part.to),
+            Kind::Blocking => self.left(),
             Kind::InterruptsOff => self.masked(part.to),
             _ => None,
         };
@@ -342,9 +362,24 @@ impl<'a> Cut<'a> {
         (name, Some(place))
     }
 
+    /// The innermost function that, with what it called, has most of these instructions.
+    fn holder(&self, nodes: &BTreeMap<NodeId, u64>) -> Option<NodeId> {
+        let mut inclusive: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (node, count) in nodes {
+            for caller in self.walk.callers(*node) {
+                *inclusive.entry(caller).or_default() += count;
+            }
+        }
+        let all: u64 = nodes.values().sum();
+        let holds = |count: u64| count as f64 >= all as f64 * HELD;
+        let most = inclusive.iter().filter(|(_, count)| holds(**count));
+        // A function is made before what it calls.
+        most.map(|(node, _)| *node).max()
+    }
+
     /// Where the kernel could switch at last: the function that called the scheduler, and its caller.
-    fn left(&self, at: u64) -> Option<String> {
-        let run = self.walk.runs.iter().find(|run| run.at >= at)?;
+    fn left(&self) -> Option<String> {
+        let run = self.walk.runs.iter().rev().find(|run| Some(run.at) < self.switch)?;
         let callers: Vec<&str> =
             self.walk.callers(run.node).map(|node| self.walk.function(node)).collect();
         let inner = callers.iter().rposition(|function| SCHEDULER.contains(function))?;

@@ -301,18 +301,4 @@ impl Walk {
     pub(super) fn is_fault(&self, node: NodeId) -> bool {
         self.nodes[node].is_interrupt && self.function(node).starts_with("asm_exc_")
     }
-
-    /// The function in which all of these were called; none where there is none.
-    pub(super) fn common(&self, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
-        let path = |node| {
-            let mut all: Vec<NodeId> = self.callers(node).collect();
-            all.reverse();
-            all
-        };
-        let common = nodes.map(path).reduce(|a, b| {
-            a.into_iter().zip(b).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
-        });
-        common?.last().copied()
-    }
 }
-
