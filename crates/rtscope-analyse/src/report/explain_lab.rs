@@ -10,13 +10,16 @@ use crate::{
     number::{counted, grouped, us},
     plot::{self, flame, spike},
     statistics::explain::{
-        Culprit, culprits,
+        Culprit, Kind, Piece, culprits,
         instructions::{LateWakeup, Paths},
     },
 };
 
 /// Pieces of each wake-up that the terminal shows, the longest ones, and causes that the page names beside its bar.
 const PIECES: usize = 4;
+
+/// Names of the parts of the timer's interrupt that each wake-up has.
+const OWN: [&str; 2] = ["hrtimer_wakeup", "the interrupt itself"];
 
 /// Functions that the page lists.
 const FUNCTIONS: usize = 20;
@@ -51,7 +54,11 @@ pub const FORMAT: u32 = 1;
 
 impl Explanation {
     fn culprits(&self) -> Vec<Culprit> {
-        let all: Vec<_> = self.spikes.iter().map(|one| one.explained.clone()).collect();
+        let mut all: Vec<_> = self.spikes.iter().map(|one| one.explained.clone()).collect();
+        // The way of every wake-up is nothing to be helped.
+        let is_own =
+            |piece: &Piece| piece.kind == Kind::ExpiryWork && OWN.contains(&piece.name.as_str());
+        all.iter_mut().for_each(|one| one.pieces.retain(|piece| !is_own(piece)));
         culprits(&all, self.is_preempt_rt, true)
     }
 

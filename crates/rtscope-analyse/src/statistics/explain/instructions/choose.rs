@@ -1,6 +1,7 @@
 //! Which of the wake-ups that a guest marked are the worst of its phases.
 
 use rtscope_model::{
+    event::Event,
     instructions::Window,
     record::Record,
     slice::{Scope, Slice},
@@ -72,7 +73,6 @@ pub fn choose<'a>(
 
 /// The start of the run on the guest's clock: the largest latency of a slice is among its marks.
 fn origin_ns(record: &Record, slice: &Slice, windows: &[Window]) -> Option<u64> {
-    use rtscope_model::event::Event;
     let started = record.events.iter().find_map(|stamped| match &stamped.event {
         Event::RunStarted { monotonic_ns, .. } => Some(*monotonic_ns),
         _ => None,
@@ -84,4 +84,67 @@ fn origin_ns(record: &Record, slice: &Slice, windows: &[Window]) -> Option<u64> 
     origins
         .filter(|origin| origin.abs_diff(started) < APART_NS)
         .min_by_key(|origin| origin.abs_diff(started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::fixture;
+
+    fn started_ns(record: &Record) -> u64 {
+        let started = record.events.iter().find_map(|stamped| match &stamped.event {
+            Event::RunStarted { monotonic_ns, .. } => Some(*monotonic_ns),
+            _ => None,
+        });
+        started.expect("a start")
+    }
+
+    #[test]
+    fn marks_are_matched_with_the_maxima_of_their_slices() {
+        let record = fixture::small();
+        // A session's clock may be a little apart.
+        let origin_ns = started_ns(&record) + 123;
+        let mark = |latency_ns, at_ns| Window {
+            latency_ns,
+            expiry_ns: origin_ns + at_ns,
+            ..Window::default()
+        };
+        let mut windows = Vec::new();
+        for slice in &record.slices {
+            windows.push(mark(slice.max_ns - 1, slice.start_ns));
+            windows.push(mark(slice.max_ns, slice.max_at_ns));
+        }
+        // One of another run, and one between the phases.
+        windows.push(Window { latency_ns: 77, expiry_ns: 5, ..Window::default() });
+        let chosen = choose(&record, &windows, &[1], 1);
+        let max_ns = record.slices_of(1).map(|slice| slice.max_ns).max().expect("slices");
+        assert_eq!(chosen.len(), 1);
+        assert_eq!(chosen[0].window.latency_ns, max_ns);
+        assert_eq!(chosen[0].phase, record.plan.phases[1].name);
+        let all = choose(&record, &windows, &[0, 1, 2], 3);
+        assert_eq!(all.len(), 9);
+        let is_sorted = |part: &[Chosen<'_>]| {
+            part.windows(2).all(|two| two[0].window.latency_ns >= two[1].window.latency_ns)
+        };
+        assert!(all.chunks(3).all(is_sorted));
+        let none = [Window { latency_ns: 1, expiry_ns: 5, ..Window::default() }];
+        assert_eq!(choose(&record, &none, &[0, 1, 2], 3), []);
+    }
+
+    #[test]
+    fn the_threshold_leaves_the_worst_of_each_cell() {
+        let record = fixture::small();
+        for worst in [1, 3, 8] {
+            let above_ns = above_ns(&record, &[0, 1, 2], worst);
+            for cell in 0..3 {
+                let layout = record.layout_of(cell);
+                let bins = record.slices_of(cell).flat_map(|slice| &slice.bins);
+                let kept = bins.filter(|bin| layout.upper_ns(bin.0) >= above_ns);
+                assert!(kept.map(|bin| bin.1).sum::<u64>() >= worst as u64, "{cell} {worst}");
+            }
+        }
+        let one = above_ns(&record, &[1], 1);
+        let max_ns = record.slices_of(1).map(|slice| slice.max_ns).max().expect("slices");
+        assert!(one <= max_ns && one * 2 > max_ns, "{one} of {max_ns}");
+    }
 }

@@ -51,6 +51,9 @@ const COARSE_NS: u64 = 1_000;
 /// A piece is named after the innermost function that held the CPU for this part of it.
 const HELD: f64 = 0.8;
 
+/// Instructions after the one that switches interrupts on until an interrupt begins, at most.
+const SETTLES: u64 = 4;
+
 /// Functions that a piece names beside the one that held the CPU.
 const NAMED: usize = 3;
 
@@ -390,12 +393,25 @@ impl<'a> Cut<'a> {
         })
     }
 
-    /// Where interrupts were switched off last.
+    /// Where interrupts were switched off, and where they were on again, so that the one at `at` could begin.
     fn masked(&self, at: u64) -> Option<String> {
-        let runs = self.walk.runs.iter().rev().skip_while(|run| run.at >= at);
-        let last = runs.clone().find(|run| run.masks.is_some())?;
-        let function = self.walk.function(last.node);
-        (last.masks == Some(true)).then(|| format!("switched off in {function}"))
+        let mut before = self.walk.runs.iter().rev().skip_while(|run| run.at >= at);
+        let on = before.clone().next()?;
+        // What switched them on is the last thing before the interrupt.
+        let is_settled = |run: &&Run| run.masks.is_some() && run.at + run.count + SETTLES <= at;
+        let off = before.find(|run| run.masks == Some(true) || is_settled(run))?;
+        let is_off = off.masks == Some(true);
+        let (off, on) = (self.place(off.node), self.place(on.node));
+        is_off.then(|| format!("switched off in {off}, on again in {on}"))
+    }
+
+    /// A function, and what called it.
+    fn place(&self, node: NodeId) -> String {
+        let mut callers = self.walk.callers(node).map(|node| self.walk.function(node));
+        match (callers.next().unwrap_or("the kernel"), callers.next()) {
+            (function, Some(caller)) => format!("{function} ({caller})"),
+            (function, None) => function.to_owned(),
+        }
     }
 
     fn paths(&self) -> Paths {

@@ -35,6 +35,7 @@ const SYSCALL: &[u8] = &[0x0f, 0x05];
 const RDTSC: &[u8] = &[0x0f, 0x31];
 const HLT: &[u8] = &[0xf4];
 const CLI: &[u8] = &[0xfa];
+const STI: &[u8] = &[0xfb];
 
 /// A stream that is being made up.
 #[derive(Default)]
@@ -191,7 +192,7 @@ fn a_late_interrupt_is_the_function_s_that_kept_interrupts_off() {
         .run("do_syscall_64", 0, 8, CALL)
         .run("release_pages", 0, 5, CLI)
         .run("release_pages", 5, 2000, CALL)
-        .run("free_page", 0, 300, NOP)
+        .run("free_page", 0, 300, STI)
         .timer_interrupt()
         .run("free_page", 300, 200, CALL)
         .switch();
@@ -201,7 +202,9 @@ fn a_late_interrupt_is_the_function_s_that_kept_interrupts_off() {
         (first.kind, first.name.as_str(), first.ns),
         (Kind::InterruptsOff, "release_pages", 9200)
     );
-    assert!(first.place.as_deref().expect("a place").ends_with("; switched off in release_pages"));
+    assert!(first.place.as_deref().expect("a place").ends_with(
+        "; switched off in release_pages (do_syscall_64), on again in free_page (release_pages)"
+    ));
     assert_eq!(one.instructions.expiry_to_interrupt, Some(2300));
 }
 

@@ -267,7 +267,7 @@ impl Walker {
             interrupt_at: self.stack.iter().rev().find_map(|frame| frame.interrupt_at),
             clock_at,
             halt_at: last(code::halts),
-            masks: done.filter_map(|bytes| code::masks_interrupts(bytes)).last(),
+            masks: done.filter_map(|bytes| code::masks_interrupts(bytes)).next_back(),
         }
     }
 }
