@@ -27,7 +27,6 @@ use rtscope_model::{
     stat::{Count, CountedBy, CountedProgram, CountedRun, CounterRecord},
     throughput::{Protocol, Received, Sampled, ThroughputRecord, Transfer},
     time::Nanos,
-    trace::{Event, Name, Section, What},
     verdict::Verdict,
     wave::{Capture, Edge, Gap},
 };
