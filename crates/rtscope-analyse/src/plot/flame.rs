@@ -4,7 +4,7 @@
 use super::{svg::Svg, theme::COLOURS};
 use crate::{number::us, statistics::explain::instructions::StackTime};
 
-const WIDTH: f64 = 980.0;
+const WIDTH: f64 = 700.0;
 const LEFT: f64 = 8.0;
 const ROW: f64 = 18.0;
 
@@ -109,8 +109,8 @@ mod tests {
         assert!(svg.contains("a: 3.0 us, 75.0 %"), "{svg}");
         assert!(svg.contains("b: 2.0 us, 50.0 %"), "{svg}");
         assert!(svg.contains("c&lt;d: 1.0 us, 25.0 %"), "{svg}");
-        // By hand: 964 points for 4 us.
-        assert!(svg.contains("width=\"722.6\"") && svg.contains("width=\"481.6\""), "{svg}");
+        // By hand: 684 points for 4 us.
+        assert!(svg.contains("width=\"512.6\"") && svg.contains("width=\"341.6\""), "{svg}");
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub struct Slot {
     max_cpu: u32,
     /// The worst latencies so far; 0 where there are fewer.
     worst_ns: [u64; WORST],
-    /// From this latency on one is among the worst, or the largest again.
-    worst_from_ns: u64,
+    /// The smallest of them.
+    least_worst_ns: u64,
 }
 
 /// So many of the worst latencies of each slice are marked: see [`rtscope_sys::mark`].
@@ -141,36 +141,32 @@ impl Slot {
             max_at_ns: 0,
             max_cpu: 0,
             worst_ns: [0; WORST],
-            worst_from_ns: 0,
+            least_worst_ns: 0,
         }
     }
 
     /// Adds a measured latency.
     #[inline]
     pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
-        if latency_ns >= self.worst_from_ns {
-            self.note_worst(latency_ns, expiry_ns, cpu);
+        if latency_ns > self.least_worst_ns {
+            self.note_worst(latency_ns, expiry_ns);
+        }
+        if latency_ns >= self.measured.extent.max_ns {
+            self.max_at_ns = expiry_ns;
+            self.max_cpu = cpu;
         }
         self.measured.add(self.layout.index(latency_ns), latency_ns);
     }
 
-    /// Notes the instant of the largest latency, and marks each that was among the worst when it came.
+    /// Notes and marks a latency that is among the worst so far.
     #[cold]
     #[inline(never)]
-    fn note_worst(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
-        let max_ns = self.measured.extent.max_ns.max(latency_ns);
-        if latency_ns == max_ns {
-            self.max_at_ns = expiry_ns;
-            self.max_cpu = cpu;
-        }
-        if let Some(least) = self.worst_ns.iter_mut().min()
-            && latency_ns > *least
-        {
+    fn note_worst(&mut self, latency_ns: u64, expiry_ns: u64) {
+        if let Some(least) = self.worst_ns.iter_mut().min() {
             *least = latency_ns;
-            mark(latency_ns, expiry_ns);
         }
-        let least_ns = self.worst_ns.iter().min().copied().unwrap_or(0);
-        self.worst_from_ns = max_ns.min(least_ns + 1);
+        self.least_worst_ns = self.worst_ns.iter().min().copied().unwrap_or(u64::MAX);
+        mark(latency_ns, expiry_ns);
     }
 
     /// Adds what the swallowed activations after a late one would have seen: the n-th of them was due n
@@ -218,7 +214,7 @@ impl Slot {
         });
         self.measured.reset();
         self.omitted.reset();
-        (self.worst_ns, self.worst_from_ns) = ([0; WORST], 0);
+        (self.worst_ns, self.least_worst_ns) = ([0; WORST], 0);
         (self.missed, self.early, self.migrations) = (0, 0, 0);
         Some(Taken { slice: slice?, lost_before: self.lost_before })
     }
