@@ -4,7 +4,7 @@
 use rtscope_analyse::report::sched;
 use rtscope_lab::{config::merge, console, inputs::Inputs};
 use rtscope_model::{
-    guest::{Beside, Cost, OURS, THEIRS},
+    guest::{Cost, GuestExtras, OURS, THEIRS},
     sched::{Experiment, ExperimentRecord},
     wire,
 };
@@ -38,11 +38,11 @@ pub fn guest(bytes: &[u8], stages: Stages) {
 /// Frames are found among noise, and those of a sender come through it.
 fn line(bytes: &[u8]) {
     let piece = bytes.first().map_or(1, |&byte| usize::from(byte) + 1);
-    let mut reader = wire::Reader::default();
+    let mut reader = wire::FrameReader::default();
     bytes.chunks(piece).for_each(|piece| drop(reader.feed(piece)));
     let (name, body) = bytes.split_at(bytes.len().min(8));
     let Some(frame) = wire::file(&String::from_utf8_lossy(name), body) else { return };
-    let frames = wire::Reader::default().feed(&frame);
+    let frames = wire::FrameReader::default().feed(&frame);
     assert!(matches!(&frames[..], [wire::Frame::File { body: read, .. }] if read == body));
 }
 
@@ -64,8 +64,8 @@ fn inputs(text: &str) {
 }
 
 fn beside(text: &str) {
-    if let Ok(read) = Beside::parse(text) {
-        assert_eq!(Beside::parse(&read.to_toml()), Ok(read));
+    if let Ok(read) = GuestExtras::parse(text) {
+        assert_eq!(GuestExtras::parse(&read.to_toml()), Ok(read));
     }
 }
 

@@ -8,8 +8,8 @@ mod series;
 mod trace;
 
 use rtscope_analyse::{
-    import::{self, Import, Options, Stream},
-    instrument::{self, Choice},
+    import::{self, Import, ImportOptions, Stream},
+    instrument::{self, CaptureChoice},
     report::wave::capture,
     statistics::wave,
 };
@@ -33,7 +33,7 @@ pub fn import(format: &str, bytes: &[u8], stages: Stages) {
 
 /// The record that an import makes of bytes, if any.
 fn imported(format: Option<&str>, bytes: &[u8]) -> Option<Record> {
-    let options = Options { name: "file".to_owned(), ..Options::default() };
+    let options = ImportOptions { name: "file".to_owned(), ..ImportOptions::default() };
     let mut stream = Stream::open(format, options).expect("a known format");
     let piece = bytes.first().map_or(1, |&byte| usize::from(byte) + 1);
     bytes.chunks(piece).for_each(|piece| stream.feed(piece));
@@ -99,7 +99,7 @@ pub fn plan(bytes: &[u8]) {
 ///
 /// When it has not, or a drawing is not well formed.
 pub fn wave(bytes: &[u8], stages: Stages) {
-    let choice = Choice { channel: None, samples_hz: Some(1e6) };
+    let choice = CaptureChoice { channel: None, samples_hz: Some(1e6) };
     let Ok(reading) = instrument::read(bytes, choice) else { return };
     let capture = &reading.capture;
     let wave = wave::judge(capture, None);
@@ -111,7 +111,7 @@ pub fn wave(bytes: &[u8], stages: Stages) {
         assert_eq!(again.capture.edges, capture.edges);
     }
     if stages.has(pipe::Stage::Page, bytes) {
-        let shown = capture::Shown {
+        let shown = capture::CapturePage {
             capture,
             wave: &wave,
             wanted_hz: None,

@@ -2,10 +2,10 @@
 
 use rtscope_analyse::{
     Judgement,
-    compare::{self, Run},
+    compare::{self, ComparedRun},
     export::{Exported, FORMATS},
     judge,
-    plot::{self, Kind},
+    plot::{self, PlotKind},
     report::{self, terminal::Style},
     statistics::claim,
     verdict_document,
@@ -96,7 +96,7 @@ pub(crate) fn show(record: &Record, bytes: &[u8], stages: Stages) {
         export(record, &judgement);
     }
     if stages.has(Stage::Compare, bytes) {
-        let run = Run { name: "a", record, judgement: &judgement, cell: None };
+        let run = ComparedRun { name: "a", record, judgement: &judgement, cell: None };
         compare(&[run], &[run]);
     }
     if stages.has(Stage::Claim, bytes) {
@@ -105,7 +105,7 @@ pub(crate) fn show(record: &Record, bytes: &[u8], stages: Stages) {
 }
 
 /// Compares two sides and shows what came of it.
-pub(crate) fn compare(a: &[Run<'_>], b: &[Run<'_>]) {
+pub(crate) fn compare(a: &[ComparedRun<'_>], b: &[ComparedRun<'_>]) {
     let comparison = compare::compare(a, b, &[1_000_000]);
     check_text(&report::compare::text(&comparison, STYLE));
     check_page(&report::compare::page(&comparison));
@@ -136,8 +136,8 @@ pub(crate) fn check_svg(svg: &str) {
 }
 
 fn draw(record: &Record, judgement: &Judgement) {
-    for kind in Kind::ALL {
-        check_svg(&plot::draw(kind, record, judgement, &plot::Options::default()));
+    for kind in PlotKind::ALL {
+        check_svg(&plot::draw(kind, record, judgement, &plot::PlotOptions::default()));
     }
 }
 

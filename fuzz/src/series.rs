@@ -1,10 +1,10 @@
 //! Several measurements at once: compared, and as a series over months.
 
 use rtscope_analyse::{
-    compare::Run,
+    compare::ComparedRun,
     judge,
     plot::{
-        Options,
+        PlotOptions,
         trend::{self, TrendPoint},
     },
 };
@@ -29,8 +29,8 @@ pub fn series(bytes: &[u8], stages: Stages) {
     };
     let records: Vec<Record> = text.split(BETWEEN).take(4).filter_map(read).collect();
     let judgements: Vec<_> = records.iter().map(|record| judge(record, &[])).collect();
-    let run = |(record, judgement)| Run { name: "a", record, judgement, cell: None };
-    let runs: Vec<Run<'_>> = records.iter().zip(&judgements).map(run).collect();
+    let run = |(record, judgement)| ComparedRun { name: "a", record, judgement, cell: None };
+    let runs: Vec<ComparedRun<'_>> = records.iter().zip(&judgements).map(run).collect();
     if runs.len() < 2 {
         return;
     }
@@ -44,7 +44,7 @@ pub fn series(bytes: &[u8], stages: Stages) {
 }
 
 /// A series in which each run comes several times, so that there are enough to look for changes.
-fn draw(runs: &[Run<'_>], choice: u64) {
+fn draw(runs: &[ComparedRun<'_>], choice: u64) {
     let cells = runs.iter().flat_map(|run| &run.judgement.cells);
     let points = cells.filter_map(|cell| {
         let histogram = cell.all.histogram.clone();
@@ -62,7 +62,7 @@ fn draw(runs: &[Run<'_>], choice: u64) {
     for (point, n) in points.iter_mut().zip(0i64..) {
         point.at_s += n * step_s;
     }
-    let options = Options { width: 1_000, ..Options::default() };
+    let options = PlotOptions { width: 1_000, ..PlotOptions::default() };
     for statistic in [Statistic::Max, Statistic::Mean] {
         let found = trend::changes(&points, statistic);
         pipe::check_svg(&trend::draw(&points, "max of a", &found, &options));

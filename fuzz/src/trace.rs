@@ -7,7 +7,7 @@ use rtscope_analyse::{
 };
 use rtscope_measure::{check::read_trace, drift as drifts, sched as scheduling};
 use rtscope_model::{
-    check::{Observation, Observed, Sources},
+    check::{Observation, ObservedThread, Sources},
     drift::DriftRecord,
     printable::guarded,
     sched::ExperimentRecord,
@@ -43,7 +43,7 @@ pub fn trace(bytes: &[u8], stages: Stages) {
 
 fn watched(text: &str) {
     let trace = read_trace(text);
-    let threads = trace.threads.into_iter().map(|(tid, events)| Observed {
+    let threads = trace.threads.into_iter().map(|(tid, events)| ObservedThread {
         pid: tid,
         tid,
         name: "app".to_owned(),

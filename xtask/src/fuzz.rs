@@ -81,7 +81,6 @@ struct Fuzzed {
 }
 
 impl Fuzzed {
-    /// Reads libFuzzer's log.
     fn read(log: &str, is_ok: bool) -> Fuzzed {
         let after = |text: &str, key: &str| -> Option<u64> {
             let rest = text.rsplit_once(key)?.1.trim_start();

@@ -119,7 +119,6 @@ fn no_words(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The root of the checkout.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }

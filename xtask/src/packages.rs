@@ -9,7 +9,6 @@ use crate::shell;
 /// How long apt may take.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// A package.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Package {
     pub(crate) name: &'static str,

@@ -108,7 +108,6 @@ fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
-/// Starts a program.
 pub(crate) fn start(command: &mut Command) -> Result<Child> {
     command.spawn().with_context(|| format!("can't start {}", shown(command)))
 }
@@ -137,7 +136,6 @@ pub(crate) fn kill_tree(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The last lines of a text.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

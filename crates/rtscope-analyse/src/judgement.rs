@@ -9,8 +9,8 @@ use rtscope_model::{
 use serde::Serialize;
 
 use crate::statistics::{
-    dependence::{Blocks, Dependence, Margins, Refusal},
-    exceedance::{Exceedance, Watch},
+    dependence::{Blocks, Dependence, IntervalRefusal, Margins},
+    exceedance::{Exceedance, WatchedTime},
     modes::Mode,
     quantile::{self, Quantile},
     tail::Tail,
@@ -19,7 +19,6 @@ use crate::statistics::{
 /// What a record says.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// The answer.
     pub verdict: Verdict,
     /// Why, one sentence each, the weightiest first.
     pub reasons: Vec<String>,
@@ -36,11 +35,8 @@ pub struct Judgement {
 /// A requirement in one cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct RequirementOutcome {
-    /// The requirement.
     pub requirement: Requirement,
-    /// Index of the cell.
     pub cell: u32,
-    /// Name of the cell.
     pub name: String,
     /// Pass, Fail or Inconclusive: the answer, with the findings considered. Every output shows this
     /// one.
@@ -69,7 +65,6 @@ impl RequirementOutcome {
 pub struct CellSummary {
     /// Index of the cell in the plan.
     pub cell: u32,
-    /// Name of the cell.
     pub name: String,
     /// What the loads achieved.
     pub loads: Vec<LoadSummary>,
@@ -77,10 +72,8 @@ pub struct CellSummary {
     pub duration_ns: u64,
     /// Why it ended; none when the record was cut short.
     pub ended: Option<EndReason>,
-    /// All threads together.
-    pub all: Row,
-    /// Each thread.
-    pub threads: Vec<Row>,
+    pub all: FigureRow,
+    pub threads: Vec<FigureRow>,
     /// The wake-ups of all threads in blocks of time: how they depend on each other.
     pub blocks: Blocks,
     /// Humps of the latencies of all threads.
@@ -92,11 +85,9 @@ pub struct CellSummary {
 /// What one load achieved in a cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadSummary {
-    /// The load's line.
     pub line: String,
     /// Units of work done.
     pub work: u64,
-    /// What a unit is.
     pub unit: String,
     /// Units a second over the time that rates were reported for.
     pub per_second: f64,
@@ -115,7 +106,7 @@ pub struct LoadSummary {
 
 /// The figures of one thread, or of all, in one cell.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct FigureRow {
     /// `CPU 1`, `thread 3`, `all`.
     pub label: String,
     /// Index of the thread; none for all.
@@ -137,7 +128,6 @@ pub struct Row {
     /// Latencies were cut to whole multiples of this by another tool: a real one is less than this longer. 1
     /// or less where they are exact.
     pub grain_ns: u64,
-    /// Measured latencies.
     pub histogram: Histogram,
     /// Measured latencies and what the missed activations would have seen.
     pub corrected: Histogram,
@@ -146,7 +136,7 @@ pub struct Row {
     /// Exceedance of each required limit, and of a ladder of round ones.
     pub exceedances: Vec<Exceedance>,
     /// How far the 95 % interval of the mean of `corrected` reaches from it, or why there is none.
-    pub mean_margins_ns: Result<Margins, Refusal>,
+    pub mean_margins_ns: Result<Margins, IntervalRefusal>,
 }
 
 /// Quantiles from which on latencies are the tail: p99.
@@ -163,9 +153,9 @@ const SHORT: &str = "in less than 2 min, disturbances that are rare or last for 
 impl CellSummary {
     /// How long all threads together were watched.
     #[must_use]
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> WatchedTime {
         let threads = self.threads.len().max(1);
-        Watch { exposure_ns: self.all.exposure_ns, wall_ns: self.duration_ns, threads }
+        WatchedTime { exposure_ns: self.all.exposure_ns, wall_ns: self.duration_ns, threads }
     }
 
     /// How much the wake-ups beyond p99 depend on each other.
@@ -173,9 +163,9 @@ impl CellSummary {
     /// # Errors
     ///
     /// When that is not known.
-    pub fn dependence(&self) -> Result<Dependence, Refusal> {
+    pub fn dependence(&self) -> Result<Dependence, IntervalRefusal> {
         let found = self.all.quantiles.iter().find(|quantile| quantile.parts == TAIL_FROM);
-        found.and_then(|quantile| quantile.dependence).unwrap_or(Err(Refusal::Nothing))
+        found.and_then(|quantile| quantile.dependence).unwrap_or(Err(IntervalRefusal::Nothing))
     }
 
     /// How much the wake-ups beyond p99 depend on each other, or why that is not known, in words, and what
@@ -187,20 +177,20 @@ impl CellSummary {
                 let short = (self.duration_ns < SHORT_NS).then(|| SHORT.to_owned());
                 found.sentence(self.all.recorded).into_iter().chain(short).collect()
             }
-            Err(Refusal::Nothing) => Vec::new(),
+            Err(IntervalRefusal::Nothing) => Vec::new(),
             Err(refusal) => vec![format!("no intervals for the tail: {refusal}")],
         }
     }
 }
 
-impl Row {
+impl FigureRow {
     /// Number of independent latencies that those of the tail are worth: by the quantile from p99 on
     /// beyond which they depend on each other most.
     ///
     /// # Errors
     ///
     /// When that is not known for one of them.
-    pub fn effective(&self) -> Result<u64, Refusal> {
+    pub fn effective(&self) -> Result<u64, IntervalRefusal> {
         let tail = self.quantiles.iter().filter(|quantile| quantile.parts >= TAIL_FROM);
         let found = tail.filter_map(|quantile| quantile.dependence);
         let inflation = found
@@ -225,7 +215,7 @@ impl Row {
     }
 }
 
-impl Row {
+impl FigureRow {
     /// What the largest latency is below, where another tool cut it to a whole unit.
     #[must_use]
     pub fn max_below_ns(&self) -> Option<u64> {
@@ -249,7 +239,7 @@ impl Row {
     }
 }
 
-impl Row {
+impl FigureRow {
     /// The largest latency. An activation that was never answered has none that was measured: the time
     /// that it had waited at least counts, where it is larger.
     #[must_use]

@@ -14,10 +14,8 @@ use rtscope_model::{
     slice::{Extent, Scope, Slice},
 };
 
-/// One second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Interval of every thread.
 pub(crate) const INTERVAL_NS: u64 = 1_000_000;
 
 /// A run in which everything went well, for tests to spoil.
@@ -25,13 +23,10 @@ pub(crate) const INTERVAL_NS: u64 = 1_000_000;
 pub(crate) struct Run {
     /// `plan.toml`.
     pub(crate) plan: String,
-    /// The machine before.
     pub(crate) before: Option<Environment>,
-    /// The machine after.
     pub(crate) after: Option<Environment>,
     /// The events, in order, from the first to the last.
     pub(crate) events: Vec<Stamped>,
-    /// The slices.
     pub(crate) slices: Vec<Slice>,
     /// `lab.json`.
     pub(crate) lab: String,
@@ -235,6 +230,7 @@ impl Run {
             slices: slices.into_iter().map(|(t, text)| (format!("t{t}.jsonl"), text)).collect(),
             histograms: String::new(),
             lab: self.lab.clone(),
+            explained: String::new(),
         }
     }
 

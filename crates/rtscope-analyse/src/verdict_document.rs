@@ -13,12 +13,12 @@ use rtscope_model::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    judgement::{CellSummary, Judgement, RequirementOutcome, Row},
-    report::published,
+    judgement::{CellSummary, FigureRow, Judgement, RequirementOutcome},
+    report::{explain, published},
     statistics::{
         claim,
-        dependence::{Dependence, Refusal},
-        exceedance::{Exceedance, Kind},
+        dependence::{Dependence, IntervalRefusal},
+        exceedance::{Exceedance, IntervalKind},
         machine_use::{self, MachineUse},
         quantile::{self, Quantile},
     },
@@ -27,7 +27,6 @@ use crate::{
 /// Version of the document's format. It grows when an old reader would misread a new document.
 pub const FORMAT: u32 = 1;
 
-/// The document of a judgement.
 #[must_use]
 pub fn document(judgement: &Judgement, record: &Record) -> Value {
     let started = record.events.iter().find_map(|stamped| match &stamped.event {
@@ -36,7 +35,7 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
         }
         _ => None,
     });
-    json!({
+    let mut document = json!({
         "format": FORMAT,
         "tool": { "name": "rtscope", "version": started.map(|s| s.0) },
         "command": started.map(|s| s.1),
@@ -53,7 +52,14 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
             .collect::<Vec<_>>(),
         "cells": judgement.cells.iter().map(|cell| of_cell(cell, record)).collect::<Vec<_>>(),
         "published": published::document(&published::of_run(record, judgement)),
-    })
+    });
+    if let Some(explained) = &record.explained {
+        let mut of_late = explain::document(explained);
+        for key in ["culprits", "spikes"] {
+            document[key] = of_late[key].take();
+        }
+    }
+    document
 }
 
 /// A requirement in a cell; of a claim also the figures that decide it.
@@ -130,7 +136,7 @@ fn of_interrupts(found: &MachineUse) -> Value {
     found.lines.iter().map(of_line).collect()
 }
 
-fn of_dependence(found: Result<Dependence, Refusal>) -> Value {
+fn of_dependence(found: Result<Dependence, IntervalRefusal>) -> Value {
     let known = found.ok();
     json!({
         "design_effect": known.map(|found| found.design_effect),
@@ -141,7 +147,7 @@ fn of_dependence(found: Result<Dependence, Refusal>) -> Value {
 }
 
 /// A thread's figures and where it ran, as found.
-fn of_thread(row: &Row, record: &Record) -> Value {
+fn of_thread(row: &FigureRow, record: &Record) -> Value {
     let known = |thread: &&ThreadRecord| Some(thread.thread) == row.thread;
     let thread = record.threads.iter().find(known);
     let mut keys = of_row(row);
@@ -156,7 +162,7 @@ fn of_thread(row: &Row, record: &Record) -> Value {
     Value::Object(keys)
 }
 
-fn of_row(row: &Row) -> Map<String, Value> {
+fn of_row(row: &FigureRow) -> Map<String, Value> {
     let known = |count: u64| row.missed_is_known.then_some(count);
     let effective = row.effective().ok().filter(|&effective| effective > 0);
     let figures = json!({
@@ -197,10 +203,14 @@ fn latencies(histogram: &Histogram) -> Value {
 }
 
 /// The kind of an interval, and how much the wake-ups it is of depend on each other.
-fn with_kind(mut keys: Value, kind: Kind, found: Result<Dependence, Refusal>) -> Value {
+fn with_kind(
+    mut keys: Value,
+    kind: IntervalKind,
+    found: Result<Dependence, IntervalRefusal>,
+) -> Value {
     keys["kind"] = json!(kind);
     keys["design_effect"] = json!(found.ok().map(|found| found.design_effect));
-    keys["refused"] = json!(found.err().filter(|_| kind == Kind::Refused));
+    keys["refused"] = json!(found.err().filter(|_| kind == IntervalKind::Refused));
     keys
 }
 
@@ -218,7 +228,7 @@ fn of_exceedance(seen: &Exceedance) -> Value {
     with_kind(keys, seen.kind, seen.dependence)
 }
 
-fn intervals(row: &Row) -> Value {
+fn intervals(row: &FigureRow) -> Value {
     let ends = |found: Option<Quantile>| {
         json!({
             "low_ns": found.and_then(|quantile| quantile.low_ns),
@@ -227,8 +237,9 @@ fn intervals(row: &Row) -> Value {
     };
     let interval = |parts: u32| {
         let found = row.quantiles.iter().find(|quantile| quantile.parts == parts);
-        let dependence = found.and_then(|found| found.dependence).unwrap_or(Err(Refusal::Nothing));
-        let kind = if dependence.is_ok() { Kind::Dependent } else { Kind::Refused };
+        let dependence =
+            found.and_then(|found| found.dependence).unwrap_or(Err(IntervalRefusal::Nothing));
+        let kind = if dependence.is_ok() { IntervalKind::Dependent } else { IntervalKind::Refused };
         let mut keys = ends(found.copied());
         keys["if_independent"] = ends(quantile::estimate(&row.histogram, parts));
         with_kind(keys, kind, dependence)

@@ -9,23 +9,23 @@ use std::{fs, path::Path};
 use proptest::prelude::*;
 use rtscope_analyse::{
     export::{Exported, FORMATS},
-    import::{self, Import, Options, Reading, Stream},
+    import::{self, Import, ImportOptions, ImportReading, Stream},
     judge, report,
 };
 use rtscope_model::record::Record;
 
-fn options() -> Options {
-    Options { name: "file".to_owned(), ..Options::default() }
+fn options() -> ImportOptions {
+    ImportOptions { name: "file".to_owned(), ..ImportOptions::default() }
 }
 
-fn read(format: Option<&str>, bytes: &[u8], piece: usize) -> Reading {
+fn read(format: Option<&str>, bytes: &[u8], piece: usize) -> ImportReading {
     let mut stream = Stream::open(format, options()).expect("a known format");
     bytes.chunks(piece).for_each(|piece| stream.feed(piece));
     stream.finish()
 }
 
 /// Reads a file as each format, in pieces of several sizes.
-fn read_in_every_way(bytes: &[u8]) -> Vec<Reading> {
+fn read_in_every_way(bytes: &[u8]) -> Vec<ImportReading> {
     let formats = import::formats().map(|(name, _)| Some(name)).chain([None]);
     let each = formats.map(|format| {
         let whole = read(format, bytes, usize::MAX);
@@ -38,7 +38,7 @@ fn read_in_every_way(bytes: &[u8]) -> Vec<Reading> {
 }
 
 /// Whatever is made of a file is a record, unless the file holds no latency.
-fn recorded(reading: Reading) -> Option<Record> {
+fn recorded(reading: ImportReading) -> Option<Record> {
     let has_cells = !reading.cells.is_empty();
     let files = import::files(&Import::default(), vec![("file".to_owned(), reading)]);
     assert_eq!(files.is_ok(), has_cells);
@@ -48,13 +48,12 @@ fn recorded(reading: Reading) -> Option<Record> {
 }
 
 /// And it can be judged.
-fn judged(reading: Reading) {
+fn judged(reading: ImportReading) {
     let Some(record) = recorded(reading) else { return };
     let judgement = judge(&record, &[]);
     assert!(judgement.findings.iter().all(|finding| finding.code != "accounting"));
 }
 
-/// The files of all corpora.
 fn corpora() -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let folders = import::formats().map(|(name, _)| corpus.join(name));

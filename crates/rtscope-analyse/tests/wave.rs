@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use rtscope_analyse::{
-    instrument::{self, Choice, Reading, Unreadable},
+    instrument::{self, CaptureChoice, CaptureReading, Unreadable},
     statistics::wave::{Wave, judge},
 };
 use rtscope_model::wave::{Capture, Edge, Gap};
@@ -22,12 +22,12 @@ fn bytes(file: &str) -> Vec<u8> {
     fs::read(corpus().join(file)).expect("a file of the corpus")
 }
 
-fn read(file: &str, choice: Choice<'_>) -> Reading {
+fn read(file: &str, choice: CaptureChoice<'_>) -> CaptureReading {
     instrument::read(&bytes(file), choice).expect("a capture")
 }
 
 fn judged(file: &str) -> Wave {
-    let reading = read(file, Choice::default());
+    let reading = read(file, CaptureChoice::default());
     assert_eq!(reading.findings, [""; 0], "{file}");
     judge(&reading.capture, None)
 }
@@ -49,7 +49,7 @@ fn a_steady_wave_of_a_logic_analyser_comes_out_exactly() {
 
 #[test]
 fn piscope_s_microseconds_and_known_jitter() {
-    let reading = read("piscope.vcd", Choice::default());
+    let reading = read("piscope.vcd", CaptureChoice::default());
     assert_eq!((reading.capture.line.as_str(), reading.channels.len()), ("2", 5));
     // The unit is 1 us, but no edge lies beside a grid of 20 us.
     assert_eq!(reading.capture.resolution_ns, 20_000);
@@ -71,7 +71,7 @@ fn a_drift_is_seen_in_units_of_the_time_scale() {
 
 #[test]
 fn an_unknown_level_is_a_gap_and_hides_its_edges() {
-    let reading = read("gap.vcd", Choice::default());
+    let reading = read("gap.vcd", CaptureChoice::default());
     let gap = Gap { start_ns: 39_900_000, end_ns: 59_900_000, moved: false };
     assert_eq!(reading.capture.gaps, [gap]);
     let wave = judge(&reading.capture, None);
@@ -81,7 +81,7 @@ fn an_unknown_level_is_a_gap_and_hides_its_edges() {
 
 #[test]
 fn sigrok_s_csv_is_read_by_its_sample_rate() {
-    let reading = read("sigrok.csv", Choice::default());
+    let reading = read("sigrok.csv", CaptureChoice::default());
     assert_eq!(
         (reading.format, reading.channels.as_slice()),
         ("sigrok CSV", &["CLK".to_owned(), "GND".to_owned()][..])
@@ -90,41 +90,45 @@ fn sigrok_s_csv_is_read_by_its_sample_rate() {
     let wave = judge(&reading.capture, None);
     close(wave.frequency_hz, 1_000.0);
     close(wave.duty, 0.3);
-    let timed = judge(&read("times.csv", Choice::default()).capture, None);
+    let timed = judge(&read("times.csv", CaptureChoice::default()).capture, None);
     close(timed.frequency_hz, 4_000.0);
     close(timed.duty, 0.4);
 }
 
 #[test]
 fn one_of_several_channels_is_chosen() {
-    let several = instrument::read(&bytes("two.vcd"), Choice::default());
+    let several = instrument::read(&bytes("two.vcd"), CaptureChoice::default());
     let there = vec!["first (100 edges)".to_owned(), "second (50 edges)".to_owned()];
     assert_eq!(several, Err(Unreadable::Several { there }));
-    let second = read("two.vcd", Choice { channel: Some("second"), ..Choice::default() });
+    let second =
+        read("two.vcd", CaptureChoice { channel: Some("second"), ..CaptureChoice::default() });
     close(judge(&second.capture, None).frequency_hz, 5_000.0);
-    let absent = Choice { channel: Some("third"), ..Choice::default() };
+    let absent = CaptureChoice { channel: Some("third"), ..CaptureChoice::default() };
     let said = instrument::read(&bytes("two.vcd"), absent).expect_err("absent").to_string();
     assert_eq!(said, "it has no channel \"third\"; there are first, second");
 }
 
 #[test]
 fn samples_without_a_rate_need_one() {
-    let none = instrument::read(&bytes("rate.csv"), Choice::default());
+    let none = instrument::read(&bytes("rate.csv"), CaptureChoice::default());
     assert_eq!(none, Err(Unreadable::NoTimes));
-    let given = read("rate.csv", Choice { samples_hz: Some(1e6), ..Choice::default() });
+    let given =
+        read("rate.csv", CaptureChoice { samples_hz: Some(1e6), ..CaptureChoice::default() });
     assert_eq!(given.capture.edges.len(), 6);
-    assert_eq!(instrument::read(b"hello\n", Choice::default()), Err(Unreadable::Format));
+    assert_eq!(instrument::read(b"hello\n", CaptureChoice::default()), Err(Unreadable::Format));
 }
 
 #[test]
 fn a_broken_file_gives_findings_and_what_could_be_read() {
-    let reading = read("broken.vcd", Choice { channel: Some("D0"), ..Choice::default() });
+    let reading =
+        read("broken.vcd", CaptureChoice { channel: Some("D0"), ..CaptureChoice::default() });
     for part in
         ["no time scale", "without a name", "goes back", "no variable has", "within a section"]
     {
         assert!(reading.findings.iter().any(|said| said.contains(part)), "{part}: {reading:?}");
     }
-    let reading = read("broken.csv", Choice { channel: Some("D0"), ..Choice::default() });
+    let reading =
+        read("broken.csv", CaptureChoice { channel: Some("D0"), ..CaptureChoice::default() });
     assert_eq!(reading.findings.len(), 4, "{:?}", reading.findings);
     assert_eq!(reading.findings[0], "line 7: \"1\" is no sample: a gap");
     assert_eq!(reading.capture.edges.len() + reading.capture.gaps.len(), 3, "{reading:?}");
@@ -133,7 +137,8 @@ fn a_broken_file_gives_findings_and_what_could_be_read() {
 /// Whatever was read can be judged and written, and is read back as it was.
 fn sound(bytes: &[u8]) {
     for samples_hz in [None, Some(1e6)] {
-        let Ok(reading) = instrument::read(bytes, Choice { channel: None, samples_hz }) else {
+        let Ok(reading) = instrument::read(bytes, CaptureChoice { channel: None, samples_hz })
+        else {
             continue;
         };
         let capture = &reading.capture;
@@ -206,7 +211,7 @@ fn a_capture_without_a_name_is_written_and_read_back() {
         };
         let written = instrument::write_vcd(&capture);
         let again =
-            instrument::read(written.as_bytes(), Choice::default()).expect(&written).capture;
+            instrument::read(written.as_bytes(), CaptureChoice::default()).expect(&written).capture;
         assert_eq!((again.line.as_str(), &again.edges), (read_back, &capture.edges));
     }
 }
@@ -215,18 +220,20 @@ fn a_capture_without_a_name_is_written_and_read_back() {
 #[test]
 fn changes_before_the_first_instant_are_no_edges() {
     let text = "$timescale 1 us $end\n$var wire 1 ! a $end\n$enddefinitions $end\n0! 1! #7 0! #9 1!\n#12\n";
-    let capture = instrument::read(text.as_bytes(), Choice::default()).expect("read").capture;
+    let capture =
+        instrument::read(text.as_bytes(), CaptureChoice::default()).expect("read").capture;
     assert_eq!(capture.start_ns, 7_000);
     assert_eq!(capture.edges, [Edge::new(7_000, false), Edge::new(9_000, true)]);
     let written = instrument::write_vcd(&capture);
-    let again = instrument::read(written.as_bytes(), Choice::default()).expect("read").capture;
+    let again =
+        instrument::read(written.as_bytes(), CaptureChoice::default()).expect("read").capture;
     assert_eq!(again.edges, capture.edges);
 }
 
 #[test]
 fn a_channel_s_name_is_printable() {
     let text = "$timescale 1 us $end\n$var wire 1 ! a\u{1b}[2J $end\n$enddefinitions $end\n#0 0!\n#5 1!\n#9 0!\n";
-    let reading = instrument::read(text.as_bytes(), Choice::default()).expect("read");
+    let reading = instrument::read(text.as_bytes(), CaptureChoice::default()).expect("read");
     assert_eq!(reading.capture.line, "a\\u001b[2J");
 }
 
@@ -234,7 +241,7 @@ proptest! {
     #[test]
     fn a_capture_is_written_and_read_back(capture in captures()) {
         let text = instrument::write_vcd(&capture);
-        let reading = instrument::read(text.as_bytes(), Choice::default()).expect("ours");
+        let reading = instrument::read(text.as_bytes(), CaptureChoice::default()).expect("ours");
         prop_assert_eq!(reading.findings, [""; 0]);
         prop_assert_eq!(reading.capture, capture);
     }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use rtscope_model::guest::{FAILURES, START, Start, Timing};
+use rtscope_model::guest::{FAILURES, GuestStart, START, Timing};
 
 use crate::{
     boot::{CONSOLE, Ending},
@@ -21,7 +21,6 @@ pub enum Brought {
     NotReached(String),
     /// No record, or that of another kernel.
     Nothing {
-        /// Why.
         why: String,
         /// Whether the user ended it.
         interrupted: bool,
@@ -67,7 +66,7 @@ impl QueuedRun {
 /// What the guest of a record found before it measured; records of guests before there was such a file say
 /// nothing.
 #[must_use]
-pub fn start(record: &Path) -> Option<Start> {
+pub fn start(record: &Path) -> Option<GuestStart> {
     serde_json::from_str(&fs::read_to_string(record.join(START)).ok()?).ok()
 }
 

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::{
     cache::Cache,
-    config::merge::Options,
+    config::merge::ConfigOptions,
     digest::key_of,
     error::LabError,
-    source::Tree,
+    source::SourceTree,
     spec::{Base, Spec},
     tool::{self, Need},
 };
@@ -20,7 +20,6 @@ const STAMP: &str = ".rtscope-inputs";
 /// What is built, where, with what.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// Folder of objects.
     pub objects: PathBuf,
     /// The kernel's own name of the architecture.
     pub arch: String,
@@ -76,7 +75,6 @@ impl Target {
         })
     }
 
-    /// The compiler as a need.
     #[must_use]
     pub fn compiler(&self) -> Option<Need> {
         compiler_need(self.cross.as_deref())
@@ -84,7 +82,7 @@ impl Target {
 
     /// A `make` of the kernel for this target.
     #[must_use]
-    pub fn make(&self, tree: &Tree) -> Command {
+    pub fn make(&self, tree: &SourceTree) -> Command {
         let mut make = Command::new("nice");
         make.args(["-n", "19", "make"]).arg("-C").arg(&tree.path);
         make.arg(format!("O={}", self.objects.display())).arg(format!("ARCH={}", self.arch));
@@ -113,10 +111,6 @@ impl Target {
     }
 
     /// Forgets that it was.
-    ///
-    /// # Errors
-    ///
-    /// The note can't be removed.
     pub fn forget_configured(&self) -> Result<(), LabError> {
         let path = self.objects.join(STAMP);
         match fs::remove_file(&path) {
@@ -128,10 +122,6 @@ impl Target {
     }
 
     /// Notes that it was.
-    ///
-    /// # Errors
-    ///
-    /// The note can't be written.
     pub fn note_configured(&self) -> Result<(), LabError> {
         let path = self.objects.join(STAMP);
         fs::write(&path, &self.inputs_key).map_err(LabError::file("write", &path))
@@ -165,7 +155,7 @@ const NEEDS: &[(&str, &str, &str)] = &[
 ];
 
 /// What a build with these options needs.
-pub(crate) fn needs(options: &Options) -> Vec<Need> {
+pub(crate) fn needs(options: &ConfigOptions) -> Vec<Need> {
     let always = [("make", "make"), ("gcc", "gcc"), ("bc", "bc"), ("readelf", "binutils")];
     let set = |name: &str| options.get(name).is_some_and(|value| value.word() == "y");
     let asked = NEEDS.iter().filter(|(option, ..)| set(option));
@@ -182,7 +172,7 @@ pub(crate) fn needs(options: &Options) -> Vec<Need> {
 
 /// What every kernel needs for its configuration and build; all of it is told at once.
 pub(crate) fn needs_of_any(cross: Option<&str>) -> Vec<Need> {
-    let mut all = needs(&Options::new());
+    let mut all = needs(&ConfigOptions::new());
     all.extend(configuration_needs());
     all.extend(compiler_need(cross));
     all

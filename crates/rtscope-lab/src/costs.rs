@@ -40,7 +40,7 @@ struct Cost {
 
 /// How long runs will take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub struct RunEstimate {
     /// All of them, several at a time.
     pub time: Duration,
     /// Those whose kind was run before.
@@ -48,7 +48,6 @@ pub struct Estimate {
 }
 
 impl Costs {
-    /// Those that the cache keeps.
     #[must_use]
     pub fn read(cache: &Cache) -> Costs {
         let text = fs::read_to_string(cache.root().join(FILE)).unwrap_or_default();
@@ -57,7 +56,6 @@ impl Costs {
         read.unwrap_or(Costs { format: FORMAT, guests: BTreeMap::new() })
     }
 
-    /// Takes note of a run.
     pub fn note(&mut self, run: &GuestRun, took: Duration) {
         let plan_ms = run.planned.as_secs_f64() * 1e3;
         let took_ms = took.as_secs_f64() * 1e3;
@@ -69,10 +67,6 @@ impl Costs {
     }
 
     /// Keeps them in the cache, in one step.
-    ///
-    /// # Errors
-    ///
-    /// The file can't be written.
     pub fn keep(&self, cache: &Cache) -> Result<(), LabError> {
         let path = cache.root().join(FILE);
         let part = path.with_extension(format!("part{}", std::process::id()));
@@ -86,7 +80,11 @@ impl Costs {
 
     /// How long these runs will take, `jobs` at a time.
     #[must_use]
-    pub fn estimate<'a>(&self, runs: impl Iterator<Item = &'a GuestRun>, jobs: usize) -> Estimate {
+    pub fn estimate<'a>(
+        &self,
+        runs: impl Iterator<Item = &'a GuestRun>,
+        jobs: usize,
+    ) -> RunEstimate {
         let (mut sum, mut longest, mut measured, mut all) = (0.0, 0.0_f64, 0, 0);
         for run in runs {
             let known = self.took_ms(run);
@@ -95,7 +93,7 @@ impl Costs {
             (measured, all) = (measured + usize::from(known.is_some()), all + 1);
         }
         let ms = (sum / jobs.clamp(1, all.max(1)) as f64).max(longest);
-        Estimate { time: Duration::from_secs_f64(ms / 1e3), measured }
+        RunEstimate { time: Duration::from_secs_f64(ms / 1e3), measured }
     }
 
     /// What this kind has taken; or one with the same kernel and another plan, in proportion beyond its boot.
@@ -117,7 +115,7 @@ impl Costs {
     }
 }
 
-impl Estimate {
+impl RunEstimate {
     /// The sentence: how many guests there are, how many of them are known, and how long the others take.
     #[must_use]
     pub fn sentence(self, all: usize, known: usize, jobs: usize) -> String {
@@ -187,18 +185,18 @@ mod tests {
         let mut costs = Costs::read(&cache);
         let guess = GUESSED_BOOT + seconds(4) * GUESSED_PACE;
         let none = costs.estimate([&rt, &rt].into_iter(), 1);
-        assert_eq!(none, Estimate { time: guess * 2, measured: 0 });
+        assert_eq!(none, RunEstimate { time: guess * 2, measured: 0 });
         costs.note(&rt, seconds(20));
         costs.keep(&cache).expect("kept");
         let mut costs = Costs::read(&cache);
         let runs = [&rt, &rt, &rt, &stock];
         let mixed = costs.estimate(runs.into_iter(), 2);
-        assert_eq!(mixed, Estimate { time: (seconds(60) + guess) / 2, measured: 3 });
+        assert_eq!(mixed, RunEstimate { time: (seconds(60) + guess) / 2, measured: 3 });
         // Another word is no other cost, and another plan takes a boot and its own time.
         let word = run("rt:preempt=full", "rest", 4);
         assert_eq!(costs.estimate([&word].into_iter(), 2).time, seconds(20));
         let longer = costs.estimate([&run("rt", "long", 8)].into_iter(), 8);
-        assert_eq!(longer, Estimate { time: seconds(30), measured: 1 });
+        assert_eq!(longer, RunEstimate { time: seconds(30), measured: 1 });
         // The newest runs count most.
         costs.note(&rt, seconds(40));
         assert_eq!(costs.estimate([&rt].into_iter(), 1).time, seconds(30));
@@ -212,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_known_and_what_is_guessed_is_said() {
         let said = |all, known, seconds, measured| {
-            let estimate = Estimate { time: Duration::from_secs(seconds), measured };
+            let estimate = RunEstimate { time: Duration::from_secs(seconds), measured };
             estimate.sentence(all, known, 2)
         };
         assert_eq!(

@@ -16,7 +16,7 @@ use crate::{
     cache::Cache,
     disk,
     error::LabError,
-    progress::{Progress, Report, step},
+    progress::{Report, StepProgress, step},
     tool::{self, Need},
 };
 
@@ -95,7 +95,7 @@ impl Apt {
                 // one list, as in the middle of a mirror's update, the others. The stamp stays as it was,
                 // so the next call asks again.
                 Err(error) if has_packages(&apt.dir.join("lists")) => {
-                    report(Progress::Warning(format!(
+                    report(StepProgress::Warning(format!(
                         "some lists of packages are missing or old: {error}"
                     )));
                 }
@@ -135,10 +135,6 @@ impl Apt {
     }
 
     /// The version of a package that would be installed, or the asked one when there is such.
-    ///
-    /// # Errors
-    ///
-    /// apt fails.
     pub fn version(&self, package: &str, asked: Option<&str>) -> Result<Option<String>, LabError> {
         let known = tool::output(self.command("apt-cache").args(["madison", package]))?;
         let versions = versions(&known, package);
@@ -157,20 +153,12 @@ impl Apt {
     }
 
     /// Every version of a package that the archives hold, the newest first.
-    ///
-    /// # Errors
-    ///
-    /// apt fails.
     pub fn versions(&self, package: &str) -> Result<Vec<String>, LabError> {
         let known = tool::output(self.command("apt-cache").args(["madison", package]))?;
         Ok(versions(&known, package))
     }
 
     /// Downloads a package; apt checks its signature and checksum.
-    ///
-    /// # Errors
-    ///
-    /// apt fails.
     pub fn download(
         &self,
         package: &str,
@@ -182,10 +170,6 @@ impl Apt {
     }
 
     /// Downloads the Debian part of a source package: its patches.
-    ///
-    /// # Errors
-    ///
-    /// apt fails.
     pub fn download_diff(
         &self,
         package: &str,

@@ -18,10 +18,6 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 /// SHA-256 of a file, however long it is.
-///
-/// # Errors
-///
-/// The file can't be read.
 pub fn sha256_of_file(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut file = fs::File::open(path)?;

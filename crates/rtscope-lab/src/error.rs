@@ -15,28 +15,18 @@ pub enum LabError {
     /// What was asked makes no sense, or would break something.
     #[error("{0}")]
     Refused(String),
-    /// A file or folder.
     #[error("can't {operation} {path}: {cause}{}", full(cause), path = path.display())]
     File {
         /// As `read` or `write`.
         operation: &'static str,
-        /// Which.
         path: PathBuf,
-        /// What the system answered.
         cause: io::Error,
     },
-    /// The disk of the records is full.
     #[error("can't make {path}: {cause}: make space, or choose another folder with --out", path = path.display())]
-    Full {
-        /// Their folder.
-        path: PathBuf,
-        /// What the system answered.
-        cause: io::Error,
-    },
+    Full { path: PathBuf, cause: io::Error },
     /// Programs or headers that this machine lacks.
     #[error("this machine lacks {}: {command}", lacking.join(", "))]
     Lacking {
-        /// What is lacking.
         lacking: Vec<String>,
         /// The command that gets it.
         command: String,
@@ -46,7 +36,6 @@ pub enum LabError {
     Program {
         /// With its arguments, as far as they say something.
         program: String,
-        /// How it ended.
         status: String,
         /// What it said on standard error, or at its end.
         said: String,
@@ -58,11 +47,9 @@ pub enum LabError {
         path = path.display()
     )]
     Checksum {
-        /// File.
         path: PathBuf,
         /// As the spec says.
         asked: String,
-        /// As counted.
         found: String,
     },
     /// Patch and source don't belong together.
@@ -74,7 +61,6 @@ pub enum LabError {
     /// Options that the kernel's configuration didn't take.
     #[error("{} requested option(s) are lost:\n{}", .0.len(), .0.join("\n"))]
     LostOptions(Vec<String>),
-    /// Not enough space.
     #[error(
         "{path} has {free_mib} MiB free and this needs about {needed_mib} MiB: make space, or give \
          another folder{option}",
@@ -83,7 +69,6 @@ pub enum LabError {
     Space {
         /// On which file system.
         path: PathBuf,
-        /// Free.
         free_mib: u64,
         /// Estimated.
         needed_mib: u64,
@@ -100,10 +85,8 @@ pub enum LabError {
         /// All that make said.
         log: PathBuf,
     },
-    /// There is no record.
     #[error("{0}")]
     NoRecord(String),
-    /// The user ended everything before its turn came.
     #[error("not reached: it was interrupted before")]
     NotReached,
     /// The user ended everything between two steps.

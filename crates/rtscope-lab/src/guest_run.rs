@@ -13,7 +13,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use rtscope_model::guest::{self, Beside, Timing};
+use rtscope_model::guest::{self, GuestExtras, Timing};
 
 use crate::{
     boot::{self, Boot, CONSOLE, Ending},
@@ -22,7 +22,7 @@ use crate::{
     disk,
     error::LabError,
     image,
-    images::{self, Held},
+    images::{self, ImageInUse},
     inputs::{FORMAT, Inputs, is_whole, key_of_run, read_inputs, write},
     kept,
     kernel_under_test::KernelUnderTest,
@@ -55,7 +55,7 @@ pub struct GuestRun {
     /// SHA-256 of the image.
     pub image_sha256: String,
     /// Keeps the image in the cache.
-    pub held: Held,
+    pub held: ImageInUse,
     /// What the plan is called.
     pub plan: String,
     /// How long the plan takes in the guest's time, about.
@@ -107,7 +107,7 @@ pub fn emulator_version(machine: &Machine) -> Result<String, LabError> {
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
     /// What it does.
-    pub beside: Beside,
+    pub beside: GuestExtras,
     /// Further files: path in the guest, bytes, whether it can be run.
     pub files: Vec<(String, Vec<u8>, bool)>,
 }
@@ -124,7 +124,7 @@ pub fn pack(
     plan: &str,
     extra: Extra,
     cache: &Cache,
-) -> Result<(PathBuf, String, Held), LabError> {
+) -> Result<(PathBuf, String, ImageInUse), LabError> {
     let Extra { beside, mut files } = extra;
     if !beside.is_nothing() {
         files.push((guest::PATH.to_owned(), beside.to_toml().into_bytes(), false));

@@ -22,14 +22,14 @@ const BYTES_MAX: u64 = 2 << 30;
 
 /// An image in use: it stays in the cache until this and every clone of it is dropped.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct ImageInUse {
     _file: Option<Arc<File>>,
 }
 
-impl Held {
+impl ImageInUse {
     /// Holds an image and notes that it was used now; none when it isn't there.
     #[must_use]
-    pub fn image(path: &Path) -> Option<Held> {
+    pub fn image(path: &Path) -> Option<ImageInUse> {
         let file = File::open(path).ok()?;
         while flock(&file, FlockOperation::LockShared) == Err(Errno::INTR) {}
         // It may have gone before it was locked.
@@ -37,7 +37,7 @@ impl Held {
             return None;
         }
         let _ = file.set_modified(SystemTime::now());
-        Some(Held { _file: Some(Arc::new(file)) })
+        Some(ImageInUse { _file: Some(Arc::new(file)) })
     }
 }
 
@@ -46,10 +46,14 @@ impl Held {
 /// # Errors
 ///
 /// There is no room for it, or it can't be written.
-pub(crate) fn store(folder: &Path, hash: &str, bytes: &[u8]) -> Result<(PathBuf, Held), LabError> {
+pub(crate) fn store(
+    folder: &Path,
+    hash: &str,
+    bytes: &[u8],
+) -> Result<(PathBuf, ImageInUse), LabError> {
     fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
     let path = folder.join(format!("{hash}.cpio"));
-    if let Some(held) = Held::image(&path) {
+    if let Some(held) = ImageInUse::image(&path) {
         return Ok((path, held));
     }
     sweep(folder, UNUSED, BYTES_MAX.saturating_sub(bytes.len() as u64));
@@ -60,7 +64,7 @@ pub(crate) fn store(folder: &Path, hash: &str, bytes: &[u8]) -> Result<(PathBuf,
         let _ = fs::remove_file(&part);
         LabError::file("write", &path)(e)
     })?;
-    let held = Held::image(&path).unwrap_or_default();
+    let held = ImageInUse::image(&path).unwrap_or_default();
     Ok((path, held))
 }
 

@@ -25,13 +25,11 @@ pub struct Inputs {
     pub key: String,
     /// The kernel as it was asked for, as `mine=debian-stock:preempt=full`.
     pub kernel: String,
-    /// The kernel's file.
     pub kernel_file: PathBuf,
     /// SHA-256 of the kernel.
     pub kernel_sha256: String,
     /// SHA-256 of the image: of the program, the plan, and everything else in the guest.
     pub image_sha256: String,
-    /// The machine's name.
     pub machine: String,
     /// What the guest was given.
     #[serde(flatten)]

@@ -22,9 +22,7 @@ use crate::{error::LabError, name};
 pub enum KernelSource {
     /// A prebuilt one, or one that was built here.
     Name(String),
-    /// An image.
     File(PathBuf),
-    /// A Debian package.
     Package(PathBuf),
 }
 
@@ -110,7 +108,6 @@ impl KernelRef {
         &self.name
     }
 
-    /// Where it comes from.
     #[must_use]
     pub fn source(&self) -> &KernelSource {
         &self.source

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    cache::{Cache, Identity, Kernel},
+    cache::{Cache, Identity, KeptKernel},
     error::LabError,
     kernel_image::{arch_of, damage, release_of},
     kernel_ref::{KernelRef, KernelSource},
@@ -18,14 +18,12 @@ use crate::{
     spec, unpacked,
 };
 
-/// A kernel under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelUnderTest {
     /// What everything calls it: its own label, else as it was asked for.
     pub label: String,
     /// As it was asked for.
     pub reference: KernelRef,
-    /// Its file.
     pub file: PathBuf,
     /// SHA-256 of the file.
     pub sha256: String,
@@ -35,7 +33,6 @@ pub struct KernelUnderTest {
     pub arch: String,
     /// `uname -r`, where it is known.
     pub release: Option<String>,
-    /// Its configuration.
     pub config: Option<PathBuf>,
     /// The folder of its device trees.
     pub dtbs: Option<PathBuf>,
@@ -49,10 +46,6 @@ pub struct KernelUnderTest {
 
 impl KernelUnderTest {
     /// Finds a kernel, and fetches a prebuilt one that isn't there.
-    ///
-    /// # Errors
-    ///
-    /// There is no such kernel, or it can't be fetched.
     pub fn find(
         asked: &KernelRef,
         cache: &Cache,
@@ -217,7 +210,7 @@ fn sound(image: &[u8], path: &Path) -> Result<&'static str, LabError> {
     }
 }
 
-fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {
+fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<KeptKernel, LabError> {
     if let Some(prebuilt) = Prebuilt::find(name) {
         return prebuilt.bring(cache, report);
     }
@@ -225,7 +218,7 @@ fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, L
 }
 
 /// A kernel that was built here.
-fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
+fn kept(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
     cache.find(name).ok_or_else(|| {
         if let Err(why) = name::check("the kernel", name) {
             return LabError::Refused(format!("{why}; a file is path={name}"));
@@ -251,7 +244,7 @@ fn kept(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
 
 fn from_cache(
     asked: &KernelRef,
-    kernel: &Kernel,
+    kernel: &KeptKernel,
     cache: &Cache,
 ) -> Result<KernelUnderTest, LabError> {
     let file = kernel.vmlinuz();

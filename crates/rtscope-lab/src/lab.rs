@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
 
 use rtscope_model::{
     cpu::CpuSet,
-    guest::{self, Beside, Timing, Tracer},
+    guest::{self, GuestExtras, Timing, Tracer},
     plan::{CpuChoice, Phase, Plan},
     time::Nanos,
 };
@@ -22,12 +22,12 @@ use crate::{
     kernel_ref::{self, KernelRef},
     kernel_under_test::{ExpectedKernel, KernelUnderTest},
     options::GuestOptions,
-    program::Program,
-    progress::{Progress, Report},
+    program::GuestProgram,
+    progress::{Report, StepProgress},
     qemu::GuestSpec,
     queue::{self, News, QueuedRun},
     ready,
-    record_folders::{self, Claim},
+    record_folders::{self, FolderLock},
 };
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
@@ -54,9 +54,9 @@ pub struct Host<'a> {
 
 impl Host<'_> {
     /// Tells the user each step and each warning.
-    pub fn report(&self) -> impl FnMut(Progress) {
+    pub fn report(&self) -> impl FnMut(StepProgress) {
         |progress| {
-            if let Progress::Step(text) | Progress::Warning(text) = progress {
+            if let StepProgress::Step(text) | StepProgress::Warning(text) = progress {
                 (self.note)(&text);
             }
         }
@@ -68,11 +68,11 @@ impl Host<'_> {
 pub struct Lab {
     options: GuestOptions,
     cache: Cache,
-    program: Program,
+    program: GuestProgram,
     /// Versions of emulators, by their programs.
     emulators: BTreeMap<String, String>,
     /// The folder that the lab writes into, from its first guest on.
-    claim: Option<Claim>,
+    claim: Option<FolderLock>,
 }
 
 impl Lab {
@@ -81,7 +81,11 @@ impl Lab {
     /// # Errors
     ///
     /// The options can't be met whatever the kernel is.
-    pub fn open(options: GuestOptions, program: Program, cache: Cache) -> Result<Lab, LabError> {
+    pub fn open(
+        options: GuestOptions,
+        program: GuestProgram,
+        cache: Cache,
+    ) -> Result<Lab, LabError> {
         if options.silence == Some(Nanos::ZERO) {
             let why = "--silence 0: every guest is silent while it boots, and would be ended at once; write a \
                        time, for example 10min, or leave it out";
@@ -261,11 +265,11 @@ impl Lab {
         let needed = needs.iter().filter(|(option, _)| kernel.has_as_module(option));
         names.extend(needed.map(|(_, module)| (*module).to_owned()));
         let mut extra = Extra {
-            beside: Beside {
+            beside: GuestExtras {
                 cyclictest: options.with_cyclictest,
                 tracer: options.tracer,
                 gpio_lines: options.gpio_lines,
-                ..Beside::default()
+                ..GuestExtras::default()
             },
             files: Vec::new(),
         };

@@ -27,7 +27,6 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// The CPU under KVM; none where KVM is of no use.
     pub cpu_kvm: Option<String>,
-    /// Memory.
     pub memory_mib: u32,
     /// CPUs, where the machine fixes their number.
     pub cpus: Option<u32>,
@@ -52,11 +51,6 @@ macro_rules! shipped {
 const SHIPPED: &[(&str, &str)] = shipped! { "x86-64" "pc" "microvm" "arm64" "raspi3b" "armhf" };
 
 impl Machine {
-    /// Reads a machine's text.
-    ///
-    /// # Errors
-    ///
-    /// The place in the text and what is wrong there.
     pub fn parse(name: &str, text: &str) -> Result<Machine, LabError> {
         toml::from_str(text).map_err(|e| LabError::Refused(format!("machine {name}: {e}")))
     }

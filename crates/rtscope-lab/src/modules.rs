@@ -131,10 +131,6 @@ impl Modules {
 
     /// The modules of these names and all that they need, in the order in which they must be loaded.
     /// What is part of the kernel itself is left out.
-    ///
-    /// # Errors
-    ///
-    /// There is no such module, or it can't be read.
     pub fn ordered(&self, names: &[String]) -> Result<Vec<Module>, LabError> {
         let read = |name: &str| {
             let path = self.dir.join(name);

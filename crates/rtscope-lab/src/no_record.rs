@@ -127,7 +127,7 @@ impl GuestRun {
 pub(crate) mod samples {
     use super::*;
     use crate::{
-        images::Held, kernel_image::samples::bz_image, kernel_ref::KernelRef,
+        images::ImageInUse, kernel_image::samples::bz_image, kernel_ref::KernelRef,
         kernel_under_test::KernelUnderTest, machine::Machine, qemu::GuestSpec,
     };
 
@@ -155,7 +155,7 @@ pub(crate) mod samples {
             spec: GuestSpec::default(),
             image: folder.join("none"),
             image_sha256: String::new(),
-            held: Held::default(),
+            held: ImageInUse::default(),
             plan: String::new(),
             planned: Duration::ZERO,
             silence: Duration::from_secs(240),

@@ -10,29 +10,24 @@ use std::{
 
 use crate::{
     build::{self, Prepared},
-    cache::{Cache, Kernel, MANIFEST},
+    cache::{Cache, KeptKernel, MANIFEST},
     error::LabError,
     name,
-    progress::{Progress, Report, step},
+    progress::{Report, StepProgress, step},
     spec,
     tool::{self, Need},
 };
 
-/// Name of a kernel's tarball.
 #[must_use]
-pub fn tarball_name(kernel: &Kernel) -> String {
+pub fn tarball_name(kernel: &KeptKernel) -> String {
     let manifest = &kernel.manifest;
     format!("{}-{}-{}.tar.gz", manifest.name, manifest.release, manifest.arch)
 }
 
 /// Packs a kept kernel: image, configuration, symbols, modules, device trees and what is known of it. The
 /// same kernel gives the same bytes.
-///
-/// # Errors
-///
-/// tar fails, or the folder can't be written.
 pub fn tarball(
-    kernel: &Kernel,
+    kernel: &KeptKernel,
     folder: &Path,
     report: &mut Report<'_>,
 ) -> Result<PathBuf, LabError> {
@@ -58,14 +53,10 @@ pub fn tarball(
 }
 
 /// A kernel that is there: by name or key in a cache, a folder with a manifest, or a tarball.
-///
-/// # Errors
-///
-/// There is none, or it can't be read.
-pub fn find(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
+pub fn find(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
     let path = Path::new(name);
     if path.join(MANIFEST).is_file() {
-        return Kernel::open(path).map_err(LabError::file("read", path));
+        return KeptKernel::open(path).map_err(LabError::file("read", path));
     }
     if path.is_file() {
         return unpack(path, cache);
@@ -84,11 +75,7 @@ pub fn find(name: &str, cache: &Cache) -> Result<Kernel, LabError> {
 }
 
 /// Unpacks such a tarball into a cache, where it is a kept kernel then.
-///
-/// # Errors
-///
-/// It isn't one, or it can't be unpacked.
-pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
+pub fn unpack(tarball: &Path, cache: &Cache) -> Result<KeptKernel, LabError> {
     tool::require(&[Need::of("tar", "tar"), Need::of("gzip", "gzip")])?;
     let mut head = [0; 2];
     let mut file = fs::File::open(tarball).map_err(LabError::file("read", tarball))?;
@@ -100,7 +87,7 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<Kernel, LabError> {
     let mut tar = Command::new("tar");
     tar.args(["-x", "--no-same-owner", "-f"]).arg(tarball).arg("-C").arg(&part);
     let kernel = tool::output(&mut tar).and_then(|_| {
-        let kernel = Kernel::open(&part)
+        let kernel = KeptKernel::open(&part)
             .map_err(|_| none(tarball, &format!("a tarball without a {MANIFEST} in it")))?;
         name::check("its kernel's name", &kernel.manifest.name)
             .map_err(|why| LabError::Refused(format!("{}: {why}", tarball.display())))?;
@@ -132,7 +119,7 @@ fn none(path: &Path, what: &str) -> LabError {
 /// A tool is missing, or the kernel's rules fail.
 pub fn debian(
     prepared: &Prepared,
-    kernel: &Kernel,
+    kernel: &KeptKernel,
     cache: &Cache,
     folder: &Path,
     jobs: u32,
@@ -158,7 +145,7 @@ pub fn debian(
     let mut lines = 0;
     let status = tool::each_line(&mut make, |line| {
         lines += 1;
-        report(Progress::Amount {
+        report(StepProgress::Amount {
             unit: "lines of its log",
             done: lines,
             total: None,
@@ -206,7 +193,7 @@ mod tests {
     use super::*;
     use crate::cache::Manifest;
 
-    fn kernel(cache: &Cache) -> Kernel {
+    fn kernel(cache: &Cache) -> KeptKernel {
         let dir = cache.root().join("prepared");
         fs::create_dir_all(dir.join("modules/6.12.0/kernel")).expect("made");
         fs::write(dir.join("vmlinuz"), "image").expect("written");
@@ -253,8 +240,8 @@ mod tests {
         let text = serde_json::to_string(&named).expect("JSON");
         fs::write(kernel.dir.join(MANIFEST), text).expect("written");
         let packed = tarball(
-            &Kernel::open(&kernel.dir)
-                .map(|it| Kernel { manifest: kernel.manifest.clone(), ..it })
+            &KeptKernel::open(&kernel.dir)
+                .map(|it| KeptKernel { manifest: kernel.manifest.clone(), ..it })
                 .expect("there"),
             &out,
             &mut |_| {},

@@ -18,17 +18,15 @@ use serde::Serialize;
 use crate::{
     error::LabError,
     patch_report::{Misfit, PatchOutcome, PatchReport},
-    progress::{Progress, Report},
+    progress::{Report, StepProgress},
     source::version::Version,
     tool::{self, Need},
 };
 
-/// A patch as fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PatchFile {
     /// Its name, as in the series.
     pub name: String,
-    /// Where it is.
     pub path: PathBuf,
     /// SHA-256 of the file.
     pub sha256: String,
@@ -54,7 +52,7 @@ pub fn apply(
     let mut touched = BTreeSet::new();
     let mut outcomes = Vec::new();
     for (i, patch) in patches.iter().enumerate() {
-        report(Progress::Amount {
+        report(StepProgress::Amount {
             unit: "patches",
             done: i as u64,
             total: Some(patches.len() as u64),

@@ -14,9 +14,7 @@ pub struct PatchReport {
 /// How one patch went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PatchOutcome {
-    /// Name.
     pub name: String,
-    /// Whether all of it applied.
     pub applied: bool,
     /// Files it touches.
     pub files: usize,
@@ -42,7 +40,6 @@ pub struct Misfit {
 }
 
 impl PatchReport {
-    /// Patches that applied.
     #[must_use]
     pub fn applied(&self) -> usize {
         self.patches.iter().filter(|patch| patch.applied).count()

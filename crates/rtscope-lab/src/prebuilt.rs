@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    cache::{Cache, Kernel, Manifest},
+    cache::{Cache, KeptKernel, Manifest},
     debian::Apt,
     digest::{key_of, sha256_of_file},
     error::LabError,
@@ -23,7 +23,6 @@ use crate::{
     tool::{self, Need},
 };
 
-/// A prebuilt kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prebuilt {
     /// Name on the command line, as `debian-rt` or `debian-rt-arm64`.
@@ -146,7 +145,7 @@ impl Prebuilt {
     /// # Errors
     ///
     /// No configured archive of Debian has it, or the download fails.
-    pub fn bring(&self, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {
+    pub fn bring(&self, cache: &Cache, report: &mut Report<'_>) -> Result<KeptKernel, LabError> {
         if let Some(kernel) = cache.find(&self.name) {
             return Ok(kernel);
         }
@@ -185,7 +184,7 @@ impl Prebuilt {
         downloads: &Path,
         cache: &Cache,
         report: &mut Report<'_>,
-    ) -> Result<Kernel, LabError> {
+    ) -> Result<KeptKernel, LabError> {
         let meta = apt.download(&self.meta, version, downloads, report)?;
         let field =
             tool::output(Command::new("dpkg-deb").arg("--field").arg(&meta).arg("Depends"))?;
@@ -202,13 +201,9 @@ impl Prebuilt {
     }
 
     /// The modules of a prebuilt kernel, from its package, which is fetched again when it is gone.
-    ///
-    /// # Errors
-    ///
-    /// As [`Prebuilt::bring`].
     pub fn modules(
         &self,
-        kernel: &Kernel,
+        kernel: &KeptKernel,
         cache: &Cache,
         report: &mut Report<'_>,
     ) -> Result<Modules, LabError> {
@@ -239,11 +234,15 @@ impl Prebuilt {
 /// # Errors
 ///
 /// The file is no package, or holds no kernel for a machine of the lab.
-pub fn of_file(file: &Path, cache: &Cache, report: &mut Report<'_>) -> Result<Kernel, LabError> {
+pub fn of_file(
+    file: &Path,
+    cache: &Cache,
+    report: &mut Report<'_>,
+) -> Result<KeptKernel, LabError> {
     let sha256 = sha256_of_file(file).map_err(LabError::file("read", file))?;
     // Apart from those that were fetched: they are found by another name.
     let key = key_of(&[("package in a file", sha256.as_bytes())]);
-    if let Ok(kernel) = Kernel::open(&cache.kernel_dir(&key)) {
+    if let Ok(kernel) = KeptKernel::open(&cache.kernel_dir(&key)) {
         return Ok(kernel);
     }
     tool::require(&[Need::of("dpkg-deb", "dpkg"), Need::of("tar", "tar")])?;
@@ -301,7 +300,7 @@ struct Package<'a> {
 }
 
 impl Package<'_> {
-    fn unpack(&self, package: &Path, key: String, cache: &Cache) -> Result<Kernel, LabError> {
+    fn unpack(&self, package: &Path, key: String, cache: &Cache) -> Result<KeptKernel, LabError> {
         let prepared = cache.root().join(format!("part-{key}-{}", std::process::id()));
         fs::create_dir_all(&prepared).map_err(LabError::file("make", &prepared))?;
         let unpacked = tool::extract_package(package, &prepared, "./boot")

@@ -22,9 +22,8 @@ const MACHINES: [(u16, &str, &str); 4] = [
     (243, "riscv", "riscv64"),
 ];
 
-/// A program for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct GuestProgram {
     path: PathBuf,
     /// Whether it was named, and isn't just this very program.
     is_named: bool,
@@ -32,13 +31,13 @@ pub struct Program {
     bytes: Vec<u8>,
 }
 
-impl Program {
+impl GuestProgram {
     /// Reads a program that was named with `--program`, or else this program's own file.
     ///
     /// # Errors
     ///
     /// It can't be read, is no program for Linux, is cut short, or needs libraries that no guest has.
-    pub fn read(path: &Path, is_named: bool) -> Result<Program, LabError> {
+    pub fn read(path: &Path, is_named: bool) -> Result<GuestProgram, LabError> {
         let mut bytes = fs::read(path).map_err(LabError::file("read", path))?;
         let refused = |why: &str| {
             let option = if is_named { "--program " } else { "" };
@@ -63,7 +62,7 @@ impl Program {
         // Symbols and what debuggers read lie behind what is loaded: of a build for tests, two thirds.
         bytes.truncate(end as usize);
         sections.into_iter().for_each(|field| bytes[field].fill(0));
-        Ok(Program { path: path.to_owned(), is_named, machine, bytes })
+        Ok(GuestProgram { path: path.to_owned(), is_named, machine, bytes })
     }
 
     /// All of it that a kernel loads.
@@ -190,11 +189,11 @@ pub(crate) mod samples {
 mod tests {
     use super::{samples::program, *};
 
-    fn read(bytes: &[u8], is_named: bool) -> Result<Program, LabError> {
+    fn read(bytes: &[u8], is_named: bool) -> Result<GuestProgram, LabError> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("program");
         fs::write(&path, bytes).expect("written");
-        Program::read(&path, is_named)
+        GuestProgram::read(&path, is_named)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// One thing that a step says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Progress {
+pub enum StepProgress {
     /// A part of the work begins, as `unpacking linux-6.12.tar.xz`.
     Step(String),
     /// Something the user should know, that stops nothing.
@@ -11,7 +11,6 @@ pub enum Progress {
     Amount {
         /// What is counted, as `objects`.
         unit: &'static str,
-        /// Done.
         done: u64,
         /// Of how many; an estimate.
         total: Option<u64>,
@@ -23,8 +22,8 @@ pub enum Progress {
 }
 
 /// Takes what a step says.
-pub type Report<'a> = dyn FnMut(Progress) + 'a;
+pub type Report<'a> = dyn FnMut(StepProgress) + 'a;
 
 pub(crate) fn step(report: &mut Report<'_>, text: impl Into<String>) {
-    report(Progress::Step(text.into()));
+    report(StepProgress::Step(text.into()));
 }

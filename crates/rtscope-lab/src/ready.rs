@@ -12,7 +12,7 @@ use crate::{
     machine::{Machine, own_arch},
     options::GuestOptions,
     prebuilt,
-    program::Program,
+    program::GuestProgram,
     tool::{self, Need},
 };
 
@@ -24,7 +24,7 @@ use crate::{
 /// one command that gets it.
 pub fn check(
     options: &GuestOptions,
-    program: &Program,
+    program: &GuestProgram,
     kernels: &[ExpectedKernel],
     cache: &Cache,
 ) -> Result<Vec<Machine>, LabError> {
@@ -59,7 +59,7 @@ pub fn check(
 /// The machine for a kernel, which must fit it, the program and the other options.
 fn machine(
     options: &GuestOptions,
-    program: &Program,
+    program: &GuestProgram,
     kernel: &ExpectedKernel,
 ) -> Result<Machine, LabError> {
     let machine = Machine::of_kernel(&kernel.label, &kernel.arch, options.machine.as_deref())?;
@@ -91,7 +91,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (cache, path) = (Cache::at(folder.path()), folder.path().join("program"));
         fs::write(&path, program(183, 6)).expect("written");
-        let program = Program::read(&path, true).expect("a program for arm64");
+        let program = GuestProgram::read(&path, true).expect("a program for arm64");
         let options = GuestOptions::default();
         let (label, arch) = ("mine".to_owned(), "arm64".to_owned());
         let kernel = ExpectedKernel { label, arch, is_prebuilt: false, is_fetched: false };

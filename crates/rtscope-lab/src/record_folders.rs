@@ -112,7 +112,7 @@ struct GuestList {
 
 /// A folder that only this rtscope writes into, until this is dropped or the process ends.
 #[derive(Debug)]
-pub struct Claim {
+pub struct FolderLock {
     _folder: File,
 }
 
@@ -121,10 +121,10 @@ pub struct Claim {
 /// # Errors
 ///
 /// Another rtscope writes into it.
-fn lock(out: &Path) -> Result<Claim, LabError> {
+fn lock(out: &Path) -> Result<FolderLock, LabError> {
     let folder = File::open(out).map_err(LabError::file("open", out))?;
     if flock(&folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK) {
-        return Ok(Claim { _folder: folder });
+        return Ok(FolderLock { _folder: folder });
     }
     let inode = folder.metadata().map(|found| found.ino()).unwrap_or_default();
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -140,7 +140,7 @@ fn lock(out: &Path) -> Result<Claim, LabError> {
 /// # Errors
 ///
 /// It can't be made, another rtscope writes into it, or it holds anything.
-pub fn claim_empty(out: &Path) -> Result<Claim, LabError> {
+pub fn claim_empty(out: &Path) -> Result<FolderLock, LabError> {
     fs::create_dir_all(out).map_err(LabError::file("make", out))?;
     let claim = lock(out)?;
     check_empty(out).map(|()| claim)
@@ -165,7 +165,11 @@ fn holder(locks: &str, inode: u64) -> Option<u32> {
 ///
 /// Another rtscope writes into it. It holds others, or can't be made; then none is left behind. Or it holds files
 /// that would be lost, or a record that is no longer the one that its guest sent.
-pub fn claim(out: &Path, guests: BTreeMap<String, String>, reuse: bool) -> Result<Claim, LabError> {
+pub fn claim(
+    out: &Path,
+    guests: BTreeMap<String, String>,
+    reuse: bool,
+) -> Result<FolderLock, LabError> {
     let list = GuestList { format: 1, guests };
     let path = out.join(GUESTS);
     let was_there = out.is_dir();
@@ -230,7 +234,7 @@ fn is_replaced(record: &Path, key: &str, reuse: bool) -> Result<bool, LabError> 
         }
         return recheck::check(record, &inputs).map(|()| false);
     }
-    match recheck::Beside::of(record, &inputs)?.foreign {
+    match recheck::FilesNotSent::of(record, &inputs)?.foreign {
         foreign if foreign.is_empty() => Ok(true),
         foreign => Err(refused(format!("rtscope did not write {}", foreign.join(", ")))),
     }

@@ -12,14 +12,14 @@ use crate::{
     digest,
     error::LabError,
     guest_run::{self, GuestOutcome, GuestRun, Surroundings},
-    images::Held,
+    images::ImageInUse,
     inputs::{self, INPUTS, Inputs},
     kept,
     kernel_ref::KernelRef,
     kernel_under_test::KernelUnderTest,
     machine::Machine,
     qemu::Plugin,
-    recheck::{self, Beside, Blame, Change, Disagreement},
+    recheck::{self, Blame, Disagreement, FileChange, FilesNotSent},
     replay_log::LOG,
 };
 
@@ -161,7 +161,7 @@ impl Replay {
     ///
     /// A folder can't be listed.
     pub fn not_compared(&self) -> Result<Vec<String>, LabError> {
-        let Beside { made_here, foreign, .. } = Beside::of(&self.record, &self.before)?;
+        let FilesNotSent { made_here, foreign, .. } = FilesNotSent::of(&self.record, &self.before)?;
         // The hashes, and the log that was checked against one of them.
         let is_own = |name: &String| [INPUTS, LOG, CONSOLE].contains(&name.as_str());
         let made_here: Vec<String> = made_here.into_iter().filter(|name| !is_own(name)).collect();
@@ -239,13 +239,15 @@ fn described(way: Way, same_inputs: bool, found: &[Disagreement]) -> String {
         Way::Fresh => "the fresh run",
     };
     let line = |one: &Disagreement| {
-        let change = |change: Change| match change {
-            Change::Altered => "altered on disk",
-            Change::Deleted => "deleted from the record",
-            Change::Added => "added to the record",
+        let change = |change: FileChange| match change {
+            FileChange::Altered => "altered on disk",
+            FileChange::Deleted => "deleted from the record",
+            FileChange::Added => "added to the record",
         };
         let what = match one.blame {
-            Blame::Disk(Change::Added) => format!("added to the record; {run} has no such file"),
+            Blame::Disk(FileChange::Added) => {
+                format!("added to the record; {run} has no such file")
+            }
             Blame::Disk(how) => {
                 format!("{}; {run} gives the file that the guest sent", change(how))
             }
@@ -337,7 +339,7 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
     }
     let machine: Machine = kernel.machine(Some(&inputs.machine))?;
     let image = cache.root().join("images").join(format!("{}.cpio", inputs.image_sha256));
-    let held = Held::image(&image).ok_or_else(|| {
+    let held = ImageInUse::image(&image).ok_or_else(|| {
         let text = "the image of the record is no longer in the cache: the run can't be repeated";
         LabError::Refused(text.to_owned())
     })?;
@@ -369,9 +371,9 @@ mod tests {
         let other = described(Way::Fresh, false, &[one(Blame::Run)]);
         assert!(other.contains("different inputs") && !other.contains("valid"), "{other}");
         let said =
-            described(Way::Fresh, true, &[one(Blame::Run), one(Blame::Both(Change::Altered))]);
+            described(Way::Fresh, true, &[one(Blame::Run), one(Blame::Both(FileChange::Altered))]);
         assert!(said.contains("altered on disk") && !said.contains("Both are valid"), "{said}");
-        let said = described(Way::Log, true, &[one(Blame::Disk(Change::Deleted))]);
+        let said = described(Way::Log, true, &[one(Blame::Disk(FileChange::Deleted))]);
         assert!(
             said.contains("slices/t0.jsonl: deleted from the record; the replay gives"),
             "{said}"
@@ -390,7 +392,7 @@ mod tests {
         }
         let one = |name: &str| Disagreement {
             name: name.to_owned(),
-            blame: Blame::Disk(Change::Altered),
+            blame: Blame::Disk(FileChange::Altered),
             first: None,
         };
         let kept = keep(&record, Way::Log, &again, &[one("plan.toml")]).expect("kept");

@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    cache::{Identity, Kernel},
+    cache::{Identity, KeptKernel},
     config::difference,
     digest::hex,
     error::LabError,
@@ -37,24 +37,21 @@ pub struct RunningKernel {
 
 /// One thing that was compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct KernelCheck {
     /// What.
     pub name: &'static str,
     /// Whether it is as it should be; none where the kernel doesn't show it.
     pub passed: Option<bool>,
-    /// In words.
     pub text: String,
 }
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verification {
-    /// The running kernel.
     pub running: RunningKernel,
     /// The kernel that should run.
     pub expected: Option<Identity>,
-    /// What was compared.
-    pub checks: Vec<Check>,
+    pub checks: Vec<KernelCheck>,
 }
 
 impl Verification {
@@ -75,7 +72,7 @@ impl Verification {
 impl fmt::Display for Verification {
     /// What is as it should be, what is not, and what can't be told, in a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |check: &Check| match check.passed {
+        let words = |check: &KernelCheck| match check.passed {
             Some(true) => Some(format!("{} {}", check.name, check.text)),
             Some(false) => Some(format!("wrong {}: {}", check.name, check.text)),
             None => None,
@@ -130,11 +127,7 @@ fn build_id(notes: &[u8]) -> Option<String> {
 
 /// Verifies the running kernel, below a root, against a kept kernel, or against the one that was
 /// installed last. Without either it only says whether it is a real-time kernel.
-///
-/// # Errors
-///
-/// `/proc` or a journal can't be read.
-pub fn verify(root: &Path, kernel: Option<&Kernel>) -> Result<Verification, LabError> {
+pub fn verify(root: &Path, kernel: Option<&KeptKernel>) -> Result<Verification, LabError> {
     let expected = match kernel {
         Some(kernel) => Some(kernel.identity()),
         None => journal::all(root)?
@@ -147,10 +140,6 @@ pub fn verify(root: &Path, kernel: Option<&Kernel>) -> Result<Verification, LabE
 
 /// Verifies the kernel that shows itself below a root against one that is known by its identity alone.
 /// Without one, it only says whether it is a real-time kernel.
-///
-/// # Errors
-///
-/// There is no `/proc`.
 pub fn verify_against(root: &Path, expected: Option<Identity>) -> Result<Verification, LabError> {
     let running = running(root)?;
     let mut checks = Vec::new();
@@ -161,8 +150,8 @@ pub fn verify_against(root: &Path, expected: Option<Identity>) -> Result<Verific
     Ok(Verification { running, expected, checks })
 }
 
-fn identity(running: &RunningKernel, expected: &Identity) -> Vec<Check> {
-    let equal = |name, found: &str, asked: &str| Check {
+fn identity(running: &RunningKernel, expected: &Identity) -> Vec<KernelCheck> {
+    let equal = |name, found: &str, asked: &str| KernelCheck {
         name,
         passed: (!found.is_empty() && !asked.is_empty()).then(|| found == asked),
         text: match (found, asked) {
@@ -175,11 +164,11 @@ fn identity(running: &RunningKernel, expected: &Identity) -> Vec<Check> {
     };
     let id = match (&running.build_id, &expected.build_id) {
         (Some(found), Some(asked)) => equal("build id", found, asked),
-        _ => Check { name: "build id", passed: None, text: "not known of both".to_owned() },
+        _ => KernelCheck { name: "build id", passed: None, text: "not known of both".to_owned() },
     };
     // A kernel of somebody else's has another host's name there.
     let has_key = running.banner.contains(&format!("@{})", expected.key));
-    let key = Check {
+    let key = KernelCheck {
         name: "key",
         passed: has_key.then_some(true),
         text: if has_key { expected.key.clone() } else { "not in /proc/version".to_owned() },
@@ -193,7 +182,7 @@ fn identity(running: &RunningKernel, expected: &Identity) -> Vec<Check> {
 }
 
 /// Whether the running kernel is a real-time kernel, by all that it shows; and as it should be.
-fn real_time(running: &RunningKernel, asked: Option<bool>) -> Vec<Check> {
+fn real_time(running: &RunningKernel, asked: Option<bool>) -> Vec<KernelCheck> {
     let in_version =
         running.version.contains("PREEMPT_RT") || running.version.contains("PREEMPT RT");
     let shown = [
@@ -223,7 +212,7 @@ fn real_time(running: &RunningKernel, asked: Option<bool>) -> Vec<Check> {
     };
     // With nothing asked a real-time kernel is what is looked for.
     let passed = is.map(|is| is == asked.unwrap_or(true));
-    vec![Check { name: "real-time", passed, text }]
+    vec![KernelCheck { name: "real-time", passed, text }]
 }
 
 #[cfg(test)]
@@ -262,7 +251,7 @@ mod tests {
         root
     }
 
-    fn kernel(folder: &Path, change: impl FnOnce(&mut crate::cache::Manifest)) -> Kernel {
+    fn kernel(folder: &Path, change: impl FnOnce(&mut crate::cache::Manifest)) -> KeptKernel {
         put(folder, "config", b"CONFIG_PREEMPT_RT=y\n");
         let mut manifest = crate::cache::Manifest {
             name: "small-rt".into(),
@@ -274,7 +263,7 @@ mod tests {
             ..crate::cache::Manifest::default()
         };
         change(&mut manifest);
-        Kernel { dir: folder.to_owned(), manifest }
+        KeptKernel { dir: folder.to_owned(), manifest }
     }
 
     fn failing(found: &Verification) -> Vec<&'static str> {

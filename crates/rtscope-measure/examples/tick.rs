@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, hint::black_box};
 
-use rtscope_measure::sampler::{Beat, LiveFigures, Sampled, Shared, exchange, run};
+use rtscope_measure::sampler::{Beat, LiveFigures, Shared, SlotOwner, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
@@ -70,7 +70,7 @@ fn main() {
     let live = LiveFigures::default();
     let tally = run(&clock, &beat, &shared, &live, &mut exchange, None);
     let mut recorded = 0;
-    let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &[0] };
+    let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &[0] };
     slots.drain(&sampled, |taken| recorded += taken.slice.recorded);
     println!("{} wake-ups, {recorded} recorded", tally.wakeups);
     assert_eq!((tally.wakeups, recorded), (ticks, ticks));

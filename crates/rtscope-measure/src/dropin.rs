@@ -15,7 +15,7 @@ use rtscope_sys::{
 
 use crate::{
     interrupt::Interrupt,
-    sampler::{Ended, SampleError, Session, SessionSpec, Starved},
+    sampler::{EndedThread, SampleError, Session, SessionSpec, Starved},
     watchdog::{UNATTENDED, Watchdog},
 };
 
@@ -27,10 +27,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Why threads could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ParkError {
-    /// The signals.
     #[error(transparent)]
     Interrupt(#[from] io::Error),
-    /// The threads.
     #[error(transparent)]
     Sample(#[from] SampleError),
 }
@@ -60,9 +58,8 @@ pub struct Measurement {
 
 /// What became of the threads.
 #[derive(Debug)]
-pub struct Ending {
-    /// Those that ended.
-    pub ended: Vec<Ended>,
+pub struct EndedThreads {
+    pub ended: Vec<EndedThread>,
     /// Those that did not run any more.
     pub starved: Vec<Starved>,
     /// A thread ran for a second without sleeping.
@@ -131,17 +128,17 @@ impl Measurement {
     }
 
     /// Ends the threads and hands over what was left.
-    pub fn end(self, slice: impl FnMut(Slice)) -> Ending {
+    pub fn end(self, slice: impl FnMut(Slice)) -> EndedThreads {
         let (ended, starved) = self.session.stop(slice);
-        Ending { ended, starved, is_runaway: self.interrupt.is_runaway() }
+        EndedThreads { ended, starved, is_runaway: self.interrupt.is_runaway() }
     }
 }
 
-impl Ending {
+impl EndedThreads {
     /// The thread whose latency was the first above the threshold, and that latency.
     #[must_use]
     pub fn first_break(&self) -> Option<(u32, u64)> {
-        let broke = |ended: &Ended| {
+        let broke = |ended: &EndedThread| {
             ended.broke_at.map(|(latency_ns, at_ns)| (at_ns + latency_ns, latency_ns, ended.thread))
         };
         let (_, latency_ns, thread) = self.ended.iter().filter_map(broke).min()?;
@@ -157,10 +154,6 @@ fn start_ns(now_ns: u64, after_second_ns: Option<u64>) -> u64 {
 }
 
 /// Places the calling thread: as it was asked to, or off the CPUs of threads that are pinned if there are others.
-///
-/// # Errors
-///
-/// When the kernel refuses.
 pub fn place_control(
     asked: Option<&CpuSet>,
     pinned: Option<&SessionSpec>,
@@ -203,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_latency_that_ended_first_broke_the_run() {
-        let ended = |thread, broke_at| Ended {
+        let ended = |thread, broke_at| EndedThread {
             thread,
             tally: Tally::default(),
             found: None,
@@ -212,7 +205,7 @@ mod tests {
         };
         // The second expired earlier, but the first had its answer earlier.
         let ended = vec![ended(0, Some((50, 1_000))), ended(1, Some((900, 500))), ended(2, None)];
-        let ending = Ending { ended, starved: Vec::new(), is_runaway: false };
+        let ending = EndedThreads { ended, starved: Vec::new(), is_runaway: false };
         assert_eq!(ending.first_break(), Some((0, 50)));
     }
 }

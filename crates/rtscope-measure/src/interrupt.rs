@@ -36,10 +36,6 @@ fn process() -> MutexGuard<'static, Process> {
 /// System settings are about to be changed: from now on no number of SIGINTs, SIGTERMs or SIGHUPs ends the
 /// process before it has restored them. A signal that comes before anybody listens to it is kept for
 /// [`Interrupt::install`]. SIGQUIT (Ctrl-\\) still ends the process at once.
-///
-/// # Errors
-///
-/// When the handlers can't be set.
 pub(crate) fn protect_settings() -> io::Result<()> {
     let mut process = process();
     for shutdown in process.shutdowns.drain(..) {
@@ -69,10 +65,6 @@ impl Interrupt {
     /// real-time thread of ours ran too long without sleeping. A second SIGINT ends the process unless
     /// it has changed system settings. A second SIGXCPU always does: its handler runs in the thread
     /// that runs, however starved the machine is, and needs nobody else to end it.
-    ///
-    /// # Errors
-    ///
-    /// When the handlers can't be set.
     pub fn install() -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let mut process = process();
@@ -88,10 +80,6 @@ impl Interrupt {
 
     /// As [`Interrupt::install`], but further SIGINTs never change anything: a run must come to its verdict,
     /// and `timeout -s INT` sends two, one to the process and one to its group.
-    ///
-    /// # Errors
-    ///
-    /// When the handlers can't be set.
     pub fn install_patient() -> io::Result<Interrupt> {
         Interrupt::default().listen()
     }

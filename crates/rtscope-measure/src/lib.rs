@@ -54,7 +54,7 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
-    recorder::{RecordError, Recorder, Source},
+    recorder::{RecordError, RecordFiles, Recorder},
     sampler::SampleError,
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
@@ -64,13 +64,10 @@ use crate::{
 /// What a run needs to know besides its plan.
 #[derive(Debug)]
 pub struct RunOptions {
-    /// The plan.
     pub plan: Plan,
     /// What the reader of the record must know of the plan, from [`leave_out`].
     pub findings: Vec<Finding>,
-    /// Where the record goes.
     pub folder: PathBuf,
-    /// The machine's files.
     pub tree: Tree,
     /// Where changed settings are journalled.
     pub journal: PathBuf,
@@ -93,7 +90,6 @@ pub struct RunOptions {
 /// Why a run did not happen, or ended without a record to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The record's folder.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A CPU of the plan is absent.
@@ -101,18 +97,15 @@ pub enum RunError {
     NoSuchCpu {
         /// Asked and absent.
         absent: CpuSet,
-        /// There.
         online: CpuSet,
     },
     /// More intervals than threads.
     #[error("{0}")]
     Intervals(String),
-    /// A load could not start.
     #[error("load {line:?} of phase {phase:?} can't start on this machine: {why}")]
     Load {
         /// Its line in the plan.
         line: String,
-        /// The phase.
         phase: String,
         /// Why, and what to do.
         why: LoadError,
@@ -120,22 +113,17 @@ pub enum RunError {
     /// A limit of the system is too low for the plan.
     #[error("{0}")]
     Limit(String),
-    /// There is no CPU to measure.
     #[error("no CPU was found that this process may use: are /proc and /sys mounted?")]
     NoCpu,
-    /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
     /// A sampling thread is not permitted what it was asked.
     #[error("{0}; {ways}", ways = environment::do_one_of(.1))]
     Place(Box<SampleError>, [String; 3]),
-    /// The sampling threads.
     #[error(transparent)]
     Sample(SampleError),
-    /// The control thread's own place.
     #[error("can't place the control thread: {0}")]
     Control(rtscope_sys::Error),
-    /// A setting.
     #[error(transparent)]
     Tune(#[from] tune::TuneError),
 }
@@ -156,7 +144,7 @@ impl From<SampleError> for RunError {
 #[derive(Debug)]
 pub struct Finished {
     /// The record, as it is on disk or in memory.
-    pub source: Source,
+    pub source: RecordFiles,
     /// Why a part of the record is not on disk, if so.
     pub not_written: Option<String>,
 }
@@ -218,10 +206,6 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
 
 /// Whether a plan can be run on this machine, as far as that is known before it is: its CPUs, its
 /// memory, and what its loads need.
-///
-/// # Errors
-///
-/// The first thing that is wrong or missing.
 pub fn check_plan(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
     let (mut plan, found) = (plan.clone(), environment::collect(tree));
     machine::leave_out(&mut plan, &found);

@@ -71,7 +71,6 @@ impl Seen {
 }
 
 impl OtherWorkWatch {
-    /// Starts watching.
     pub(crate) fn start(tree: &Tree, own_pid: u32, now_ns: u64) -> OtherWorkWatch {
         let mut watch = OtherWorkWatch {
             started_ns: now_ns,
@@ -196,7 +195,6 @@ fn run_ns(tree: &Tree, pid: u32) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Every process, by its number.
 fn processes(tree: &Tree) -> BTreeMap<u32, Stat> {
     let pids = numbered(tree.list("proc"), "").into_iter();
     let read = pids.filter_map(|(pid, _)| {

@@ -25,7 +25,6 @@ impl<'a> Stream<'a> {
         self.start_ns
     }
 
-    /// Age of the run.
     pub(crate) fn elapsed_ns(&self) -> u64 {
         SystemClock::MONOTONIC.now_ns() - self.start_ns
     }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use rtscope_measure::recorder::{Recorder, Source};
+use rtscope_measure::recorder::{RecordFiles, Recorder};
 use rtscope_model::{
     environment::Environment,
     event::{EndReason, Event, FORMAT, Stamped},
@@ -78,7 +78,7 @@ fn record(is_ended: bool, mut middle: impl FnMut(&Path)) -> TempDir {
 }
 
 fn found(folder: &TempDir) -> Vec<(String, String)> {
-    let source = Source::open(&folder.path().join("run")).expect("a folder");
+    let source = RecordFiles::open(&folder.path().join("run")).expect("a folder");
     let findings = source.read().expect("a record").findings;
     findings.into_iter().map(|finding| (finding.code, finding.text)).collect()
 }

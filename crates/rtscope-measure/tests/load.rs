@@ -14,7 +14,7 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rtscope_measure::load::{Ended, LOADS, Launcher, RunningLoad, run_alone, worker_main};
+use rtscope_measure::load::{EndedLoad, LOADS, Launcher, RunningLoad, run_alone, worker_main};
 use rtscope_model::{cpu::CpuSet, load::LoadLine, schedule::Policy, time::Nanos};
 use rtscope_sys::{fork::signal, process, sched};
 use rtscope_testing::skip::skip;
@@ -162,7 +162,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn end_of(running: &mut RunningLoad) -> Ended {
+fn end_of(running: &mut RunningLoad) -> EndedLoad {
     let mut end = None;
     eventually("the load ends", || {
         end = running.poll();
@@ -257,7 +257,7 @@ fn works_and_ends(text: &str) {
     eventually("work is done", || running.work() > 0);
     let pid = running.pid();
     assert!(members(pid).iter().filter(|p| is_alive(p)).count() > 1 || text.contains("thread"));
-    assert_eq!(running.stop(), Ended { ok: true, how: "stopped".to_owned() });
+    assert_eq!(running.stop(), EndedLoad { ok: true, how: "stopped".to_owned() });
     assert_eq!(members(pid).len(), 0, "something is left");
 }
 
@@ -364,7 +364,7 @@ fn messages_are_counted_exactly() {
     for options in ["", "mode=thread", "via=pipe", "mode=thread via=pipe size=9000B"] {
         let mut running = start(&format!("message groups=2 fds=3 loops=50 {options}"));
         let ended = end_of(&mut running);
-        assert_eq!(ended, Ended { ok: true, how: "its work was done".to_owned() });
+        assert_eq!(ended, EndedLoad { ok: true, how: "its work was done".to_owned() });
         assert_eq!(running.work(), 2 * 3 * 3 * 50, "{options}");
         assert_eq!(running.unit(), "messages");
     }
@@ -456,7 +456,7 @@ fn a_command_may_run_once() {
     let log = dir.path().join("log");
     let mut running =
         start(&format!("external restart=false log={} -- echo a; echo b >&2", log.display()));
-    assert_eq!(end_of(&mut running), Ended { ok: true, how: "its work was done".to_owned() });
+    assert_eq!(end_of(&mut running), EndedLoad { ok: true, how: "its work was done".to_owned() });
     assert_eq!(running.work(), 1);
     assert_eq!(fs::read_to_string(log).expect("a log"), "a\nb\n");
 }
@@ -488,7 +488,7 @@ fn a_load_ends_without_waiting_for_it() {
     let mut running = start("message groups=1 fds=2");
     assert_eq!(running.poll(), None);
     running.ask_to_end();
-    assert_eq!(end_of(&mut running), Ended { ok: true, how: "stopped".to_owned() });
+    assert_eq!(end_of(&mut running), EndedLoad { ok: true, how: "stopped".to_owned() });
     assert_eq!(members(running.pid()).len(), 0, "something is left");
     let (work, pid) = (running.work(), running.pid());
     running.ask_to_end();

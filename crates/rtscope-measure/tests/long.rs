@@ -5,7 +5,7 @@ mod machine;
 
 use std::{fs, path::Path};
 
-use rtscope_measure::recorder::Source;
+use rtscope_measure::recorder::RecordFiles;
 use rtscope_model::{
     event::Event,
     histogram::Layout,
@@ -19,7 +19,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600;
 
 fn read(folder: &Path) -> Record {
-    Source::open(folder).expect("a folder").read().expect("a record")
+    RecordFiles::open(folder).expect("a folder").read().expect("a record")
 }
 
 fn codes(record: &Record) -> Vec<&str> {

@@ -1,6 +1,6 @@
 //! The loop doesn't allocate: proven by an allocator that counts, on the real clock and rings.
 
-use rtscope_measure::sampler::{Beat, LiveFigures, Sampled, Shared, exchange, run};
+use rtscope_measure::sampler::{Beat, LiveFigures, Shared, SlotOwner, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
@@ -65,7 +65,7 @@ fn the_loop_does_not_allocate() {
     assert_eq!(tally.wakeups, 1_999);
     assert!(tally.raw_lost > 0, "the raw ring was too small, so samples were lost and counted");
     let mut recorded = 0;
-    let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: Some(20_000), cells: &[0] };
+    let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns: Some(20_000), cells: &[0] };
     slots.drain(&sampled, |taken| recorded += taken.slice.recorded);
     assert!(recorded > 0);
 }

@@ -9,7 +9,6 @@ use crate::schedule::Placement;
 pub struct Observation {
     /// The command, or the process, as the user named it.
     pub program: String,
-    /// How long the look was.
     pub look_ns: u64,
     /// Which events could be had.
     pub sources: Sources,
@@ -19,9 +18,9 @@ pub struct Observation {
     /// Events that had no room: the oldest of the look.
     pub lost: u64,
     /// Locked and resident bytes of each process at the end of the look.
-    pub memory: Vec<Memory>,
+    pub memory: Vec<ProcessMemory>,
     /// Its threads at the end of the look, and those that had events.
-    pub threads: Vec<Observed>,
+    pub threads: Vec<ObservedThread>,
 }
 
 /// Which of the kernel's events could be had.
@@ -37,10 +36,8 @@ pub struct Sources {
     pub futexes: bool,
 }
 
-/// Memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
-    /// The process.
+pub struct ProcessMemory {
     pub pid: u32,
     /// Locked (`VmLck`).
     pub locked_bytes: u64,
@@ -48,36 +45,29 @@ pub struct Memory {
     pub resident_bytes: u64,
 }
 
-/// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
-    /// Its process.
+pub struct ObservedThread {
     pub pid: u32,
-    /// Its number.
     pub tid: u32,
-    /// Its name.
     pub name: String,
     /// As the kernel had it at the end of the look.
     pub placement: Placement,
     /// Page faults in the look by the counts of `/proc`; none when the thread came or went in it.
     pub faults: Option<u64>,
-    /// Its events in order.
-    pub events: Vec<Event>,
+    pub events: Vec<ThreadEvent>,
 }
 
-/// One event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct ThreadEvent {
     /// Instant of `CLOCK_MONOTONIC`, in whole microseconds as the kernel prints it.
     pub at_ns: u64,
-    /// What happened.
-    pub what: What,
+    pub what: ThreadEventKind,
 }
 
 /// What happened to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum ThreadEventKind {
     /// It started a timer that wakes it.
     Timer {
         /// When it expires, of the timer's own clock.
@@ -85,7 +75,6 @@ pub enum What {
         /// Whether it was asked for as a time from now.
         relative: bool,
     },
-    /// It calls futex.
     Futex {
         /// Operation without flags: 0 and 9 wait, 6 and 13 lock with priority inheritance.
         operation: u32,

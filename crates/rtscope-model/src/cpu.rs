@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
-
 /// A set of CPU numbers in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CpuSet(BTreeSet<u32>);
@@ -12,7 +10,6 @@ pub struct CpuSet(BTreeSet<u32>);
 const CPU_MAX: u32 = 16_383;
 
 impl CpuSet {
-    /// The CPUs in ascending order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
@@ -83,16 +80,9 @@ impl fmt::Display for CpuSet {
 }
 
 /// Why a text is not a set of CPUs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a set of CPUs: write numbers and ranges, as 0-3,6")]
 pub struct NotACpuSet(String);
-
-impl fmt::Display for NotACpuSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a set of CPUs: write numbers and ranges, as 0-3,6", self.0)
-    }
-}
-
-impl std::error::Error for NotACpuSet {}
 
 impl FromStr for CpuSet {
     type Err = NotACpuSet;
@@ -119,18 +109,7 @@ impl FromStr for CpuSet {
     }
 }
 
-impl Serialize for CpuSet {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CpuSet {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<CpuSet, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(CpuSet);
 
 #[cfg(test)]
 mod tests {

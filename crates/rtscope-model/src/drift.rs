@@ -10,23 +10,22 @@ pub const FORMAT: u32 = 1;
 /// One activation. Instants are since the begin of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u64, u64, u64)", into = "(u64, u64, u64)")]
-pub struct Activation {
+pub struct LoopActivation {
     /// It went to sleep: programmed its timer.
     pub armed_ns: u64,
     /// The instant that it programmed.
     pub expiry_ns: u64,
-    /// It woke.
     pub woke_ns: u64,
 }
 
-impl From<(u64, u64, u64)> for Activation {
-    fn from((armed_ns, expiry_ns, woke_ns): (u64, u64, u64)) -> Activation {
-        Activation { armed_ns, expiry_ns, woke_ns }
+impl From<(u64, u64, u64)> for LoopActivation {
+    fn from((armed_ns, expiry_ns, woke_ns): (u64, u64, u64)) -> LoopActivation {
+        LoopActivation { armed_ns, expiry_ns, woke_ns }
     }
 }
 
-impl From<Activation> for (u64, u64, u64) {
-    fn from(one: Activation) -> (u64, u64, u64) {
+impl From<LoopActivation> for (u64, u64, u64) {
+    fn from(one: LoopActivation) -> (u64, u64, u64) {
         (one.armed_ns, one.expiry_ns, one.woke_ns)
     }
 }
@@ -34,7 +33,6 @@ impl From<Activation> for (u64, u64, u64) {
 /// A periodic thread: a loop of our own, or a thread of a program that was watched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Periodic {
-    /// Its name.
     pub name: String,
     /// How it sleeps, where that is known because the loop is ours.
     pub sleep: Option<Sleep>,
@@ -45,19 +43,17 @@ pub struct Periodic {
     /// As read back, where the loop is ours.
     pub placement: Option<Placement>,
     /// What is known of a program that was watched.
-    pub program: Option<Program>,
+    pub program: Option<WatchedProgram>,
     /// Activations that were swallowed by late ones and left out; known for a loop of ours.
     pub missed: u64,
     /// Its activations in their order.
-    pub activations: Vec<Activation>,
+    pub activations: Vec<LoopActivation>,
 }
 
 /// A program that was watched from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
-    /// Its command line.
+pub struct WatchedProgram {
     pub command: Vec<String>,
-    /// The thread's number.
     pub tid: i32,
     /// Threads that slept on timers, this one included.
     pub threads: u64,
@@ -73,12 +69,10 @@ pub struct Program {
     pub ended: Option<String>,
 }
 
-/// Everything that was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriftRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,

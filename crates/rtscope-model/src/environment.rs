@@ -12,22 +12,17 @@ use crate::{cpu::CpuSet, schedule::Policy};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
-    /// Host name.
     pub host: String,
     /// Machine model, from the device tree or DMI.
     pub machine_model: Option<String>,
-    /// The kernel.
     pub kernel: Kernel,
-    /// The CPUs.
     pub cpus: Cpus,
     /// Interrupts that may be steered, with the CPUs they may go to.
     pub irqs: Vec<Irq>,
     /// Network cards; none in older records.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkCard>,
-    /// Real-time throttling.
     pub throttling: Throttling,
-    /// Clock sources.
     pub clock: ClockSource,
     /// Memory in KiB.
     pub memory: Memory,
@@ -43,13 +38,11 @@ pub struct Environment {
     pub sysctl: BTreeMap<String, String>,
 }
 
-/// A network card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NetworkCard {
     /// The kernel's name of it, as `eth0`.
     pub name: String,
-    /// Its driver.
     pub driver: Option<String>,
     /// How it paces its interrupts, where its driver shows that.
     pub pacing: Option<InterruptPacing>,
@@ -93,7 +86,6 @@ pub struct Kernel {
     pub config_source: Option<String>,
 }
 
-/// The kernel's preemption model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
@@ -134,9 +126,7 @@ impl Preemption {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cpus {
-    /// Model name.
     pub model: String,
-    /// CPUs that run.
     pub online: CpuSet,
     /// CPUs that this process was allowed to use.
     pub allowed: CpuSet,
@@ -144,19 +134,15 @@ pub struct Cpus {
     pub isolated: CpuSet,
     /// CPUs without a tick (`nohz_full`).
     pub nohz_full: CpuSet,
-    /// Each online CPU.
     pub each: Vec<Cpu>,
 }
 
-/// One CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cpu {
-    /// Number.
     pub cpu: u32,
     /// Other hardware threads of its core.
     pub siblings: CpuSet,
-    /// Frequency governor.
     pub governor: Option<String>,
     /// Lowest and highest frequency in kHz.
     pub frequency_khz: Option<(u64, u64)>,
@@ -164,23 +150,18 @@ pub struct Cpu {
     pub idle_states: Vec<IdleState>,
 }
 
-/// An idle state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleState {
-    /// Name.
     pub name: String,
     /// Exit latency that the driver declares.
     pub latency_us: u64,
 }
 
-/// An interrupt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Irq {
-    /// Number.
     pub irq: u32,
-    /// Devices.
     pub name: String,
     /// CPUs it may go to.
     pub cpus: CpuSet,
@@ -198,7 +179,6 @@ pub struct Throttling {
     pub period_us: Option<i64>,
 }
 
-/// The kernel's clock source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockSource {
@@ -214,11 +194,9 @@ pub struct ClockSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// All.
     pub total_kib: Option<u64>,
     /// Available without swapping.
     pub available_kib: Option<u64>,
-    /// Swap.
     pub swap_kib: Option<u64>,
     /// Transparent huge pages: the mode in use.
     pub transparent_hugepage: Option<String>,
@@ -227,16 +205,12 @@ pub struct Memory {
 /// A thread of a real-time policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealTimeThread {
-    /// Process.
     pub pid: u32,
-    /// Thread.
     pub tid: u32,
-    /// Name.
     pub name: String,
     /// Name of its process, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
-    /// Policy.
     pub policy: Policy,
     /// Priority; 0 for deadline, which runs before all of them.
     pub priority: u8,

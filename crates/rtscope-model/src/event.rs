@@ -22,9 +22,7 @@ pub const FORMAT: u32 = 1;
 /// An event and when it was seen, in nanoseconds since the start of the run (`CLOCK_MONOTONIC`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stamped {
-    /// When.
     pub at_ns: u64,
-    /// What.
     #[serde(flatten)]
     pub event: Event,
 }
@@ -59,7 +57,6 @@ pub enum Event {
     RunStarted {
         /// [`FORMAT`].
         format: u32,
-        /// Version of rtscope.
         version: String,
         /// The command line, as typed.
         command: Vec<String>,
@@ -72,35 +69,21 @@ pub enum Event {
     SettingChanged {
         /// Name, as `throttling`.
         setting: String,
-        /// File.
         path: String,
-        /// As found.
         from: String,
-        /// As read back.
         to: String,
     },
     /// A system setting was put back.
-    SettingRestored {
-        /// Name.
-        setting: String,
-        /// File.
-        path: String,
-        /// As read back.
-        to: String,
-    },
+    SettingRestored { setting: String, path: String, to: String },
     /// A set of sampling threads is about to start.
     SessionStarted {
-        /// Index of the session.
         session: u32,
-        /// Index of the first cell.
         first_cell: u32,
-        /// How many cells.
         cells: u32,
         /// Buckets of its histograms.
         layout: Layout,
         /// Index of its first thread over all sessions.
         first_thread: u32,
-        /// How many threads.
         threads: u32,
         /// Memory that was locked when the threads were released (`VmLck`), in KiB.
         locked_kib: u64,
@@ -111,35 +94,26 @@ pub enum Event {
     ThreadPlaced {
         /// Index over all sessions.
         thread: u32,
-        /// Its session.
         session: u32,
-        /// Kernel's thread number.
         tid: u32,
-        /// Its interval.
         interval_ns: u64,
-        /// What the plan asked.
         asked: Placement,
-        /// What was read back.
         found: Placement,
     },
     /// A cell's figures were read from another tool's file.
     CellImported {
-        /// Index of the cell.
         cell: u32,
         /// Buckets of its histograms.
         layout: Layout,
         /// Index of its threads' session.
         session: u32,
-        /// The source.
         origin: Origin,
     },
     /// A thread of an imported cell. Where and how it ran was not read back by anyone.
     ThreadImported {
         /// Index over all sessions.
         thread: u32,
-        /// Its session.
         session: u32,
-        /// Its name.
         label: String,
         /// Its CPU, where the source says it.
         cpu: Option<u32>,
@@ -147,15 +121,9 @@ pub enum Event {
         interval_ns: Option<u64>,
     },
     /// A phase began: samples count from here.
-    PhaseStarted {
-        /// Index of the cell.
-        cell: u32,
-        /// Its name.
-        name: String,
-    },
+    PhaseStarted { cell: u32, name: String },
     /// A phase ended: samples count no longer. Its loads are ended after it.
     PhaseEnded {
-        /// Index of the cell.
         cell: u32,
         /// Why; never [`EndReason::Finished`].
         #[serde(deserialize_with = "of_phase")]
@@ -164,20 +132,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bounds: Option<Bounds>,
     },
-    /// A load runs.
     LoadStarted {
-        /// Index of the cell.
         cell: u32,
         /// Index in the cell's list of loads.
         load: u32,
-        /// The load's line.
         line: String,
-        /// Its process.
         pid: u32,
     },
     /// What a load achieved in about one slice.
     LoadRate {
-        /// Index of the cell.
         cell: u32,
         /// Index in the cell's list of loads.
         load: u32,
@@ -194,9 +157,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "IdleSpans::is_empty")]
         idle: IdleSpans,
     },
-    /// A load ended.
     LoadEnded {
-        /// Index of the cell.
         cell: u32,
         /// Index in the cell's list of loads.
         load: u32,
@@ -204,7 +165,6 @@ pub enum Event {
         work: u64,
         /// Whether it ended as it should: by our stop, or because its work was done.
         ok: bool,
-        /// In words.
         how: String,
     },
     /// The machine's own counters over about one slice.
@@ -219,9 +179,7 @@ pub enum Event {
     Progress(Progress),
     /// A latency was above the break threshold.
     BreakHit {
-        /// Thread.
         thread: u32,
-        /// The latency.
         latency_ns: u64,
         /// Its programmed expiry, since the start of the run.
         expiry_ns: u64,
@@ -240,7 +198,6 @@ pub enum Event {
     Found(Finding),
     /// Last event of a record.
     RunEnded {
-        /// Why.
         why: EndReason,
         /// How each file of slices ends, by name; none in older records.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -285,14 +242,12 @@ const IDLE_FROM_NS: u64 = 100_000_000;
 /// Spans in which a load did nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleSpans {
-    /// How many.
     pub spans: u64,
     /// How long they are together, in nanoseconds.
     pub span_ns: u64,
 }
 
 impl IdleSpans {
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans == 0
@@ -382,7 +337,6 @@ impl SystemSpan {
 /// One CPU's time over a span, in nanoseconds (a clock tick, often 10 ms, is the grain).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSpan {
-    /// CPU.
     pub cpu: u32,
     /// Not idle.
     pub busy_ns: u64,
@@ -429,7 +383,6 @@ pub struct Tally {
     pub wakeups: u64,
     /// CPU time, user and system.
     pub cpu_ns: u64,
-    /// Wall time.
     pub wall_ns: u64,
     /// Page faults without I/O: must be 0.
     pub minor_faults: u64,

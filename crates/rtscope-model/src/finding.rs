@@ -28,7 +28,6 @@ pub const DAMAGE: [&str; 7] = [
     "slices-unknown",
 ];
 
-/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Stable kebab-case name: what `--accept` takes and what programs compare.

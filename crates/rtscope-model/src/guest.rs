@@ -34,7 +34,7 @@ pub const SUBJECTS: &str = "subjects";
 /// File of a page, which is drawn by whoever reads the record and isn't sent.
 pub const PAGE: &str = "report.html";
 
-/// File of a record that says what the guest found and waited for before it measured: a [`Start`].
+/// File of a record that says what the guest found and waited for before it measured: a [`GuestStart`].
 pub const START: &str = "start.json";
 
 /// File of a guest that measures nothing, with the symbols of its kernel: the text of `/proc/kallsyms`.
@@ -43,7 +43,7 @@ pub const SYMBOLS: &str = "kallsyms";
 /// What a guest found and waited for before it measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Start {
+pub struct GuestStart {
     /// Words of the kernel command line that the kernel doesn't know, or whose value it refused: they
     /// change nothing.
     pub unknown_words: Vec<String>,
@@ -58,13 +58,11 @@ pub struct Start {
 /// A process or a kernel thread, and its CPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
-    /// Its name.
     pub name: String,
-    /// CPU time in nanoseconds.
     pub cpu_ns: u64,
 }
 
-impl Start {
+impl GuestStart {
     /// What is worth telling, in words; none when the guest was at rest at once.
     #[must_use]
     pub fn sentence(&self) -> Option<String> {
@@ -110,7 +108,7 @@ impl Command {
 /// What the guest does beside its plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Beside {
+pub struct GuestExtras {
     /// Modules of the kernel, as paths in the guest, in the order in which they are loaded before the
     /// plan runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -211,14 +209,14 @@ impl FromStr for Tracer {
     }
 }
 
-impl Beside {
+impl GuestExtras {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        *self == Beside::default()
+        *self == GuestExtras::default()
     }
 
-    /// The text that [`Beside::parse`] reads back.
+    /// The text that [`GuestExtras::parse`] reads back.
     ///
     /// # Panics
     ///
@@ -228,12 +226,7 @@ impl Beside {
         toml::to_string(self).expect("plain fields")
     }
 
-    /// Reads the text.
-    ///
-    /// # Errors
-    ///
-    /// The place in the text and what is wrong there.
-    pub fn parse(text: &str) -> Result<Beside, String> {
+    pub fn parse(text: &str) -> Result<GuestExtras, String> {
         toml::from_str(text).map_err(|e| e.to_string())
     }
 }
@@ -261,7 +254,6 @@ impl Cost {
         (self.wakeups > 0).then(|| self.cpu_ns as f64 / self.wakeups as f64)
     }
 
-    /// The line.
     #[must_use]
     pub fn line(self, whose: &str) -> String {
         format!("# CPU time of {whose}: {} ns in {} wake-ups\n", self.cpu_ns, self.wakeups)
@@ -305,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let all = Beside {
+        let all = GuestExtras {
             modules: vec!["lib/modules/6.1/veth.ko".to_owned()],
             cyclictest: true,
             tracer: Some(Tracer::Timerlat),
@@ -315,16 +307,18 @@ mod tests {
                 words: ["drift", "--period=1ms"].map(str::to_owned).to_vec(),
             }],
         };
-        for beside in [all, Beside::default()] {
-            assert_eq!(Beside::parse(&beside.to_toml()), Ok(beside));
+        for beside in [all, GuestExtras::default()] {
+            assert_eq!(GuestExtras::parse(&beside.to_toml()), Ok(beside));
         }
-        assert_eq!(Beside::default().to_toml(), "");
+        assert_eq!(GuestExtras::default().to_toml(), "");
         let cost = Cost { cpu_ns: 5_200_000, wakeups: 1000 };
         let text = format!("{}# cyclictest --quiet\n000001 1000\n", cost.line(THEIRS));
         assert_eq!((Cost::find(&text, THEIRS), Cost::find(&text, OURS)), (Some(cost), None));
         assert_eq!((cost.each_ns(), Cost::default().each_ns()), (Some(5200.0), None));
         assert_eq!(Cost::find("# CPU time of rtscope: much", OURS), None);
-        assert!(Beside::parse("modulse = []").expect_err("a typing error").contains("modulse"));
+        assert!(
+            GuestExtras::parse("modulse = []").expect_err("a typing error").contains("modulse")
+        );
         assert_eq!("timerlat".parse(), Ok(Tracer::Timerlat));
         assert!("timer".parse::<Tracer>().expect_err("unknown").contains("osnoise"));
     }

@@ -82,7 +82,6 @@ impl Layout {
         self.exact + ((TOP_BIT + 1) << SUB_BITS) - log_position(self.exact as u64)
     }
 
-    /// The bucket of a latency.
     #[must_use]
     #[inline]
     pub const fn index(self, latency_ns: u64) -> u32 {
@@ -131,14 +130,12 @@ pub type Bin = (u32, u64);
 /// histogram, or that has no histogram at all. Our own runs never have any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unplaced {
-    /// How many.
     pub count: u64,
     /// Each is at least this; the maximum bounds them from above.
     pub from_ns: u64,
 }
 
 impl Unplaced {
-    /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -172,7 +169,6 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Empty.
     #[must_use]
     pub fn new(layout: Layout) -> Histogram {
         Histogram {
@@ -200,7 +196,6 @@ impl Histogram {
         self.max_ns.saturating_add(self.grain_ns - 1)
     }
 
-    /// Adds one latency.
     pub fn record(&mut self, latency_ns: u64) {
         *self.counts.entry(self.layout.index(latency_ns)).or_default() += 1;
         self.count += 1;
@@ -248,13 +243,11 @@ impl Histogram {
         self.add_all(&other.bins(), other.unplaced, other.min_ns, other.max_ns, other.sum_ns);
     }
 
-    /// How latencies map to buckets.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// How many latencies were added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -286,7 +279,6 @@ impl Histogram {
         (self.count > 0).then_some(self.max_ns)
     }
 
-    /// The exact sum.
     #[must_use]
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns

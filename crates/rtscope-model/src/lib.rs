@@ -21,6 +21,7 @@ pub mod finding;
 pub mod guest;
 pub mod histogram;
 pub mod instructions;
+pub mod interruptions;
 pub mod load;
 pub mod machine_use;
 pub mod origin;

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
-
 /// A load's name and what was asked of it, not yet checked against the load's own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadLine {
@@ -54,18 +52,7 @@ impl FromStr for LoadLine {
     }
 }
 
-impl Serialize for LoadLine {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for LoadLine {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<LoadLine, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(LoadLine);
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,6 @@ use crate::environment::RealTimeThread;
 /// Interrupts belong to nobody here. The kernel counts in clock ticks, often of 10 ms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherWork {
-    /// Index of the cell.
     pub cell: u32,
     /// Length of the time that was looked at.
     pub span_ns: u64,
@@ -29,16 +28,13 @@ pub struct OtherWork {
 /// How long a CPU ran threads, interrupts left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusyCpu {
-    /// CPU.
     pub cpu: u32,
-    /// CPU time of threads.
     pub threads_ns: u64,
 }
 
 /// What a process used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusyProcess {
-    /// Process.
     pub pid: u32,
     /// Its name, at most 15 bytes.
     pub name: String,
@@ -51,14 +47,12 @@ pub struct BusyProcess {
 /// Real-time threads of one owner that were not there before the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewRealTimeThreads {
-    /// Index of the cell.
     pub cell: u32,
     /// Index of the load whose threads they are; none for threads of other processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<u32>,
     /// Some of them, those that run first before the others.
     pub threads: Vec<RealTimeThread>,
-    /// How many there are.
     pub count: u32,
 }
 

@@ -83,14 +83,12 @@ pub struct Budget {
     pub runtime_ns: u64,
     /// By when it is granted, from the start of the period.
     pub deadline_ns: u64,
-    /// The period.
     pub period_ns: u64,
 }
 
 /// Where and how a thread runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// Scheduling policy.
     pub policy: Policy,
     /// Real-time priority 1 to 99; 0 for policies without one.
     pub priority: u8,

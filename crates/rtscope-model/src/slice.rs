@@ -48,13 +48,11 @@ pub struct Slice {
     pub migrations: u64,
     /// Smallest latency; 0 when nothing was recorded.
     pub min_ns: u64,
-    /// Largest latency.
     pub max_ns: u64,
     /// The programmed expiry of the largest latency.
     pub max_at_ns: u64,
     /// The CPU that the largest latency was seen on.
     pub max_cpu: u32,
-    /// Sum of the latencies.
     pub sum_ns: u64,
     /// Measured latencies: `[bucket, count]`, ascending.
     #[serde(deserialize_with = "bins")]
@@ -75,7 +73,6 @@ pub struct Slice {
 pub struct RawSample {
     /// Programmed expiry, on the clock.
     pub expiry_ns: u64,
-    /// Latency.
     pub latency_ns: u64,
     /// Activations of the cell that were recorded before it.
     pub cycle: u64,
@@ -84,11 +81,8 @@ pub struct RawSample {
 /// Exact extremes and sum of a set of latencies whose bins are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Smallest.
     pub min_ns: u64,
-    /// Largest.
     pub max_ns: u64,
-    /// Sum.
     pub sum_ns: u64,
 }
 
@@ -121,7 +115,6 @@ fn is_default(extent: &Extent) -> bool {
     *extent == Extent::default()
 }
 
-/// Adds bins to ascending ones.
 fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
     for &(index, count) in bins {
         match sum.binary_search_by_key(&index, |bin| bin.0) {

@@ -11,19 +11,12 @@ pub const FORMAT: u32 = 1;
 pub enum Counted {
     /// CPU time of all threads, in nanoseconds.
     TaskClockNs,
-    /// Context switches.
     ContextSwitches,
-    /// Moves to another CPU.
     Migrations,
-    /// Page faults.
     PageFaults,
-    /// Cycles of the processor.
     Cycles,
-    /// Instructions.
     Instructions,
-    /// Branches.
     Branches,
-    /// Mispredicted branches.
     BranchMisses,
 }
 
@@ -60,9 +53,7 @@ impl Counted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
-    /// It counted.
     Value {
-        /// As counted.
         counted: u64,
         /// Time in which it was to count.
         enabled_ns: u64,
@@ -115,12 +106,10 @@ pub struct CountedRun {
     pub counts: Vec<Count>,
 }
 
-/// A program and its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedProgram {
     /// Its name in tables.
     pub name: String,
-    /// Its command line.
     pub command: Vec<String>,
     /// One run after the other.
     pub runs: Vec<CountedRun>,
@@ -136,18 +125,15 @@ pub enum CountedBy {
     Simulator(String),
 }
 
-/// Everything that was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,
-    /// Who counted.
     pub by: CountedBy,
     /// One program, or two that are compared.
     pub programs: Vec<CountedProgram>,

@@ -4,12 +4,31 @@ use std::fmt;
 
 use crate::printable::printable;
 
+/// Makes serde write a noun as it is displayed and read it as it is parsed.
+macro_rules! serde_as_text {
+    ($noun:ty) => {
+        impl serde::Serialize for $noun {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $noun {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+pub(crate) use serde_as_text;
+
 /// One thing that is wrong in a text, or in a word on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line, from 1; none where the text as a whole is meant.
     pub line: Option<usize>,
-    /// What is wrong.
     pub message: String,
     /// What was perhaps meant.
     pub suggestion: Option<String>,

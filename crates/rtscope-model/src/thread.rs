@@ -7,9 +7,7 @@ use crate::schedule::{Placement, Policy};
 /// A thread, looked at twice. Counts "in the look" are those between the two instants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Process.
     pub pid: u32,
-    /// Thread.
     pub tid: u32,
     /// Process that started its process; 0 for none.
     pub parent: u32,
@@ -43,9 +41,7 @@ pub struct Thread {
 /// What a thread did between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
-    /// Time between the looks.
     pub span_ns: u64,
-    /// CPU time.
     pub cpu_ns: u64,
     /// Time that it was ready and waited for a CPU.
     pub waited_ns: u64,

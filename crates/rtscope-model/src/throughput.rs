@@ -10,32 +10,31 @@ pub const FORMAT: u32 = 1;
 /// What the bytes travel by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum TransportProtocol {
     /// A stream.
     Tcp,
     /// Numbered datagrams, as fast as they can be sent.
     Udp,
 }
 
-impl Protocol {
+impl TransportProtocol {
     /// Its name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
+            TransportProtocol::Tcp => "TCP",
+            TransportProtocol::Udp => "UDP",
         }
     }
 }
 
 /// What a latency sampler saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct SampledLatencies {
     /// Where it ran, as read back.
     pub placement: Placement,
     /// Time between two expiries.
     pub interval_ns: u64,
-    /// Each wake-up latency.
     pub latencies_ns: Vec<u64>,
     /// Expiries that were swallowed by late wake-ups.
     pub missed: u64,
@@ -44,7 +43,6 @@ pub struct Sampled {
 /// What the receiving side counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Received {
-    /// Bytes.
     pub bytes: u64,
     /// Datagrams, each counted once.
     pub datagrams: u64,
@@ -61,18 +59,14 @@ pub struct Received {
     pub buffer_bytes: Option<u64>,
 }
 
-/// One transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// By what.
-    pub protocol: Protocol,
+    pub protocol: TransportProtocol,
     /// Socket buffers that were asked for on both sides.
     pub window_bytes: u64,
     /// The sender's, as read back.
     pub buffer_bytes: u64,
-    /// Bytes that were sent.
     pub sent_bytes: u64,
-    /// Datagrams that were sent.
     pub sent_datagrams: u64,
     /// Time that the sender sent.
     pub span_ns: u64,
@@ -81,7 +75,7 @@ pub struct Transfer {
     /// The other side.
     pub received: Received,
     /// The sampler beside it, if there was one.
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<SampledLatencies>,
 }
 
 impl Transfer {
@@ -98,12 +92,10 @@ impl Transfer {
     }
 }
 
-/// Everything that was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThroughputRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,
@@ -116,7 +108,7 @@ pub struct ThroughputRecord {
     /// How long each transfer was to be.
     pub duration: Nanos,
     /// The sampler without traffic; none when there was to be no sampler.
-    pub rest: Option<Sampled>,
+    pub rest: Option<SampledLatencies>,
     /// The transfers in their order.
     pub transfers: Vec<Transfer>,
     /// It was ended early.

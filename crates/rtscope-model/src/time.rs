@@ -24,19 +24,16 @@ impl Nanos {
     /// Nothing.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// From whole microseconds.
     #[must_use]
     pub const fn from_us(us: u64) -> Nanos {
         Nanos(us * 1_000)
     }
 
-    /// From whole milliseconds.
     #[must_use]
     pub const fn from_ms(ms: u64) -> Nanos {
         Nanos(ms * 1_000_000)
     }
 
-    /// From whole seconds.
     #[must_use]
     pub const fn from_secs(s: u64) -> Nanos {
         Nanos(s * 1_000_000_000)
@@ -100,20 +97,9 @@ fn long_duration(total_s: u64) -> String {
 }
 
 /// Why a text is not a duration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a duration: write a number and a unit, as 200us, 1ms, 5s, 10min, 6h")]
 pub struct NotADuration(String);
-
-impl fmt::Display for NotADuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is not a duration: write a number and a unit, as 200us, 1ms, 5s, 10min, 6h",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for NotADuration {}
 
 impl FromStr for Nanos {
     type Err = NotADuration;

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::printable::printable;
 
-/// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// `CLOCK_MONOTONIC`, in nanoseconds.
@@ -20,7 +19,6 @@ pub struct Event {
     /// How deep preemption was off in the code that the event is of; of an interrupt's first event, in the code that was
     /// interrupted. The kernel keeps 4 bits of it.
     pub preempt_depth: u8,
-    /// What happened.
     pub what: What,
 }
 
@@ -38,16 +36,10 @@ pub enum What {
         to: u32,
         /// As the kernel counts: below 100 is real-time.
         to_priority: i32,
-        /// Its name.
         to_name: Name,
     },
     /// `sched_waking`: a thread is about to be woken.
-    Waking {
-        /// The thread.
-        tid: u32,
-        /// Its name.
-        name: Name,
-    },
+    Waking { tid: u32, name: Name },
     /// `hrtimer_start`.
     TimerStart {
         /// What it will do.
@@ -63,9 +55,7 @@ pub enum What {
     PageFault,
     /// `sys_enter_futex`, its operation without the flags.
     Futex {
-        /// The operation.
         operation: u32,
-        /// The value.
         value: u64,
         /// Whether it has a timeout.
         is_limited: bool,
@@ -86,6 +76,27 @@ pub enum What {
     },
     /// The stack of a timer's expiry: what the interrupt had interrupted.
     Interrupted(Place),
+    /// `workqueue_execute_start` and `_end`: the thread runs an item of a workqueue.
+    Work {
+        /// The address of its function.
+        function: u64,
+        /// Whether it begins.
+        begins: bool,
+    },
+    /// `ipi_send_cpu` and `ipi_send_cpumask`: this CPU interrupts another one.
+    InterruptSent {
+        /// Where in the kernel.
+        from: u64,
+        /// The function that the other CPU calls; 0 where it is to reschedule.
+        callback: u64,
+    },
+    /// `nmi_handler`: a handler of an interrupt that can't be masked has ended.
+    Nmi {
+        /// The address of the handler.
+        handler: u64,
+        /// How long it took.
+        ns: u64,
+    },
 }
 
 /// What an interrupt interrupted.
@@ -104,7 +115,6 @@ pub enum Place {
 pub enum Section {
     /// A device's interrupt.
     Irq {
-        /// Its number.
         line: u32,
         /// Its name; none at the end.
         name: Name,
@@ -121,6 +131,16 @@ pub enum Section {
     IrqWork,
     /// A timer expires: the address of its function; 0 at the end.
     Expiry(u64),
+}
+
+/// The name of a soft interrupt (`include/linux/interrupt.h`).
+#[must_use]
+pub fn softirq_name(number: u32) -> String {
+    const NAMES: [&str; 10] = [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
+        "RCU",
+    ];
+    NAMES.get(number as usize).map_or_else(|| number.to_string(), |name| (*name).to_owned())
 }
 
 impl Section {
@@ -173,7 +193,7 @@ impl TimerFunction {
 }
 
 /// A thread's name: the kernel keeps 15 bytes of it.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Name([u8; 16]);
 

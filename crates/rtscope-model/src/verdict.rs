@@ -48,9 +48,7 @@ impl fmt::Display for Verdict {
 /// The statistic that a requirement bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
-    /// Largest latency.
     Max,
-    /// Arithmetic mean.
     Mean,
     /// Quantile, in parts of a billion: p99.99 is 999,900,000. An integer, so that it can be compared.
     Quantile(u32),
@@ -62,7 +60,6 @@ pub enum Statistic {
 /// rate: `max < 200us once in 1h`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirement {
-    /// The statistic.
     pub statistic: Statistic,
     /// The limit: the statistic must stay below it (nanoseconds, or a count for `missed`, which must
     /// not be above it).
@@ -118,16 +115,9 @@ impl fmt::Display for Requirement {
 }
 
 /// Why a text is not a requirement, with one hint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NotARequirement(String);
-
-impl fmt::Display for NotARequirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotARequirement {}
 
 impl FromStr for Requirement {
     type Err = NotARequirement;
@@ -219,18 +209,7 @@ fn quantile_parts(text: &str) -> Option<u32> {
     (parts > 0).then_some(parts)
 }
 
-impl Serialize for Requirement {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Requirement {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Requirement, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(Requirement);
 
 #[cfg(test)]
 mod tests {

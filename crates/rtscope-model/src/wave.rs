@@ -51,7 +51,6 @@ pub struct Capture {
     pub end_ns: u64,
     /// An edge lies at most so far from its instant; a shorter pulse may go unseen.
     pub resolution_ns: u64,
-    /// The edges, in order.
     pub edges: Vec<Edge>,
     /// The gaps, in order. No edge lies in one.
     pub gaps: Vec<Gap>,
@@ -66,7 +65,6 @@ pub struct Capture {
 /// What a line's own count of its changes said at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountReading {
-    /// When.
     pub at_ns: u64,
     /// Changes that its program had counted.
     pub changes: u64,

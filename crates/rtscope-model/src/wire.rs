@@ -21,7 +21,6 @@ const HEADER: usize = MAGIC.len() + 2 + 4 + 4;
 /// The longest body: a length above it is noise that looks like a frame.
 pub const BODY_MAX: usize = 64 << 20;
 
-/// The longest name.
 pub const NAME_MAX: usize = 255;
 
 /// Name of the frame that tells why there is no record; its body is a text.
@@ -34,7 +33,6 @@ pub enum Frame {
     File {
         /// Its path in the record, as `slices/t0.jsonl`.
         name: String,
-        /// Its bytes.
         body: Vec<u8>,
     },
     /// Nothing follows.
@@ -77,13 +75,13 @@ fn checksum(lengths: &[u8], parts: &[&[u8]]) -> u32 {
 
 /// Finds frames in the bytes of a line, in pieces of any size.
 #[derive(Clone, Debug, Default)]
-pub struct Reader {
+pub struct FrameReader {
     waiting: Vec<u8>,
     /// What was passed over.
     text: Vec<u8>,
 }
 
-impl Reader {
+impl FrameReader {
     /// Takes bytes from the line; the frames that are now complete, in order.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Frame> {
         self.waiting.extend_from_slice(bytes);
@@ -196,7 +194,7 @@ mod tests {
             &end(2),
             b"reboot: Power down",
         ];
-        let mut reader = Reader::default();
+        let mut reader = FrameReader::default();
         assert_eq!(
             reader.feed(&line.concat()),
             [of("plan.toml", b"name = 'x'"), of("empty", b""), Frame::End { files: 2 }]
@@ -223,7 +221,7 @@ mod tests {
                 line.extend(file(&format!("f{i}"), body).expect("fits"));
             }
             line.extend(end(bodies.len()));
-            let mut reader = Reader::default();
+            let mut reader = FrameReader::default();
             let frames: Vec<Frame> = line.chunks(piece).flat_map(|part| reader.feed(part)).collect();
             let mut expected: Vec<Frame> =
                 bodies.iter().enumerate().map(|(i, body)| of(&format!("f{i}"), body)).collect();
@@ -236,7 +234,7 @@ mod tests {
         fn a_cut_frame_is_never_a_file(body in prop::collection::vec(any::<u8>(), 0..200), keep in 0.0..1.0) {
             let whole = file("name", &body).expect("fits");
             let cut = (whole.len() as f64 * keep) as usize;
-            prop_assert_eq!(Reader::default().feed(&whole[..cut]), []);
+            prop_assert_eq!(FrameReader::default().feed(&whole[..cut]), []);
         }
 
         #[test]
@@ -251,7 +249,7 @@ mod tests {
             // A damaged length may swallow what follows: more bytes than it can claim must come.
             let claims_more = (8..14).contains(&at);
             line.extend(file("next", b"whole").expect("fits"));
-            let frames = Reader::default().feed(&line);
+            let frames = FrameReader::default().feed(&line);
             prop_assert!(!frames.contains(&of("name", &body)));
             prop_assert!(claims_more || frames.contains(&of("next", b"whole")));
         }

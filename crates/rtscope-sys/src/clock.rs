@@ -9,7 +9,6 @@ use crate::error::{Error, check};
 
 /// A clock with an epoch of its own, in nanoseconds.
 pub trait Clock {
-    /// Now.
     fn now_ns(&self) -> u64;
     /// Sleeps until an instant. Returns at once when it has passed.
     fn sleep_until_ns(&self, instant_ns: u64);
@@ -46,7 +45,6 @@ impl SystemClock {
     /// `CLOCK_PROCESS_CPUTIME_ID`: CPU time of the calling process, all its threads together.
     pub const PROCESS_CPU: SystemClock = SystemClock(ClockId::ProcessCPUTime);
 
-    /// The kernel's number of it.
     const fn number(self) -> libc::clockid_t {
         self.0 as libc::clockid_t
     }

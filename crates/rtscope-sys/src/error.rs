@@ -7,22 +7,17 @@ use rtscope_model::schedule::Placement;
 /// A system call or a file of the system that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A system call.
     #[error("{call}: {source}")]
     Call {
         /// The call and what it was for, as `sched_setattr fifo 90`.
         call: String,
-        /// What the kernel answered.
         source: io::Error,
     },
-    /// A file.
     #[error("{operation} {path}: {source}", path = path.display())]
     File {
         /// `read`, `write`, `list`.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What the kernel answered.
         source: io::Error,
     },
     /// A thread that the kernel placed otherwise, as in a set of CPUs that it may not leave.
@@ -33,7 +28,6 @@ pub enum Error {
     Placement {
         /// The place that was asked for.
         asked: Box<Placement>,
-        /// What was read back.
         found: Box<Placement>,
     },
 }

@@ -21,7 +21,6 @@ pub const PANICKED: u8 = 101;
 pub enum Exit {
     /// By itself, with this code.
     Code(i32),
-    /// By this signal.
     Signal(i32),
 }
 
@@ -41,18 +40,15 @@ pub enum Waited {
     Ended(u32, Exit),
     /// There are children, but none has ended.
     Running,
-    /// There is no child.
     NoChild,
 }
 
 /// Which children to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
-    /// All.
     Any,
     /// Those of a process group.
     Group(u32),
-    /// This one.
     One(u32),
 }
 
@@ -143,17 +139,11 @@ fn exit_of(status: libc::c_int) -> Exit {
 
 /// Signals by their names, so that callers need no libc.
 pub mod signal {
-    /// SIGALRM.
     pub const ALARM: i32 = libc::SIGALRM;
-    /// SIGCHLD.
     pub const CHILD: i32 = libc::SIGCHLD;
-    /// SIGHUP.
     pub const HANG_UP: i32 = libc::SIGHUP;
-    /// SIGINT.
     pub const INTERRUPT: i32 = libc::SIGINT;
-    /// SIGKILL.
     pub const KILL: i32 = libc::SIGKILL;
-    /// SIGTERM.
     pub const TERMINATE: i32 = libc::SIGTERM;
 }
 

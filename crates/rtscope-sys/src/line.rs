@@ -33,7 +33,6 @@ struct SharedState {
     changes: AtomicU64,
 }
 
-/// A line in shared memory.
 #[derive(Debug)]
 pub struct MemoryLine {
     words: NonNull<SharedState>,
@@ -83,14 +82,12 @@ impl MemoryLine {
         unsafe { self.words.as_ref() }
     }
 
-    /// Whether the line is high.
     #[must_use]
     #[inline]
     pub fn is_high(&self) -> bool {
         self.state().level.load(Ordering::Acquire) != 0
     }
 
-    /// Raises or lowers the line.
     #[inline]
     pub fn set(&self, high: bool) {
         self.state().level.store(u32::from(high), Ordering::Release);
@@ -116,7 +113,6 @@ impl MemoryLine {
         self.state().changes.store(0, Ordering::Release);
     }
 
-    /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

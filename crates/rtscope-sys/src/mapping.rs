@@ -36,7 +36,6 @@ impl Pages {
         }
     }
 
-    /// The memory.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is `len` bytes of zeroes that only this value reaches, and lives as
         // long as it.
@@ -51,7 +50,6 @@ impl Drop for Pages {
     }
 }
 
-/// Bytes in a page.
 #[must_use]
 pub fn page_bytes() -> usize {
     // SAFETY: plain integers.

@@ -15,7 +15,6 @@ pub fn lock_all() -> Result<(), Error> {
     check(i64::from(answer), || "mlockall".to_owned()).map(drop)
 }
 
-/// Unlocks every page.
 pub fn unlock_all() {
     // SAFETY: no memory is passed; unlocking can't fail.
     unsafe { libc::munlockall() };

@@ -21,7 +21,7 @@ impl fmt::Debug for Mutex {
 /// The mutex is held until this is dropped, by the thread that took it.
 #[derive(Debug)]
 #[must_use = "dropping it lets the mutex go"]
-pub struct Held<'a> {
+pub struct HeldMutex<'a> {
     mutex: &'a Mutex,
     /// A raw pointer keeps it in its thread.
     _thread: std::marker::PhantomData<*const ()>,
@@ -63,11 +63,11 @@ impl Mutex {
     ///
     /// EDEADLK when the thread holds it already; with inheritance also what the kernel answers, which
     /// keeps the chain of waiting threads.
-    pub fn lock(&self) -> Result<Held<'_>, Error> {
+    pub fn lock(&self) -> Result<HeldMutex<'_>, Error> {
         // SAFETY: the mutex is initialised, and of the kind that checks who holds it.
         let answer = unsafe { libc::pthread_mutex_lock(self.0.get()) };
         checked(answer, "pthread_mutex_lock")?;
-        Ok(Held { mutex: self, _thread: std::marker::PhantomData })
+        Ok(HeldMutex { mutex: self, _thread: std::marker::PhantomData })
     }
 }
 
@@ -82,7 +82,7 @@ fn checked(answer: i32, call: &str) -> Result<(), Error> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldMutex<'_> {
     fn drop(&mut self) {
         // SAFETY: this thread holds it.
         unsafe { libc::pthread_mutex_unlock(self.mutex.0.get()) };

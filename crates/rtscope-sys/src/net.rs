@@ -196,10 +196,6 @@ fn socket(domain: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Error> {
 }
 
 /// Bytes of a connection that were written and that the other side's system has not acknowledged.
-///
-/// # Errors
-///
-/// It is no socket.
 pub fn unacknowledged(stream: &std::net::TcpStream) -> std::io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the call fills one integer, and the pointer is valid for it; the socket is open.
@@ -212,7 +208,6 @@ pub fn unacknowledged(stream: &std::net::TcpStream) -> std::io::Result<u64> {
 /// The error number of a packet that a full queue has no room for.
 pub const NO_BUFFERS: i32 = libc::ENOBUFS;
 
-/// A socket for ICMP.
 #[derive(Debug)]
 pub enum IcmpSocket {
     /// Sees every ICMP packet of its namespace, each with its IP header.

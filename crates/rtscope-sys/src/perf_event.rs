@@ -10,7 +10,7 @@ use crate::error::{Error, check};
 
 /// The kind of a counter: type and number of the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct CounterKind {
     class: u32,
     config: u64,
 }
@@ -20,23 +20,16 @@ const HARDWARE: u32 = 0;
 /// Counted by the kernel.
 const SOFTWARE: u32 = 1;
 
-impl Kind {
+impl CounterKind {
     /// CPU time, in nanoseconds.
-    pub const TASK_CLOCK: Kind = Kind { class: SOFTWARE, config: 1 };
-    /// Page faults.
-    pub const PAGE_FAULTS: Kind = Kind { class: SOFTWARE, config: 2 };
-    /// Context switches.
-    pub const CONTEXT_SWITCHES: Kind = Kind { class: SOFTWARE, config: 3 };
-    /// Moves to another CPU.
-    pub const MIGRATIONS: Kind = Kind { class: SOFTWARE, config: 4 };
-    /// Cycles of the processor.
-    pub const CYCLES: Kind = Kind { class: HARDWARE, config: 0 };
-    /// Instructions.
-    pub const INSTRUCTIONS: Kind = Kind { class: HARDWARE, config: 1 };
-    /// Branches.
-    pub const BRANCHES: Kind = Kind { class: HARDWARE, config: 4 };
-    /// Mispredicted branches.
-    pub const BRANCH_MISSES: Kind = Kind { class: HARDWARE, config: 5 };
+    pub const TASK_CLOCK: CounterKind = CounterKind { class: SOFTWARE, config: 1 };
+    pub const PAGE_FAULTS: CounterKind = CounterKind { class: SOFTWARE, config: 2 };
+    pub const CONTEXT_SWITCHES: CounterKind = CounterKind { class: SOFTWARE, config: 3 };
+    pub const MIGRATIONS: CounterKind = CounterKind { class: SOFTWARE, config: 4 };
+    pub const CYCLES: CounterKind = CounterKind { class: HARDWARE, config: 0 };
+    pub const INSTRUCTIONS: CounterKind = CounterKind { class: HARDWARE, config: 1 };
+    pub const BRANCHES: CounterKind = CounterKind { class: HARDWARE, config: 4 };
+    pub const BRANCH_MISSES: CounterKind = CounterKind { class: HARDWARE, config: 5 };
 }
 
 /// The first published size of `struct perf_event_attr`, which every kernel takes.
@@ -79,8 +72,7 @@ pub struct Counter {
 
 /// What a counter has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// As counted.
+pub struct CounterReading {
     pub value: u64,
     /// Time in which it was to count.
     pub enabled_ns: u64,
@@ -95,7 +87,7 @@ impl Counter {
     ///
     /// ENOENT, ENODEV or EOPNOTSUPP when the machine lacks it, ENOSYS when the kernel has no counters,
     /// EACCES or EPERM when `kernel.perf_event_paranoid` forbids it.
-    pub fn of_children(kind: Kind) -> Result<Counter, Error> {
+    pub fn of_children(kind: CounterKind) -> Result<Counter, Error> {
         let open = |exclude: u64| -> Result<Counter, Error> {
             let flags = DISABLED | INHERIT | ENABLE_ON_EXEC | EXCLUDE_HYPERVISOR | exclude;
             let attributes = Attributes {
@@ -131,17 +123,13 @@ impl Counter {
     }
 
     /// What was counted up to now. Programs that have ended and were waited for are complete.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
-    pub fn read(&mut self) -> Result<Reading, Error> {
+    pub fn read(&mut self) -> Result<CounterReading, Error> {
         let mut bytes = [0; 24];
         let failed = |source| Error::Call { call: "read a counter".to_owned(), source };
         self.file.read_exact(&mut bytes).map_err(failed)?;
         let word =
             |n: usize| u64::from_ne_bytes(bytes[8 * n..8 * n + 8].try_into().expect("eight bytes"));
-        Ok(Reading { value: word(0), enabled_ns: word(1), running_ns: word(2) })
+        Ok(CounterReading { value: word(0), enabled_ns: word(1), running_ns: word(2) })
     }
 }
 
@@ -160,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_child_is_counted_and_its_parent_is_not() {
-        let mut counter = match Counter::of_children(Kind::TASK_CLOCK) {
+        let mut counter = match Counter::of_children(CounterKind::TASK_CLOCK) {
             Ok(counter) => counter,
             Err(_) => return rtscope_testing::skip::skip_this("needs perf events"),
         };

@@ -2,7 +2,7 @@
 
 /// How a system ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SystemEnd {
     /// Power off; a machine without a power switch halts.
     PowerOff,
     /// Reboot; an emulator that was told not to reboot ends.
@@ -11,10 +11,10 @@ pub enum End {
 
 /// Ends the system at once: nothing is written to disks, no process is asked. Returns only when the
 /// kernel refuses.
-pub fn end_system(end: End) -> std::io::Error {
+pub fn end_system(end: SystemEnd) -> std::io::Error {
     let word = match end {
-        End::PowerOff => libc::RB_POWER_OFF,
-        End::Reboot => libc::RB_AUTOBOOT,
+        SystemEnd::PowerOff => libc::RB_POWER_OFF,
+        SystemEnd::Reboot => libc::RB_AUTOBOOT,
     };
     // SAFETY: plain integers.
     unsafe { libc::reboot(word) };

@@ -117,10 +117,6 @@ fn attributes(tid: i32) -> Result<libc::sched_attr, Error> {
 }
 
 /// Places the calling thread and reads back what became of it.
-///
-/// # Errors
-///
-/// When the kernel refuses the CPUs or the policy.
 pub fn place(asked: &Placement) -> Result<Placement, Error> {
     set_affinity(SELF, &asked.cpus)?;
     set_policy(SELF, asked)?;
@@ -164,10 +160,6 @@ pub fn placement(tid: i32) -> Result<Placement, Error> {
 
 /// Sets the slice of a thread of the fair class: how long it runs before the scheduler looks for another
 /// (Linux 6.12; earlier ones take it and do nothing).
-///
-/// # Errors
-///
-/// As [`set_policy`].
 pub fn set_slice(tid: i32, placement: &Placement, slice_ns: u64) -> Result<(), Error> {
     let budget = Budget { runtime_ns: slice_ns, deadline_ns: 0, period_ns: 0 };
     set_policy(tid, &Placement { budget: Some(budget), ..placement.clone() })

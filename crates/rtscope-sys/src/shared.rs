@@ -79,7 +79,6 @@ impl SharedCounters {
         }
     }
 
-    /// The counters.
     #[must_use]
     pub fn as_slice(&self) -> &[AtomicU64] {
         // SAFETY: the mapping holds `len` counters, is aligned to a page, was filled with zeroes by

@@ -26,7 +26,7 @@ pub struct Marker {
     /// Nanoseconds in a unit of the figures in the text.
     unit_ns: u64,
     /// Where tracefs was mounted for this process alone.
-    _place: Option<Arc<Place>>,
+    _place: Option<Arc<TracefsFolder>>,
 }
 
 impl Marker {
@@ -38,7 +38,7 @@ impl Marker {
     /// When the kernel has no tracefs, or it may not be written.
     pub fn open(tree: &Tree, unit_ns: u64) -> Result<Marker, Error> {
         let mounted = folder(tree);
-        let place = if mounted.is_none() { Place::find(tree).map(Arc::new) } else { None };
+        let place = if mounted.is_none() { TracefsFolder::find(tree).map(Arc::new) } else { None };
         let private = place.as_ref().map(|place| tree.path(&place.folder));
         let folder = mounted.or(private).unwrap_or_else(|| tree.path(MOUNT));
         let open = |name: &str| {
@@ -86,22 +86,22 @@ fn folder(tree: &Tree) -> Option<PathBuf> {
 
 /// A folder of tracefs that this process can use, whether it is mounted or not.
 #[derive(Debug)]
-pub struct Place {
+pub struct TracefsFolder {
     /// Relative to the tree's root.
     pub folder: String,
     /// A mount that only this process has; closing it unmounts.
     _mount: Option<OwnedFd>,
 }
 
-impl Place {
+impl TracefsFolder {
     /// Finds tracefs: where it is mounted, else mounted for this process alone, nowhere in the tree of
     /// files (the system stays as it was). None where the kernel has no tracing, or without permission.
     #[must_use]
-    pub fn find(tree: &Tree) -> Option<Place> {
+    pub fn find(tree: &Tree) -> Option<TracefsFolder> {
         const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
         let is_there = |place: &&str| tree.path(format!("{place}/instances")).is_dir();
         if let Some(place) = PLACES.into_iter().find(is_there) {
-            return Some(Place { folder: place.to_owned(), _mount: None });
+            return Some(TracefsFolder { folder: place.to_owned(), _mount: None });
         }
         // Another root is a test's.
         if tree.path("") != Path::new("/") {
@@ -111,7 +111,7 @@ impl Place {
         let folder = format!("proc/self/fd/{}", mount.as_raw_fd());
         tree.path(format!("{folder}/instances"))
             .is_dir()
-            .then_some(Place { folder, _mount: Some(mount) })
+            .then_some(TracefsFolder { folder, _mount: Some(mount) })
     }
 }
 
@@ -145,9 +145,9 @@ mod tests {
     fn tracefs_is_found_where_it_is_mounted_and_mounted_in_no_tests_tree() {
         let root = tempfile::tempdir().expect("a folder");
         let tree = Tree::under(root.path());
-        assert!(Place::find(&tree).is_none());
+        assert!(TracefsFolder::find(&tree).is_none());
         std::fs::create_dir_all(tree.path("sys/kernel/debug/tracing/instances")).expect("a folder");
-        assert_eq!(Place::find(&tree).expect("there").folder, "sys/kernel/debug/tracing");
+        assert_eq!(TracefsFolder::find(&tree).expect("there").folder, "sys/kernel/debug/tracing");
     }
 
     #[test]

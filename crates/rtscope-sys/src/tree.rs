@@ -26,7 +26,6 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// The full path.
     #[must_use]
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
@@ -34,10 +33,6 @@ impl Tree {
 
     /// The text of a file, without the white space around it. Bytes that are not UTF-8, as in the name of
     /// a thread that was cut inside of a letter, are replaced.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
         let path = self.path(path);
         match fs::read(&path) {
@@ -46,11 +41,6 @@ impl Tree {
         }
     }
 
-    /// The bytes of a file.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
         let path = self.path(path);
         fs::read(&path).map_err(|source| Error::File { operation: "read", path, source })

@@ -60,7 +60,6 @@ impl SimulatedClock {
         self.now_ns.get()
     }
 
-    /// Lets time pass.
     pub fn advance(&self, ns: u64) {
         self.now_ns.set(self.now_ns.get() + ns);
     }

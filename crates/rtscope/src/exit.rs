@@ -33,7 +33,6 @@ pub(crate) fn of_record(judgement: &Judgement, whole: bool) -> ExitCode {
     }
 }
 
-/// The code of a verdict.
 pub(crate) fn of_verdict(verdict: Verdict) -> ExitCode {
     ExitCode::from(match verdict {
         Verdict::Measured | Verdict::Pass => PASS,

@@ -17,6 +17,16 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// What was asked wrongly of the lab has its own exit code, and each problem of a spec its own line.
+pub(crate) fn lab_failure(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<LabError>() {
+        Ok(LabError::Spec(problems)) => problems.into(),
+        Ok(lab) if lab.is_usage() => Refused(lab.to_string()).into(),
+        Ok(lab) => lab.into(),
+        Err(other) => other,
+    }
+}
+
 /// An error and its causes in one line. A cause that the text before it tells already, as that of a
 /// system call, is not told again. Only problems of a text and the lab's errors have lines of their
 /// own, the latter indented: they quote the output of other programs.

@@ -113,8 +113,7 @@ impl Store {
     /// Opens the file, or makes it.
     pub(crate) fn open(file: &Path) -> anyhow::Result<Store> {
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("can't make {}", folder.display()))?;
+            crate::record::make_folder(folder)?;
         }
         let told = || format!("can't open the history {}", file.display());
         let mut connection = Connection::open(file).with_context(told)?;
@@ -206,7 +205,6 @@ impl Store {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// One run.
     pub(crate) fn run(&self, id: i64) -> anyhow::Result<Option<Entry>> {
         let query =
             "SELECT id, started, host, kernel, plan, label, verdict, folder FROM run WHERE id = ?1";

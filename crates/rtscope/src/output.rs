@@ -38,7 +38,6 @@ fn folded(text: &str, stream: &(impl IsTerminal + AsFd)) -> String {
     columns(stream).map_or_else(|| text.to_owned(), fold)
 }
 
-/// Columns of a stream that is a terminal.
 pub(crate) fn columns(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     let found = || tcgetwinsize(stream).map_or(0, |size| size.ws_col);
     stream.is_terminal().then(|| usable_columns(found()))

@@ -19,7 +19,6 @@ use crate::failure::Refused;
 pub(crate) struct Shipped {
     /// Name on the command line.
     pub(crate) name: &'static str,
-    /// Its text.
     pub(crate) text: &'static str,
 }
 

@@ -37,7 +37,6 @@ const BOLD_WEIGHT: u32 = 600;
 /// Stands for a character that the font lacks.
 const UNKNOWN: char = '?';
 
-/// A picture's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Also that of standard output.

@@ -18,11 +18,11 @@ use rtscope_analyse::{
     number::counted,
     report,
     verdict::additions::{
-        KEPT_FORMAT, Required, accepted_unreadable, require_only, required_unreadable,
+        AddedRequirements, KEPT_FORMAT, accepted_unreadable, require_only, required_unreadable,
     },
     verdict_document,
 };
-use rtscope_measure::recorder::{self, Source};
+use rtscope_measure::recorder::{self, RecordFiles};
 use rtscope_model::{
     plan::{self, Plan},
     printable::make_printable,
@@ -93,7 +93,7 @@ pub(crate) fn open_for(folder: &Path, requirement: Requirement) -> anyhow::Resul
 /// Reads a record's folder, and the codes that were accepted for it before.
 fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String>)> {
     refuse_lab_folder(folder)?;
-    let mut source = Source::open(folder)?;
+    let mut source = RecordFiles::open(folder)?;
     source.lists_samples = every_sample;
     let mut record =
         source.read().with_context(|| format!("{} is not a record", folder.display()))?;
@@ -101,7 +101,7 @@ fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String
         record.findings.push(accepted_unreadable(ACCEPTED, &format!("{e:#}")));
         Vec::new()
     });
-    match kept::<Required>(folder, REQUIRED) {
+    match kept::<AddedRequirements>(folder, REQUIRED) {
         Ok(required) => required.iter().for_each(|required| required.add_to(&mut record.plan)),
         Err(e) => record.findings.push(required_unreadable(REQUIRED, &format!("{e:#}"))),
     }
@@ -138,7 +138,7 @@ pub(crate) fn is_one(path: &Path) -> bool {
 /// Keeps what a plan requires with a record whose own plan doesn't say it.
 pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
     let path = folder.join(REQUIRED);
-    let Some(required) = Required::from_plan(plan) else {
+    let Some(required) = AddedRequirements::from_plan(plan) else {
         let _ = fs::remove_file(path);
         return Ok(());
     };
@@ -155,8 +155,7 @@ pub(crate) fn read_plan(folder: &Path) -> anyhow::Result<Plan> {
     }
 }
 
-/// Judges a record.
-pub(crate) fn judged(source: &Source, additions: &Additions) -> anyhow::Result<JudgedRecord> {
+pub(crate) fn judged(source: &RecordFiles, additions: &Additions) -> anyhow::Result<JudgedRecord> {
     Ok(JudgedRecord::new(source.read()?, additions))
 }
 
@@ -225,19 +224,30 @@ impl JudgedRecord {
     /// Writes the page to a file, or as `report.html` into a folder; its path.
     pub(crate) fn write_page(&self, out: &Path) -> anyhow::Result<PathBuf> {
         let page = if out.is_dir() { out.join("report.html") } else { out.to_owned() };
-        write(&page, &self.page())?;
+        write(&page, self.page())?;
         Ok(page)
     }
 
-    /// The page.
     pub(crate) fn page(&self) -> String {
         report::html::page(&self.record, &self.judgement)
     }
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    recorder::write_whole(path, text.as_bytes())
+/// Writes a whole file into a folder, and makes that where it is missing.
+pub(crate) fn write_in(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    make_folder(folder)?;
+    let path = folder.join(name);
+    write(&path, text)?;
+    Ok(path)
+}
+
+pub(crate) fn write(path: &Path, document: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    recorder::write_whole(path, document.as_ref())
         .with_context(|| format!("can't write {}", path.display()))
+}
+
+pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))
 }
 
 /// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.
@@ -290,7 +300,6 @@ fn fresh(name: &str, wall_clock: &str, ending: &str) -> PathBuf {
     candidates.find(|path| !path.exists()).expect("there is always a next number")
 }
 
-/// Where one document goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// `--out -`.
@@ -329,11 +338,9 @@ impl Destination {
     pub(crate) fn write(&self, document: &[u8]) -> anyhow::Result<bool> {
         let Destination::File(file) = self else { return print_bytes(document).map(|()| false) };
         if let Some(folder) = file.parent().filter(|folder| *folder == Path::new(RUNS)) {
-            fs::create_dir_all(folder)
-                .with_context(|| format!("can't make {}", folder.display()))?;
+            make_folder(folder)?;
         }
-        recorder::write_whole(file, document)
-            .with_context(|| format!("can't write {}", file.display()))?;
+        write(file, document)?;
         Ok(true)
     }
 }
@@ -378,15 +385,19 @@ mod tests {
                     [[phase]]\nname = 'b'\nduration = '1s'\nrequire = ['p99 < 9us']";
         let plan = plan::parse("x", text).expect("a plan");
         keep_required(folder.path(), &plan).expect("written");
-        let required: Required = kept(folder.path(), REQUIRED).expect("readable").expect("there");
-        assert_eq!(Some(required), Required::from_plan(&plan));
+        let required: AddedRequirements =
+            kept(folder.path(), REQUIRED).expect("readable").expect("there");
+        assert_eq!(Some(required), AddedRequirements::from_plan(&plan));
         let mut bare = plan;
         // What isn't required any more is not kept.
         bare.require.clear();
         bare.phases.iter_mut().for_each(|phase| phase.require.clear());
         keep_required(folder.path(), &bare).expect("written");
-        assert_eq!(kept::<Required>(folder.path(), REQUIRED).expect("no file is fine"), None);
+        assert_eq!(
+            kept::<AddedRequirements>(folder.path(), REQUIRED).expect("no file is fine"),
+            None
+        );
         fs::write(folder.path().join(REQUIRED), "{\"format\": 9}").expect("written");
-        assert!(kept::<Required>(folder.path(), REQUIRED).is_err());
+        assert!(kept::<AddedRequirements>(folder.path(), REQUIRED).is_err());
     }
 }

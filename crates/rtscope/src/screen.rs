@@ -21,7 +21,6 @@ use crate::tui::{
 /// How much a run shows while it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// Nothing.
     Quiet,
     /// An in-place block on a terminal, plain lines elsewhere.
     Usual,
@@ -196,10 +195,10 @@ mod tests {
 
     #[test]
     fn a_claim_has_a_line_a_minute_and_one_when_it_is_decided() {
-        use rtscope_analyse::statistics::claim::Watch;
+        use rtscope_analyse::statistics::claim::ClaimWatch;
         let mut lines = Lines::new(&plan(), false);
         let (limit, once_in) = (Nanos::from_us(200), Nanos::from_secs(60));
-        let mut watch = Watch::new(limit, once_in, Layout::default(), [0]);
+        let mut watch = ClaimWatch::new(limit, once_in, Layout::default(), [0]);
         let said = (0..223u64).filter_map(|second| {
             let mut seen = slice(0, 0, Layout::default(), &[4_000]);
             (seen.start_ns, seen.end_ns) = (second * 1_000_000_000, (second + 1) * 1_000_000_000);

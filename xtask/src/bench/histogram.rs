@@ -32,7 +32,6 @@ impl Histogram {
         Ok(Histogram(counts))
     }
 
-    /// How many latencies it holds.
     pub(super) fn count(&self) -> u64 {
         self.0.values().sum()
     }

@@ -35,7 +35,6 @@ const SAME_MEMORY: f64 = 1.2;
 /// The longest that one tool may take.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The lines of this section.
 pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     let count = if options.quick { LINES / 10 } else { LINES };
     let log = subject.folder.join("verbose.log");

@@ -52,7 +52,6 @@ struct Took {
     cpu_s: f64,
 }
 
-/// The lines of this section.
 pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (plan, cells, text) in PLANS {

@@ -30,7 +30,6 @@ const WAYS: &[(&str, &str, &[&str])] = &[
     ("thread", "pipe", &["--threads", "--pipe"]),
 ];
 
-/// The lines of this section.
 pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     WAYS.iter()
         .map(|(mode, via, words)| {

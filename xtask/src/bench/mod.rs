@@ -146,7 +146,6 @@ fn machine() -> String {
     format!("{model}, {} CPUs, Linux {}", process::cpus().len(), release.trim())
 }
 
-/// Reads a file of JSON.
 fn read_json(path: &Path) -> Result<serde_json::Value> {
     Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
 }

@@ -57,7 +57,6 @@ pub(super) fn children_cpu_time() -> Duration {
 /// What one thread has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Used {
-    /// Time on a CPU.
     cpu_ns: u64,
     /// Times it went to sleep.
     sleeps: u64,
@@ -77,7 +76,6 @@ pub(super) struct Cost {
 }
 
 impl Snapshot {
-    /// Now.
     pub(super) fn take(pid: u32) -> Result<Snapshot> {
         let threads = threads(pid)?.into_iter().filter_map(|tid| {
             let read =

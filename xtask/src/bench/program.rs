@@ -18,7 +18,6 @@ use crate::shell;
 /// Starts of which the median is taken.
 const STARTS: usize = 20;
 
-/// The lines of this section.
 pub(super) fn lines(subject: &MeasuredProgram, _options: &Options) -> Result<Vec<Line>> {
     let size = fs::metadata(&subject.rtscope)?.len();
     let line = |what: &str, unit, figure, limit| {

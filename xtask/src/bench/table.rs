@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 /// What a line must reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Goal {
-    /// At most this.
     AtMost(f64),
-    /// At least this.
     AtLeast(f64),
     /// Nothing: the figure explains others.
     None,

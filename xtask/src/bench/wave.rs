@@ -33,7 +33,6 @@ const QUICK_LOOK: Duration = Duration::from_secs(2);
 /// The generator begins before the scope and ends after it by about this much.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The lines of this section.
 pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<Line>> {
     if process::cpus().len() < 2 {
         bail!("it needs two CPUs");

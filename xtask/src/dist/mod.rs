@@ -39,7 +39,6 @@ const BYTES_MAX: u64 = 12_000_000;
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     targets: Vec<Target>,
-    /// Cargo's profile.
     profile: String,
     /// Whether the programs are run in guests too.
     guests: bool,

@@ -25,7 +25,6 @@ const LIMIT: Duration = Duration::from_secs(15 * 60);
 /// How cargo builds for a target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Toolchain {
-    /// In words.
     pub(super) name: String,
     /// Variables for cargo.
     pub(super) variables: Vec<(String, OsString)>,

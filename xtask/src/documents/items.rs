@@ -55,7 +55,6 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields)]
 pub(super) struct Item {
     pub(super) item: String,
-    /// Name of the command.
     pub(super) command: Option<String>,
     /// What the document shows, where it isn't in the pairs.
     #[serde(default)]
@@ -133,7 +132,6 @@ pub(super) enum Order {
 }
 
 impl Items {
-    /// Reads and checks the file.
     pub(super) fn parse(text: &str) -> Result<Items> {
         let items: Items = toml::from_str(text)?;
         let mut known = BTreeSet::new();

@@ -14,7 +14,6 @@ const NEAR: f64 = 2.0;
 pub(super) struct Brought {
     /// Why it failed; none when it ended as it should.
     pub(super) failure: Option<String>,
-    /// Its standard output.
     pub(super) output: String,
 }
 
@@ -229,7 +228,6 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// Values that the item points at.
 fn pointed(item: &Item, document: &Value) -> Result<Row, String> {
     let mut found = Vec::new();
     for value in &item.values {

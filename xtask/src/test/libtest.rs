@@ -1,6 +1,5 @@
 //! What the test programs say of themselves.
 
-/// Counts of tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: usize,

@@ -51,7 +51,6 @@ pub(super) fn read(metadata: &Metadata) -> Edges {
     ours.iter().map(|package| (package.name.to_string(), uses(package))).collect()
 }
 
-/// Edges that are not allowed.
 pub(super) fn check(edges: &Edges) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, uses) in edges {

@@ -7,6 +7,7 @@ mod documents;
 mod edges;
 mod english;
 mod features;
+mod names;
 mod purity;
 mod source;
 mod style;
@@ -43,6 +44,7 @@ pub(crate) fn run() -> Result<bool> {
     let root = crate::root();
     let metadata = crate::metadata()?;
     let mut problems = Vec::new();
+    let mut types = names::PublicTypes::default();
     for path in files(root, &["crates", "xtask"], "rs")? {
         let text = read(root, &path)?;
         match Source::new(&path, &text) {
@@ -50,6 +52,7 @@ pub(crate) fn run() -> Result<bool> {
                 problems.extend(unsafe_code::check(&source));
                 problems.extend(purity::check(&source));
                 problems.extend(style::check(&source));
+                types.add(&source);
                 if path.starts_with("crates/") && path.contains("/src/") {
                     problems.extend(english::check_source(&source));
                 }
@@ -57,6 +60,7 @@ pub(crate) fn run() -> Result<bool> {
             Err(problem) => problems.push(problem),
         }
     }
+    problems.extend(types.problems());
     problems.extend(purity::fences(|path| root.join(path).is_file()));
     problems.extend(edges::check(&edges::read(&metadata)));
     let packages = dependencies::read(&metadata);

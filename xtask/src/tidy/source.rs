@@ -5,7 +5,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::Problem;
 
-/// A source file.
 pub(super) struct Source {
     /// Relative to the root, as `crates/rtscope-model/src/lib.rs`.
     pub(super) path: String,
@@ -45,7 +44,6 @@ impl Source {
         }
     }
 
-    /// A problem in this file.
     pub(super) fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
         Problem::new(&self.path, line, message)
     }
@@ -62,7 +60,6 @@ impl Word {
         self.text.starts_with(|c: char| c.is_alphabetic() || c == '_')
     }
 
-    /// Whether it is this text.
     pub(super) fn is(&self, text: &str) -> bool {
         self.text == text
     }
@@ -98,7 +95,6 @@ fn flatten(tokens: TokenStream, depth: usize, words: &mut Vec<Word>) {
 pub(super) mod tests {
     use super::*;
 
-    /// A source file for a test.
     pub(in super::super) fn source(path: &str, text: &str) -> Source {
         Source::new(path, text).expect("Rust")
     }

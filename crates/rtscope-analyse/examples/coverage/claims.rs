@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rtscope_analyse::statistics::{claim::Watch, random::Random};
+use rtscope_analyse::statistics::{claim::ClaimWatch, random::Random};
 use rtscope_model::{histogram::Histogram, slice::Slice, time::Nanos, verdict::Verdict};
 
 use crate::systems::{LAYOUT, RATE, System, slice_of};
@@ -58,7 +58,7 @@ fn late(system: System, pause_s: f64, random: &mut Random) -> BTreeMap<u64, (f64
 
 fn verdict(system: System, times: f64, random: &mut Random) -> Verdict {
     let once_in = Nanos::from_secs(ONCE_IN_S);
-    let mut watch = Watch::new(LIMIT, once_in, LAYOUT, 0..system.threads());
+    let mut watch = ClaimWatch::new(LIMIT, once_in, LAYOUT, 0..system.threads());
     let late = late(system, times * ONCE_IN_S as f64, random);
     for second in 0..GIVE_UP_S {
         let (first_s, count) = late.get(&second).copied().unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use rtscope_analyse::statistics::{drift, random::Random};
 use rtscope_model::{
-    drift::{Activation, Periodic},
+    drift::{LoopActivation, Periodic},
     plan::Sleep,
 };
 
@@ -65,7 +65,7 @@ impl Latencies {
         sleep: Sleep,
         count: u64,
         random: &mut Random,
-    ) -> (Vec<Activation>, bool) {
+    ) -> (Vec<LoopActivation>, bool) {
         let is_independent = self.spell == 1;
         let mut is_late = random.below(self.spell + self.between) < self.spell;
         let (mut now, mut all, mut has_met) = (0, Vec::new(), false);
@@ -79,7 +79,7 @@ impl Latencies {
             let added = if is_late { (self.added)(random) } else { 0.0 };
             let expiry_ns = if sleep == Sleep::Absolute { n * 10 * MS } else { now + 10 * MS };
             let woke_ns = expiry_ns.max(now) + (1e5 * random.share() + added) as u64;
-            all.push(Activation { armed_ns: now, expiry_ns, woke_ns });
+            all.push(LoopActivation { armed_ns: now, expiry_ns, woke_ns });
             now = woke_ns + 2 * MS;
         }
         (all, has_met)

@@ -20,9 +20,7 @@ pub(crate) const QUANTILES: [(u32, &str); 3] =
 /// What many runs of a system come to.
 #[derive(Debug, Default)]
 pub(crate) struct Scores {
-    /// Each quantile.
     pub(crate) quantiles: [Figure; QUANTILES.len()],
-    /// The mean.
     pub(crate) mean: Figure,
 }
 

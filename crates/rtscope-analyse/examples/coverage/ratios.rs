@@ -60,7 +60,8 @@ fn compared(a: &[Record], b: &[Record]) -> Comparison {
         side.iter().map(|record| judge(record, &[])).collect()
     };
     let (of_a, of_b) = (judged(a), judged(b));
-    let run = |(record, judgement)| compare::Run { name: "run", record, judgement, cell: None };
+    let run =
+        |(record, judgement)| compare::ComparedRun { name: "run", record, judgement, cell: None };
     let a: Vec<_> = a.iter().zip(&of_a).map(run).collect();
     let b: Vec<_> = b.iter().zip(&of_b).map(run).collect();
     compare::compare(&a, &b, &[LIMIT_NS])

@@ -6,7 +6,6 @@ pub(crate) type Ends = (Option<f64>, Option<f64>);
 /// What an interval ought to enclose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Truth {
-    /// The value of the system.
     pub(crate) of_system: f64,
     /// The value that the conditions of this run would have in the long run.
     pub(crate) of_run: f64,
@@ -17,9 +16,7 @@ pub(crate) struct Truth {
 /// Intervals of many runs of one system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Score {
-    /// Runs.
     pub(crate) runs: u32,
-    /// Runs with an interval.
     pub(crate) given: u32,
     /// Intervals without an upper end.
     pub(crate) open: u32,
@@ -55,7 +52,6 @@ impl Score {
     }
 }
 
-/// The scores of one figure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figure {
     /// If wake-ups were independent.

@@ -1,6 +1,6 @@
 //! Systems whose wake-ups depend on each other in a known way: 1 or 2 % of them are late.
 
-use rtscope_analyse::statistics::{dependence::Blocks, exceedance::Watch, random::Random};
+use rtscope_analyse::statistics::{dependence::Blocks, exceedance::WatchedTime, random::Random};
 use rtscope_model::{
     histogram::{Histogram, Layout, Unplaced},
     slice::{Extent, Scope, Slice},
@@ -82,7 +82,6 @@ impl System {
         }
     }
 
-    /// How many threads.
     pub(crate) fn threads(self) -> u32 {
         if self == System::Common { 8 } else { 1 }
     }
@@ -215,7 +214,6 @@ pub(crate) fn share_above(latency_ns: f64, late: f64) -> f64 {
     late * (1.0 - latency_ns / LATE_FROM_NS).exp()
 }
 
-/// The mean latency.
 pub(crate) fn mean_ns(late: f64) -> f64 {
     (1.0 - late) * ON_TIME_NS as f64 + late * 2.0 * LATE_FROM_NS
 }
@@ -223,12 +221,11 @@ pub(crate) fn mean_ns(late: f64) -> f64 {
 /// What was measured of a system.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// All latencies.
     pub(crate) histogram: Histogram,
     /// The same in blocks of time.
     pub(crate) blocks: Blocks,
     /// How long it took.
-    pub(crate) watch: Watch,
+    pub(crate) watch: WatchedTime,
     /// The slices of each thread.
     pub(crate) slices: Vec<Slice>,
     /// The share of late wake-ups that the conditions of this run have in the long run.
@@ -252,7 +249,7 @@ pub(crate) fn run_in_slices(
     let wakeups = RATE / slices_a_second;
     let late: Vec<(u64, u64)> =
         late.into_iter().map(|number| (number / wakeups, latency_ns(random) as u64)).collect();
-    let watch = Watch {
+    let watch = WatchedTime {
         exposure_ns: seconds * SECOND_NS * u64::from(system.threads()),
         wall_ns: seconds * SECOND_NS,
         threads: system.threads() as usize,
@@ -287,7 +284,6 @@ pub(crate) fn run_in_slices(
     run
 }
 
-/// The slice of one second.
 pub(crate) fn slice_of(thread: u32, second: u64, one: &Histogram) -> Slice {
     Slice {
         thread,

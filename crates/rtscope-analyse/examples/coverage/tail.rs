@@ -4,7 +4,7 @@ use rtscope_analyse::statistics::{
     dependence::Blocks,
     modes,
     random::Random,
-    tail::{self, Estimate, Tail},
+    tail::{self, Tail, TailEstimate},
 };
 use rtscope_model::{
     histogram::{Histogram, Layout},
@@ -186,7 +186,7 @@ struct Score {
 }
 
 impl Score {
-    fn add(&mut self, estimate: &Estimate, period_ns: u64, truth_ns: f64) {
+    fn add(&mut self, estimate: &TailEstimate, period_ns: u64, truth_ns: f64) {
         self.runs += 1;
         let level = estimate
             .fit

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     limit::{self, Exceedances, Missed},
     pairing::{Member, Pair},
-    ratio::{Chance, Ratio},
+    ratio::{Chance, ShareRatio},
     sample::{self, Basis, Buckets, Sample, cumulative},
     shift::{self, Shift},
 };
@@ -24,13 +24,11 @@ const LIMITS_UNASKED: usize = 4;
 
 /// One pair of cells.
 #[derive(Clone, Debug, Serialize)]
-pub struct Change {
+pub struct CellComparison {
     /// Name of the cell, or of both.
     pub name: String,
-    /// A's figures.
-    pub a: Figures,
-    /// B's figures.
-    pub b: Figures,
+    pub a: SideFigures,
+    pub b: SideFigures,
     /// What it means, the most important first, in words.
     pub sentences: Vec<String>,
     /// What it means for each requirement.
@@ -46,23 +44,18 @@ pub struct Change {
     pub wasserstein_ns: Option<f64>,
     /// What the intervals are made from.
     pub basis: Basis,
-    /// The latencies, for plots.
     #[serde(skip)]
     pub(crate) histograms: [Histogram; 2],
 }
 
-/// One side's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Figures {
-    /// Runs.
+pub struct SideFigures {
     pub runs: usize,
-    /// Measured latencies.
     pub recorded: u64,
     /// Swallowed activations; none where that is not known, as of imports.
     pub missed: Option<u64>,
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
-    /// Their mean.
     pub mean_ns: Option<u64>,
     /// Half are below; none where those have no bucket.
     pub p50_ns: Option<u64>,
@@ -75,24 +68,21 @@ pub struct Figures {
 /// What a difference means for a requirement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// The requirement.
     pub requirement: Requirement,
     /// A's verdict on it: the worst of its runs.
     pub a: Verdict,
-    /// B's.
     pub b: Verdict,
-    /// In words.
     pub sentence: String,
     /// Why runs of A, of B are inconclusive although their figures meet the requirement.
     #[serde(skip)]
     pub(super) withheld: [Option<String>; 2],
 }
 
-/// Compares a pair. Its sentences come with [`Change::conclude`].
-pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
+/// Compares a pair. Its sentences come with [`CellComparison::conclude`].
+pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> CellComparison {
     let (buckets, a, b) = sample::samples(&pair.a, &pair.b);
     let exceed = |limit_ns| limit::exceedances(&a, &b, limit_ns);
-    Change {
+    CellComparison {
         name: pair.name.clone(),
         a: figures(&pair.a, &a),
         b: figures(&pair.b, &b),
@@ -107,7 +97,7 @@ pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> Change {
     }
 }
 
-impl Change {
+impl CellComparison {
     /// The chances of all figures that were looked at.
     pub(super) fn chances(&mut self) -> impl Iterator<Item = &mut Chance> {
         let ratios = self.exceedances.iter_mut().map(|seen| &mut seen.ratio);
@@ -125,7 +115,7 @@ impl Change {
 
     /// What differs, with its size.
     pub(super) fn differing(&self) -> Vec<String> {
-        let is_real = |ratio: &&Ratio| ratio.chance.is_different();
+        let is_real = |ratio: &&ShareRatio| ratio.chance.is_different();
         let shifts = self.shifts.iter().filter(|shift| shift.is_different()).map(|shift| {
             format!(
                 "{} ({} us)",
@@ -169,12 +159,12 @@ impl Change {
     }
 }
 
-fn figures(members: &[Member<'_>], sample: &Sample<'_>) -> Figures {
+fn figures(members: &[Member<'_>], sample: &Sample<'_>) -> SideFigures {
     let rows = || members.iter().map(|member| &member.cell.all);
     let histogram = &sample.histogram;
     let is_known = rows().all(|row| row.missed_is_known);
     let middle = quantile::rank(histogram.count(), 500_000_000);
-    Figures {
+    SideFigures {
         runs: members.len(),
         recorded: histogram.count(),
         missed: is_known.then(|| rows().map(|row| row.missed).sum()),

@@ -7,27 +7,24 @@ use rtscope_model::time::Nanos;
 use serde::Serialize;
 
 use super::{
-    ratio::{self, Counted, Ratio},
+    ratio::{self, Counted, ShareRatio},
     sample::{Run, Sample},
 };
-use crate::{number::grouped, statistics::dependence::Refusal};
+use crate::{number::grouped, statistics::dependence::IntervalRefusal};
 
 /// How often a limit is reached on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Exceedances {
-    /// The limit.
     pub limit_ns: u64,
     /// Latencies of A at or above it; none where that is not known.
     pub a: Option<u64>,
     /// So many of A surely are.
     pub a_surely: u64,
-    /// Of so many.
     pub a_of: u64,
     /// Latencies of B at or above it; none where that is not known.
     pub b: Option<u64>,
     /// So many of B surely are.
     pub b_surely: u64,
-    /// Of so many.
     pub b_of: u64,
     /// How long an activation of A that nobody answered had waited at least, if that reached the limit. It is
     /// no measured latency.
@@ -36,9 +33,9 @@ pub struct Exceedances {
     pub b_waited_ns: Option<u64>,
     /// B's share as a multiple of A's; none when neither reached it, one is not known, or no interval
     /// can be given.
-    pub ratio: Option<Ratio>,
+    pub ratio: Option<ShareRatio>,
     /// Why there is no interval.
-    pub refused: Option<Refusal>,
+    pub refused: Option<IntervalRefusal>,
 }
 
 /// Counts at a limit.
@@ -95,18 +92,16 @@ fn count(side: &Sample<'_>, limit_ns: u64) -> (Option<u64>, u64, u64) {
 /// Missed activations on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Missed {
-    /// A's.
     pub a: u64,
     /// Of so many activations.
     pub a_of: u64,
-    /// B's.
     pub b: u64,
     /// Of so many activations.
     pub b_of: u64,
     /// B's share as a multiple of A's; none when neither missed any, or no interval can be given.
-    pub ratio: Option<Ratio>,
+    pub ratio: Option<ShareRatio>,
     /// Why there is no interval.
-    pub refused: Option<Refusal>,
+    pub refused: Option<IntervalRefusal>,
 }
 
 /// Missed activations of two sides; none where those of one are not known.
@@ -146,7 +141,7 @@ impl Missed {
 }
 
 /// What a ratio says, or why there is none.
-fn than(ratio: Option<&Ratio>, refused: Option<Refusal>) -> String {
+fn than(ratio: Option<&ShareRatio>, refused: Option<IntervalRefusal>) -> String {
     match (ratio, refused) {
         (Some(ratio), _) => ratio.sentence(),
         (None, Some(refusal)) => format!("cannot say whether they differ: {refusal}"),
@@ -211,7 +206,7 @@ pub(crate) fn counted(count: Option<u64>, surely: u64, of: u64) -> String {
     }
 }
 
-impl Ratio {
+impl ShareRatio {
     /// The ratio in short: `0.33 times`, `at most 0.33 times`.
     pub(super) fn times(&self) -> String {
         let times = |ratio: f64| format!("{} times", times(ratio));

@@ -26,12 +26,12 @@ use rtscope_model::record::Record;
 use serde::Serialize;
 
 pub use self::{
-    change::{Change, Effect, Figures},
+    change::{CellComparison, Effect, SideFigures},
     limit::{Exceedances, Missed},
     pairing::is_cell,
-    ratio::{Chance, Ratio},
+    ratio::{Chance, ShareRatio},
     sample::Basis,
-    setting::Difference,
+    setting::SettingDifference,
     shift::Shift,
 };
 pub(crate) use self::{
@@ -46,10 +46,9 @@ pub const FORMAT: u32 = 2;
 
 /// A run on one side.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct ComparedRun<'a> {
     /// What the user calls it: its folder.
     pub name: &'a str,
-    /// Its record.
     pub record: &'a Record,
     /// What it says.
     pub judgement: &'a Judgement,
@@ -74,33 +73,32 @@ pub struct Comparison {
     pub figures: usize,
     /// Figures that could not be judged.
     pub refused: usize,
-    /// Each pair of cells.
-    pub changes: Vec<Change>,
+    pub changes: Vec<CellComparison>,
     /// Everything else that differs between the sides.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<SettingDifference>,
     /// What its reader must know: what differs besides, what can't be said.
     pub notes: Vec<String>,
 }
 
 /// Compares two sides at their requirements' limits and those of `limits_ns`.
 #[must_use]
-pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
+pub fn compare(a: &[ComparedRun<'_>], b: &[ComparedRun<'_>], limits_ns: &[u64]) -> Comparison {
     let (pairs, mut notes) = pairing::pairs(a, b);
-    let mut changes: Vec<Change> =
+    let mut changes: Vec<CellComparison> =
         pairs.iter().map(|pair| change::between(pair, limits_ns)).collect();
-    let chances: Vec<&mut Chance> = changes.iter_mut().flat_map(Change::chances).collect();
+    let chances: Vec<&mut Chance> = changes.iter_mut().flat_map(CellComparison::chances).collect();
     let figures = chances.len();
     ratio::adjust(chances);
-    changes.iter_mut().for_each(Change::conclude);
-    let refused = changes.iter().map(Change::refused).sum();
+    changes.iter_mut().for_each(CellComparison::conclude);
+    let refused = changes.iter().map(CellComparison::refused).sum();
     let imported = [a, b].map(|runs| runs.iter().any(|run| run.record.is_imported()));
     let differences = setting::differences(a, b, &pairs);
     notes
         .splice(0..0, setting::warning(&differences).into_iter().chain(setting::imports(imported)));
     notes.extend(basis_note(&changes));
     let answer = answer(&changes, figures, refused);
-    let names = |runs: &[Run<'_>]| {
-        let name = |run: &Run<'_>| match run.cell {
+    let names = |runs: &[ComparedRun<'_>]| {
+        let name = |run: &ComparedRun<'_>| match run.cell {
             Some(cell) => format!("{}@{cell}", run.name),
             None => run.name.to_owned(),
         };
@@ -121,7 +119,7 @@ pub fn compare(a: &[Run<'_>], b: &[Run<'_>], limits_ns: &[u64]) -> Comparison {
 }
 
 /// Different or not, and in what.
-fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
+fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String {
     if changes.is_empty() {
         return "the sides share no phase that recorded anything".to_owned();
     }
@@ -133,7 +131,7 @@ fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
         return format!("cannot say whether the sides differ: no figure could be judged{open}");
     }
     let looked = number_of(figures as u64, "figure");
-    let differing = |change: &Change| {
+    let differing = |change: &CellComparison| {
         let figures = change.differing();
         (!figures.is_empty()).then(|| format!("{} in {}", change.name, figures.join(", ")))
     };
@@ -153,9 +151,9 @@ fn answer(changes: &[Change], figures: usize, refused: usize) -> String {
 }
 
 /// What the intervals leave out.
-fn basis_note(changes: &[Change]) -> Option<String> {
+fn basis_note(changes: &[CellComparison]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
-    let has_two = |change: &Change| change.a.runs.min(change.b.runs) == ratio::RUNS_MIN;
+    let has_two = |change: &CellComparison| change.a.runs.min(change.b.runs) == ratio::RUNS_MIN;
     let note = if any(Basis::Independent) {
         "the intervals assume independent wake-ups, because a run is shorter than about 5 s or its file does \
             not contain the order of the latencies. The true intervals are wider, and with one run on a side they \

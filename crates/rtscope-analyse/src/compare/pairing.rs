@@ -3,12 +3,12 @@
 
 use crate::judgement::CellSummary;
 
-use super::Run;
+use super::ComparedRun;
 
 /// A cell of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<'a> {
-    pub(super) run: Run<'a>,
+    pub(super) run: ComparedRun<'a>,
     pub(super) cell: &'a CellSummary,
 }
 
@@ -41,7 +41,10 @@ pub(super) struct Pair<'a> {
 }
 
 /// The pairs in the order of the first run, and what has no partner, in words.
-pub(super) fn pairs<'a>(a: &[Run<'a>], b: &[Run<'a>]) -> (Vec<Pair<'a>>, Vec<String>) {
+pub(super) fn pairs<'a>(
+    a: &[ComparedRun<'a>],
+    b: &[ComparedRun<'a>],
+) -> (Vec<Pair<'a>>, Vec<String>) {
     let (of_a, of_b) = (members(a), members(b));
     let (names_a, names_b) = (names(&of_a), names(&of_b));
     if let ([one], [other]) = (names_a.as_slice(), names_b.as_slice()) {
@@ -66,8 +69,8 @@ pub(super) fn pairs<'a>(a: &[Run<'a>], b: &[Run<'a>]) -> (Vec<Pair<'a>>, Vec<Str
 }
 
 /// The cells that recorded something.
-fn members<'a>(runs: &[Run<'a>]) -> Vec<Member<'a>> {
-    let of_run = |run: &Run<'a>| {
+fn members<'a>(runs: &[ComparedRun<'a>]) -> Vec<Member<'a>> {
+    let of_run = |run: &ComparedRun<'a>| {
         let run = *run;
         let cells = run.judgement.cells.iter();
         let wanted =

@@ -13,7 +13,7 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::beta;
-use crate::statistics::dependence::Refusal;
+use crate::statistics::dependence::IntervalRefusal;
 
 /// Chance that the ratio lies beyond one end.
 const TAIL: f64 = 0.025;
@@ -23,7 +23,7 @@ pub(super) const RUNS_MIN: usize = 2;
 
 /// B's share as a multiple of A's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Ratio {
+pub struct ShareRatio {
     /// The ratio; none when A has none.
     pub ratio: Option<f64>,
     /// Lower end of its 95 % interval.
@@ -62,10 +62,9 @@ impl Chance {
 pub(super) struct Counted {
     /// So many reached a limit.
     pub(super) beyond: u64,
-    /// Out of so many.
     pub(super) of: u64,
     /// Number of wake-ups that are worth one independent wake-up.
-    pub(super) inflation: Result<f64, Refusal>,
+    pub(super) inflation: Result<f64, IntervalRefusal>,
 }
 
 /// The ratio of B's share to A's; none when neither side has any.
@@ -73,7 +72,7 @@ pub(super) struct Counted {
 /// # Errors
 ///
 /// When a run can't tell how its wake-ups depend on each other.
-pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<Ratio>, Refusal> {
+pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<ShareRatio>, IntervalRefusal> {
     let sums = [a, b]
         .map(|side| side.iter().fold((0, 0), |sum, one| (sum.0 + one.beyond, sum.1 + one.of)));
     let [(beyond_a, of_a), (beyond_b, of_b)] = sums;
@@ -89,7 +88,7 @@ pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<Ratio>, Ref
     let worth_b = worth_b.unwrap_or(worth_a);
     let scale = of_a as f64 / of_b as f64 * worth_b / worth_a;
     let (a, b) = (beyond_a as f64 / worth_a, beyond_b as f64 / worth_b);
-    Ok(Some(Ratio {
+    Ok(Some(ShareRatio {
         ratio: (a > 0.0).then(|| b / a * scale),
         low: odds_low(a, b) * scale,
         high: odds_high(a, b).map(|odds| odds * scale),
@@ -98,7 +97,7 @@ pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<Ratio>, Ref
 }
 
 /// What divides the counts of a side, weighted by the counts; none when there are none.
-fn worth(side: &[Counted]) -> Result<Option<f64>, Refusal> {
+fn worth(side: &[Counted]) -> Result<Option<f64>, IntervalRefusal> {
     let mut sum = 0.0;
     let counted: u64 = side.iter().map(|one| one.beyond).sum();
     for one in side.iter().filter(|one| one.beyond > 0) {
@@ -128,7 +127,7 @@ fn chance(a: f64, b: f64, even: f64) -> f64 {
 }
 
 /// Student's t on the runs' logarithms. Where a run has none, half an event is added to each.
-fn of_runs(a: &[Counted], b: &[Counted]) -> Ratio {
+fn of_runs(a: &[Counted], b: &[Counted]) -> ShareRatio {
     let more = if a.iter().chain(b).any(|one| one.beyond == 0) { 0.5 } else { 0.0 };
     let side = |side: &[Counted]| {
         let runs: Vec<&Counted> = side.iter().filter(|one| one.of > 0).collect();
@@ -138,7 +137,7 @@ fn of_runs(a: &[Counted], b: &[Counted]) -> Ratio {
     };
     let found = difference(side(a), side(b));
     let any = |side: &[Counted]| side.iter().any(|one| one.beyond > 0);
-    Ratio {
+    ShareRatio {
         ratio: any(a).then(|| found.value.exp()),
         low: if any(b) { found.low.exp() } else { 0.0 },
         high: any(a).then(|| found.high.exp()),
@@ -212,7 +211,7 @@ mod tests {
         [Counted { beyond, of, inflation: Ok(1.0) }]
     }
 
-    fn ratio(a: (u64, u64), b: (u64, u64)) -> Ratio {
+    fn ratio(a: (u64, u64), b: (u64, u64)) -> ShareRatio {
         between(&one(a.0, a.1), &one(b.0, b.1)).expect("no refusal").expect("some")
     }
 
@@ -286,10 +285,10 @@ mod tests {
         let alone = ratio((10, 100_000), (20, 100_000));
         assert!(found.ratio == Some(2.0), "{found:?}");
         assert!((found.low - alone.low).abs() < 1e-9 && found.chance.p == alone.chance.p);
-        let slow = [Counted { beyond: 5, of: 10, inflation: Err(Refusal::Slow) }];
-        assert_eq!(between(&slow, &one(1, 10)).map(drop), Err(Refusal::Slow));
+        let slow = [Counted { beyond: 5, of: 10, inflation: Err(IntervalRefusal::Slow) }];
+        assert_eq!(between(&slow, &one(1, 10)).map(drop), Err(IntervalRefusal::Slow));
         // What wasn't counted needs no dependence.
-        let none = [Counted { beyond: 0, of: 10, inflation: Err(Refusal::Slow) }];
+        let none = [Counted { beyond: 0, of: 10, inflation: Err(IntervalRefusal::Slow) }];
         assert!(between(&none, &one(1, 10)).is_ok());
     }
 

@@ -8,7 +8,7 @@ use rtscope_model::histogram::{Histogram, Layout};
 use serde::Serialize;
 
 use super::{pairing::Member, ratio};
-use crate::statistics::dependence::{self, Blocks, Refusal, Share};
+use crate::statistics::dependence::{self, Blocks, IntervalRefusal, Share};
 
 /// What the intervals of a comparison are made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,13 +49,13 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     /// Number of wake-ups at or above a limit that are worth one independent wake-up.
-    pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, Refusal> {
+    pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, IntervalRefusal> {
         let Some(blocks) = self.blocks else { return Ok(1.0) };
         blocks.measured(limit_ns).map(|found| found.inflation())
     }
 
     /// The same of missed activations.
-    pub(super) fn inflation_of_missed(&self) -> Result<f64, Refusal> {
+    pub(super) fn inflation_of_missed(&self) -> Result<f64, IntervalRefusal> {
         let Some(blocks) = self.blocks else { return Ok(1.0) };
         let (with, without) = (blocks.shares(0, true), blocks.shares(0, false));
         let missed =
@@ -77,7 +77,7 @@ pub(super) struct Sample<'a> {
 
 impl Sample<'_> {
     /// That of all runs together, each by its number of wake-ups.
-    pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, Refusal> {
+    pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, IntervalRefusal> {
         let (mut sum, mut all) = (0.0, 0.0);
         for run in &self.runs {
             let count = run.member.cell.all.histogram.count() as f64;
@@ -142,7 +142,7 @@ const BLOCKS_MIN: usize = 5;
 /// The blocks of a run; none where there are too few to show dependence, or an import has no order.
 fn blocks<'a>(member: &Member<'a>) -> Option<&'a Blocks> {
     let blocks = &member.cell.blocks;
-    let is_unordered = blocks.measured(0) == Err(Refusal::Unordered);
+    let is_unordered = blocks.measured(0) == Err(IntervalRefusal::Unordered);
     (!is_unordered && blocks.shares(0, false).len() >= BLOCKS_MIN).then_some(blocks)
 }
 

@@ -6,7 +6,7 @@ use rtscope_model::{environment::Environment, event::Event, record::Record, time
 use serde::Serialize;
 
 use super::{
-    Run,
+    ComparedRun,
     pairing::{Member, Pair},
 };
 use crate::number::per_second;
@@ -19,33 +19,37 @@ const WEIGHTY: [&str; 7] = ["machine", "kernel", "CPU", "clock", "sampler", "loa
 
 /// One thing in which the sides differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct SettingDifference {
     /// `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `sampler`, `load`, `machine`, `run`.
     pub topic: String,
-    /// What.
     pub name: String,
     /// On A; several values are joined by a stroke.
     pub a: String,
-    /// On B.
     pub b: String,
 }
 
 type Facts = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// The differences, the weighty topics first.
-pub(super) fn differences(a: &[Run<'_>], b: &[Run<'_>], pairs: &[Pair<'_>]) -> Vec<Difference> {
+pub(super) fn differences(
+    a: &[ComparedRun<'_>],
+    b: &[ComparedRun<'_>],
+    pairs: &[Pair<'_>],
+) -> Vec<SettingDifference> {
     let (facts_a, facts_b) = (facts(a), facts(b));
     let keys: BTreeSet<&(String, String)> = facts_a.keys().chain(facts_b.keys()).collect();
-    let known = |runs: &[Run<'_>], topic: &str| runs.iter().all(|run| is_known(run.record, topic));
-    let shown = |values: Option<&BTreeSet<String>>, runs: &[Run<'_>], topic: &str| match values {
-        Some(values) => values.iter().cloned().collect::<Vec<_>>().join(" / "),
-        None if known(runs, topic) => "not set".to_owned(),
-        None => "not known".to_owned(),
-    };
-    let mut found: Vec<Difference> = keys
+    let known =
+        |runs: &[ComparedRun<'_>], topic: &str| runs.iter().all(|run| is_known(run.record, topic));
+    let shown =
+        |values: Option<&BTreeSet<String>>, runs: &[ComparedRun<'_>], topic: &str| match values {
+            Some(values) => values.iter().cloned().collect::<Vec<_>>().join(" / "),
+            None if known(runs, topic) => "not set".to_owned(),
+            None => "not known".to_owned(),
+        };
+    let mut found: Vec<SettingDifference> = keys
         .into_iter()
         .filter(|key| facts_a.get(*key) != facts_b.get(*key))
-        .map(|key| Difference {
+        .map(|key| SettingDifference {
             topic: key.0.clone(),
             name: key.1.clone(),
             a: shown(facts_a.get(key), a, &key.0),
@@ -62,7 +66,7 @@ pub(super) fn differences(a: &[Run<'_>], b: &[Run<'_>], pairs: &[Pair<'_>]) -> V
 }
 
 /// Which weighty topics differ, as a sentence.
-pub(super) fn warning(differences: &[Difference]) -> Option<String> {
+pub(super) fn warning(differences: &[SettingDifference]) -> Option<String> {
     let mut topics: Vec<&str> = Vec::new();
     for difference in differences {
         let topic = difference.topic.as_str();
@@ -109,7 +113,7 @@ fn is_known(record: &Record, topic: &str) -> bool {
     }
 }
 
-fn facts(runs: &[Run<'_>]) -> Facts {
+fn facts(runs: &[ComparedRun<'_>]) -> Facts {
     let mut facts = Facts::new();
     for run in runs {
         let mut add = |topic: &str, name: &str, value: String| {
@@ -211,9 +215,13 @@ fn of_kernel(machine: &Environment, add: &mut impl FnMut(&str, &str, String)) {
 }
 
 /// Loads of a pair that differ in their line, or did different work.
-fn loads(pair: &Pair<'_>) -> Vec<Difference> {
-    let difference =
-        |name: String, a: String, b: String| Difference { topic: "load".to_owned(), name, a, b };
+fn loads(pair: &Pair<'_>) -> Vec<SettingDifference> {
+    let difference = |name: String, a: String, b: String| SettingDifference {
+        topic: "load".to_owned(),
+        name,
+        a,
+        b,
+    };
     let (lines_a, lines_b) = (lines(&pair.a), lines(&pair.b));
     if lines_a != lines_b {
         return vec![difference(pair.name.clone(), lines_a, lines_b)];

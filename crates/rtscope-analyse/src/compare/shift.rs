@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     number::us,
-    statistics::{dependence::Refusal, quantile},
+    statistics::{dependence::IntervalRefusal, quantile},
 };
 
 /// Quantiles that are compared, as far as both sides reach.
@@ -33,19 +33,17 @@ pub struct Shift {
     pub parts: u32,
     /// A's, latencies being spread evenly in their bucket.
     pub a_ns: f64,
-    /// B's.
     pub b_ns: f64,
     /// B's less A's; with several runs on each side, that of the means of the runs.
     pub shift_ns: f64,
     /// Lower end of its 95 % interval; none where a side reaches no end.
     pub low_ns: Option<f64>,
-    /// Upper end.
     pub high_ns: Option<f64>,
     /// How likely such a shift is between equal systems; none when that can't be told.
     #[serde(flatten)]
     pub chance: Option<Chance>,
     /// Why there is no interval.
-    pub refused: Option<Refusal>,
+    pub refused: Option<IntervalRefusal>,
 }
 
 /// The shifts of all quantiles that both sides reach.
@@ -112,7 +110,7 @@ fn of_each(
     a: &Sample<'_>,
     b: &Sample<'_>,
     parts: u32,
-) -> Result<Interval, Refusal> {
+) -> Result<Interval, IntervalRefusal> {
     let (a_ends, b_ends) = (ends(buckets, a, parts)?, ends(buckets, b, parts)?);
     let seen = b_ends.value - a_ends.value;
     let join = |one: Option<f64>, other: Option<f64>| Some((one?.powi(2) + other?.powi(2)).sqrt());
@@ -139,7 +137,7 @@ impl Ends {
 }
 
 /// From the ranks of the ends in as many independent wake-ups as the side is worth.
-fn ends(buckets: &Buckets, side: &Sample<'_>, parts: u32) -> Result<Ends, Refusal> {
+fn ends(buckets: &Buckets, side: &Sample<'_>, parts: u32) -> Result<Ends, IntervalRefusal> {
     let value = buckets.quantile_ns(&side.all, share(parts));
     let worth = side.inflation(value as u64)?;
     let effective = (side.histogram.count() as f64 / worth).floor().max(1.0);
@@ -155,7 +153,7 @@ fn chance(
     a: &Sample<'_>,
     b: &Sample<'_>,
     parts: u32,
-) -> Result<Chance, Refusal> {
+) -> Result<Chance, IntervalRefusal> {
     let both: Vec<u64> = a.all.iter().zip(&b.all).map(|(a, b)| a + b).collect();
     let from = buckets.edge_near(&both, share(parts));
     let Some(limit_ns) = buckets.lower_ns(from) else { return Ok(Chance::new(1.0)) };

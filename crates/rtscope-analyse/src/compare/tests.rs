@@ -41,9 +41,9 @@ fn compared_at(a: &[Record], b: &[Record], cell: Option<&str>, limits_ns: &[u64]
     let judged =
         |records: &[Record]| -> Vec<Judgement> { records.iter().map(|r| judge(r, &[])).collect() };
     let (of_a, of_b) = (judged(a), judged(b));
-    let run = |(record, judgement)| Run { name: "run", record, judgement, cell };
-    let side_a: Vec<Run<'_>> = a.iter().zip(&of_a).map(run).collect();
-    let side_b: Vec<Run<'_>> = b.iter().zip(&of_b).map(run).collect();
+    let run = |(record, judgement)| ComparedRun { name: "run", record, judgement, cell };
+    let side_a: Vec<ComparedRun<'_>> = a.iter().zip(&of_a).map(run).collect();
+    let side_b: Vec<ComparedRun<'_>> = b.iter().zip(&of_b).map(run).collect();
     compare(&side_a, &side_b, limits_ns)
 }
 
@@ -134,7 +134,8 @@ fn alike(late: Late, pairs: u64) -> (usize, usize) {
         let found = compared_at(&sides[..1], &sides[1..], None, &[20_000]);
         different += usize::from(found.answer.starts_with("different"));
         let ratio = found.changes[0].exceedances[0].ratio;
-        let excludes = |ratio: Ratio| ratio.low > 1.0 || ratio.high.is_some_and(|high| high < 1.0);
+        let excludes =
+            |ratio: ShareRatio| ratio.low > 1.0 || ratio.high.is_some_and(|high| high < 1.0);
         excluded += usize::from(ratio.is_some_and(excludes));
     }
     (different, excluded)
@@ -255,7 +256,8 @@ fn no_sentence_ranks_two_maxima() {
 fn cells_of_other_names_are_compared_when_chosen() {
     let a = record(1, 8e3, 3);
     let judgement = judge(&a, &[]);
-    let run = |cell| Run { name: "run", record: &a, judgement: &judgement, cell: Some(cell) };
+    let run =
+        |cell| ComparedRun { name: "run", record: &a, judgement: &judgement, cell: Some(cell) };
     let found = compare(&[run("busy")], &[run("rest")], &[50_000]);
     assert_eq!(found.changes[0].name, "busy against rest");
     let limits: Vec<u64> = found.changes[0].exceedances.iter().map(|e| e.limit_ns).collect();

@@ -34,7 +34,6 @@ pub(super) struct Suite<'a> {
     pub(super) name: &'a str,
     /// The cell; none of the run.
     pub(super) cell: Option<&'a CellSummary>,
-    /// Its cases.
     pub(super) cases: Vec<Case>,
 }
 

@@ -8,7 +8,7 @@ use rtscope_model::verdict::Statistic;
 
 use super::{Exported, Format, rows};
 use crate::{
-    judgement::{CellSummary, Row},
+    judgement::{CellSummary, FigureRow},
     statistics::quantile,
 };
 
@@ -70,7 +70,7 @@ impl Line {
 }
 
 /// What tells a row: its cell, thread and CPU.
-fn of_row(cell: &CellSummary, row: &Row) -> Line {
+fn of_row(cell: &CellSummary, row: &FigureRow) -> Line {
     Line::default().with(&cell.name).with(&row.label).with_known(row.cpu)
 }
 

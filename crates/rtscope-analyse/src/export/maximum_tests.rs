@@ -8,7 +8,7 @@ use rtscope_model::{
 use super::{Exported, FORMATS};
 use crate::{
     Judgement, compare,
-    import::{self, Import, Options},
+    import::{self, Import, ImportOptions},
     judge, plot,
     report::{self, html, terminal},
 };
@@ -16,8 +16,11 @@ use crate::{
 const LIMIT_NS: u64 = 200_000;
 
 fn imported(text: &str) -> Record {
-    let options =
-        Options { name: "file".to_owned(), interval_ns: Some(1_000_000), ..Options::default() };
+    let options = ImportOptions {
+        name: "file".to_owned(),
+        interval_ns: Some(1_000_000),
+        ..ImportOptions::default()
+    };
     let reading = import::read(None, options, text.as_bytes()).expect("a format");
     let require = vec!["max < 200us".parse().expect("a requirement")];
     let import = Import { require, ..Import::default() };
@@ -71,13 +74,14 @@ fn texts(record: &Record, judgement: &Judgement) -> Vec<(String, String)> {
             texts.push((format.name.to_owned(), text));
         }
     }
-    for kind in plot::Kind::ALL {
-        let drawn = plot::draw(kind, record, judgement, &plot::Options::default());
+    for kind in plot::PlotKind::ALL {
+        let drawn = plot::draw(kind, record, judgement, &plot::PlotOptions::default());
         texts.push((format!("plot {kind}"), drawn));
     }
     let good = imported(&cyclictest(9, 0));
     let of_good = judge(&good, &[]);
-    let run = |name, record, judgement| compare::Run { name, record, judgement, cell: None };
+    let run =
+        |name, record, judgement| compare::ComparedRun { name, record, judgement, cell: None };
     let of = |a, b| compare::compare(&[a], &[b], &[LIMIT_NS]);
     let bad = || run("bad", record, judgement);
     for (name, found) in [

@@ -30,12 +30,11 @@ mod tests;
 
 use rtscope_model::{event::Event, record::Record};
 
-use crate::judgement::{CellSummary, Judgement, Row};
+use crate::judgement::{CellSummary, FigureRow, Judgement};
 
 /// What is exported.
 #[derive(Clone, Debug)]
 pub struct Exported<'a> {
-    /// The record.
     pub record: &'a Record,
     /// What it says, of the cells that are exported.
     pub judgement: Judgement,
@@ -54,7 +53,6 @@ pub struct Format {
     write: fn(&Exported<'_>) -> Result<Vec<u8>, String>,
 }
 
-/// Every format.
 pub const FORMATS: &[Format] = &[
     csv::FIGURES,
     csv::HISTOGRAM,
@@ -155,7 +153,7 @@ fn names(judgement: &Judgement) -> String {
 }
 
 /// The rows of a cell: each thread, and all together when there are several.
-fn rows(cell: &CellSummary) -> impl Iterator<Item = &Row> {
+fn rows(cell: &CellSummary) -> impl Iterator<Item = &FigureRow> {
     let all = Some(&cell.all).filter(|_| cell.threads.len() != 1);
     cell.threads.iter().chain(all)
 }

@@ -16,7 +16,7 @@ use super::{
     case::{Suite, suites},
 };
 use crate::{
-    judgement::{CellSummary, Row},
+    judgement::{CellSummary, FigureRow},
     statistics::quantile,
 };
 
@@ -55,9 +55,9 @@ type Samples = Vec<(String, String)>;
 
 fn document(subject: &Exported<'_>) -> String {
     let mut text = histogram(subject);
-    let of_rows = |value: &dyn Fn(&Row) -> Option<String>| -> Samples {
+    let of_rows = |value: &dyn Fn(&FigureRow) -> Option<String>| -> Samples {
         let each = |cell: &CellSummary| -> Samples {
-            let sample = |row: &Row| Some((labels(subject, cell, row), value(row)?));
+            let sample = |row: &FigureRow| Some((labels(subject, cell, row), value(row)?));
             cell.threads.iter().filter_map(sample).collect()
         };
         subject.judgement.cells.iter().flat_map(each).collect()
@@ -221,7 +221,7 @@ fn plan(subject: &Exported<'_>) -> String {
     pairs(&[("plan", subject.record.plan.name.as_str())])
 }
 
-fn labels(subject: &Exported<'_>, cell: &CellSummary, row: &Row) -> String {
+fn labels(subject: &Exported<'_>, cell: &CellSummary, row: &FigureRow) -> String {
     let cpu = row.cpu.map(|cpu| cpu.to_string()).unwrap_or_default();
     let more =
         [("cell", cell.name.as_str()), ("thread", row.label.as_str()), ("cpu", cpu.as_str())];

@@ -9,7 +9,7 @@
 
 use super::{
     Format,
-    cyclictest::{Unit, table_row},
+    cyclictest::{CyclictestUnit, table_row},
 };
 use crate::judgement::CellSummary;
 
@@ -29,9 +29,9 @@ const COUNTS_MAX: u64 = 16_000_000;
 fn columns(cell: &CellSummary) -> String {
     let threads: Vec<_> = cell.threads.iter().filter(|row| row.recorded > 0).collect();
     let layout = cell.all.histogram.layout();
-    let limit_us = Unit::Us.whole(layout.limit_ns()).min(ROWS_MAX);
+    let limit_us = CyclictestUnit::Us.whole(layout.limit_ns()).min(ROWS_MAX);
     let limit_us = limit_us.min(COUNTS_MAX / threads.len().max(1) as u64);
-    let last_of = |index: u32| Unit::Us.whole(layout.lower_ns(index));
+    let last_of = |index: u32| CyclictestUnit::Us.whole(layout.lower_ns(index));
     let exact = cell.all.histogram.bins().into_iter().map(|bin| last_of(bin.0));
     let rows = exact.filter(|us| *us < limit_us).max().map_or(0, |last| last + 1) as usize;
     let mut table = vec![vec![0u64; threads.len()]; rows];
@@ -51,7 +51,7 @@ fn columns(cell: &CellSummary) -> String {
     }
     if beyond > 0 {
         let max_ns = cell.all.histogram.max_ns().unwrap_or(0);
-        let max_us = Unit::Us.whole(max_ns);
+        let max_us = CyclictestUnit::Us.whole(max_ns);
         text += &format!("# latencies in no row: {beyond}, the largest of {max_us} us\n");
     }
     text

@@ -5,7 +5,7 @@ use rtscope_model::{
 
 use super::*;
 use crate::{
-    import::{self, Import, Options},
+    import::{self, Import, ImportOptions},
     judge,
     test_support::Run,
 };
@@ -79,7 +79,8 @@ fn every_format_looks_as_reviewed() {
 
 /// An export as it is imported again.
 fn imported(text: &str, unit_ns: Option<u64>) -> Record {
-    let options = Options { name: "export".to_owned(), unit_ns, interval_ns: Some(1_000_000) };
+    let options =
+        ImportOptions { name: "export".to_owned(), unit_ns, interval_ns: Some(1_000_000) };
     let reading = import::read(None, options, text.as_bytes()).expect("a format");
     assert!(reading.findings.iter().all(|found| found.code != "import-contradiction"), "{text}");
     let files = import::files(&Import::default(), vec![("export".to_owned(), reading)]);
@@ -92,7 +93,7 @@ type Figures = (u64, Vec<u64>, Vec<(u64, u64)>);
 /// Count, minimum, maximum, quantiles and buckets of each thread, in whole units.
 fn figures(record: &Record, cell: usize, unit_ns: u64) -> Vec<Figures> {
     let judgement = judge(record, &[]);
-    let of = |row: &Row| {
+    let of = |row: &FigureRow| {
         let histogram = &row.histogram;
         let quantiles = row.quantiles.iter().map(|quantile| quantile.value_ns);
         let ends = histogram.min_ns().into_iter().chain(histogram.max_ns());
@@ -136,7 +137,7 @@ fn what_is_exported_and_imported_again_has_the_same_figures() {
 #[test]
 fn intervals_and_the_machine_survive_in_json() {
     let text = document("cyclictest-json", &run().record(), Some("rest")).expect("written");
-    let options = Options { name: "export".to_owned(), ..Options::default() };
+    let options = ImportOptions { name: "export".to_owned(), ..ImportOptions::default() };
     let reading = import::read(None, options, text.as_bytes()).expect("a format");
     let cell = &reading.cells[0];
     assert_eq!(cell.threads[1].interval_ns, Some(1_000_000));

@@ -12,11 +12,9 @@ use rtscope_model::{
 pub struct ImportedCell {
     /// What tells it from other cells of the same file; empty for the only one.
     pub name: String,
-    /// Buckets.
     pub layout: Layout,
     /// Threads or CPUs.
-    pub threads: Vec<Thread>,
-    /// Where it comes from.
+    pub threads: Vec<ImportedThread>,
     pub origin: Origin,
     /// Whether the threads started and ended together, and each counted its own cycles: then they
     /// cover the same time.
@@ -29,7 +27,7 @@ pub struct ImportedCell {
 
 /// One thread or CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Thread {
+pub struct ImportedThread {
     /// Its name, as `thread 0`.
     pub label: String,
     /// Its CPU, where the file says it.
@@ -55,22 +53,17 @@ pub struct Part {
     pub count: u64,
     /// Wake-ups before their time, counted as latency 0.
     pub early: u64,
-    /// Smallest.
     pub min_ns: u64,
-    /// Largest.
     pub max_ns: u64,
     /// The cycle of the largest.
     pub max_at: u64,
-    /// Sum.
     pub sum_ns: u64,
-    /// Buckets.
     pub bins: Vec<Bin>,
     /// Latencies without a bucket.
     pub unplaced: Unplaced,
 }
 
 impl ImportedCell {
-    /// Latencies of all threads.
     #[must_use]
     pub fn count(&self) -> u64 {
         let parts = self.threads.iter().flat_map(|thread| &thread.parts);
@@ -140,7 +133,6 @@ pub(super) struct Rows {
     pub(super) is_wide: bool,
     /// The largest index.
     pub(super) last: u64,
-    /// Rows in all.
     pub(super) rows: u64,
     /// Indices that were smaller than the one before.
     pub(super) disordered: u64,
@@ -158,7 +150,6 @@ impl Rows {
         Rows { last, ..Rows::default() }
     }
 
-    /// Adds a row.
     pub(super) fn add(&mut self, index: u64, counts: &[u64]) {
         let columns = counts.len();
         if self.rows == 0 {
@@ -192,7 +183,6 @@ impl Rows {
         }
     }
 
-    /// How many columns there are.
     pub(super) fn width(&self) -> usize {
         self.columns.len()
     }
@@ -226,7 +216,6 @@ impl Rows {
         Layout { unit_ns: unit_ns.saturating_mul(step), exact: usual }
     }
 
-    /// A column's counts by row.
     pub(super) fn counts(&self, column: usize) -> Option<&BTreeMap<u64, u64>> {
         self.columns.get(column)
     }
@@ -314,15 +303,12 @@ impl Rows {
 /// What a tool says of a thread beside its histogram, in the histogram's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Said {
-    /// All latencies.
     pub(super) count: Option<u64>,
     /// Latencies in rows.
     pub(super) total: Option<u64>,
     /// Latencies that may have been counted after the rows were written.
     pub(super) in_flight: u64,
-    /// Smallest.
     pub(super) min: Option<u64>,
-    /// Largest.
     pub(super) max: Option<u64>,
     /// Mean, often cut to a whole number.
     pub(super) mean: Option<f64>,

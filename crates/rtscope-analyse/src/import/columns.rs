@@ -6,8 +6,8 @@
 use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 
 use super::{
-    Importer, Options, Reader, Reading,
-    cell::{ImportedCell, LATENCY_NS_MAX, Rows, Said, Thread},
+    ImportOptions, ImportReading, Importer, Reader,
+    cell::{ImportedCell, ImportedThread, LATENCY_NS_MAX, Rows, Said},
     contradiction::Contradictions,
     detect::Beginning,
     lines::{Lines, without_colours},
@@ -104,7 +104,7 @@ struct Columns {
 }
 
 struct Table {
-    options: Options,
+    options: ImportOptions,
     layout: Layout,
     rows: Rows,
     /// The same of two columns the other way round: the count first.
@@ -119,7 +119,7 @@ struct Table {
 }
 
 impl Columns {
-    fn new(options: &Options, label: &'static str, tool: &'static str) -> Columns {
+    fn new(options: &ImportOptions, label: &'static str, tool: &'static str) -> Columns {
         let table = Table {
             options: options.clone(),
             layout: layout(options.unit_ns.unwrap_or(1_000)),
@@ -174,7 +174,7 @@ impl Reader for Columns {
         self.lines.feed(&mut self.table, bytes, |_, _| 0, Table::line);
     }
 
-    fn finish(mut self: Box<Self>) -> Reading {
+    fn finish(mut self: Box<Self>) -> ImportReading {
         if let Some(line) = self.lines.last() {
             self.table.line(&line);
         }
@@ -236,8 +236,8 @@ impl Table {
         }
     }
 
-    fn finish(mut self, label: &str, tool: &str, overlong: u64) -> Reading {
-        let mut reading = Reading::default();
+    fn finish(mut self, label: &str, tool: &str, overlong: u64) -> ImportReading {
+        let mut reading = ImportReading::default();
         let is_single = self.single.is_some() && self.rows.rows == 0;
         let absurd = self.single.as_ref().map_or(0, |samples| samples.absurd);
         let single = self.single.take().map(Samples::finish).unwrap_or_default();
@@ -259,20 +259,20 @@ impl Table {
         let thread = |index: usize| {
             let part = self.rows.part(index, unit_ns, &Said::default());
             let named = self.heading.get(index + 1).filter(|name| !name.is_empty());
-            Thread {
+            ImportedThread {
                 label: named.cloned().unwrap_or_else(|| format!("{label} {index}")),
                 cpu: (label == "CPU").then_some(index as u32),
                 interval_ns: self.options.interval_ns,
                 parts: if part.count > 0 { vec![part] } else { Vec::new() },
-                ..Thread::default()
+                ..ImportedThread::default()
             }
         };
         let threads = match is_single {
-            true => vec![Thread {
+            true => vec![ImportedThread {
                 label: "latencies".to_owned(),
                 interval_ns: self.options.interval_ns,
                 parts: single,
-                ..Thread::default()
+                ..ImportedThread::default()
             }],
             false => (0..self.rows.width()).map(thread).collect(),
         };
@@ -294,7 +294,13 @@ impl Table {
         reading
     }
 
-    fn add_findings(&self, reading: &mut Reading, is_single: bool, absurd: u64, foreign: u64) {
+    fn add_findings(
+        &self,
+        reading: &mut ImportReading,
+        is_single: bool,
+        absurd: u64,
+        foreign: u64,
+    ) {
         let mut found = Contradictions::default();
         found.units(self.named_ns.into_iter().chain(self.options.unit_ns));
         found.add_findings(reading);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rtscope_model::{finding::Weight, time::Nanos};
 
 use super::{
-    Reading,
+    ImportReading,
     cell::{Rows, Said},
 };
 
@@ -31,7 +31,6 @@ pub(super) struct Contradictions {
 }
 
 impl Contradictions {
-    /// Adds one.
     pub(super) fn add(&mut self, text: impl Into<String>) {
         self.found.push(text.into());
     }
@@ -183,7 +182,7 @@ impl Contradictions {
     }
 
     /// Tells of what was found.
-    pub(super) fn add_findings(self, reading: &mut Reading) {
+    pub(super) fn add_findings(self, reading: &mut ImportReading) {
         if let Some(first) = self.found.first() {
             let text = format!("the file contradicts itself: {first}{}", more(&self.found));
             reading.note("import-contradiction", Weight::PreventsPass, text).advice =

@@ -2,17 +2,17 @@
 
 use rtscope_model::finding::Weight;
 
-use super::{Options, Reading};
+use super::{ImportOptions, ImportReading};
 
-fn of(text: &str) -> Reading {
-    let options = Options { name: "file".to_owned(), ..Options::default() };
+fn of(text: &str) -> ImportReading {
+    let options = ImportOptions { name: "file".to_owned(), ..ImportOptions::default() };
     let mut stream = super::Stream::open(None, options).expect("no format asked");
     stream.feed(text.as_bytes());
     stream.finish()
 }
 
 /// The finding of this code, if it prevents a Pass.
-fn told(reading: &Reading, code: &str) -> Option<String> {
+fn told(reading: &ImportReading, code: &str) -> Option<String> {
     let is_so = |of: &&rtscope_model::finding::Finding| {
         of.code == code && of.weight >= Weight::PreventsPass
     };
@@ -33,7 +33,7 @@ fn each_is_told(sound: &str, changes: &[(&str, &str, &str)]) {
 }
 
 /// The largest latency of all cells.
-fn max_us(reading: &Reading) -> Option<u64> {
+fn max_us(reading: &ImportReading) -> Option<u64> {
     let threads = reading.cells.iter().flat_map(|cell| &cell.threads);
     threads.flat_map(|thread| &thread.parts).map(|part| part.max_ns / 1_000).max()
 }
@@ -330,10 +330,11 @@ fn a_unit_is_named_once() {
 #[test]
 fn a_heading_of_columns_names_the_unit() {
     let read = |text: &str, unit_ns: Option<u64>| {
-        let options = Options { name: "file".to_owned(), unit_ns, ..Options::default() };
+        let options =
+            ImportOptions { name: "file".to_owned(), unit_ns, ..ImportOptions::default() };
         super::read(Some("columns"), options, text.as_bytes()).expect("a format")
     };
-    let asks = |reading: &Reading| reading.findings.iter().any(|f| f.code == "import-unit");
+    let asks = |reading: &ImportReading| reading.findings.iter().any(|f| f.code == "import-unit");
     for (heading, max) in [("latency_ms", 9_000), ("latency_us", 9), ("latency (ns)", 0)] {
         let histogram = read(&format!("{heading},count\n5,99\n9,1\n"), None);
         let latencies = read(&format!("{heading}\n5\n9\n"), None);
@@ -350,7 +351,7 @@ fn a_heading_of_columns_names_the_unit() {
 #[test]
 fn a_nul_is_damage() {
     let columns = |text: &str| {
-        let options = Options { name: "file".to_owned(), ..Options::default() };
+        let options = ImportOptions { name: "file".to_owned(), ..ImportOptions::default() };
         super::read(Some("columns"), options, text.as_bytes()).expect("a format")
     };
     let sound = "5 10\n01150 1\n";

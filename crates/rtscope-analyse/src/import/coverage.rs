@@ -11,8 +11,8 @@
 use rtscope_model::{finding::Weight, time::Nanos};
 
 use super::{
-    Reading,
-    cell::{ImportedCell, LONGEST_NS, Thread},
+    ImportReading,
+    cell::{ImportedCell, ImportedThread, LONGEST_NS},
 };
 
 /// What threads of one run may differ by when nothing is missing: they are started one after the other,
@@ -30,7 +30,7 @@ const UNEVEN_CYCLES: u64 = 2_000;
 const NAMED: usize = 4;
 
 /// Looks for gaps in a cell: notes on its threads how long they waited, and tells of it.
-pub(super) fn check(cell: &mut ImportedCell, reading: &mut Reading) {
+pub(super) fn check(cell: &mut ImportedCell, reading: &mut ImportReading) {
     if cell.is_one_run {
         unanswered(cell, reading);
         uneven(cell, reading);
@@ -41,18 +41,18 @@ pub(super) fn check(cell: &mut ImportedCell, reading: &mut Reading) {
 }
 
 /// The time that a thread's cycles cover at least; none without an interval.
-fn covered_ns(thread: &Thread) -> Option<u64> {
+fn covered_ns(thread: &ImportedThread) -> Option<u64> {
     let interval_ns = thread.interval_ns.filter(|&interval_ns| interval_ns > 0)?;
     Some(cycles(thread).saturating_mul(interval_ns).min(LONGEST_NS))
 }
 
 /// Cycles of a thread from its first on, those that a log leaves out included.
-fn cycles(thread: &Thread) -> u64 {
+fn cycles(thread: &ImportedThread) -> u64 {
     thread.parts.last().map_or(0, |part| part.end)
 }
 
 /// The time that is missing of what a thread should cover, beyond what can be explained otherwise.
-fn missing_ns(thread: &Thread, expected_ns: u64, grain_ns: u64) -> Option<u64> {
+fn missing_ns(thread: &ImportedThread, expected_ns: u64, grain_ns: u64) -> Option<u64> {
     let late_ns = thread.parts.iter().fold(0u64, |sum, part| {
         sum.saturating_add(part.sum_ns).saturating_add(part.count.saturating_mul(grain_ns))
     });
@@ -62,7 +62,7 @@ fn missing_ns(thread: &Thread, expected_ns: u64, grain_ns: u64) -> Option<u64> {
 }
 
 /// Threads that were waiting when the longest of their run ended.
-fn unanswered(cell: &mut ImportedCell, reading: &mut Reading) {
+fn unanswered(cell: &mut ImportedCell, reading: &mut ImportReading) {
     let Some(expected_ns) = cell.threads.iter().filter_map(covered_ns).max() else { return };
     // A run may end with its first thread that has done a number of cycles: that one isn't short.
     let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
@@ -88,9 +88,9 @@ fn unanswered(cell: &mut ImportedCell, reading: &mut Reading) {
 }
 
 /// Threads of one run that have no latency, or far fewer than others where no interval tells how long they waited.
-fn uneven(cell: &ImportedCell, reading: &mut Reading) {
+fn uneven(cell: &ImportedCell, reading: &mut ImportReading) {
     let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
-    let is_silent = |thread: &&Thread| cycles(thread) == 0 && thread.waited_ns.is_none();
+    let is_silent = |thread: &&ImportedThread| cycles(thread) == 0 && thread.waited_ns.is_none();
     let silent: Vec<String> =
         cell.threads.iter().filter(is_silent).map(|t| t.label.clone()).collect();
     if most > 0 && !silent.is_empty() {
@@ -106,12 +106,12 @@ fn uneven(cell: &ImportedCell, reading: &mut Reading) {
     if !has_rows || cell.origin.is_in_order {
         return;
     }
-    let is_short = |thread: &&Thread| {
+    let is_short = |thread: &&ImportedThread| {
         let cycles = cycles(thread);
         let is_far_behind = cycles < most / 2 && most - cycles > UNEVEN_CYCLES;
         cycles > 0 && thread.interval_ns.is_none() && is_far_behind
     };
-    let place = |thread: &Thread| format!("{}: {}", thread.label, cycles(thread));
+    let place = |thread: &ImportedThread| format!("{}: {}", thread.label, cycles(thread));
     let places: Vec<String> = cell.threads.iter().filter(is_short).map(place).collect();
     if !places.is_empty() {
         let text = format!(
@@ -126,10 +126,10 @@ fn uneven(cell: &ImportedCell, reading: &mut Reading) {
 }
 
 /// Threads that cover less time than their tool says that it ran.
-fn shortfall(cell: &ImportedCell, ran_ns: u64, reading: &mut Reading) {
+fn shortfall(cell: &ImportedCell, ran_ns: u64, reading: &mut ImportReading) {
     let grain_ns = cell.layout.unit_ns;
     let short = cell.threads.iter().filter(|thread| thread.waited_ns.is_none());
-    let place = |thread: &Thread| {
+    let place = |thread: &ImportedThread| {
         missing_ns(thread, ran_ns, grain_ns)?;
         Some(format!("{}: {}", thread.label, Nanos(covered_ns(thread)?)))
     };

@@ -7,8 +7,8 @@ use rtscope_model::{finding::Weight, origin::Origin};
 use serde_json::Value;
 
 use super::{
-    Importer, Options, Reading,
-    cell::{ImportedCell, Said, Thread},
+    ImportOptions, ImportReading, Importer,
+    cell::{ImportedCell, ImportedThread, Said},
     contradiction::Contradictions,
     json::{self, Threads, number, text},
     number::whole,
@@ -28,7 +28,7 @@ pub(super) const IMPORTER: Importer = Importer {
 /// The most buckets that cyclictest has.
 const BUCKETS_MAX: u64 = 1_000_000;
 
-fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell {
+fn cell(value: &Value, options: &ImportOptions, reading: &mut ImportReading) -> ImportedCell {
     let unit_ns = unit_ns(value, reading);
     let unit_ns = options.unit_ns.unwrap_or(unit_ns);
     let command = text(&value["cmdline:"]).or_else(|| text(&value["cmdline"]));
@@ -76,12 +76,12 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell
         let interval_us = number(&thread["interval_us"])
             .or(asked.interval_us.map(|us| us.saturating_add(distance)))
             .filter(|us| *us > 0);
-        threads.push(Thread {
+        threads.push(ImportedThread {
             label,
             cpu: number(&thread["cpu"]).and_then(|cpu| u32::try_from(cpu).ok()),
             interval_ns: options.interval_ns.or(interval_us.map(|us| us.saturating_mul(1_000))),
             parts: part.known(&said),
-            ..Thread::default()
+            ..ImportedThread::default()
         });
     }
     all.add_findings(reading);
@@ -96,7 +96,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell
 }
 
 /// The unit of the latencies, in ns.
-fn unit_ns(value: &Value, reading: &mut Reading) -> u64 {
+fn unit_ns(value: &Value, reading: &mut ImportReading) -> u64 {
     let resolution = &value["resolution_in_ns"];
     match number(resolution) {
         Some(1) => 1,
@@ -118,7 +118,7 @@ fn ran_ns(value: &Value) -> Option<u64> {
     u64::try_from(end.timestamp().duration_since(start.timestamp()).as_nanos()).ok()
 }
 
-fn add_findings(reading: &mut Reading, value: &Value, has_histogram: bool, beyond: u64) {
+fn add_findings(reading: &mut ImportReading, value: &Value, has_histogram: bool, beyond: u64) {
     if !has_histogram {
         let text = "the file holds minimum, mean and maximum, and no histogram: no quantile and no \
                     exceedance can be told";

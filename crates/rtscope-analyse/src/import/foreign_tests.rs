@@ -5,8 +5,8 @@ use rtscope_model::{finding::Weight, record::Record, verdict::Verdict};
 use super::*;
 use crate::{judge, report::terminal};
 
-fn of(text: &str) -> (Reading, Option<&'static str>) {
-    let options = Options { name: "file".to_owned(), ..Options::default() };
+fn of(text: &str) -> (ImportReading, Option<&'static str>) {
+    let options = ImportOptions { name: "file".to_owned(), ..ImportOptions::default() };
     let mut stream = Stream::open(None, options).expect("no format asked");
     stream.feed(text.as_bytes());
     stream.begin();
@@ -14,17 +14,17 @@ fn of(text: &str) -> (Reading, Option<&'static str>) {
     (stream.finish(), format)
 }
 
-fn told<'a>(reading: &'a Reading, code: &str) -> Option<&'a str> {
+fn told<'a>(reading: &'a ImportReading, code: &str) -> Option<&'a str> {
     let found = reading.findings.iter().find(|finding| finding.code == code);
     found.map(|finding| finding.text.as_str())
 }
 
-fn prevents_pass(reading: &Reading) -> Vec<&str> {
+fn prevents_pass(reading: &ImportReading) -> Vec<&str> {
     let strong = reading.findings.iter().filter(|finding| finding.weight >= Weight::PreventsPass);
     strong.map(|finding| finding.code.as_str()).collect()
 }
 
-fn record(reading: Reading, require: &str) -> Record {
+fn record(reading: ImportReading, require: &str) -> Record {
     let import = Import {
         version: "1".to_owned(),
         command: vec!["rtscope".to_owned(), "import".to_owned()],
@@ -253,7 +253,7 @@ fn a_table_that_nothing_explains_is_asked_about() {
         assert_eq!(of(text).1, Some("columns"), "{text}");
     }
     // Whoever names the format says what the columns are.
-    let options = Options { name: "file".to_owned(), ..Options::default() };
+    let options = ImportOptions { name: "file".to_owned(), ..ImportOptions::default() };
     let reading = read(Some("columns"), options, b"1 23 42\n2 25 44\n").expect("a format");
     assert_eq!(reading.cells[0].count(), 23 + 42 + 25 + 44);
 }

@@ -7,8 +7,8 @@ use rtscope_model::{finding::Weight, origin::Origin};
 use serde_json::Value;
 
 use super::{
-    Importer, Options, Reading,
-    cell::{ImportedCell, Rows, Said, Thread},
+    ImportOptions, ImportReading, Importer,
+    cell::{ImportedCell, ImportedThread, Rows, Said},
     contradiction::Contradictions,
     json::{self, Threads, number, text},
 };
@@ -24,13 +24,13 @@ pub(super) const IMPORTER: Importer = Importer {
 const LIMIT_NS: u64 = 1_000_000;
 
 /// What holds for all that jitterdebugger writes.
-pub(super) fn tell_replayed(reading: &mut Reading) {
+pub(super) fn tell_replayed(reading: &mut ImportReading) {
     let text = "jitterdebugger replays swallowed activations, each with its latency: compare its latencies with \
                 corrected ones";
     reading.note("import-replayed", Weight::Note, text);
 }
 
-fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell {
+fn cell(value: &Value, options: &ImportOptions, reading: &mut ImportReading) -> ImportedCell {
     tell_replayed(reading);
     let system = &value["sysinfo"];
     let told_ns = number(&system["resolution_in_ns"]).filter(|ns| matches!(ns, 1 | 1_000));
@@ -50,11 +50,11 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell
         found.of_rows(&label, &rows, 0, &said);
         let part = rows.part(0, unit_ns, &said);
         beyond = beyond.saturating_add(rows.beyond(0, &said));
-        threads.push(Thread {
+        threads.push(ImportedThread {
             label,
             interval_ns: options.interval_ns,
             parts: part.known(&said),
-            ..Thread::default()
+            ..ImportedThread::default()
         });
     }
     all.add_findings(reading);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use rtscope_model::{finding::Weight, histogram::Layout, origin::Origin};
 
 use super::{
-    Importer, Options, Reader, Reading,
-    cell::{ImportedCell, LATENCY_NS_MAX, Said, Thread},
+    ImportOptions, ImportReading, Importer, Reader,
+    cell::{ImportedCell, ImportedThread, LATENCY_NS_MAX, Said},
     contradiction::Contradictions,
     jitterdebugger::tell_replayed,
     lines::{Lines, without_colours},
@@ -27,7 +27,7 @@ const THREADS_MAX: usize = 512;
 
 #[derive(Default)]
 struct Text {
-    options: Options,
+    options: ImportOptions,
     lines: Lines,
     state: State,
 }
@@ -52,8 +52,8 @@ impl Reader for Text {
         self.lines.feed(&mut self.state, bytes, |_, _| 0, State::line);
     }
 
-    fn finish(mut self: Box<Self>) -> Reading {
-        let mut reading = Reading::default();
+    fn finish(mut self: Box<Self>) -> ImportReading {
+        let mut reading = ImportReading::default();
         if let Some(line) = self.lines.last() {
             self.state.line(&line);
             let text = "the file ends without a line break: its last line may be cut off";
@@ -81,12 +81,12 @@ impl Reader for Text {
         for (index, Figures { cpu, said }) in &self.state.threads {
             let label = format!("thread {index}");
             found.of_figures(&label, said);
-            threads.push(Thread {
+            threads.push(ImportedThread {
                 label,
                 cpu: Some(*cpu),
                 interval_ns: self.options.interval_ns,
                 parts: said.part(unit_ns).known(said),
-                ..Thread::default()
+                ..ImportedThread::default()
             });
         }
         found.add_findings(&mut reading);

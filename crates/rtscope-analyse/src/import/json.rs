@@ -6,7 +6,7 @@ use rtscope_model::finding::Weight;
 use serde_json::Value;
 
 use super::{
-    ImportedCell, Options, Reader, Reading,
+    ImportOptions, ImportReading, ImportedCell, Reader,
     cell::{Rows, Said},
     number::Printed,
     repeated::repeated,
@@ -19,19 +19,19 @@ const DOCUMENT_MAX: usize = 32 << 20;
 const DEPTH_MAX: usize = 64;
 
 /// What a format's document says, as one cell.
-type ToCell = fn(&Value, &Options, &mut Reading) -> ImportedCell;
+type ToCell = fn(&Value, &ImportOptions, &mut ImportReading) -> ImportedCell;
 
 /// The most documents of one file that are read.
 const DOCUMENTS_MAX: usize = 256;
 
 /// The reader of a format whose documents are a cell each.
-pub(super) fn reader(to_cell: ToCell, options: &Options) -> Box<dyn Reader> {
+pub(super) fn reader(to_cell: ToCell, options: &ImportOptions) -> Box<dyn Reader> {
     Box::new(Documents { text: Text::default(), options: options.clone(), to_cell })
 }
 
 struct Documents {
     text: Text,
-    options: Options,
+    options: ImportOptions,
     to_cell: ToCell,
 }
 
@@ -40,8 +40,8 @@ impl Reader for Documents {
         self.text.feed(bytes);
     }
 
-    fn finish(self: Box<Self>) -> Reading {
-        let mut reading = Reading::default();
+    fn finish(self: Box<Self>) -> ImportReading {
+        let mut reading = ImportReading::default();
         let values = self.text.finish(&mut reading);
         for (n, value) in values.iter().enumerate() {
             let mut cell = (self.to_cell)(value, &self.options, &mut reading);
@@ -75,7 +75,7 @@ impl Text {
     }
 
     /// The documents, mended where they must be: what was mended is told.
-    fn finish(self, reading: &mut Reading) -> Vec<Value> {
+    fn finish(self, reading: &mut ImportReading) -> Vec<Value> {
         if self.beyond > 0 {
             let text = format!("{} bytes beyond {DOCUMENT_MAX} were not read", self.beyond);
             reading.note("import-truncated", Weight::PreventsPass, text);
@@ -108,7 +108,7 @@ impl Text {
 }
 
 /// The first document of a text, and how many of its bytes it takes. Says so when it had to be mended.
-fn document(text: &str, reading: &mut Reading, is_mended: &mut bool) -> (Value, usize) {
+fn document(text: &str, reading: &mut ImportReading, is_mended: &mut bool) -> (Value, usize) {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = stream.next() {
         tell_repeated(&text[..stream.byte_offset()], reading);
@@ -136,7 +136,7 @@ fn document(text: &str, reading: &mut Reading, is_mended: &mut bool) -> (Value, 
 }
 
 /// Says that keys of a document come twice. Of two values the last is taken.
-fn tell_repeated(document: &str, reading: &mut Reading) {
+fn tell_repeated(document: &str, reading: &mut ImportReading) {
     let count = repeated(document);
     if count > 0 {
         let text =
@@ -264,7 +264,6 @@ pub(super) struct Threads<'a> {
 }
 
 impl<'a> Threads<'a> {
-    /// Reads the histograms.
     pub(super) fn new(value: &'a Value) -> Threads<'a> {
         let (objects, mut damaged) = numbered(value);
         damaged += objects.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64;
@@ -326,7 +325,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Tells of damage.
-    pub(super) fn add_findings(&self, reading: &mut Reading) {
+    pub(super) fn add_findings(&self, reading: &mut ImportReading) {
         if self.damaged > 0 {
             let text = format!(
                 "{} entries of threads can't be read, are missing or repeated: latencies may be missing",
@@ -360,7 +359,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Value, Vec<String>) {
-        let (mut file, mut reading) = (Text::default(), Reading::default());
+        let (mut file, mut reading) = (Text::default(), ImportReading::default());
         file.feed(text.as_bytes());
         let value = file.finish(&mut reading).swap_remove(0);
         (value, reading.findings.into_iter().map(|finding| finding.code).collect())

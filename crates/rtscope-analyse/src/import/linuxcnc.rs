@@ -13,8 +13,8 @@ use rtscope_model::{
 };
 
 use super::{
-    Importer, Options, Reader, Reading,
-    cell::{ImportedCell, LATENCY_NS_MAX, Part, Thread},
+    ImportOptions, ImportReading, Importer, Reader,
+    cell::{ImportedCell, ImportedThread, LATENCY_NS_MAX, Part},
     contradiction::Contradictions,
     lines::{Lines, without_colours},
 };
@@ -32,7 +32,7 @@ const THREADS_MAX: usize = 16;
 #[derive(Default)]
 struct Text {
     lines: Lines,
-    options: Options,
+    options: ImportOptions,
     state: State,
 }
 
@@ -60,11 +60,11 @@ impl Reader for Text {
         self.lines.feed(&mut self.state, bytes, |_, _| 0, State::line);
     }
 
-    fn finish(mut self: Box<Self>) -> Reading {
+    fn finish(mut self: Box<Self>) -> ImportReading {
         if let Some(line) = self.lines.last() {
             self.state.line(&line);
         }
-        let mut reading = Reading::default();
+        let mut reading = ImportReading::default();
         let text = "LinuxCNC measures how far the time between two wake-ups is from the period, in \
                     both directions: a late wake-up counts twice, and the figures can't be compared \
                     with wake-up latencies";
@@ -101,12 +101,12 @@ impl Reader for Text {
                 unplaced: Unplaced { count: 2, from_ns: min_ns },
                 ..Part::default()
             };
-            Thread {
+            ImportedThread {
                 label: format!("{name} thread"),
                 interval_ns: self.options.interval_ns,
                 duration_ns: Some(figures.elapsed_s.saturating_mul(1_000_000_000)),
                 parts: vec![part],
-                ..Thread::default()
+                ..ImportedThread::default()
             }
         };
         reading.cells.push(ImportedCell {

@@ -39,7 +39,7 @@ pub use self::{
 
 /// What a user adds to what a file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ImportOptions {
     /// What a file is called in the record.
     pub name: String,
     /// Width of a unit of the file's numbers in ns; none is what the file says, else 1000.
@@ -50,14 +50,14 @@ pub struct Options {
 
 /// What was read from a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reading {
+pub struct ImportReading {
     /// What was measured, one cell for each run or kind of latency.
     pub cells: Vec<ImportedCell>,
     /// What its reader must know.
     pub findings: Vec<Finding>,
 }
 
-impl Reading {
+impl ImportReading {
     fn note(&mut self, code: &str, weight: Weight, text: impl Into<String>) -> &mut Finding {
         self.findings.push(Finding::new(code, weight, text));
         self.findings.last_mut().expect("just pushed")
@@ -68,8 +68,7 @@ impl Reading {
 pub(crate) trait Reader {
     /// Takes the next piece.
     fn feed(&mut self, bytes: &[u8]);
-    /// Ends the file.
-    fn finish(self: Box<Self>) -> Reading;
+    fn finish(self: Box<Self>) -> ImportReading;
 }
 
 /// One format: what it is called, how it begins, what reads it.
@@ -80,8 +79,7 @@ pub(crate) struct Importer {
     reads: &'static str,
     /// Whether the beginning of a file looks like it.
     is: fn(&detect::Beginning<'_>) -> bool,
-    /// Opens a reader.
-    open: fn(&Options) -> Box<dyn Reader>,
+    open: fn(&ImportOptions) -> Box<dyn Reader>,
 }
 
 /// Every format. The first that knows the beginning of a file reads it.
@@ -111,7 +109,7 @@ const UNBROKEN_MAX: u64 = 64 << 20;
 
 /// A file on its way in.
 pub struct Stream {
-    options: Options,
+    options: ImportOptions,
     format: Option<&'static Importer>,
     waiting: Vec<u8>,
     reader: Option<Box<dyn Reader>>,
@@ -135,7 +133,7 @@ impl Stream {
     /// # Errors
     ///
     /// When there is no format of that name: a sentence that lists them.
-    pub fn open(format: Option<&str>, options: Options) -> Result<Stream, String> {
+    pub fn open(format: Option<&str>, options: ImportOptions) -> Result<Stream, String> {
         let named = |name: &str| {
             let known: Vec<&str> = formats().map(|(name, _)| name).collect();
             let text = format!("{name:?} is not a format: one of {}", known.join(", "));
@@ -196,9 +194,8 @@ impl Stream {
         self.reader = Some(reader);
     }
 
-    /// Ends the file.
     #[must_use]
-    pub fn finish(mut self) -> Reading {
+    pub fn finish(mut self) -> ImportReading {
         if self.reader.is_none() {
             self.begin();
         }
@@ -244,9 +241,9 @@ impl Stream {
 }
 
 /// What is said of a file that no format fits.
-fn unknown(name: &str, question: Option<String>) -> Reading {
+fn unknown(name: &str, question: Option<String>) -> ImportReading {
     let known: Vec<&str> = formats().map(|(name, _)| name).collect();
-    let mut reading = Reading::default();
+    let mut reading = ImportReading::default();
     if let Some(question) = question {
         reading.note("import-columns", Weight::Invalidates, format!("{name}: {question}"));
         return reading;
@@ -262,7 +259,11 @@ fn unknown(name: &str, question: Option<String>) -> Reading {
 /// # Errors
 ///
 /// When there is no format of that name.
-pub fn read(format: Option<&str>, options: Options, bytes: &[u8]) -> Result<Reading, String> {
+pub fn read(
+    format: Option<&str>,
+    options: ImportOptions,
+    bytes: &[u8],
+) -> Result<ImportReading, String> {
     let mut stream = Stream::open(format, options)?;
     stream.feed(bytes);
     Ok(stream.finish())

@@ -48,7 +48,6 @@ pub(super) enum Printed {
     Early,
 }
 
-/// Reads a latency.
 pub(super) fn latency(word: &[u8]) -> Option<Printed> {
     match word.strip_prefix(b"-") {
         Some(rest) => whole(rest).map(|_| Printed::Early),

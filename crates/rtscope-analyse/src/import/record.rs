@@ -7,7 +7,7 @@ use rtscope_model::{
     event::{EndReason, Event, FORMAT, Stamped},
     finding::{Finding, Weight},
     histogram::{EXACT_MIN, Layout},
-    plan::{End, Phase, Plan, Resolution, Sampler},
+    plan::{Phase, PhaseEnd, Plan, Resolution, Sampler},
     record::{CellSum, Files, Histograms},
     slice::{Extent, Scope, Slice, expanded},
     time::Nanos,
@@ -15,14 +15,13 @@ use rtscope_model::{
 };
 
 use super::{
-    Reading,
-    cell::{COUNT_MAX, ImportedCell, LONGEST_NS, Part, Thread},
+    ImportReading,
+    cell::{COUNT_MAX, ImportedCell, ImportedThread, LONGEST_NS, Part},
 };
 
 /// What a record says of its import.
 #[derive(Clone, Debug, Default)]
 pub struct Import {
-    /// Version of rtscope.
     pub version: String,
     /// The command line of the import.
     pub command: Vec<String>,
@@ -37,7 +36,7 @@ pub struct Import {
 /// # Errors
 ///
 /// When no file holds a latency: what was found in them, in words.
-pub fn files(import: &Import, readings: Vec<(String, Reading)>) -> Result<Files, String> {
+pub fn files(import: &Import, readings: Vec<(String, ImportReading)>) -> Result<Files, String> {
     let mut findings: Vec<Finding> = Vec::new();
     let mut cells: Vec<ImportedCell> = Vec::new();
     let many = readings.len() > 1;
@@ -129,7 +128,8 @@ fn write(import: &Import, cells: &[ImportedCell], findings: Vec<Finding>) -> Fil
         push(Event::CellImported { cell: cell_index, layout, session: cell_index, origin });
         push(Event::PhaseStarted { cell: cell_index, name: cell.name.clone() });
         let mut end_ns = start_ns;
-        let is_known = |thread: &&Thread| !thread.parts.is_empty() || thread.waited_ns.is_some();
+        let is_known =
+            |thread: &&ImportedThread| !thread.parts.is_empty() || thread.waited_ns.is_some();
         for thread in cell.threads.iter().filter(is_known) {
             push(Event::ThreadImported {
                 thread: thread_index,
@@ -187,7 +187,7 @@ fn sound(layout: Layout) -> Layout {
     Layout { unit_ns: layout.unit_ns.max(1), exact: layout.exact.max(EXACT_MIN) }
 }
 
-fn slice(thread: &Thread, part: &Part, (index, cell): (u32, u32), origin_ns: u64) -> Slice {
+fn slice(thread: &ImportedThread, part: &Part, (index, cell): (u32, u32), origin_ns: u64) -> Slice {
     let interval_ns = thread.interval_ns.unwrap_or(0);
     let at = |cycle: u64| cycle.saturating_mul(interval_ns).min(LONGEST_NS);
     let first = thread.parts.first().map_or(0, |part| part.first);
@@ -220,7 +220,7 @@ fn slice(thread: &Thread, part: &Part, (index, cell): (u32, u32), origin_ns: u64
 
 /// The activations that were due after the last one that a thread answered.
 fn unanswered(
-    thread: &Thread,
+    thread: &ImportedThread,
     layout: Layout,
     (index, cell): (u32, u32),
     origin_ns: u64,
@@ -255,7 +255,7 @@ fn plan(import: &Import, cells: &[ImportedCell]) -> Plan {
         let cycles = counts.max().unwrap_or(0).clamp(1, 1 << 32);
         Phase {
             name: cell.name.clone(),
-            end: End { cycles: Some(cycles), ..End::default() },
+            end: PhaseEnd { cycles: Some(cycles), ..PhaseEnd::default() },
             settle: Nanos::ZERO,
             loads: Vec::new(),
             require: Vec::new(),

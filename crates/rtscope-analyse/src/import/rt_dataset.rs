@@ -8,8 +8,8 @@ use rtscope_model::{cpu::CpuSet, finding::Weight, origin::Origin};
 use serde_json::Value;
 
 use super::{
-    Importer, Options, Reading,
-    cell::{ImportedCell, Rows, Said, Thread},
+    ImportOptions, ImportReading, Importer,
+    cell::{ImportedCell, ImportedThread, Rows, Said},
     contradiction::Contradictions,
     json::{self, number, text},
 };
@@ -24,7 +24,7 @@ pub(super) const IMPORTER: Importer = Importer {
 /// Cores that are told apart.
 const CORES_MAX: usize = 512;
 
-fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell {
+fn cell(value: &Value, options: &ImportOptions, reading: &mut ImportReading) -> ImportedCell {
     let latency = &value["latency"];
     let named_ns = granularity_ns(&latency["granularity"], options, reading);
     let unit_ns = options.unit_ns.unwrap_or(named_ns);
@@ -59,7 +59,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell
             found.of_rows(&label, &rows, core, &said);
         }
         beyond = beyond.saturating_add(rows.beyond(core, &said));
-        threads.push(Thread {
+        threads.push(ImportedThread {
             label,
             cpu: match &cpus {
                 Some(cpus) => cpus.iter().nth(core),
@@ -67,7 +67,7 @@ fn cell(value: &Value, options: &Options, reading: &mut Reading) -> ImportedCell
             },
             interval_ns,
             parts: rows.part(core, unit_ns, &said).known(&said),
-            ..Thread::default()
+            ..ImportedThread::default()
         });
     }
     if maxima.len() > threads.len() {
@@ -123,7 +123,7 @@ fn rows(cores: &Value) -> (Rows, u64) {
 }
 
 /// The unit of the classes, in ns.
-fn granularity_ns(value: &Value, options: &Options, reading: &mut Reading) -> u64 {
+fn granularity_ns(value: &Value, options: &ImportOptions, reading: &mut ImportReading) -> u64 {
     match value.as_str().unwrap_or_default().trim() {
         "microseconds" | "microsecond" | "us" => 1_000,
         "nanoseconds" | "nanosecond" | "ns" => 1,
@@ -147,7 +147,7 @@ fn cpus(command: &str) -> Option<CpuSet> {
     list.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
 }
 
-fn add_findings(reading: &mut Reading, is_without_maxima: bool, beyond: u64) {
+fn add_findings(reading: &mut ImportReading, is_without_maxima: bool, beyond: u64) {
     if is_without_maxima {
         let text = "the file has no maxima, and doesn't say whether latencies lay beyond its classes: the \
                     maximum is that of its classes";

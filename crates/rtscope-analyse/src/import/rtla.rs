@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use rtscope_model::{finding::Weight, origin::Origin};
 
 use super::{
-    Importer, Options, Reader, Reading,
-    cell::{ImportedCell, Rows, Said, Thread},
+    ImportOptions, ImportReading, Importer, Reader,
+    cell::{ImportedCell, ImportedThread, Rows, Said},
     contradiction::Contradictions,
     lines::{Lines, without_colours},
     number::whole,
@@ -89,7 +89,7 @@ impl Figure {
 /// One run.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    options: Options,
+    options: ImportOptions,
     tool: String,
     /// Units that the file names, in ns; none for one that isn't known.
     units: Vec<Option<u64>>,
@@ -118,12 +118,12 @@ impl Reader for Text {
         self.lines.feed(&mut self.tables, bytes, |_, _| 0, line);
     }
 
-    fn finish(mut self: Box<Self>) -> Reading {
+    fn finish(mut self: Box<Self>) -> ImportReading {
         let is_cut = self.lines.last().is_some_and(|last| {
             line(&mut self.tables, &last);
             true
         });
-        let mut reading = Reading::default();
+        let mut reading = ImportReading::default();
         let many = self.tables.iter().filter(|table| !table.columns.is_empty()).count();
         if many > 1 {
             let text = format!("the file holds {many} histograms: each becomes separate cells");
@@ -293,7 +293,7 @@ impl Table {
         found
     }
 
-    fn cells(mut self, run: &str, is_cut: bool, reading: &mut Reading) {
+    fn cells(mut self, run: &str, is_cut: bool, reading: &mut ImportReading) {
         if self.columns.is_empty() {
             return;
         }
@@ -307,13 +307,13 @@ impl Table {
             let said = self.of_thread(at);
             let part = self.rows.part(at, unit_ns, &said);
             beyond = beyond.saturating_add(self.rows.beyond(at, &said));
-            let thread = Thread {
+            let thread = ImportedThread {
                 label: format!("CPU {cpu}"),
                 cpu: Some(cpu),
                 interval_ns: self.options.interval_ns,
                 duration_ns: self.duration_ns,
                 parts: part.known(&said),
-                ..Thread::default()
+                ..ImportedThread::default()
             };
             let name = format!("{run}{kind}");
             let known = cells.iter_mut().find(|cell| cell.name == name);
@@ -340,7 +340,7 @@ impl Table {
         Origin { tool: format!("rtla {tool}"), form: "histogram".to_owned(), ..Origin::default() }
     }
 
-    fn add_findings(&self, is_cut: bool, beyond: u64, unit_ns: u64, reading: &mut Reading) {
+    fn add_findings(&self, is_cut: bool, beyond: u64, unit_ns: u64, reading: &mut ImportReading) {
         if self.columns.iter().any(|column| column.0 == "noise") {
             let text = "osnoise counts how long each interruption of a busy thread took: these are \
                         no wake-up latencies, and can't be compared with them";

@@ -70,7 +70,6 @@ impl Samples {
         }
     }
 
-    /// Whether there is no latency.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.open.count == 0
     }
@@ -80,7 +79,6 @@ impl Samples {
         self.next
     }
 
-    /// Adds a latency in units.
     #[inline]
     pub(super) fn add(&mut self, cycle: u64, value: u64) {
         if cycle != self.next {

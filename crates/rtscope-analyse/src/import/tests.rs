@@ -12,12 +12,12 @@ macro_rules! corpus {
     };
 }
 
-fn options() -> Options {
-    Options { name: "file".to_owned(), ..Options::default() }
+fn options() -> ImportOptions {
+    ImportOptions { name: "file".to_owned(), ..ImportOptions::default() }
 }
 
 /// What a file holds, its format detected; and the format.
-fn of(bytes: &[u8]) -> (Reading, Option<&'static str>) {
+fn of(bytes: &[u8]) -> (ImportReading, Option<&'static str>) {
     let mut stream = Stream::open(None, options()).expect("no format asked");
     stream.feed(bytes);
     stream.begin();
@@ -25,11 +25,11 @@ fn of(bytes: &[u8]) -> (Reading, Option<&'static str>) {
     (stream.finish(), format)
 }
 
-fn codes(reading: &Reading) -> Vec<&str> {
+fn codes(reading: &ImportReading) -> Vec<&str> {
     reading.findings.iter().map(|finding| finding.code.as_str()).collect()
 }
 
-fn record(readings: Vec<Reading>, require: &[&str]) -> Record {
+fn record(readings: Vec<ImportReading>, require: &[&str]) -> Record {
     let import = Import {
         version: "1".to_owned(),
         command: vec!["rtscope".to_owned(), "import".to_owned()],
@@ -45,7 +45,7 @@ fn record(readings: Vec<Reading>, require: &[&str]) -> Record {
 
 /// Count, minimum, maximum, sum in us of each thread, from a part's own fields.
 fn figures(cell: &ImportedCell) -> Vec<(u64, u64, u64)> {
-    let thread = |thread: &cell::Thread| {
+    let thread = |thread: &cell::ImportedThread| {
         let parts = || thread.parts.iter();
         let placed: u64 = parts().flat_map(|part| &part.bins).map(|bin| bin.1).sum();
         let unplaced: u64 = parts().map(|part| part.unplaced.count).sum();
@@ -110,7 +110,7 @@ fn later_generations_and_other_line_ends_give_the_same_figures() {
     {
         let (new, _) = of(bytes);
         assert_eq!(figures(&new.cells[0]), figures(&old.cells[0]));
-        let bins = |reading: &Reading| reading.cells[0].threads[1].parts[0].bins.clone();
+        let bins = |reading: &ImportReading| reading.cells[0].threads[1].parts[0].bins.clone();
         assert_eq!(bins(&new), bins(&old));
     }
 }
@@ -467,7 +467,7 @@ fn junk_is_told_to_be_no_measurement_without_a_guess_at_its_unit() {
 }
 
 /// A quiet run of two threads, of which the second counted so many cycles.
-fn quiet(cycles: u64, max_us: u64) -> Reading {
+fn quiet(cycles: u64, max_us: u64) -> ImportReading {
     let line = |thread: u32, cycles: u64, max_us: u64| {
         format!(
             "T: {thread} ({}) P:80 I:1000 C:{cycles:7} Min:      4 Act:    9 Avg:    9 Max:{max_us:8}\n",
@@ -577,7 +577,7 @@ fn a_histogram_that_its_summary_contradicts_prevents_a_pass() {
 /// A program's file, read as what it isn't.
 #[test]
 fn of_a_file_without_a_latency_nothing_else_is_said() {
-    let options = || Options { name: "elf.bin".to_owned(), ..Options::default() };
+    let options = || ImportOptions { name: "elf.bin".to_owned(), ..ImportOptions::default() };
     let reading = read(Some("columns"), options(), b"\x7fELF\x02\x01\x01\0\0\n\xff\xfe junk\n")
         .expect("a format");
     let texts: Vec<&str> = reading.findings.iter().map(|finding| finding.text.as_str()).collect();

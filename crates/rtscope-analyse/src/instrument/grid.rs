@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::{
         instrument,
-        statistics::wave::{self, Refusal},
+        statistics::wave::{self, FrequencyRefusal},
     };
 
     /// A wave of this half period, seen by samples every `grid_ns` from `offset_ns` on.
@@ -83,11 +83,11 @@ mod tests {
             text += &format!("\n#{} {}A", edge.at_ns() / 1_000, u8::from(edge.rises()));
         }
         let reading =
-            instrument::read(text.as_bytes(), instrument::Choice::default()).expect("a VCD");
+            instrument::read(text.as_bytes(), instrument::CaptureChoice::default()).expect("a VCD");
         assert_eq!(reading.capture.resolution_ns, 5_000);
         assert!(reading.findings[0].contains("a grid of 5 us"), "{:?}", reading.findings);
         let judged = wave::judge(&reading.capture, None);
-        assert_eq!((judged.refusal, judged.frequency_hz), (Some(Refusal::TooFast), None));
+        assert_eq!((judged.refusal, judged.frequency_hz), (Some(FrequencyRefusal::TooFast), None));
     }
 
     #[test]

@@ -26,12 +26,10 @@ const LAST_NS: u128 = 1 << 62;
 
 /// What a file holds of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct CaptureReading {
     /// The channel, as a scope of ours would have captured it.
     pub capture: Capture,
-    /// The file's format.
     pub format: &'static str,
-    /// All its channels.
     pub channels: Vec<String>,
     /// What is wrong with the file, for people.
     pub findings: Vec<String>,
@@ -39,7 +37,7 @@ pub struct Reading {
 
 /// What to read of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Choice<'a> {
+pub struct CaptureChoice<'a> {
     /// The channel; without one the only one that changes.
     pub channel: Option<&'a str>,
     /// Samples in a second, for files that don't say.
@@ -49,27 +47,17 @@ pub struct Choice<'a> {
 /// Why a file gives no capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// No known format.
     #[error("it is neither VCD (value change dump) nor CSV of sigrok: save it as one of them")]
     Format,
-    /// No channel of a single bit.
     #[error("it has no channel of one bit")]
     NoChannel,
-    /// A channel that isn't there.
     #[error("it has no channel {asked:?}; there are {}", there.join(", "))]
-    Absent {
-        /// What was asked.
-        asked: String,
-        /// What there is.
-        there: Vec<String>,
-    },
-    /// More than one channel changes.
+    Absent { asked: String, there: Vec<String> },
     #[error("several channels change: choose one with --channel: {}", there.join(", "))]
     Several {
         /// Those, with their edges.
         there: Vec<String>,
     },
-    /// Samples without a time.
     #[error("it doesn't say how many samples there are in a second: give --samplerate, as 1MHz")]
     NoTimes,
 }
@@ -87,7 +75,7 @@ pub fn is_capture(beginning: &[u8]) -> bool {
 /// # Errors
 ///
 /// When it has no known format, no such channel, or no times.
-pub fn read(bytes: &[u8], choice: Choice<'_>) -> Result<Reading, Unreadable> {
+pub fn read(bytes: &[u8], choice: CaptureChoice<'_>) -> Result<CaptureReading, Unreadable> {
     let text = String::from_utf8_lossy(bytes);
     let content = if vcd::is_one(&text) {
         vcd::read(&text)
@@ -112,7 +100,7 @@ struct Content {
 }
 
 impl Content {
-    fn choose(self, asked: Option<&str>) -> Result<Reading, Unreadable> {
+    fn choose(self, asked: Option<&str>) -> Result<CaptureReading, Unreadable> {
         let names: Vec<String> = self.channels.iter().map(|one| one.name.clone()).collect();
         let mut changing = self.channels.iter().enumerate().filter(|(_, one)| one.is_changing());
         let place = match asked {
@@ -155,7 +143,7 @@ impl Content {
             made_in_gaps,
             is_full: false,
         };
-        Ok(Reading { capture, format: self.format, channels: names, findings })
+        Ok(CaptureReading { capture, format: self.format, channels: names, findings })
     }
 }
 

@@ -15,7 +15,6 @@ pub(crate) const COLUMNS: usize = 400;
 /// Columns in the order of time, with how slices fall into them.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// The columns.
     pub(crate) columns: Vec<Column>,
     grids: Vec<Grid>,
     /// Place in `columns` of each column of the grids: those in which no slice starts are left out.
@@ -46,9 +45,7 @@ pub(crate) struct ColumnShare {
     pub(crate) early: u64,
     /// Latencies beyond the exact buckets.
     pub(crate) overflow: u64,
-    /// Sum of latencies.
     pub(crate) sum_ns: u64,
-    /// Largest latency.
     pub(crate) max_ns: u64,
     /// Its programmed expiry.
     pub(crate) max_at_ns: u64,
@@ -192,7 +189,6 @@ impl Column {
         self.start_ns == u64::MAX
     }
 
-    /// All threads together.
     pub(crate) fn all(&self) -> ColumnShare {
         self.seen.iter().fold(ColumnShare::default(), |all, seen| {
             let later = seen.max_ns > all.max_ns;

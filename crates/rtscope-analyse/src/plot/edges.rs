@@ -41,7 +41,6 @@ impl Edges {
         Edges { edges_ns, log }
     }
 
-    /// How many steps there are.
     pub(crate) fn len(&self) -> usize {
         self.edges_ns.len() - 1
     }
@@ -67,7 +66,6 @@ impl Edges {
         counts
     }
 
-    /// The last edge.
     pub(crate) fn end_ns(&self) -> u64 {
         self.edges_ns[self.len()]
     }

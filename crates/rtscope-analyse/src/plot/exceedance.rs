@@ -6,7 +6,7 @@
 //! independent wake-ups without an exceedance, a true share of 3/n would show none in 5 % of runs.
 
 use super::{
-    Kind, Options, Plot,
+    Plot, PlotKind, PlotOptions,
     edges::Edges,
     scale::{Scale, Tick},
     scene::{Limit, PlottedCell, Scene},
@@ -112,8 +112,8 @@ fn curves<'a>(shown: &[&'a PlottedCell<'a>], edges: &Edges) -> Vec<Curve<'a>> {
     shown.iter().filter_map(curve).collect()
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
-    let mut sheet = Sheet::new(Kind::Exceedance, scene, options, &headline(scene));
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
+    let mut sheet = Sheet::new(PlotKind::Exceedance, scene, options, &headline(scene));
     let Some(extremes) = scene.extremes_ns() else {
         sheet.nothing("No latency was recorded.");
         return sheet.finish("There is nothing to draw.");

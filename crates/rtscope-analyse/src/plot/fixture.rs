@@ -54,7 +54,6 @@ impl Dice {
         (body + tail) as u64
     }
 
-    /// So many latencies.
     pub(crate) fn latencies_ns(&mut self, n: usize, level_ns: f64, tail_ns: f64) -> Vec<u64> {
         (0..n).map(|_| self.latency_ns(level_ns, tail_ns)).collect()
     }

@@ -23,19 +23,8 @@ pub fn draw(record: &ExperimentRecord, width: u32, standalone: bool) -> String {
     let bottom = top + ROW * cpus.len() as f64;
     let height = bottom + 44.0;
     let scale = Scale::linear(0.0, end_ns as f64, LEFT, width - LEFT - 24.0);
-    let mut svg = Svg::default();
-    svg.element("svg")
-        .attribute("xmlns", "http://www.w3.org/2000/svg")
-        .attribute("class", "plot")
-        .attribute("viewBox", &format!("0 0 {width} {height}"))
-        .number("width", width)
-        .number("height", height)
-        .attribute("role", "img")
-        .attribute("aria-labelledby", "gantt-title gantt-desc")
-        .attribute("font-family", "sans-serif")
-        .open();
-    svg.element("title").attribute("id", "gantt-title").text("Who ran on which CPU when");
-    svg.element("desc").attribute("id", "gantt-desc").text(&described(record));
+    let title = "Who ran on which CPU when";
+    let mut svg = Svg::plot("gantt", (width, height), title, Some(&described(record)));
     if standalone {
         svg.raw(&format!("<style>{}</style>\n", dark_rules()));
         svg.rect("paper", 0.0, 0.0, width, height);
@@ -89,7 +78,7 @@ fn legend(svg: &mut Svg, record: &ExperimentRecord) {
 
 /// The chart in words.
 fn described(record: &ExperimentRecord) -> String {
-    let one = |app: &rtscope_model::sched::Observed| {
+    let one = |app: &rtscope_model::sched::ObservedApplication| {
         format!(
             "{}: {} runs, ended {:.1} ms after the release",
             app.name,

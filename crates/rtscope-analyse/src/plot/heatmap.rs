@@ -5,7 +5,7 @@
 //! row several buckets, and their counts are summed. The plot can't tell threads apart.
 
 use super::{
-    Kind, Options, Plot,
+    Plot, PlotKind, PlotOptions,
     columns::Columns,
     edges::Edges,
     scale::Scale,
@@ -96,8 +96,8 @@ impl Field<'_> {
     }
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
-    let mut sheet = Sheet::new(Kind::Heatmap, scene, options, &headline(scene));
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
+    let mut sheet = Sheet::new(PlotKind::Heatmap, scene, options, &headline(scene));
     let (Some(field), Some(span)) = (field(scene, ROWS), scene.span_ns()) else {
         sheet.nothing("No latency was recorded.");
         return sheet.finish("There is nothing to draw.");

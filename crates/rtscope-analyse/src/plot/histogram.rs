@@ -7,7 +7,7 @@
 use rtscope_model::verdict::Statistic;
 
 use super::{
-    Kind, Options, Plot,
+    Plot, PlotKind, PlotOptions,
     edges::Edges,
     scale::{Scale, nice_above},
     scene::{Limit, PlottedCell, Scene, Track},
@@ -58,8 +58,8 @@ fn headline(scene: &Scene<'_>) -> String {
     )
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
-    let mut sheet = Sheet::new(Kind::Histogram, scene, options, &headline(scene));
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
+    let mut sheet = Sheet::new(PlotKind::Histogram, scene, options, &headline(scene));
     let Some((min_ns, max_ns)) = scene.extremes_ns() else {
         sheet.nothing("No latency was recorded.");
         return sheet.finish("There is nothing to draw.");
@@ -383,7 +383,7 @@ mod tests {
         let log = |latencies_ns: &[u64]| {
             let record = Run::new(plan, 1).cell(0, &[latencies_ns]).end().record();
             let judgement = judge(&record, &[]);
-            let svg = draw(&Scene::new(&record, &judgement, None), &Options::default());
+            let svg = draw(&Scene::new(&record, &judgement, None), &PlotOptions::default());
             svg.contains("logarithmic")
         };
         assert!(!log(&latencies_ns));
@@ -397,7 +397,7 @@ mod tests {
             "name = \"p\"\n[sampler]\nbuckets = 64\n[[phase]]\nname = \"a\"\nduration = \"1s\"\n";
         let record = Run::new(plan, 1).cell(0, &[&[5_000, 6_000, 70_000, 90_000]]).end().record();
         let judgement = judge(&record, &[]);
-        let svg = draw(&Scene::new(&record, &judgement, None), &Options::default());
+        let svg = draw(&Scene::new(&record, &judgement, None), &PlotOptions::default());
         assert!(svg.contains("overflow: 2 beyond 64 us"), "{svg}");
     }
 
@@ -405,13 +405,14 @@ mod tests {
     fn the_overflow_of_an_import_begins_where_its_rows_end() {
         let text = "# Histogram\n000005 000090\n000019 000008\n# Min Latencies: 00005\n\
                     # Avg Latencies: 00106\n# Max Latencies: 05000\n# Histogram Overflows: 00002\n";
-        let options = import::Options { name: "file".to_owned(), ..import::Options::default() };
+        let options =
+            import::ImportOptions { name: "file".to_owned(), ..import::ImportOptions::default() };
         let reading = import::read(None, options, text.as_bytes()).expect("a format");
         let readings = vec![("file".to_owned(), reading)];
         let files = import::files(&import::Import::default(), readings).expect("latencies");
         let record = Record::read(&files).expect("a record");
         let judgement = judge(&record, &[]);
-        let svg = draw(&Scene::new(&record, &judgement, None), &Options::default());
+        let svg = draw(&Scene::new(&record, &judgement, None), &PlotOptions::default());
         let svg = svg.replace('\u{a0}', " ");
         assert!(svg.contains("overflow: 2 at 20 us or more"), "{svg}");
         assert!(svg.contains("2 without a bucket") && !svg.contains("not drawn"), "{svg}");

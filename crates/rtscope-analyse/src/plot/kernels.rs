@@ -6,7 +6,7 @@
 use rtscope_model::histogram::Histogram;
 
 use super::{
-    Options,
+    PlotOptions,
     edges::Edges,
     exceedance::{share_readout, share_ticks},
     scale::Scale,
@@ -25,7 +25,6 @@ const BANDS: usize = 4;
 /// What one kernel showed under the load.
 #[derive(Debug)]
 pub(crate) struct Curve<'a> {
-    /// The kernel.
     pub(crate) name: &'a str,
     /// Its place among all kernels of the page: the same colour and dash under every load.
     pub(crate) place: usize,
@@ -51,7 +50,7 @@ pub(crate) fn draw(load: &str, number: usize, curves: &[Curve<'_>], width: u32) 
     let edges = Edges::over(all().next()?.layout(), (min_ns, max_ns), true, STEPS);
     let shares: Vec<Shares<'_>> = curves.iter().filter_map(|one| shares(one, &edges)).collect();
     let least = shares.iter().map(|one| one.least).fold(1.0, f64::min);
-    let options = Options { width, standalone: false, ..Options::default() };
+    let options = PlotOptions { width, standalone: false, ..PlotOptions::default() };
     let title = format!("Share of wake-ups at or above each latency under {load}, by kernel");
     let mut sheet = Sheet::named(format!("kernels-{number}"), &options, &title, "");
     sheet.legend(&shares.iter().enumerate().map(key).collect::<Vec<Key>>());

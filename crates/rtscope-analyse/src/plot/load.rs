@@ -7,7 +7,7 @@
 use rtscope_model::event::Event;
 
 use super::{
-    Kind, Options, Plot,
+    Plot, PlotKind, PlotOptions,
     columns::COLUMNS,
     scale::{Scale, Tick, nice_above, short},
     scene::{PlottedCell, Scene},
@@ -232,8 +232,8 @@ fn panels(scene: &Scene<'_>) -> Vec<Panel> {
     panels
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
-    let mut sheet = Sheet::new(Kind::Load, scene, options, &headline(scene));
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
+    let mut sheet = Sheet::new(PlotKind::Load, scene, options, &headline(scene));
     let panels = panels(scene);
     let (Some(span), false) = (scene.span_ns(), panels.is_empty()) else {
         sheet.nothing("The record holds no rates of loads and no CPU times.");

@@ -7,7 +7,7 @@
 use rtscope_model::event::Tally;
 
 use super::{
-    Kind, Options, Plot,
+    Plot, PlotKind, PlotOptions,
     columns::{Column, ColumnShare},
     scale::nice_above,
     scene::Scene,
@@ -118,8 +118,8 @@ fn headline(scene: &Scene<'_>) -> String {
     }
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
-    let mut sheet = Sheet::new(Kind::Losses, scene, options, &headline(scene));
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
+    let mut sheet = Sheet::new(PlotKind::Losses, scene, options, &headline(scene));
     let losses = by_thread(scene);
     let all = sum(&losses);
     if all.planned == 0 || all.total() == 0 {
@@ -297,7 +297,7 @@ mod tests {
         let record = run.record();
         let judgement = judge(&record, &[]);
         let scene = Scene::new(&record, &judgement, None);
-        (headline(&scene), draw(&scene, &Options::default()))
+        (headline(&scene), draw(&scene, &PlotOptions::default()))
     }
 
     #[test]

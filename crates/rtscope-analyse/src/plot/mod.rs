@@ -1,7 +1,7 @@
 //! Plots as SVG: what was measured, drawn so that it can be read without a script, in light and in
 //! dark, on screen and on paper.
 //!
-//! A plot is one file and one line of [`Kind::plot`]. Each can draw itself, state in words what it
+//! A plot is one file and one line of [`PlotKind::plot`]. Each can draw itself, state in words what it
 //! shows in this record, and give the numbers behind it as a table.
 
 mod columns;
@@ -47,9 +47,8 @@ use crate::judgement::Judgement;
 /// Width that plots inside of pages are drawn for; the page scales them. Their texts are legible on paper then.
 pub(crate) const INLINE_WIDTH: u32 = 720;
 
-/// A plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum PlotKind {
     /// How often each latency was seen.
     Histogram,
     /// The share of wake-ups that were later than a latency.
@@ -68,7 +67,7 @@ pub enum Kind {
 
 /// How to draw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PlotOptions {
     /// Width in pixels, 320 to 4000.
     pub width: u32,
     /// Height in pixels, 160 to 8000; none is what suits the plot.
@@ -80,10 +79,10 @@ pub struct Options {
     pub cells: Option<Vec<u32>>,
 }
 
-impl Default for Options {
+impl Default for PlotOptions {
     /// A file of its own, 900 pixels wide, of all cells.
-    fn default() -> Options {
-        Options { width: 900, height: None, standalone: true, cells: None }
+    fn default() -> PlotOptions {
+        PlotOptions { width: 900, height: None, standalone: true, cells: None }
     }
 }
 
@@ -98,28 +97,27 @@ pub(crate) struct Plot {
     pub(crate) shows: &'static str,
     /// What it shows in this record, as one sentence without a full stop.
     pub(crate) headline: fn(&Scene<'_>) -> String,
-    /// Draws it.
-    pub(crate) draw: fn(&Scene<'_>, &Options) -> String,
+    pub(crate) draw: fn(&Scene<'_>, &PlotOptions) -> String,
     /// The numbers behind it.
     pub(crate) table: fn(&Scene<'_>) -> Table,
 }
 
-impl Kind {
+impl PlotKind {
     /// All plots, in the order of the page.
-    pub const ALL: [Kind; 7] = [
-        Kind::Histogram,
-        Kind::Exceedance,
-        Kind::Timeline,
-        Kind::Samples,
-        Kind::Heatmap,
-        Kind::Losses,
-        Kind::Load,
+    pub const ALL: [PlotKind; 7] = [
+        PlotKind::Histogram,
+        PlotKind::Exceedance,
+        PlotKind::Timeline,
+        PlotKind::Samples,
+        PlotKind::Heatmap,
+        PlotKind::Losses,
+        PlotKind::Load,
     ];
 
     /// Those that a page of the record has.
-    pub(crate) fn of_page(record: &Record) -> impl Iterator<Item = Kind> {
+    pub(crate) fn of_page(record: &Record) -> impl Iterator<Item = PlotKind> {
         let has_samples = !record.samples.is_empty();
-        Kind::ALL.into_iter().filter(move |kind| has_samples || *kind != Kind::Samples)
+        PlotKind::ALL.into_iter().filter(move |kind| has_samples || *kind != PlotKind::Samples)
     }
 
     /// The word on the command line.
@@ -130,7 +128,7 @@ impl Kind {
 
     /// Why a record has nothing to draw here; none where it has.
     pub(crate) fn lacks(self, scene: &Scene<'_>) -> Option<&'static str> {
-        if self == Kind::Samples {
+        if self == PlotKind::Samples {
             let none = "The run kept no samples: `rtscope run --raw` does";
             return scene.record.samples.is_empty().then_some(none);
         }
@@ -141,48 +139,48 @@ impl Kind {
             all().any(|histogram| histogram.count() > 0) && all().all(|h| h.bins().is_empty())
         };
         let text = match self {
-            Kind::Histogram | Kind::Exceedance => {
+            PlotKind::Histogram | PlotKind::Exceedance => {
                 return no_bins().then_some("The imported file holds extremes and no histogram");
             }
-            Kind::Timeline | Kind::Heatmap => {
+            PlotKind::Timeline | PlotKind::Heatmap => {
                 if origins.all(|(_, origin)| origin.is_in_order) && scene.span_ns().is_some() {
                     return None;
                 }
                 "The imported file says nothing about when its latencies came"
             }
-            Kind::Losses => {
+            PlotKind::Losses => {
                 "An import does not say what was planned, so what was missed is not known"
             }
-            Kind::Load | Kind::Samples => "An import holds no proof of load",
+            PlotKind::Load | PlotKind::Samples => "An import holds no proof of load",
         };
         Some(text)
     }
 
     pub(crate) fn plot(self) -> &'static Plot {
         match self {
-            Kind::Histogram => &histogram::PLOT,
-            Kind::Exceedance => &exceedance::PLOT,
-            Kind::Timeline => &timeline::PLOT,
-            Kind::Samples => &samples::PLOT,
-            Kind::Heatmap => &heatmap::PLOT,
-            Kind::Losses => &losses::PLOT,
-            Kind::Load => &load::PLOT,
+            PlotKind::Histogram => &histogram::PLOT,
+            PlotKind::Exceedance => &exceedance::PLOT,
+            PlotKind::Timeline => &timeline::PLOT,
+            PlotKind::Samples => &samples::PLOT,
+            PlotKind::Heatmap => &heatmap::PLOT,
+            PlotKind::Losses => &losses::PLOT,
+            PlotKind::Load => &load::PLOT,
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PlotKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for PlotKind {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Kind, String> {
-        let words = Kind::ALL.map(Kind::name);
-        Kind::ALL
+    fn from_str(text: &str) -> Result<PlotKind, String> {
+        let words = PlotKind::ALL.map(PlotKind::name);
+        PlotKind::ALL
             .into_iter()
             .find(|kind| kind.name() == text)
             .ok_or_else(|| format!("{text:?} is not a plot: one of {}", words.join(", ")))
@@ -191,7 +189,12 @@ impl FromStr for Kind {
 
 /// Draws a plot of a record as SVG. The same record gives the same bytes.
 #[must_use]
-pub fn draw(kind: Kind, record: &Record, judgement: &Judgement, options: &Options) -> String {
+pub fn draw(
+    kind: PlotKind,
+    record: &Record,
+    judgement: &Judgement,
+    options: &PlotOptions,
+) -> String {
     let scene = Scene::new(record, judgement, options.cells.as_deref());
     match kind.lacks(&scene) {
         Some(why) => nothing(kind, &scene, options, why),
@@ -200,7 +203,12 @@ pub fn draw(kind: Kind, record: &Record, judgement: &Judgement, options: &Option
 }
 
 /// A plot that says why it is empty.
-pub(crate) fn nothing(kind: Kind, scene: &Scene<'_>, options: &Options, why: &str) -> String {
+pub(crate) fn nothing(
+    kind: PlotKind,
+    scene: &Scene<'_>,
+    options: &PlotOptions,
+    why: &str,
+) -> String {
     let mut sheet = sheet::Sheet::new(kind, scene, options, why);
     sheet.nothing(&format!("{why}."));
     sheet.finish("There is nothing to draw.")
@@ -211,22 +219,24 @@ mod tests {
     use super::{fixture, *};
     use crate::judge;
 
-    fn draw_all(record: &Record, options: &Options) -> Vec<(Kind, String)> {
+    fn draw_all(record: &Record, options: &PlotOptions) -> Vec<(PlotKind, String)> {
         let judgement = judge(record, &[]);
-        Kind::ALL.map(|kind| (kind, draw(kind, record, &judgement, options))).into()
+        PlotKind::ALL.map(|kind| (kind, draw(kind, record, &judgement, options))).into()
     }
 
     #[test]
     fn names_are_read_back() {
-        for kind in Kind::ALL {
+        for kind in PlotKind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
-        assert!("scatter".parse::<Kind>().is_err_and(|why| why.contains("histogram, exceedance")));
+        assert!(
+            "scatter".parse::<PlotKind>().is_err_and(|why| why.contains("histogram, exceedance"))
+        );
     }
 
     #[test]
     fn plots_look_as_reviewed() {
-        for (kind, svg) in draw_all(&fixture::small(), &Options::default()) {
+        for (kind, svg) in draw_all(&fixture::small(), &PlotOptions::default()) {
             insta::assert_snapshot!(kind.name(), svg);
         }
     }
@@ -243,7 +253,7 @@ mod tests {
         ];
         for record in records.iter().chain(&fixture::extreme()) {
             for standalone in [true, false] {
-                let options = Options { standalone, ..Options::default() };
+                let options = PlotOptions { standalone, ..PlotOptions::default() };
                 for (kind, svg) in draw_all(record, &options) {
                     let name = format!("{kind} of {}", record.plan.name);
                     fixture::check_markup(&svg).unwrap_or_else(|why| panic!("{name}: {why}"));
@@ -260,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_static_renderer_needs_no_style_sheet() {
-        for (kind, svg) in draw_all(&fixture::small(), &Options::default()) {
+        for (kind, svg) in draw_all(&fixture::small(), &PlotOptions::default()) {
             assert!(!svg.contains("var("), "{kind}");
             for element in svg.split('<').filter(|element| element.starts_with("path ")) {
                 let is_painted = element.contains("stroke=") || element.contains("fill=");
@@ -271,16 +281,16 @@ mod tests {
 
     #[test]
     fn a_plot_is_as_large_as_asked() {
-        let options = Options { width: 640, height: Some(520), ..Options::default() };
+        let options = PlotOptions { width: 640, height: Some(520), ..PlotOptions::default() };
         for (kind, svg) in draw_all(&fixture::small(), &options) {
-            let known = matches!(kind, Kind::Losses);
+            let known = matches!(kind, PlotKind::Losses);
             assert!(known || svg.contains("viewBox=\"0 0 640 520\""), "{kind}: {}", &svg[..300]);
         }
     }
 
     #[test]
     fn chosen_cells_are_the_only_ones() {
-        let options = Options { cells: Some(vec![1]), ..Options::default() };
+        let options = PlotOptions { cells: Some(vec![1]), ..PlotOptions::default() };
         for (kind, svg) in draw_all(&fixture::small(), &options) {
             assert!(!svg.contains("rest before"), "{kind}");
         }
@@ -289,8 +299,9 @@ mod tests {
     #[test]
     fn a_long_or_wide_run_is_drawn_in_bounded_size() {
         let (wide, judgement) = &*fixture::WIDEST;
-        let wide = Kind::ALL.map(|kind| (kind, draw(kind, wide, judgement, &Options::default())));
-        let long = draw_all(&fixture::long(20_000), &Options::default());
+        let wide =
+            PlotKind::ALL.map(|kind| (kind, draw(kind, wide, judgement, &PlotOptions::default())));
+        let long = draw_all(&fixture::long(20_000), &PlotOptions::default());
         for (kind, svg) in long.into_iter().chain(wide) {
             assert!(svg.len() < 200_000, "{kind}: {} bytes", svg.len());
         }

@@ -12,7 +12,7 @@ use rtscope_model::{
 };
 
 use super::{
-    Options,
+    PlotOptions,
     edges::Edges,
     exceedance::share_ticks,
     scale::Scale,
@@ -20,7 +20,7 @@ use super::{
     svg::Path,
 };
 use crate::{
-    compare::Change,
+    compare::CellComparison,
     number::{counted, grouped},
     statistics::exceedance::{poisson_high, poisson_low},
 };
@@ -49,7 +49,7 @@ impl Side {
 }
 
 /// Draws a pair of cells. `number` tells the sheets of one page apart.
-pub(crate) fn draw(change: &Change, number: usize, options: &Options) -> String {
+pub(crate) fn draw(change: &CellComparison, number: usize, options: &PlotOptions) -> String {
     let name = format!("overlay-{number}");
     let title = format!("{}: A and B", change.name);
     let subtitle =
@@ -111,8 +111,8 @@ fn side(histogram: &Histogram, edges: &Edges, n: usize) -> Option<Side> {
     })
 }
 
-fn keys(change: &Change) -> Vec<Key> {
-    let key = |(n, figures): (usize, &crate::compare::Figures)| Key {
+fn keys(change: &CellComparison) -> Vec<Key> {
+    let key = |(n, figures): (usize, &crate::compare::SideFigures)| Key {
         label: match change.histograms[n].unplaced().count {
             0 => format!("{}: {}", ["A", "B"][n], counted(figures.recorded, "wake-up")),
             beyond => format!(

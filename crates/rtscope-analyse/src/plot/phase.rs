@@ -33,19 +33,7 @@ pub(crate) fn draw_titled(
     let all = curves.len() > 1;
     let panels = curves.len() + usize::from(all);
     let height = panels as f64 * (PANEL + HEAD) + 46.0;
-    let mut svg = Svg::default();
-    svg.element("svg")
-        .attribute("xmlns", "http://www.w3.org/2000/svg")
-        .attribute("class", "plot")
-        .attribute("viewBox", &format!("0 0 {WIDTH} {height}"))
-        .number("width", WIDTH)
-        .number("height", height)
-        .attribute("role", "img")
-        .attribute("aria-labelledby", &format!("{id}-title {id}-desc"))
-        .attribute("font-family", "sans-serif")
-        .open();
-    svg.element("title").attribute("id", &format!("{id}-title")).text(title);
-    svg.element("desc").attribute("id", &format!("{id}-desc")).text(description);
+    let mut svg = Svg::plot(id, (WIDTH, height), title, Some(description));
     let to = curves.iter().filter_map(|curve| curve.1.last()).map(|p| p.0).fold(1.0, f64::max);
     let x = Scale::linear(0.0, to, LEFT, WIDTH - LEFT - RIGHT);
     let numbered: Vec<(usize, &Curve<'_>)> = curves.iter().enumerate().collect();

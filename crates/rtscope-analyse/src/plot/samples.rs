@@ -7,7 +7,7 @@
 use rtscope_model::record::SampleSpan;
 
 use super::{
-    Kind, Options, Plot, histogram,
+    Plot, PlotKind, PlotOptions, histogram,
     scale::Scale,
     scene::Scene,
     sheet::{HEADER, Sample, Sheet},
@@ -70,9 +70,9 @@ fn headline(scene: &Scene<'_>) -> String {
     }
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let all = seen(scene);
-    let mut sheet = Sheet::new(Kind::Samples, scene, options, &headline(scene));
+    let mut sheet = Sheet::new(PlotKind::Samples, scene, options, &headline(scene));
     let worst = all.iter().flat_map(|one| &one.spans).map(|span| span.max_ns).max();
     let (Some(span), Some(worst_ns)) = (scene.span_ns(), worst) else {
         sheet.nothing("No sample was kept.");
@@ -176,7 +176,7 @@ mod tests {
             let record = record(count);
             let judgement = judge(&record, &[]);
             let scene = Scene::new(&record, &judgement, None);
-            let svg = draw(&scene, &Options::default());
+            let svg = draw(&scene, &PlotOptions::default());
             fixture::check_markup(&svg).expect("well-formed");
             let path = svg.split("class=\"samples c0\"").nth(1).expect("the thread's path");
             let drawn = path.split("/>").next().expect("its end").matches('M').count();

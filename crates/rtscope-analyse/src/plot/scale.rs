@@ -7,7 +7,6 @@ use rtscope_model::time::Nanos;
 pub(crate) struct Scale {
     /// Logarithmic; then `from` is above 0.
     pub(crate) log: bool,
-    /// First value.
     pub(crate) from: f64,
     /// Last value, above the first.
     pub(crate) to: f64,
@@ -18,7 +17,6 @@ pub(crate) struct Scale {
 /// A place on an axis that is named.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
-    /// Value.
     pub(crate) value: f64,
     /// Its name; empty for a line without one.
     pub(crate) label: String,

@@ -11,7 +11,7 @@ use rtscope_model::{
 };
 
 use super::{columns::Columns, theme::COLOURS};
-use crate::judgement::{CellSummary, Judgement, Row};
+use crate::judgement::{CellSummary, FigureRow, Judgement};
 
 /// The most cells that a plot shows in panels or curves of their own.
 pub(crate) const CELLS_SHOWN: usize = 10;
@@ -19,7 +19,6 @@ pub(crate) const CELLS_SHOWN: usize = 10;
 /// A record and its figures, seen with the eyes of a plot.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
-    /// The record.
     pub(crate) record: &'a Record,
     /// The chosen cells that started, in the order of the run.
     pub(crate) cells: Vec<PlottedCell<'a>>,
@@ -39,11 +38,9 @@ pub(crate) struct Scene<'a> {
 /// A cell and where it lies.
 #[derive(Debug)]
 pub(crate) struct PlottedCell<'a> {
-    /// Its figures.
     pub(crate) summary: &'a CellSummary,
     /// Start, since the start of the run.
     pub(crate) start_ns: u64,
-    /// End.
     pub(crate) end_ns: u64,
     /// Colour: 0 is rest, and cells with the same loads have the same.
     pub(crate) ink: usize,
@@ -63,9 +60,7 @@ pub(crate) struct Track {
 /// A limit that a requirement sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// The latency.
     pub(crate) limit_ns: u64,
-    /// The requirement in words.
     pub(crate) label: String,
     /// The only cell it applies to.
     pub(crate) cell: Option<u32>,
@@ -183,9 +178,9 @@ impl<'a> Scene<'a> {
         max.max(limit.min(max.saturating_mul(10))) > p99.saturating_mul(10)
     }
 
-    /// The row of a track in a cell.
-    pub(crate) fn row<'c>(&self, cell: &PlottedCell<'c>, track: &Track) -> Option<&'c Row> {
-        let place = |row: &Row| row.thread.and_then(|thread| self.places.get(&thread)).copied();
+    pub(crate) fn row<'c>(&self, cell: &PlottedCell<'c>, track: &Track) -> Option<&'c FigureRow> {
+        let place =
+            |row: &FigureRow| row.thread.and_then(|thread| self.places.get(&thread)).copied();
         cell.summary.threads.iter().find(|row| place(row) == Some(track.place))
     }
 

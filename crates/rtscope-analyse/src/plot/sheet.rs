@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{
-    Kind, Options,
+    PlotKind, PlotOptions,
     scale::{Scale, Tick},
     scene::{Limit, Scene},
     svg::{Path, Svg},
@@ -45,7 +45,6 @@ const MARKERS: [&str; 8] = [
 pub(crate) struct Sheet {
     /// What was drawn so far.
     pub(crate) svg: Svg,
-    /// Width of the whole.
     pub(crate) width: f64,
     name: String,
     standalone: bool,
@@ -59,23 +58,17 @@ pub(crate) struct Sheet {
 /// A rectangle that curves are drawn in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Frame {
-    /// Left edge.
     pub(crate) left: f64,
-    /// Upper edge.
     pub(crate) top: f64,
-    /// Width.
     pub(crate) width: f64,
-    /// Height.
     pub(crate) height: f64,
 }
 
 impl Frame {
-    /// Right edge.
     pub(crate) fn right(&self) -> f64 {
         self.left + self.width
     }
 
-    /// Lower edge.
     pub(crate) fn bottom(&self) -> f64 {
         self.top + self.height
     }
@@ -96,7 +89,6 @@ impl Frame {
 /// An entry of the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
-    /// Text.
     pub(crate) label: String,
     /// Class of the sample.
     pub(crate) ink: String,
@@ -122,7 +114,6 @@ pub(crate) enum Sample {
 pub(crate) struct Readout {
     /// `latency` or `time`.
     pub(crate) x: &'static str,
-    /// Whether x is logarithmic.
     pub(crate) log: bool,
     /// First and last value of the axis.
     pub(crate) domain: (f64, f64),
@@ -158,14 +149,12 @@ pub(crate) struct ReadoutPanel {
     pub(crate) name: String,
     /// Upper edge and height.
     pub(crate) range: (f64, f64),
-    /// The curves.
     pub(crate) series: Vec<Series>,
 }
 
 /// The values of one curve.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
-    /// Name.
     pub(crate) name: String,
     /// How a value is told: `count`, `latency`, `share`, `rate` or `percent`.
     pub(crate) kind: &'static str,
@@ -175,13 +164,18 @@ pub(crate) struct Series {
 
 impl Sheet {
     /// A sheet with its heading. `title` states the finding.
-    pub(crate) fn new(kind: Kind, scene: &Scene<'_>, options: &Options, title: &str) -> Sheet {
+    pub(crate) fn new(
+        kind: PlotKind,
+        scene: &Scene<'_>,
+        options: &PlotOptions,
+        title: &str,
+    ) -> Sheet {
         Sheet::named(kind.name().to_owned(), options, title, &subtitle(scene))
     }
 
     /// A sheet that is not of one record: its name, which is part of the identifiers, and the line
     /// below its title.
-    pub(crate) fn named(name: String, options: &Options, title: &str, subtitle: &str) -> Sheet {
+    pub(crate) fn named(name: String, options: &PlotOptions, title: &str, subtitle: &str) -> Sheet {
         let width = f64::from(options.width.clamp(320, 4000));
         let mut sheet = Sheet {
             svg: Svg::default(),
@@ -322,7 +316,6 @@ impl Sheet {
         self.svg.path("grid", &grid);
     }
 
-    /// Draws a panel's base line.
     pub(crate) fn base_line(&mut self, frame: &Frame) {
         self.svg.line("axis", frame.left, frame.bottom(), frame.right(), frame.bottom());
     }

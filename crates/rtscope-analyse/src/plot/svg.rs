@@ -12,6 +12,38 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
+    /// Opens a plot. The description is for readers who don't see it; without one, the plot has the id itself.
+    pub(crate) fn plot(
+        id: &str,
+        (width, height): (f64, f64),
+        title: &str,
+        description: Option<&str>,
+    ) -> Svg {
+        let mut svg = Svg::default();
+        let mut element = svg.element("svg").attribute("xmlns", "http://www.w3.org/2000/svg");
+        element = element.attribute("class", "plot");
+        let labels = match description {
+            Some(_) => format!("{id}-title {id}-desc"),
+            None => format!("{id}-title"),
+        };
+        if description.is_none() {
+            element = element.attribute("id", id);
+        }
+        element
+            .attribute("viewBox", &format!("0 0 {width} {height}"))
+            .number("width", width)
+            .number("height", height)
+            .attribute("role", "img")
+            .attribute("aria-labelledby", &labels)
+            .attribute("font-family", "sans-serif")
+            .open();
+        svg.element("title").attribute("id", &format!("{id}-title")).text(title);
+        if let Some(description) = description {
+            svg.element("desc").attribute("id", &format!("{id}-desc")).text(description);
+        }
+        svg
+    }
+
     /// Starts an element; finish it with [`Element::done`], [`Element::open`] or [`Element::text`].
     pub(crate) fn element(&mut self, tag: &'static str) -> Element<'_> {
         self.text.push('<');
@@ -35,7 +67,6 @@ impl Svg {
         element.text(text);
     }
 
-    /// A rectangle.
     pub(crate) fn rect(&mut self, ink: &str, x: f64, y: f64, width: f64, height: f64) {
         self.element("rect")
             .ink(ink)
@@ -46,7 +77,6 @@ impl Svg {
             .done();
     }
 
-    /// A straight line.
     pub(crate) fn line(&mut self, ink: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
         let mut path = Path::default();
         path.to(x1, y1);
@@ -61,7 +91,6 @@ impl Svg {
         }
     }
 
-    /// The finished text.
     pub(crate) fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();
@@ -158,7 +187,6 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Whether there is no point.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

@@ -26,19 +26,7 @@ pub(crate) fn draw(sweep: &Sweep, title: &str) -> String {
     let rows = sweep.curves.len().div_ceil(2) as f64;
     let legend = TOP + HEIGHT + 64.0;
     let height = legend + rows * ENTRY + 6.0;
-    let mut svg = Svg::default();
-    svg.element("svg")
-        .attribute("xmlns", "http://www.w3.org/2000/svg")
-        .attribute("class", "plot")
-        .attribute("id", "plot-sweep")
-        .attribute("viewBox", &format!("0 0 {WIDTH} {}", height.ceil()))
-        .number("width", WIDTH)
-        .number("height", height.ceil())
-        .attribute("role", "img")
-        .attribute("aria-labelledby", "plot-sweep-title")
-        .attribute("font-family", "sans-serif")
-        .open();
-    svg.element("title").attribute("id", "plot-sweep-title").text(title);
+    let mut svg = Svg::plot("plot-sweep", (WIDTH, height.ceil()), title, None);
     let lowest = sweep.from_hz.min(lowest_measured(sweep)).max(1e-3);
     let x = Scale::log(sweep.from_hz * 0.8, sweep.to_hz * 1.25, LEFT, WIDTH - LEFT - 16.0);
     let y = Scale::log(lowest * 0.6, sweep.to_hz * 1.6, TOP + HEIGHT, -HEIGHT);

@@ -3,7 +3,6 @@
 /// A table of texts. The first column names the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Names of the columns.
     pub(crate) head: Vec<String>,
     /// Rows, each as long as the head.
     pub(crate) rows: Vec<Vec<String>>,
@@ -17,7 +16,6 @@ impl Table {
         Table { head: head.into_iter().map(Into::into).collect(), ..Table::default() }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(row.len(), self.head.len(), "{row:?}");

@@ -17,11 +17,9 @@ const HEAD: f64 = 34.0;
 /// A curve: windows in bytes, and a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// Its name.
     pub(crate) name: String,
     /// Its colour and dash.
     pub(crate) place: usize,
-    /// Its points.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -30,7 +28,6 @@ pub(crate) struct Curve {
 pub(crate) enum Unit {
     /// Bits in a second.
     Bits,
-    /// Percent.
     Percent,
     /// Nanoseconds, on a logarithmic axis.
     Latency,
@@ -56,20 +53,8 @@ pub(crate) fn draw(panels: &[(&str, Unit, Vec<Curve>)], description: &str) -> St
     let (from, to) = (windows.first().copied(), windows.last().copied());
     let (from, to) = (from.unwrap_or(1.0), to.unwrap_or(2.0));
     let x = Scale::log(from / 1.15, to * 1.15, LEFT, WIDTH - LEFT - RIGHT);
-    let mut svg = Svg::default();
-    svg.element("svg")
-        .attribute("xmlns", "http://www.w3.org/2000/svg")
-        .attribute("class", "plot")
-        .attribute("viewBox", &format!("0 0 {WIDTH} {height}"))
-        .number("width", WIDTH)
-        .number("height", height)
-        .attribute("role", "img")
-        .attribute("aria-labelledby", "throughput-title throughput-desc")
-        .attribute("font-family", "sans-serif")
-        .open();
     let title = "Throughput and latency by window size";
-    svg.element("title").attribute("id", "throughput-title").text(title);
-    svg.element("desc").attribute("id", "throughput-desc").text(description);
+    let mut svg = Svg::plot("throughput", (WIDTH, height), title, Some(description));
     for (n, (place, name)) in keys.iter().enumerate() {
         let (left, top) = (LEFT + (n % 2) as f64 * 390.0, 18.0 + (n / 2) as f64 * 20.0);
         let mut sample = Path::default();

@@ -5,7 +5,7 @@
 //! slice held: the heat map does.
 
 use super::{
-    Kind, Options, Plot,
+    Plot, PlotKind, PlotOptions,
     columns::{Column, ColumnShare},
     histogram,
     scale::{Scale, nice_above, nice_below},
@@ -76,10 +76,10 @@ fn headline(scene: &Scene<'_>) -> String {
     }
 }
 
-fn draw(scene: &Scene<'_>, options: &Options) -> String {
+fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let columns = &scene.columns().columns;
     let spikes = spikes(columns);
-    let mut sheet = Sheet::new(Kind::Timeline, scene, options, &headline(scene));
+    let mut sheet = Sheet::new(PlotKind::Timeline, scene, options, &headline(scene));
     let (Some(span), Some(worst)) = (scene.span_ns(), spikes.first()) else {
         sheet.nothing("No latency was recorded.");
         return sheet.finish("There is nothing to draw.");
@@ -374,7 +374,7 @@ mod tests {
     fn a_spike_is_marked_with_its_latency_and_instant() {
         let record = fixture::typical();
         let judgement = judge(&record, &[]);
-        let svg = draw(&Scene::new(&record, &judgement, None), &Options::default());
+        let svg = draw(&Scene::new(&record, &judgement, None), &PlotOptions::default());
         assert!(svg.contains(">3.41 ms at 11.00 s, CPU 0<"), "{svg}");
     }
 }

@@ -4,7 +4,7 @@
 use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
 
 use super::{
-    Options,
+    PlotOptions,
     edges::Edges,
     scale::{Scale, Tick},
     sheet::{Frame, HEADER, NO_HEADER, Sheet},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     number::counted,
-    statistics::change_point::{self, ChangePoint, Refusal},
+    statistics::change_point::{self, ChangePoint, ChangePointRefusal},
 };
 
 /// One run of a series.
@@ -26,7 +26,6 @@ pub struct TrendPoint {
     pub on: String,
     /// The figure.
     pub value_ns: u64,
-    /// Its latencies.
     pub histogram: Histogram,
 }
 
@@ -41,7 +40,10 @@ const STEPS: usize = 100;
 /// # Errors
 ///
 /// When they can't be looked for: too few runs, or maxima of runs of different lengths.
-pub fn changes(points: &[TrendPoint], statistic: Statistic) -> Result<Vec<ChangePoint>, Refusal> {
+pub fn changes(
+    points: &[TrendPoint],
+    statistic: Statistic,
+) -> Result<Vec<ChangePoint>, ChangePointRefusal> {
     let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
     match statistic {
         Statistic::Max => {
@@ -57,17 +59,17 @@ pub fn changes(points: &[TrendPoint], statistic: Statistic) -> Result<Vec<Change
 pub fn draw(
     points: &[TrendPoint],
     what: &str,
-    found: &Result<Vec<ChangePoint>, Refusal>,
-    options: &Options,
+    found: &Result<Vec<ChangePoint>, ChangePointRefusal>,
+    options: &PlotOptions,
 ) -> String {
     let values: Vec<f64> = points.iter().map(|point| point.value_ns as f64).collect();
     let changes = found.as_deref().unwrap_or_default();
     let title = match found {
         Ok(changes) => title(points, what, changes),
-        Err(Refusal::TooFew { runs }) => {
+        Err(ChangePointRefusal::TooFew { runs }) => {
             format!("{what}: {}, too few to find a change", counted(*runs as u64, "run"))
         }
-        Err(Refusal::Lengths { .. }) => format!("{what}: runs of different lengths"),
+        Err(ChangePointRefusal::Lengths { .. }) => format!("{what}: runs of different lengths"),
     };
     let mut sheet = Sheet::named("trend".to_owned(), options, &title, &span(points));
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -168,7 +170,7 @@ fn levels(
 /// Draws the histograms one behind the other, the latest in front: counts and latencies logarithmic, as on
 /// the long-term plots of test farms.
 #[must_use]
-pub fn surface(points: &[TrendPoint], what: &str, options: &Options) -> String {
+pub fn surface(points: &[TrendPoint], what: &str, options: &PlotOptions) -> String {
     let title = format!("{what}: {}, the latest in front", counted(points.len() as u64, "run"));
     let mut sheet = Sheet::named("surface".to_owned(), options, &title, &span(points));
     let every = points.len().div_ceil(LAYERS).max(1);
@@ -271,7 +273,7 @@ mod tests {
     fn a_change_is_drawn_where_the_kernel_changed() {
         let points = series(60);
         let found = changes(&points, Statistic::Max);
-        let svg = draw(&points, "max of busy", &found, &Options::default());
+        let svg = draw(&points, "max of busy", &found, &PlotOptions::default());
         check_markup(&svg).expect("well-formed");
         assert!(svg.contains("2025-02-03 now 6.12.9"), "the change is named");
         assert!(svg.contains("max of busy: from"), "{}", &svg[..400]);
@@ -282,8 +284,8 @@ mod tests {
         for n in [0, 1, 2, 9, 200] {
             let found = changes(&series(n), Statistic::Quantile(990_000_000));
             for svg in [
-                draw(&series(n), "p99 of rest", &found, &Options::default()),
-                surface(&series(n), "rest", &Options::default()),
+                draw(&series(n), "p99 of rest", &found, &PlotOptions::default()),
+                surface(&series(n), "rest", &PlotOptions::default()),
             ] {
                 check_markup(&svg).unwrap_or_else(|why| panic!("{n}: {why}"));
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{n}");

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::statistics::wave::{
     Period,
-    spectrum::{Deviation, Line},
+    spectrum::{Deviation, SpectralLine},
 };
 
 const WIDTH: f64 = super::INLINE_WIDTH as f64;
@@ -25,30 +25,12 @@ const COLUMNS: usize = 400;
 /// Bars of the periods.
 const BARS: usize = 100;
 
-/// What stands beside a picture's axes.
-struct Frame<'a> {
-    id: &'a str,
-    title: &'a str,
-    height: f64,
-    below: &'a str,
-}
-
-fn frame(svg: &mut Svg, frame: &Frame<'_>) {
-    let (id, height) = (frame.id, frame.height + 62.0);
-    svg.element("svg")
-        .attribute("xmlns", "http://www.w3.org/2000/svg")
-        .attribute("class", "plot")
-        .attribute("id", id)
-        .attribute("viewBox", &format!("0 0 {WIDTH} {height}"))
-        .number("width", WIDTH)
-        .number("height", height)
-        .attribute("role", "img")
-        .attribute("aria-labelledby", &format!("{id}-title"))
-        .attribute("font-family", "sans-serif")
-        .open();
-    svg.element("title").attribute("id", &format!("{id}-title")).text(frame.title);
-    let bottom = TOP + frame.height;
-    svg.label("text", "middle", (LEFT + RIGHT) / 2.0, bottom + 40.0, frame.below);
+/// A picture with a title and what stands below its x axis.
+fn frame(id: &str, title: &str, height: f64, below: &str) -> Svg {
+    let mut svg = Svg::plot(id, (WIDTH, height + 62.0), title, None);
+    let bottom = TOP + height;
+    svg.label("text", "middle", (LEFT + RIGHT) / 2.0, bottom + 40.0, below);
+    svg
 }
 
 fn bottom_axis(svg: &mut Svg, x: &Scale, bottom: f64, label: impl Fn(f64) -> String) {
@@ -78,12 +60,8 @@ fn signed(ns: f64) -> String {
 /// The first periods as an oscilloscope draws them; gaps are shaded and have no level.
 pub(crate) fn waveform(capture: &Capture, median_ns: u64) -> String {
     let height = 130.0;
-    let mut svg = Svg::default();
     let title = "The wave from its first edge on";
-    frame(
-        &mut svg,
-        &Frame { id: "plot-waveform", title, height, below: "time from the first edge" },
-    );
+    let mut svg = frame("plot-waveform", title, height, "time from the first edge");
     let start_ns = capture.edges.first().map_or(capture.start_ns, |edge| edge.at_ns());
     let span_ns = (median_ns as f64 * PERIODS_SHOWN).max(1.0);
     let x = Scale::linear(0.0, span_ns, LEFT, RIGHT - LEFT);
@@ -126,9 +104,8 @@ pub(crate) fn waveform(capture: &Capture, median_ns: u64) -> String {
 /// How many periods are how long.
 pub(crate) fn periods(period: &Period) -> String {
     let height = 190.0;
-    let mut svg = Svg::default();
     let title = "How many periods are how long";
-    frame(&mut svg, &Frame { id: "plot-periods", title, height, below: "period" });
+    let mut svg = frame("plot-periods", title, height, "period");
     let (from, to) = (period.ns_min as f64, (period.ns_max + 1) as f64);
     let mut bars = vec![0_u64; BARS.min(period.ns_max.abs_diff(period.ns_min) as usize + 1)];
     let count = bars.len();
@@ -153,9 +130,8 @@ pub(crate) fn periods(period: &Period) -> String {
 /// How late each edge was against the ideal clock: least and largest of each column.
 pub(crate) fn jitter(deviations: &[Deviation]) -> String {
     let height = 190.0;
-    let mut svg = Svg::default();
     let title = "Time-interval error over time";
-    frame(&mut svg, &Frame { id: "plot-jitter", title, height, below: "time in the capture" });
+    let mut svg = frame("plot-jitter", title, height, "time in the capture");
     let at = |deviation: Option<&Deviation>| deviation.map_or(0.0, |one| one.at_ns);
     let x = Scale::linear(at(deviations.first()), at(deviations.last()), LEFT, RIGHT - LEFT);
     let fold = |start: f64, pick: fn(f64, f64) -> f64| {
@@ -184,11 +160,10 @@ pub(crate) fn jitter(deviations: &[Deviation]) -> String {
 }
 
 /// Which rhythms the lateness has.
-pub(crate) fn spectrum(lines: &[Line]) -> String {
+pub(crate) fn spectrum(lines: &[SpectralLine]) -> String {
     let height = 190.0;
-    let mut svg = Svg::default();
     let title = "Spectrum of the time-interval error";
-    frame(&mut svg, &Frame { id: "plot-spectrum", title, height, below: "frequency in Hz" });
+    let mut svg = frame("plot-spectrum", title, height, "frequency in Hz");
     let last = lines.last().map_or(1.0, |line| line.hz);
     let most = lines.iter().map(|line| line.amplitude_ns).fold(1.0, f64::max);
     let x = Scale::linear(0.0, last, LEFT, RIGHT - LEFT);

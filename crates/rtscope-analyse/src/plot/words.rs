@@ -9,7 +9,6 @@ pub(crate) fn time(ns: u64) -> String {
     Nanos(ns).to_string()
 }
 
-/// A mean latency.
 pub(crate) fn mean(ns: f64) -> String {
     Nanos(ns.round() as u64).to_string()
 }

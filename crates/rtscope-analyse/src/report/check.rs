@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     number::us,
     statistics::{
-        check::{Rhythm, Sleep},
+        check::{Rhythm, SleepForm},
         slope::Slope,
     },
     verdict::check::{Checked, ObservedProgram},
@@ -41,7 +41,6 @@ fn jitter(rhythm: &Rhythm) -> Vec<u64> {
     rhythm.distances_ns().into_iter().map(|ns| ns.abs_diff(rhythm.period_ns)).collect()
 }
 
-/// The check as one document.
 #[must_use]
 pub fn document(checked: &Checked<'_>) -> Value {
     let seen = checked.observation;
@@ -65,7 +64,7 @@ fn of_thread(seen: &ObservedProgram<'_>) -> Value {
             "activations_without_switches": own.without_switches(),
             "period_ns": own.period_ns,
             "mean_period_ns": own.mean_period_ns,
-            "sleep": match own.sleep { Sleep::Until => "until", Sleep::For => "for" },
+            "sleep": match own.sleep { SleepForm::Until => "until", SleepForm::For => "for" },
             "clock": if own.is_wall_clock { "wall" } else { "monotonic" },
             "drift_ns_per_period": own.drift_ns,
             "drift_ns_per_hour": own.drift.as_ref().map(of_slope),
@@ -103,7 +102,6 @@ fn of_slope(slope: &Slope) -> Value {
     })
 }
 
-/// The check for a terminal.
 #[must_use]
 pub fn table(checked: &Checked<'_>) -> String {
     let seen = checked.observation;
@@ -120,8 +118,8 @@ pub fn table(checked: &Checked<'_>) -> String {
             Some(own) => (
                 Nanos(own.period_ns).to_string(),
                 match own.sleep {
-                    Sleep::Until => "until",
-                    Sleep::For => "for",
+                    SleepForm::Until => "until",
+                    SleepForm::For => "for",
                 },
                 own.missed.to_string(),
             ),

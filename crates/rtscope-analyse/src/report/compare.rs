@@ -5,9 +5,12 @@ use askama::Template;
 use rtscope_model::{time::Nanos, verdict::Statistic};
 
 use crate::{
-    compare::{Basis, Chance, Change, Comparison, Difference, Figures, Ratio, Shift, counted},
+    compare::{
+        Basis, CellComparison, Chance, Comparison, SettingDifference, ShareRatio, Shift,
+        SideFigures, counted,
+    },
     number::{grouped, us},
-    plot::{self, Options, overlay, table::Table},
+    plot::{self, PlotOptions, overlay, table::Table},
     report::terminal::Style,
 };
 
@@ -72,8 +75,9 @@ fn answer(all: &Comparison) -> String {
     format!("{}{rest}.", initial.to_uppercase())
 }
 
-fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
-    let options = Options { width: plot::INLINE_WIDTH, standalone: false, ..Options::default() };
+fn change_view(number: usize, change: &CellComparison) -> ChangeView<'_> {
+    let options =
+        PlotOptions { width: plot::INLINE_WIDTH, standalone: false, ..PlotOptions::default() };
     let sentences: Vec<String> =
         change.sentences.iter().map(|sentence| super::html::sentence(sentence)).collect();
     let interval = match change.basis {
@@ -102,12 +106,13 @@ fn change_view(number: usize, change: &Change) -> ChangeView<'_> {
     }
 }
 
-fn sides(change: &Change) -> Table {
+fn sides(change: &CellComparison) -> Table {
     let mut table = Table::new([
         "side", "max, us", "missed", "p50, us", "mean, us", "recorded", "observed", "runs",
     ]);
     for (name, figures) in [("A", &change.a), ("B", &change.b)] {
-        let Figures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns, .. } = *figures;
+        let SideFigures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns, .. } =
+            *figures;
         let least = if figures.max_is_at_least { "≥" } else { "" };
         let known = |ns: Option<u64>| ns.map_or_else(|| "not known".to_owned(), us);
         table.row([
@@ -125,7 +130,7 @@ fn sides(change: &Change) -> Table {
     table
 }
 
-fn limits(change: &Change) -> Table {
+fn limits(change: &CellComparison) -> Table {
     let mut table =
         Table::new(["at or above", "A", "B", "B's share, times A's", "95 %", "adjusted p-value"]);
     for seen in &change.exceedances {
@@ -150,7 +155,7 @@ fn limits(change: &Change) -> Table {
 fn ratio_row(
     name: String,
     [a, b]: [String; 2],
-    ratio: Option<&Ratio>,
+    ratio: Option<&ShareRatio>,
     none: String,
 ) -> [String; 6] {
     let times = |ratio: f64| {
@@ -194,7 +199,7 @@ fn shifts(shifts: &[Shift]) -> Table {
     table
 }
 
-fn differences(differences: &[Difference]) -> Table {
+fn differences(differences: &[SettingDifference]) -> Table {
     let mut table = Table::new(["topic", "what", "A", "B"]);
     for one in differences {
         table.row([&one.topic, &one.name, &one.a, &one.b].map(String::clone));

@@ -15,7 +15,7 @@ use crate::{
     },
     statistics::drift::{
         Behaviour, Drift, Meant, judge,
-        step::{Step, step},
+        step::{ThreadsInStep, step},
     },
 };
 
@@ -53,7 +53,7 @@ pub fn document(record: &DriftRecord) -> Value {
 }
 
 /// Whether two threads that were looked at together keep in step; none of other recordings.
-fn in_step(record: &DriftRecord) -> Option<Result<Step, String>> {
+fn in_step(record: &DriftRecord) -> Option<Result<ThreadsInStep, String>> {
     match record.threads.as_slice() {
         [a, b] if record.together => Some(step(a, b)),
         _ => None,
@@ -73,7 +73,7 @@ fn step_document(record: &DriftRecord) -> Value {
 }
 
 /// When and how far two threads fell out of step, in sentences.
-fn step_text(found: &Step) -> String {
+fn step_text(found: &ThreadsInStep) -> String {
     let [a, b] = &found.threads;
     let gap = |ns: f64| match ns {
         ns if ns < 0.0 => format!("{} before", signed(-ns)),
@@ -299,7 +299,7 @@ struct StepView {
 }
 
 impl StepView {
-    fn new(found: Result<Step, String>) -> StepView {
+    fn new(found: Result<ThreadsInStep, String>) -> StepView {
         match found {
             Err(why) => {
                 let words = format!("Whether they keep in step can't be judged: {why}.");
@@ -361,17 +361,17 @@ pub fn page(record: &DriftRecord) -> String {
 #[cfg(test)]
 mod tests {
     use rtscope_model::{
-        drift::{Activation, FORMAT, Program},
+        drift::{FORMAT, LoopActivation, WatchedProgram},
         plan::Sleep,
     };
 
     use super::*;
 
-    fn record(name: &str, program: Option<Program>) -> DriftRecord {
+    fn record(name: &str, program: Option<WatchedProgram>) -> DriftRecord {
         let all = (0..40).map(|n| {
             let armed_ns = n * 12_000_000;
             let woke_ns = armed_ns + 10_000_000 + (n * 7 % 11) * 1_000;
-            Activation { armed_ns, expiry_ns: armed_ns + 10_000_000, woke_ns }
+            LoopActivation { armed_ns, expiry_ns: armed_ns + 10_000_000, woke_ns }
         });
         let thread = Periodic {
             name: name.to_owned(),
@@ -423,7 +423,7 @@ mod tests {
         second.sleep = Some(Sleep::Absolute);
         for (one, n) in second.activations.iter_mut().zip(1..) {
             let at_ns = n * 10_000_000;
-            *one = Activation { armed_ns: at_ns - 8_000_000, expiry_ns: at_ns, woke_ns: at_ns };
+            *one = LoopActivation { armed_ns: at_ns - 8_000_000, expiry_ns: at_ns, woke_ns: at_ns };
         }
         both.threads.push(second);
         assert!(document(&both)["step"].is_null(), "they ran one after the other");
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_program_is_said() {
-        let program = Program {
+        let program = WatchedProgram {
             command: vec!["./p".to_owned()],
             tid: 7,
             threads: 1,

@@ -195,6 +195,50 @@ fn place(place: Option<&str>) -> String {
     place.map_or_else(String::new, |place| format!(" [{place}]"))
 }
 
+/// A culprit on the page.
+struct CulpritRow {
+    title: String,
+    place: Option<String>,
+    sum: String,
+    worst: String,
+    count: u64,
+    remedy: &'static str,
+}
+
+impl CulpritRow {
+    fn new(one: &Culprit) -> CulpritRow {
+        CulpritRow {
+            title: format!("{}: {}", one.kind.text(), one.name),
+            place: one.place.clone(),
+            sum: us(one.sum_ns),
+            worst: us(one.worst_ns),
+            count: one.count,
+            remedy: one.remedy,
+        }
+    }
+}
+
+/// What the page of a run says of its late wake-ups.
+#[derive(Template)]
+#[template(path = "why.html")]
+struct Why {
+    headline: String,
+    culprits: Vec<CulpritRow>,
+    /// The worst ones.
+    spikes: Vec<Shown>,
+}
+
+/// The section of the page of a run.
+pub(super) fn section(record: &ExplainRecord) -> String {
+    let all = judged(record);
+    let why = Why {
+        headline: headline(record, &all),
+        culprits: all.culprits.iter().take(PIECES).map(CulpritRow::new).collect(),
+        spikes: all.spikes.iter().take(SHOWN).enumerate().map(shown).collect(),
+    };
+    why.render().expect("a string takes every text")
+}
+
 /// A late activation on the page.
 struct Shown {
     title: String,
@@ -235,15 +279,18 @@ struct Page<'a> {
     headline: String,
     above: Option<Nanos>,
     threads: Vec<[String; 6]>,
-    culprits: &'a [Culprit],
+    culprits: Vec<CulpritRow>,
     spikes: Vec<Shown>,
     limits: Vec<String>,
     json: String,
 }
 
-impl Page<'_> {
-    fn us(&self, ns: &u64) -> String {
-        us(*ns)
+fn shown((n, one): (usize, &Explained)) -> Shown {
+    Shown {
+        title: title(one),
+        plot: spike::draw(one, n + 1),
+        causes: one.causes().iter().take(SHOWN).map(|row| piece_row(one, row)).collect(),
+        pieces: one.pieces.iter().map(|row| piece_row(one, row)).collect(),
     }
 }
 
@@ -255,19 +302,13 @@ impl Page<'_> {
 #[must_use]
 pub fn page(record: &ExplainRecord) -> String {
     let all = judged(record);
-    let shown = |(n, one): (usize, &Explained)| Shown {
-        title: title(one),
-        plot: spike::draw(one, n + 1),
-        causes: one.causes().iter().take(SHOWN).map(|row| piece_row(one, row)).collect(),
-        pieces: one.pieces.iter().map(|row| piece_row(one, row)).collect(),
-    };
     let page = Page {
         style: include_str!("template/style.css"),
         plot_rules: plot::dark_rules(),
         headline: headline(record, &all),
         above: record.above,
         threads: thread_rows(record),
-        culprits: &all.culprits,
+        culprits: all.culprits.iter().map(CulpritRow::new).collect(),
         spikes: all.spikes.iter().enumerate().map(shown).collect(),
         limits: limits(record),
         // Inside a script element only "</" would end it.

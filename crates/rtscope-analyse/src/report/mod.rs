@@ -6,6 +6,7 @@ pub mod drift;
 pub mod explain;
 pub mod explain_lab;
 pub mod html;
+pub mod interruptions;
 pub mod lab;
 pub mod published;
 pub mod sched;

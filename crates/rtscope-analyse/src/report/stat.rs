@@ -2,7 +2,7 @@
 
 use askama::Template;
 use rtscope_model::{
-    published::Statistic,
+    published::PublishedStatistic,
     stat::{Counted, CountedBy, CountedProgram, CounterRecord},
     time::Nanos,
 };
@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     number::{counted, grouped},
     plot,
-    report::published::{self, Beside, Ours, Whose},
-    statistics::stat::{Figure, JudgedRuns, Mean, Ratio, compare, judge},
+    report::published::{self, Ours, PublishedBesideOurs, Whose},
+    statistics::stat::{JudgedRuns, Mean, MeanRatio, StatFigure, compare, judge},
 };
 
 fn is_simulated(record: &CounterRecord) -> bool {
@@ -21,7 +21,7 @@ fn is_simulated(record: &CounterRecord) -> bool {
 
 /// The record and its judgement as one document. What is not known is null, with its reason beside it.
 #[must_use]
-pub fn document(record: &CounterRecord, published: &[Beside]) -> Value {
+pub fn document(record: &CounterRecord, published: &[PublishedBesideOurs]) -> Value {
     let simulated = is_simulated(record);
     let figure = |one: &JudgedRuns| match &one.mean {
         Ok(mean) => json!({
@@ -49,8 +49,9 @@ pub fn document(record: &CounterRecord, published: &[Beside]) -> Value {
         })
     };
     let ratios = compare(record, simulated).map(|all| {
-        let one =
-            |(figure, ratio): (Figure, Option<Ratio>)| (figure.key().to_owned(), json!(ratio));
+        let one = |(figure, ratio): (StatFigure, Option<MeanRatio>)| {
+            (figure.key().to_owned(), json!(ratio))
+        };
         all.into_iter().map(one).collect::<Map<String, Value>>()
     });
     json!({
@@ -85,14 +86,14 @@ pub fn ours(record: &CounterRecord, whose: Whose<'_>) -> Vec<Ours> {
 }
 
 /// A figure as published ones name it.
-const fn statistic(figure: Figure) -> Statistic {
+const fn statistic(figure: StatFigure) -> PublishedStatistic {
     match figure {
-        Figure::ElapsedNs => Statistic::Elapsed,
-        Figure::Counter(counted) => Statistic::Counter(counted),
-        Figure::CpusUsed => Statistic::CpusUsed,
-        Figure::InstructionsPerCycle => Statistic::InstructionsPerCycle,
-        Figure::CyclesPerSecond => Statistic::Clock,
-        Figure::BranchMissRate => Statistic::BranchMissRate,
+        StatFigure::ElapsedNs => PublishedStatistic::Elapsed,
+        StatFigure::Counter(counted) => PublishedStatistic::Counter(counted),
+        StatFigure::CpusUsed => PublishedStatistic::CpusUsed,
+        StatFigure::InstructionsPerCycle => PublishedStatistic::InstructionsPerCycle,
+        StatFigure::CyclesPerSecond => PublishedStatistic::Clock,
+        StatFigure::BranchMissRate => PublishedStatistic::BranchMissRate,
     }
 }
 
@@ -105,33 +106,33 @@ struct Row {
 }
 
 /// A figure in words for people.
-pub(super) fn named(figure: Figure) -> &'static str {
+pub(super) fn named(figure: StatFigure) -> &'static str {
     match figure {
-        Figure::ElapsedNs => "elapsed",
-        Figure::Counter(Counted::TaskClockNs) => "task clock",
-        Figure::Counter(Counted::ContextSwitches) => "context switches",
-        Figure::Counter(Counted::Migrations) => "migrations",
-        Figure::Counter(Counted::PageFaults) => "page faults",
-        Figure::Counter(Counted::Cycles) => "cycles",
-        Figure::Counter(Counted::Instructions) => "instructions",
-        Figure::Counter(Counted::Branches) => "branches",
-        Figure::Counter(Counted::BranchMisses) => "branch misses",
-        Figure::CpusUsed => "CPUs used",
-        Figure::InstructionsPerCycle => "instructions per cycle",
-        Figure::CyclesPerSecond => "clock",
-        Figure::BranchMissRate => "of branches missed",
+        StatFigure::ElapsedNs => "elapsed",
+        StatFigure::Counter(Counted::TaskClockNs) => "task clock",
+        StatFigure::Counter(Counted::ContextSwitches) => "context switches",
+        StatFigure::Counter(Counted::Migrations) => "migrations",
+        StatFigure::Counter(Counted::PageFaults) => "page faults",
+        StatFigure::Counter(Counted::Cycles) => "cycles",
+        StatFigure::Counter(Counted::Instructions) => "instructions",
+        StatFigure::Counter(Counted::Branches) => "branches",
+        StatFigure::Counter(Counted::BranchMisses) => "branch misses",
+        StatFigure::CpusUsed => "CPUs used",
+        StatFigure::InstructionsPerCycle => "instructions per cycle",
+        StatFigure::CyclesPerSecond => "clock",
+        StatFigure::BranchMissRate => "of branches missed",
     }
 }
 
-fn value(figure: Figure, value: f64) -> String {
+fn value(figure: StatFigure, value: f64) -> String {
     match figure {
-        Figure::ElapsedNs | Figure::Counter(Counted::TaskClockNs) => {
+        StatFigure::ElapsedNs | StatFigure::Counter(Counted::TaskClockNs) => {
             Nanos(value.max(0.0).round() as u64).to_string()
         }
-        Figure::Counter(_) => grouped(value.max(0.0).round() as u64),
-        Figure::CpusUsed | Figure::InstructionsPerCycle => format!("{value:.2}"),
-        Figure::CyclesPerSecond => format!("{:.2} GHz", value / 1e9),
-        Figure::BranchMissRate => format!("{:.2} %", value * 100.0),
+        StatFigure::Counter(_) => grouped(value.max(0.0).round() as u64),
+        StatFigure::CpusUsed | StatFigure::InstructionsPerCycle => format!("{value:.2}"),
+        StatFigure::CyclesPerSecond => format!("{:.2} GHz", value / 1e9),
+        StatFigure::BranchMissRate => format!("{:.2} %", value * 100.0),
     }
 }
 
@@ -144,7 +145,7 @@ fn cell(one: &JudgedRuns) -> String {
 
 /// Whether a counter leaves out what the kernel does for the program.
 fn is_user_only(one: &JudgedRuns) -> bool {
-    one.user_only && one.mean.is_ok() && matches!(one.figure, Figure::Counter(_))
+    one.user_only && one.mean.is_ok() && matches!(one.figure, StatFigure::Counter(_))
 }
 
 /// A column's heading; a command line that leaves no room for figures has a letter, which a note explains.
@@ -173,7 +174,7 @@ fn rows(record: &CounterRecord) -> Vec<Row> {
     let judged: Vec<Vec<JudgedRuns>> =
         record.programs.iter().map(|program| judge(program, simulated)).collect();
     let ratios = compare(record, simulated);
-    let row = |(n, figure): (usize, Figure)| Row {
+    let row = |(n, figure): (usize, StatFigure)| Row {
         name: match judged.iter().any(|all| is_user_only(&all[n])) {
             true => format!("{}, user", named(figure)),
             false => named(figure).to_owned(),
@@ -181,13 +182,13 @@ fn rows(record: &CounterRecord) -> Vec<Row> {
         values: judged.iter().map(|all| cell(&all[n])).collect(),
         ratio: match ratios.as_ref().and_then(|all| all[n].1) {
             None => String::new(),
-            Some(Ratio { ratio, low: Some(low), high: Some(high) }) if high > low => {
+            Some(MeanRatio { ratio, low: Some(low), high: Some(high) }) if high > low => {
                 format!("{ratio:.3} ({low:.3} to {high:.3})")
             }
             Some(found) => format!("{:.3}", found.ratio),
         },
     };
-    Figure::all().into_iter().enumerate().map(row).collect()
+    StatFigure::all().into_iter().enumerate().map(row).collect()
 }
 
 /// What the reader must know, a sentence each.
@@ -202,7 +203,8 @@ fn notes(record: &CounterRecord) -> Vec<String> {
     let simulated = is_simulated(record);
     let mut reasons: Vec<(String, Vec<&'static str>)> = Vec::new();
     for one in record.programs.iter().take(1).flat_map(|program| judge(program, simulated)) {
-        if let (Figure::Counter(_) | Figure::ElapsedNs, Err(why)) = (one.figure, &one.mean) {
+        if let (StatFigure::Counter(_) | StatFigure::ElapsedNs, Err(why)) = (one.figure, &one.mean)
+        {
             match reasons.iter_mut().find(|(known, _)| known == why) {
                 Some((_, names)) => names.push(named(one.figure)),
                 None => reasons.push((why.clone(), vec![named(one.figure)])),
@@ -241,9 +243,8 @@ fn notes(record: &CounterRecord) -> Vec<String> {
     notes
 }
 
-/// The table for a terminal.
 #[must_use]
-pub fn table(record: &CounterRecord, published: &[Beside]) -> String {
+pub fn table(record: &CounterRecord, published: &[PublishedBesideOurs]) -> String {
     let rows = rows(record);
     let headings: Vec<String> =
         record.programs.iter().enumerate().map(|(n, program)| heading(program, n)).collect();
@@ -307,7 +308,7 @@ struct Page<'a> {
     runs: String,
     rows: Vec<Row>,
     notes: Vec<String>,
-    published: &'a [Beside],
+    published: &'a [PublishedBesideOurs],
     json: String,
 }
 
@@ -317,7 +318,7 @@ struct Page<'a> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(record: &CounterRecord, published: &[Beside]) -> String {
+pub fn page(record: &CounterRecord, published: &[PublishedBesideOurs]) -> String {
     let runs = record.programs.first().map_or(0, |program| program.runs.len() as u64);
     let page = Page {
         style: include_str!("template/style.css"),

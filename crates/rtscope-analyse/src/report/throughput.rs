@@ -2,8 +2,8 @@
 
 use askama::Template;
 use rtscope_model::{
-    published::Statistic,
-    throughput::{Protocol, Sampled, ThroughputRecord, Transfer},
+    published::PublishedStatistic,
+    throughput::{SampledLatencies, ThroughputRecord, Transfer, TransportProtocol},
 };
 use serde_json::{Value, json};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -14,7 +14,7 @@ use crate::{
         self,
         throughput::{self, Curve, Unit, bits_beside},
     },
-    report::published::{self, Beside, Ours, Whose},
+    report::published::{self, Ours, PublishedBesideOurs, Whose},
 };
 
 /// What a sampler saw, judged.
@@ -28,7 +28,7 @@ pub(super) struct Latency {
 }
 
 /// None without a sample.
-pub(super) fn latency(sampled: &Sampled) -> Option<Latency> {
+pub(super) fn latency(sampled: &SampledLatencies) -> Option<Latency> {
     let mut all = sampled.latencies_ns.clone();
     all.sort_unstable();
     let max_ns = *all.last()?;
@@ -44,7 +44,7 @@ pub(super) fn latency(sampled: &Sampled) -> Option<Latency> {
     })
 }
 
-fn latency_json(sampled: Option<&Sampled>) -> Value {
+fn latency_json(sampled: Option<&SampledLatencies>) -> Value {
     match (sampled, sampled.and_then(latency)) {
         (Some(sampled), Some(found)) => json!({
             "placement": sampled.placement,
@@ -61,7 +61,7 @@ fn latency_json(sampled: Option<&Sampled>) -> Value {
 
 /// The record and its judgement as one document.
 #[must_use]
-pub fn document(record: &ThroughputRecord, published: &[Beside]) -> Value {
+pub fn document(record: &ThroughputRecord, published: &[PublishedBesideOurs]) -> Value {
     let one = |transfer: &Transfer| {
         let received = &transfer.received;
         json!({
@@ -106,8 +106,8 @@ pub fn ours(record: &ThroughputRecord, whose: Whose<'_>) -> Vec<Ours> {
     let one = |transfer: &Transfer| {
         let subject = format!("{} {} KiB", transfer.protocol.name(), transfer.window_bytes >> 10);
         let figures = vec![
-            (Statistic::Bandwidth, Ok(transfer.bits_per_second())),
-            (Statistic::CpuLoad, Ok(transfer.cpu_load)),
+            (PublishedStatistic::Bandwidth, Ok(transfer.bits_per_second())),
+            (PublishedStatistic::CpuLoad, Ok(transfer.cpu_load)),
         ];
         Ours { figures, ..whose.ours(&subject) }
     };
@@ -154,7 +154,7 @@ fn rows(record: &ThroughputRecord) -> Vec<Row> {
                 }
             }
         }
-        if one.protocol == Protocol::Udp {
+        if one.protocol == TransportProtocol::Udp {
             let share = one.lost_datagrams() as f64 / one.sent_datagrams.max(1) as f64 * 100.0;
             let text = format!("{} ({share:.1} %)", grouped(one.lost_datagrams()));
             row.lost = if row.lost.is_empty() { text } else { format!("{}, {text}", row.lost) };
@@ -165,7 +165,7 @@ fn rows(record: &ThroughputRecord) -> Vec<Row> {
 
 /// What the sampler changed in the bandwidth: the geometric mean of the ratios of all windows, so that none
 /// weighs more than another, with Student's interval over them.
-fn changed(protocol: Protocol, alone: &[f64], beside: &[f64]) -> String {
+fn changed(protocol: TransportProtocol, alone: &[f64], beside: &[f64]) -> String {
     let logs: Vec<f64> = alone.iter().zip(beside).map(|(a, b)| (b / a).ln()).collect();
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
@@ -192,7 +192,7 @@ fn changed(protocol: Protocol, alone: &[f64], beside: &[f64]) -> String {
 /// What it says, a sentence each.
 fn findings(record: &ThroughputRecord) -> Vec<String> {
     let mut found = Vec::new();
-    for protocol in [Protocol::Tcp, Protocol::Udp] {
+    for protocol in [TransportProtocol::Tcp, TransportProtocol::Udp] {
         let of = |with: bool| -> Vec<f64> {
             let is_meant =
                 |one: &&Transfer| one.protocol == protocol && one.sampled.is_some() == with;
@@ -213,10 +213,9 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
             us(worst)
         ));
     }
-    let differing = record
-        .transfers
-        .iter()
-        .filter(|one| one.protocol == Protocol::Tcp && one.sent_bytes != one.received.bytes);
+    let differing = record.transfers.iter().filter(|one| {
+        one.protocol == TransportProtocol::Tcp && one.sent_bytes != one.received.bytes
+    });
     let differing = differing.count() as u64;
     if differing > 0 {
         found.push(format!(
@@ -240,9 +239,8 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
     found
 }
 
-/// The table for a terminal.
 #[must_use]
-pub fn table(record: &ThroughputRecord, published: &[Beside]) -> String {
+pub fn table(record: &ThroughputRecord, published: &[PublishedBesideOurs]) -> String {
     let mut text = format!("Over {}, {} each\n\n", record.over, record.duration);
     text += "             without a sampler   with a sampler        latency in us\n";
     text += "     window    bandwidth   CPU    bandwidth   CPU    mean     p99     max\n";
@@ -273,7 +271,7 @@ pub fn table(record: &ThroughputRecord, published: &[Beside]) -> String {
 
 fn curves(record: &ThroughputRecord) -> Vec<(&'static str, Unit, Vec<Curve>)> {
     let (mut rate, mut load, mut worst) = (Vec::new(), Vec::new(), Vec::new());
-    for (n, protocol) in [Protocol::Tcp, Protocol::Udp].into_iter().enumerate() {
+    for (n, protocol) in [TransportProtocol::Tcp, TransportProtocol::Udp].into_iter().enumerate() {
         for with in [false, true] {
             let all: Vec<&Transfer> = record
                 .transfers
@@ -335,7 +333,7 @@ struct Page<'a> {
     rows: Vec<Row>,
     place: String,
     plot: String,
-    published: &'a [Beside],
+    published: &'a [PublishedBesideOurs],
     json: String,
 }
 
@@ -345,7 +343,7 @@ struct Page<'a> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(record: &ThroughputRecord, published: &[Beside]) -> String {
+pub fn page(record: &ThroughputRecord, published: &[PublishedBesideOurs]) -> String {
     let findings = findings(record);
     let page = Page {
         style: include_str!("template/style.css"),
@@ -373,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    fn sampled(latencies_ns: Vec<u64>) -> Sampled {
+    fn sampled(latencies_ns: Vec<u64>) -> SampledLatencies {
         let placement = Placement {
             policy: Policy::Fifo,
             priority: 80,
@@ -381,11 +379,15 @@ mod tests {
             budget: None,
             cpus: [1].into_iter().collect(),
         };
-        Sampled { placement, interval_ns: 1_000_000, latencies_ns, missed: 0 }
+        SampledLatencies { placement, interval_ns: 1_000_000, latencies_ns, missed: 0 }
     }
 
-    fn transfer(protocol: Protocol, bytes: u64, sampled: Option<Sampled>) -> Transfer {
-        let datagrams = if protocol == Protocol::Udp { bytes / 1_000 } else { 0 };
+    fn transfer(
+        protocol: TransportProtocol,
+        bytes: u64,
+        sampled: Option<SampledLatencies>,
+    ) -> Transfer {
+        let datagrams = if protocol == TransportProtocol::Udp { bytes / 1_000 } else { 0 };
         Transfer {
             protocol,
             window_bytes: 65_536,
@@ -416,13 +418,13 @@ mod tests {
             duration: Nanos::from_secs(1),
             rest: Some(sampled(vec![1_000; 50])),
             transfers: vec![
-                transfer(Protocol::Tcp, 100_000_000, None),
+                transfer(TransportProtocol::Tcp, 100_000_000, None),
                 transfer(
-                    Protocol::Tcp,
+                    TransportProtocol::Tcp,
                     90_000_000,
                     Some(sampled((1..=200).map(|n| n * 1_000).collect())),
                 ),
-                transfer(Protocol::Udp, 1_000_000, None),
+                transfer(TransportProtocol::Udp, 1_000_000, None),
             ],
             interrupted: false,
         }
@@ -489,12 +491,12 @@ mod tests {
     fn a_change_has_students_interval_over_the_windows() {
         // Logarithms of the ratios: -0.1, -0.2, -0.3; deviation 0.1, 4.3027 * 0.1 / sqrt(3) = 0.2484.
         let beside = [0.1f64, 0.2, 0.3].map(|log| (-log).exp());
-        let text = changed(Protocol::Tcp, &[1.0; 3], &beside);
+        let text = changed(TransportProtocol::Tcp, &[1.0; 3], &beside);
         let percent = |log: f64| format!("{:+.1}", (log.exp() - 1.0) * 100.0);
         assert!(text.contains(&format!("by {} %", percent(-0.2))), "{text}");
         let interval = format!("{} to {} %", percent(-0.4484), percent(0.0484));
         assert!(text.contains(&interval) && text.contains("chance"), "{text}");
-        assert!(!changed(Protocol::Tcp, &[1.0; 3], &[0.5; 3]).contains("chance"));
+        assert!(!changed(TransportProtocol::Tcp, &[1.0; 3], &[0.5; 3]).contains("chance"));
     }
 
     #[test]

@@ -44,12 +44,9 @@ pub struct ChangePoint {
 
 /// Why no change is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ChangePointRefusal {
     /// Fewer than [`RUNS_MIN`] runs.
-    TooFew {
-        /// How many there are.
-        runs: usize,
-    },
+    TooFew { runs: usize },
     /// Maxima of runs of different lengths: the longer one has the larger by chance.
     Lengths {
         /// Wake-ups of the shortest run.
@@ -59,15 +56,15 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ChangePointRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::TooFew { runs } => write!(
+            ChangePointRefusal::TooFew { runs } => write!(
                 f,
                 "{} can't show a change of level: at least {RUNS_MIN} are needed",
                 counted(*runs as u64, "run")
             ),
-            Refusal::Lengths { least, most } => write!(
+            ChangePointRefusal::Lengths { least, most } => write!(
                 f,
                 "cannot compare the maxima of runs with {} to {} wake-ups, because longer runs have larger \
                     maxima: use a quantile such as p99.9",
@@ -83,11 +80,11 @@ impl fmt::Display for Refusal {
 /// # Errors
 ///
 /// When there are too few runs, or their lengths differ by more than [`LENGTHS_APART`].
-pub fn of_maxima(values: &[f64], counts: &[u64]) -> Result<Vec<ChangePoint>, Refusal> {
+pub fn of_maxima(values: &[f64], counts: &[u64]) -> Result<Vec<ChangePoint>, ChangePointRefusal> {
     let least = counts.iter().copied().min().unwrap_or(0);
     let most = counts.iter().copied().max().unwrap_or(0);
     match most as f64 > least as f64 * LENGTHS_APART {
-        true => Err(Refusal::Lengths { least, most }),
+        true => Err(ChangePointRefusal::Lengths { least, most }),
         false => find(values),
     }
 }
@@ -97,9 +94,9 @@ pub fn of_maxima(values: &[f64], counts: &[u64]) -> Result<Vec<ChangePoint>, Ref
 /// # Errors
 ///
 /// When there are too few runs.
-pub fn find(values: &[f64]) -> Result<Vec<ChangePoint>, Refusal> {
+pub fn find(values: &[f64]) -> Result<Vec<ChangePoint>, ChangePointRefusal> {
     if values.len() < RUNS_MIN {
-        return Err(Refusal::TooFew { runs: values.len() });
+        return Err(ChangePointRefusal::TooFew { runs: values.len() });
     }
     let mut found: Vec<usize> = Vec::new();
     split(values, 1.0, 0, &mut found);
@@ -165,7 +162,6 @@ struct Split {
     at: usize,
     /// How differently values rank before and after it.
     sharpness: f64,
-    /// Values in all.
     of: f64,
 }
 
@@ -261,7 +257,7 @@ mod tests {
     #[test]
     fn too_few_runs_and_maxima_of_other_lengths_are_refused() {
         let step = |n: usize| (0..n).map(|i| f64::from(u8::from(i >= n / 2))).collect::<Vec<_>>();
-        assert_eq!(find(&step(15)), Err(Refusal::TooFew { runs: 15 }));
+        assert_eq!(find(&step(15)), Err(ChangePointRefusal::TooFew { runs: 15 }));
         assert_eq!(find(&step(16)).map(|found| found.len()), Ok(1));
         let counts: Vec<u64> = (0..20).map(|i| if i < 10 { 60_000 } else { 600_000 }).collect();
         let refused = of_maxima(&step(20), &counts).expect_err("other lengths");

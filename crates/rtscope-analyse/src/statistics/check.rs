@@ -6,7 +6,7 @@
 //! itself would measure, by its way from the switch to its first reading of a clock. Events carry whole
 //! microseconds.
 
-use rtscope_model::check::{Event, What};
+use rtscope_model::check::{ThreadEvent, ThreadEventKind};
 
 use super::slope::{self, Slope};
 
@@ -34,7 +34,7 @@ const DECADE_NS: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 
 /// Why a thread runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Activation {
+pub struct WatchedActivation {
     /// The instant it was programmed for, of the timer's clock.
     pub programmed_ns: u64,
     /// It got its CPU.
@@ -62,7 +62,7 @@ pub struct Wait {
 
 /// How a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sleep {
+pub enum SleepForm {
     /// Until instants on a grid.
     Until,
     /// For a time, counted from when it went to sleep.
@@ -73,19 +73,18 @@ pub enum Sleep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rhythm {
     /// Wake-ups by its timer.
-    pub activations: Vec<Activation>,
+    pub activations: Vec<WatchedActivation>,
     /// Distance between programmed instants: the median.
     pub period_ns: u64,
     /// The mean of them, which drift moves.
     pub mean_period_ns: f64,
-    /// How it sleeps.
-    pub sleep: Sleep,
+    pub sleep: SleepForm,
     /// Whether its instants are those of the wall clock.
     pub is_wall_clock: bool,
-    /// How much longer than its sleep the median period is, for [`Sleep::For`]: what it falls behind by in a
+    /// How much longer than its sleep the median period is, for [`SleepForm::For`]: what it falls behind by in a
     /// period without long delays.
     pub drift_ns: f64,
-    /// Phase gained for each unit of time, long delays included; for [`Sleep::For`] only.
+    /// Phase gained for each unit of time, long delays included; for [`SleepForm::For`] only.
     pub drift: Option<Slope>,
     /// Periods without an activation, or with one that came a period late. A thread that sleeps for a time
     /// has no grid: of it these are the whole periods that its wake-ups were late.
@@ -106,7 +105,7 @@ const NEARLY: f64 = 0.9;
 
 /// The rhythm of a thread; none when its timer woke it less than five times.
 #[must_use]
-pub fn rhythm(events: &[Event]) -> Option<Rhythm> {
+pub fn rhythm(events: &[ThreadEvent]) -> Option<Rhythm> {
     let mut reader = Reader::default();
     for event in events {
         reader.take(event);
@@ -124,12 +123,12 @@ pub fn rhythm(events: &[Event]) -> Option<Rhythm> {
     let mean_period_ns = steps.iter().sum::<i64>() as f64 / steps.len() as f64;
     let sleep = how(&activations, &steps, &sleeps);
     let (missed, overrun) = match sleep {
-        Sleep::Until => missed(&activations, period_ns),
-        Sleep::For => (swallowed(&activations, period_ns), 0),
+        SleepForm::Until => missed(&activations, period_ns),
+        SleepForm::For => (swallowed(&activations, period_ns), 0),
     };
     let (drift_ns, drift) = match sleep {
-        Sleep::Until => (0.0, None),
-        Sleep::For => drift(&steps, &sleeps),
+        SleepForm::Until => (0.0, None),
+        SleepForm::For => drift(&steps, &sleeps),
     };
     Some(Rhythm {
         period_ns,
@@ -151,7 +150,8 @@ impl Rhythm {
     /// and none where the timer expired before the thread had gone to sleep.
     #[must_use]
     pub fn latencies_ns(&self) -> Vec<u64> {
-        let is_known = |one: &&Activation| !one.wall_clock && one.start_ns != one.programmed_ns;
+        let is_known =
+            |one: &&WatchedActivation| !one.wall_clock && one.start_ns != one.programmed_ns;
         let known = self.activations.iter().filter(is_known);
         known.map(|one| one.start_ns.saturating_sub(one.programmed_ns)).collect()
     }
@@ -175,15 +175,14 @@ impl Rhythm {
         self.without_switches() * 2 < self.activations.len()
     }
 
-    /// Distances of the starts.
     #[must_use]
     pub fn distances_ns(&self) -> Vec<u64> {
         self.activations.windows(2).map(|pair| pair[1].start_ns - pair[0].start_ns).collect()
     }
 }
 
-fn steps(activations: &[Activation]) -> Vec<i64> {
-    let step = |pair: &[Activation]| {
+fn steps(activations: &[WatchedActivation]) -> Vec<i64> {
+    let step = |pair: &[WatchedActivation]| {
         i64::try_from(pair[1].programmed_ns).unwrap_or(0)
             - i64::try_from(pair[0].programmed_ns).unwrap_or(0)
     };
@@ -205,16 +204,16 @@ fn spread(values: &[i64]) -> i64 {
 /// Who sleeps until instants has even steps and uneven sleeps; who sleeps for a time has even sleeps and
 /// uneven steps. How it was asked for decides only where both are even: a program may ask for an
 /// instant and have computed it from now, or for a time and have computed it from a grid.
-fn how(activations: &[Activation], steps: &[i64], sleeps: &[i64]) -> Sleep {
+fn how(activations: &[WatchedActivation], steps: &[i64], sleeps: &[i64]) -> SleepForm {
     const EVEN_NS: i64 = 1_000;
     let (of_steps, of_sleeps) = (spread(steps), spread(sleeps));
     if of_sleeps + EVEN_NS < of_steps {
-        Sleep::For
+        SleepForm::For
     } else if of_steps + EVEN_NS < of_sleeps {
-        Sleep::Until
+        SleepForm::Until
     } else {
         let relative = activations.iter().filter(|one| one.relative).count();
-        if relative * 2 > activations.len() { Sleep::For } else { Sleep::Until }
+        if relative * 2 > activations.len() { SleepForm::For } else { SleepForm::Until }
     }
 }
 
@@ -228,13 +227,13 @@ fn drift(steps: &[i64], sleeps: &[i64]) -> (f64, Option<Slope>) {
 }
 
 /// Whole periods that wake-ups were late.
-fn swallowed(activations: &[Activation], period_ns: u64) -> u64 {
+fn swallowed(activations: &[WatchedActivation], period_ns: u64) -> u64 {
     let known = activations.iter().filter(|one| !one.wall_clock);
     known.map(|one| one.start_ns.saturating_sub(one.programmed_ns) / period_ns).sum()
 }
 
 /// Missed periods, and those before which the thread itself computed for nearly a period.
-fn missed(activations: &[Activation], period_ns: u64) -> (u64, u64) {
+fn missed(activations: &[WatchedActivation], period_ns: u64) -> (u64, u64) {
     let (mut missed, mut overrun) = (0, 0);
     let mut is_own = false;
     for pair in activations.windows(2) {
@@ -256,7 +255,7 @@ fn missed(activations: &[Activation], period_ns: u64) -> (u64, u64) {
 /// Reads events in their order.
 #[derive(Default)]
 struct Reader {
-    activations: Vec<Activation>,
+    activations: Vec<WatchedActivation>,
     waits: Vec<(u64, Wait)>,
     faults: Vec<u64>,
     /// A timer that was started and has not woken it yet.
@@ -270,21 +269,21 @@ struct Reader {
 }
 
 impl Reader {
-    fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: &ThreadEvent) {
         let at_ns = event.at_ns;
         match event.what {
-            What::Timer { expires_ns, relative } => {
+            ThreadEventKind::Timer { expires_ns, relative } => {
                 // The one before expired while the thread was still on its way to sleep.
                 if let Some(timer) = self.timer.take().filter(|timer| timer.has_expired(at_ns)) {
                     self.activate(timer, timer.started_ns.max(timer.expires_ns.min(at_ns)), false);
                 }
                 self.timer = Some(Timer { started_ns: at_ns, expires_ns, relative });
             }
-            What::Futex { operation, value, limited } => {
+            ThreadEventKind::Futex { operation, value, limited } => {
                 let waits = matches!(operation, 0 | 9) && !limited;
                 self.futex = waits.then_some(value == 2);
             }
-            What::Out { ready } => {
+            ThreadEventKind::Out { ready } => {
                 let since_ns = self.running_ns.take();
                 if let (Some(one), Some(since_ns)) = (self.activations.last_mut(), since_ns) {
                     one.run_ns += at_ns.saturating_sub(since_ns);
@@ -294,13 +293,13 @@ impl Reader {
                     (self.asleep_ns, self.woken) = (Some(at_ns), None);
                 }
             }
-            What::Waking { by } => {
+            ThreadEventKind::Waking { by } => {
                 if self.asleep_ns.is_some() && self.woken.is_none() {
                     self.woken = Some((at_ns, by));
                 }
             }
-            What::In => self.resume(at_ns),
-            What::Fault => self.faults.push(at_ns),
+            ThreadEventKind::In => self.resume(at_ns),
+            ThreadEventKind::Fault => self.faults.push(at_ns),
         }
     }
 
@@ -322,7 +321,7 @@ impl Reader {
 
     fn activate(&mut self, timer: Timer, start_ns: u64, has_switches: bool) {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        self.activations.push(Activation {
+        self.activations.push(WatchedActivation {
             programmed_ns: timer.expires_ns,
             start_ns,
             run_ns: 0,
@@ -342,7 +341,7 @@ mod tests {
 
     /// A thread that is woken `latency` late, computes for `work`, and starts its next timer.
     struct Thread {
-        events: Vec<Event>,
+        events: Vec<ThreadEvent>,
         now_ns: u64,
     }
 
@@ -351,17 +350,17 @@ mod tests {
             Thread { events: Vec::new(), now_ns: 1_000 * MS }
         }
 
-        fn event(&mut self, what: What) {
-            self.events.push(Event { at_ns: self.now_ns / 1_000 * 1_000, what });
+        fn event(&mut self, what: ThreadEventKind) {
+            self.events.push(ThreadEvent { at_ns: self.now_ns / 1_000 * 1_000, what });
         }
 
         fn sleep(&mut self, expires_ns: u64, relative: bool, latency_ns: u64) {
-            self.event(What::Timer { expires_ns, relative });
-            self.event(What::Out { ready: false });
+            self.event(ThreadEventKind::Timer { expires_ns, relative });
+            self.event(ThreadEventKind::Out { ready: false });
             self.now_ns = self.now_ns.max(expires_ns) + 2_000;
-            self.event(What::Waking { by: None });
+            self.event(ThreadEventKind::Waking { by: None });
             self.now_ns = self.now_ns.max(expires_ns + latency_ns);
-            self.event(What::In);
+            self.event(ThreadEventKind::In);
         }
 
         fn work(&mut self, ns: u64) {
@@ -386,10 +385,10 @@ mod tests {
                 time.work(200_000 + latency(n * 3));
             }
             let grid = rhythm(&grid.events).expect("a rhythm");
-            assert_eq!((grid.sleep, grid.period_ns, grid.missed), (Sleep::Until, MS, 0));
+            assert_eq!((grid.sleep, grid.period_ns, grid.missed), (SleepForm::Until, MS, 0));
             assert!(grid.drift_ns.abs() < 1.0);
             let time = rhythm(&time.events).expect("a rhythm");
-            assert_eq!(time.sleep, Sleep::For);
+            assert_eq!(time.sleep, SleepForm::For);
             // By hand: 200 us of work and twice a latency of about 22 us a period.
             assert!((230_000.0..270_000.0).contains(&time.drift_ns), "{}", time.drift_ns);
         }
@@ -440,8 +439,10 @@ mod tests {
         let all = rhythm(&thread.events).expect("a rhythm");
         // The last one has not slept yet: its switch was seen.
         assert!(all.tells_work() && all.without_switches() == 0);
-        let is_switch = |event: &Event| matches!(event.what, What::In | What::Out { .. });
-        let hidden: Vec<Event> =
+        let is_switch = |event: &ThreadEvent| {
+            matches!(event.what, ThreadEventKind::In | ThreadEventKind::Out { .. })
+        };
+        let hidden: Vec<ThreadEvent> =
             thread.events.iter().copied().filter(|event| !is_switch(event)).collect();
         let hidden = rhythm(&hidden).expect("timers are enough for a rhythm");
         assert_eq!((hidden.period_ns, hidden.tells_work()), (3 * MS, false));
@@ -476,20 +477,20 @@ mod tests {
     #[test]
     fn waits_and_faults_count_inside_of_the_loop_only() {
         let mut thread = Thread::new();
-        thread.event(What::Fault);
+        thread.event(ThreadEventKind::Fault);
         for n in 0..6 {
             thread.sleep((1_010 + n) * MS, false, 9_000);
             thread.work(1_000);
-            thread.event(What::Fault);
+            thread.event(ThreadEventKind::Fault);
             let (operation, limited) = ([0, 6, 9, 0, 9, 0][n as usize], n == 3);
-            thread.event(What::Futex { operation, value: 2 - n % 2, limited });
-            thread.event(What::Out { ready: false });
+            thread.event(ThreadEventKind::Futex { operation, value: 2 - n % 2, limited });
+            thread.event(ThreadEventKind::Out { ready: false });
             thread.work(50_000);
-            thread.event(What::Waking { by: Some(7) });
-            thread.event(What::In);
+            thread.event(ThreadEventKind::Waking { by: Some(7) });
+            thread.event(ThreadEventKind::In);
         }
         thread.work(MS);
-        thread.event(What::Fault);
+        thread.event(ThreadEventKind::Fault);
         let rhythm = rhythm(&thread.events).expect("a rhythm");
         // Of the six the last is behind the last activation, as is its fault; 6 has inheritance, one
         // is limited.
@@ -504,7 +505,10 @@ mod tests {
         for n in 0..8 {
             let started_ns = thread.now_ns;
             thread.sleep((1_010 + n) * MS, false, 9_000);
-            let wall = What::Timer { expires_ns: 1_790_000_000_000 * MS + n * MS, relative: false };
+            let wall = ThreadEventKind::Timer {
+                expires_ns: 1_790_000_000_000 * MS + n * MS,
+                relative: false,
+            };
             let timer = thread.events.len() - 4;
             assert_eq!(thread.events[timer].at_ns, started_ns / 1_000 * 1_000);
             thread.events[timer].what = wall;

@@ -17,7 +17,7 @@
 use rtscope_model::{histogram::Histogram, time::Nanos};
 use serde::Serialize;
 
-use super::dependence::{Blocks, Dependence, Refusal};
+use super::dependence::{Blocks, Dependence, IntervalRefusal};
 use super::gamma::gamma_quantile;
 use crate::number::{self, grouped};
 
@@ -26,19 +26,17 @@ const EVENTS_KNOWN: f64 = 10.0;
 
 /// How long latencies were watched, and by whom.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch {
+pub struct WatchedTime {
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
-    /// Time on the wall.
     pub wall_ns: u64,
-    /// How many threads.
     pub threads: usize,
 }
 
 /// What an interval of a rate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum IntervalKind {
     /// Two-sided, as exceedances depend on each other.
     Dependent,
     /// There was none: an upper bound alone, one-sided, of events that may hit all threads.
@@ -50,33 +48,28 @@ pub enum Kind {
 /// 95 % interval of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// Lower end.
     pub per_second_low: f64,
-    /// Upper end.
     pub per_second_high: f64,
 }
 
 /// Latencies at or above a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exceedance {
-    /// The limit.
     pub limit_ns: u64,
     /// Latencies that surely are at or above it.
     pub surely: u64,
     /// Latencies that may be: more than `surely` only when the limit lies inside a bucket.
     pub at_most: u64,
-    /// Out of so many.
     pub of: u64,
     /// `at_most` a second of observation.
     pub per_second: f64,
     /// Its interval: the lower end from `surely`, the upper end from `at_most`.
     pub interval: Option<Interval>,
-    /// What the interval is.
-    pub kind: Kind,
+    pub kind: IntervalKind,
     /// The interval if exceedances were independent of each other.
     pub if_independent: Interval,
     /// How much the exceedances depend on each other, or why that is not known.
-    pub dependence: Result<Dependence, Refusal>,
+    pub dependence: Result<Dependence, IntervalRefusal>,
 }
 
 /// Counts the latencies at or above a limit. None when nothing was observed.
@@ -84,7 +77,7 @@ pub struct Exceedance {
 pub fn estimate(
     histogram: &Histogram,
     limit_ns: u64,
-    watch: Watch,
+    watch: WatchedTime,
     blocks: &Blocks,
 ) -> Option<Exceedance> {
     if watch.exposure_ns == 0 || histogram.count() == 0 {
@@ -96,14 +89,14 @@ pub fn estimate(
     let (kind, interval) = match dependence {
         _ if at_most == 0 && watch.wall_ns > 0 => {
             let per_second_high = expected_when_none() / Nanos(watch.wall_ns).as_secs_f64();
-            (Kind::UpperBound, Some(Interval { per_second_low: 0.0, per_second_high }))
+            (IntervalKind::UpperBound, Some(Interval { per_second_low: 0.0, per_second_high }))
         }
         Ok(found) => {
             let (low, high) = expected(surely, at_most, inflation(&found, at_most, watch.threads));
             let (per_second_low, per_second_high) = (low / exposure_s, high / exposure_s);
-            (Kind::Dependent, Some(Interval { per_second_low, per_second_high }))
+            (IntervalKind::Dependent, Some(Interval { per_second_low, per_second_high }))
         }
-        Err(_) => (Kind::Refused, None),
+        Err(_) => (IntervalKind::Refused, None),
     };
     Some(Exceedance {
         limit_ns,
@@ -171,16 +164,10 @@ pub fn at_most_once_in(exposure_ns: u64) -> Nanos {
     Nanos(exposure_ns).scaled(1.0 / expected_when_none())
 }
 
-/// How long must pass without an event before "at most once in `interval`" holds at 95 %.
-#[must_use]
-pub fn exposure_for(interval: Nanos) -> Nanos {
-    interval.scaled(expected_when_none())
-}
-
 impl Exceedance {
     /// What the count says about the limit, for an observation that was watched so.
     #[must_use]
-    pub fn sentence(&self, watch: Watch) -> String {
+    pub fn sentence(&self, watch: WatchedTime) -> String {
         let limit = Nanos(self.limit_ns).exact();
         let wall = Nanos(watch.wall_ns);
         let (observed, whose) = match watch.threads {
@@ -306,7 +293,7 @@ mod tests {
         limit_ns: u64,
         seconds: u64,
         threads: usize,
-    ) -> (Watch, Option<Exceedance>) {
+    ) -> (WatchedTime, Option<Exceedance>) {
         let (mut blocks, mut all) = (Blocks::new(Layout::default()), histogram(&[]));
         for (second, values_us) in (0u64..).zip(slices_us) {
             let one = histogram(values_us);
@@ -314,7 +301,7 @@ mod tests {
             all.merge(&one);
         }
         let wall_ns = seconds * SECOND_NS;
-        let watch = Watch { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
+        let watch = WatchedTime { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
         (watch, estimate(&all, limit_ns, watch, &blocks))
     }
 
@@ -360,7 +347,6 @@ mod tests {
             "1 of 30 latencies was 200us or more in 10 s: once in 10 s, 95 % interval once in 6 min 34 s to \
              once in 1.2 s"
         );
-        assert_eq!(exposure_for(Nanos::from_secs(3_600)).to_string(), "2 h 59 min 44 s");
         assert_eq!(rate(1_234.5), "1,235 a second");
         assert_eq!(rate(0.0), "never");
     }

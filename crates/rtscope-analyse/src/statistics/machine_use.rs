@@ -43,7 +43,6 @@ pub struct LineUse {
 }
 
 impl MachineUse {
-    /// All CPUs together.
     #[must_use]
     pub fn all(&self) -> Option<&CpuUse> {
         self.cpus.first()

@@ -10,6 +10,7 @@ pub mod drift;
 pub mod exceedance;
 pub mod explain;
 mod gamma;
+pub mod interruptions;
 pub mod machine_use;
 pub mod modes;
 pub mod quantile;

@@ -44,7 +44,6 @@ pub struct Mode {
     pub to_ns: u64,
     /// Latencies from its beginning to its end.
     pub count: u64,
-    /// Their share of all.
     pub share: f64,
     /// Whether it holds less than one in a thousand: a rare cause of its own, often of the largest
     /// latencies.

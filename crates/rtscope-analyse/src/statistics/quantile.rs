@@ -11,7 +11,7 @@
 
 use rtscope_model::{histogram::Histogram, verdict::Statistic};
 
-use super::dependence::{Blocks, Dependence, Refusal};
+use super::dependence::{Blocks, Dependence, IntervalRefusal};
 
 /// What a quantile's parts are parts of.
 pub const WHOLE: u32 = 1_000_000_000;
@@ -47,13 +47,13 @@ pub struct Quantile {
     pub high_ns: Option<u64>,
     /// How much the latencies beyond it depend on each other, or why that is not known and there is no
     /// interval. None: the interval takes them as independent.
-    pub dependence: Option<Result<Dependence, Refusal>>,
+    pub dependence: Option<Result<Dependence, IntervalRefusal>>,
 }
 
 impl Quantile {
     /// Why there is no interval.
     #[must_use]
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<IntervalRefusal> {
         self.dependence.and_then(Result::err)
     }
 
@@ -152,23 +152,13 @@ pub fn refutes_below(parts: u32, at_or_above: u64, n: u64) -> bool {
 /// largest lies above the quantile with a chance of 97.5 %, `ln(0.025) / ln(p)`.
 #[must_use]
 pub fn samples_for_interval(parts: u32) -> u64 {
-    samples_whose_max_covers(parts, TAIL)
-}
-
-/// How many samples it takes until their maximum lies above a quantile at 95 %, one-sided:
-/// `ln(0.05) / ln(p)` (S. S. Wilks, Annals of Mathematical Statistics 12, 1941).
-#[must_use]
-pub fn samples_for_max(parts: u32) -> u64 {
-    samples_whose_max_covers(parts, ONE_SIDED)
-}
-
-fn samples_whose_max_covers(parts: u32, chance_of_not: f64) -> u64 {
     let beyond = f64::from(WHOLE - parts) / f64::from(WHOLE);
-    (chance_of_not.ln() / (-beyond).ln_1p()).ceil() as u64
+    (TAIL.ln() / (-beyond).ln_1p()).ceil() as u64
 }
 
 /// The share of all latencies that at 95 %, one-sided, at most lies beyond the maximum of `n`
-/// samples: `1 - 0.05^(1/n)`, near to 3 / n. The maximum covers the quantile that is left.
+/// samples: `1 - 0.05^(1/n)`, near to 3 / n (S. S. Wilks, Annals of Mathematical Statistics 12, 1941). The maximum
+/// covers the quantile that is left.
 #[must_use]
 pub fn beyond_max(n: u64) -> f64 {
     -(ONE_SIDED.ln() / n as f64).exp_m1()
@@ -367,9 +357,6 @@ mod tests {
 
     #[test]
     fn the_maximum_covers_what_wilks_says() {
-        assert_eq!(samples_for_max(950_000_000), 59);
-        assert_eq!(samples_for_max(999_900_000), 29_956);
-        assert_eq!(samples_for_max(999_999_000), 2_995_731);
         assert!((beyond_max(59) - 0.05).abs() < 0.001 && beyond_max(59) < 0.05);
         assert!(beyond_max(58) > 0.05);
     }

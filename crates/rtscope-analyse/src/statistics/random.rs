@@ -6,7 +6,6 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Starts at a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Random {
         Random(seed)

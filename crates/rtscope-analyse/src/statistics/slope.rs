@@ -59,7 +59,6 @@ impl NoInterval {
 /// A slope: phase gained for each unit of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
-    /// The slope.
     pub value: f64,
     /// Half of its 95 % interval.
     pub half: Result<f64, NoInterval>,

@@ -10,14 +10,12 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A figure of a program: a counter, or what is derived from several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub enum StatFigure {
     /// From start to end.
     ElapsedNs,
-    /// A counter.
     Counter(Counted),
     /// CPU time over elapsed time.
     CpusUsed,
-    /// Instructions in a cycle.
     InstructionsPerCycle,
     /// Cycles in a second of CPU time.
     CyclesPerSecond,
@@ -25,31 +23,31 @@ pub enum Figure {
     BranchMissRate,
 }
 
-impl Figure {
+impl StatFigure {
     /// Its key in a document.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
-            Figure::ElapsedNs => "elapsed_ns",
-            Figure::Counter(counted) => counted.key(),
-            Figure::CpusUsed => "cpus_used",
-            Figure::InstructionsPerCycle => "instructions_per_cycle",
-            Figure::CyclesPerSecond => "cycles_per_second",
-            Figure::BranchMissRate => "branch_miss_rate",
+            StatFigure::ElapsedNs => "elapsed_ns",
+            StatFigure::Counter(counted) => counted.key(),
+            StatFigure::CpusUsed => "cpus_used",
+            StatFigure::InstructionsPerCycle => "instructions_per_cycle",
+            StatFigure::CyclesPerSecond => "cycles_per_second",
+            StatFigure::BranchMissRate => "branch_miss_rate",
         }
     }
 
     /// All, in the order in which they are shown.
     #[must_use]
-    pub fn all() -> Vec<Figure> {
+    pub fn all() -> Vec<StatFigure> {
         let derived = [
-            Figure::CpusUsed,
-            Figure::CyclesPerSecond,
-            Figure::InstructionsPerCycle,
-            Figure::BranchMissRate,
+            StatFigure::CpusUsed,
+            StatFigure::CyclesPerSecond,
+            StatFigure::InstructionsPerCycle,
+            StatFigure::BranchMissRate,
         ];
-        let counters = Counted::ALL.into_iter().map(Figure::Counter);
-        [Figure::ElapsedNs].into_iter().chain(counters).chain(derived).collect()
+        let counters = Counted::ALL.into_iter().map(StatFigure::Counter);
+        [StatFigure::ElapsedNs].into_iter().chain(counters).chain(derived).collect()
     }
 
     /// The figure of one run; why not, where there is none.
@@ -59,19 +57,19 @@ impl Figure {
             if below > 0.0 { Ok(above / below) } else { Err(format!("{below} in the divisor")) }
         };
         match self {
-            Figure::ElapsedNs | Figure::CpusUsed if simulated => {
+            StatFigure::ElapsedNs | StatFigure::CpusUsed if simulated => {
                 Err("not simulated: the simulator counts neither time nor the kernel".to_owned())
             }
-            Figure::ElapsedNs => Ok(run.elapsed_ns as f64),
-            Figure::Counter(counted) => scaled(run, counted),
-            Figure::CpusUsed => {
+            StatFigure::ElapsedNs => Ok(run.elapsed_ns as f64),
+            StatFigure::Counter(counted) => scaled(run, counted),
+            StatFigure::CpusUsed => {
                 Ok(scaled(run, Counted::TaskClockNs)? / run.elapsed_ns.max(1) as f64)
             }
-            Figure::InstructionsPerCycle => over(Counted::Instructions, Counted::Cycles),
-            Figure::CyclesPerSecond => {
+            StatFigure::InstructionsPerCycle => over(Counted::Instructions, Counted::Cycles),
+            StatFigure::CyclesPerSecond => {
                 over(Counted::Cycles, Counted::TaskClockNs).map(|each_ns| each_ns * 1e9)
             }
-            Figure::BranchMissRate => over(Counted::BranchMisses, Counted::Branches),
+            StatFigure::BranchMissRate => over(Counted::BranchMisses, Counted::Branches),
         }
     }
 }
@@ -96,15 +94,12 @@ fn scaled(run: &CountedRun, counted: Counted) -> Result<f64, String> {
 /// A mean over runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// The mean.
     pub mean: f64,
     /// 95 % interval; none with one run.
     pub low: Option<f64>,
-    /// To.
     pub high: Option<f64>,
     /// Standard deviation of the runs; none with one.
     pub deviation: Option<f64>,
-    /// Runs.
     pub runs: u64,
 }
 
@@ -134,18 +129,17 @@ impl Mean {
 
 /// A ratio of two means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Ratio {
+pub struct MeanRatio {
     /// The second over the first.
     pub ratio: f64,
     /// 95 % interval; none with one run.
     pub low: Option<f64>,
-    /// To.
     pub high: Option<f64>,
 }
 
-impl Ratio {
+impl MeanRatio {
     /// None where a mean is 0: a ratio says nothing then.
-    fn between(a: &Mean, b: &Mean) -> Option<Ratio> {
+    fn between(a: &Mean, b: &Mean) -> Option<MeanRatio> {
         if a.mean <= 0.0 || b.mean <= 0.0 {
             return None;
         }
@@ -154,7 +148,7 @@ impl Ratio {
             one.deviation.map(|deviation| (deviation / one.mean).powi(2) / one.runs as f64)
         };
         let (Some(of_a), Some(of_b)) = (relative(a), relative(b)) else {
-            return Some(Ratio { ratio, low: None, high: None });
+            return Some(MeanRatio { ratio, low: None, high: None });
         };
         let (na, nb) = (a.runs as f64, b.runs as f64);
         let variance = of_a + of_b;
@@ -163,7 +157,7 @@ impl Ratio {
             false => na + nb - 2.0,
         };
         let factor = (quantile(freedom) * variance.sqrt()).exp();
-        Some(Ratio { ratio, low: Some(ratio / factor), high: Some(ratio * factor) })
+        Some(MeanRatio { ratio, low: Some(ratio / factor), high: Some(ratio * factor) })
     }
 }
 
@@ -174,8 +168,7 @@ fn quantile(freedom: f64) -> f64 {
 /// A figure of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedRuns {
-    /// Which.
-    pub figure: Figure,
+    pub figure: StatFigure,
     /// Over its runs; why there is none.
     pub mean: Result<Mean, String>,
     /// The smallest share of a run's time in which the counter counted, where it is one.
@@ -187,12 +180,12 @@ pub struct JudgedRuns {
 /// All figures of a program.
 #[must_use]
 pub fn judge(program: &CountedProgram, simulated: bool) -> Vec<JudgedRuns> {
-    let one = |figure: Figure| {
+    let one = |figure: StatFigure| {
         let values: Result<Vec<f64>, String> =
             program.runs.iter().map(|run| figure.value(run, simulated)).collect();
         let counts = || {
             program.runs.iter().filter_map(|run| match figure {
-                Figure::Counter(counted) => count(run, counted),
+                StatFigure::Counter(counted) => count(run, counted),
                 _ => None,
             })
         };
@@ -203,16 +196,19 @@ pub fn judge(program: &CountedProgram, simulated: bool) -> Vec<JudgedRuns> {
             user_only: counts().any(|count| matches!(count, Count::Value { user_only: true, .. })),
         }
     };
-    Figure::all().into_iter().map(one).collect()
+    StatFigure::all().into_iter().map(one).collect()
 }
 
 /// The ratio of each figure of the second program to that of the first. None with one program.
 #[must_use]
-pub fn compare(record: &CounterRecord, simulated: bool) -> Option<Vec<(Figure, Option<Ratio>)>> {
+pub fn compare(
+    record: &CounterRecord,
+    simulated: bool,
+) -> Option<Vec<(StatFigure, Option<MeanRatio>)>> {
     let [a, b] = &record.programs[..] else { return None };
     let pairs = judge(a, simulated).into_iter().zip(judge(b, simulated));
     let ratio = |(a, b): (JudgedRuns, JudgedRuns)| match (&a.mean, &b.mean) {
-        (Ok(left), Ok(right)) => (a.figure, Ratio::between(left, right)),
+        (Ok(left), Ok(right)) => (a.figure, MeanRatio::between(left, right)),
         _ => (a.figure, None),
     };
     Some(pairs.map(ratio).collect())
@@ -246,7 +242,7 @@ mod tests {
         }
     }
 
-    fn mean(all: &[JudgedRuns], figure: Figure) -> &Result<Mean, String> {
+    fn mean(all: &[JudgedRuns], figure: StatFigure) -> &Result<Mean, String> {
         &all.iter().find(|one| one.figure == figure).expect("all are judged").mean
     }
 
@@ -254,48 +250,51 @@ mod tests {
     fn means_have_students_interval() {
         let absent = Count::Absent("not supported".to_owned());
         let all = judge(&program(&[90, 100, 110], &absent), false);
-        let found = mean(&all, Figure::Counter(Counted::Instructions)).clone().expect("a mean");
+        let found = mean(&all, StatFigure::Counter(Counted::Instructions)).clone().expect("a mean");
         // Deviation 10, three runs: 4.3027 * 10 / sqrt(3).
         assert_eq!((found.mean, found.deviation), (100.0, Some(10.0)));
         assert!((found.high.expect("an interval") - 124.841).abs() < 1e-2, "{found:?}");
-        let rate = mean(&all, Figure::BranchMissRate).clone().expect("a rate");
+        let rate = mean(&all, StatFigure::BranchMissRate).clone().expect("a rate");
         assert_eq!((rate.mean, rate.low, rate.high), (0.25, Some(0.25), Some(0.25)));
-        assert_eq!(mean(&all, Figure::CpusUsed).clone().expect("a share").mean, 0.5);
+        assert_eq!(mean(&all, StatFigure::CpusUsed).clone().expect("a share").mean, 0.5);
         let one = judge(&program(&[90], &Count::Absent(String::new())), false);
-        assert_eq!(mean(&one, Figure::ElapsedNs).clone().expect("one run").low, None);
+        assert_eq!(mean(&one, StatFigure::ElapsedNs).clone().expect("one run").low, None);
     }
 
     #[test]
     fn what_is_lacking_is_lacking_in_everything_that_is_made_of_it() {
         let all = judge(&program(&[90, 100], &Count::Absent("not supported".to_owned())), false);
         for figure in [
-            Figure::Counter(Counted::Cycles),
-            Figure::InstructionsPerCycle,
-            Figure::CyclesPerSecond,
+            StatFigure::Counter(Counted::Cycles),
+            StatFigure::InstructionsPerCycle,
+            StatFigure::CyclesPerSecond,
         ] {
             assert_eq!(*mean(&all, figure), Err("not supported".to_owned()));
         }
         // Half of the time: scaled, and said.
         let half = Count::Value { counted: 25, enabled_ns: 100, running_ns: 50, user_only: true };
         let all = judge(&program(&[100, 100], &half), false);
-        assert_eq!(mean(&all, Figure::InstructionsPerCycle).clone().expect("a ratio").mean, 2.0);
-        let cycles = all.iter().find(|one| one.figure == Figure::Counter(Counted::Cycles));
+        assert_eq!(
+            mean(&all, StatFigure::InstructionsPerCycle).clone().expect("a ratio").mean,
+            2.0
+        );
+        let cycles = all.iter().find(|one| one.figure == StatFigure::Counter(Counted::Cycles));
         assert_eq!(cycles.map(|one| (one.share, one.user_only)), Some((Some(0.5), true)));
         let never = Count::Value { counted: 0, enabled_ns: 100, running_ns: 0, user_only: false };
         let all = judge(&program(&[1], &never), false);
-        assert!(mean(&all, Figure::Counter(Counted::Cycles)).is_err(), "not 0");
+        assert!(mean(&all, StatFigure::Counter(Counted::Cycles)).is_err(), "not 0");
     }
 
     #[test]
     fn a_ratio_has_the_interval_of_its_logarithm() {
         let a = Mean::from_values(&[90.0, 100.0, 110.0]).expect("a mean");
         let b = Mean::from_values(&[180.0, 200.0, 220.0]).expect("a mean");
-        let ratio = Ratio::between(&a, &b).expect("a ratio");
+        let ratio = MeanRatio::between(&a, &b).expect("a ratio");
         // Relative variances 0.01 / 3 each; 4 degrees of freedom: exp(2.7764 * sqrt(0.02 / 3)).
         let factor = (2.776_445f64 * (0.02f64 / 3.0).sqrt()).exp();
         assert!((ratio.ratio - 2.0).abs() < 1e-12);
         assert!((ratio.high.expect("an interval") / 2.0 / factor - 1.0).abs() < 1e-6, "{ratio:?}");
         assert!((ratio.low.expect("an interval") * factor / 2.0 - 1.0).abs() < 1e-6);
-        assert_eq!(Ratio::between(&a, &Mean::from_values(&[0.0]).expect("a mean")), None);
+        assert_eq!(MeanRatio::between(&a, &Mean::from_values(&[0.0]).expect("a mean")), None);
     }
 }

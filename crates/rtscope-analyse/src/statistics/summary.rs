@@ -15,10 +15,10 @@ use rtscope_model::{
 
 use super::{
     dependence::{BLOCKS_MAX, Blocks},
-    exceedance::{self, Watch},
+    exceedance::{self, WatchedTime},
     modes, quantile, tail,
 };
-use crate::judgement::{CellSummary, LoadSummary, Row};
+use crate::judgement::{CellSummary, FigureRow, LoadSummary};
 
 /// The figures of each cell of the plan, in its order. A cell that never started has empty rows.
 #[must_use]
@@ -71,10 +71,14 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     let modes = modes::find(&all.measured);
     let tail =
         tail::estimate(slices, &all.measured, &all.blocks, duration_ns, &modes, !missed_is_known);
-    let watched =
-        Watch { exposure_ns: all.exposure_ns, wall_ns: duration_ns, threads: sums.len().max(1) };
+    let watched = WatchedTime {
+        exposure_ns: all.exposure_ns,
+        wall_ns: duration_ns,
+        threads: sums.len().max(1),
+    };
     let row_of = |sum: Sum| {
-        let alone = Watch { exposure_ns: sum.exposure_ns, wall_ns: sum.exposure_ns, threads: 1 };
+        let alone =
+            WatchedTime { exposure_ns: sum.exposure_ns, wall_ns: sum.exposure_ns, threads: 1 };
         sum.into_row(&limits_ns, alone)
     };
     CellSummary {
@@ -204,12 +208,12 @@ impl Sum {
         self.omitted.merge(&other.omitted);
     }
 
-    fn into_row(self, limits_ns: &[u64], watch: Watch) -> Row {
+    fn into_row(self, limits_ns: &[u64], watch: WatchedTime) -> FigureRow {
         let exceed =
             |&limit_ns: &u64| exceedance::estimate(&self.measured, limit_ns, watch, &self.blocks);
         let mut corrected = self.measured.clone();
         corrected.merge(&self.omitted);
-        Row {
+        FigureRow {
             label: self.label,
             thread: self.thread,
             cpu: self.cpu,

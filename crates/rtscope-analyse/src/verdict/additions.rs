@@ -36,7 +36,7 @@ impl Additions {
 
 /// What is required of a record whose plan doesn't say it.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
-pub struct Required {
+pub struct AddedRequirements {
     /// [`KEPT_FORMAT`].
     format: u32,
     /// Of all phases.
@@ -45,16 +45,16 @@ pub struct Required {
     phases: BTreeMap<String, Vec<Requirement>>,
 }
 
-impl Required {
+impl AddedRequirements {
     /// What a plan requires; none when it requires nothing.
     #[must_use]
-    pub fn from_plan(plan: &Plan) -> Option<Required> {
+    pub fn from_plan(plan: &Plan) -> Option<AddedRequirements> {
         let demanding = plan.phases.iter().filter(|phase| !phase.require.is_empty());
         let phases: BTreeMap<_, _> =
             demanding.map(|phase| (phase.name.clone(), phase.require.clone())).collect();
         let is_something = !plan.require.is_empty() || !phases.is_empty();
         let require = plan.require.clone();
-        is_something.then_some(Required { format: KEPT_FORMAT, require, phases })
+        is_something.then_some(AddedRequirements { format: KEPT_FORMAT, require, phases })
     }
 
     /// Adds what a plan doesn't have yet.
@@ -108,11 +108,11 @@ mod tests {
         let text = "name = 'x'\nrequire = ['max < 50us']\n[[phase]]\nname = 'a'\nduration = '1s'\n\
                     [[phase]]\nname = 'b'\nduration = '1s'\nrequire = ['p99 < 9us']";
         let plan = plan::parse("x", text).expect("a plan");
-        let required = Required::from_plan(&plan).expect("something is required");
+        let required = AddedRequirements::from_plan(&plan).expect("something is required");
         let mut bare = plan.clone();
         bare.require.clear();
         bare.phases.iter_mut().for_each(|phase| phase.require.clear());
-        assert_eq!(Required::from_plan(&bare), None);
+        assert_eq!(AddedRequirements::from_plan(&bare), None);
         required.add_to(&mut bare);
         required.add_to(&mut bare);
         assert_eq!(bare, plan);

@@ -1,28 +1,26 @@
 //! What a program does wrong in real time, seen from outside: one function for each mistake.
 
 use rtscope_model::{
-    check::{Observation, Observed},
+    check::{Observation, ObservedThread},
     finding::{Finding, Weight},
     schedule::Policy,
     time::Nanos,
 };
 
-use crate::statistics::check::{Rhythm, Sleep, rhythm};
+use crate::statistics::check::{Rhythm, SleepForm, rhythm};
 
 /// What the user expects of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectation {
     /// Policy, and its priority where it is said.
     pub policy: Option<(Policy, Option<u8>)>,
-    /// Period.
     pub period_ns: Option<u64>,
 }
 
 /// A thread with its rhythm.
 #[derive(Clone, Debug)]
 pub struct ObservedProgram<'a> {
-    /// The thread.
-    pub thread: &'a Observed,
+    pub thread: &'a ObservedThread,
     /// Its rhythm, where it has one.
     pub rhythm: Option<Rhythm>,
     /// Whether it is held against the rules: the periodic threads of real-time policies, else the one
@@ -33,9 +31,7 @@ pub struct ObservedProgram<'a> {
 /// A program, judged.
 #[derive(Clone, Debug)]
 pub struct Checked<'a> {
-    /// What was seen.
     pub observation: &'a Observation,
-    /// Every thread.
     pub threads: Vec<ObservedProgram<'a>>,
     /// The mistakes.
     pub findings: Vec<Finding>,
@@ -50,7 +46,6 @@ type Rule = fn(&ObservedProgram<'_>, &Observation, &Expectation) -> Option<Findi
 const RULES: [Rule; 9] =
     [policy, memory, faults, relative_sleep, wall_clock, overrun, missed, period, locks];
 
-/// Judges a program.
 #[must_use]
 pub fn judge<'a>(observation: &'a Observation, expected: &Expectation) -> Checked<'a> {
     let mut threads: Vec<ObservedProgram<'_>> = observation
@@ -96,7 +91,7 @@ fn choose(threads: &mut [ObservedProgram<'_>]) {
     }
 }
 
-fn named(thread: &Observed) -> String {
+fn named(thread: &ObservedThread) -> String {
     format!("thread {} ({})", thread.tid, thread.name)
 }
 
@@ -167,7 +162,7 @@ fn faults(
 }
 
 fn relative_sleep(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Option<Finding> {
-    let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.sleep == Sleep::For)?;
+    let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.sleep == SleepForm::For)?;
     let median = rhythm.drift_ns.max(0.0);
     let share = median / rhythm.period_ns as f64;
     let text = format!(
@@ -182,7 +177,6 @@ fn relative_sleep(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) 
     Some(Finding::new("relative-sleep", Weight::Warning, text).advise(advice))
 }
 
-/// Nanoseconds in an hour.
 const HOUR_NS: f64 = 3.6e12;
 
 /// The drift with long delays included, as far as it is known.
@@ -270,7 +264,7 @@ fn locks(
     let rhythm = seen.rhythm.as_ref()?;
     let waits = || rhythm.waits.iter().filter(|wait| wait.is_mutex);
     let longest = waits().map(|wait| wait.waited_ns).max()?;
-    let mut wakers: Vec<&Observed> = waits()
+    let mut wakers: Vec<&ObservedThread> = waits()
         .filter_map(|wait| wait.by)
         .filter_map(|by| observation.threads.iter().find(|thread| thread.tid == by))
         .collect();
@@ -332,7 +326,7 @@ fn untold(observation: &Observation, threads: &[ObservedProgram<'_>]) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use rtscope_model::{
-        check::{Event, Memory, Sources, What},
+        check::{ProcessMemory, Sources, ThreadEvent, ThreadEventKind},
         schedule::Placement,
     };
 
@@ -340,40 +334,42 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn thread(tid: u32, policy: Policy, events: Vec<Event>) -> Observed {
+    fn thread(tid: u32, policy: Policy, events: Vec<ThreadEvent>) -> ObservedThread {
         let priority = u8::from(policy.has_priority()) * 80;
         let cpus = [0].into_iter().collect();
         let placement = Placement { policy, priority, nice: 0, budget: None, cpus };
-        Observed { pid: 9, tid, name: format!("t{tid}"), placement, faults: Some(0), events }
+        ObservedThread { pid: 9, tid, name: format!("t{tid}"), placement, faults: Some(0), events }
     }
 
     /// Ten activations on a grid of 10 ms; `more` is put in after each.
-    fn periodic(more: &[What]) -> Vec<Event> {
+    fn periodic(more: &[ThreadEventKind]) -> Vec<ThreadEvent> {
         let mut events = Vec::new();
         for n in 0..10 {
             let at = 1_000 * MS + n * 10 * MS;
             // Uneven sleeps, an even grid.
             let begin = at - 9 * MS + n % 3 * 50_000;
             for (at_ns, what) in [
-                (begin, What::Timer { expires_ns: at, relative: false }),
-                (begin, What::Out { ready: false }),
-                (at, What::Waking { by: None }),
-                (at + 20_000, What::In),
+                (begin, ThreadEventKind::Timer { expires_ns: at, relative: false }),
+                (begin, ThreadEventKind::Out { ready: false }),
+                (at, ThreadEventKind::Waking { by: None }),
+                (at + 20_000, ThreadEventKind::In),
             ] {
-                events.push(Event { at_ns, what });
+                events.push(ThreadEvent { at_ns, what });
             }
-            let later =
-                |(k, what): (u64, &What)| Event { at_ns: at + 30_000 + k * 1_000, what: *what };
+            let later = |(k, what): (u64, &ThreadEventKind)| ThreadEvent {
+                at_ns: at + 30_000 + k * 1_000,
+                what: *what,
+            };
             events.extend((0..).zip(more).map(later));
         }
         events
     }
 
-    fn seen(threads: Vec<Observed>) -> Observation {
+    fn seen(threads: Vec<ObservedThread>) -> Observation {
         Observation {
             look_ns: 1_000 * MS,
             sources: Sources { switches: true, timers: true, faults: true, futexes: true },
-            memory: vec![Memory { pid: 9, locked_bytes: 4 << 20, resident_bytes: 4 << 20 }],
+            memory: vec![ProcessMemory { pid: 9, locked_bytes: 4 << 20, resident_bytes: 4 << 20 }],
             threads,
             ..Observation::default()
         }
@@ -401,7 +397,9 @@ mod tests {
 
     #[test]
     fn hidden_switches_are_said_and_no_work_is_called_short() {
-        let is_switch = |event: &Event| matches!(event.what, What::In | What::Out { .. });
+        let is_switch = |event: &ThreadEvent| {
+            matches!(event.what, ThreadEventKind::In | ThreadEventKind::Out { .. })
+        };
         let mut events = periodic(&[]);
         events.retain(|event| !is_switch(event));
         let hidden = seen(vec![thread(2, Policy::Fifo, events.clone())]);
@@ -410,7 +408,7 @@ mod tests {
         let said = &checked.untold[0];
         assert!(said.contains("thread 2 (t2)") && said.contains("had no sched_switch"), "{said}");
         // Two periods are left out: by what, nobody knows.
-        let gap = |event: &Event| !(1_035 * MS..1_055 * MS).contains(&event.at_ns);
+        let gap = |event: &ThreadEvent| !(1_035 * MS..1_055 * MS).contains(&event.at_ns);
         events.retain(gap);
         let missed = seen(vec![thread(2, Policy::Fifo, events)]);
         let checked = judge(&missed, &fifo_80());
@@ -437,7 +435,10 @@ mod tests {
             with(|o| o.threads[0].placement.policy = Policy::Rr),
             ["policy-not-as-expected"]
         );
-        assert_eq!(with(|o| o.threads[0].events = periodic(&[What::Fault])), ["page-faults"]);
+        assert_eq!(
+            with(|o| o.threads[0].events = periodic(&[ThreadEventKind::Fault])),
+            ["page-faults"]
+        );
         let mut other = fifo_80();
         other.period_ns = Some(11 * MS);
         assert_eq!(codes(&right(), &other), ["period-not-as-expected"]);
@@ -450,10 +451,10 @@ mod tests {
     #[test]
     fn a_mutex_without_inheritance_is_named_with_who_held_it() {
         let wait = [
-            What::Futex { operation: 0, value: 2, limited: false },
-            What::Out { ready: false },
-            What::Waking { by: Some(1) },
-            What::In,
+            ThreadEventKind::Futex { operation: 0, value: 2, limited: false },
+            ThreadEventKind::Out { ready: false },
+            ThreadEventKind::Waking { by: Some(1) },
+            ThreadEventKind::In,
         ];
         let program =
             |events| seen(vec![thread(1, Policy::Other, vec![]), thread(2, Policy::Fifo, events)]);
@@ -462,7 +463,7 @@ mod tests {
         assert_eq!(checked.findings[0].code, "lock-without-inheritance");
         let text = &checked.findings[0].text;
         assert!(text.contains("9 times") && text.contains("thread 1 (t1), other"), "{text}");
-        let with_inheritance = What::Futex { operation: 6, value: 0, limited: false };
+        let with_inheritance = ThreadEventKind::Futex { operation: 6, value: 0, limited: false };
         let right = program(periodic(&[with_inheritance, wait[1], wait[2], wait[3]]));
         assert_eq!(codes(&right, &fifo_80()), [""; 0]);
     }

@@ -21,7 +21,7 @@ use rtscope_model::{
 };
 
 use crate::{
-    judgement::{CellSummary, RequirementOutcome, Row},
+    judgement::{CellSummary, FigureRow, RequirementOutcome},
     number::{counted, exact_us, grouped},
     statistics::{
         claim, exceedance,
@@ -140,7 +140,7 @@ fn is_below(from: f64, below: Option<f64>, limit: f64) -> Verdict {
     }
 }
 
-fn mean(row: &Row, limit_ns: u64) -> Option<Answer> {
+fn mean(row: &FigureRow, limit_ns: u64) -> Option<Answer> {
     let mean_ns = row.corrected.mean_ns()?;
     let latency = |ns: f64| Nanos(ns.round() as u64);
     let below_ns = row.mean_below_ns();
@@ -180,7 +180,7 @@ fn never_misses(sampler: &Sampler) -> Option<&'static str> {
     }
 }
 
-fn missed(row: &Row, limit: u64, never_misses: Option<&str>) -> Option<Answer> {
+fn missed(row: &FigureRow, limit: u64, never_misses: Option<&str>) -> Option<Answer> {
     let planned = Some(row.planned).filter(|&planned| planned > 0)?;
     if !row.missed_is_known && row.missed > limit {
         let text = format!("at least {} were missed", counted(row.missed, "activation"));
@@ -275,7 +275,7 @@ fn interval(found: &Quantile) -> String {
 }
 
 /// How many latencies a statistic is of.
-fn latencies(row: &Row) -> String {
+fn latencies(row: &FigureRow) -> String {
     let count = match row.corrected.count() {
         1 => "1 latency".to_owned(),
         n => format!("{} latencies", grouped(n)),

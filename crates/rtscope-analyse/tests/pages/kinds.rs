@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use rtscope_analyse::{
     compare::{self, compare},
-    import::{self, Import, Options, Stream},
+    import::{self, Import, ImportOptions, Stream},
     report::{
         self, lab,
-        published::{self, Beside, Ours, Whose},
+        published::{self, Ours, PublishedBesideOurs, Whose},
         wave as wave_page,
     },
     statistics::wave::{
@@ -16,22 +16,25 @@ use rtscope_analyse::{
     },
 };
 use rtscope_model::{
-    drift::{Activation, DriftRecord, Periodic, Program},
+    drift::{DriftRecord, LoopActivation, Periodic, WatchedProgram},
     environment::Preemption,
     guest::Timing,
     histogram::{Histogram, Layout},
     published::{KernelKind, PublishedTable},
     record::Record,
-    sched::{Experiment, ExperimentRecord, JobRun, Observed, Run, RunSource, SchedulingRules},
+    sched::{
+        CpuInterval, Experiment, ExperimentRecord, JobRun, ObservedApplication, RunSource,
+        SchedulingRules,
+    },
     schedule::{Placement, Policy},
     stat::{Count, CountedBy, CountedProgram, CountedRun, CounterRecord},
-    throughput::{Protocol, Received, Sampled, ThroughputRecord, Transfer},
+    throughput::{Received, SampledLatencies, ThroughputRecord, Transfer, TransportProtocol},
     time::Nanos,
     verdict::Verdict,
     wave::{Capture, Edge, Gap},
 };
 
-use crate::{fixture, judge, late};
+use crate::{explain, fixture, judge, late};
 
 pub(crate) const MS: u64 = 1_000_000;
 
@@ -43,6 +46,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("page-run", page_of(&fixture::typical())),
         ("page-wide", page_of(&fixture::wide(6, 6))),
+        ("page-explained", explained_run()),
         ("page-empty", page_of(&fixture::empty())),
         ("page-import", import()),
         ("compare", compared()),
@@ -51,14 +55,22 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("sched_guests", report::sched::guests::page(&guests())),
         ("lab_verb", lab::verbs::page(&side_by_side())),
         ("drift", report::drift::page(&drift())),
-        ("explain", report::explain::page(&late::explained())),
+        ("explain", report::explain::page(&explain::explained())),
         ("explain_lab", report::explain_lab::page(&late::explained_in_the_lab())),
+        ("interruptions", report::interruptions::page(&explain::interruptions())),
         ("stat", report::stat::page(&counters(), &published())),
         ("throughput", report::throughput::page(&throughput(), &published())),
         ("wave_sweep", wave_page::sweep::page(&sweep(), &published())),
         ("wave_capture", captured()),
         ("wave_capture-two", two_captures()),
     ]
+}
+
+/// A run whose late wake-ups were watched.
+fn explained_run() -> String {
+    let mut record = fixture::typical();
+    record.explained = Some(Box::new(explain::explained()));
+    page_of(&record)
 }
 
 fn page_of(record: &Record) -> String {
@@ -68,8 +80,9 @@ fn page_of(record: &Record) -> String {
 /// What cyclictest printed with a histogram whose largest latencies lie beyond it.
 fn import() -> String {
     let text = include_bytes!("../../../../fuzz/corpus/cyclictest/histogram.txt");
-    let mut stream = Stream::open(None, Options { name: "field".to_owned(), ..Options::default() })
-        .expect("a known format");
+    let mut stream =
+        Stream::open(None, ImportOptions { name: "field".to_owned(), ..ImportOptions::default() })
+            .expect("a known format");
     stream.feed(text);
     let readings = vec![("field.txt".to_owned(), stream.finish())];
     let files = import::files(&Import::default(), readings).expect("latencies");
@@ -79,13 +92,14 @@ fn import() -> String {
 fn compared() -> String {
     let (a, b) = (fixture::typical(), fixture::run(600).record());
     let (judged_a, judged_b) = (judge(&a, &[]), judge(&b, &[]));
-    let run = |name, record, judgement| compare::Run { name, record, judgement, cell: None };
+    let run =
+        |name, record, judgement| compare::ComparedRun { name, record, judgement, cell: None };
     let (a, b) = (run("before", &a, &judged_a), run("after", &b, &judged_b));
     report::compare::page(&compare(&[a], &[b], &[50_000]))
 }
 
 /// Three kernels under three loads, one of them without a record under the last.
-pub(crate) fn comparison() -> lab::Comparison {
+pub(crate) fn comparison() -> lab::LabComparison {
     let entry = |kernel: usize, load: &str, seed: u64, us: u64| lab::Entry {
         kernel,
         load: load.to_owned(),
@@ -107,7 +121,7 @@ pub(crate) fn comparison() -> lab::Comparison {
         }
     }
     let text = |text: &str| text.to_owned();
-    lab::Comparison {
+    lab::LabComparison {
         plan: text("lab-quick"),
         title: text("Which kernel wakes a thread in time?"),
         time: Timing::Virtual { shift: 1 },
@@ -129,7 +143,7 @@ pub(crate) fn comparison() -> lab::Comparison {
         ],
         warnings: vec![text("debian-stock: preempt=full had no effect")],
         entries,
-        required: vec![lab::Required {
+        required: vec![lab::KernelRequirement {
             kernel: text("debian-stock"),
             load: text(loads[2]),
             requirement: text("max < 50us"),
@@ -149,7 +163,7 @@ pub(crate) fn comparison() -> lab::Comparison {
 }
 
 /// Published figures: one beside ours, one without.
-fn published() -> Vec<Beside> {
+fn published() -> Vec<PublishedBesideOurs> {
     let text = "name = 'x'\ntitle = 'x'\n[[published]]\nsubject = 'disk load'\nkernel = 'stock'\n\
                 figures = { max = '1250us' }\nsource = \"A vendor's training material\"\n\
                 why = 'That board has a spinning disk and caches that the emulator lacks.'\n\
@@ -174,11 +188,11 @@ fn latencies(us: u64, seed: u64) -> Histogram {
     histogram
 }
 
-fn beside() -> lab::beside::Pair {
+fn beside() -> lab::beside::PhaseByBoth {
     let counts = |shift: u64| (3..14).map(|us| (us, (us * 97 + shift) % 50 + 1)).collect();
     let buckets =
         |shift| lab::beside::Buckets { counts: counts(shift), overflow: 0, max_us: 40 + shift };
-    lab::beside::Pair {
+    lab::beside::PhaseByBoth {
         kernel: "debian-rt".to_owned(),
         load: "rest".to_owned(),
         seed: 1,
@@ -202,17 +216,20 @@ fn experiment(name: &str) -> ExperimentRecord {
          [[application]]\nname = 'second'\npolicy = 'rr'\npriority = 80\n"
     );
     let observed = |name: &str, turns: &[(u64, u64)]| {
-        let run =
-            |&(start, end): &(u64, u64)| Run { cpu: 1, start_ns: start * MS, end_ns: end * MS };
-        let runs: Vec<Run> = turns.iter().map(run).collect();
-        let job = |run: &Run| JobRun {
+        let run = |&(start, end): &(u64, u64)| CpuInterval {
+            cpu: 1,
+            start_ns: start * MS,
+            end_ns: end * MS,
+        };
+        let runs: Vec<CpuInterval> = turns.iter().map(run).collect();
+        let job = |run: &CpuInterval| JobRun {
             release_ns: run.start_ns - MS,
             start_ns: run.start_ns,
             finish_ns: run.end_ns,
             cpu_ns: Some(90 * MS),
             preemptions: Some(1),
         };
-        Observed {
+        ObservedApplication {
             name: name.to_owned(),
             asked: placement(Policy::Rr, 1),
             found: placement(Policy::Rr, 1),
@@ -223,7 +240,7 @@ fn experiment(name: &str) -> ExperimentRecord {
             cpu_ns: 200 * MS,
             preemptions: 1,
             jobs: runs.iter().map(job).collect(),
-            throttled: Some(vec![Run { cpu: 1, start_ns: 100 * MS, end_ns: 110 * MS }]),
+            throttled: Some(vec![CpuInterval { cpu: 1, start_ns: 100 * MS, end_ns: 110 * MS }]),
             runs,
             is_refused: false,
             slice_ns: None,
@@ -255,7 +272,7 @@ fn experiment(name: &str) -> ExperimentRecord {
 }
 
 fn guests() -> report::sched::guests::Guests {
-    let of = |kernel, name: &str| report::sched::guests::FromGuest {
+    let of = |kernel, name: &str| report::sched::guests::ExperimentInGuest {
         kernel,
         record: experiment(name),
         page: format!("{kernel}/{name}/report.html"),
@@ -271,7 +288,7 @@ fn guests() -> report::sched::guests::Guests {
 
 /// Counters in one kernel, of two seeds, and another verb's figures in a second one, so that cells are empty.
 fn side_by_side() -> lab::verbs::SideBySide {
-    let guest = |kernel: usize, seed: u64| lab::verbs::FromGuest {
+    let guest = |kernel: usize, seed: u64| lab::verbs::VerbInGuest {
         kernel,
         name: format!("{kernel}-seed{seed}"),
         page: (seed == 1).then(|| format!("{kernel}-seed{seed}/throughput/report.html")),
@@ -298,7 +315,7 @@ fn drift() -> DriftRecord {
         (0..200).map(move |n: u64| {
             let expiry_ns = n * period + 7;
             let woke_ns = expiry_ns + 4_000 + n * 977 % 9_000;
-            Activation { armed_ns: (n.max(1) - 1) * period, expiry_ns, woke_ns }
+            LoopActivation { armed_ns: (n.max(1) - 1) * period, expiry_ns, woke_ns }
         })
     };
     let periodic = |name: &str, period: u64, program| Periodic {
@@ -311,7 +328,7 @@ fn drift() -> DriftRecord {
         missed: 0,
         activations: activations(period).collect(),
     };
-    let program = Program {
+    let program = WatchedProgram {
         command: vec!["./blink".to_owned(), "--fast".to_owned()],
         tid: 77,
         threads: 3,
@@ -370,15 +387,15 @@ fn counters() -> CounterRecord {
 }
 
 fn throughput() -> ThroughputRecord {
-    let sampled = |ns: u64| Sampled {
+    let sampled = |ns: u64| SampledLatencies {
         placement: placement(Policy::Fifo, 1),
         interval_ns: MS,
         latencies_ns: (1..=200).map(|n| n * ns).collect(),
         missed: 0,
     };
-    let transfer = |protocol: Protocol, kib: u64, sampled: Option<Sampled>| {
+    let transfer = |protocol: TransportProtocol, kib: u64, sampled: Option<SampledLatencies>| {
         let bytes = 80_000_000 + kib * 90_000;
-        let datagrams = if protocol == Protocol::Udp { bytes / 1_000 } else { 0 };
+        let datagrams = if protocol == TransportProtocol::Udp { bytes / 1_000 } else { 0 };
         Transfer {
             protocol,
             window_bytes: kib * 1_024,
@@ -399,7 +416,7 @@ fn throughput() -> ThroughputRecord {
         }
     };
     let windows = [16, 64, 256, 1_024];
-    let both = |protocol: Protocol| {
+    let both = |protocol: TransportProtocol| {
         windows.into_iter().flat_map(move |kib| {
             [transfer(protocol, kib, None), transfer(protocol, kib, Some(sampled(90 + kib)))]
         })
@@ -413,7 +430,7 @@ fn throughput() -> ThroughputRecord {
         cpus: 2,
         duration: Nanos::from_secs(1),
         rest: Some(sampled(50)),
-        transfers: both(Protocol::Tcp).chain(both(Protocol::Udp)).collect(),
+        transfers: both(TransportProtocol::Tcp).chain(both(TransportProtocol::Udp)).collect(),
         interrupted: false,
     }
 }
@@ -476,7 +493,7 @@ fn capture(line: &str, later_ns: u64) -> Capture {
 fn captured() -> String {
     let capture = capture("memory:blink", 0);
     let wave = wave::judge(&capture, Some(100_000.0));
-    let shown = wave_page::capture::Shown {
+    let shown = wave_page::capture::CapturePage {
         capture: &capture,
         wave: &wave,
         wanted_hz: Some(100_000.0),
@@ -491,7 +508,11 @@ fn two_captures() -> String {
     let (first, second) = (capture("memory:blink", 0), capture("D0", 700));
     let compared = wave::compare::compare(&first, &second, None).expect("they fit");
     let facts = vec![("second".to_owned(), "analyser.vcd".to_owned())];
-    let shown =
-        wave_page::compare::Shown { first: &first, second: &second, compared: &compared, facts };
+    let shown = wave_page::compare::WaveComparisonPage {
+        first: &first,
+        second: &second,
+        compared: &compared,
+        facts,
+    };
     wave_page::compare::page(&shown)
 }

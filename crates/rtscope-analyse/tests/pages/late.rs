@@ -1,5 +1,6 @@
 //! Late activations for the pages that explain them.
 
+use crate::kinds::MS;
 use rtscope_analyse::{
     report::explain_lab::{self, Explanation},
     statistics::explain::{
@@ -7,13 +8,6 @@ use rtscope_analyse::{
         instructions::{FunctionTime, LateWakeup, Paths, StackTime},
     },
 };
-use rtscope_model::{
-    explain::{ExpiredTimer, ExplainRecord, RunningThread, Spike, Wakeup, WatchedThread},
-    time::Nanos,
-    trace::{Event, Name, Section, What},
-};
-
-use crate::kinds::MS;
 
 /// A wake-up that a thread's system call held up, and one of an idle CPU.
 pub(crate) fn explained_in_the_lab() -> Explanation {
@@ -70,74 +64,5 @@ pub(crate) fn explained_in_the_lab() -> Explanation {
         equal_files: 13,
         is_whole: false,
         spikes: vec![wakeup("rest", idle), wakeup("disk", held)],
-    }
-}
-
-/// A thread that waits for an interrupt, for a thread of a higher priority and for one of a lower one.
-pub(crate) fn explained() -> ExplainRecord {
-    let name = |text: &str| Name::new(text.as_bytes());
-    let event = |at_ns: u64, tid: u32, what: What| Event {
-        at_ns,
-        cpu: 1,
-        tid,
-        in_interrupt: false,
-        preempt_depth: 0,
-        what,
-    };
-    let switch = |at_ns, from, to, to_priority, text| {
-        let (is_ready, to_name) = (true, name(text));
-        event(at_ns, from, What::Switch { from, is_ready, to, to_priority, to_name })
-    };
-    let disk = Section::Irq { line: 9, name: name("<disk>") };
-    let events = vec![
-        event(990_000, 9, What::Enter(disk)),
-        event(1_040_000, 9, What::Leave(disk)),
-        event(1_041_000, 9, What::Enter(Section::LocalTimer)),
-        event(1_042_000, 9, What::Waking { tid: 7, name: name("motor") }),
-        event(1_044_000, 9, What::Leave(Section::LocalTimer)),
-        switch(1_090_000, 9, 8, 0, "hog & co"),
-        switch(1_590_000, 8, 7, 49, "motor"),
-    ];
-    let low =
-        RunningThread { cpu: 1, tid: 9, name: name("low"), priority: Some(120), is_idle: false };
-    let spike = Spike {
-        tid: 7,
-        priority: 49,
-        timer: Some(ExpiredTimer { expires_ns: 1_000_000, slack_ns: 0 }),
-        waking: Wakeup { at_ns: 1_042_000, cpu: 1, by: 9, in_interrupt: true },
-        cpu: 1,
-        switched_ns: 1_590_000,
-        before: vec![low],
-        events,
-        is_lossy: true,
-    };
-    let thread = WatchedThread {
-        tid: 7,
-        name: name("motor"),
-        priority: 49,
-        activations: 5_220,
-        by_timer: 5_219,
-        late: 1,
-        latency_ns_max: 590_000,
-        latency_ns_sum: 60_000_000,
-        ..WatchedThread::default()
-    };
-    ExplainRecord {
-        format: rtscope_model::explain::FORMAT,
-        version: "0.1.0".to_owned(),
-        wall_clock: "2020-01-01T00:00:00Z".to_owned(),
-        kernel: "6.12.0".to_owned(),
-        is_preempt_rt: Some(false),
-        is_guest: false,
-        program: "./motor".to_owned(),
-        duration: Nanos::from_secs(10),
-        above: Some(Nanos::from_us(100)),
-        kept_max: 20,
-        events: vec!["sched/sched_switch".to_owned()],
-        missing: vec!["irq/irq_handler_entry".to_owned()],
-        threads: vec![thread],
-        spikes: vec![spike],
-        symbols: Vec::new(),
-        lost: 3,
     }
 }

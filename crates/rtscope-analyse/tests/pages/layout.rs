@@ -9,7 +9,6 @@ use crate::{
     kinds,
 };
 
-/// Shows each page in turn.
 fn on_each_page(test: &str, look: impl FnMut(&mut Browser, &str)) {
     on_pages(test, "", look);
 }

@@ -4,6 +4,7 @@
 
 mod axe;
 mod browser;
+mod explain;
 #[path = "../../src/plot/fixture.rs"]
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod fixture;
@@ -24,7 +25,6 @@ use crate::browser::{Browser, Theme};
 /// A phone, a notebook, a desk.
 const WIDTHS: [u32; 3] = [400, 1280, 1600];
 
-/// The folder of templates.
 const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/template");
 
 #[test]

@@ -109,7 +109,7 @@ pub(super) fn option_changes(good: &Spec, bad: &Spec) -> Result<Vec<OptionChange
 }
 
 /// All that a spec asks for: of its base, where that is a file, and of its fragments.
-fn asked(spec: &Spec) -> Result<merge::Options, LabError> {
+fn asked(spec: &Spec) -> Result<merge::ConfigOptions, LabError> {
     let base = match &spec.base {
         Base::File(path) => std::fs::read_to_string(path).map_err(LabError::file("read", path))?,
         Base::Target(_) => String::new(),

@@ -30,7 +30,7 @@ pub enum Answer {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundChanges {
     /// Indices of the changes that together make the kernel bad; several in a row where the kernels
     /// between them could not be judged.
     pub changes: Vec<usize>,
@@ -41,10 +41,6 @@ pub struct Found {
 /// Finds the first bad one of a row of states: 0 is good and `last` is bad. Returns the last state that is
 /// known to be good and the first that is known to be bad; they are neighbours unless those between
 /// can't be judged.
-///
-/// # Errors
-///
-/// What `judge` fails with.
 pub fn first_bad<E>(
     last: usize,
     judge: &mut dyn FnMut(usize) -> Result<Answer, E>,
@@ -68,14 +64,10 @@ pub fn first_bad<E>(
 
 /// Finds a smallest set of `count` changes that makes the kernel bad. `judge` is given the indices that are
 /// applied, in their order; none is good and all are bad, which the caller knows.
-///
-/// # Errors
-///
-/// What `judge` fails with.
 pub fn culprits<E>(
     count: usize,
     judge: &mut dyn FnMut(&[usize]) -> Result<Answer, E>,
-) -> Result<Found, E> {
+) -> Result<FoundChanges, E> {
     let mut found: Vec<usize> = Vec::new();
     let mut vague = false;
     // With the found ones, the changes before this one are enough.
@@ -95,15 +87,11 @@ pub fn culprits<E>(
         found.sort_unstable();
         enough = good;
     }
-    Ok(Found { changes: found, vague })
+    Ok(FoundChanges { changes: found, vague })
 }
 
 /// Finds the first bad commit between a good and a bad one; commits that can't be judged are left out.
 /// Returns its name, and the names of others that may be it because they could not be judged.
-///
-/// # Errors
-///
-/// git fails, or `judge` does.
 pub fn first_bad_commit<E: From<LabError>>(
     tree: &Path,
     good: &str,
@@ -154,19 +142,11 @@ pub fn commit(tree: &Path, name: &str) -> Result<String, LabError> {
 }
 
 /// A commit in a line: its short name and its subject.
-///
-/// # Errors
-///
-/// As [`commit`].
 pub fn in_words(tree: &Path, commit: &str) -> Result<String, LabError> {
     Ok(git(tree, &["show", "--no-patch", "--format=%h %s", commit])?.trim().to_owned())
 }
 
 /// Puts a commit's files into a folder beside the tree; the tree itself is left as it is.
-///
-/// # Errors
-///
-/// git fails, or the disk is full.
 pub fn check_out(tree: &Path, commit: &str, folder: &Path) -> Result<(), LabError> {
     if folder.join(".git").exists() {
         return git(folder, &["checkout", "--quiet", "--force", "--detach", commit]).map(drop);
@@ -207,7 +187,7 @@ mod tests {
                 runs += 1;
                 Ok(bad_with(&needed, applied))
             });
-            prop_assert_eq!(found, Ok(Found { changes: needed.clone(), vague: false }));
+            prop_assert_eq!(found, Ok(FoundChanges { changes: needed.clone(), vague: false }));
             // Halving: a logarithm for each, and the test of what was found so far.
             let each = count.ilog2() as usize + 2;
             prop_assert!(runs <= needed.len() * each, "{} runs for {} of {}", runs, needed.len(), count);

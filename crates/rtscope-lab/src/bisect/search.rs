@@ -11,9 +11,9 @@ use std::{
 use rtscope_model::plan::Plan;
 use serde::Serialize;
 
-use super::{Answer, Found, axis};
+use super::{Answer, FoundChanges, axis};
 use crate::{
-    build::{self, Choice},
+    build::{self, BuildChoice},
     cache::Cache,
     digest::key_of,
     error::LabError,
@@ -21,9 +21,9 @@ use crate::{
     kernel_under_test::ExpectedKernel,
     lab::{Host, Lab, Outcomes},
     queue::QueuedRun,
-    record_folders::{self, Claim},
+    record_folders::{self, FolderLock},
     source,
-    spec::{self, Source, Spec},
+    spec::{self, Spec, SpecSource},
 };
 
 /// Between what the user lets search.
@@ -41,18 +41,16 @@ pub struct Ends<'a> {
 
 /// What the search found, in words.
 #[derive(Clone, Debug)]
-pub struct Culprit {
+pub struct BisectionFinding {
     /// What lies between the two ends.
     pub between: &'static str,
-    /// The changes.
     pub changes: Vec<String>,
     /// Whether some of them may be innocent.
     pub vague: bool,
 }
 
-/// A kernel that was judged.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step {
+pub struct JudgedKernel {
     kernel: String,
     answer: &'static str,
     why: Option<String>,
@@ -64,7 +62,7 @@ pub type Judge<'a, E> = &'a mut dyn FnMut(&[QueuedRun], Outcomes) -> Result<Answ
 
 /// A search and what it has judged.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
-pub struct Search<'a, E> {
+pub struct Bisection<'a, E> {
     lab: Lab,
     host: &'a Host<'a>,
     plan: &'a Plan,
@@ -73,9 +71,9 @@ pub struct Search<'a, E> {
     judge: Judge<'a, E>,
     /// Answers by kernel: nothing is run twice.
     known: BTreeMap<KernelRef, Answer>,
-    steps: Vec<Step>,
+    steps: Vec<JudgedKernel>,
     /// The folder of the records, from the first one on.
-    claim: Option<Claim>,
+    claim: Option<FolderLock>,
 }
 
 /// Which of the ends must be built, said before the other one runs.
@@ -101,7 +99,7 @@ fn is_end(applied: &[usize], all: usize) -> Option<usize> {
     }
 }
 
-impl<'a, E: From<LabError>> Search<'a, E> {
+impl<'a, E: From<LabError>> Bisection<'a, E> {
     /// A search that runs a plan with so many seeds in each kernel, and keeps the records in a folder.
     pub fn new(
         lab: Lab,
@@ -110,18 +108,17 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         seeds: u64,
         out: &Path,
         judge: Judge<'a, E>,
-    ) -> Search<'a, E> {
+    ) -> Bisection<'a, E> {
         let (known, steps, out) = (BTreeMap::new(), Vec::new(), out.to_owned());
-        Search { lab, host, plan, seeds, out, judge, known, steps, claim: None }
+        Bisection { lab, host, plan, seeds, out, judge, known, steps, claim: None }
     }
 
     /// The kernels that were judged, in their order.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[JudgedKernel] {
         &self.steps
     }
 
-    /// How many kernels were run.
     #[must_use]
     pub fn kernels(&self) -> usize {
         self.known.len()
@@ -132,7 +129,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
     /// # Errors
     ///
     /// Between the ends there is nothing to search, one of them is not what it is said to be, or a step fails.
-    pub fn find(&mut self, ends: &Ends<'_>) -> Result<Culprit, E> {
+    pub fn find(&mut self, ends: &Ends<'_>) -> Result<BisectionFinding, E> {
         if let Some((tree, spec)) = ends.tree {
             return self.commits(tree, &spec::find(spec)?, ends);
         }
@@ -159,7 +156,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         }
     }
 
-    fn words(&mut self, good: &KernelRef, bad: &KernelRef) -> Result<Culprit, E> {
+    fn words(&mut self, good: &KernelRef, bad: &KernelRef) -> Result<BisectionFinding, E> {
         let ends = [good.label(), bad.label()];
         let changes = axis::word_changes(good.words(), bad.words());
         let texts = changes.iter().map(axis::WordChange::text).collect::<Vec<_>>();
@@ -176,7 +173,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         bad: &Spec,
         words: &[String],
         ends: [&str; 2],
-    ) -> Result<Culprit, E> {
+    ) -> Result<BisectionFinding, E> {
         let changes = axis::option_changes(good, bad)?;
         if let Some(text) = to_build([good, bad], self.lab.cache()) {
             (self.host.note)(&text);
@@ -198,35 +195,40 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         between: &'static str,
         texts: &[String],
         judge: &mut impl FnMut(&mut Self, &[usize]) -> Result<Answer, E>,
-    ) -> Result<Culprit, E> {
+    ) -> Result<BisectionFinding, E> {
         let all: Vec<usize> = (0..texts.len()).collect();
         let good = judge(self, &[])?;
         let bad = judge(self, &all)?;
         self.check_ends(&good, &bad)?;
-        let Found { changes, vague } =
+        let FoundChanges { changes, vague } =
             super::culprits(texts.len(), &mut |applied| judge(self, applied))?;
         let changes = changes.iter().map(|at| texts[*at].clone()).collect();
-        Ok(Culprit { between, changes, vague })
+        Ok(BisectionFinding { between, changes, vague })
     }
 
-    fn row(&mut self, row: &[KernelRef]) -> Result<Culprit, E> {
+    fn row(&mut self, row: &[KernelRef]) -> Result<BisectionFinding, E> {
         self.lab.check_named(row)?;
         let good = self.answer(&row[0], None)?;
         let bad = self.answer(&row[row.len() - 1], None)?;
         self.check_ends(&good, &bad)?;
         let (good, bad) = super::first_bad(row.len() - 1, &mut |at| self.answer(&row[at], None))?;
         let text = format!("between {} and {}", row[good].label(), row[bad].label());
-        Ok(Culprit { between: "kernels", changes: vec![text], vague: bad - good > 1 })
+        Ok(BisectionFinding { between: "kernels", changes: vec![text], vague: bad - good > 1 })
     }
 
-    fn commits(&mut self, tree: &Path, spec: &Spec, ends: &Ends<'_>) -> Result<Culprit, E> {
+    fn commits(
+        &mut self,
+        tree: &Path,
+        spec: &Spec,
+        ends: &Ends<'_>,
+    ) -> Result<BisectionFinding, E> {
         fs::metadata(tree).map_err(LabError::file("read --tree", tree))?;
         let place = key_of(&[("tree", tree.as_os_str().as_encoded_bytes())]);
         let place = self.lab.cache().root().join("bisect").join(place);
         let parent = place.parent().unwrap_or(&place);
         fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
         let mut spec = spec.clone();
-        spec.source = Source::Folder { path: place.clone() };
+        spec.source = SpecSource::Folder { path: place.clone() };
         spec.name = format!("{}-bisect", spec.name);
         let [good, bad] = [ends.good, ends.bad].map(|name| super::commit(tree, name));
         let good = self.commit(tree, &good?, &place, &spec)?;
@@ -236,7 +238,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         let (commit, may_be) = super::first_bad_commit(tree, ends.good, ends.bad, &mut judge)?;
         let all = std::iter::once(&commit).chain(&may_be);
         let changes = all.map(|name| super::in_words(tree, name)).collect::<Result<_, _>>()?;
-        Ok(Culprit { between: "commits", changes, vague: !may_be.is_empty() })
+        Ok(BisectionFinding { between: "commits", changes, vague: !may_be.is_empty() })
     }
 
     fn commit(&mut self, tree: &Path, name: &str, at: &Path, spec: &Spec) -> Result<Answer, E> {
@@ -276,7 +278,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         let mut report = self.host.report();
         let fetched = source::fetch(spec, &cache, None, &mut report)?;
         let jobs = thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let choice = Choice { jobs, lost_too: true };
+        let choice = BuildChoice { jobs, lost_too: true };
         let kernel = build::built_already(spec, &fetched, &cache).and_then(|kept| match kept {
             Some(kernel) => Ok(kernel),
             None => {
@@ -334,7 +336,7 @@ impl<'a, E: From<LabError>> Search<'a, E> {
         };
         let told = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         (self.host.note)(&format!("step {}: {kernel} is {word}{told}", self.steps.len() + 1));
-        self.steps.push(Step { kernel: kernel.to_owned(), answer: word, why, records });
+        self.steps.push(JudgedKernel { kernel: kernel.to_owned(), answer: word, why, records });
         answer
     }
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use rtscope_model::wire::{FAILURE, Frame, Reader};
+use rtscope_model::wire::{FAILURE, Frame, FrameReader};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -89,12 +89,11 @@ pub struct Boot<'a> {
 
 /// What came of a guest.
 #[derive(Debug)]
-pub struct Guest {
+pub struct BootEnd {
     /// The files of its record, by path.
     pub files: BTreeMap<String, Vec<u8>>,
     /// All that its console said.
     pub console: String,
-    /// How it ended.
     pub ending: Ending,
     /// How long it took on the host's clock.
     pub took: Duration,
@@ -199,7 +198,7 @@ impl Growing {
 ///
 /// The emulator can't be started, or the files of the lines not be made. Whatever happens inside the
 /// guest is no error but its [`Ending`]. No emulator is left running.
-pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
+pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
     let (console, channel) = (order.line.console, order.line.channel);
     for path in [console, channel] {
         File::create(path).map_err(LabError::file("create", path))?;
@@ -209,7 +208,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
     let mut watch = Watch {
         console: Growing::new(console),
         channel: (order.line.machine.channel != "console").then(|| Growing::new(channel)),
-        reader: Reader::default(),
+        reader: FrameReader::default(),
         said: String::new(),
         mute_is_told: false,
         lines: 0,
@@ -267,7 +266,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<Guest, LabError> {
         Some(folder) if lost && is_full(folder) => Ending::DiskFull(folder.to_owned()),
         _ => ending,
     };
-    Ok(Guest { files: watch.files, console: watch.said, ending, took: began.elapsed(), in_order })
+    Ok(BootEnd { files: watch.files, console: watch.said, ending, took: began.elapsed(), in_order })
 }
 
 /// Boots a guest until it says anything, or for as long as the limit; then ends it. Whether it spoke.
@@ -406,7 +405,7 @@ struct Watch {
     console: Growing,
     /// None when the record comes on the console.
     channel: Option<Growing>,
-    reader: Reader,
+    reader: FrameReader,
     said: String,
     /// Whether it was told that nothing was said.
     mute_is_told: bool,

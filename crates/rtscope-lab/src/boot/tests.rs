@@ -31,7 +31,7 @@ impl Room {
         ["sh", "-c", &script, "sh"].map(str::to_owned).into()
     }
 
-    fn boot(&self, script: &str, silence_ms: u64, stop: &(dyn Fn() -> bool + Sync)) -> Guest {
+    fn boot(&self, script: &str, silence_ms: u64, stop: &(dyn Fn() -> bool + Sync)) -> BootEnd {
         self.boot_on("x86-64", script, silence_ms, stop)
     }
 
@@ -41,7 +41,7 @@ impl Room {
         script: &str,
         silence_ms: u64,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Guest {
+    ) -> BootEnd {
         self.boot_with(None, machine, script, silence_ms, stop)
     }
 
@@ -52,7 +52,7 @@ impl Room {
         script: &str,
         silence_ms: u64,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Guest {
+    ) -> BootEnd {
         let machine = Machine::find(machine).expect("shipped");
         let (console, channel) = (self.path("console.txt"), self.path("channel"));
         let guard = self.guard(script);

@@ -13,16 +13,16 @@ use serde::Serialize;
 
 use crate::{
     build_target::{self, Target},
-    cache::{BuildFigures, Cache, Kernel, Lock, Manifest},
+    cache::{BuildFigures, Cache, KeptKernel, Lock, Manifest},
     config::{
         self, Configured,
-        merge::{self, Options},
+        merge::{self, ConfigOptions},
     },
     digest::key_of,
     disk,
     error::LabError,
-    progress::{Progress, Report, step},
-    source::{Fetched, Tree},
+    progress::{Report, StepProgress, step},
+    source::{Fetched, SourceTree},
     spec::Spec,
     tool::{self, Need},
 };
@@ -44,8 +44,7 @@ const NOTE_EVERY: u64 = 50;
 
 /// How a build is done.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
-    /// Parallel jobs.
+pub struct BuildChoice {
     pub jobs: u32,
     /// Go on although asked options were lost.
     pub lost_too: bool,
@@ -53,7 +52,7 @@ pub struct Choice {
 
 /// What a build will take, estimated before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
+pub struct BuildEstimate {
     /// Objects to make.
     pub objects: u64,
     /// Time with the chosen jobs.
@@ -66,7 +65,7 @@ pub struct Estimate {
 
 /// Estimates a build from the nearest earlier one in the cache, else from a table.
 #[must_use]
-pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> Estimate {
+pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> BuildEstimate {
     let near = |figures: &&BuildFigures| figures.options.abs_diff(options);
     let usable = |figures: &&BuildFigures| figures.objects > 0 && figures.seconds > 0.0;
     let nearest = earlier.iter().filter(usable).min_by_key(near);
@@ -83,7 +82,7 @@ pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> Estimate {
             (objects, seconds, objects * BYTES_PER_OBJECT)
         }
     };
-    Estimate {
+    BuildEstimate {
         objects: objects as u64,
         seconds,
         disk_bytes: bytes as u64,
@@ -93,19 +92,11 @@ pub fn estimate(options: u64, earlier: &[BuildFigures], jobs: u32) -> Estimate {
 
 /// Checks that all is there that every step needs, before anything is fetched, up to a build with the options that
 /// the spec asks for. What others need besides is known when the kernel is configured.
-///
-/// # Errors
-///
-/// [`LabError::Lacking`].
 pub fn require_tools(spec: &Spec) -> Result<(), LabError> {
     tool::require(&needs_of(spec))
 }
 
 /// As [`require_tools`], and what Debian packages of the kernel need.
-///
-/// # Errors
-///
-/// [`LabError::Lacking`].
 pub fn require_tools_and_packers(spec: &Spec) -> Result<(), LabError> {
     tool::require(&[needs_of(spec), package_needs()].concat())
 }
@@ -123,10 +114,9 @@ fn needs_of(spec: &Spec) -> Vec<tool::Need> {
 #[derive(Debug)]
 pub struct Prepared {
     /// The ready source.
-    pub tree: Tree,
+    pub tree: SourceTree,
     /// Where and with what it is built.
     pub target: Target,
-    /// The configuration.
     pub configured: Configured,
     /// Nobody else works on the objects meanwhile.
     _lock: Lock,
@@ -134,23 +124,19 @@ pub struct Prepared {
 
 /// The kernel of these inputs that the cache has already; without unpacking or configuring anything. A
 /// configuration that was changed by hand since makes it another kernel.
-///
-/// # Errors
-///
-/// As [`Target::new`].
 pub fn built_already(
     spec: &Spec,
     fetched: &Fetched,
     cache: &Cache,
-) -> Result<Option<Kernel>, LabError> {
+) -> Result<Option<KeptKernel>, LabError> {
     let target = Target::new(spec, &identity(fetched), cache)?;
     if target.is_configured() {
         let path = target.objects.join(".config");
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
         let key = kernel_key(&target, &merge::read(&text));
-        return Ok(Kernel::open(&cache.kernel_dir(&key)).ok());
+        return Ok(KeptKernel::open(&cache.kernel_dir(&key)).ok());
     }
-    let of_inputs = |kernel: &Kernel| {
+    let of_inputs = |kernel: &KeptKernel| {
         kernel.manifest.name == spec.name
             && kernel.manifest.inputs.get("inputs") == Some(&target.inputs_key)
     };
@@ -201,9 +187,9 @@ pub fn build(
     spec: &Spec,
     prepared: &Prepared,
     cache: &Cache,
-    choice: Choice,
+    choice: BuildChoice,
     report: &mut Report<'_>,
-) -> Result<Kernel, LabError> {
+) -> Result<KeptKernel, LabError> {
     let Prepared { target, configured, .. } = prepared;
     if !configured.lost.is_empty() && !choice.lost_too {
         return Err(LabError::LostOptions(configured.lost.clone()));
@@ -212,7 +198,7 @@ pub fn build(
         fs::read_to_string(&configured.path).map_err(LabError::file("read", &configured.path))?;
     let options = merge::read(&text);
     let key = kernel_key(target, &options);
-    if let Ok(kernel) = Kernel::open(&cache.kernel_dir(&key)) {
+    if let Ok(kernel) = KeptKernel::open(&cache.kernel_dir(&key)) {
         return Ok(kernel);
     }
     tool::require(&build_target::needs(&options))?;
@@ -243,13 +229,12 @@ pub fn build(
     collect(spec, prepared, &key, counted, cache, report)
 }
 
-/// A time for people.
 fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
 /// Identifies the finished kernel: its inputs with the configuration as it really is.
-fn kernel_key(target: &Target, options: &Options) -> String {
+fn kernel_key(target: &Target, options: &ConfigOptions) -> String {
     let text = merge::write(options);
     key_of(&[("inputs", target.inputs_key.as_bytes()), ("config", text.as_bytes())])
 }
@@ -322,8 +307,8 @@ fn compile(
     spec: &Spec,
     prepared: &Prepared,
     key: &str,
-    choice: Choice,
-    estimate: &Estimate,
+    choice: BuildChoice,
+    estimate: &BuildEstimate,
     report: &mut Report<'_>,
 ) -> Result<BuildFigures, LabError> {
     let Prepared { tree, target, .. } = prepared;
@@ -352,7 +337,7 @@ fn compile(
             // The estimate is corrected when it proves too low, so that it never says 120 %.
             let total = estimate.objects.max(done + 1);
             let pace = began.elapsed().as_secs_f64() / reader.objects as f64;
-            report(Progress::Amount {
+            report(StepProgress::Amount {
                 unit: "objects",
                 done,
                 total: Some(total),
@@ -435,7 +420,7 @@ fn collect(
     figures: BuildFigures,
     cache: &Cache,
     report: &mut Report<'_>,
-) -> Result<Kernel, LabError> {
+) -> Result<KeptKernel, LabError> {
     step(report, format!("keeping {}", spec.name));
     let stage = cache.root().join("kernels").join(format!("{key}.part"));
     if stage.exists() {

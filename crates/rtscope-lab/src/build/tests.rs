@@ -102,12 +102,12 @@ impl Small {
         Small { cache, spec: specs.remove(0), folder }
     }
 
-    fn build(&self, lost_too: bool) -> Result<(Kernel, Vec<Progress>), LabError> {
+    fn build(&self, lost_too: bool) -> Result<(KeptKernel, Vec<StepProgress>), LabError> {
         let mut said = Vec::new();
         let mut report = |progress| said.push(progress);
         let fetched = crate::source::fetch(&self.spec, &self.cache, None, &mut report)?;
         let prepared = prepare(&self.spec, &fetched, &self.cache, false, false, &mut report)?;
-        let choice = Choice { jobs: 1, lost_too };
+        let choice = BuildChoice { jobs: 1, lost_too };
         let kernel = build(&self.spec, &prepared, &self.cache, choice, &mut report)?;
         Ok((kernel, said))
     }
@@ -119,7 +119,7 @@ impl Small {
 
 fn can_build() -> bool {
     let more = ["flex", "bison"].map(|name| Need::of(name, name));
-    let all = [build_target::needs(&Options::new()).as_slice(), &more].concat();
+    let all = [build_target::needs(&ConfigOptions::new()).as_slice(), &more].concat();
     let lacking = tool::require(&all).err();
     if lacking.is_some() {
         rtscope_testing::skip::skip_this("needs the tools that build kernels");
@@ -143,7 +143,7 @@ fn a_kernel_is_built_once_and_kept_with_its_key_in_it() {
     assert_eq!((figures.objects, figures.warnings, figures.options), (2, 2, 2));
     let warnings = fs::read_to_string(kernel.dir.join("warnings.txt")).expect("kept");
     assert_eq!(warnings, "a.c:1:1: warning: odd\nb.c:1:1: warning: odd");
-    let is_object = |p: &&Progress| matches!(p, Progress::Amount { unit: "objects", .. });
+    let is_object = |p: &&StepProgress| matches!(p, StepProgress::Amount { unit: "objects", .. });
     assert_eq!(said.iter().filter(is_object).count(), 2);
     let (again, said) = small.build(false).expect("there");
     assert_eq!(again.manifest.key, manifest.key);

@@ -50,7 +50,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::progress::Progress;
+    use crate::progress::StepProgress;
 
     #[test]
     fn a_second_one_waits_until_the_first_and_its_programs_have_ended() {
@@ -65,14 +65,14 @@ mod tests {
             scope.spawn(|| {
                 let mut report = |progress| said.send(progress).expect("heard");
                 cache.lock("tree", &mut report).expect("locked");
-                said.send(Progress::Warning("locked".to_owned())).expect("heard");
+                said.send(StepProgress::Warning("locked".to_owned())).expect("heard");
             });
             let limit = Duration::from_secs(60);
-            assert!(matches!(heard.recv_timeout(limit), Ok(Progress::Step(_))), "it waits");
+            assert!(matches!(heard.recv_timeout(limit), Ok(StepProgress::Step(_))), "it waits");
             let began = Instant::now();
             program.kill().expect("killed");
             program.wait().expect("gone");
-            assert!(matches!(heard.recv_timeout(limit), Ok(Progress::Warning(_))), "locked");
+            assert!(matches!(heard.recv_timeout(limit), Ok(StepProgress::Warning(_))), "locked");
             assert!(began.elapsed() < limit);
         });
     }

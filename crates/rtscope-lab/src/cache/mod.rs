@@ -46,7 +46,6 @@ pub struct Manifest {
     pub arch: String,
     /// The image that a boot loader or an emulator takes.
     pub vmlinuz: PathBuf,
-    /// The configuration, as text.
     pub config: Option<PathBuf>,
     /// Symbols.
     pub system_map: Option<PathBuf>,
@@ -72,7 +71,6 @@ pub struct BuildFigures {
     pub warnings: u64,
     /// Time from start to end.
     pub seconds: f64,
-    /// Parallel jobs.
     pub jobs: u32,
     /// Size of the folder of objects.
     pub disk_bytes: u64,
@@ -80,10 +78,8 @@ pub struct BuildFigures {
     pub options: u64,
 }
 
-/// A kept kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kernel {
-    /// Its folder.
+pub struct KeptKernel {
     pub dir: PathBuf,
     /// What is known of it.
     pub manifest: Manifest,
@@ -92,7 +88,6 @@ pub struct Kernel {
 /// What tells a kernel from every other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Name.
     pub name: String,
     /// Hash of all inputs; the kernel shows it in `/proc/version`.
     pub key: String,
@@ -106,7 +101,7 @@ pub struct Identity {
     pub real_time: Option<bool>,
 }
 
-impl Kernel {
+impl KeptKernel {
     /// What tells it from every other.
     #[must_use]
     pub fn identity(&self) -> Identity {
@@ -119,14 +114,10 @@ impl Kernel {
     }
 
     /// Reads a folder with a manifest.
-    ///
-    /// # Errors
-    ///
-    /// No manifest, or one that can't be read.
-    pub fn open(dir: &Path) -> io::Result<Kernel> {
+    pub fn open(dir: &Path) -> io::Result<KeptKernel> {
         let text = fs::read_to_string(dir.join(MANIFEST))?;
         let manifest = serde_json::from_str(&text)?;
-        Ok(Kernel { dir: dir.to_owned(), manifest })
+        Ok(KeptKernel { dir: dir.to_owned(), manifest })
     }
 
     /// The image.
@@ -135,13 +126,11 @@ impl Kernel {
         self.dir.join(&self.manifest.vmlinuz)
     }
 
-    /// The configuration.
     #[must_use]
     pub fn config(&self) -> Option<PathBuf> {
         self.manifest.config.as_ref().map(|path| self.dir.join(path))
     }
 
-    /// The folder of its modules.
     #[must_use]
     pub fn modules(&self) -> Option<PathBuf> {
         self.manifest.modules.as_ref().map(|path| self.dir.join(path))
@@ -184,13 +173,11 @@ impl Cache {
         Cache { root: std::path::absolute(&root).unwrap_or(root) }
     }
 
-    /// The folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What was downloaded.
     #[must_use]
     pub fn downloads(&self) -> PathBuf {
         self.root.join("downloads")
@@ -236,12 +223,12 @@ impl Cache {
 
     /// Every finished kernel, by name; those of one name by age, the newest first.
     #[must_use]
-    pub fn kernels(&self) -> Vec<Kernel> {
+    pub fn kernels(&self) -> Vec<KeptKernel> {
         let entries = fs::read_dir(self.root.join("kernels")).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries
             .filter_map(|entry| {
                 let age = entry.path().join(MANIFEST).metadata().ok()?.modified().ok()?;
-                let kernel = Kernel::open(&entry.path()).ok()?;
+                let kernel = KeptKernel::open(&entry.path()).ok()?;
                 (kernel.vmlinuz().is_file()).then_some((age, kernel))
             })
             .collect();
@@ -253,8 +240,8 @@ impl Cache {
 
     /// The newest kernel of a name, or the one whose key starts with at least 6 given digits.
     #[must_use]
-    pub fn find(&self, name_or_key: &str) -> Option<Kernel> {
-        let named = |kernel: &Kernel| {
+    pub fn find(&self, name_or_key: &str) -> Option<KeptKernel> {
+        let named = |kernel: &KeptKernel| {
             let key = &kernel.manifest.key;
             kernel.manifest.name == name_or_key
                 || (name_or_key.len() >= 6 && key.starts_with(name_or_key))
@@ -263,11 +250,7 @@ impl Cache {
     }
 
     /// Makes a prepared folder a kept kernel, in one step. One that is there already stays.
-    ///
-    /// # Errors
-    ///
-    /// The manifest can't be written, or the folder not be moved.
-    pub fn keep(&self, prepared: &Path, manifest: &Manifest) -> io::Result<Kernel> {
+    pub fn keep(&self, prepared: &Path, manifest: &Manifest) -> io::Result<KeptKernel> {
         let text = serde_json::to_string_pretty(manifest)? + "\n";
         fs::write(prepared.join(MANIFEST), text)?;
         let dir = self.kernel_dir(&manifest.key);
@@ -282,7 +265,7 @@ impl Cache {
             }
             Err(e) => return Err(e),
         }
-        Kernel::open(&dir)
+        KeptKernel::open(&dir)
     }
 }
 

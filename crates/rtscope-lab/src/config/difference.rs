@@ -28,9 +28,8 @@ const CONFIG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Options that are on, with their values; texts without quotes.
 pub type Set = BTreeMap<String, String>;
 
-/// One option that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct ChangedOption {
     /// Option without `CONFIG_`.
     pub option: String,
     /// Value in the first; none is off.
@@ -39,42 +38,38 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// Differences on one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
-    /// The topic.
+pub struct TopicDifferences {
     pub topic: &'static str,
     /// What it does to latency.
     pub why: &'static str,
-    /// The options that differ.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ChangedOption>,
 }
 
 /// What two configurations differ in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct ConfigDifference {
     /// Topics of which the second has less.
-    pub removed: Vec<Row>,
+    pub removed: Vec<TopicDifferences>,
     /// Topics of which the second has more.
-    pub added: Vec<Row>,
+    pub added: Vec<TopicDifferences>,
     /// Topics where values differ, or some options came and others went.
-    pub changed: Vec<Row>,
+    pub changed: Vec<TopicDifferences>,
     /// Options that belong to no topic.
-    pub other: Vec<Change>,
+    pub other: Vec<ChangedOption>,
 }
 
-/// Compares two configurations.
 #[must_use]
-pub fn compare(before: &Set, after: &Set) -> Difference {
+pub fn compare(before: &Set, after: &Set) -> ConfigDifference {
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let mut by_topic: BTreeMap<usize, Vec<Change>> = BTreeMap::new();
-    let mut difference = Difference::default();
+    let mut by_topic: BTreeMap<usize, Vec<ChangedOption>> = BTreeMap::new();
+    let mut difference = ConfigDifference::default();
     for name in names {
         let (was, is) = (before.get(name).cloned(), after.get(name).cloned());
         if was == is {
             continue;
         }
-        let change = Change { option: name.clone(), before: was, after: is };
+        let change = ChangedOption { option: name.clone(), before: was, after: is };
         match TOPICS.iter().position(|topic| topic.options.iter().any(|o| matches(o, name))) {
             Some(topic) => by_topic.entry(topic).or_default().push(change),
             None => difference.other.push(change),
@@ -89,7 +84,7 @@ pub fn compare(before: &Set, after: &Set) -> Difference {
             (0, _) if went == changes.len() => &mut difference.removed,
             _ => &mut difference.changed,
         };
-        list.push(Row { topic: name, why, changes });
+        list.push(TopicDifferences { topic: name, why, changes });
     }
     difference
 }
@@ -101,7 +96,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_prefix('*').map_or(pattern == name, |end| name.ends_with(end))
 }
 
-impl Change {
+impl ChangedOption {
     fn text(&self) -> String {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => format!("{} {before} -> {after}", self.option),
@@ -115,7 +110,7 @@ impl Change {
 
 /// The difference as text: the vendor's table. `all` names the options of no topic too.
 #[must_use]
-pub fn text(difference: &Difference, names: [&str; 2], all: bool) -> String {
+pub fn text(difference: &ConfigDifference, names: [&str; 2], all: bool) -> String {
     let mut text = format!("From {} to {}:\n", names[0], names[1]);
     let parts = [
         ("Removed", &difference.removed),
@@ -128,7 +123,7 @@ pub fn text(difference: &Difference, names: [&str; 2], all: bool) -> String {
         }
         let _ = writeln!(text, "\n{heading}");
         for row in rows {
-            let changes: Vec<String> = row.changes.iter().map(Change::text).collect();
+            let changes: Vec<String> = row.changes.iter().map(ChangedOption::text).collect();
             let _ = writeln!(text, "  {}", row.topic);
             wrap(&mut text, row.why, "    ");
             let shown = if all { changes.len() } else { changes.len().min(8) };
@@ -172,9 +167,7 @@ fn wrap(text: &mut String, words: &str, indent: &str) {
 /// A configuration and what to call it.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// What it is.
     pub name: String,
-    /// Its options.
     pub options: Set,
 }
 
@@ -295,7 +288,8 @@ mod tests {
     #[test]
     fn the_vendors_table_comes_out() {
         let difference = compare(&set(STOCK), &set(RT));
-        let topics = |rows: &[Row]| rows.iter().map(|row| row.topic).collect::<Vec<_>>();
+        let topics =
+            |rows: &[TopicDifferences]| rows.iter().map(|row| row.topic).collect::<Vec<_>>();
         assert_eq!(
             topics(&difference.removed),
             [
@@ -331,7 +325,7 @@ mod tests {
     #[test]
     fn equal_kernels_differ_in_nothing() {
         let difference = compare(&set(STOCK), &set(STOCK));
-        assert_eq!(difference, Difference::default());
+        assert_eq!(difference, ConfigDifference::default());
         assert!(text(&difference, ["a", "b"], false).contains("No option that affects latency"));
     }
 

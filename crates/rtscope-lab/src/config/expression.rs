@@ -1,8 +1,7 @@
 //! Conditions of options: read and evaluated.
 
-use super::merge::{Options, Value};
+use super::merge::{ConfigOptions, Value};
 
-/// A condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     /// An option, or a constant.
@@ -19,7 +18,6 @@ pub enum Expression {
     Compare(String, &'static str, String),
 }
 
-/// Reads a condition.
 pub(super) fn parse(text: &str) -> Expression {
     let tokens = tokens(text);
     let mut at = 0;
@@ -128,7 +126,7 @@ fn one(tokens: &[String], at: &mut usize) -> Option<Expression> {
 
 impl Expression {
     /// 0 is no, 1 module, 2 yes, as the kernel's tools count.
-    pub(super) fn holds(&self, options: &Options) -> u8 {
+    pub(super) fn holds(&self, options: &ConfigOptions) -> u8 {
         match self {
             Expression::Name(name) => tristate(name, options),
             Expression::Unknown(_) => 2,
@@ -155,7 +153,7 @@ impl Expression {
     }
 
     /// The parts that don't hold, in words as `NET=n`.
-    pub(super) fn unmet(&self, options: &Options) -> Vec<String> {
+    pub(super) fn unmet(&self, options: &ConfigOptions) -> Vec<String> {
         if self.holds(options) == 2 {
             return Vec::new();
         }
@@ -187,7 +185,7 @@ impl Expression {
     }
 }
 
-pub(super) fn tristate(name: &str, options: &Options) -> u8 {
+pub(super) fn tristate(name: &str, options: &ConfigOptions) -> u8 {
     match value(name, options).as_str() {
         "y" => 2,
         "m" => 1,
@@ -196,7 +194,7 @@ pub(super) fn tristate(name: &str, options: &Options) -> u8 {
 }
 
 /// A constant as it is, an option as it is set.
-fn value(name: &str, options: &Options) -> String {
+fn value(name: &str, options: &ConfigOptions) -> String {
     if let Some(text) = name.strip_prefix(['"', '\'']) {
         return text.trim_end_matches(['"', '\'']).to_owned();
     }

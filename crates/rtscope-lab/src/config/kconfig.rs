@@ -13,7 +13,7 @@ use std::{
 pub use super::expression::Expression;
 use super::{
     expression::{parse, tristate},
-    merge::{Options, Value},
+    merge::{ConfigOptions, Value},
     verify::Lost,
 };
 
@@ -263,13 +263,13 @@ fn split_condition(rest: &str) -> (&str, Option<Expression>) {
 
 /// Why an option was lost, in one line.
 #[must_use]
-pub fn explain(symbols: &Symbols, lost: &Lost, options: &Options) -> String {
+pub fn explain(symbols: &Symbols, lost: &Lost, options: &ConfigOptions) -> String {
     let asked = format!("CONFIG_{}={}", lost.name, lost.asked.word());
     let found = lost.found.as_ref().map_or("absent".to_owned(), |value| value.word().to_owned());
     format!("{asked} is lost ({found}): {}", reason(symbols, lost, options))
 }
 
-fn reason(symbols: &Symbols, lost: &Lost, options: &Options) -> String {
+fn reason(symbols: &Symbols, lost: &Lost, options: &ConfigOptions) -> String {
     let Some(symbol) = symbols.get(&lost.name).filter(|symbol| !symbol.definitions.is_empty())
     else {
         let known = symbols.keys().map(String::as_str);
@@ -337,7 +337,7 @@ fn chosen_instead(
     symbols: &Symbols,
     lost: &Lost,
     definition: &Definition,
-    options: &Options,
+    options: &ConfigOptions,
 ) -> String {
     if let Some(choice) = definition.choice {
         let mut chosen: Vec<&str> = symbols
@@ -494,9 +494,9 @@ config DEPTH
     fn odd_conditions_count_as_met() {
         let unknown = parse("A &&");
         assert_eq!(unknown, Expression::Unknown("A &&".to_owned()));
-        assert_eq!(unknown.holds(&Options::new()), 2);
-        assert_eq!(parse("m").holds(&Options::new()), 1);
+        assert_eq!(unknown.holds(&ConfigOptions::new()), 2);
+        assert_eq!(parse("m").holds(&ConfigOptions::new()), 1);
         assert_eq!(parse("!(A || B)").holds(&read("CONFIG_A=m\n")), 1);
-        assert_eq!(parse("\"a b\" = \"a b\"").holds(&Options::new()), 2);
+        assert_eq!(parse("\"a b\" = \"a b\"").holds(&ConfigOptions::new()), 2);
     }
 }

@@ -23,11 +23,11 @@ impl Value {
 }
 
 /// Options by name, without `CONFIG_`.
-pub type Options = BTreeMap<String, Value>;
+pub type ConfigOptions = BTreeMap<String, Value>;
 
 /// Reads a `.config` or a fragment.
 #[must_use]
-pub fn read(text: &str) -> Options {
+pub fn read(text: &str) -> ConfigOptions {
     text.lines().filter_map(read_line).collect()
 }
 
@@ -99,7 +99,7 @@ pub struct Override {
 
 /// What fragments ask for, merged: the later one wins. With where they contradict each other.
 #[must_use]
-pub fn asked(fragments: &[(&str, &str)]) -> (Options, Vec<Override>) {
+pub fn asked(fragments: &[(&str, &str)]) -> (ConfigOptions, Vec<Override>) {
     let mut merged: BTreeMap<String, (String, Value)> = BTreeMap::new();
     let mut overrides = Vec::new();
     for (fragment, text) in fragments {
@@ -118,7 +118,7 @@ pub fn asked(fragments: &[(&str, &str)]) -> (Options, Vec<Override>) {
 /// A base with what fragments ask for in place of its own. The asked options come last and in the
 /// fragments' order: of a choice, the kernel's tools take the member that is named last.
 #[must_use]
-pub fn merged(base: &Options, fragments: &[(&str, &str)]) -> String {
+pub fn merged(base: &ConfigOptions, fragments: &[(&str, &str)]) -> String {
     let (asked, _) = asked(fragments);
     let mut options = base.clone();
     options.retain(|name, _| !asked.contains_key(name));
@@ -131,14 +131,14 @@ pub fn merged(base: &Options, fragments: &[(&str, &str)]) -> String {
         }
     }
     for (name, value) in lines {
-        text += &write(&Options::from([(name, value)]));
+        text += &write(&ConfigOptions::from([(name, value)]));
     }
     text
 }
 
 /// Options as a `.config`.
 #[must_use]
-pub fn write(options: &Options) -> String {
+pub fn write(options: &ConfigOptions) -> String {
     let mut text = String::new();
     for (name, value) in options {
         let _ = match value {
@@ -182,7 +182,7 @@ mod tests {
              CONFIG_PREEMPT_NONE=y\n# CONFIG_KEXEC is not set\n"
         );
         let twice = [("a", "CONFIG_X=y\nCONFIG_Y=y\n"), ("b", "CONFIG_X=m\n")];
-        assert_eq!(merged(&Options::new(), &twice), "CONFIG_Y=y\nCONFIG_X=m\n");
+        assert_eq!(merged(&ConfigOptions::new(), &twice), "CONFIG_Y=y\nCONFIG_X=m\n");
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         fn nothing_that_is_written_is_senseless(
             value in "(y|m|n|-?[0-9]{1,6}|0x[0-9a-f]{1,6}|\"[a-z =#-]{0,9}\")"
         ) {
-            let options = Options::from([("A".to_owned(), Value::Set(value)), ("B".to_owned(), Value::Off)]);
+            let options = ConfigOptions::from([("A".to_owned(), Value::Set(value)), ("B".to_owned(), Value::Off)]);
             prop_assert_eq!(senseless(&write(&options)), []);
         }
 

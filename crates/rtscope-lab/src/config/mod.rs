@@ -18,8 +18,8 @@ use serde::Serialize;
 use crate::{
     build_target::{Target, configuration_needs},
     error::LabError,
-    progress::{Progress, Report, step},
-    source::Tree,
+    progress::{Report, StepProgress, step},
+    source::SourceTree,
     spec::{Base, Spec},
     tool::{self, Need},
 };
@@ -27,7 +27,6 @@ use crate::{
 /// A configuration that was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Configured {
-    /// The file.
     pub path: PathBuf,
     /// Options that are `y` or `m`.
     pub options: u64,
@@ -44,7 +43,7 @@ pub struct Configured {
 /// returned.
 pub fn configure(
     spec: &Spec,
-    tree: &Tree,
+    tree: &SourceTree,
     target: &Target,
     menuconfig: bool,
     report: &mut Report<'_>,
@@ -72,7 +71,7 @@ pub fn configure(
     let texts: Vec<(&str, &str)> =
         spec.fragments.iter().map(|f| (f.name.as_str(), f.text.as_str())).collect();
     for one in merge::asked(&texts).1 {
-        report(Progress::Warning(format!(
+        report(StepProgress::Warning(format!(
             "CONFIG_{}={} of {} overrides {} of {}",
             one.name,
             one.later.1.word(),
@@ -91,11 +90,7 @@ pub fn configure(
 }
 
 /// Verifies a `.config` against what a spec asks.
-///
-/// # Errors
-///
-/// A file can't be read.
-pub fn verify(spec: &Spec, tree: &Tree, path: &Path) -> Result<Configured, LabError> {
+pub fn verify(spec: &Spec, tree: &SourceTree, path: &Path) -> Result<Configured, LabError> {
     let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
     let found = merge::read(&text);
     let texts: Vec<(&str, &str)> =
@@ -112,7 +107,7 @@ pub fn verify(spec: &Spec, tree: &Tree, path: &Path) -> Result<Configured, LabEr
 }
 
 /// A default configuration that the source doesn't have is told before make says "no rule".
-fn check_target(tree: &Tree, spec: &Spec, name: &str) -> Result<(), LabError> {
+fn check_target(tree: &SourceTree, spec: &Spec, name: &str) -> Result<(), LabError> {
     let folder = tree.path.join("arch").join(spec.arch_folder()).join("configs");
     if !name.ends_with("_defconfig") || folder.join(name).is_file() {
         return Ok(());

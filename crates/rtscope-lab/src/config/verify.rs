@@ -1,13 +1,12 @@
 //! Whether the kernel's configuration took what was asked.
 
-use super::merge::{Options, Value};
+use super::merge::{ConfigOptions, Value};
 
 /// An asked option that the configuration doesn't have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// Option, without `CONFIG_`.
     pub name: String,
-    /// As asked.
     pub asked: Value,
     /// As it is; none when the configuration doesn't name it.
     pub found: Option<Value>,
@@ -15,7 +14,7 @@ pub struct Lost {
 
 /// Every asked option that was lost. What is asked to be off and isn't named is off.
 #[must_use]
-pub fn lost(asked: &Options, found: &Options) -> Vec<Lost> {
+pub fn lost(asked: &ConfigOptions, found: &ConfigOptions) -> Vec<Lost> {
     let is_met = |name: &String, value: &Value| match (value, found.get(name)) {
         (Value::Off, None) => true,
         (value, Some(found)) => value == found,

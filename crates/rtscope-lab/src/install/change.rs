@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    journal::{Found, Journal, Line, sync_folder},
+    journal::{FoundJournal, Journal, JournalLine, sync_folder},
     marked_block::Mark,
     steps::Steps,
 };
@@ -37,16 +37,13 @@ pub(super) enum Change {
     },
     /// A new file.
     File {
-        /// What.
         from: Content,
         /// Where to; not there yet.
         to: PathBuf,
     },
     /// Another text in the place of a file, marked.
     Replace {
-        /// Which file.
         path: PathBuf,
-        /// The new text.
         text: String,
         /// How our part is marked in it.
         mark: Mark,
@@ -56,9 +53,7 @@ pub(super) enum Change {
 /// What a new file is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
-    /// A copy of a file.
     Copy(PathBuf),
-    /// A text.
     Text(String),
     /// What a program writes into the file that is its last argument but `then` ones.
     Made {
@@ -77,7 +72,6 @@ impl Change {
         }
     }
 
-    /// Space it takes, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Change::Tree { from, .. } => disk::size_bytes(from),
@@ -100,13 +94,13 @@ impl Change {
         if let Change::Replace { path: place, text, mark } = self {
             let saved = journal.save(place, steps)?;
             let sha256 = digest::sha256(text.as_bytes());
-            journal.add(&Line::Replaced { path, saved, sha256, mark: *mark }, steps)?;
+            journal.add(&JournalLine::Replaced { path, saved, sha256, mark: *mark }, steps)?;
             return put(place, text.as_bytes(), None, steps);
         }
         if place.exists() {
             return Err(LabError::Refused(format!("{} is there already", place.display())));
         }
-        journal.add(&Line::New { path }, steps)?;
+        journal.add(&JournalLine::New { path }, steps)?;
         let part = part_of(place);
         match self {
             Change::Tree { from, .. } => copy_tree(from, &part, steps)?,
@@ -139,7 +133,7 @@ impl Change {
             self.place().ancestors().skip(1).take_while(|p| *p != root).collect();
         for folder in above.into_iter().rev().filter(|folder| !folder.exists()) {
             let path = folder.strip_prefix(root).unwrap_or(folder).to_owned();
-            journal.add(&Line::Folder { path }, steps)?;
+            journal.add(&JournalLine::Folder { path }, steps)?;
             steps.take()?;
             fs::create_dir(folder).map_err(LabError::file("make", folder))?;
         }
@@ -245,19 +239,23 @@ fn copy_tree(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> 
 }
 
 /// Undoes every change of a journal, the last first. Can be broken off and done again.
-pub(super) fn undo(root: &Path, found: &Found, steps: &mut Steps) -> Result<Vec<String>, LabError> {
+pub(super) fn undo(
+    root: &Path,
+    found: &FoundJournal,
+    steps: &mut Steps,
+) -> Result<Vec<String>, LabError> {
     let mut notes = Vec::new();
     for line in found.lines.iter().rev() {
         match line {
-            Line::Replaced { path, saved, sha256, mark } => {
+            JournalLine::Replaced { path, saved, sha256, mark } => {
                 let place = root.join(path);
                 notes.extend(restore(&place, &found.dir.join(saved), sha256, *mark, steps)?);
             }
-            Line::New { path } => {
+            JournalLine::New { path } => {
                 remove(&part_of(&root.join(path)), steps)?;
                 remove(&root.join(path), steps)?;
             }
-            Line::Folder { path } => {
+            JournalLine::Folder { path } => {
                 let path = root.join(path);
                 steps.take()?;
                 // Somebody may have put something there since.
@@ -265,7 +263,7 @@ pub(super) fn undo(root: &Path, found: &Found, steps: &mut Steps) -> Result<Vec<
                     notes.push(format!("{} isn't empty and stays", path.display()));
                 }
             }
-            Line::Begin(_) | Line::Done => {}
+            JournalLine::Begin(_) | JournalLine::Done => {}
         }
     }
     Ok(notes)

@@ -16,7 +16,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{layout::Layout, marked_block::Mark, steps::Steps};
+use super::{layout::BootLayout, marked_block::Mark, steps::Steps};
 use crate::{cache::Identity, error::LabError};
 
 /// Folder of the journals, below the root.
@@ -25,22 +25,17 @@ const FOLDER: &str = "var/lib/rtscope/kernels";
 /// A line of a journal. Paths are below the root.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
-pub enum Line {
-    /// An installation begins.
+pub enum JournalLine {
     Begin(Heading),
     /// A folder, made.
     Folder {
-        /// Where.
         path: PathBuf,
     },
     /// A new file, link or whole folder, put in its place in one step.
     New {
-        /// Where.
         path: PathBuf,
     },
-    /// A file replaced.
     Replaced {
-        /// Where.
         path: PathBuf,
         /// What was there, below the journal's folder.
         saved: PathBuf,
@@ -56,11 +51,9 @@ pub enum Line {
 /// What an installation is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heading {
-    /// The kernel.
     #[serde(flatten)]
     pub kernel: Identity,
-    /// The layout.
-    pub layout: Layout,
+    pub layout: BootLayout,
 }
 
 /// A journal that is being written.
@@ -71,25 +64,18 @@ pub struct Journal {
     saved: usize,
 }
 
-/// A journal as found.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// Its folder.
+pub struct FoundJournal {
     pub dir: PathBuf,
-    /// What it is of.
     pub heading: Heading,
     /// Its changes, in order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<JournalLine>,
     /// Whether the installation came to its end.
     pub done: bool,
 }
 
 impl Journal {
     /// Begins a journal below a root.
-    ///
-    /// # Errors
-    ///
-    /// It can't be written.
     pub fn begin(root: &Path, heading: &Heading, steps: &mut Steps) -> Result<Journal, LabError> {
         let folder = root.join(FOLDER);
         steps.take()?;
@@ -105,7 +91,7 @@ impl Journal {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(LabError::file("write", &path))?;
         let mut journal = Journal { dir, file, saved: 0 };
-        journal.add(&Line::Begin(heading.clone()), steps)?;
+        journal.add(&JournalLine::Begin(heading.clone()), steps)?;
         for folder in [&journal.dir, &folder] {
             sync_folder(folder).map_err(LabError::file("sync", folder))?;
         }
@@ -113,11 +99,7 @@ impl Journal {
     }
 
     /// Adds a line; it is on the disk when this returns.
-    ///
-    /// # Errors
-    ///
-    /// It can't be written.
-    pub fn add(&mut self, line: &Line, steps: &mut Steps) -> Result<(), LabError> {
+    pub fn add(&mut self, line: &JournalLine, steps: &mut Steps) -> Result<(), LabError> {
         steps.take()?;
         let mut write = || {
             let text = serde_json::to_string(line)? + "\n";
@@ -128,10 +110,6 @@ impl Journal {
     }
 
     /// Keeps a copy of a file and says where, below the journal's folder.
-    ///
-    /// # Errors
-    ///
-    /// It can't be copied.
     pub fn save(&mut self, path: &Path, steps: &mut Steps) -> Result<PathBuf, LabError> {
         steps.take()?;
         let name = Path::new("saved").join(self.saved.to_string());
@@ -149,7 +127,6 @@ impl Journal {
         Ok(name)
     }
 
-    /// The folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -167,11 +144,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Every journal below a root, the oldest first. A folder whose journal has no first line is of an
 /// installation that never began.
-///
-/// # Errors
-///
-/// A journal can't be read.
-pub fn all(root: &Path) -> Result<Vec<Found>, LabError> {
+pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
     let folder = root.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
@@ -190,13 +163,13 @@ pub fn all(root: &Path) -> Result<Vec<Found>, LabError> {
             Err(e) => return Err(LabError::file("read", path)(e)),
         };
         let lines = text.lines().map_while(|line| serde_json::from_str(line).ok());
-        let mut lines: Vec<Line> = lines.collect();
-        if !matches!(lines.first(), Some(Line::Begin(_))) {
+        let mut lines: Vec<JournalLine> = lines.collect();
+        if !matches!(lines.first(), Some(JournalLine::Begin(_))) {
             continue;
         }
-        if let Line::Begin(heading) = lines.remove(0) {
-            let done = lines.last() == Some(&Line::Done);
-            found.push(Found { dir, heading, lines, done });
+        if let JournalLine::Begin(heading) = lines.remove(0) {
+            let done = lines.last() == Some(&JournalLine::Done);
+            found.push(FoundJournal { dir, heading, lines, done });
         }
     }
     Ok(found)
@@ -204,10 +177,6 @@ pub fn all(root: &Path) -> Result<Vec<Found>, LabError> {
 
 /// Removes a journal whose changes are undone: out of sight in one step, then its files; and the
 /// folders of ours that are empty then.
-///
-/// # Errors
-///
-/// It can't be moved.
 pub fn forget(dir: &Path, steps: &mut Steps) -> Result<(), LabError> {
     let undone = dir.with_extension("undone");
     steps.take()?;

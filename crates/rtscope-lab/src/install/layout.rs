@@ -14,7 +14,7 @@ use crate::error::LabError;
 /// How a system boots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Layout {
+pub enum BootLayout {
     /// The Raspberry Pi's firmware with `config.txt`.
     RaspberryPi,
     /// GRUB with `grub.cfg`.
@@ -26,24 +26,24 @@ pub enum Layout {
 }
 
 /// Names on the command line.
-const NAMES: [(&str, Layout); 4] = [
-    ("raspberry-pi", Layout::RaspberryPi),
-    ("grub", Layout::Grub),
-    ("extlinux", Layout::Extlinux),
-    ("u-boot", Layout::UBoot),
+const NAMES: [(&str, BootLayout); 4] = [
+    ("raspberry-pi", BootLayout::RaspberryPi),
+    ("grub", BootLayout::Grub),
+    ("extlinux", BootLayout::Extlinux),
+    ("u-boot", BootLayout::UBoot),
 ];
 
-impl fmt::Display for Layout {
+impl fmt::Display for BootLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = NAMES.iter().find(|(_, layout)| layout == self);
         f.write_str(named.map_or("", |(name, _)| name))
     }
 }
 
-impl FromStr for Layout {
+impl FromStr for BootLayout {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Layout, String> {
+    fn from_str(text: &str) -> Result<BootLayout, String> {
         let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, layout)| *layout);
         found.ok_or_else(|| {
             let names = NAMES.map(|(name, _)| name);
@@ -60,7 +60,6 @@ impl FromStr for Layout {
 /// What the boot loader would start, as far as its configuration says. Paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Chosen {
-    /// The image.
     pub image: PathBuf,
     /// The initial RAM disk.
     pub initrd: Option<PathBuf>,

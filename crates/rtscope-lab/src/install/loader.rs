@@ -6,12 +6,12 @@ use super::{
     Wish,
     change::Change,
     extlinux, grub,
-    layout::{Chosen, Layout},
+    layout::{BootLayout, Chosen},
     raspberry_pi, u_boot,
 };
 use crate::error::LabError;
 
-impl Layout {
+impl BootLayout {
     /// What the boot loader would start now.
     ///
     /// # Errors
@@ -19,20 +19,20 @@ impl Layout {
     /// The root isn't of this layout, or its configuration can't be read.
     pub fn chosen(self, root: &Path) -> Result<Chosen, LabError> {
         match self {
-            Layout::RaspberryPi => raspberry_pi::chosen(root),
-            Layout::Grub => grub::chosen(root),
-            Layout::Extlinux => extlinux::chosen(root),
-            Layout::UBoot => u_boot::chosen(root),
+            BootLayout::RaspberryPi => raspberry_pi::chosen(root),
+            BootLayout::Grub => grub::chosen(root),
+            BootLayout::Extlinux => extlinux::chosen(root),
+            BootLayout::UBoot => u_boot::chosen(root),
         }
     }
 
     /// The changes that install a kernel. The one that makes the boot loader take it is the last.
     pub(super) fn changes(self, wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         match self {
-            Layout::RaspberryPi => raspberry_pi::changes(wish),
-            Layout::Grub => grub::changes(wish),
-            Layout::Extlinux => extlinux::changes(wish),
-            Layout::UBoot => u_boot::changes(wish),
+            BootLayout::RaspberryPi => raspberry_pi::changes(wish),
+            BootLayout::Grub => grub::changes(wish),
+            BootLayout::Extlinux => extlinux::changes(wish),
+            BootLayout::UBoot => u_boot::changes(wish),
         }
     }
 }

@@ -33,29 +33,28 @@ use serde::Serialize;
 
 use self::{
     change::{Change, Content},
-    journal::{Found, Heading, Journal, Line},
+    journal::{FoundJournal, Heading, Journal, JournalLine},
 };
 pub use self::{
-    layout::{Chosen, Layout},
+    layout::{BootLayout, Chosen},
     steps::Steps,
 };
 use crate::{
-    cache::{Kernel, Manifest},
+    cache::{KeptKernel, Manifest},
     config::merge,
     disk,
     error::LabError,
-    progress::{Progress, Report, step},
+    progress::{Report, StepProgress, step},
 };
 
 /// What is asked of an installation.
 #[derive(Debug)]
 pub struct Wish<'a> {
-    /// The kernel.
-    pub kernel: &'a Kernel,
+    pub kernel: &'a KeptKernel,
     /// The root of the system it goes into.
     pub root: &'a Path,
     /// How that system boots.
-    pub layout: Layout,
+    pub layout: BootLayout,
     /// Words for the kernel's command line.
     pub words: &'a str,
     /// Boot it once only, where the layout can.
@@ -75,7 +74,6 @@ pub struct Wish<'a> {
 pub enum Initrd<'a> {
     /// Made on this machine where the old kernel has one.
     Made,
-    /// A file.
     File(&'a Path),
     /// None, although the old kernel has one.
     Without,
@@ -91,7 +89,7 @@ impl Wish<'_> {
     #[must_use]
     pub fn boot_step(&self) -> String {
         match (self.once, self.layout) {
-            (true, Layout::RaspberryPi) => "`sudo reboot '0 tryboot'` boots it once".to_owned(),
+            (true, BootLayout::RaspberryPi) => "`sudo reboot '0 tryboot'` boots it once".to_owned(),
             (true, _) => {
                 format!("`sudo grub-reboot {}` and `sudo reboot` boot it once", self.mark())
             }
@@ -120,7 +118,6 @@ impl Wish<'_> {
 /// What was installed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Installed {
-    /// The journal's folder.
     pub journal: PathBuf,
     /// What the boot loader starts now.
     pub chosen: Chosen,
@@ -144,7 +141,7 @@ pub fn install(
     has_its_modules(wish.kernel)?;
     let before = wish.layout.chosen(wish.root)?;
     if let Some(missing) = before.missing() {
-        report(Progress::Warning(format!(
+        report(StepProgress::Warning(format!(
             "the boot configuration names {}, which doesn't exist: does this system boot?",
             missing.display()
         )));
@@ -197,12 +194,12 @@ fn apply(
     for change in changes {
         change.apply(root, &mut journal, steps)?;
     }
-    journal.add(&Line::Done, steps)?;
+    journal.add(&JournalLine::Done, steps)?;
     Ok(journal.dir().to_owned())
 }
 
 /// Refuses a kernel whose drivers are modules that weren't kept with it, as those that the lab only boots.
-fn has_its_modules(kernel: &Kernel) -> Result<(), LabError> {
+fn has_its_modules(kernel: &KeptKernel) -> Result<(), LabError> {
     let text = kernel.config().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     let makes_some = merge::read(&text).values().any(|value| value.word() == "m");
     if !makes_some || kernel.modules().is_some() {
@@ -261,13 +258,13 @@ fn undo_unfinished(
             format!("undoing an interrupted installation of {}", found.heading.kernel.name),
         );
         for note in undo(root, &found, steps)? {
-            report(Progress::Warning(note));
+            report(StepProgress::Warning(note));
         }
     }
     Ok(())
 }
 
-fn undo(root: &Path, found: &Found, steps: &mut Steps) -> Result<Vec<String>, LabError> {
+fn undo(root: &Path, found: &FoundJournal, steps: &mut Steps) -> Result<Vec<String>, LabError> {
     // With the boot partition not mounted, its files would seem to be gone.
     found.heading.layout.chosen(root)?;
     let notes = change::undo(root, found, steps)?;
@@ -295,7 +292,7 @@ pub fn rollback(
             root.display()
         )));
     };
-    let is_asked = |found: &Found| {
+    let is_asked = |found: &FoundJournal| {
         asked.is_none_or(|asked| {
             found.heading.kernel.name == asked
                 || found.heading.kernel.release == asked
@@ -313,7 +310,7 @@ pub fn rollback(
     }
     step(report, format!("removing {}", newest.heading.kernel.name));
     for note in undo(root, newest, steps)? {
-        report(Progress::Warning(note));
+        report(StepProgress::Warning(note));
     }
     Ok(newest.heading.clone())
 }

@@ -16,7 +16,6 @@ impl Steps {
         Steps { taken: 0, stop_before: Some(n) }
     }
 
-    /// Steps taken.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken

@@ -9,7 +9,7 @@ use std::{
 
 use flate2::read::GzDecoder;
 
-use super::{Layout, Wish, layout::Chosen};
+use super::{BootLayout, Wish, layout::Chosen};
 use crate::error::LabError;
 
 /// Programs of which every system has some. A system's first program may be a link that leads out of a
@@ -72,9 +72,9 @@ pub(super) fn check(wish: &Wish<'_>, old: &Chosen) -> Result<(), LabError> {
 fn runs_there(wish: &Wish<'_>, old: &Chosen) -> Option<(String, &'static [&'static str])> {
     let root = wish.root;
     let (boards, what): (&[&str], &str) = match wish.layout {
-        Layout::RaspberryPi => (&["arm64", "arm"], "no Raspberry Pi runs that"),
-        Layout::UBoot => (&["arm64", "arm", "riscv"], "no board with a uEnv.txt runs that"),
-        Layout::Grub | Layout::Extlinux => (&[], ""),
+        BootLayout::RaspberryPi => (&["arm64", "arm"], "no Raspberry Pi runs that"),
+        BootLayout::UBoot => (&["arm64", "arm", "riscv"], "no board with a uEnv.txt runs that"),
+        BootLayout::Grub | BootLayout::Extlinux => (&[], ""),
     };
     if !boards.is_empty() && !boards.contains(&&*wish.kernel.manifest.arch) {
         return Some((what.to_owned(), boards));

@@ -37,7 +37,7 @@ const SHOWN_BYTES: usize = 40;
 
 /// How a file of a record is no longer as its guest brought it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     /// It has other bytes.
     Altered,
     /// It is gone.
@@ -52,15 +52,15 @@ pub struct Touched {
     /// Path in the record.
     pub name: String,
     /// What happened to it.
-    pub change: Change,
+    pub change: FileChange,
 }
 
 impl fmt::Display for Touched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let change = match self.change {
-            Change::Altered => "altered",
-            Change::Deleted => "deleted",
-            Change::Added => "added",
+            FileChange::Altered => "altered",
+            FileChange::Deleted => "deleted",
+            FileChange::Added => "added",
         };
         write!(f, "{} ({change})", self.name)
     }
@@ -77,14 +77,14 @@ pub fn touched(folder: &Path, inputs: &Inputs) -> Result<Vec<Touched>, LabError>
     let mut touched = Vec::new();
     for (name, hash) in named {
         let change = match read_file(&folder.join(name))? {
-            None => Change::Deleted,
-            Some(bytes) if sha256(&bytes) != *hash => Change::Altered,
+            None => FileChange::Deleted,
+            Some(bytes) if sha256(&bytes) != *hash => FileChange::Altered,
             Some(_) => continue,
         };
         touched.push(Touched { name: name.to_owned(), change });
     }
-    let added = Beside::of(folder, inputs)?.added;
-    touched.extend(added.into_iter().map(|name| Touched { name, change: Change::Added }));
+    let added = FilesNotSent::of(folder, inputs)?.added;
+    touched.extend(added.into_iter().map(|name| Touched { name, change: FileChange::Added }));
     Ok(touched)
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn list(touched: &[Touched]) -> String {
 
 /// Files in a record's folder that its guest didn't send, each list sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Beside {
+pub struct FilesNotSent {
     /// Files that a reader of the record would take for a part of it.
     pub added: Vec<String>,
     /// Files that rtscope makes from the record, or keeps with it.
@@ -120,17 +120,17 @@ pub struct Beside {
     pub foreign: Vec<String>,
 }
 
-impl Beside {
+impl FilesNotSent {
     /// Looks through a record's folder and all folders in it.
     ///
     /// # Errors
     ///
     /// A folder can't be listed.
-    pub fn of(folder: &Path, inputs: &Inputs) -> Result<Beside, LabError> {
+    pub fn of(folder: &Path, inputs: &Inputs) -> Result<FilesNotSent, LabError> {
         let mut names = Vec::new();
         list_files(folder, "", &mut names)?;
         names.sort();
-        let mut beside = Beside::default();
+        let mut beside = FilesNotSent::default();
         for name in names {
             let room = name.split_once('/').map(|(room, _)| room);
             if inputs.files.contains_key(&name) {
@@ -171,11 +171,11 @@ fn is_made_here(name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The file on disk is no longer the one that the guest brought; the other run gives the latter.
-    Disk(Change),
+    Disk(FileChange),
     /// The file is the one that the guest brought; the other run gives another one.
     Run,
     /// The file is no longer the one that the guest brought, and the other run gives a third one.
-    Both(Change),
+    Both(FileChange),
     /// The other run gives the file on disk; the hash of it was changed.
     Hash,
 }
@@ -189,12 +189,12 @@ pub struct Disagreement {
     pub blame: Blame,
     /// The first difference between the record on disk and the other run; none where one of them has no
     /// such file.
-    pub first: Option<Difference>,
+    pub first: Option<FirstDifference>,
 }
 
 /// The first difference between two files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct FirstDifference {
     /// Line, from 1.
     pub line: usize,
     /// Byte of the line, from 1.
@@ -220,7 +220,7 @@ pub fn compare(
     // An older record doesn't name its console.
     let is_named = |name: &&String| *name != CONSOLE;
     names.extend(brought.files.keys().filter(is_named).cloned());
-    names.extend(Beside::of(record, noted)?.added);
+    names.extend(FilesNotSent::of(record, noted)?.added);
     let mut found = Vec::new();
     for name in names {
         let (disk, other) = (read_file(&record.join(&name))?, read_file(&again.join(&name))?);
@@ -237,9 +237,9 @@ pub fn compare(
 fn blame(hash: Option<&str>, disk: Option<&[u8]>, other: Option<&[u8]>) -> Option<Blame> {
     let (on_disk, made) = (disk.map(sha256), other.map(sha256));
     let change = match (hash, &on_disk) {
-        (None, _) => Change::Added,
-        (_, None) => Change::Deleted,
-        _ => Change::Altered,
+        (None, _) => FileChange::Added,
+        (_, None) => FileChange::Deleted,
+        _ => FileChange::Altered,
     };
     match (on_disk.as_deref() == hash, made.as_deref() == hash, on_disk == made) {
         (true, true, _) => None,
@@ -251,7 +251,7 @@ fn blame(hash: Option<&str>, disk: Option<&[u8]>, other: Option<&[u8]>) -> Optio
 }
 
 /// Where two files differ first; none when they are equal.
-fn difference(before: &[u8], after: &[u8]) -> Option<Difference> {
+fn difference(before: &[u8], after: &[u8]) -> Option<FirstDifference> {
     let common = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     if common == before.len() && common == after.len() {
         return None;
@@ -264,7 +264,7 @@ fn difference(before: &[u8], after: &[u8]) -> Option<Difference> {
         let line = piece.split(|b| *b == b'\n').next().unwrap_or_default();
         String::from_utf8_lossy(line).into_owned()
     };
-    Some(Difference {
+    Some(FirstDifference {
         line: before[..common].iter().filter(|b| **b == b'\n').count() + 1,
         byte: common - line_starts + 1,
         before: shown(before),

@@ -86,10 +86,10 @@ fn a_record_altered_on_disk_is_told_from_a_run_that_differs() {
     assert_eq!(
         blames(&found),
         [
-            (HISTOGRAMS, Blame::Disk(Change::Altered)),
-            ("plan.toml", Blame::Disk(Change::Deleted)),
+            (HISTOGRAMS, Blame::Disk(FileChange::Altered)),
+            ("plan.toml", Blame::Disk(FileChange::Deleted)),
             (SLICES, Blame::Run),
-            ("slices/t1.jsonl", Blame::Disk(Change::Added)),
+            ("slices/t1.jsonl", Blame::Disk(FileChange::Added)),
         ]
     );
     let first = found[2].first.clone().expect("both are there");
@@ -99,7 +99,7 @@ fn a_record_altered_on_disk_is_told_from_a_run_that_differs() {
         ("{\"sum_ns\":300}", "{\"sum_ns\":302}")
     );
     put(folder.path(), SLICES, "{\"a\":1}\n{\"sum_ns\":299}\n");
-    assert_eq!(compared()[2].blame, Blame::Both(Change::Altered));
+    assert_eq!(compared()[2].blame, Blame::Both(FileChange::Altered));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn every_file_that_the_guest_did_not_send_is_known_or_foreign() {
     for name in ["extra.txt", "guest/x/y", "guest/verdict.json", "slices/t1.jsonl"] {
         put(folder.path(), name, "x");
     }
-    let beside = Beside::of(folder.path(), &inputs).expect("listed");
+    let beside = FilesNotSent::of(folder.path(), &inputs).expect("listed");
     assert_eq!(beside.added, ["slices/t1.jsonl"]);
     assert_eq!(
         beside.made_here,

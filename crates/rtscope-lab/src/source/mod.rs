@@ -20,8 +20,8 @@ use crate::{
     error::LabError,
     patch::{self, PatchFile},
     patch_report::PatchReport,
-    progress::{Progress, Report, step},
-    spec::{Patch, Source, Spec},
+    progress::{Report, StepProgress, step},
+    spec::{Patch, Spec, SpecSource},
     tool::{self, Need},
 };
 
@@ -32,8 +32,7 @@ pub struct Fetched {
     pub identity: String,
     /// The version, where it is known before unpacking.
     pub version: Option<Version>,
-    /// Where it is.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The patches, in their order.
     pub patches: Vec<PatchFile>,
     /// What the user should know about how they go together.
@@ -43,23 +42,19 @@ pub struct Fetched {
 /// Where a source is.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
-    /// A tarball.
+pub enum SourceLocation {
     Archive(PathBuf),
     /// A tarball in a Debian package.
     Package(PathBuf),
     /// A commit in a bare repository.
     Commit(PathBuf, String),
-    /// An unpacked folder.
     Folder(PathBuf),
 }
 
 /// A source that is ready: unpacked and patched.
 #[derive(Clone, Debug, Serialize)]
-pub struct Tree {
-    /// The folder.
+pub struct SourceTree {
     pub path: PathBuf,
-    /// Its version.
     pub version: Version,
     /// What it is: the source's identity, and each patch's.
     pub identity: Vec<(String, String)>,
@@ -89,7 +84,7 @@ pub fn fetch(
     if let Some(version) = fetched.version {
         fetched.warnings = pairing(version, &fetched.patches)?;
         for warning in &fetched.warnings {
-            report(Progress::Warning(warning.clone()));
+            report(StepProgress::Warning(warning.clone()));
         }
     }
     Ok(fetched)
@@ -99,13 +94,13 @@ pub fn fetch(
 #[must_use]
 pub fn needs(spec: &Spec) -> Vec<Need> {
     let mut needs = vec![Need::of("tar", "tar")];
-    if matches!(spec.source, Source::Debian { .. } | Source::Archive { .. }) {
+    if matches!(spec.source, SpecSource::Debian { .. } | SpecSource::Archive { .. }) {
         needs.push(Need::of("xz", "xz-utils"));
     }
-    if matches!(spec.source, Source::Debian { .. }) {
+    if matches!(spec.source, SpecSource::Debian { .. }) {
         needs.push(Need::of("dpkg-deb", "dpkg"));
     }
-    if matches!(spec.source, Source::Git { .. }) {
+    if matches!(spec.source, SpecSource::Git { .. }) {
         needs.push(Need::of("git", "git"));
     }
     if !spec.patches.is_empty() {
@@ -120,7 +115,7 @@ fn fetch_source(
     from: Option<&str>,
     report: &mut Report<'_>,
 ) -> Result<Fetched, LabError> {
-    let done = |identity: String, version: Option<Version>, place: Place| Fetched {
+    let done = |identity: String, version: Option<Version>, place: SourceLocation| Fetched {
         identity,
         version,
         place,
@@ -128,11 +123,11 @@ fn fetch_source(
         warnings: Vec::new(),
     };
     match (&spec.source, from) {
-        (Source::Folder { path }, None) => folder(path, done),
+        (SpecSource::Folder { path }, None) => folder(path, done),
         (_, Some(path)) if Path::new(path).join("Kbuild").is_file() => {
             folder(Path::new(path), done)
         }
-        (Source::Debian { package, suite, version }, None) => {
+        (SpecSource::Debian { package, suite, version }, None) => {
             let there = version.as_ref().and_then(|version| {
                 let path = cache.downloads().join(format!("{package}_{version}.deb"));
                 path.is_file().then(|| (path, version.clone()))
@@ -144,31 +139,32 @@ fn fetch_source(
                 }
             };
             let number = Version::find(&version);
-            Ok(done(format!("{package} {version}"), number, Place::Package(path)))
+            Ok(done(format!("{package} {version}"), number, SourceLocation::Package(path)))
         }
-        (Source::Archive { from, sha256 }, other) => {
+        (SpecSource::Archive { from, sha256 }, other) => {
             let from = other.unwrap_or(from);
             let path = download::bring(from, Some(sha256), &cache.downloads(), report)?;
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let number = Version::find(name.split_once('-').map_or(&name, |(_, rest)| rest));
-            Ok(done(format!("sha256 {sha256}"), number, Place::Archive(path)))
+            Ok(done(format!("sha256 {sha256}"), number, SourceLocation::Archive(path)))
         }
-        (Source::Git { from, reference, commit }, other) => {
+        (SpecSource::Git { from, reference, commit }, other) => {
             let from = other.unwrap_or(from);
             git(cache, from, reference, commit.as_deref(), report).map(|(repository, commit)| {
-                done(format!("commit {commit}"), None, Place::Commit(repository, commit))
+                done(format!("commit {commit}"), None, SourceLocation::Commit(repository, commit))
             })
         }
-        (Source::Vendor { reference, .. }, Some(from)) => git(cache, from, reference, None, report)
-            .map(|(repository, commit)| {
-                done(format!("commit {commit}"), None, Place::Commit(repository, commit))
-            }),
-        (Source::Vendor { vendor, reference }, None) => Err(LabError::Refused(format!(
+        (SpecSource::Vendor { reference, .. }, Some(from)) => {
+            git(cache, from, reference, None, report).map(|(repository, commit)| {
+                done(format!("commit {commit}"), None, SourceLocation::Commit(repository, commit))
+            })
+        }
+        (SpecSource::Vendor { vendor, reference }, None) => Err(LabError::Refused(format!(
             "rtscope doesn't know where to fetch the kernel tree of {vendor}: give the address of its git \
              repository with `--from` (rtscope uses the branch {reference}), or a folder with the \
              unpacked source"
         ))),
-        (Source::Debian { .. } | Source::Folder { .. }, Some(from)) => {
+        (SpecSource::Debian { .. } | SpecSource::Folder { .. }, Some(from)) => {
             Err(LabError::Refused(format!(
                 "--from {from}: not a folder with a kernel's source, and the spec {} names no git tree or \
              archive that it could replace",
@@ -180,11 +176,11 @@ fn fetch_source(
 
 fn folder(
     path: &Path,
-    done: impl Fn(String, Option<Version>, Place) -> Fetched,
+    done: impl Fn(String, Option<Version>, SourceLocation) -> Fetched,
 ) -> Result<Fetched, LabError> {
     let path = path.canonicalize().map_err(LabError::file("read", path))?;
     let version = Version::of_tree(&path)?;
-    Ok(done(format!("folder {}", fingerprint(&path)?), Some(version), Place::Folder(path)))
+    Ok(done(format!("folder {}", fingerprint(&path)?), Some(version), SourceLocation::Folder(path)))
 }
 
 /// A hash of names, sizes and times of a folder's files: says cheaply whether something changed.
@@ -391,13 +387,17 @@ fn pairing(version: Version, patches: &[PatchFile]) -> Result<Vec<String>, LabEr
 /// # Errors
 ///
 /// It can't be unpacked, or a patch is rejected; then no half-patched folder is left.
-pub fn tree(fetched: &Fetched, cache: &Cache, report: &mut Report<'_>) -> Result<Tree, LabError> {
+pub fn tree(
+    fetched: &Fetched,
+    cache: &Cache,
+    report: &mut Report<'_>,
+) -> Result<SourceTree, LabError> {
     let mut identity = vec![("source".to_owned(), fetched.identity.clone())];
     identity
         .extend(fetched.patches.iter().map(|p| (format!("patch {}", p.name), p.sha256.clone())));
-    if let (Place::Folder(path), true) = (&fetched.place, fetched.patches.is_empty()) {
+    if let (SourceLocation::Folder(path), true) = (&fetched.place, fetched.patches.is_empty()) {
         let version = Version::of_tree(path)?;
-        return Ok(Tree { path: path.clone(), version, identity, report: None });
+        return Ok(SourceTree { path: path.clone(), version, identity, report: None });
     }
     let pairs: Vec<(&str, &[u8])> =
         identity.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -406,7 +406,7 @@ pub fn tree(fetched: &Fetched, cache: &Cache, report: &mut Report<'_>) -> Result
     let _lock = cache.lock(&key, report)?;
     if path.is_dir() {
         let version = Version::of_tree(&path)?;
-        return Ok(Tree { path, version, identity, report: None });
+        return Ok(SourceTree { path, version, identity, report: None });
     }
     room_for_tree(cache)?;
     let part = path.with_extension("part");
@@ -427,7 +427,7 @@ pub fn tree(fetched: &Fetched, cache: &Cache, report: &mut Report<'_>) -> Result
         }
     };
     fs::rename(&part, &path).map_err(LabError::file("rename", &part))?;
-    Ok(Tree { path, version, identity, report: applied })
+    Ok(SourceTree { path, version, identity, report: applied })
 }
 
 /// An unpacked 6.12 takes 1.5 GiB.
@@ -435,25 +435,29 @@ fn room_for_tree(cache: &Cache) -> Result<(), LabError> {
     crate::disk::require(cache.root(), 1700, " with --cache DIR")
 }
 
-fn unpack_place(place: &Place, to: &Path, report: &mut Report<'_>) -> Result<(), LabError> {
+fn unpack_place(
+    place: &SourceLocation,
+    to: &Path,
+    report: &mut Report<'_>,
+) -> Result<(), LabError> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match place {
-        Place::Archive(path) => {
+        SourceLocation::Archive(path) => {
             step(report, format!("unpacking {}", name(path)));
             tool::require(&[Need::of("tar", "tar"), Need::of("xz", "xz-utils")])?;
             unpack(vec![tar_of(path)], to, 1)
         }
-        Place::Package(path) => {
+        SourceLocation::Package(path) => {
             step(report, format!("unpacking {}", name(path)));
             unpack_package(path, to)
         }
-        Place::Commit(repository, commit) => {
+        SourceLocation::Commit(repository, commit) => {
             step(report, format!("unpacking commit {commit}"));
             let mut git = Command::new("git");
             git.arg("--git-dir").arg(repository).args(["archive", "--format=tar", commit]);
             unpack(vec![git, tar_of("-")], to, 0)
         }
-        Place::Folder(path) => {
+        SourceLocation::Folder(path) => {
             step(report, format!("copying {}", path.display()));
             let mut tar = Command::new("tar");
             tar.arg("-C").arg(path).args(["--exclude=./.git", "-c", "-f", "-", "."]);

@@ -47,7 +47,7 @@ fn skipped() -> bool {
 }
 
 fn commit_of(fetched: &Fetched) -> (&Path, &str) {
-    let Place::Commit(repository, commit) = &fetched.place else { panic!("a commit") };
+    let SourceLocation::Commit(repository, commit) = &fetched.place else { panic!("a commit") };
     (repository, commit)
 }
 
@@ -126,7 +126,7 @@ fn a_spec_that_names_a_commit_gets_that_one_or_none() {
     let repository = Repository::new("stable", 1);
     let first = repository.git(&["rev-parse", "HEAD"]);
     let mut spec = spec::find("raspberry-pi-4-rt").expect("shipped");
-    spec.source = Source::Git {
+    spec.source = SpecSource::Git {
         from: repository.address(),
         reference: "stable".to_owned(),
         commit: Some(first.clone()),

@@ -22,16 +22,15 @@ use crate::{
 
 /// A text that is part of the binary.
 #[derive(Clone, Copy, Debug)]
-pub struct Shipped {
+pub struct ShippedText {
     /// Name on the command line and in specs.
     pub name: &'static str,
-    /// Its text.
     pub text: &'static str,
 }
 
 macro_rules! shipped {
     ($folder:literal, $extension:literal: $($name:literal)*) => {
-        &[$(Shipped {
+        &[$(ShippedText {
             name: $name,
             text: include_str!(concat!("../../../../kernels/", $folder, "/", $name, $extension)),
         },)*]
@@ -39,13 +38,13 @@ macro_rules! shipped {
 }
 
 /// Every shipped spec.
-pub const SPECS: &[Shipped] = shipped! { "specs", ".toml":
+pub const SPECS: &[ShippedText] = shipped! { "specs", ".toml":
     "tiny-6.12" "tiny-6.1" "tiny-arm64-6.12" "debian-6.12"
     "raspberry-pi-4" "raspberry-pi-5" "raspberry-pi-5.4" "raspberry-pi-6.1" "ti-am57xx" "ti-am62x"
 };
 
 /// Every shipped fragment of a configuration.
-pub const FRAGMENTS: &[Shipped] = shipped! { "fragments", ".config":
+pub const FRAGMENTS: &[ShippedText] = shipped! { "fragments", ".config":
     "lab" "lab-x86" "lab-arm64" "rt" "dynamic" "none" "voluntary" "full" "latency" "latency-5.4"
 };
 
@@ -74,7 +73,7 @@ pub struct Spec {
     /// Prefix of the cross compiler, as `aarch64-linux-gnu-`; used on other machines only.
     pub cross: Option<String>,
     /// Where the source comes from.
-    pub source: Source,
+    pub source: SpecSource,
     /// Patches, in their order.
     pub patches: Vec<Patch>,
     /// What the configuration starts from.
@@ -92,10 +91,9 @@ pub struct Spec {
 /// Where the source comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Source {
+pub enum SpecSource {
     /// A package of Debian that holds a source, as `linux-source-6.12`.
     Debian {
-        /// Package.
         package: String,
         /// Suite relative to the machine's own, as `backports`; where the package isn't in a
         /// configured one.
@@ -103,7 +101,6 @@ pub enum Source {
         /// An exact version.
         version: Option<String>,
     },
-    /// A tarball.
     Archive {
         /// File or URL.
         from: String,
@@ -121,16 +118,12 @@ pub enum Source {
     },
     /// A vendor's tree. Where it is fetched from is the user's to say, with `--from`.
     Vendor {
-        /// Whose.
         vendor: String,
         /// Branch.
         reference: String,
     },
     /// A folder with an unpacked source. It is copied when there are patches, else used as it is.
-    Folder {
-        /// Path.
-        path: PathBuf,
-    },
+    Folder { path: PathBuf },
 }
 
 /// A patch, or a series of them.
@@ -141,9 +134,7 @@ pub enum Patch {
     DebianSeries {
         /// Source package, as `linux`.
         package: String,
-        /// Its version.
         version: String,
-        /// Folder in it.
         folder: String,
         /// How many patches there must be.
         count: Option<usize>,
@@ -159,7 +150,6 @@ pub enum Patch {
     },
     /// A folder with a `series` file.
     Series {
-        /// Path.
         path: PathBuf,
         /// The version it was made for.
         made_for: Option<String>,
@@ -181,7 +171,6 @@ pub enum Base {
 pub struct Fragment {
     /// A shipped name or a path.
     pub name: String,
-    /// Its text.
     #[serde(skip)]
     pub text: String,
 }
@@ -232,7 +221,7 @@ struct SpecText {
     tried: String,
     arch: Spanned<String>,
     cross: Option<String>,
-    source: Spanned<Source>,
+    source: Spanned<SpecSource>,
     #[serde(default)]
     patch: Vec<Spanned<Patch>>,
     base: Spanned<String>,
@@ -324,12 +313,14 @@ fn image_of(arch: &str) -> &'static str {
     ARCHITECTURES.iter().find(|(name, ..)| *name == arch).map_or("", |(_, _, image, _)| image)
 }
 
-fn located(source: Source, folder: &Path) -> Source {
+fn located(source: SpecSource, folder: &Path) -> SpecSource {
     match source {
-        Source::Folder { path } => Source::Folder { path: folder.join(path) },
-        Source::Archive { from, sha256 } => Source::Archive { from: place(from, folder), sha256 },
-        Source::Git { from, reference, commit } => {
-            Source::Git { from: place(from, folder), reference, commit }
+        SpecSource::Folder { path } => SpecSource::Folder { path: folder.join(path) },
+        SpecSource::Archive { from, sha256 } => {
+            SpecSource::Archive { from: place(from, folder), sha256 }
+        }
+        SpecSource::Git { from, reference, commit } => {
+            SpecSource::Git { from: place(from, folder), reference, commit }
         }
         other => other,
     }
@@ -417,23 +408,23 @@ impl Reader<'_> {
         found
     }
 
-    fn source(&mut self, source: &Spanned<Source>) {
+    fn source(&mut self, source: &Spanned<SpecSource>) {
         let at = source.span().start;
         match source.as_ref() {
-            Source::Archive { sha256, .. } if !is_sha256(sha256) => {
+            SpecSource::Archive { sha256, .. } if !is_sha256(sha256) => {
                 self.add(at, not_sha256(sha256), None);
             }
-            Source::Git { commit: Some(commit), .. }
+            SpecSource::Git { commit: Some(commit), .. }
                 if commit.len() != 40 || !commit.bytes().all(|b| b.is_ascii_hexdigit()) =>
             {
                 self.add(at, format!("commit {commit:?} is not 40 hexadecimal digits"), None);
             }
-            Source::Debian { package, .. } if !package.starts_with("linux-source-") => {
+            SpecSource::Debian { package, .. } if !package.starts_with("linux-source-") => {
                 let message =
                     format!("package {package:?} holds no source: name a linux-source-...");
                 self.add(at, message, None);
             }
-            Source::Folder { path } => {
+            SpecSource::Folder { path } => {
                 let path = self.folder.join(path);
                 if !path.join("Kbuild").is_file() {
                     self.add(at, format!("{} is not a kernel's source", path.display()), None);
@@ -503,7 +494,7 @@ fn senseless(what: &str, path: &Path, text: &str) -> Option<String> {
 /// When a shipped spec is wrong, which a test rules out.
 #[must_use]
 pub fn all() -> Vec<Spec> {
-    let read = |shipped: &Shipped| parse(shipped.name, shipped.text, Path::new("."));
+    let read = |shipped: &ShippedText| parse(shipped.name, shipped.text, Path::new("."));
     SPECS.iter().flat_map(|shipped| read(shipped).expect("a shipped spec is sound")).collect()
 }
 

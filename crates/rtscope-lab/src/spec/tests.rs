@@ -37,7 +37,7 @@ fn variants_are_kernels_of_their_own() {
     assert_eq!((rt.title.as_str(), specs[0].title.as_str()), ("A board", "A board, PREEMPT"));
     assert_eq!(rt.fragments.len(), 2);
     assert_eq!(rt.image_path(), Path::new("arch/arm64/boot/Image.gz"));
-    let Source::Archive { from, .. } = &rt.source else { panic!("an archive") };
+    let SpecSource::Archive { from, .. } = &rt.source else { panic!("an archive") };
     assert_eq!(from, "/specs/linux-5.4.72.tar.xz", "paths are relative to the spec");
 }
 
@@ -178,10 +178,12 @@ fn specs_are_found_by_name_and_by_file() {
 
 /// The version that a source will have, from its package, version or branch: what can be told without
 /// fetching it.
-fn version_of(source: &Source) -> Version {
+fn version_of(source: &SpecSource) -> Version {
     let (said, branch) = match source {
-        Source::Debian { package, version, .. } => (version.as_ref().unwrap_or(package), false),
-        Source::Git { reference, .. } | Source::Vendor { reference, .. } => (reference, true),
+        SpecSource::Debian { package, version, .. } => (version.as_ref().unwrap_or(package), false),
+        SpecSource::Git { reference, .. } | SpecSource::Vendor { reference, .. } => {
+            (reference, true)
+        }
         other => panic!("a shipped spec can't name {other:?}"),
     };
     assert!(!branch || said.ends_with(".y"), "{said} is no branch of stable updates");
@@ -205,7 +207,7 @@ fn every_shipped_spec_has_its_compiler_and_fragments_of_its_architecture() {
             let fits = !of_one || expected.1 == Some(fragment.name.as_str());
             assert!(fits, "{name}: the fragment {} is another architecture's", fragment.name);
         }
-        let is_board = matches!(spec.source, Source::Vendor { .. });
+        let is_board = matches!(spec.source, SpecSource::Vendor { .. });
         let is_pc = spec.arch == "x86_64";
         assert_eq!(spec.dtbs, !is_pc, "{name}: boards need device trees, emulated ones too");
         assert_eq!(is_board, spec.tried.contains("nor tried on a board"), "{name} is honest");
@@ -217,8 +219,7 @@ fn every_shipped_real_time_kernel_gets_its_preemption_from_somewhere() {
     for spec in all().iter().filter(|spec| spec.name.ends_with("-rt")) {
         let name = &spec.name;
         let version = version_of(&spec.source);
-        let is_vendors_own =
-            matches!(&spec.source, Source::Vendor { reference, .. } if reference.contains("-rt-"));
+        let is_vendors_own = matches!(&spec.source, SpecSource::Vendor { reference, .. } if reference.contains("-rt-"));
         // Mainline 6.12 has it for x86-64, arm64 and riscv; 32-bit ARM is not among them.
         let in_mainline = version.has_real_time() && spec.arch != "arm";
         let patched = !spec.patches.is_empty();

@@ -107,7 +107,6 @@ impl Group {
         }
     }
 
-    /// Waits for the program's end.
     pub(super) fn wait(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }

@@ -15,7 +15,7 @@ pub use self::group::end_all;
 pub(crate) use self::group::in_terminal;
 use crate::{
     error::LabError,
-    progress::{Progress, Report},
+    progress::{Report, StepProgress},
 };
 
 /// What a step needs: a program or a header, and the Debian package that has it.
@@ -23,7 +23,6 @@ use crate::{
 pub struct Need {
     /// A program's name, or a header's path below an include folder.
     pub name: String,
-    /// Package.
     pub package: String,
 }
 
@@ -45,7 +44,6 @@ impl Need {
     }
 }
 
-/// The path of a program.
 #[must_use]
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -100,10 +98,6 @@ pub fn output(command: &mut Command) -> Result<String, LabError> {
 }
 
 /// As [`output`], for what is no text.
-///
-/// # Errors
-///
-/// As [`output`].
 pub fn bytes_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
     let program = PathBuf::from(command.get_program());
     let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
@@ -158,10 +152,6 @@ pub fn pipeline(commands: &[Command]) -> Result<(), LabError> {
 
 /// Runs a program that fetches something, and says how much is there while it does. `bytes` is asked
 /// twice a second.
-///
-/// # Errors
-///
-/// As [`output`].
 pub fn fetching(
     command: &mut Command,
     bytes: impl Fn() -> u64,
@@ -177,7 +167,7 @@ pub fn fetching(
             break status;
         }
         std::thread::sleep(Duration::from_millis(500));
-        report(Progress::Amount {
+        report(StepProgress::Amount {
             unit: "MiB",
             done: bytes() / (1024 * 1024),
             total: None,
@@ -207,10 +197,6 @@ fn tempfile() -> std::io::Result<File> {
 }
 
 /// Runs a program and hands over each line of its output, both streams in their order.
-///
-/// # Errors
-///
-/// It can't be started, or its output not be read.
 pub fn each_line(
     command: &mut Command,
     mut line: impl FnMut(&str) -> Result<(), LabError>,

@@ -25,7 +25,6 @@ const MODELS: usize = 512;
 pub(crate) struct Machine {
     /// One on each CPU.
     pub(crate) threads: u32,
-    /// Length of the run.
     pub(crate) seconds: u64,
     /// Latencies that are longer than all others: thread, second, length.
     pub(crate) spikes: Vec<(u32, u64, u64)>,

@@ -4,7 +4,7 @@
 use std::{fs, io::Write, path::Path, thread, time::Duration};
 
 use rtscope_model::{
-    guest::{self, Beside, RECORD, Tracer},
+    guest::{self, GuestExtras, RECORD, Tracer},
     plan::Phase,
 };
 use rtscope_sys::module;
@@ -15,16 +15,16 @@ use super::{cyclictest::Watch, gpio, say, stage::on_stage};
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// What the lab asks beside the plan; nothing when there is no such file.
-pub(super) fn read() -> Result<Beside, String> {
+pub(super) fn read() -> Result<GuestExtras, String> {
     match fs::read_to_string(Path::new("/").join(guest::PATH)) {
-        Ok(text) => Beside::parse(&text),
-        Err(_) => Ok(Beside::default()),
+        Ok(text) => GuestExtras::parse(&text),
+        Err(_) => Ok(GuestExtras::default()),
     }
 }
 
 /// Loads modules, and makes the GPIO chip, which is tried where the guest has a plan: what that showed, and a line
 /// for each thing that could not be done. The plan or the verbs run whatever happens here.
-pub(super) fn before(beside: &Beside) -> (Option<String>, String) {
+pub(super) fn before(beside: &GuestExtras) -> (Option<String>, String) {
     let mut failures = String::new();
     let mut fail = |what: &str, why: String| {
         say(&format!("{what}: {why}"));
@@ -136,12 +136,13 @@ mod tests {
 
     #[test]
     fn a_guest_without_further_wishes_does_nothing() {
-        assert_eq!(before(&Beside::default()), (None, String::new()));
+        assert_eq!(before(&GuestExtras::default()), (None, String::new()));
     }
 
     #[test]
     fn what_fails_before_the_plan_is_noted_beside_what_fails_after_it() {
-        let beside = Beside { modules: vec!["nowhere/a.ko".to_owned()], ..Beside::default() };
+        let beside =
+            GuestExtras { modules: vec!["nowhere/a.ko".to_owned()], ..GuestExtras::default() };
         let (_, failures) = before(&beside);
         assert!(failures.starts_with("nowhere/a.ko: "), "{failures}");
         let record = tempfile::tempdir().expect("a folder");

@@ -15,7 +15,7 @@ use std::{
 use rtscope_model::{
     cpu::CpuSet,
     event::{Event, Stamped},
-    guest::{Beside, Cost, OURS, THEIRS},
+    guest::{Cost, GuestExtras, OURS, THEIRS},
     plan::{Phase, Plan, Sleep},
     schedule::Policy,
     slice::{Scope, Slice},
@@ -55,7 +55,7 @@ const EARLIER_NS: u64 = 800_000_000;
 /// What cyclictest's run needs of the plan's own, seen in its events.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
-    pub(super) beside: &'a Beside,
+    pub(super) beside: &'a GuestExtras,
     pub(super) plan: &'a Plan,
     run_ns: u64,
     /// When each phase began, and its loads, on `CLOCK_MONOTONIC`.
@@ -69,7 +69,6 @@ pub(super) struct Watch<'a> {
 /// When our sampler and its loads began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Begin {
-    /// The loads.
     loads_ns: u64,
     /// The first expiry that counts.
     first_ns: u64,
@@ -78,9 +77,7 @@ struct Begin {
 /// When cyclictest and its loads begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Schedule {
-    /// The loads.
     loads_ns: u64,
-    /// cyclictest is started.
     start_ns: u64,
     /// From the full second that follows to one interval before its first expiry.
     after_second_us: u64,
@@ -107,12 +104,11 @@ impl Begin {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(beside: &'a Beside, plan: &'a Plan) -> Watch<'a> {
+    pub(super) fn new(beside: &'a GuestExtras, plan: &'a Plan) -> Watch<'a> {
         let (begun, first, costs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Watch { beside, plan, run_ns: 0, begun, first, costs }
     }
 
-    /// Takes note of an event.
     pub(super) fn see(&mut self, stamped: &Stamped) {
         match &stamped.event {
             Event::RunStarted { monotonic_ns, .. } => self.run_ns = *monotonic_ns,

@@ -16,7 +16,7 @@ use rtscope_sys::{clock::SystemClock, mount::mount, tree::Tree};
 use crate::wave::{
     generator::{self, Alarm, Method, Wanted},
     gpio::{InputLine, OutputLine, collect},
-    line::{Address, Line as _, open_output},
+    line::{Address, WaveOutput as _, open_output},
     scope::CaptureLimits,
 };
 
@@ -38,7 +38,6 @@ pub(super) struct Chip {
     folder: String,
 }
 
-/// Makes the chip.
 pub(super) fn make(lines: u32) -> Result<Chip, String> {
     if lines == 0 || lines > LINES_MAX {
         return Err(format!("gpio-sim: {lines} lines: write 1 to {LINES_MAX}"));

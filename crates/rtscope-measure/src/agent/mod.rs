@@ -48,7 +48,7 @@ use rtscope_model::{
 use rtscope_sys::{
     mount::mount,
     net,
-    power::{End, end_system},
+    power::{SystemEnd, end_system},
     terminal,
     tree::Tree,
 };
@@ -138,7 +138,7 @@ fn leave(channel: &Path, outcome: &Result<(), String>) {
         Ok(files) => say(&format!("sent {files} files")),
         Err(e) => say(&format!("can't send the record: {e}")),
     }
-    let refused = end_system(End::PowerOff);
+    let refused = end_system(SystemEnd::PowerOff);
     say(&format!("can't power off: {refused}"));
 }
 

@@ -3,7 +3,7 @@
 
 use std::{env, path::Path, thread, time::Duration};
 
-use rtscope_model::guest::{self, Start, Worker};
+use rtscope_model::guest::{self, GuestStart, Worker};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     tree::Tree,
@@ -27,10 +27,10 @@ const LOOKS_MAX: u32 = 80;
 const OWN_VARIABLES: [&str; 2] = ["HOME", "TERM"];
 
 /// Waits until the kernel has done what it does by itself after a start.
-pub(super) fn settle(tree: &Tree) -> Start {
+pub(super) fn settle(tree: &Tree) -> GuestStart {
     let clock = SystemClock::MONOTONIC;
     let began_ns = clock.now_ns();
-    let mut start = Start { unknown_words: unknown_words(), ..Start::default() };
+    let mut start = GuestStart { unknown_words: unknown_words(), ..GuestStart::default() };
     let mut quiet = 0;
     for _ in 0..LOOKS_MAX {
         let watch = OtherWorkWatch::start(tree, std::process::id(), clock.now_ns());
@@ -75,7 +75,7 @@ fn unknown_words() -> Vec<String> {
 }
 
 /// Adds what was found to the record.
-pub(super) fn keep(start: &Start, record: &Path) -> Result<(), String> {
+pub(super) fn keep(start: &GuestStart, record: &Path) -> Result<(), String> {
     let text = serde_json::to_string(start).map_err(|e| e.to_string())?;
     std::fs::write(record.join(guest::START), text + "\n").map_err(|e| e.to_string())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rtscope_model::check::{Event, What};
+use rtscope_model::check::{ThreadEvent, ThreadEventKind};
 
 use crate::trace::{self, text};
 
@@ -10,7 +10,7 @@ use crate::trace::{self, text};
 #[derive(Debug, Default)]
 pub struct Trace {
     /// Events of each thread, in order.
-    pub threads: BTreeMap<u32, Vec<Event>>,
+    pub threads: BTreeMap<u32, Vec<ThreadEvent>>,
     /// Events that had no room.
     pub lost: u64,
 }
@@ -18,7 +18,7 @@ pub struct Trace {
 impl Trace {
     pub(super) fn see(&mut self, event: &trace::Event) {
         for (tid, what) in happened(event).into_iter().flatten() {
-            let event = Event { at_ns: event.at_ns, what };
+            let event = ThreadEvent { at_ns: event.at_ns, what };
             self.threads.entry(tid).or_default().push(event);
         }
     }
@@ -40,26 +40,26 @@ pub fn read(text: &str) -> Trace {
 }
 
 /// What an event says of threads: a switch is two events.
-fn happened(event: &trace::Event) -> [Option<(u32, What)>; 2] {
-    let own = |what: What| [Some((event.tid, what)), None];
+fn happened(event: &trace::Event) -> [Option<(u32, ThreadEventKind)>; 2] {
+    let own = |what: ThreadEventKind| [Some((event.tid, what)), None];
     match event.what {
         trace::What::Switch { from, is_ready, to, .. } => {
             // The idle thread is none.
-            let out = (from != 0).then_some((from, What::Out { ready: is_ready }));
-            [out, (to != 0).then_some((to, What::In))]
+            let out = (from != 0).then_some((from, ThreadEventKind::Out { ready: is_ready }));
+            [out, (to != 0).then_some((to, ThreadEventKind::In))]
         }
         trace::What::Waking { tid, .. } => {
             let by = (!event.in_interrupt).then_some(event.tid);
-            [Some((tid, What::Waking { by })), None]
+            [Some((tid, ThreadEventKind::Waking { by })), None]
         }
         trace::What::TimerStart { function, expires_ns, is_relative, .. }
             if function.ends_a_sleep() && !event.in_interrupt =>
         {
-            own(What::Timer { expires_ns, relative: is_relative })
+            own(ThreadEventKind::Timer { expires_ns, relative: is_relative })
         }
-        trace::What::PageFault => own(What::Fault),
+        trace::What::PageFault => own(ThreadEventKind::Fault),
         trace::What::Futex { operation, value, is_limited } => {
-            own(What::Futex { operation, value, limited: is_limited })
+            own(ThreadEventKind::Futex { operation, value, limited: is_limited })
         }
         _ => [None, None],
     }
@@ -85,21 +85,21 @@ mod tests {
     #[test]
     fn each_event_goes_to_its_thread() {
         let trace = read(TRACE);
-        let at = |us: u64, what| Event { at_ns: 10_000_000_000 + us * 1_000, what };
+        let at = |us: u64, what| ThreadEvent { at_ns: 10_000_000_000 + us * 1_000, what };
         assert_eq!(
             trace.threads[&41],
             [
-                at(100, What::Waking { by: None }),
-                at(110, What::In),
-                at(120, What::Fault),
-                at(130, What::Futex { operation: 0, value: 2, limited: false }),
-                at(135, What::Futex { operation: 9, value: 0x2f, limited: true }),
-                at(140, What::Timer { expires_ns: 10_001_000_023, relative: true }),
-                at(150, What::Out { ready: false }),
-                at(160, What::Waking { by: Some(42) }),
+                at(100, ThreadEventKind::Waking { by: None }),
+                at(110, ThreadEventKind::In),
+                at(120, ThreadEventKind::Fault),
+                at(130, ThreadEventKind::Futex { operation: 0, value: 2, limited: false }),
+                at(135, ThreadEventKind::Futex { operation: 9, value: 0x2f, limited: true }),
+                at(140, ThreadEventKind::Timer { expires_ns: 10_001_000_023, relative: true }),
+                at(150, ThreadEventKind::Out { ready: false }),
+                at(160, ThreadEventKind::Waking { by: Some(42) }),
             ]
         );
-        assert_eq!(trace.threads[&9391], [at(110, What::Out { ready: true })]);
+        assert_eq!(trace.threads[&9391], [at(110, ThreadEventKind::Out { ready: true })]);
         assert_eq!((trace.threads.len(), trace.lost), (2, 2));
     }
 

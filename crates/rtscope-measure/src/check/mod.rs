@@ -16,7 +16,7 @@ use std::{
 };
 
 use rtscope_model::{
-    check::{Memory, Observation, Observed, Sources},
+    check::{Observation, ObservedThread, ProcessMemory, Sources},
     thread::Thread,
 };
 use rtscope_sys::{fork::signal, process, tree::Tree};
@@ -49,14 +49,12 @@ pub enum CheckedProgram {
 
 /// How to look.
 #[derive(Debug)]
-pub struct Options {
-    /// At what.
+pub struct CheckOptions {
     pub program: CheckedProgram,
     /// Not looked at: what a program does until its loop runs.
     pub settle: Duration,
     /// The look.
     pub duration: Duration,
-    /// The machine's files.
     pub tree: Tree,
     /// This program and its words, which start another program that dies with this process.
     pub guard: Vec<OsString>,
@@ -72,36 +70,23 @@ pub const NOT_RUN: i32 = 127;
 pub enum CheckError {
     /// The program can't be started.
     #[error("can't start {program}: {source}", program = program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// What the kernel answered.
-        source: std::io::Error,
-    },
-    /// It was started and could not be run.
+    Start { program: PathBuf, source: std::io::Error },
     #[error(
         "{program} could not be run: check its name and that it is executable; nothing was watched"
     )]
-    NotRun {
-        /// The program.
-        program: String,
-    },
-    /// It ended before the look.
+    NotRun { program: String },
     #[error(
         "{program} ended ({how}) within the {settle:?} before the look: let it run longer, or look earlier with --settle"
     )]
     Ended {
-        /// The program.
         program: String,
         /// Its exit status.
         how: String,
         /// Time before the look.
         settle: Duration,
     },
-    /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// A signal came.
     #[error("interrupted before anything was seen")]
     Interrupted,
 }
@@ -111,7 +96,7 @@ pub enum CheckError {
 /// # Errors
 ///
 /// When it can't be started, or isn't there when the look begins.
-pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Observation, CheckError> {
+pub fn run(options: &CheckOptions, interrupt: &Interrupt) -> Result<Observation, CheckError> {
     let mut running = Running::start(options)?;
     running.settle(options, interrupt)?;
     let tree = &options.tree;
@@ -219,7 +204,7 @@ pub(crate) fn family(tree: &Tree, root: u32) -> BTreeSet<u32> {
 struct Snapshot {
     threads: Vec<Thread>,
     faults: BTreeMap<u32, u64>,
-    memory: Vec<Memory>,
+    memory: Vec<ProcessMemory>,
 }
 
 impl Snapshot {
@@ -240,7 +225,7 @@ impl Snapshot {
                 Some(kib * 1024)
             };
             let (locked_bytes, resident_bytes) = (bytes("VmLck")?, bytes("VmRSS")?);
-            Some(Memory { pid: *pid, locked_bytes, resident_bytes })
+            Some(ProcessMemory { pid: *pid, locked_bytes, resident_bytes })
         };
         Snapshot { threads, faults, memory: pids.iter().filter_map(memory).collect() }
     }
@@ -251,7 +236,7 @@ impl Snapshot {
         mut trace: events::Trace,
         head: Observation,
     ) -> Observation {
-        let observed = |thread: Thread| Observed {
+        let observed = |thread: Thread| ObservedThread {
             pid: thread.pid,
             tid: thread.tid,
             name: thread.name,
@@ -274,7 +259,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(options: &Options) -> Result<Running, CheckError> {
+    pub(crate) fn start(options: &CheckOptions) -> Result<Running, CheckError> {
         let words = match &options.program {
             CheckedProgram::Process(pid) => {
                 return Ok(Running { name: format!("process {pid}"), pid: *pid, child: None });
@@ -304,7 +289,7 @@ impl Running {
     /// Waits until the look begins.
     pub(crate) fn settle(
         &mut self,
-        options: &Options,
+        options: &CheckOptions,
         interrupt: &Interrupt,
     ) -> Result<(), CheckError> {
         let until = Instant::now() + options.settle;
@@ -322,7 +307,7 @@ impl Running {
         self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    fn check(&mut self, options: &Options) -> Result<(), CheckError> {
+    fn check(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) else {
             return Ok(());
         };

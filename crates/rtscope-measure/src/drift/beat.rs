@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rtscope_model::{drift::Activation, plan::Sleep};
+use rtscope_model::{drift::LoopActivation, plan::Sleep};
 use rtscope_sys::clock::Clock;
 
 /// When the loop wakes.
@@ -15,7 +15,6 @@ pub(crate) struct Beat {
     pub(crate) start_ns: u64,
     /// Above 0.
     pub(crate) period_ns: u64,
-    /// How it sleeps.
     pub(crate) sleep: Sleep,
     /// It ends with the first activation at or after this instant of the recording.
     pub(crate) duration_ns: u64,
@@ -27,7 +26,7 @@ pub(crate) fn run(
     clock: &impl Clock,
     beat: &Beat,
     stop: &AtomicBool,
-    noted: &mut Vec<Activation>,
+    noted: &mut Vec<LoopActivation>,
     mut work: impl FnMut(),
 ) -> u64 {
     let mut missed = 0;
@@ -50,7 +49,7 @@ pub(crate) fn run(
         }
         let woke_ns = clock.now_ns();
         let since = |ns: u64| ns.saturating_sub(beat.start_ns);
-        noted.push(Activation {
+        noted.push(LoopActivation {
             armed_ns: since(armed_ns),
             expiry_ns: since(expiry_ns),
             woke_ns: since(woke_ns),

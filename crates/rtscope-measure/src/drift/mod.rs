@@ -11,7 +11,7 @@ use std::{
 };
 
 use rtscope_model::{
-    drift::{Activation, DriftRecord, FORMAT, Periodic},
+    drift::{DriftRecord, FORMAT, LoopActivation, Periodic},
     plan::Sleep,
     schedule::Placement,
     time::Nanos,
@@ -53,11 +53,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub enum PeriodicSource {
     /// Loops of our own.
     Loops {
-        /// How each sleeps.
         sleeps: Vec<Sleep>,
         /// Whether all run at once, from the same instant on, or one after the other.
         together: bool,
-        /// Their period.
         period_ns: u64,
         /// Computing in each period, as CPU time.
         work_ns: u64,
@@ -66,7 +64,6 @@ pub enum PeriodicSource {
     },
     /// A program, watched from outside.
     Program {
-        /// Its command line.
         command: Vec<String>,
         /// The threads to judge, by name or number; none is the one that sleeps most often.
         threads: Vec<String>,
@@ -77,14 +74,10 @@ pub enum PeriodicSource {
 
 /// What a measurement needs to know.
 #[derive(Debug)]
-pub struct Options {
-    /// What.
+pub struct DriftOptions {
     pub source: PeriodicSource,
-    /// How long each.
     pub duration: Nanos,
-    /// The machine's files.
     pub tree: Tree,
-    /// What ends it early.
     pub interrupt: Interrupt,
     /// Version of rtscope, for the record.
     pub version: String,
@@ -95,14 +88,8 @@ pub struct Options {
 /// Why there is nothing to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum DriftError {
-    /// The thread could not be placed.
     #[error("the loop can't be {asked}: {cause}")]
-    Place {
-        /// Its placement.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        cause: rtscope_sys::Error,
-    },
+    Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     /// More activations than a recording holds.
     #[error(
         "{activations} activations exceed the {ACTIVATIONS_MAX} that a recording holds: measure for {longest} \
@@ -114,24 +101,15 @@ pub enum DriftError {
         /// The longest time at this period.
         longest: Nanos,
     },
-    /// A thread of ours.
     #[error("the loop's thread did not run to its end")]
     Thread,
-    /// The kernel's trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The program.
     #[error("can't run {program}: {cause}")]
-    Start {
-        /// Its first word.
-        program: String,
-        /// What the kernel answered.
-        cause: std::io::Error,
-    },
+    Start { program: String, cause: std::io::Error },
     /// It made no activation.
     #[error("{0}")]
     NotPeriodic(String),
-    /// Reading events.
     #[error("can't read the kernel's events: {0}")]
     Read(std::io::Error),
 }
@@ -150,7 +128,7 @@ impl DriftError {
 ///
 /// When a loop can't be placed, the program can't be started, the kernel can't be traced, or no
 /// activation was seen.
-pub fn run(options: &Options) -> Result<DriftRecord, DriftError> {
+pub fn run(options: &DriftOptions) -> Result<DriftRecord, DriftError> {
     let (threads, together) = match &options.source {
         PeriodicSource::Loops { sleeps, together, period_ns, work_ns, placement } => {
             let spec =
@@ -185,11 +163,11 @@ struct LoopSpec {
 }
 
 /// What a loop leaves: its place, its missed activations and the others.
-type Looped = Result<(Placement, u64, Vec<Activation>), DriftError>;
+type Looped = Result<(Placement, u64, Vec<LoopActivation>), DriftError>;
 
 /// Loops of our own that run at once, each in a thread of its own.
 fn loops(
-    options: &Options,
+    options: &DriftOptions,
     sleeps: &[Sleep],
     spec: &LoopSpec,
 ) -> Result<Vec<Periodic>, DriftError> {
@@ -244,7 +222,7 @@ fn loops(
 
 /// Starts a loop of our own. One that can't be placed stops the others.
 fn looping(
-    options: &Options,
+    options: &DriftOptions,
     sleep: Sleep,
     start_ns: u64,
     spec: &LoopSpec,

@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_model::drift::{Activation, Periodic, Program};
+use rtscope_model::drift::{LoopActivation, Periodic, WatchedProgram};
 use rtscope_sys::{fork::signal, process, thread as own, tree::Tree};
 
-use super::{ACTIVATIONS_MAX, DriftError, LOOK, Options};
+use super::{ACTIVATIONS_MAX, DriftError, DriftOptions, LOOK};
 use crate::trace::{Event, Instance, Name, OTHER_CLOCK_NS, What, text};
 
 /// Buffer of each CPU: some ten thousand events, which are read each 50 ms.
@@ -33,7 +33,7 @@ struct Sleeper {
     name: Name,
     /// It sleeps: since when, until when.
     armed: Option<(u64, u64)>,
-    activations: Vec<Activation>,
+    activations: Vec<LoopActivation>,
     relative: u64,
     absolute: u64,
     other: u64,
@@ -86,7 +86,7 @@ impl Sleeper {
         // Who is woken by something else goes to sleep again, if it will.
         match self.armed.take() {
             Some((armed_ns, expiry_ns)) if armed_ns <= woke_ns && is_due(expiry_ns) => {
-                self.push(Activation { armed_ns, expiry_ns, woke_ns });
+                self.push(LoopActivation { armed_ns, expiry_ns, woke_ns });
             }
             _ => self.other += 1,
         }
@@ -99,25 +99,25 @@ impl Sleeper {
             && expiry_ns <= now_ns + STAMP_NS
         {
             let woke_ns = expiry_ns.clamp(armed_ns, now_ns.max(armed_ns));
-            self.push(Activation { armed_ns, expiry_ns, woke_ns });
+            self.push(LoopActivation { armed_ns, expiry_ns, woke_ns });
         }
     }
 
     /// The activations in their order, from an instant on.
-    fn since(&self, start_ns: u64) -> Vec<Activation> {
-        let from_start = self.activations.iter().map(|one| Activation {
+    fn since(&self, start_ns: u64) -> Vec<LoopActivation> {
+        let from_start = self.activations.iter().map(|one| LoopActivation {
             armed_ns: one.armed_ns - start_ns,
             // On another clock it stays as it is: only its differences say something.
             expiry_ns: one.expiry_ns.saturating_sub(start_ns),
             woke_ns: one.woke_ns - start_ns,
         });
-        let mut all: Vec<Activation> = from_start.collect();
+        let mut all: Vec<LoopActivation> = from_start.collect();
         // The kernel writes events in order. A thread's name that looks like an event can break the order.
         all.sort_by_key(|one| one.woke_ns);
         all
     }
 
-    fn push(&mut self, one: Activation) {
+    fn push(&mut self, one: LoopActivation) {
         if (self.activations.len() as u64) < ACTIVATIONS_MAX {
             self.activations.push(one);
         }
@@ -131,7 +131,7 @@ fn all_that_fits() -> String {
 
 /// Starts a program, watches it, ends it.
 pub(super) fn watch(
-    options: &Options,
+    options: &DriftOptions,
     command: &[String],
     threads: &[String],
     period_ns: Option<u64>,
@@ -213,7 +213,7 @@ fn judged(
     }
     let instants = chosen.iter().flat_map(|(_, one)| &one.activations);
     let start_ns = instants.map(|one| one.armed_ns).min().unwrap_or(0);
-    let program = |tid: i32, one: &Sleeper| Program {
+    let program = |tid: i32, one: &Sleeper| WatchedProgram {
         command: command.to_vec(),
         tid,
         threads,
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn a_recording_that_is_full_ends_the_look() {
         let mut watch = watched(&[&start(7, "10.000000", "hrtimer_wakeup", 10_010_000_000, "REL")]);
-        let one = Activation { armed_ns: 0, expiry_ns: 1, woke_ns: 2 };
+        let one = LoopActivation { armed_ns: 0, expiry_ns: 1, woke_ns: 2 };
         let sleeper = watch.sleepers.get_mut(&7).expect("a sleeper");
         sleeper.activations = vec![one; ACTIVATIONS_MAX as usize - 1];
         assert!(!watch.is_full());

@@ -26,7 +26,6 @@ struct RunTime {
 }
 
 impl RunTimes {
-    /// Reads the times.
     pub(crate) fn read(tree: &Tree) -> RunTimes {
         let text = tree.read("proc/schedstat").unwrap_or_default();
         RunTimes(text.lines().filter_map(cpu).collect())

@@ -33,21 +33,21 @@ pub fn count(tree: &Tree, cpu: u32) -> Option<u64> {
 
 /// Interrupts of some CPUs since a first count.
 #[derive(Debug)]
-pub struct Counter {
+pub struct SmiCounter {
     before: Vec<u64>,
 }
 
-impl Counter {
+impl SmiCounter {
     /// Begins to count. A CPU may stand for several threads.
     #[must_use]
-    pub fn start(tree: &Tree, cpus: impl Iterator<Item = u32>) -> Counter {
-        Counter { before: cpus.map(|cpu| count(tree, cpu).unwrap_or(0)).collect() }
+    pub fn start(tree: &Tree, cpus: impl Iterator<Item = u32>) -> SmiCounter {
+        SmiCounter { before: cpus.map(|cpu| count(tree, cpu).unwrap_or(0)).collect() }
     }
 
     /// How many came since the first count, on CPUs in the same order.
     #[must_use]
     pub fn since(&self, tree: &Tree, cpus: impl Iterator<Item = u32>) -> Vec<u64> {
-        let now = Counter::start(tree, cpus).before;
+        let now = SmiCounter::start(tree, cpus).before;
         let both = now.iter().zip(&self.before);
         both.map(|(now, before)| now.wrapping_sub(*before) & 0xffff_ffff).collect()
     }
@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn a_counter_that_has_wrapped_counts_on() {
         let (fake, cpus) = (machine("GenuineIntel", "fpu tsc"), || [1, 2].into_iter());
-        let counter = Counter { before: vec![0xffff_fffe, 0] };
+        let counter = SmiCounter { before: vec![0xffff_fffe, 0] };
         assert_eq!(counter.since(&fake.tree, cpus()), [9, 0]);
-        assert_eq!(Counter::start(&fake.tree, cpus()).since(&fake.tree, cpus()), [0, 0]);
+        assert_eq!(SmiCounter::start(&fake.tree, cpus()).since(&fake.tree, cpus()), [0, 0]);
     }
 
     #[test]

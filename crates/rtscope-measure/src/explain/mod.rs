@@ -4,6 +4,7 @@
 //! timer that the thread had set, or from its wake-up by something else, to the switch to it.
 
 mod finder;
+pub mod interruptions;
 
 use std::{
     collections::BTreeSet,
@@ -16,6 +17,7 @@ use std::{
 };
 
 use rtscope_model::{
+    cpu::CpuSet,
     explain::{ExplainRecord, FORMAT, Spike},
     published::KernelKind,
     time::Nanos,
@@ -82,7 +84,7 @@ pub struct Keep {
 #[derive(Debug)]
 pub struct Options {
     /// The program, and for how long.
-    pub look: check::Options,
+    pub look: check::CheckOptions,
     /// Of a process only this thread.
     pub thread: Option<u32>,
     /// What of it to keep.
@@ -106,6 +108,17 @@ pub enum ExplainError {
         "the file holds no event of a thread: rtscope reads copies of /sys/kernel/tracing/trace"
     )]
     NoEvents,
+    /// No thread of this number.
+    #[error("there is no thread {0}: `rtscope ps` shows the threads of this machine")]
+    NoSuchThread(u32),
+    /// No such CPU.
+    #[error("CPU {cpu} is not online: this machine has {online}")]
+    NoCpu {
+        /// What was asked for.
+        cpu: u32,
+        /// The CPUs.
+        online: CpuSet,
+    },
     /// No such thread.
     #[error("process {pid} has no thread {tid}: `rtscope ps --pid {pid}` shows its threads")]
     NoThread {

@@ -32,7 +32,6 @@ const TEXT_START: usize = LINE;
 const COUNTERS_START: usize = TEXT_START + TEXT;
 const WORDS: usize = COUNTERS_START + COUNTERS * LINE;
 
-/// Where a load is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Starting = 0,
@@ -119,12 +118,10 @@ impl Board {
         (len > 0).then(|| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The counter of a worker.
     pub(super) fn counter(&self, worker: usize) -> Counter<'_> {
         Counter(self.word(COUNTERS_START + worker % COUNTERS * LINE))
     }
 
-    /// The work of all workers.
     pub(super) fn work(&self) -> u64 {
         (0..COUNTERS).map(|i| self.counter(i).0.load(Relaxed)).sum()
     }
@@ -135,7 +132,6 @@ impl Board {
 pub(super) struct Counter<'a>(&'a AtomicU64);
 
 impl Counter<'_> {
-    /// Units of work were done.
     #[inline]
     pub(super) fn add(self, work: u64) {
         self.0.fetch_add(work, Relaxed);

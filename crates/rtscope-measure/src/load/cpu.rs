@@ -20,41 +20,41 @@ use rtscope_sys::{
 };
 
 use super::{
-    Descriptor, LoadError, any_options,
+    LoadDescriptor, LoadError, any_options,
     board::Counter,
     leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption},
+    options::{LoadOption, ValueKind},
     worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "cpus",
         about: "processes, each on one of the load's CPUs in turn",
     },
     LoadOption {
         name: "percent",
-        kind: Kind::Number { min: 1, max: 100 },
+        kind: ValueKind::Number { min: 1, max: 100 },
         default: "100",
         about: "part of a CPU that each worker uses",
     },
     LoadOption {
         name: "kind",
-        kind: Kind::Word(&["branch", "spin"]),
+        kind: ValueKind::Word(&["branch", "spin"]),
         default: "branch",
         about: "branch: sum random integers that are at least 128; spin: count",
     },
     LoadOption {
         name: "sorted",
-        kind: Kind::Flag,
+        kind: ValueKind::Flag,
         default: "false",
         about: "sort the integers first, so that branches are predicted well",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "cpu",
     about: "computes: a branch-heavy loop over random integers, or plain counting",
     unit: |_| "loops",

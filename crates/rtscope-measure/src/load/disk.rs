@@ -20,9 +20,9 @@ use std::{
 use rtscope_sys::mapping::Pages;
 
 use super::{
-    Descriptor, LoadError, Remains, any_options,
+    LoadDescriptor, LoadError, Remains, any_options,
     board::Counter,
-    options::{Kind, LoadOption},
+    options::{LoadOption, ValueKind},
     worker::{self, Job, Processes},
     writable,
 };
@@ -30,37 +30,37 @@ use super::{
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "1",
         about: "processes, each with a file of its own",
     },
     LoadOption {
         name: "size",
-        kind: Kind::Size { min: 1, max: 1 << 40 },
+        kind: ValueKind::Size { min: 1, max: 1 << 40 },
         default: "2MiB",
         about: "size of a file",
     },
     LoadOption {
         name: "block",
-        kind: Kind::Size { min: 1, max: 1 << 30 },
+        kind: ValueKind::Size { min: 1, max: 1 << 30 },
         default: "1MiB",
         about: "how much is written at a time",
     },
     LoadOption {
         name: "dir",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         default: "/var/tmp",
         about: "directory of the files, best on the disk that is meant",
     },
     LoadOption {
         name: "fsync",
-        kind: Kind::Flag,
+        kind: ValueKind::Flag,
         default: "false",
         about: "wait until each file is on the disk before it is removed",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "disk",
     about: "writes a file and removes it, over and over, as dd and rm do",
     unit: |_| "bytes",

@@ -12,24 +12,16 @@ pub enum LoadError {
     /// The load's line asks for something that isn't there.
     #[error("{0}")]
     Line(Problem),
-    /// The system refused something.
     #[error("{0}{advice}", advice = advice(.0))]
     System(#[from] rtscope_sys::Error),
-    /// A real-time policy was asked by name, and is not permitted.
     #[error("no permission for the policy that was asked by name; {}", do_one_of(.0))]
     Permission([String; 3]),
-    /// The kernel refused a worker its place.
     #[error(
         "a worker can't be {asked}: {source}: run as root, or give this user the permission, as with \
          \"USER - {limit}\" in /etc/security/limits.d/rtscope.conf",
         limit = if asked.policy.is_real_time() { "rtprio 99" } else { "nice -20" }
     )]
-    Place {
-        /// As asked.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        source: rtscope_sys::Error,
-    },
+    Place { asked: Box<Placement>, source: rtscope_sys::Error },
     /// No socket for echo requests.
     #[error(
         "{0}: echo requests are root's, unless this program has CAP_NET_RAW (sudo setcap \
@@ -41,26 +33,18 @@ pub enum LoadError {
     Io {
         /// What was tried, with the path or address.
         what: String,
-        /// What the kernel answered.
         source: io::Error,
     },
     /// The program that is to become the load's process could not be started.
     #[error("start {}: {source}", program.display())]
-    Program {
-        /// The program.
-        program: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Program { program: PathBuf, source: io::Error },
     /// The option `cpus` names a CPU that is absent.
     #[error("{}; name others with cpus=", not_online(absent, online))]
     NotOnline {
         /// Asked and absent.
         absent: CpuSet,
-        /// There.
         online: CpuSet,
     },
-    /// A folder in which a load is to make files.
     #[error(
         "can't write to the folder {}: {why}: make it, or name another with {option}=",
         folder.display()
@@ -68,15 +52,12 @@ pub enum LoadError {
     Folder {
         /// The option that names it.
         option: &'static str,
-        /// The folder.
         folder: PathBuf,
-        /// What the kernel answered.
         why: io::Error,
     },
     /// The option `cpus` leaves no CPU.
     #[error("cpus={asked}, but {why}: write cpus=all, or a set as cpus=0-3")]
     NoCpu {
-        /// As asked.
         asked: String,
         /// Why that is no CPU.
         why: &'static str,
@@ -123,10 +104,8 @@ pub enum LoadError {
         /// How often it had been started by then.
         runs: u64,
     },
-    /// A worker process ended; it has said why, if it could.
     #[error("worker process {pid} ended with {how}")]
     Worker {
-        /// The process.
         pid: u32,
         /// As `exit code 2`, `signal 11`.
         how: String,
@@ -134,19 +113,13 @@ pub enum LoadError {
     /// Something that must not happen.
     #[error("{0}")]
     Broken(&'static str),
-    /// The kernel's timer ended it.
     #[error("it ran into its time limit")]
     Limit,
     /// The load's process ended, or said why it can't work, before it worked.
     #[error("{how}")]
-    Ended {
-        /// In words.
-        how: String,
-    },
-    /// The load doesn't work after a long time.
+    Ended { how: String },
     #[error("it did not begin to work within {0}: the machine may be overloaded")]
     Slow(Nanos),
-    /// The load's process was started in a way that is not ours.
     #[error("a load's process is started by rtscope only: use `rtscope load NAME`")]
     NotStartedByUs,
 }

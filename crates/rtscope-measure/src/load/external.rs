@@ -32,9 +32,9 @@ use rtscope_sys::{
 };
 
 use super::{
-    Descriptor, LoadError, Remains,
+    LoadDescriptor, LoadError, Remains,
     board::State,
-    options::{Kind, LoadOption, Options},
+    options::{LoadOption, LoadOptions, ValueKind},
     processes::{descendants, marked},
     worker::{Job, place},
     writable,
@@ -43,25 +43,25 @@ use super::{
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "command",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         default: "",
         about: "the command, written behind the options: external restart=false -- make -j4",
     },
     LoadOption {
         name: "restart",
-        kind: Kind::Flag,
+        kind: ValueKind::Flag,
         default: "true",
         about: "start the command again when it ends; false: the load ends with it",
     },
     LoadOption {
         name: "log",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         default: "",
         about: "file that the command's output is appended to; it is thrown away otherwise",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "external",
     about: "runs any command, and all that it starts",
     unit: |_| "runs",
@@ -85,7 +85,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-fn check(options: &Options) -> Result<(), Problem> {
+fn check(options: &LoadOptions) -> Result<(), Problem> {
     match options.given("command") {
         Some(_) => Ok(()),
         None => {
@@ -95,7 +95,7 @@ fn check(options: &Options) -> Result<(), Problem> {
     }
 }
 
-fn is_here(options: &Options) -> Result<(), LoadError> {
+fn is_here(options: &LoadOptions) -> Result<(), LoadError> {
     find(options.word("command"))?;
     let Some(log) = options.given("log") else { return Ok(()) };
     // The folder of a bare name is empty, which means the one we are in.

@@ -9,27 +9,27 @@
 use rtscope_sys::{fork::fork_and_wait, mapping::Pages};
 
 use super::{
-    Descriptor, LoadError, any_options, leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption},
+    LoadDescriptor, LoadError, any_options, leaves_nothing, needs_nothing,
+    options::{LoadOption, ValueKind},
     worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "cpus",
         about: "processes that fork and wait, one child at a time",
     },
     LoadOption {
         name: "size",
-        kind: Kind::Size { min: 0, max: 1 << 30 },
+        kind: ValueKind::Size { min: 0, max: 1 << 30 },
         default: "0B",
         about: "memory that each child writes to before it ends, as a program does that does something",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "fork",
     about: "starts processes that end at once, and waits for each",
     unit: |_| "forks",

@@ -9,19 +9,19 @@
 use rtscope_sys::mapping::sync_all_files;
 
 use super::{
-    Descriptor, LoadError, any_options, leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption},
+    LoadDescriptor, LoadError, any_options, leaves_nothing, needs_nothing,
+    options::{LoadOption, ValueKind},
     worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[LoadOption {
     name: "workers",
-    kind: Kind::Workers,
+    kind: ValueKind::Workers,
     default: "1",
     about: "processes that call sync",
 }];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "io",
     about: "has all files written to disk, over and over (sync)",
     unit: |_| "syncs",

@@ -22,7 +22,7 @@ use rtscope_sys::{
 use crate::environment::{permission, permission_advice};
 
 use super::{
-    Descriptor, LoadError, Options, Remains,
+    LoadDescriptor, LoadError, LoadOptions, Remains,
     board::{Board, State},
     processes, resolve,
     worker::{LIMITS, LoadLimits},
@@ -57,7 +57,6 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Words before the load's line: they lead that program to [`super::worker_main`].
     pub arguments: Vec<String>,
-    /// The CPUs that are measured.
     pub measured: CpuSet,
     /// Every CPU that a load may use.
     pub all: CpuSet,
@@ -65,18 +64,16 @@ pub struct Launcher {
     pub online: CpuSet,
 }
 
-/// How a load ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedLoad {
     /// Whether it ended as it should: its work was done, or it was stopped.
     pub ok: bool,
-    /// In words.
     pub how: String,
 }
 
-impl Ended {
-    fn badly(how: impl Into<String>) -> Ended {
-        Ended { ok: false, how: how.into() }
+impl EndedLoad {
+    fn badly(how: impl Into<String>) -> EndedLoad {
+        EndedLoad { ok: false, how: how.into() }
     }
 }
 
@@ -91,10 +88,6 @@ impl Launcher {
 
     /// Whether a load could start on this machine, as far as that is known without starting it: its
     /// line, its CPUs, its command, its folders.
-    ///
-    /// # Errors
-    ///
-    /// The first thing that is wrong or missing.
     pub fn can_start(&self, line: &LoadLine) -> Result<(), LoadError> {
         let (descriptor, options) = resolve(line).map_err(LoadError::Line)?;
         self.cpus(options.word("cpus"))?;
@@ -172,8 +165,8 @@ impl Launcher {
 pub struct RunningLoad {
     child: Child,
     board: Board,
-    descriptor: &'static Descriptor,
-    options: Options,
+    descriptor: &'static LoadDescriptor,
+    options: LoadOptions,
     mark: String,
     limit: Nanos,
     /// When it was asked to end.
@@ -183,9 +176,9 @@ pub struct RunningLoad {
     /// Somebody has looked what a load that did not end waits for.
     looked: bool,
     /// When its process was gone, and how that ended.
-    gone: Option<(Instant, Ended)>,
+    gone: Option<(Instant, EndedLoad)>,
     /// When nothing was left of it.
-    ended: Option<Ended>,
+    ended: Option<EndedLoad>,
 }
 
 impl RunningLoad {
@@ -209,7 +202,7 @@ impl RunningLoad {
 
     /// Whether the load has ended: done with its work, failed, killed, or stopped. Does not wait,
     /// and is silent as long as any of its processes is left.
-    pub fn poll(&mut self) -> Option<Ended> {
+    pub fn poll(&mut self) -> Option<EndedLoad> {
         if self.ended.is_none() {
             if !self.looked && self.asked.is_some_and(|at| at.elapsed() > STUCK_AFTER) {
                 self.looked = true;
@@ -239,11 +232,11 @@ impl RunningLoad {
     }
 
     /// Ends the load and everything it has started, and waits for that.
-    pub fn stop(mut self) -> Ended {
+    pub fn stop(mut self) -> EndedLoad {
         self.end()
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> EndedLoad {
         self.ask_to_end();
         loop {
             match self.poll() {
@@ -259,39 +252,39 @@ impl RunningLoad {
     }
 
     /// How the load's process ended; kills it when it was asked to end long ago.
-    fn end_of_process(&mut self) -> Option<Ended> {
+    fn end_of_process(&mut self) -> Option<EndedLoad> {
         if self.gone.is_none() {
             let ended = match self.child.try_wait() {
                 Ok(Some(status)) => Some(self.judge(status)),
                 Ok(None) => self.press(),
-                Err(e) => Some(Ended::badly(format!("it isn't known how it ended: {e}"))),
+                Err(e) => Some(EndedLoad::badly(format!("it isn't known how it ended: {e}"))),
             };
             self.gone = ended.map(|ended| (Instant::now(), ended));
         }
         self.gone.as_ref().map(|(_, ended)| ended.clone())
     }
 
-    fn press(&self) -> Option<Ended> {
+    fn press(&self) -> Option<EndedLoad> {
         let since = self.asked?.elapsed();
         if since > STOP_GRACE {
             self.signal(signal::KILL);
         }
         let given_up = since > STOP_GRACE + KILL_LIMIT;
-        given_up.then(|| Ended::badly("it was killed, but doesn't die: it waits in the kernel"))
+        given_up.then(|| EndedLoad::badly("it was killed, but doesn't die: it waits in the kernel"))
     }
 
     /// How the load's process ended by itself.
-    fn judge(&self, status: ExitStatus) -> Ended {
+    fn judge(&self, status: ExitStatus) -> EndedLoad {
         if self.asked.is_some() {
-            return Ended { ok: true, how: "stopped".to_owned() };
+            return EndedLoad { ok: true, how: "stopped".to_owned() };
         }
         if status.success() && self.board.state() == State::Done {
-            return Ended { ok: true, how: "its work was done".to_owned() };
+            return EndedLoad { ok: true, how: "its work was done".to_owned() };
         }
         if status.signal() == Some(signal::ALARM) {
-            return Ended::badly(format!("it ran into its time limit of {}", self.limit));
+            return EndedLoad::badly(format!("it ran into its time limit of {}", self.limit));
         }
-        Ended::badly(self.board.failure().unwrap_or_else(|| match status.signal() {
+        EndedLoad::badly(self.board.failure().unwrap_or_else(|| match status.signal() {
             Some(number) => format!("it was killed by signal {number}"),
             None => format!("it ended with exit code {}", status.code().unwrap_or(-1)),
         }))
@@ -299,7 +292,7 @@ impl RunningLoad {
 
     /// Kills and takes note of the workers of a load whose process is gone, and removes what they
     /// left.
-    fn end_of_workers(&self, ended: Ended) -> Option<Ended> {
+    fn end_of_workers(&self, ended: EndedLoad) -> Option<EndedLoad> {
         while let Waited::Ended(..) = wait(Children::Group(self.pid()), false) {}
         let given_up = self.gone.as_ref().is_some_and(|(since, _)| since.elapsed() > KILL_LIMIT);
         if self.signal(signal::KILL) && !given_up {
@@ -308,11 +301,11 @@ impl RunningLoad {
         let (options, pid, mark) = (&self.options, self.pid(), self.mark.as_str());
         (self.descriptor.clean)(&Remains { options, pid, mark });
         match given_up {
-            true => Some(Ended::badly(format!("{}, but workers of it don't die", ended.how))),
+            true => Some(EndedLoad::badly(format!("{}, but workers of it don't die", ended.how))),
             false if self.waiting > 0 => {
                 let (how, n) = (ended.how, self.waiting);
                 let how = format!("{how}, while {n} of its processes waited in the kernel");
-                Some(Ended { how, ..ended })
+                Some(EndedLoad { how, ..ended })
             }
             false => Some(ended),
         }
@@ -346,7 +339,6 @@ impl Drop for RunningLoad {
 /// What a load achieved in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Units of work.
     pub work: u64,
     /// What a unit is.
     pub unit: &'static str,
@@ -355,7 +347,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Units of work a second.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         self.work as f64 / Nanos(self.span_ns).as_secs_f64().max(1e-9)
@@ -365,10 +356,6 @@ impl Rate {
 /// Runs a load that has an end of its own, and answers how long its work took: from the instant at
 /// which its workers were let go to the end of the last, or until `is_over` says that it shall end.
 /// The kernel ends it after `limit`.
-///
-/// # Errors
-///
-/// As [`Launcher::start`], and when it fails.
 pub fn run_to_end(
     launcher: &Launcher,
     line: &LoadLine,
@@ -401,7 +388,7 @@ pub fn run_alone(
     line: &LoadLine,
     duration: Nanos,
     on_rate: &mut dyn FnMut(Rate),
-) -> Result<(Ended, Rate), LoadError> {
+) -> Result<(EndedLoad, Rate), LoadError> {
     const SECOND_NS: u64 = 1_000_000_000;
     let clock = SystemClock::MONOTONIC;
     let limit = Nanos(duration.0.saturating_add(ALONE_GRACE.0));

@@ -12,29 +12,29 @@ use rtscope_sys::{
 };
 
 use super::{
-    Descriptor, LoadError, any_options,
+    LoadDescriptor, LoadError, any_options,
     board::Counter,
     leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption},
+    options::{LoadOption, ValueKind},
     worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "cpus",
         about: "processes that take and give back memory",
     },
     LoadOption {
         name: "size",
-        kind: Kind::Size { min: 4 << 10, max: 1 << 40 },
+        kind: ValueKind::Size { min: 4 << 10, max: 1 << 40 },
         default: "256MiB",
         about: "memory that each worker takes at a time",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "memory",
     about: "takes memory, touches each page, gives it back",
     unit: |_| "pages",

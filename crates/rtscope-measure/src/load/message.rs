@@ -22,53 +22,53 @@ use rustix::{
 };
 
 use super::{
-    Descriptor, LoadError, any_options,
+    LoadDescriptor, LoadError, any_options,
     board::Counter,
     leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption, Options},
+    options::{LoadOption, LoadOptions, ValueKind},
     worker::{Job, Processes, Threads, allow_open_files},
 };
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "groups",
-        kind: Kind::Number { min: 1, max: 1_000 },
+        kind: ValueKind::Number { min: 1, max: 1_000 },
         default: "10",
         about: "groups of senders and receivers",
     },
     LoadOption {
         name: "fds",
-        kind: Kind::Number { min: 1, max: 500 },
+        kind: ValueKind::Number { min: 1, max: 500 },
         default: "20",
         about: "senders in a group, and as many receivers",
     },
     LoadOption {
         name: "size",
-        kind: Kind::Size { min: 1, max: 1 << 20 },
+        kind: ValueKind::Size { min: 1, max: 1 << 20 },
         default: "100B",
         about: "size of a message",
     },
     LoadOption {
         name: "loops",
-        kind: Kind::Number { min: 0, max: i64::MAX },
+        kind: ValueKind::Number { min: 0, max: i64::MAX },
         default: "0",
         about: "messages from each sender to each receiver, then the load ends; 0 for no end",
     },
     LoadOption {
         name: "mode",
-        kind: Kind::Word(&["process", "thread"]),
+        kind: ValueKind::Word(&["process", "thread"]),
         default: "process",
         about: "what senders and receivers are",
     },
     LoadOption {
         name: "via",
-        kind: Kind::Word(&["socket", "pipe", "inet"]),
+        kind: ValueKind::Word(&["socket", "pipe", "inet"]),
         default: "socket",
         about: "what the messages go through",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "message",
     about: "passes messages between groups of senders and receivers, as hackbench does",
     unit: |_| "messages",
@@ -104,7 +104,7 @@ enum Via {
 }
 
 impl Shape {
-    fn new(options: &Options) -> Shape {
+    fn new(options: &LoadOptions) -> Shape {
         Shape {
             groups: options.number("groups"),
             fds: options.number("fds"),
@@ -189,7 +189,6 @@ enum End {
 }
 
 impl End {
-    /// Writes the whole message.
     fn write(&self, message: &[u8]) -> io::Result<()> {
         let mut left = message;
         while !left.is_empty() {
@@ -206,7 +205,6 @@ impl End {
         Ok(())
     }
 
-    /// Reads a whole message.
     fn read(&self, message: &mut [u8]) -> io::Result<()> {
         let mut left = message;
         while !left.is_empty() {

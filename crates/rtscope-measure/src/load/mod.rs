@@ -34,13 +34,12 @@ use rustix::fs::{Access, access};
 use self::worker::Job;
 pub use self::{
     error::LoadError,
-    launch::{Ended, Launcher, Rate, RunningLoad, run_alone, run_to_end},
-    options::{COMMON_OPTIONS, Kind, LoadOption, Options},
+    launch::{EndedLoad, Launcher, Rate, RunningLoad, run_alone, run_to_end},
+    options::{COMMON_OPTIONS, LoadOption, LoadOptions, ValueKind},
     worker::worker_main,
 };
 
-/// Every load.
-pub const LOADS: &[Descriptor] = &[
+pub const LOADS: &[LoadDescriptor] = &[
     cpu::DESCRIPTOR,
     message::DESCRIPTOR,
     memory::DESCRIPTOR,
@@ -56,19 +55,19 @@ pub const LOADS: &[Descriptor] = &[
 
 /// What a load is and how it is run.
 #[derive(Debug)]
-pub struct Descriptor {
+pub struct LoadDescriptor {
     /// Its name in plans and on the command line.
     pub name: &'static str,
     /// One line: what it does.
     pub about: &'static str,
     /// What a unit of its work is, as `messages`.
-    pub unit: fn(&Options) -> &'static str,
+    pub unit: fn(&LoadOptions) -> &'static str,
     /// Its own options, beside [`COMMON_OPTIONS`].
     pub options: &'static [LoadOption],
     /// Whether options that are right one by one are right together.
-    check: fn(&Options) -> Result<(), Problem>,
+    check: fn(&LoadOptions) -> Result<(), Problem>,
     /// Whether this machine has what the load needs: its command, its folders.
-    is_here: fn(&Options) -> Result<(), LoadError>,
+    is_here: fn(&LoadOptions) -> Result<(), LoadError>,
     /// The load: runs in its own process, until its work is done or it is killed.
     run: fn(&Job) -> Result<(), LoadError>,
     /// Removes what a load may have left: called by the starting process when no process of the
@@ -79,20 +78,19 @@ pub struct Descriptor {
 /// What is known of a load that has ended.
 #[derive(Debug)]
 struct Remains<'a> {
-    options: &'a Options,
-    /// The process that it was.
+    options: &'a LoadOptions,
     pid: u32,
     /// The text that is in the environment of all that it has started.
     mark: &'a str,
 }
 
 /// For loads whose options are right together when they are right one by one.
-const fn any_options(_: &Options) -> Result<(), Problem> {
+const fn any_options(_: &LoadOptions) -> Result<(), Problem> {
     Ok(())
 }
 
 /// For loads that need nothing but the kernel.
-const fn needs_nothing(_: &Options) -> Result<(), LoadError> {
+const fn needs_nothing(_: &LoadOptions) -> Result<(), LoadError> {
     Ok(())
 }
 
@@ -110,14 +108,14 @@ fn writable(option: &'static str, folder: &Path) -> Result<(), LoadError> {
 const fn leaves_nothing(_: &Remains<'_>) {}
 
 /// A load by its name, and its options with every default filled in.
-fn resolve(line: &LoadLine) -> Result<(&'static Descriptor, Options), Problem> {
+fn resolve(line: &LoadLine) -> Result<(&'static LoadDescriptor, LoadOptions), Problem> {
     let known = || LOADS.iter().map(|load| load.name);
     let load = LOADS.iter().find(|load| load.name == line.name).ok_or_else(|| {
         let names = known().collect::<Vec<_>>().join(", ");
         let message = format!("there is no load {:?}: write one of {names}", line.name);
         Problem::new(message).suggest(&line.name, known())
     })?;
-    let options = Options::parse(line, load.options)?;
+    let options = LoadOptions::parse(line, load.options)?;
     (load.check)(&options)?;
     Ok((load, options))
 }

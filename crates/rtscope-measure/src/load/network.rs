@@ -27,10 +27,10 @@ use rtscope_sys::net::{
 };
 
 use super::{
-    Descriptor, LoadError,
+    LoadDescriptor, LoadError,
     board::Counter,
     leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption, Options, size_text},
+    options::{LoadOption, LoadOptions, ValueKind, size_text},
     worker::{Job, Processes},
 };
 use crate::throughput::flood::Flooded;
@@ -38,38 +38,38 @@ use crate::throughput::flood::Flooded;
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "kind",
-        kind: Kind::Word(&["udp", "icmp", "tcp"]),
+        kind: ValueKind::Word(&["udp", "icmp", "tcp"]),
         default: "udp",
         about: "udp: a flood of datagrams; icmp: a flood of echo requests; tcp: a stream",
     },
     LoadOption {
         name: "over",
-        kind: Kind::Word(&["loopback", "veth", "peer"]),
+        kind: ValueKind::Word(&["loopback", "veth", "peer"]),
         default: "loopback",
         about: "loopback: 127.0.0.1; veth: a virtual cable between two namespaces of its own; peer: another machine \
                 floods this one",
     },
     LoadOption {
         name: "peer",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         default: "",
         about: "machine that runs `rtscope throughput --serve`, for over=peer: HOST or HOST:PORT",
     },
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "1",
         about: "pairs of a sender and a receiver",
     },
     LoadOption {
         name: "size",
-        kind: Kind::Size { min: 1, max: 1 << 20 },
+        kind: ValueKind::Size { min: 1, max: 1 << 20 },
         default: "1KiB",
         about: "bytes in a packet, or for tcp in a write",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "network",
     about: "sends packets to itself: a UDP flood, an ICMP echo flood, or a TCP stream",
     unit: |options| if options.word("kind") == "tcp" { "bytes" } else { "packets" },
@@ -88,7 +88,7 @@ pub(crate) const PACKET_MAX: usize = 65_535 - 20 - 8;
 /// on the same CPU would never have its turn otherwise.
 pub(crate) const BURST: usize = 32;
 
-fn check(options: &Options) -> Result<(), Problem> {
+fn check(options: &LoadOptions) -> Result<(), Problem> {
     let (kind, size) = (options.word("kind"), options.size("size"));
     let is_peer = options.word("over") == "peer";
     if is_peer && (kind != "icmp" || options.given("peer").is_none()) {
@@ -177,7 +177,6 @@ impl Sides {
         Ok(Sides { near, far, namespaces: Some((near_namespace, far_namespace)) })
     }
 
-    /// Makes a socket on the near side.
     fn near<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
         if let Some((near, _)) = &self.namespaces {
             near.enter()?;
@@ -185,7 +184,6 @@ impl Sides {
         make(any_port(self.near)).map_err(LoadError::io(format!("socket at {}", self.near)))
     }
 
-    /// Makes a socket on the far side.
     fn far<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
         if let Some((_, far)) = &self.namespaces {
             far.enter()?;

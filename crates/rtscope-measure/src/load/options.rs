@@ -6,21 +6,11 @@ use rtscope_model::{cpu::CpuSet, load::LoadLine, text::Problem};
 
 /// What an option's value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A whole number in a range.
-    Number {
-        /// Smallest.
-        min: i64,
-        /// Largest.
-        max: i64,
-    },
+    Number { min: i64, max: i64 },
     /// A number of bytes, as `64KiB`, in a range.
-    Size {
-        /// Smallest.
-        min: u64,
-        /// Largest.
-        max: u64,
-    },
+    Size { min: u64, max: u64 },
     /// One of these words.
     Word(&'static [&'static str]),
     /// `true` or `false`.
@@ -33,13 +23,12 @@ pub enum Kind {
     Text,
 }
 
-/// An option of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadOption {
     /// Name, as in `groups=10`.
     pub name: &'static str,
     /// What its value may be.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What it is when it isn't given; empty for none.
     pub default: &'static str,
     /// One line: what it means.
@@ -53,25 +42,25 @@ const WORKERS_MAX: i64 = 10_000;
 pub const COMMON_OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "policy",
-        kind: Kind::Word(&["other", "batch", "idle", "fifo", "rr"]),
+        kind: ValueKind::Word(&["other", "batch", "idle", "fifo", "rr"]),
         default: "other",
         about: "scheduling policy of every worker",
     },
     LoadOption {
         name: "priority",
-        kind: Kind::Number { min: 1, max: 99 },
+        kind: ValueKind::Number { min: 1, max: 99 },
         default: "",
         about: "real-time priority of every worker; 1 for fifo and rr when it isn't given",
     },
     LoadOption {
         name: "nice",
-        kind: Kind::Number { min: -20, max: 19 },
+        kind: ValueKind::Number { min: -20, max: 19 },
         default: "",
         about: "nice value of every worker, for policies that are not real-time",
     },
     LoadOption {
         name: "cpus",
-        kind: Kind::Cpus,
+        kind: ValueKind::Cpus,
         default: "all",
         about: "where the workers may run: all, measured, others (not measured), or a set as 0-3",
     },
@@ -79,15 +68,18 @@ pub const COMMON_OPTIONS: &[LoadOption] = &[
 
 /// A load's options, checked, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options(BTreeMap<&'static str, String>);
+pub struct LoadOptions(BTreeMap<&'static str, String>);
 
-impl Options {
+impl LoadOptions {
     /// Checks a line against a load's own options and the common ones.
     ///
     /// # Errors
     ///
     /// The first option that is unknown or whose value isn't allowed.
-    pub(super) fn parse(line: &LoadLine, own: &'static [LoadOption]) -> Result<Options, Problem> {
+    pub(super) fn parse(
+        line: &LoadLine,
+        own: &'static [LoadOption],
+    ) -> Result<LoadOptions, Problem> {
         let known = || own.iter().chain(COMMON_OPTIONS);
         for (name, value) in &line.options {
             let option = known().find(|option| option.name == name).ok_or_else(|| {
@@ -99,7 +91,7 @@ impl Options {
         let of = |option: &LoadOption| {
             line.options.get(option.name).cloned().unwrap_or_else(|| option.default.to_owned())
         };
-        let options = Options(known().map(|option| (option.name, of(option))).collect());
+        let options = LoadOptions(known().map(|option| (option.name, of(option))).collect());
         options.check_policy()?;
         Ok(options)
     }
@@ -161,13 +153,15 @@ fn check_value(option: &LoadOption, value: &str) -> Result<(), Problem> {
     let wrong = |allowed: String| Err(Problem::new(format!("{name}={value}: {allowed}")));
     let in_range = |min: i64, max: i64| value.parse().is_ok_and(|n| (min..=max).contains(&n));
     match option.kind {
-        Kind::Number { min, max } if !in_range(min, max) => {
+        ValueKind::Number { min, max } if !in_range(min, max) => {
             wrong(format!("write a whole number from {min} to {max}"))
         }
-        Kind::Workers if value != "cpus" && !in_range(1, WORKERS_MAX) => wrong(format!(
+        ValueKind::Workers if value != "cpus" && !in_range(1, WORKERS_MAX) => wrong(format!(
             "write a number from 1 to {WORKERS_MAX}, or cpus for as many as there are CPUs"
         )),
-        Kind::Size { min, max } if !bytes_of(value).is_some_and(|n| (min..=max).contains(&n)) => {
+        ValueKind::Size { min, max }
+            if !bytes_of(value).is_some_and(|n| (min..=max).contains(&n)) =>
+        {
             let range = format!("write a size from {} to {}", size_text(min), size_text(max));
             wrong(match without_unit(value) {
                 Some(whole) => {
@@ -176,12 +170,14 @@ fn check_value(option: &LoadOption, value: &str) -> Result<(), Problem> {
                 None => range,
             })
         }
-        Kind::Word(words) if !words.contains(&value) => {
+        ValueKind::Word(words) if !words.contains(&value) => {
             let message = format!("{name}={value}: write one of {}", words.join(", "));
             Err(Problem::new(message).suggest(value, words.iter().copied()))
         }
-        Kind::Flag if !matches!(value, "true" | "false") => wrong("write true or false".to_owned()),
-        Kind::Cpus if !matches!(value, "all" | "measured" | "others") => {
+        ValueKind::Flag if !matches!(value, "true" | "false") => {
+            wrong("write true or false".to_owned())
+        }
+        ValueKind::Cpus if !matches!(value, "all" | "measured" | "others") => {
             match value.parse::<CpuSet>() {
                 Ok(set) if !set.is_empty() => Ok(()),
                 _ => wrong("write all, measured, others, or a set as 0-3,6".to_owned())
@@ -228,27 +224,27 @@ mod tests {
     const OWN: &[LoadOption] = &[
         LoadOption {
             name: "groups",
-            kind: Kind::Number { min: 1, max: 100 },
+            kind: ValueKind::Number { min: 1, max: 100 },
             default: "10",
             about: "",
         },
         LoadOption {
             name: "size",
-            kind: Kind::Size { min: 1, max: 1 << 20 },
+            kind: ValueKind::Size { min: 1, max: 1 << 20 },
             default: "64KiB",
             about: "",
         },
         LoadOption {
             name: "via",
-            kind: Kind::Word(&["socket", "pipe"]),
+            kind: ValueKind::Word(&["socket", "pipe"]),
             default: "socket",
             about: "",
         },
-        LoadOption { name: "workers", kind: Kind::Workers, default: "cpus", about: "" },
+        LoadOption { name: "workers", kind: ValueKind::Workers, default: "cpus", about: "" },
     ];
 
-    fn read(line: &str) -> Result<Options, Problem> {
-        Options::parse(&line.parse().expect("a line"), OWN)
+    fn read(line: &str) -> Result<LoadOptions, Problem> {
+        LoadOptions::parse(&line.parse().expect("a line"), OWN)
     }
 
     #[test]

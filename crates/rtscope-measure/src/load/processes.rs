@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fs};
 
 use super::worker::LIMITS;
 
-/// The numbers of all processes.
 fn all() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

@@ -20,34 +20,34 @@ use rustix::{
 };
 
 use super::{
-    Descriptor, LoadError, any_options, leaves_nothing,
-    options::{Kind, LoadOption, Options},
+    LoadDescriptor, LoadError, any_options, leaves_nothing,
+    options::{LoadOption, LoadOptions, ValueKind},
     worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "1",
         about: "lines, each with a process that writes and one that reads",
     },
     LoadOption {
         name: "size",
-        kind: Kind::Size { min: 1, max: 64 << 10 },
+        kind: ValueKind::Size { min: 1, max: 64 << 10 },
         default: "256B",
         about: "bytes in a write",
     },
     LoadOption {
         name: "device",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         default: "",
         about: "serial port with its transmit and receive pins connected, as /dev/ttyS1; a pair of \
                 pseudo-terminals when it isn't given",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "serial",
     about: "writes to a serial line and reads from it",
     unit: |_| "bytes",
@@ -58,7 +58,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     clean: leaves_nothing,
 };
 
-fn is_here(options: &Options) -> Result<(), LoadError> {
+fn is_here(options: &LoadOptions) -> Result<(), LoadError> {
     let path = PathBuf::from(options.given("device").unwrap_or("/dev/ptmx"));
     open(&path).map(drop)
 }

@@ -13,35 +13,35 @@ use std::time::Duration;
 use rtscope_sys::timer::{PeriodicTimer, TimerWait};
 
 use super::{
-    Descriptor, LoadError, any_options,
+    LoadDescriptor, LoadError, any_options,
     board::Counter,
     leaves_nothing, needs_nothing,
-    options::{Kind, LoadOption},
+    options::{LoadOption, ValueKind},
     worker::{Job, Processes, allow_open_files},
 };
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
         name: "workers",
-        kind: Kind::Workers,
+        kind: ValueKind::Workers,
         default: "cpus",
         about: "processes that the timers are shared among, each on one of the load's CPUs in turn",
     },
     LoadOption {
         name: "timers",
-        kind: Kind::Number { min: 1, max: 100_000 },
+        kind: ValueKind::Number { min: 1, max: 100_000 },
         default: "1000",
         about: "timers in all",
     },
     LoadOption {
         name: "hz",
-        kind: Kind::Number { min: 1, max: 100_000 },
+        kind: ValueKind::Number { min: 1, max: 100_000 },
         default: "20",
         about: "expiries of each timer in a second",
     },
 ];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "timer",
     about: "lets many periodic timers expire",
     unit: |_| "expiries",

@@ -13,19 +13,19 @@ use std::{
 };
 
 use super::{
-    Descriptor, LoadError, any_options, leaves_nothing,
-    options::{Kind, LoadOption, Options},
+    LoadDescriptor, LoadError, any_options, leaves_nothing,
+    options::{LoadOption, LoadOptions, ValueKind},
     worker::{Job, Processes},
 };
 
 const OPTIONS: &[LoadOption] = &[LoadOption {
     name: "device",
-    kind: Kind::Text,
+    kind: ValueKind::Text,
     default: "",
     about: "video device, as /dev/video0; that of the test driver vivid when it isn't given",
 }];
 
-pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {
     name: "video",
     about: "reads frames from a video device",
     unit: |_| "bytes",
@@ -40,7 +40,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 const ROOM: usize = 1 << 20;
 
 /// The device to read from.
-fn device(options: &Options, class: &Path) -> Result<PathBuf, LoadError> {
+fn device(options: &LoadOptions, class: &Path) -> Result<PathBuf, LoadError> {
     if let Some(device) = options.given("device") {
         let path = PathBuf::from(device);
         let opened = File::open(&path).map_err(LoadError::io(format!("open {device}")));
@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn the_test_drivers_capture_is_found_or_its_absence_said() {
         let folder = tempfile::tempdir().expect("a folder");
-        let options = Options::parse(&"video".parse().expect("a line"), OPTIONS).expect("options");
+        let options =
+            LoadOptions::parse(&"video".parse().expect("a line"), OPTIONS).expect("options");
         let absent = device(&options, folder.path()).expect_err("none").to_string();
         assert!(absent.contains("modprobe vivid") && absent.contains("load external"), "{absent}");
         for (name, says) in

@@ -31,9 +31,9 @@ use rtscope_sys::{
 };
 
 use super::{
-    Descriptor, LoadError,
+    LoadDescriptor, LoadError,
     board::{Board, Counter, State},
-    options::Options,
+    options::LoadOptions,
     resolve,
 };
 
@@ -77,8 +77,7 @@ impl LoadLimits {
 /// What a load is to do.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Its options, checked.
-    pub(super) options: Options,
+    pub(super) options: LoadOptions,
     /// Where and how its workers run.
     pub(super) placement: Placement,
     /// What it shares with the control thread.
@@ -133,7 +132,7 @@ pub fn worker_main(words: &[String]) -> ExitCode {
 
 /// Reads what the parent has passed on: the line in the arguments, the limits in the environment,
 /// the board as standard input.
-fn accept(words: &[String]) -> Result<(&'static Descriptor, Job), LoadError> {
+fn accept(words: &[String]) -> Result<(&'static LoadDescriptor, Job), LoadError> {
     let limits = std::env::var(LIMITS).ok().and_then(|text| LoadLimits::read(&text));
     let limits = limits.ok_or(LoadError::NotStartedByUs)?;
     let line: LoadLine = words.join(" ").parse().map_err(LoadError::line)?;
@@ -151,7 +150,7 @@ fn accept(words: &[String]) -> Result<(&'static Descriptor, Job), LoadError> {
 }
 
 /// The placement that the options ask for. A nice value that isn't given is the process's own.
-fn placement_of(options: &Options, cpus: CpuSet) -> Result<Placement, LoadError> {
+fn placement_of(options: &LoadOptions, cpus: CpuSet) -> Result<Placement, LoadError> {
     let policy: Policy = options.word("policy").parse().map_err(LoadError::line)?;
     let priority = options.given("priority").and_then(|text| text.parse().ok()).unwrap_or(1);
     let nice = match options.given("nice").and_then(|text| text.parse().ok()) {
@@ -169,7 +168,7 @@ fn placement_of(options: &Options, cpus: CpuSet) -> Result<Placement, LoadError>
 
 /// Makes an ordinary, guarded process of what was inherited from a control thread, which may be a
 /// real-time one on CPUs of its own.
-fn prepare(descriptor: &Descriptor, job: &Job) -> Result<(), LoadError> {
+fn prepare(descriptor: &LoadDescriptor, job: &Job) -> Result<(), LoadError> {
     job.guard(job.parent)?;
     default_signals();
     let nice = sched::placement(sched::SELF)?.nice;

@@ -26,11 +26,9 @@ use self::limits::Need;
 pub(crate) struct SessionPlan {
     /// The cells, as indices into the plan's phases.
     pub(crate) cells: std::ops::Range<usize>,
-    /// The CPUs that are measured.
     pub(crate) measured: CpuSet,
     /// Where the control thread runs: off the measured CPUs where there are others.
     pub(crate) control: CpuSet,
-    /// The sampling threads.
     pub(crate) spec: SessionSpec,
 }
 

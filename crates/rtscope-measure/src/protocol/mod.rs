@@ -12,7 +12,7 @@ use rtscope_model::{
     environment::RealTimeThread,
     event::{EndReason, Event, Progress},
     finding::{Finding, Weight},
-    plan::{Phase, Plan, Start},
+    plan::{Phase, Plan, ThreadStart},
     printable::quoted,
     schedule::{Placement, Policy},
     time::Nanos,
@@ -30,7 +30,7 @@ use crate::{
     load::{Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
     other_work::OtherWorkWatch,
-    sampler::{Ended, Session, Starved, look_span_ns},
+    sampler::{EndedThread, Session, Starved, look_span_ns},
     stream::Stream,
     timekeeping::ClockWatch,
     watchdog::Watchdog,
@@ -78,10 +78,6 @@ pub(crate) struct Conductor<'a, 'b> {
 
 impl Conductor<'_, '_> {
     /// Runs one session. A reason means that the whole run ends here.
-    ///
-    /// # Errors
-    ///
-    /// When the sampling threads can't be placed as asked.
     pub(crate) fn session(
         &mut self,
         index: u32,
@@ -467,7 +463,7 @@ impl Conductor<'_, '_> {
     }
 
     /// Closes the books of a session's threads.
-    fn account(&mut self, laid: &SessionPlan, ended: &[Ended], smi_before: &[Option<u64>]) {
+    fn account(&mut self, laid: &SessionPlan, ended: &[EndedThread], smi_before: &[Option<u64>]) {
         self.tell_warnings();
         let smi_after = self.smi(laid);
         for thread in ended {
@@ -532,11 +528,11 @@ fn locked_kib(tree: &Tree) -> u64 {
 }
 
 /// The instant of the first expiry.
-fn start_instant(now_ns: u64, start: Start) -> u64 {
+fn start_instant(now_ns: u64, start: ThreadStart) -> u64 {
     let soon_ns = now_ns + RELEASE_MARGIN.0;
     match start {
-        Start::Together => soon_ns,
-        Start::Second => soon_ns.next_multiple_of(1_000_000_000),
+        ThreadStart::Together => soon_ns,
+        ThreadStart::Second => soon_ns.next_multiple_of(1_000_000_000),
     }
 }
 

@@ -9,24 +9,19 @@ use rtscope_sys::sched;
 /// What shall be changed; what is none stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedChange {
-    /// Policy.
     pub policy: Option<Policy>,
     /// Priority, 1 to 99.
     pub priority: Option<u8>,
     /// Nice value, -20 to 19.
     pub nice: Option<i8>,
-    /// CPUs.
     pub cpus: Option<CpuSet>,
 }
 
 /// What was, and what is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Before.
     pub before: Placement,
-    /// As asked.
     pub asked: Placement,
-    /// As read back.
     pub found: Placement,
 }
 
@@ -36,14 +31,8 @@ pub enum ChangeError {
     /// What is asked contradicts itself.
     #[error("{0}")]
     Contradiction(String),
-    /// The kernel refused.
     #[error("thread {tid} stays as it is: {source}")]
-    Refused {
-        /// The thread.
-        tid: i32,
-        /// What it answered.
-        source: rtscope_sys::Error,
-    },
+    Refused { tid: i32, source: rtscope_sys::Error },
 }
 
 impl WantedChange {

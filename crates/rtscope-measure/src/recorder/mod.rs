@@ -28,7 +28,7 @@ use std::{
     },
 };
 
-pub use self::source::{ReadError, Source, read_plan};
+pub use self::source::{ReadError, RecordFiles, read_plan};
 use self::{
     file::{Appender, RawFile},
     rewrite::{Rewritten, SliceFile},
@@ -48,25 +48,12 @@ use rtscope_model::{
 /// What went wrong with a record's folder.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The folder can't be made or written.
     #[error("can't write a record to {path}: {source} (choose another folder with --out)", path = path.display())]
-    Create {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// The folder holds another record.
+    Create { path: PathBuf, source: io::Error },
     #[error("{path} already holds a record: choose another folder with --out, or remove it", path = .0.display())]
     Occupied(PathBuf),
-    /// The folder can't be read.
     #[error("can't read a record from {path}: {source}", path = path.display())]
-    Read {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
 }
 
 /// What raw samples leave free on the disk: room for hours of slices, and for the page.
@@ -219,7 +206,6 @@ impl Recorder {
         }
     }
 
-    /// Whether it holds any measurement.
     pub(crate) fn has_measured(&self) -> bool {
         !self.slices.is_empty()
     }
@@ -332,7 +318,7 @@ impl Recorder {
 
     /// Writes whatever still waits. The record as it is, on disk or not, and why a part of it could not
     /// be written.
-    pub fn finish(mut self) -> (Source, Option<String>) {
+    pub fn finish(mut self) -> (RecordFiles, Option<String>) {
         self.trouble = None;
         for name in std::mem::take(&mut self.unwritten) {
             let text = self.whole.remove(name).unwrap_or_default();
@@ -365,7 +351,7 @@ impl Recorder {
         // They are only drawn: a run without them is judged as one with them.
         let raw = source::open_raw(&self.folder).unwrap_or_default();
         let folder = self.folder;
-        let source = Source { whole, events, slices, raw, lists_samples: false, folder };
+        let source = RecordFiles { whole, events, slices, raw, lists_samples: false, folder };
         let raw_ended = self.raw_ended.map(|why| format!("raw samples: {why}"));
         (source, self.trouble.or(raw_ended))
     }
@@ -475,7 +461,7 @@ mod tests {
     }
 
     fn on_disk(folder: &Path) -> String {
-        Source::open(folder).expect("a folder").events.text()
+        RecordFiles::open(folder).expect("a folder").events.text()
     }
 
     #[test]

@@ -58,7 +58,6 @@ impl SliceFile {
         SliceFile { file: Appender::new(path), fine_from_ns: first.start_ns, end_ns: first.end_ns }
     }
 
-    /// Adds a slice.
     pub(super) fn add(&mut self, slice: &Slice, syncer: &Syncer) -> io::Result<()> {
         self.end_ns = slice.end_ns;
         self.file.line(slice, syncer)

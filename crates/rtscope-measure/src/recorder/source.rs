@@ -13,7 +13,7 @@ use std::{
 };
 
 use rtscope_model::record::{
-    DRAWN_SPANS, EventReader, Files, LISTED_SPANS, NotARecord, Reader, Record, SampleReader,
+    DRAWN_SPANS, EventReader, Files, LISTED_SPANS, NotARecord, Record, RecordReader, SampleReader,
     Samples, SliceFile, SliceReader,
 };
 
@@ -25,13 +25,15 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The histograms of some thousand threads are not longer.
 const HISTOGRAMS_MAX: u64 = 256 << 20;
 
+/// Largest `explain.json` that is read: a late wake-up may keep twenty thousand events.
+const EXPLAINED_MAX: u64 = 256 << 20;
+
 /// The other small files of a record are not longer. Reading a plan takes many times its size.
 const WHOLE_MAX: u64 = 4 << 20;
 
 /// Why a record could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A file of it.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// Files without a record.
@@ -50,40 +52,39 @@ pub(super) struct Growing {
 
 /// The files of a record, to be read once or several times.
 #[derive(Debug, Default)]
-pub struct Source {
+pub struct RecordFiles {
     /// The small files; neither events nor slices.
     pub(super) whole: Files,
     pub(super) events: Growing,
-    /// By name.
     pub(super) slices: Vec<(String, Growing)>,
     /// Files of every wake-up, by thread.
     pub(super) raw: Vec<(u32, Growing)>,
-    /// Whether [`Source::read`] reads each wake-up of a run that kept them, as far as memory allows; else what a
+    /// Whether [`RecordFiles::read`] reads each wake-up of a run that kept them, as far as memory allows; else what a
     /// drawing needs, with neighbours joined.
     pub lists_samples: bool,
     /// Where they are or should be, for messages.
     pub(super) folder: std::path::PathBuf,
 }
 
-impl From<Files> for Source {
-    fn from(mut files: Files) -> Source {
+impl From<Files> for RecordFiles {
+    fn from(mut files: Files) -> RecordFiles {
         let growing = |text: String| Growing { disk: None, rest: text.into_bytes() };
         let events = growing(std::mem::take(&mut files.events));
         let slices = std::mem::take(&mut files.slices);
         let slices = slices.into_iter().map(|(name, text)| (name, growing(text))).collect();
-        Source { whole: files, events, slices, ..Source::default() }
+        RecordFiles { whole: files, events, slices, ..RecordFiles::default() }
     }
 }
 
-impl Source {
+impl RecordFiles {
     /// Opens the files of a record's folder. A missing file is an empty one: what that means is for
-    /// [`Source::read`] to say.
+    /// [`RecordFiles::read`] to say.
     ///
     /// # Errors
     ///
     /// When the folder can't be listed, or what has the name of a file of a record is something else:
     /// a FIFO would be waited for without end.
-    pub fn open(folder: &Path) -> Result<Source, RecordError> {
+    pub fn open(folder: &Path) -> Result<RecordFiles, RecordError> {
         let failed = |source| RecordError::Read { path: folder.to_owned(), source };
         fs::read_dir(folder).map_err(failed)?;
         let text = |name: &str| whole(&folder.join(name), WHOLE_MAX);
@@ -98,13 +99,14 @@ impl Source {
                 Ok((name, file))
             })
             .collect();
-        Ok(Source {
+        Ok(RecordFiles {
             whole: Files {
                 plan: text("plan.toml")?,
                 before: text("environment.before.json")?,
                 after: text("environment.after.json")?,
                 histograms: whole(&folder.join("histograms.json"), HISTOGRAMS_MAX)?,
                 lab: text("lab.json")?,
+                explained: whole(&folder.join("explain.json"), EXPLAINED_MAX)?,
                 ..Files::default()
             },
             events: grown("events.jsonl")?,
@@ -115,6 +117,11 @@ impl Source {
         })
     }
 
+    /// Adds what explains the run's late wake-ups, as `explain.json` holds it.
+    pub fn explain(&mut self, text: String) {
+        self.whole.explained = text;
+    }
+
     /// Reads the record in one pass, several files of slices at a time.
     ///
     /// # Errors
@@ -123,7 +130,7 @@ impl Source {
     pub fn read(&self) -> Result<Record, ReadError> {
         let mut events = EventReader::default();
         self.events.feed(|piece| events.feed(piece)).map_err(|e| self.failed(e))?;
-        let reader = Reader::new(&self.whole, events.finish())?;
+        let reader = RecordReader::new(&self.whole, events.finish())?;
         let slices = self.read_slices(&reader).map_err(|e| self.failed(e))?;
         let mut record = reader.finish(slices);
         record.samples = self.read_samples().map_err(|e| self.failed(e))?;
@@ -140,7 +147,7 @@ impl Source {
         self.raw.iter().map(read).collect()
     }
 
-    fn read_slices(&self, reader: &Reader) -> io::Result<Vec<SliceFile>> {
+    fn read_slices(&self, reader: &RecordReader) -> io::Result<Vec<SliceFile>> {
         let next = AtomicUsize::new(0);
         let work = || -> io::Result<Vec<SliceFile>> {
             let mut done = Vec::new();
@@ -200,10 +207,6 @@ impl Growing {
 }
 
 /// Reads the plan of a record's folder and nothing else.
-///
-/// # Errors
-///
-/// When the file can't be read.
 pub fn read_plan(folder: &Path) -> Result<String, RecordError> {
     whole(&folder.join("plan.toml"), WHOLE_MAX)
 }
@@ -275,7 +278,7 @@ mod tests {
             let mode = rustix::fs::Mode::RUSR;
             let kind = rustix::fs::FileType::Fifo;
             rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a FIFO");
-            let error = Source::open(folder.path()).expect_err("refused").to_string();
+            let error = RecordFiles::open(folder.path()).expect_err("refused").to_string();
             assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
         }
     }

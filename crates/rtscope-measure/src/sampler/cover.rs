@@ -12,7 +12,7 @@ use rtscope_model::{
 
 use super::{
     reign::{Shared, is_cell},
-    slot::{Sampled, Taken},
+    slot::{SlotOwner, Taken},
 };
 
 /// How far a thread's slices reach. Instants are relative to the start of the run.
@@ -45,7 +45,7 @@ impl Cover {
     /// Hands on a slice, and before it what of the cells lies between it and the one before.
     pub(super) fn add(
         &mut self,
-        of: &Sampled,
+        of: &SlotOwner,
         shared: &Shared,
         taken: Taken,
         mut sink: impl FnMut(Slice),
@@ -70,7 +70,7 @@ impl Cover {
     /// left its loop, or now if it didn't.
     pub(super) fn close(
         &mut self,
-        of: &Sampled,
+        of: &SlotOwner,
         shared: &Shared,
         until_ns: u64,
         mut sink: impl FnMut(Slice),
@@ -86,7 +86,7 @@ impl Cover {
     /// thread answered: at `woke_ns`.
     fn missing(
         &mut self,
-        of: &Sampled,
+        of: &SlotOwner,
         shared: &Shared,
         end_ns: u64,
         woke_ns: u64,
@@ -117,7 +117,7 @@ impl Cover {
     /// A relative sampler has one activation under way: if that was due in a cell, it still waits.
     fn open_wait(
         &self,
-        of: &Sampled,
+        of: &SlotOwner,
         shared: &Shared,
         until_ns: u64,
         sink: &mut impl FnMut(Slice),

@@ -22,8 +22,8 @@ mod wakeup;
 
 pub use self::{
     reign::{STOP, Shared},
-    session::{Ended, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
-    slot::{Exchange, Sampled, Slot, Slots, Taken, exchange},
+    session::{EndedThread, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
+    slot::{Exchange, Slot, SlotOwner, Slots, Taken, exchange},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 pub(crate) use self::{session::memory_of_thread, slot::look_span_ns};

@@ -96,7 +96,6 @@ impl Shared {
         self.reign.store(STOP, Release);
     }
 
-    /// The reign in force.
     #[inline]
     pub fn reign(&self) -> u32 {
         self.reign.load(Acquire)

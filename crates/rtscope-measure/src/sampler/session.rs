@@ -32,7 +32,7 @@ use crate::ps::holder;
 use super::{
     cover::Cover,
     reign::{Shared, is_cell},
-    slot::{Exchange, Sampled, Slot, Slots, exchange_with, spare_slots},
+    slot::{Exchange, Slot, SlotOwner, Slots, exchange_with, spare_slots},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
@@ -57,28 +57,12 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// The kernel gave no thread.
     #[error("can't start sampling thread {thread}: {source}")]
-    Spawn {
-        /// Index in the session.
-        thread: u32,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// The kernel refused the place.
+    Spawn { thread: u32, source: io::Error },
     #[error("sampling thread {thread} can't be {asked}: {source}")]
-    Place {
-        /// Index in the session.
-        thread: u32,
-        /// What was asked.
-        asked: Placement,
-        /// What the kernel answered.
-        source: rtscope_sys::Error,
-    },
-    /// A thread did not run.
+    Place { thread: u32, asked: Placement, source: rtscope_sys::Error },
     #[error("sampling thread {thread} did not run on CPU {cpus} within {} s: {holder}; end it, or measure on other CPUs", PLACING_LIMIT.as_secs())]
     Starved {
-        /// Index in the session.
         thread: u32,
         /// Where it was to run.
         cpus: CpuSet,
@@ -95,7 +79,6 @@ impl SampleError {
     }
 }
 
-/// One thread as it is to be.
 #[derive(Clone, Debug)]
 pub struct ThreadPlan {
     /// Index over all sessions.
@@ -106,16 +89,11 @@ pub struct ThreadPlan {
     pub interval_ns: u64,
 }
 
-/// A session as it is to be.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
-    /// The threads.
     pub threads: Vec<ThreadPlan>,
-    /// Buckets.
     pub layout: Layout,
-    /// Length of a slice.
     pub slice_ns: u64,
-    /// The clock.
     pub clock: ClockName,
     /// When threads wake, but for each thread's first expiry and interval.
     pub beat: Beat,
@@ -145,7 +123,7 @@ pub enum Wake {
 
 /// What became of a thread.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct EndedThread {
     /// Index over all sessions.
     pub thread: u32,
     /// What it cost and suffered inside the loop.
@@ -475,7 +453,7 @@ impl Session {
 
     /// Ends the threads, wakes those that sleep and hands over what is left, and what was due in a cell and
     /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again.
-    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> (Vec<Ended>, Vec<Starved>) {
+    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> (Vec<EndedThread>, Vec<Starved>) {
         self.end_threads(ENDING_LIMIT);
         let (mut ended, mut starved) = (Vec::new(), Vec::new());
         let (origin_ns, now_ns) = (self.origin_ns, self.clock.now_ns());
@@ -497,7 +475,7 @@ impl Session {
             }
             running.cover.close(&sampled, shared, since_start(counted.ended_ns), &mut sink);
             tally.omitted_unexpanded += running.cover.unexpanded;
-            ended.push(Ended {
+            ended.push(EndedThread {
                 thread: running.plan.thread,
                 tally,
                 found,
@@ -535,8 +513,8 @@ impl Session {
 }
 
 impl Running {
-    fn sampled<'a>(&self, origin_ns: u64, cells: &'a [u32]) -> Sampled<'a> {
-        Sampled { thread: self.plan.thread, origin_ns, grid_ns: self.grid_ns, cells }
+    fn sampled<'a>(&self, origin_ns: u64, cells: &'a [u32]) -> SlotOwner<'a> {
+        SlotOwner { thread: self.plan.thread, origin_ns, grid_ns: self.grid_ns, cells }
     }
 
     /// Hands over the finished slices, and what of the cells lies between them.

@@ -145,7 +145,6 @@ impl Slot {
         }
     }
 
-    /// Adds a measured latency.
     #[inline]
     pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
         if latency_ns > self.least_worst_ns {
@@ -189,7 +188,7 @@ impl Slot {
 
     /// The slice as a value, with instants relative to the start of the run; the slot is empty
     /// afterwards. None when nothing was put in.
-    fn take(&mut self, of: &Sampled) -> Option<Taken> {
+    fn take(&mut self, of: &SlotOwner) -> Option<Taken> {
         let recorded = self.measured.count;
         let extent = self.measured.extent();
         let slice = (recorded > 0).then(|| Slice {
@@ -230,7 +229,7 @@ pub(super) struct Late {
 
 /// Whose slots are made into slices, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Sampled<'a> {
+pub struct SlotOwner<'a> {
     /// Index of the thread over all sessions.
     pub thread: u32,
     /// The session's clock at the start of the run.
@@ -242,7 +241,7 @@ pub struct Sampled<'a> {
     pub cells: &'a [u32],
 }
 
-impl Sampled<'_> {
+impl SlotOwner<'_> {
     /// The cell of a reign, or none.
     pub(super) fn scope(&self, reign: u32) -> Scope {
         let cell = self.cells.get(reign as usize / 2).filter(|_| is_cell(reign));
@@ -253,7 +252,6 @@ impl Sampled<'_> {
 /// A slice, and what a slice doesn't say.
 #[derive(Debug)]
 pub struct Taken {
-    /// The slice.
     pub slice: Slice,
     /// Activations since the slice before this one that were answered and found no slot.
     pub lost_before: u64,
@@ -352,7 +350,6 @@ impl Exchange {
         Some(reign)
     }
 
-    /// The slot in use.
     #[inline]
     pub(super) fn slot(&mut self) -> &mut Slot {
         &mut self.slot
@@ -435,14 +432,14 @@ impl Exchange {
     }
 
     /// What is left in the slot that could not be handed over at the end.
-    pub(super) fn rest(mut self, of: &Sampled) -> Option<Taken> {
+    pub(super) fn rest(mut self, of: &SlotOwner) -> Option<Taken> {
         if self.in_use { self.slot.take(of) } else { None }
     }
 }
 
 impl Slots {
     /// Empties the full slots and gives them back.
-    pub fn drain(&mut self, of: &Sampled, mut sink: impl FnMut(Taken)) {
+    pub fn drain(&mut self, of: &SlotOwner, mut sink: impl FnMut(Taken)) {
         while let Ok(mut slot) = self.full.pop() {
             if let Some(taken) = slot.take(of) {
                 sink(taken);

@@ -86,7 +86,7 @@ impl Script<'_> {
     fn drain(&self) {
         let (mut slices, mut cover) = (self.slices.borrow_mut(), self.cover.borrow_mut());
         let cells = self.cells.borrow();
-        let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: self.grid_ns, cells: &cells };
+        let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns: self.grid_ns, cells: &cells };
         self.slots.borrow_mut().drain(&sampled, |taken| {
             cover.add(&sampled, self.shared, taken, |slice| slices.push(slice));
         });
@@ -179,7 +179,7 @@ fn play_raw(
     let Script { slices, cover, cells, .. } = clock;
     let (mut slices, mut cover, cells) =
         (slices.into_inner(), cover.into_inner(), cells.into_inner());
-    let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns, cells: &cells };
+    let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns, cells: &cells };
     if let Some(taken) = ours.rest(&sampled) {
         cover.add(&sampled, shared, taken, |slice| slices.push(slice));
     }
@@ -410,7 +410,7 @@ fn a_thread_that_never_wakes_has_missed_the_whole_cell() {
     let shared = in_cell(None);
     shared.end_cell(1, 20 * INTERVAL_NS);
     let unanswered = |grid_ns| {
-        let sampled = Sampled { thread: 3, origin_ns: 0, grid_ns, cells: &[7] };
+        let sampled = SlotOwner { thread: 3, origin_ns: 0, grid_ns, cells: &[7] };
         let mut cover = Cover::new(LAYOUT, 0);
         cover.start(10 * INTERVAL_NS);
         let mut slices = Vec::new();

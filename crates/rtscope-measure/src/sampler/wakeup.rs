@@ -32,15 +32,10 @@ pub struct LiveFigures {
     pub cpu: AtomicU32,
     /// Latency of the last wake-up.
     pub now_ns: AtomicU64,
-    /// Smallest.
     pub min_ns: AtomicU64,
-    /// Largest.
     pub max_ns: AtomicU64,
-    /// Sum.
     pub sum_ns: AtomicU64,
-    /// Recorded.
     pub recorded: AtomicU64,
-    /// Missed.
     pub missed: AtomicU64,
 }
 

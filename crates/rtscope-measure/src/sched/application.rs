@@ -91,10 +91,6 @@ impl Task {
     }
 
     /// From its release to the end of its last job. One that was refused has nothing to do.
-    ///
-    /// # Errors
-    ///
-    /// When the mutex can't be taken.
     pub(super) fn run(
         &self,
         placed: Placed,

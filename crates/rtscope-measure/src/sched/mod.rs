@@ -23,8 +23,8 @@ use std::{
 use rtscope_model::{
     cpu::CpuSet,
     sched::{
-        Application, Experiment, ExperimentRecord, FORMAT, JobRun, Observed, Protocol, Run,
-        RunSource, SchedulingRules, Where,
+        Application, CpuInterval, Experiment, ExperimentRecord, FORMAT, JobRun, MutexProtocol,
+        ObservedApplication, RunSource, SchedulingRules, Where,
     },
     schedule::Placement,
     time::Nanos,
@@ -52,12 +52,10 @@ const STAGGER_NS: u64 = 200_000;
 
 /// What an experiment needs to know besides its applications.
 #[derive(Debug)]
-pub struct Options {
-    /// The experiment.
+pub struct SchedOptions {
     pub experiment: Experiment,
     /// The CPU of applications that are placed on one; none is CPU 1, or the first there is.
     pub one: Option<u32>,
-    /// The machine's files.
     pub tree: Tree,
     /// Where changed settings are written down.
     pub journal: PathBuf,
@@ -70,28 +68,14 @@ pub struct Options {
 /// Why an experiment did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedError {
-    /// A CPU that isn't there.
     #[error("CPU {asked} can't be used: this process may use CPUs {allowed}")]
-    NoSuchCpu {
-        /// Asked.
-        asked: u32,
-        /// There.
-        allowed: CpuSet,
-    },
+    NoSuchCpu { asked: u32, allowed: CpuSet },
     /// A thread could not be placed.
     #[error("{name} can't be {asked}: {source}")]
-    Place {
-        /// The application.
-        name: String,
-        /// Its placement.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        source: rtscope_sys::Error,
-    },
+    Place { name: String, asked: Box<Placement>, source: rtscope_sys::Error },
     /// The system refused something else.
     #[error(transparent)]
     System(#[from] rtscope_sys::Error),
-    /// A thread could not be started, or ended before its time.
     #[error("a thread of the experiment did not run to its end: {0}")]
     Thread(String),
 }
@@ -112,7 +96,7 @@ impl SchedError {
 /// # Errors
 ///
 /// When a CPU is absent, or a thread can't be placed as asked; then nothing has run.
-pub fn run(options: &Options) -> Result<ExperimentRecord, SchedError> {
+pub fn run(options: &SchedOptions) -> Result<ExperimentRecord, SchedError> {
     let experiment = &options.experiment;
     let mut changed = Changed::by(experiment, &options.tree, &options.journal);
     let rules = rules(options)?;
@@ -126,7 +110,7 @@ pub fn run(options: &Options) -> Result<ExperimentRecord, SchedError> {
     let numbered = experiment.applications.iter().zip(0u64..);
     let tasks: Vec<Task> =
         numbered.map(|(app, n)| task(app, n, experiment, &rules, calibration)).collect();
-    let mutex = mutex::Mutex::new(experiment.mutex == Protocol::Inherit)?;
+    let mutex = mutex::Mutex::new(experiment.mutex == MutexProtocol::Inherit)?;
     let released = release(&tasks, &mutex, &options.tree);
     drop(watchdog);
     changed.restore();
@@ -180,7 +164,7 @@ fn place(app: &Application, rules: &SchedulingRules) -> Placement {
     }
 }
 
-type Released = (Vec<Observed>, RunSource, u64);
+type Released = (Vec<ObservedApplication>, RunSource, u64);
 
 /// Lets threads do something one after the other, in their order.
 #[derive(Default)]
@@ -249,7 +233,7 @@ fn release(tasks: &[Task], mutex: &mutex::Mutex, tree: &Tree) -> Result<Released
 }
 
 /// The runs that touch a span.
-fn inside(runs: &[Run], from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Run> {
+fn inside(runs: &[CpuInterval], from_ns: u64, to_ns: u64) -> impl Iterator<Item = &CpuInterval> {
     runs.iter().filter(move |run| run.end_ns > from_ns && run.start_ns < to_ns)
 }
 
@@ -261,7 +245,7 @@ fn observed(
     release_ns: u64,
 ) -> Released {
     // A trace that shows nothing of an application's time is none.
-    let shows = |runs: &[Run], task: &Task, end: &Finished| {
+    let shows = |runs: &[CpuInterval], task: &Task, end: &Finished| {
         end.placed.is_refused
             || inside(runs, release_ns + task.offset_ns, end.finish_ns()).next().is_some()
     };
@@ -284,8 +268,8 @@ fn observed(
         lost += if traced.is_none() { end.pieces.lost } else { 0 };
         let runs = traced.as_ref().map_or(&own_runs, |traced| &traced.runs[n]);
         let from = release_ns + task.offset_ns;
-        let clipped = |runs: &[Run]| -> Vec<Run> {
-            let clip = |run: &Run| Run {
+        let clipped = |runs: &[CpuInterval]| -> Vec<CpuInterval> {
+            let clip = |run: &CpuInterval| CpuInterval {
                 cpu: run.cpu,
                 start_ns: since(run.start_ns.max(from)),
                 end_ns: since(run.end_ns.min(finish_ns)),
@@ -293,7 +277,7 @@ fn observed(
             inside(runs, from, finish_ns).map(clip).collect()
         };
         let throttled = traced.as_ref().filter(|_| task.asked.policy.is_real_time());
-        applications.push(Observed {
+        applications.push(ObservedApplication {
             name: task.name.clone(),
             asked: task.asked.clone(),
             found: end.placed.found,

@@ -8,7 +8,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{sched, tree::Tree};
 
-use super::{Options, SchedError};
+use super::{SchedError, SchedOptions};
 use crate::{
     environment::throttling,
     tune::{self, Applied},
@@ -21,7 +21,7 @@ const SERVERS: &str = "sys/kernel/debug/sched/fair_server";
 const SERVER: FairServer = FairServer { runtime_ns: 50_000_000, period_ns: 1_000_000_000 };
 
 /// The rules as found, after settings were changed.
-pub(super) fn rules(options: &Options) -> Result<SchedulingRules, SchedError> {
+pub(super) fn rules(options: &SchedOptions) -> Result<SchedulingRules, SchedError> {
     let allowed = sched::affinity(sched::SELF)?;
     let first = allowed.iter().next().unwrap_or_default();
     let one = options.one.unwrap_or(if allowed.contains(1) { 1 } else { first });
@@ -61,7 +61,6 @@ fn fair_server(tree: &Tree, cpu: u32) -> Option<FairServer> {
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     applied: Option<Applied>,
-    /// What was changed.
     pub(super) made: Vec<String>,
     /// What could not be.
     pub(super) missing: Vec<String>,

@@ -5,7 +5,7 @@
 //! is held up by something else than priorities: by throttling, the fair server, or its own budget. One
 //! that wakes up while it is held up is seen from its next run on only.
 
-use rtscope_model::sched::Run;
+use rtscope_model::sched::CpuInterval;
 use rtscope_sys::tree::Tree;
 
 use crate::trace::{Event, Instance, Recording, What, text};
@@ -25,9 +25,9 @@ pub(super) struct Capture(Recording);
 pub struct Traced {
     /// Runs of each thread, in instants of `CLOCK_MONOTONIC`; one that the trace saw no end of ends
     /// at `u64::MAX`.
-    pub runs: Vec<Vec<Run>>,
+    pub runs: Vec<Vec<CpuInterval>>,
     /// When each was ready and its CPU ran an ordinary thread or none: for ordinary ones it means nothing.
-    pub held_up: Vec<Vec<Run>>,
+    pub held_up: Vec<Vec<CpuInterval>>,
     /// Events that had no room.
     pub lost: u64,
 }
@@ -86,7 +86,11 @@ impl Threads {
         // Who joins a thread may be faster than its last switch: it ran until the trace ended.
         for thread in &mut threads {
             let open = thread.runs_since.take();
-            thread.runs.extend(open.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: u64::MAX }));
+            thread.runs.extend(open.map(|(start_ns, cpu)| CpuInterval {
+                cpu,
+                start_ns,
+                end_ns: u64::MAX,
+            }));
         }
         let (runs, held_up) =
             threads.into_iter().map(|thread| (thread.runs, thread.held_up)).unzip();
@@ -97,9 +101,9 @@ impl Threads {
 /// What the trace has shown of a thread.
 #[derive(Debug, Default)]
 struct Thread {
-    runs: Vec<Run>,
+    runs: Vec<CpuInterval>,
     runs_since: Option<(u64, u32)>,
-    held_up: Vec<Run>,
+    held_up: Vec<CpuInterval>,
     /// The CPU that it was taken off though it was ready.
     ready_on: Option<u32>,
     held_up_since: Option<u64>,
@@ -115,13 +119,21 @@ impl Thread {
         };
         if from == tid {
             let run = self.runs_since.take();
-            self.runs.extend(run.map(|(start_ns, cpu)| Run { cpu, start_ns, end_ns: at_ns }));
+            self.runs.extend(run.map(|(start_ns, cpu)| CpuInterval {
+                cpu,
+                start_ns,
+                end_ns: at_ns,
+            }));
             self.ready_on = is_ready.then_some(cpu);
         }
         let goes_on = to == tid;
         if let Some(cpu) = self.ready_on.filter(|ready_on| goes_on || *ready_on == cpu) {
             let start_ns = self.held_up_since.take();
-            self.held_up.extend(start_ns.map(|start_ns| Run { cpu, start_ns, end_ns: at_ns }));
+            self.held_up.extend(start_ns.map(|start_ns| CpuInterval {
+                cpu,
+                start_ns,
+                end_ns: at_ns,
+            }));
             self.held_up_since = (!goes_on && to_priority >= ORDINARY).then_some(at_ns);
         }
         if goes_on {
@@ -149,7 +161,7 @@ mod tests {
     #[test]
     fn switches_become_runs_and_losses_are_counted() {
         let traced = parse(TRACE, &[41, 42]);
-        let run = |cpu, start_us: u64, end_us: u64| Run {
+        let run = |cpu, start_us: u64, end_us: u64| CpuInterval {
             cpu,
             start_ns: start_us * 1_000,
             end_ns: end_us * 1_000,
@@ -161,7 +173,7 @@ mod tests {
         );
         assert_eq!(traced.lost, 5);
         let cut = TRACE.lines().take(4).collect::<Vec<_>>().join("\n");
-        let still_runs = Run { end_ns: u64::MAX, ..run(1, 10_000_100, 0) };
+        let still_runs = CpuInterval { end_ns: u64::MAX, ..run(1, 10_000_100, 0) };
         assert_eq!(parse(&cut, &[41]).runs, [[still_runs]]);
     }
 
@@ -173,7 +185,7 @@ mod tests {
                  prev_prio=19 prev_state={state} ==> next_comm=y next_pid={to} next_prio={priority}\n"
             )
         };
-        let span = |start_ms: u64, end_ms: u64| Run {
+        let span = |start_ms: u64, end_ms: u64| CpuInterval {
             cpu: 1,
             start_ns: start_ms * 1_000_000,
             end_ns: end_ms * 1_000_000,

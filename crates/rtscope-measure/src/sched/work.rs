@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use rtscope_model::{sched::Run, time::Nanos};
+use rtscope_model::{sched::CpuInterval, time::Nanos};
 use rtscope_sys::{clock::Clock, thread};
 
 /// CPU time of a piece of work: long beside a reading of the clock, short beside every turn of a scheduler.
@@ -80,15 +80,15 @@ impl Calibration {
 /// When a thread computed where, as far as it can tell itself.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    runs: Vec<Run>,
-    now: Run,
+    runs: Vec<CpuInterval>,
+    now: CpuInterval,
     /// Runs that had no room.
     pub(super) lost: u64,
 }
 
 impl Pieces {
     pub(super) fn new() -> Pieces {
-        let now = Run { cpu: 0, start_ns: 0, end_ns: 0 };
+        let now = CpuInterval { cpu: 0, start_ns: 0, end_ns: 0 };
         Pieces { runs: Vec::with_capacity(ROOM), now, lost: 0 }
     }
 
@@ -96,7 +96,7 @@ impl Pieces {
         if self.now.end_ns > self.now.start_ns {
             self.keep();
         }
-        self.now = Run { cpu, start_ns: now_ns, end_ns: now_ns };
+        self.now = CpuInterval { cpu, start_ns: now_ns, end_ns: now_ns };
     }
 
     fn note(&mut self, now_ns: u64, cpu: u32, piece_ns: u64, gap_ns: u64) {
@@ -105,7 +105,7 @@ impl Pieces {
             // The piece itself ran at one end of the gap; which, nobody saw.
             self.keep();
             let start_ns = now_ns.saturating_sub(piece_ns).max(self.now.end_ns);
-            self.now = Run { cpu, start_ns, end_ns: now_ns };
+            self.now = CpuInterval { cpu, start_ns, end_ns: now_ns };
         }
         self.now.end_ns = now_ns;
     }
@@ -118,8 +118,7 @@ impl Pieces {
         }
     }
 
-    /// All runs.
-    pub(super) fn runs(&self) -> Vec<Run> {
+    pub(super) fn runs(&self) -> Vec<CpuInterval> {
         self.runs
             .iter()
             .copied()

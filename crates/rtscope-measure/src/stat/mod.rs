@@ -14,7 +14,7 @@ use rtscope_model::stat::{
     Count, Counted, CountedBy, CountedProgram, CountedRun, CounterRecord, FORMAT,
 };
 use rtscope_sys::{
-    perf_event::{Counter, Kind, is_absent},
+    perf_event::{Counter, CounterKind, is_absent},
     process,
     tree::Tree,
 };
@@ -23,7 +23,7 @@ pub use self::simulated::Simulator;
 
 /// What is to be counted.
 #[derive(Debug)]
-pub struct Options {
+pub struct StatOptions {
     /// Names and command lines; their runs take turns.
     pub programs: Vec<(String, Vec<String>)>,
     /// Runs of each.
@@ -32,7 +32,6 @@ pub struct Options {
     pub simulator: Option<Simulator>,
     /// Programs write to our standard error, because our standard output is a document.
     pub output_to_stderr: bool,
-    /// The machine's files.
     pub tree: Tree,
     /// Version of rtscope, for the record.
     pub version: String,
@@ -43,15 +42,8 @@ pub struct Options {
 /// Why nothing was counted.
 #[derive(Debug, thiserror::Error)]
 pub enum StatError {
-    /// The program.
     #[error("can't run {program}: {cause}")]
-    Start {
-        /// Its first word.
-        program: String,
-        /// What the kernel answered.
-        cause: io::Error,
-    },
-    /// The simulator.
+    Start { program: String, cause: io::Error },
     #[error("{0}")]
     Simulator(String),
 }
@@ -61,7 +53,7 @@ pub enum StatError {
 /// # Errors
 ///
 /// When a program or the simulator can't be run. A program that fails is recorded as failed.
-pub fn run(options: &Options) -> Result<CounterRecord, StatError> {
+pub fn run(options: &StatOptions) -> Result<CounterRecord, StatError> {
     let mut programs: Vec<CountedProgram> = options
         .programs
         .iter()
@@ -94,16 +86,16 @@ pub fn run(options: &Options) -> Result<CounterRecord, StatError> {
     })
 }
 
-const fn kind(counted: Counted) -> Kind {
+const fn kind(counted: Counted) -> CounterKind {
     match counted {
-        Counted::TaskClockNs => Kind::TASK_CLOCK,
-        Counted::ContextSwitches => Kind::CONTEXT_SWITCHES,
-        Counted::Migrations => Kind::MIGRATIONS,
-        Counted::PageFaults => Kind::PAGE_FAULTS,
-        Counted::Cycles => Kind::CYCLES,
-        Counted::Instructions => Kind::INSTRUCTIONS,
-        Counted::Branches => Kind::BRANCHES,
-        Counted::BranchMisses => Kind::BRANCH_MISSES,
+        Counted::TaskClockNs => CounterKind::TASK_CLOCK,
+        Counted::ContextSwitches => CounterKind::CONTEXT_SWITCHES,
+        Counted::Migrations => CounterKind::MIGRATIONS,
+        Counted::PageFaults => CounterKind::PAGE_FAULTS,
+        Counted::Cycles => CounterKind::CYCLES,
+        Counted::Instructions => CounterKind::INSTRUCTIONS,
+        Counted::Branches => CounterKind::BRANCHES,
+        Counted::BranchMisses => CounterKind::BRANCH_MISSES,
     }
 }
 
@@ -172,8 +164,8 @@ fn failure(status: ExitStatus) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn options(words: &[&str], repeat: u32) -> Options {
-        Options {
+    fn options(words: &[&str], repeat: u32) -> StatOptions {
+        StatOptions {
             programs: vec![("x".to_owned(), words.iter().map(ToString::to_string).collect())],
             repeat,
             simulator: None,

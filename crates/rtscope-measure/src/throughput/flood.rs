@@ -80,7 +80,6 @@ fn send(socket: &UdpSocket, request: &[u8]) -> io::Result<()> {
 pub(crate) struct Flooded(TcpStream);
 
 impl Flooded {
-    /// Asks a peer for a flood.
     pub(crate) fn ask(peer: &str, size: usize) -> io::Result<Flooded> {
         let named = if peer.contains(':') { peer.to_owned() } else { format!("{peer}:{PORT}") };
         let address = named.to_socket_addrs()?.find(SocketAddr::is_ipv4);

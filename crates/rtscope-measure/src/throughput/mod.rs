@@ -7,6 +7,7 @@
 pub(crate) mod flood;
 mod iperf3;
 mod receive;
+mod sampler;
 mod send;
 mod sequence;
 mod wire;
@@ -15,42 +16,21 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     thread,
     time::Duration,
 };
 
 use rtscope_model::{
-    plan::Sleep,
     schedule::Placement,
-    throughput::{FORMAT, Protocol, Received, Sampled, ThroughputRecord, Transfer},
+    throughput::{FORMAT, Received, ThroughputRecord, Transfer, TransportProtocol},
     time::Nanos,
 };
-use rtscope_sys::{
-    clock::{Clock, SystemClock},
-    sched, thread as own,
-    tree::Tree,
-};
+use rtscope_sys::tree::Tree;
 use rustix::net::sockopt;
 
-use self::wire::PATIENCE;
 pub use self::{flood::PORT, receive::serve};
-use crate::{
-    drift::beat::{self, Beat},
-    environment::SystemCounters,
-    interrupt::Interrupt,
-    load::network::Sides,
-    watchdog::{UNATTENDED, Watchdog},
-};
-
-/// Between two expiries of the sampler.
-const INTERVAL_NS: u64 = 1_000_000;
-
-/// From the sampler's placing to its first expiry.
-const LEAD_NS: u64 = 20_000_000;
+use self::{sampler::Sampler, wire::PATIENCE};
+use crate::{environment::SystemCounters, interrupt::Interrupt, load::network::Sides};
 
 /// Where the bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +56,7 @@ enum Far {
 impl Far {
     fn transfer(
         &mut self,
-        protocol: Protocol,
+        protocol: TransportProtocol,
         window_bytes: u64,
         duration: Duration,
         interrupt: &Interrupt,
@@ -92,20 +72,16 @@ impl Far {
 
 /// What is to be measured.
 #[derive(Debug)]
-pub struct Options {
-    /// Over what.
+pub struct ThroughputOptions {
     pub over: Over,
-    /// By what.
-    pub protocols: Vec<Protocol>,
+    pub protocols: Vec<TransportProtocol>,
     /// Socket buffers.
     pub windows: Vec<u64>,
     /// How long each transfer.
     pub duration: Nanos,
     /// The sampler's place; none is no sampler.
     pub sampler: Option<Placement>,
-    /// The machine's files.
     pub tree: Tree,
-    /// What ends it early.
     pub interrupt: Interrupt,
     /// Version of rtscope, for the record.
     pub version: String,
@@ -116,27 +92,15 @@ pub struct Options {
 /// Why there is no throughput.
 #[derive(Debug, thiserror::Error)]
 pub enum ThroughputError {
-    /// Nobody answers.
     #[error(
         "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and see that its port is open"
     )]
-    NoPeer {
-        /// As it was named.
-        address: String,
-        /// What the kernel answered.
-        cause: io::Error,
-    },
+    NoPeer { address: String, cause: io::Error },
     /// No iperf3 answers.
     #[error(
         "no iperf3 answers at {address} ({cause}): start `iperf3 -s` there, and see that its port is open"
     )]
-    NoIperf3 {
-        /// As it was named.
-        address: String,
-        /// What the kernel answered.
-        cause: io::Error,
-    },
-    /// Namespaces or their cable.
+    NoIperf3 { address: String, cause: io::Error },
     #[error(
         "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
     )]
@@ -144,15 +108,8 @@ pub enum ThroughputError {
     /// During a transfer.
     #[error("the transfer broke: {0}")]
     Broken(io::Error),
-    /// The sampler.
     #[error("the sampler can't be {asked}: {cause}")]
-    Place {
-        /// Its placement.
-        asked: Box<Placement>,
-        /// What the kernel answered.
-        cause: rtscope_sys::Error,
-    },
-    /// A thread.
+    Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     #[error("a thread of the measurement did not run to its end")]
     Thread,
 }
@@ -170,7 +127,7 @@ impl ThroughputError {
 /// # Errors
 ///
 /// When there is no peer or cable, a transfer breaks, or the sampler can't be placed.
-pub fn run(options: &Options) -> Result<ThroughputRecord, ThroughputError> {
+pub fn run(options: &ThroughputOptions) -> Result<ThroughputRecord, ThroughputError> {
     // A thread that moves into a namespace doesn't come back: it ends, and the namespace with it.
     thread::scope(|scope| {
         let measuring = scope.spawn(|| match &options.over {
@@ -210,7 +167,7 @@ fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputErr
 }
 
 /// Both sides are ours: the receiving one is a thread on the far side.
-fn local(options: &Options, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
+fn local(options: &ThroughputOptions, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
     let enter = |far: bool| match &sides.namespaces {
         Some((near, other)) => (if far { other } else { near })
             .enter()
@@ -246,7 +203,10 @@ fn local(options: &Options, sides: &Sides) -> Result<ThroughputRecord, Throughpu
 }
 
 /// All transfers, each without and with the sampler.
-fn measured(options: &Options, mut far: Far) -> Result<ThroughputRecord, ThroughputError> {
+fn measured(
+    options: &ThroughputOptions,
+    mut far: Far,
+) -> Result<ThroughputRecord, ThroughputError> {
     let duration = Duration::from_nanos(options.duration.0);
     // The receiving side answers when the transfer is over, and a moment later.
     if let Far::Ours(control) = &far {
@@ -342,53 +302,6 @@ fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<u64> {
     Ok(sockopt::socket_send_buffer_size(socket)? as u64)
 }
 
-/// A thread that wakes each millisecond and notes how late.
-struct Sampler {
-    stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Result<Sampled, ThroughputError>>,
-    _watchdog: Watchdog,
-}
-
-impl Sampler {
-    fn start(place: &Placement, duration: Nanos) -> Result<Sampler, ThroughputError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (told, asked) = (stop.clone(), place.clone());
-        // Transfers take a little longer than asked.
-        let room = (duration.0 / INTERVAL_NS * 2 + 10_000) as usize;
-        let mut noted = Vec::with_capacity(room);
-        let (tell, placed) = std::sync::mpsc::channel();
-        let watchdog = Watchdog::over_sleepers(Duration::from_nanos(duration.0) + UNATTENDED);
-        let thread = thread::spawn(move || {
-            own::block_signals();
-            own::set_timer_slack_ns(1);
-            let placement = sched::place(&asked)
-                .map_err(|cause| ThroughputError::Place { asked: Box::new(asked), cause })?;
-            let _ = tell.send(());
-            let beat = Beat {
-                start_ns: SystemClock::MONOTONIC.now_ns() + LEAD_NS,
-                period_ns: INTERVAL_NS,
-                sleep: Sleep::Absolute,
-                duration_ns: u64::MAX,
-            };
-            let missed = beat::run(&SystemClock::MONOTONIC, &beat, &told, &mut noted, || {});
-            let latencies_ns =
-                noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
-            Ok(Sampled { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
-        });
-        let sampler = Sampler { stop, thread, _watchdog: watchdog };
-        // A thread that can't be placed ends, and its end of the channel with it.
-        match placed.recv() {
-            Ok(()) => Ok(sampler),
-            Err(_) => Err(sampler.finish().err().unwrap_or(ThroughputError::Thread)),
-        }
-    }
-
-    fn finish(self) -> Result<Sampled, ThroughputError> {
-        self.stop.store(true, Relaxed);
-        self.thread.join().map_err(|_| ThroughputError::Thread)?
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
@@ -398,8 +311,8 @@ mod tests {
         *,
     };
 
-    fn options(protocols: Vec<Protocol>) -> Options {
-        Options {
+    fn options(protocols: Vec<TransportProtocol>) -> ThroughputOptions {
+        ThroughputOptions {
             over: Over::Loopback,
             protocols,
             windows: vec![16 << 10, 64 << 10],
@@ -414,7 +327,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_a_stream_that_was_sent_comes() {
-        let record = run(&options(vec![Protocol::Tcp])).expect("it runs");
+        let record = run(&options(vec![TransportProtocol::Tcp])).expect("it runs");
         assert_eq!(record.transfers.len(), 2);
         for one in &record.transfers {
             assert!(one.sent_bytes > 0 && one.sent_bytes == one.received.bytes, "{one:?}");
@@ -426,7 +339,7 @@ mod tests {
 
     #[test]
     fn datagrams_that_come_are_not_more_than_were_sent() {
-        let record = run(&options(vec![Protocol::Udp])).expect("it runs");
+        let record = run(&options(vec![TransportProtocol::Udp])).expect("it runs");
         for one in &record.transfers {
             assert_eq!(one.sent_bytes, one.sent_datagrams * send::DATAGRAM as u64);
             assert_eq!(one.received.bytes, one.received.datagrams * send::DATAGRAM as u64);
@@ -470,7 +383,7 @@ mod tests {
     fn request(version: u32) -> Request {
         Request::Transfer {
             version,
-            protocol: Protocol::Udp,
+            protocol: TransportProtocol::Udp,
             window_bytes: 1 << 20,
             limit_ns: 20_000_000_000,
         }
@@ -498,7 +411,7 @@ mod tests {
         drop(control);
         assert_eq!(receiving.join().expect("no panic").expect("a session"), 1);
         let transfer = Transfer {
-            protocol: Protocol::Udp,
+            protocol: TransportProtocol::Udp,
             window_bytes: 1,
             buffer_bytes: 1,
             sent_bytes: 1_000,
@@ -529,7 +442,8 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
         let address = port.expect("a port");
         let over = Over::Peer("board:1".to_owned(), address);
-        let error = run(&Options { over, ..options(vec![Protocol::Tcp]) }).expect_err("none");
+        let error = run(&ThroughputOptions { over, ..options(vec![TransportProtocol::Tcp]) })
+            .expect_err("none");
         let text = error.to_string();
         assert!(text.contains("board:1") && text.contains("--serve"), "{text}");
     }
@@ -542,7 +456,8 @@ mod tests {
         let devices = || std::fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
         let own = || std::fs::read_link("/proc/self/ns/net").expect("a namespace");
         let before = (devices(), own());
-        match run(&Options { over: Over::Veth, ..options(vec![Protocol::Tcp]) }) {
+        match run(&ThroughputOptions { over: Over::Veth, ..options(vec![TransportProtocol::Tcp]) })
+        {
             Ok(record) => {
                 assert!(record.transfers.iter().all(|one| one.sent_bytes == one.received.bytes));
             }

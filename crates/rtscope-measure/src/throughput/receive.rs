@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_model::throughput::{Protocol, Received};
+use rtscope_model::throughput::{Received, TransportProtocol};
 use rtscope_sys::tree::Tree;
 
 use super::{
@@ -115,8 +115,8 @@ pub(super) fn session(
         let limit = Duration::from_nanos(limit_ns).min(LIMIT) + PATIENCE;
         let window = window_bytes as usize;
         let received = match protocol {
-            Protocol::Tcp => stream(control, address, window, tree)?,
-            Protocol::Udp => datagrams(control, address, window, limit, tree)?,
+            TransportProtocol::Tcp => stream(control, address, window, tree)?,
+            TransportProtocol::Udp => datagrams(control, address, window, limit, tree)?,
         };
         wire::send(control, &Answer::Report(received))?;
         transfers += 1;

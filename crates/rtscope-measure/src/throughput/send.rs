@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_model::throughput::{Protocol, Received};
+use rtscope_model::throughput::{Received, TransportProtocol};
 use rtscope_sys::net::NO_BUFFERS;
 
 use super::{
@@ -36,7 +36,7 @@ pub(super) struct Sent {
 /// A transfer: what was sent, what came.
 pub(super) fn transfer(
     control: &mut TcpStream,
-    protocol: Protocol,
+    protocol: TransportProtocol,
     window_bytes: u64,
     duration: Duration,
     interrupt: &Interrupt,
@@ -58,8 +58,8 @@ pub(super) fn transfer(
     let peer = control.peer_addr()?.ip();
     let window = window_bytes as usize;
     let sent = match protocol {
-        Protocol::Tcp => stream((peer, port).into(), window, duration, interrupt)?,
-        Protocol::Udp => {
+        TransportProtocol::Tcp => stream((peer, port).into(), window, duration, interrupt)?,
+        TransportProtocol::Udp => {
             let own = control.local_addr()?.ip();
             let sent = datagrams(own, (peer, port).into(), window, duration, interrupt)?;
             wire::send(control, &Request::Finished)?;

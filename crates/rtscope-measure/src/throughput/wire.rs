@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rtscope_model::throughput::{Protocol, Received};
+use rtscope_model::throughput::{Received, TransportProtocol};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of this exchange.
@@ -15,7 +15,6 @@ pub(super) const VERSION: u32 = 1;
 /// How long the other side may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest line.
 const LINE_MAX: usize = 4096;
 
 /// What the sending side wants.
@@ -26,8 +25,7 @@ pub(super) enum Request {
     Transfer {
         /// [`VERSION`].
         version: u32,
-        /// By what.
-        protocol: Protocol,
+        protocol: TransportProtocol,
         /// Socket buffer of the receiving side.
         window_bytes: u64,
         /// How long it will be at most.
@@ -56,15 +54,11 @@ pub(super) enum Answer {
     /// What came.
     Report(Received),
     /// Replies that came back since the last of these.
-    Flooded {
-        /// How many.
-        replies: u64,
-    },
+    Flooded { replies: u64 },
     /// Why not.
     Refused(String),
 }
 
-/// Sends a line.
 pub(super) fn send(stream: &mut TcpStream, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');

@@ -129,6 +129,18 @@ enum Kind {
     Stack {
         callers: Field,
     },
+    Work {
+        begins: bool,
+        function: Field,
+    },
+    InterruptSent {
+        from: Field,
+        callback: Field,
+    },
+    Nmi {
+        handler: Field,
+        ns: Field,
+    },
 }
 
 impl Kind {
@@ -169,6 +181,16 @@ impl Kind {
             "power/cpu_idle" => Kind::Idle { state: field("state")? },
             "sched/sched_stat_runtime" => Kind::Runtime { ns: field("runtime")? },
             STACK => Kind::Stack { callers: field("caller")? },
+            "workqueue/workqueue_execute_start" => {
+                Kind::Work { begins: true, function: field("function")? }
+            }
+            "workqueue/workqueue_execute_end" => {
+                Kind::Work { begins: false, function: field("function")? }
+            }
+            "ipi/ipi_send_cpu" | "ipi/ipi_send_cpumask" => {
+                Kind::InterruptSent { from: field("callsite")?, callback: field("callback")? }
+            }
+            "nmi/nmi_handler" => Kind::Nmi { handler: field("handler")?, ns: field("delta_ns")? },
             _ => {
                 let (section, begins) = vector(event.strip_prefix("irq_vectors/")?)?;
                 Kind::Named { begins, section }
@@ -241,14 +263,14 @@ impl Decoder {
         Some(Decoder { common, kinds: kinds?, symbols: symbols.unwrap_or_default() })
     }
 
-    /// The kernel's functions.
     pub(super) fn symbols(&self) -> Arc<Symbols> {
         self.symbols.clone()
     }
 
     /// Whether these events need the kernel's symbols.
     pub(super) fn needs_symbols(events: &[String]) -> bool {
-        events.iter().any(|event| event.starts_with("timer/hrtimer_") || event == STACK)
+        let have = ["timer/hrtimer_", "workqueue/", "ipi/", "nmi/", STACK];
+        events.iter().any(|event| have.iter().any(|start| event.starts_with(start)))
     }
 
     /// An event's value; none for one that nobody here knows, and one that is cut short.
@@ -316,6 +338,11 @@ impl Decoder {
             Kind::Stack { callers } => {
                 What::Interrupted(self.interrupted(bytes.get(callers.offset..)?)?)
             }
+            Kind::Work { begins, function } => What::Work { function: number(function)?, begins },
+            Kind::InterruptSent { from, callback } => {
+                What::InterruptSent { from: number(from)?, callback: number(callback)? }
+            }
+            Kind::Nmi { handler, ns } => What::Nmi { handler: number(handler)?, ns: number(ns)? },
         })
     }
 

@@ -21,7 +21,7 @@ use std::{
 use self::{format::Decoder, stream::Events};
 pub(crate) use rtscope_model::symbols::Symbols;
 pub(crate) use rtscope_model::trace::{Event, Name, TimerFunction, What};
-use rtscope_sys::{process, tracefs::Place, tree::Tree};
+use rtscope_sys::{process, tracefs::TracefsFolder, tree::Tree};
 
 /// How our instances are called: this, the process, a number.
 const NAME: &str = "rtscope-";
@@ -38,22 +38,17 @@ const BUFFER_MIN_KIB: u32 = 64;
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// Not permitted.
     #[error("tracing the kernel's events is not permitted: run as root, or with CAP_SYS_ADMIN")]
     Permission,
-    /// No tracefs.
     #[error(
         "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
     )]
     Absent,
-    /// A file of it.
     #[error("can't {operation} {path}: {cause}", path = path.display())]
     File {
         /// What was to be done.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What the kernel answered.
         cause: io::Error,
     },
 }
@@ -68,7 +63,7 @@ pub(crate) struct Instance {
     enabled: Vec<String>,
     /// The kernel's functions, once they were read: some hundred thousand lines.
     symbols: Option<Arc<Symbols>>,
-    _place: Place,
+    _place: TracefsFolder,
 }
 
 impl Instance {
@@ -76,7 +71,7 @@ impl Instance {
     /// a machine with so many that all buffers would exceed [`BUFFERS_MAX_KIB`]. No event is on.
     pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let place = Place::find(tree).ok_or_else(|| match process::is_root() {
+        let place = TracefsFolder::find(tree).ok_or_else(|| match process::is_root() {
             true => TraceError::Absent,
             false => TraceError::Permission,
         })?;
@@ -101,7 +96,6 @@ impl Instance {
         self.tree.path(format!("{}/{file}", self.folder))
     }
 
-    /// Writes to a file of the instance.
     pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), TraceError> {
         let path = self.path(file);
         let opened = OpenOptions::new().write(true).open(&path);
@@ -114,6 +108,12 @@ impl Instance {
         self.write(&format!("events/{event}/enable"), "1")?;
         self.enabled.push(event.to_owned());
         Ok(())
+    }
+
+    /// Switches an event on for those that a filter of the kernel lets pass (Documentation/trace/events.rst).
+    pub(crate) fn switch_on_where(&mut self, event: &str, filter: &str) -> Result<(), TraceError> {
+        self.write(&format!("events/{event}/filter"), filter)?;
+        self.switch_on(event)
     }
 
     /// Switches an event on where it is there; whether it is.

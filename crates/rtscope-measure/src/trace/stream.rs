@@ -75,10 +75,6 @@ impl Events {
     }
 
     /// Gives each event that has come since, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel's buffer can't be read.
     pub(crate) fn drain(&mut self, event: impl FnMut(&Event)) -> io::Result<()> {
         // CPUs are read one after the other: what happens meanwhile comes with the next look, or a later
         // event of one would be given before an earlier one of the next.
@@ -89,10 +85,6 @@ impl Events {
     }
 
     /// Gives all that is left. Nothing may be recorded any more.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel's buffer can't be read.
     pub(crate) fn finish(&mut self, event: impl FnMut(&Event)) -> io::Result<()> {
         self.read()?;
         self.give(u64::MAX, event);

@@ -12,65 +12,31 @@ pub enum TuneError {
     /// Not a setting, or not a value of it.
     #[error("{0}")]
     Refused(Problem),
-    /// This machine or kernel has no such setting.
     #[error("{setting}: this system has no {path}", path = path.display())]
-    Absent {
-        /// Name.
-        setting: String,
-        /// What was looked for.
-        path: PathBuf,
-    },
-    /// A signal could end the process before it has restored them.
+    Absent { setting: String, path: PathBuf },
     #[error("can't set the handlers of signals: {0}")]
     Signals(io::Error),
-    /// The kernel refused.
     #[error("{0}{hint}", hint = hint(.0))]
     System(#[from] Error),
-    /// The value did not read back as asked.
     #[error("{setting}: {path} reads {found:?} after {asked:?} was written", path = path.display())]
-    NotKept {
-        /// Name.
-        setting: String,
-        /// File.
-        path: PathBuf,
-        /// What was written.
-        asked: String,
-        /// What was read back.
-        found: String,
-    },
+    NotKept { setting: String, path: PathBuf, asked: String, found: String },
     /// Another run has changed it and will put it back.
     #[error(
         "{setting} is held by the rtscope with process number {pid}, which has changed {path}: \
          wait until it has ended",
         path = path.display()
     )]
-    Held {
-        /// Name.
-        setting: String,
-        /// File.
-        path: PathBuf,
-        /// The other's process number.
-        pid: u32,
-    },
-    /// A run that died has left it changed.
+    Held { setting: String, path: PathBuf, pid: u32 },
     #[error(
         "{setting}: an rtscope that was killed has left {path} changed: run `rtscope restore` first",
         path = path.display()
     )]
-    Left {
-        /// Name.
-        setting: String,
-        /// File.
-        path: PathBuf,
-    },
-    /// The journal can't be written, so nothing was changed.
+    Left { setting: String, path: PathBuf },
     #[error("{operation} {path}: {source}: without a journal nothing is changed", path = path.display())]
     Journal {
         /// `make`, `lock`, `write`.
         operation: &'static str,
-        /// File or folder.
         path: PathBuf,
-        /// What the system answered.
         source: io::Error,
     },
 }

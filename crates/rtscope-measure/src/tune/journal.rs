@@ -59,7 +59,6 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The calling process.
     fn own() -> io::Result<Owner> {
         let pid = std::process::id();
         let stat =
@@ -212,7 +211,6 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A journal as found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,

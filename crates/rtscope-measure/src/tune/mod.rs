@@ -28,7 +28,7 @@ pub use self::{
     error::TuneError,
     journal::{JOURNALS_OF_ROOT, journal_dir},
     restore::{Holder, Restored, holders, left_by_root, restore_leftovers},
-    setting::{Descriptor, SETTINGS, check},
+    setting::{SETTINGS, SettingDescriptor, check},
 };
 use self::{
     held::Held,
@@ -88,7 +88,7 @@ pub fn apply(
 
 /// A setting with its value and its files on this machine.
 struct SettingRequest {
-    setting: &'static Descriptor,
+    setting: &'static SettingDescriptor,
     text: String,
     files: Vec<String>,
 }

@@ -73,7 +73,6 @@ pub(super) fn repair_command(tree: &Tree, change: &Change) -> String {
 pub struct Restored {
     /// Name, as `throttling`; `journal` when the journal itself is the trouble.
     pub setting: String,
-    /// File.
     pub path: String,
     /// The old value; empty when the journal itself is the trouble.
     pub to: String,
@@ -156,7 +155,6 @@ pub fn left_by_root(journal_dir: &Path) -> Result<Option<String>, String> {
 /// A run that is still going and has changed settings, which it will restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process.
     pub pid: u32,
     /// Names of the settings; empty when its journal can't be read, as root's by others.
     pub settings: Vec<String>,

@@ -10,7 +10,7 @@ use crate::environment::{bracketed, numbered};
 
 /// A setting that can be changed for a run.
 #[derive(Debug)]
-pub struct Descriptor {
+pub struct SettingDescriptor {
     /// Name in plans and on the command line, as `throttling`.
     pub name: &'static str,
     /// One line: what it does.
@@ -25,7 +25,6 @@ pub struct Descriptor {
     pub(super) target: Target,
 }
 
-/// Where a setting is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// One file.
@@ -48,8 +47,8 @@ pub(super) enum Target {
 const CPUS: &str = "sys/devices/system/cpu";
 
 /// Every setting, by name.
-pub const SETTINGS: &[Descriptor] = &[
-    Descriptor {
+pub const SETTINGS: &[SettingDescriptor] = &[
+    SettingDescriptor {
         name: "dma-latency",
         about: "highest exit latency of the idle states that CPUs may enter (/dev/cpu_dma_latency)",
         values: "a latency in us, 0 to 2000000000; 0 keeps CPUs awake",
@@ -57,7 +56,7 @@ pub const SETTINGS: &[Descriptor] = &[
         text: |value| number(value, 0, 2_000_000_000),
         target: Target::Held("dev/cpu_dma_latency"),
     },
-    Descriptor {
+    SettingDescriptor {
         name: "fair-server",
         about: "CPU time that real-time threads leave to others in each second, since Linux 6.12",
         values: "off, on (50000 us) or a time in us, 1 to 1000000",
@@ -75,7 +74,7 @@ pub const SETTINGS: &[Descriptor] = &[
             some_refuse: false,
         },
     },
-    Descriptor {
+    SettingDescriptor {
         name: "governor",
         about: "frequency governor of every CPU",
         values: "a governor's name, as performance, powersave, schedutil, ondemand",
@@ -94,7 +93,7 @@ pub const SETTINGS: &[Descriptor] = &[
             some_refuse: false,
         },
     },
-    Descriptor {
+    SettingDescriptor {
         name: "idle-state",
         about: "deepest idle state that CPUs may enter, by number (cpuidle/stateN/disable)",
         values: "a number from 0, or -1 for none at all; for some CPUs only as 0@2-3",
@@ -102,7 +101,7 @@ pub const SETTINGS: &[Descriptor] = &[
         text: |value| Depth::read(value).map(|_| value.to_owned()),
         target: Target::IdleStates,
     },
-    Descriptor {
+    SettingDescriptor {
         name: "irq-affinity",
         about: "CPUs that interrupts may go to, for every interrupt that can be steered",
         values: "a set of CPUs, as 0-1",
@@ -118,7 +117,7 @@ pub const SETTINGS: &[Descriptor] = &[
             some_refuse: true,
         },
     },
-    Descriptor {
+    SettingDescriptor {
         name: "nmi-watchdog",
         about: "hard-lockup detector, which takes a performance counter and an NMI now and then",
         values: "on or off",
@@ -126,7 +125,7 @@ pub const SETTINGS: &[Descriptor] = &[
         text: on_off,
         target: Target::File("proc/sys/kernel/nmi_watchdog"),
     },
-    Descriptor {
+    SettingDescriptor {
         name: "thp",
         about: "transparent huge pages",
         values: "always, madvise or never",
@@ -134,7 +133,7 @@ pub const SETTINGS: &[Descriptor] = &[
         text: |value| ["always", "madvise", "never"].contains(&value).then(|| value.to_owned()),
         target: Target::File("sys/kernel/mm/transparent_hugepage/enabled"),
     },
-    Descriptor {
+    SettingDescriptor {
         name: "throttling",
         about: "limit on the CPU time of FIFO and RR threads (sched_rt_runtime_us)",
         values: "off, on (950000 us) or a time in us, at most the period (1000000 by default)",
@@ -146,7 +145,7 @@ pub const SETTINGS: &[Descriptor] = &[
         },
         target: Target::File("proc/sys/kernel/sched_rt_runtime_us"),
     },
-    Descriptor {
+    SettingDescriptor {
         name: "timer-migration",
         about: "timers of idle CPUs move to busy ones",
         values: "on or off",
@@ -226,8 +225,7 @@ pub fn check(name: &str, value: &str) -> Result<(), Problem> {
     descriptor.text(value).map(drop)
 }
 
-/// The setting of a name.
-pub(super) fn find(name: &str) -> Result<&'static Descriptor, Problem> {
+pub(super) fn find(name: &str) -> Result<&'static SettingDescriptor, Problem> {
     SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
         let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
         let message = format!("{name:?} is not a setting: one of {}", names.join(", "));
@@ -235,7 +233,7 @@ pub(super) fn find(name: &str) -> Result<&'static Descriptor, Problem> {
     })
 }
 
-impl Descriptor {
+impl SettingDescriptor {
     /// The text that is written for a value.
     pub(super) fn text(&self, value: &str) -> Result<String, Problem> {
         (self.text)(value).ok_or_else(|| {

@@ -64,7 +64,6 @@ enum Scope {
 /// What the scope saw of a wave.
 #[derive(Debug)]
 pub enum Seen {
-    /// Its edges.
     Edges(Capture),
     /// Readings of its own count of edges.
     Counts(Vec<CountReading>),
@@ -75,11 +74,6 @@ pub enum Seen {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes the folder.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be made.
     pub fn new() -> Result<Scratch, WaveError> {
         let path = std::env::temp_dir().join(format!("rtscope-subjects-{}", std::process::id()));
         let made = fs::create_dir(&path);
@@ -87,7 +81,6 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

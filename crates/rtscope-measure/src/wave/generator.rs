@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 
 use rtscope_sys::clock::Clock;
 
-use super::{WaveError, line::Line};
+use super::{WaveError, line::WaveOutput};
 
 /// How many violating samples are kept one by one; the others are counted.
 const LATE_KEPT: usize = 10_000;
@@ -69,12 +69,10 @@ impl FromStr for Method {
     }
 }
 
-/// The wave that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     period_ns: f64,
     high_ns: f64,
-    /// How long.
     duration_ns: u64,
 }
 
@@ -131,14 +129,12 @@ pub struct Late {
     pub edge: u64,
     /// When it was planned, from the start of the wave.
     pub planned_ns: u64,
-    /// How late it was.
     pub latency_ns: u64,
 }
 
 /// What a generator did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Edges made.
     pub edges: u64,
     /// Edges left out because their periods, or nearly, had passed.
     pub missed: u64,
@@ -146,9 +142,7 @@ pub struct Made {
     pub rises: u64,
     /// The first of them.
     pub first_rise_ns: u64,
-    /// The last.
     pub last_rise_ns: u64,
-    /// Largest latency.
     pub latency_ns_max: u64,
     /// Sum of the latencies of all edges.
     pub latency_ns_sum: u64,
@@ -174,7 +168,7 @@ pub struct Alarm<'a> {
     /// The latency from which an edge is a violation; none is no limit.
     pub limit_ns: Option<u64>,
     /// The line that is raised, and lowered again, right after a late edge.
-    pub line: Option<&'a mut dyn Line>,
+    pub line: Option<&'a mut dyn WaveOutput>,
 }
 
 impl fmt::Debug for Alarm<'_> {
@@ -203,7 +197,7 @@ impl Method {
 /// Makes a wave, from low to low. After the first wait it doesn't allocate, lock or print.
 #[must_use]
 pub fn make(
-    line: &mut impl Line,
+    line: &mut impl WaveOutput,
     clock: &impl Clock,
     wanted: &Wanted,
     method: Method,
@@ -279,7 +273,7 @@ mod tests {
         edges: RefCell<Vec<(u64, bool)>>,
     }
 
-    impl Line for Recorded<'_> {
+    impl WaveOutput for Recorded<'_> {
         fn set(&mut self, high: bool) {
             self.edges.borrow_mut().push((self.clock.now_ns(), high));
         }

@@ -14,8 +14,8 @@ use rtscope_sys::{line::MemoryLine, tree::Tree};
 use super::{WaveError, gpio::OutputLine};
 
 /// A line that can be raised and lowered.
-pub trait Line {
-    /// Raises or lowers it. What goes wrong after the start is for [`Line::failures`].
+pub trait WaveOutput {
+    /// Raises or lowers it. What goes wrong after the start is for [`WaveOutput::failures`].
     fn set(&mut self, high: bool);
     /// How many times a level could not be set.
     fn failures(&self) -> u64;
@@ -70,11 +70,6 @@ impl FromStr for Address {
     }
 }
 
-/// Opens a memory line.
-///
-/// # Errors
-///
-/// When its file can't be opened or is no line.
 pub fn open_memory(name: &str) -> Result<MemoryLine, WaveError> {
     MemoryLine::open(Path::new(MemoryLine::FOLDER), name)
         .map_err(|source| WaveError::Line { line: format!("memory:{name}"), source })
@@ -162,14 +157,12 @@ pub enum Output {
     Memory(MemoryLine),
     /// A line of a GPIO chip.
     Gpio {
-        /// The line.
         line: OutputLine,
         /// Levels that the kernel refused.
         failures: u64,
     },
     /// The brightness file of an LED.
     Led {
-        /// The file.
         file: File,
         /// What is written for high.
         on: Vec<u8>,
@@ -187,7 +180,7 @@ impl Output {
     }
 }
 
-impl Line for Output {
+impl WaveOutput for Output {
     #[inline]
     fn set(&mut self, high: bool) {
         match self {

@@ -15,81 +15,49 @@ use std::{io, path::PathBuf};
 /// Why a line can't be used, or a wave not made or seen.
 #[derive(Debug, thiserror::Error)]
 pub enum WaveError {
-    /// No address of a line.
     #[error(
         "{0:?} is not a line: write memory:NAME (letters, digits, - and _), gpio:CHIP/LINE or led:NAME"
     )]
     Address(String),
     /// A line of the system that isn't there.
     #[error("there is no {what}{}", if there.is_empty() { ": the system has none".to_owned() } else { format!("; there are {}", there.join(", ")) })]
-    Absent {
-        /// What was asked.
-        what: String,
-        /// What there is.
-        there: Vec<String>,
-    },
-    /// A kind of line that can't be looked at.
+    Absent { what: String, there: Vec<String> },
     #[error(
         "{0} can't be captured: the scope reads memory: and gpio: lines; capture the pin with an instrument"
     )]
     NotReadable(String),
     /// The line refused.
     #[error("{line}: {source}")]
-    Line {
-        /// Its address.
-        line: String,
-        /// Why.
-        source: rtscope_sys::Error,
-    },
+    Line { line: String, source: rtscope_sys::Error },
     /// A line of a GPIO chip that can't be had.
     #[error("{line}: {why}")]
-    Gpio {
-        /// Its address.
-        line: String,
-        /// Why.
-        why: String,
-    },
+    Gpio { line: String, why: String },
     /// A frequency or duty cycle that makes no wave.
     #[error("{0}")]
     Wave(String),
     /// What this machine is too small for, or isn't set up for.
     #[error("{0}")]
     Machine(String),
-    /// The thread's place.
     #[error("can't place the thread: {0}")]
     Place(#[from] rtscope_sys::Error),
-    /// A program that is needed and absent.
     #[error(
         "the subject {subject} needs {program}, which is not installed: run `apt-get install {package}`"
     )]
     NoTool {
-        /// The subject.
         subject: &'static str,
-        /// The program.
         program: &'static str,
         /// The Debian package with it.
         package: &'static str,
     },
-    /// A subject that runs and makes no wave.
     #[error("subject {subject}: it made no edge within 5 s")]
-    NoEdge {
-        /// Its name.
-        subject: String,
-    },
+    NoEdge { subject: String },
     /// A subject that can't be made or run.
     #[error("subject {subject}: {why}")]
-    Subject {
-        /// Its name.
-        subject: String,
-        /// Why.
-        why: String,
-    },
-    /// A file.
+    Subject { subject: String, why: String },
     #[error("can't {operation} {}: {source}", path.display())]
     File {
         /// What was tried.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,

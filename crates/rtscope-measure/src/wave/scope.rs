@@ -42,7 +42,6 @@ pub const GAPS_MAX: usize = 500_000;
 
 /// What can be looked at.
 pub trait Probe {
-    /// Whether the line is high.
     fn is_high(&self) -> bool;
     /// How many changes its program has counted; 0 when it doesn't count.
     fn changes(&self) -> u64;
@@ -63,7 +62,6 @@ impl Probe for MemoryLine {
 /// How to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureLimits {
-    /// How long.
     pub duration_ns: u64,
     /// Room for edges: the capture ends when it is full.
     pub edges_max: usize,
@@ -78,15 +76,10 @@ pub struct CaptureLimits {
 pub struct Rest {
     /// After so long a time of looking.
     pub after_ns: u64,
-    /// For so long.
     pub for_ns: u64,
 }
 
 /// Looks at a line from a thread at a place of its own, and returns what it saw.
-///
-/// # Errors
-///
-/// When the thread can't be placed.
 pub fn capture<P: Probe + Sync>(
     line: &P,
     name: &str,

@@ -79,10 +79,6 @@ impl Watched {
 }
 
 /// Looks at lines from a thread at a place of its own, and returns what it saw of each.
-///
-/// # Errors
-///
-/// When the thread can't be placed.
 pub fn capture<P: Probe + Sync>(
     lines: &[P],
     names: &[String],

@@ -31,7 +31,6 @@ const MODEST_REST: Rest = Rest { after_ns: 90_000_000, for_ns: 60_000_000 };
 /// Where the scope looks from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// Its thread's place.
     pub place: Placement,
     /// Its rests; none for a thread that others can preempt.
     pub rest: Option<Rest>,

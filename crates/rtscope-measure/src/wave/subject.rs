@@ -29,10 +29,9 @@ enum Making {
 
 /// A subject that comes with rtscope.
 #[derive(Clone, Copy, Debug)]
-pub struct Shipped {
+pub struct ShippedSubject {
     /// Word on the command line.
     pub name: &'static str,
-    /// What it does.
     pub about: &'static str,
     file: &'static str,
     source: &'static str,
@@ -45,8 +44,8 @@ pub struct Shipped {
 pub const OWN: &str = "rust";
 
 /// All that come with rtscope, besides [`OWN`].
-pub const SHIPPED: &[Shipped] = &[
-    Shipped {
+pub const SHIPPED: &[ShippedSubject] = &[
+    ShippedSubject {
         name: "c",
         about: "C, nanosleep",
         file: "square.c",
@@ -55,7 +54,7 @@ pub const SHIPPED: &[Shipped] = &[
         package: "gcc",
         making: Making::Compiled(&["-O2"], &["-static"]),
     },
-    Shipped {
+    ShippedSubject {
         name: "c-rt",
         about: "C, SCHED_FIFO 49 and a spin loop",
         file: "square_rt.c",
@@ -64,7 +63,7 @@ pub const SHIPPED: &[Shipped] = &[
         package: "gcc",
         making: Making::Compiled(&["-O2"], &["-static"]),
     },
-    Shipped {
+    ShippedSubject {
         name: "cpp",
         about: "C++, std::this_thread::sleep_until",
         file: "square.cpp",
@@ -73,7 +72,7 @@ pub const SHIPPED: &[Shipped] = &[
         package: "g++",
         making: Making::Compiled(&["-O2", "-std=c++17"], &["-static"]),
     },
-    Shipped {
+    ShippedSubject {
         name: "python",
         about: "Python, time.sleep",
         file: "square.py",
@@ -82,7 +81,7 @@ pub const SHIPPED: &[Shipped] = &[
         package: "python3",
         making: Making::Interpreted,
     },
-    Shipped {
+    ShippedSubject {
         name: "ada",
         about: "Ada, delay until",
         file: "square.adb",
@@ -95,8 +94,8 @@ pub const SHIPPED: &[Shipped] = &[
 
 /// The programs of a university course, written from what its lab report says of them. `all` leaves them out: they
 /// stand beside that report's figures.
-const COURSE: &[Shipped] = &[
-    Shipped {
+const COURSE: &[ShippedSubject] = &[
+    ShippedSubject {
         name: "course-c",
         about: "C, a busy delay in whole microseconds",
         file: "course.c",
@@ -105,7 +104,7 @@ const COURSE: &[Shipped] = &[
         package: "gcc",
         making: Making::Compiled(&["-O2"], &["-static"]),
     },
-    Shipped {
+    ShippedSubject {
         name: "course-c-rt",
         about: "C, SCHED_FIFO 49 and a loop that doesn't look at the clock",
         file: "course_rt.c",
@@ -114,7 +113,7 @@ const COURSE: &[Shipped] = &[
         package: "gcc",
         making: Making::Compiled(&["-O2"], &["-static"]),
     },
-    Shipped {
+    ShippedSubject {
         name: "course-python",
         about: "Python, a thread with two sleeps in a period",
         file: "course.py",
@@ -126,32 +125,32 @@ const COURSE: &[Shipped] = &[
 ];
 
 /// A subject that comes with rtscope, by its word.
-fn shipped(word: &str) -> Option<&'static Shipped> {
+fn shipped(word: &str) -> Option<&'static ShippedSubject> {
     SHIPPED.iter().chain(COURSE).find(|shipped| shipped.name == word)
 }
 
 /// The words of all subjects whose tool is installed, and those that have none.
 #[must_use]
-pub fn all() -> (Vec<&'static str>, Vec<&'static Shipped>) {
+pub fn all() -> (Vec<&'static str>, Vec<&'static ShippedSubject>) {
     there_and_missing(SHIPPED.iter())
 }
 
 /// As [`all`], of those that a guest can run: those that need no interpreter.
 #[must_use]
-pub fn all_static() -> (Vec<&'static str>, Vec<&'static Shipped>) {
-    let is_compiled = |shipped: &&Shipped| matches!(shipped.making, Making::Compiled(..));
+pub fn all_static() -> (Vec<&'static str>, Vec<&'static ShippedSubject>) {
+    let is_compiled = |shipped: &&ShippedSubject| matches!(shipped.making, Making::Compiled(..));
     there_and_missing(SHIPPED.iter().filter(is_compiled))
 }
 
 fn there_and_missing(
-    shipped: impl Iterator<Item = &'static Shipped>,
-) -> (Vec<&'static str>, Vec<&'static Shipped>) {
-    let (there, missing): (Vec<&Shipped>, Vec<&Shipped>) =
+    shipped: impl Iterator<Item = &'static ShippedSubject>,
+) -> (Vec<&'static str>, Vec<&'static ShippedSubject>) {
+    let (there, missing): (Vec<&ShippedSubject>, Vec<&ShippedSubject>) =
         shipped.partition(|shipped| find(shipped.tool).is_some());
     (there.iter().map(|shipped| shipped.name).chain([OWN]).collect(), missing)
 }
 
-impl Shipped {
+impl ShippedSubject {
     /// What has to be installed for it, for people.
     #[must_use]
     pub fn lack(&self) -> String {
@@ -233,7 +232,7 @@ impl Subject {
     }
 }
 
-impl Shipped {
+impl ShippedSubject {
     fn make(&self, folder: &Path, is_static: bool) -> Result<Vec<PathBuf>, WaveError> {
         let tool = find(self.tool).ok_or(WaveError::NoTool {
             subject: self.name,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    CpuChoice, End, Phase, Sampler, SamplerPatch,
+    CpuChoice, Phase, PhaseEnd, Sampler, SamplerPatch,
     sampler::{interval_axis, priority_axis},
 };
 use crate::{load::LoadLine, schedule::Policy, time::Nanos};
@@ -21,13 +21,10 @@ pub(super) struct Matrix {
     /// System settings, as `throttling=off`.
     #[serde(default)]
     setting: Vec<Setting>,
-    /// Policies of the sampler.
     #[serde(default)]
     policy: Vec<Policy>,
-    /// Priorities of the sampler.
     #[serde(default, deserialize_with = "priority_axis")]
     priority: Vec<u8>,
-    /// Intervals of the sampler.
     #[serde(default, deserialize_with = "interval_axis")]
     interval: Vec<Nanos>,
     /// CPU sets of the sampler.
@@ -149,7 +146,6 @@ impl Matrix {
         SamplerPatch { priority: self.priority.first().copied(), ..SamplerPatch::default() }
     }
 
-    /// How many cells there are.
     pub(super) fn size(&self) -> usize {
         let axes = [
             self.cpus.len(),
@@ -215,7 +211,7 @@ impl Matrix {
         let name = labels.iter().cloned().chain([load.label()]).collect::<Vec<_>>().join(" / ");
         Phase {
             name,
-            end: End { duration: self.duration, cycles: self.cycles, load_ends: false },
+            end: PhaseEnd { duration: self.duration, cycles: self.cycles, load_ends: false },
             settle: self.settle,
             loads: load.0.clone(),
             require: Vec::new(),

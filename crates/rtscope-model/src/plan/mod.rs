@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     sampler::{
         ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,
-        Start, too_many_intervals,
+        ThreadStart, too_many_intervals,
     },
     text::{Checks, parse, parse_checked, parse_kept, parse_sampler},
 };
@@ -61,7 +61,7 @@ pub struct Phase {
     /// Name, unique in the plan.
     pub name: String,
     /// When it ends: at the first of these.
-    pub end: End,
+    pub end: PhaseEnd,
     /// How long the loads run before the cell counts samples.
     pub settle: Nanos,
     /// Loads that run side by side; none is rest.
@@ -77,7 +77,7 @@ pub struct Phase {
 /// When a phase ends: at the first of what is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct End {
+pub struct PhaseEnd {
     /// After this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Nanos>,
@@ -213,7 +213,7 @@ impl Plan {
     /// count.
     pub fn end_by_cycles(&mut self, cycles: u64) {
         for phase in &mut self.phases {
-            phase.end = End { duration: None, cycles: Some(cycles), ..phase.end };
+            phase.end = PhaseEnd { duration: None, cycles: Some(cycles), ..phase.end };
         }
     }
 

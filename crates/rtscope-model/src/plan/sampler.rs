@@ -47,7 +47,7 @@ pub enum Overrun {
 /// When the threads start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Start {
+pub enum ThreadStart {
     /// At one common instant.
     #[default]
     Together,
@@ -69,11 +69,9 @@ pub enum Pinning {
 /// Width of an exact histogram bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resolution {
-    /// One microsecond.
     #[default]
     #[serde(rename = "1us")]
     Microsecond,
-    /// One nanosecond.
     #[serde(rename = "1ns")]
     Nanosecond,
 }
@@ -113,17 +111,7 @@ impl FromStr for CpuChoice {
     }
 }
 
-impl Serialize for CpuChoice {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CpuChoice {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CpuChoice, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(CpuChoice);
 
 /// Declares the sampler and its patch from one list of fields, so that a plan, a phase and the
 /// command line can each set some of them and none can be forgotten on the way.
@@ -206,7 +194,7 @@ sampler! {
     /// What happens to activations that a late wake-up swallowed.
     overrun: Overrun = Overrun::Skip, "some";
     /// When the threads start.
-    start: Start = Start::Together, "some";
+    start: ThreadStart = ThreadStart::Together, "some";
     /// Thread n starts later by n times this.
     stagger: Nanos = Nanos::ZERO, "stagger";
     /// How long to run before samples count.
@@ -310,7 +298,6 @@ impl Spelling {
 }
 
 impl Sampler {
-    /// How latencies map to buckets.
     #[must_use]
     pub fn layout(&self) -> Layout {
         let unit_ns = match self.resolution {
@@ -419,7 +406,6 @@ fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
     whole(d, 1..=99, PRIORITY_TEXT)
 }
 
-/// The priorities of a matrix.
 pub(super) fn priority_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, D::Error> {
     let priorities = Vec::<i64>::deserialize(d)?.into_iter();
     let one = |priority: i64| u8::try_from(priority).ok().filter(|n| (1..=99).contains(n));
@@ -450,7 +436,6 @@ fn intervals<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Nanos>>, D::E
     checked(d, |all: &Vec<Nanos>| all.iter().all(is_interval), INTERVAL_TEXT)
 }
 
-/// The intervals of a matrix.
 pub(super) fn interval_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Nanos>, D::Error> {
     intervals(d).map(Option::unwrap_or_default)
 }

@@ -26,7 +26,7 @@ use crate::{
 
 /// What a figure is counted or measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum PublishedUnit {
     /// A time. Values are nanoseconds.
     Time,
     /// A frequency. Values are hertz.
@@ -39,34 +39,37 @@ pub enum Unit {
     Number,
 }
 
-impl Unit {
+impl PublishedUnit {
     /// The suffixes that a value may have, with what one of it is worth. A longer suffix comes before one that it ends in.
     const fn suffixes(self) -> &'static [(&'static str, f64)] {
         match self {
-            Unit::Time => &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("min", 6e10), ("s", 1e9)],
-            Unit::Frequency => &[("GHz", 1e9), ("MHz", 1e6), ("kHz", 1e3), ("Hz", 1.0)],
-            Unit::Bits => &[("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)],
-            Unit::Share => &[("%", 0.01)],
-            Unit::Number => &[("", 1.0)],
+            PublishedUnit::Time => {
+                &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("min", 6e10), ("s", 1e9)]
+            }
+            PublishedUnit::Frequency => &[("GHz", 1e9), ("MHz", 1e6), ("kHz", 1e3), ("Hz", 1.0)],
+            PublishedUnit::Bits => {
+                &[("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)]
+            }
+            PublishedUnit::Share => &[("%", 0.01)],
+            PublishedUnit::Number => &[("", 1.0)],
         }
     }
 
     /// How a value of it is written.
     const fn example(self) -> &'static str {
         match self {
-            Unit::Time => "a time, for example 878us or 2.32s",
-            Unit::Frequency => "a frequency, for example 900Hz or 50kHz",
-            Unit::Bits => "a rate, for example 621.6Mbit/s",
-            Unit::Share => "a share, for example 24.03%",
-            Unit::Number => "a number without a unit",
+            PublishedUnit::Time => "a time, for example 878us or 2.32s",
+            PublishedUnit::Frequency => "a frequency, for example 900Hz or 50kHz",
+            PublishedUnit::Bits => "a rate, for example 621.6Mbit/s",
+            PublishedUnit::Share => "a share, for example 24.03%",
+            PublishedUnit::Number => "a number without a unit",
         }
     }
 }
 
 /// What a figure says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Statistic {
-    /// Smallest latency.
+pub enum PublishedStatistic {
     Min,
     /// Mean, quantile or largest latency, or the number of missed activations.
     Latency(verdict::Statistic),
@@ -86,7 +89,6 @@ pub enum Statistic {
     CpusUsed,
     /// Cycles in a second of CPU time.
     Clock,
-    /// Instructions in a cycle.
     InstructionsPerCycle,
     /// How many times the highest frequency of one subject is that of another.
     FrequencyRatio,
@@ -98,92 +100,97 @@ pub enum Statistic {
     Frequency,
     /// Bits that came in a second.
     Bandwidth,
-    /// Load of all CPUs.
     CpuLoad,
     /// Share of a class of CPU time, all CPUs together.
     CpuTime(CpuClass),
 }
 
 /// The statistics that have a fixed name, in the order in which they are shown.
-const NAMED: [(&str, Statistic); 33] = [
-    ("min", Statistic::Min),
-    ("mean", Statistic::Latency(verdict::Statistic::Mean)),
-    ("mode", Statistic::Mode),
-    ("max", Statistic::Latency(verdict::Statistic::Max)),
-    ("missed", Statistic::Latency(verdict::Statistic::Missed)),
-    ("recorded", Statistic::Recorded),
-    ("response", Statistic::Response),
-    ("elapsed", Statistic::Elapsed),
-    ("task_clock", Statistic::Counter(Counted::TaskClockNs)),
-    ("context_switches", Statistic::Counter(Counted::ContextSwitches)),
-    ("migrations", Statistic::Counter(Counted::Migrations)),
-    ("page_faults", Statistic::Counter(Counted::PageFaults)),
-    ("cycles", Statistic::Counter(Counted::Cycles)),
-    ("instructions", Statistic::Counter(Counted::Instructions)),
-    ("branches", Statistic::Counter(Counted::Branches)),
-    ("branch_misses", Statistic::Counter(Counted::BranchMisses)),
-    ("cpus_used", Statistic::CpusUsed),
-    ("clock", Statistic::Clock),
-    ("instructions_per_cycle", Statistic::InstructionsPerCycle),
-    ("frequency_ratio", Statistic::FrequencyRatio),
-    ("branch_miss_rate", Statistic::BranchMissRate),
-    ("max_frequency", Statistic::MaxFrequency),
-    ("frequency", Statistic::Frequency),
-    ("bandwidth", Statistic::Bandwidth),
-    ("cpu_load", Statistic::CpuLoad),
-    (CpuClass::User.name(), Statistic::CpuTime(CpuClass::User)),
-    (CpuClass::Nice.name(), Statistic::CpuTime(CpuClass::Nice)),
-    (CpuClass::System.name(), Statistic::CpuTime(CpuClass::System)),
-    (CpuClass::Iowait.name(), Statistic::CpuTime(CpuClass::Iowait)),
-    (CpuClass::Irq.name(), Statistic::CpuTime(CpuClass::Irq)),
-    (CpuClass::Softirq.name(), Statistic::CpuTime(CpuClass::Softirq)),
-    (CpuClass::Steal.name(), Statistic::CpuTime(CpuClass::Steal)),
-    (CpuClass::Idle.name(), Statistic::CpuTime(CpuClass::Idle)),
+const NAMED: [(&str, PublishedStatistic); 33] = [
+    ("min", PublishedStatistic::Min),
+    ("mean", PublishedStatistic::Latency(verdict::Statistic::Mean)),
+    ("mode", PublishedStatistic::Mode),
+    ("max", PublishedStatistic::Latency(verdict::Statistic::Max)),
+    ("missed", PublishedStatistic::Latency(verdict::Statistic::Missed)),
+    ("recorded", PublishedStatistic::Recorded),
+    ("response", PublishedStatistic::Response),
+    ("elapsed", PublishedStatistic::Elapsed),
+    ("task_clock", PublishedStatistic::Counter(Counted::TaskClockNs)),
+    ("context_switches", PublishedStatistic::Counter(Counted::ContextSwitches)),
+    ("migrations", PublishedStatistic::Counter(Counted::Migrations)),
+    ("page_faults", PublishedStatistic::Counter(Counted::PageFaults)),
+    ("cycles", PublishedStatistic::Counter(Counted::Cycles)),
+    ("instructions", PublishedStatistic::Counter(Counted::Instructions)),
+    ("branches", PublishedStatistic::Counter(Counted::Branches)),
+    ("branch_misses", PublishedStatistic::Counter(Counted::BranchMisses)),
+    ("cpus_used", PublishedStatistic::CpusUsed),
+    ("clock", PublishedStatistic::Clock),
+    ("instructions_per_cycle", PublishedStatistic::InstructionsPerCycle),
+    ("frequency_ratio", PublishedStatistic::FrequencyRatio),
+    ("branch_miss_rate", PublishedStatistic::BranchMissRate),
+    ("max_frequency", PublishedStatistic::MaxFrequency),
+    ("frequency", PublishedStatistic::Frequency),
+    ("bandwidth", PublishedStatistic::Bandwidth),
+    ("cpu_load", PublishedStatistic::CpuLoad),
+    (CpuClass::User.name(), PublishedStatistic::CpuTime(CpuClass::User)),
+    (CpuClass::Nice.name(), PublishedStatistic::CpuTime(CpuClass::Nice)),
+    (CpuClass::System.name(), PublishedStatistic::CpuTime(CpuClass::System)),
+    (CpuClass::Iowait.name(), PublishedStatistic::CpuTime(CpuClass::Iowait)),
+    (CpuClass::Irq.name(), PublishedStatistic::CpuTime(CpuClass::Irq)),
+    (CpuClass::Softirq.name(), PublishedStatistic::CpuTime(CpuClass::Softirq)),
+    (CpuClass::Steal.name(), PublishedStatistic::CpuTime(CpuClass::Steal)),
+    (CpuClass::Idle.name(), PublishedStatistic::CpuTime(CpuClass::Idle)),
 ];
 
-impl Statistic {
+impl PublishedStatistic {
     /// What its values are in.
     #[must_use]
-    pub const fn unit(self) -> Unit {
+    pub const fn unit(self) -> PublishedUnit {
         use verdict::Statistic as Of;
         match self {
-            Statistic::Min
-            | Statistic::Latency(Of::Max | Of::Mean | Of::Quantile(_))
-            | Statistic::Mode
-            | Statistic::Response
-            | Statistic::Elapsed
-            | Statistic::Counter(Counted::TaskClockNs) => Unit::Time,
-            Statistic::Clock | Statistic::MaxFrequency | Statistic::Frequency => Unit::Frequency,
-            Statistic::BranchMissRate | Statistic::CpuLoad | Statistic::CpuTime(_) => Unit::Share,
-            Statistic::Bandwidth => Unit::Bits,
-            Statistic::Latency(Of::Missed)
-            | Statistic::Above(_)
-            | Statistic::Recorded
-            | Statistic::Counter(_)
-            | Statistic::CpusUsed
-            | Statistic::FrequencyRatio
-            | Statistic::InstructionsPerCycle => Unit::Number,
+            PublishedStatistic::Min
+            | PublishedStatistic::Latency(Of::Max | Of::Mean | Of::Quantile(_))
+            | PublishedStatistic::Mode
+            | PublishedStatistic::Response
+            | PublishedStatistic::Elapsed
+            | PublishedStatistic::Counter(Counted::TaskClockNs) => PublishedUnit::Time,
+            PublishedStatistic::Clock
+            | PublishedStatistic::MaxFrequency
+            | PublishedStatistic::Frequency => PublishedUnit::Frequency,
+            PublishedStatistic::BranchMissRate
+            | PublishedStatistic::CpuLoad
+            | PublishedStatistic::CpuTime(_) => PublishedUnit::Share,
+            PublishedStatistic::Bandwidth => PublishedUnit::Bits,
+            PublishedStatistic::Latency(Of::Missed)
+            | PublishedStatistic::Above(_)
+            | PublishedStatistic::Recorded
+            | PublishedStatistic::Counter(_)
+            | PublishedStatistic::CpusUsed
+            | PublishedStatistic::FrequencyRatio
+            | PublishedStatistic::InstructionsPerCycle => PublishedUnit::Number,
         }
     }
 }
 
-impl Statistic {
+impl PublishedStatistic {
     /// Its place among others: quantiles before the maximum, and limits after it.
     fn rank(self) -> (usize, u64) {
         let of = |name: &str| NAMED.iter().position(|(known, _)| *known == name).unwrap_or(0);
         match self {
-            Statistic::Latency(verdict::Statistic::Quantile(parts)) => (of("mode"), parts.into()),
-            Statistic::Above(limit) => (of("max"), limit.0.saturating_add(1)),
+            PublishedStatistic::Latency(verdict::Statistic::Quantile(parts)) => {
+                (of("mode"), parts.into())
+            }
+            PublishedStatistic::Above(limit) => (of("max"), limit.0.saturating_add(1)),
             named => (of(&named.to_string()), 0),
         }
     }
 }
 
-impl fmt::Display for Statistic {
+impl fmt::Display for PublishedStatistic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Statistic::Latency(statistic) => statistic.fmt(f),
-            Statistic::Above(limit) => write!(f, "above {}", limit.exact()),
+            PublishedStatistic::Latency(statistic) => statistic.fmt(f),
+            PublishedStatistic::Above(limit) => write!(f, "above {}", limit.exact()),
             other => {
                 let named = NAMED.iter().find(|(_, known)| known == other);
                 f.write_str(named.map_or("", |(name, _)| name))
@@ -192,19 +199,19 @@ impl fmt::Display for Statistic {
     }
 }
 
-impl FromStr for Statistic {
+impl FromStr for PublishedStatistic {
     type Err = Problem;
 
-    fn from_str(text: &str) -> Result<Statistic, Problem> {
+    fn from_str(text: &str) -> Result<PublishedStatistic, Problem> {
         if let Some((_, known)) = NAMED.iter().find(|(name, _)| *name == text) {
             return Ok(*known);
         }
         if let Some(limit) = text.strip_prefix("above ") {
             let limit: Nanos = limit.parse().map_err(|e| Problem::new(format!("{text:?}: {e}")))?;
-            return Ok(Statistic::Above(limit));
+            return Ok(PublishedStatistic::Above(limit));
         }
         if let Some(parts) = verdict::quantile_parts_of(text) {
-            return Ok(Statistic::Latency(verdict::Statistic::Quantile(parts)));
+            return Ok(PublishedStatistic::Latency(verdict::Statistic::Quantile(parts)));
         }
         let names = || NAMED.iter().map(|(name, _)| *name);
         let known: Vec<&str> = names().collect();
@@ -219,7 +226,7 @@ impl FromStr for Statistic {
 pub struct Amount {
     /// As it was written.
     pub text: String,
-    /// In the base of its unit, as [`Unit`] says.
+    /// In the base of its unit, as [`PublishedUnit`] says.
     pub value: f64,
     /// What the suffix stands for.
     scale: f64,
@@ -231,7 +238,7 @@ impl Amount {
     /// # Errors
     ///
     /// What would be one.
-    pub fn parse(text: &str, unit: Unit) -> Result<Amount, String> {
+    pub fn parse(text: &str, unit: PublishedUnit) -> Result<Amount, String> {
         let bad = || format!("{text:?} doesn't fit: write {}", unit.example());
         let trimmed = text.trim();
         let mut suffixes = unit.suffixes().iter();
@@ -275,9 +282,9 @@ impl Amount {
 
 /// Statistics with their values, in the order of [`NAMED`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures(pub Vec<(Statistic, Amount)>);
+pub struct PublishedFigures(pub Vec<(PublishedStatistic, Amount)>);
 
-impl Serialize for Figures {
+impl Serialize for PublishedFigures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (statistic, amount) in &self.0 {
@@ -287,8 +294,8 @@ impl Serialize for Figures {
     }
 }
 
-impl<'de> Deserialize<'de> for Figures {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Figures, D::Error> {
+impl<'de> Deserialize<'de> for PublishedFigures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PublishedFigures, D::Error> {
         deserializer.deserialize_map(FiguresVisitor)
     }
 }
@@ -296,14 +303,14 @@ impl<'de> Deserialize<'de> for Figures {
 struct FiguresVisitor;
 
 impl<'de> Visitor<'de> for FiguresVisitor {
-    type Value = Figures;
+    type Value = PublishedFigures;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("statistics with their values, as { max = \"878us\", missed = 3 }")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Figures, A::Error> {
-        let mut figures = Figures::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PublishedFigures, A::Error> {
+        let mut figures = PublishedFigures::default();
         while let Some(Named(statistic)) = map.next_key()? {
             let amount = map.next_value_seed(Valued(statistic.unit()))?;
             figures.0.push((statistic, amount));
@@ -313,8 +320,7 @@ impl<'de> Visitor<'de> for FiguresVisitor {
     }
 }
 
-/// A statistic by its name.
-struct Named(Statistic);
+struct Named(PublishedStatistic);
 
 impl<'de> Deserialize<'de> for Named {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Named, D::Error> {
@@ -324,7 +330,7 @@ impl<'de> Deserialize<'de> for Named {
 }
 
 /// A value of a unit: a text, or a number where there is no unit to write.
-struct Valued(Unit);
+struct Valued(PublishedUnit);
 
 impl<'de> DeserializeSeed<'de> for Valued {
     type Value = Amount;
@@ -411,9 +417,8 @@ pub struct Published {
     /// What else was so, in words: our figures without this condition don't belong to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// The figures.
     #[serde(skip_serializing_if = "has_none")]
-    pub figures: Figures,
+    pub figures: PublishedFigures,
     /// Why the document has no figure here.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub missing: String,
@@ -430,7 +435,7 @@ pub struct Published {
     pub why_smaller: String,
 }
 
-fn has_none(figures: &Figures) -> bool {
+fn has_none(figures: &PublishedFigures) -> bool {
     figures.0.is_empty()
 }
 
@@ -446,7 +451,7 @@ struct PublishedText {
     thread: Option<u32>,
     condition: Option<String>,
     #[serde(default)]
-    figures: Figures,
+    figures: PublishedFigures,
     #[serde(default)]
     missing: String,
     source: String,
@@ -465,7 +470,9 @@ impl From<PublishedText> for Published {
         let kind = |real_time| if real_time { KernelKind::RealTime } else { KernelKind::Stock };
         let mut figures = typed.figures;
         if let Some(max) = typed.max {
-            figures.0.push((Statistic::Latency(verdict::Statistic::Max), Amount::latency(max)));
+            figures
+                .0
+                .push((PublishedStatistic::Latency(verdict::Statistic::Max), Amount::latency(max)));
         }
         Published {
             subject: typed.subject,
@@ -553,20 +560,14 @@ pub(crate) fn problems(text: &str, noun: &str, subjects: &[&str]) -> Vec<Problem
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
-    /// Its name.
     pub name: String,
     /// The document, one line.
     pub title: String,
-    /// The entries.
     pub published: Vec<Published>,
 }
 
 impl PublishedTable {
     /// Reads a table. `name` is how errors call the text.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong, with its line.
     pub fn parse(name: &str, text: &str) -> Result<PublishedTable, TextError> {
         let fail = |problems| TextError { name: name.to_owned(), problems };
         let mut read: PublishedTable =

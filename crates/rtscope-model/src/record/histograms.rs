@@ -19,11 +19,9 @@ pub struct Histograms {
 /// The histogram of one thread in one cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellHistogram {
-    /// Index of the cell.
     pub cell: u32,
     /// Index of the thread over all sessions.
     pub thread: u32,
-    /// Buckets.
     pub layout: Layout,
     /// Activations planned, recorded, missed.
     pub planned: u64,
@@ -37,7 +35,6 @@ pub struct CellHistogram {
     pub max_ns: u64,
     /// Exact sum of latencies.
     pub sum_ns: u64,
-    /// Measured latencies.
     pub bins: Vec<Bin>,
     /// Latencies without a bucket: in imports only.
     #[serde(default, skip_serializing_if = "Unplaced::is_empty")]
@@ -63,7 +60,6 @@ impl CellSum {
         CellSum { measured, omitted, planned: 0, missed: 0 }
     }
 
-    /// Adds a slice.
     pub fn add(&mut self, slice: &Slice) {
         self.planned += slice.planned;
         self.missed += slice.missed;

@@ -125,7 +125,6 @@ impl<T: DeserializeOwned> Lines<T> {
         take(value);
     }
 
-    /// Ends the file.
     pub(super) fn finish(mut self, take: &mut impl FnMut(T)) -> Read {
         if self.too_long || !self.rest.is_empty() {
             self.end_of_kept(take);

@@ -7,13 +7,14 @@
 //! slices/tN.jsonl           one slice a line, a file for each thread
 //! histograms.json           sums of the slices, written when the run ends
 //! environment.after.json    what was found after
+//! explain.json              late wake-ups with the kernel's events around them, where they were watched
 //! lab.json                  of a guest: how its time passed
 //! ```
 //!
 //! Reading never fails on a damaged line: what can't be read becomes a finding. A record without
 //! plan or events can't be judged at all and is an error.
 //!
-//! A record of any length is read in one pass and bounded memory ([`Reader`]): of a long one,
+//! A record of any length is read in one pass and bounded memory ([`RecordReader`]): of a long one,
 //! neighbouring slices are joined.
 
 mod condense;
@@ -27,15 +28,13 @@ mod samples;
 mod spans;
 pub(crate) mod thread;
 
-use std::fmt;
-
 use self::{condense::Condensed, events::Events, lines::Lines};
 pub use self::{
     condense::{Condenser, Counts},
     ends::PLAN_CHANGED,
     histograms::{CellHistogram, CellSum, Histograms},
     pyramid::{FINE_NS, Pyramid, limits_ns, span_length_ns},
-    reader::{EventFile, EventReader, Reader, SliceFile, SliceReader},
+    reader::{EventFile, EventReader, RecordReader, SliceFile, SliceReader},
     samples::{DRAWN_SPANS, LISTED_SPANS, SampleReader, SampleSpan, Samples},
     spans::Spans,
     thread::ThreadRecord,
@@ -43,6 +42,7 @@ pub use self::{
 use crate::{
     environment::Environment,
     event::{Event, Stamped},
+    explain::ExplainRecord,
     finding::Finding,
     guest::VirtualTime,
     histogram::Layout,
@@ -68,6 +68,8 @@ pub struct Files {
     pub histograms: String,
     /// `lab.json`, of a guest's record.
     pub lab: String,
+    /// `explain.json`, of a run whose late wake-ups were watched.
+    pub explained: String,
 }
 
 impl Files {
@@ -95,9 +97,10 @@ pub struct Record {
     /// Events in order, slices not among them. Of a long run, spans of counters and of loads' rates
     /// that follow each other are joined: their sums stay exact.
     pub events: Vec<Stamped>,
+    /// Late wake-ups with the kernel's events around them, where they were watched.
+    pub explained: Option<Box<ExplainRecord>>,
     /// How time passed in a guest of the lab; none when it was the machine's own.
     pub virtual_time: Option<VirtualTime>,
-    /// The sampling threads.
     pub threads: Vec<ThreadRecord>,
     /// All slices, by thread and then by time. Of a long run, slices that follow each other are
     /// joined: counts, sums and extremes stay exact, and their lengths differ.
@@ -113,7 +116,6 @@ pub struct Record {
 /// What the files of a record held, whatever was joined on reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Events.
     pub events: u64,
     /// Slices by thread and scope.
     pub slices: Counts,
@@ -123,16 +125,9 @@ pub struct Content {
 }
 
 /// Why a folder is not a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NotARecord(pub String);
-
-impl fmt::Display for NotARecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotARecord {}
 
 impl Record {
     /// What a reader calls a thread: its CPU when it has that one alone, else its place in its
@@ -160,7 +155,7 @@ impl Record {
     pub fn read(files: &Files) -> Result<Record, NotARecord> {
         let mut events = EventReader::default();
         events.feed(files.events.as_bytes());
-        let reader = Reader::new(files, events.finish())?;
+        let reader = RecordReader::new(files, events.finish())?;
         let slices = files.slices.iter().map(|(name, text)| {
             let mut slices = reader.slices(name, files.slices.len());
             slices.feed(text.as_bytes());

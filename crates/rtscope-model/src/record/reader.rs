@@ -33,7 +33,6 @@ pub struct EventReader {
     events: Events,
 }
 
-/// The events of a record.
 #[derive(Debug)]
 pub struct EventFile {
     read: Read,
@@ -54,7 +53,6 @@ impl EventReader {
         self.lines.feed(bytes, &mut |event| events.add(event));
     }
 
-    /// Ends the file.
     #[must_use]
     pub fn finish(mut self) -> EventFile {
         let events = &mut self.events;
@@ -71,7 +69,6 @@ pub struct SliceReader {
     pass: Pass,
 }
 
-/// The slices of one file.
 #[derive(Debug)]
 pub struct SliceFile {
     read: Read,
@@ -104,7 +101,6 @@ impl SliceReader {
         self.lines.feed(bytes, &mut |slice| pass.add(slice));
     }
 
-    /// Ends the file.
     #[must_use]
     pub fn finish(mut self) -> SliceFile {
         let pass = &mut self.pass;
@@ -115,7 +111,7 @@ impl SliceReader {
 
 /// A record of which everything but the slices is read.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RecordReader {
     record: Record,
     histograms: Option<Histograms>,
     coverage: Coverage,
@@ -125,14 +121,14 @@ pub struct Reader {
     slice_ns: u64,
 }
 
-impl Reader {
+impl RecordReader {
     /// Takes what was read from `events.jsonl`, and from `files` the small files: its events and
     /// slices are not looked at.
     ///
     /// # Errors
     ///
     /// When there is no plan or no first event, or the record is of a later format.
-    pub fn new(files: &Files, events: EventFile) -> Result<Reader, NotARecord> {
+    pub fn new(files: &Files, events: EventFile) -> Result<RecordReader, NotARecord> {
         let plan = plan_of(&files.plan, events.count + events.read.findings.len() as u64 > 0)?;
         match events.events.first().map(|first| &first.event) {
             Some(Event::RunStarted { format, version, .. }) if *format > FORMAT => {
@@ -147,6 +143,7 @@ impl Reader {
         later.extend(ends::unsealed(&events.events, &events.read.chain));
         let before = json("environment.before.json", &files.before, &mut later);
         let after = json("environment.after.json", &files.after, &mut later);
+        let explained = json("explain.json", &files.explained, &mut later);
         let slices = plan.phases.iter().map(|phase| phase.sampler.slice.0);
         let slice_ns = slices.min().unwrap_or(1_000_000_000);
         let content = Content { events: events.count, ..Content::default() };
@@ -156,6 +153,7 @@ impl Reader {
             plan,
             before,
             after,
+            explained,
             virtual_time: VirtualTime::find(&files.lab),
             threads,
             events: events.events,
@@ -166,7 +164,7 @@ impl Reader {
         };
         let histograms = json("histograms.json", &files.histograms, &mut later);
         let chains = std::iter::once((events.read.name, events.read.chain)).collect();
-        Ok(Reader { record, histograms, coverage, chains, later, slice_ns })
+        Ok(RecordReader { record, histograms, coverage, chains, later, slice_ns })
     }
 
     /// A reader of one of so many files of slices.
@@ -211,7 +209,6 @@ impl Reader {
     }
 }
 
-/// The plan of a record.
 fn plan_of(text: &str, has_events: bool) -> Result<Plan, NotARecord> {
     if text.is_empty() && !has_events {
         return Err(NotARecord("it has neither plan.toml nor events.jsonl".to_owned()));

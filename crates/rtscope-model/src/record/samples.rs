@@ -20,11 +20,8 @@ pub struct SampleSpan {
     pub start_ns: u64,
     /// Programmed expiry of the last.
     pub end_ns: u64,
-    /// How many.
     pub count: u64,
-    /// Smallest latency.
     pub min_ns: u64,
-    /// Largest latency.
     pub max_ns: u64,
 }
 

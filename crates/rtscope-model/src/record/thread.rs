@@ -5,18 +5,13 @@ use crate::{
     schedule::{Placement, Policy},
 };
 
-/// One sampling thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadRecord {
     /// Index over all sessions.
     pub thread: u32,
-    /// Its session.
     pub session: u32,
-    /// Its interval.
     pub interval_ns: u64,
-    /// What the plan asked.
     pub asked: Placement,
-    /// What was read back.
     pub found: Placement,
     /// What was read back when it had left its loop; none when the record doesn't say.
     pub found_at_end: Option<Placement>,

@@ -20,7 +20,6 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name.
     pub name: String,
     /// What it shows, one line.
     pub title: String,
@@ -42,7 +41,7 @@ pub struct Experiment {
     pub settings: BTreeMap<String, String>,
     /// The mutex that applications with `holds` share.
     #[serde(default, skip_serializing_if = "is_plain")]
-    pub mutex: Protocol,
+    pub mutex: MutexProtocol,
     /// What others have published of the same experiment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
@@ -55,14 +54,11 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Application {
-    /// Its name.
     pub name: String,
-    /// Policy.
     pub policy: Policy,
     /// Real-time priority, 1 to 99.
     #[serde(default)]
     pub priority: u8,
-    /// Nice value.
     #[serde(default)]
     pub nice: i8,
     /// `one` (the same CPU for all that say so) or `free`.
@@ -83,7 +79,6 @@ pub struct Application {
     /// By when a job shall be done, since its release; by default the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Nanos>,
-    /// How many jobs.
     #[serde(default = "one_job", skip_serializing_if = "is_one")]
     pub jobs: u32,
     /// CPU time that a deadline application is granted in each period.
@@ -104,14 +99,14 @@ fn is_one(jobs: &u32) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_plain(protocol: &Protocol) -> bool {
-    *protocol == Protocol::Plain
+fn is_plain(protocol: &MutexProtocol) -> bool {
+    *protocol == MutexProtocol::Plain
 }
 
 /// What a mutex does for its holder while others wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum MutexProtocol {
     /// Nothing.
     #[default]
     Plain,
@@ -310,7 +305,6 @@ pub struct SchedulingRules {
     pub rr_quantum_ns: u64,
     /// CPU time that real-time threads may have in each period; none is no limit.
     pub rt_runtime_ns: Option<u64>,
-    /// That period.
     pub rt_period_ns: u64,
     /// CPU time that the fair server grants ordinary threads in each period of it, since Linux 6.12.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -322,18 +316,15 @@ pub struct SchedulingRules {
 pub struct FairServer {
     /// Granted.
     pub runtime_ns: u64,
-    /// In each period.
     pub period_ns: u64,
 }
 
 /// Time on a CPU without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// The CPU.
+pub struct CpuInterval {
     pub cpu: u32,
     /// From, since the release of the experiment.
     pub start_ns: u64,
-    /// To.
     pub end_ns: u64,
 }
 
@@ -364,10 +355,8 @@ impl JobRun {
 
 /// What became of an application. Instants are since the release of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
-    /// Its name.
+pub struct ObservedApplication {
     pub name: String,
-    /// As asked.
     pub asked: Placement,
     /// As read back in the thread.
     pub found: Placement,
@@ -384,11 +373,11 @@ pub struct Observed {
     /// Times it was preempted.
     pub preemptions: u64,
     /// When it ran where.
-    pub runs: Vec<Run>,
+    pub runs: Vec<CpuInterval>,
     /// When it was held up by throttling, the fair server or its own budget: it was ready, and its CPU ran
     /// an ordinary thread or none. None where that is not known, or for an ordinary application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub throttled: Option<Vec<Run>>,
+    pub throttled: Option<Vec<CpuInterval>>,
     /// Its jobs, where it has a period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobRun>,
@@ -400,7 +389,7 @@ pub struct Observed {
     pub slice_ns: Option<u64>,
 }
 
-impl Observed {
+impl ObservedApplication {
     /// From release to finish; of several jobs the longest.
     #[must_use]
     pub fn response_ns(&self) -> u64 {
@@ -416,7 +405,7 @@ impl Observed {
 
     /// Its runs for a job, which may begin and end within one of them.
     #[must_use]
-    pub fn runs_of(&self, job: &JobRun) -> Vec<Run> {
+    pub fn runs_of(&self, job: &JobRun) -> Vec<CpuInterval> {
         within(&self.runs, job)
     }
 
@@ -440,8 +429,8 @@ impl Observed {
 }
 
 /// The parts that lie between release and finish of a job.
-fn within(runs: &[Run], job: &JobRun) -> Vec<Run> {
-    let cut = |run: &Run| Run {
+fn within(runs: &[CpuInterval], job: &JobRun) -> Vec<CpuInterval> {
+    let cut = |run: &CpuInterval| CpuInterval {
         start_ns: run.start_ns.max(job.release_ns),
         end_ns: run.end_ns.min(job.finish_ns),
         ..*run
@@ -449,11 +438,11 @@ fn within(runs: &[Run], job: &JobRun) -> Vec<Run> {
     runs.iter().map(cut).filter(|run| run.start_ns < run.end_ns).collect()
 }
 
-fn changes(runs: &[Run]) -> u64 {
+fn changes(runs: &[CpuInterval]) -> u64 {
     runs.windows(2).filter(|pair| pair[0].cpu != pair[1].cpu).count() as u64
 }
 
-fn length_ns(runs: &[Run]) -> u64 {
+fn length_ns(runs: &[CpuInterval]) -> u64 {
     runs.iter().map(|run| run.end_ns.saturating_sub(run.start_ns)).sum()
 }
 
@@ -472,18 +461,16 @@ pub enum RunSource {
 pub struct ExperimentRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of rtscope.
     pub version: String,
     /// Wall clock at its begin, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,
-    /// What was asked.
     pub experiment: Experiment,
     /// What decides who runs.
     pub rules: SchedulingRules,
     /// The applications in the order of the experiment.
-    pub applications: Vec<Observed>,
+    pub applications: Vec<ObservedApplication>,
     /// Where their runs come from.
     pub source: RunSource,
     /// Events or time stamps that were lost.

@@ -39,7 +39,7 @@ fn a_deadline_application_has_a_budget() {
     let budget = read.applications[1].budget().expect("a budget");
     assert_eq!((budget.runtime_ns, budget.deadline_ns), (6_000_000, 20_000_000));
     assert_eq!(read.applications[0].budget(), None);
-    assert_eq!((read.applications[0].jobs, read.mutex), (1, Protocol::Plain));
+    assert_eq!((read.applications[0].jobs, read.mutex), (1, MutexProtocol::Plain));
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn a_job_has_its_part_of_the_runs_and_of_what_held_it_up() {
-    let run = |cpu, start_ns, end_ns| Run { cpu, start_ns, end_ns };
+    let run = |cpu, start_ns, end_ns| CpuInterval { cpu, start_ns, end_ns };
     let place: Placement = serde_json::from_str(PLACE).expect("a placement");
-    let app = Observed {
+    let app = ObservedApplication {
         name: "a".to_owned(),
         asked: place.clone(),
         found: place,
@@ -83,7 +83,7 @@ fn a_job_has_its_part_of_the_runs_and_of_what_held_it_up() {
     assert_eq!(app.runs_of(&second), [run(1, 100, 120), run(0, 150, 155)]);
     assert_eq!(app.throttled_ns_of(&first), Some(10));
     assert_eq!((app.throttled_ns_of(&second), app.throttled_ns()), (Some(30), Some(40)));
-    let unknown = Observed { throttled: None, ..app };
+    let unknown = ObservedApplication { throttled: None, ..app };
     assert_eq!(unknown.throttled_ns_of(&first), None);
 }
 

@@ -91,7 +91,7 @@ pub(super) fn watched(
     words: &[OsString],
     (settle, duration): (Nanos, Nanos),
     is_json: bool,
-) -> Result<check::Options, Refused> {
+) -> Result<check::CheckOptions, Refused> {
     if settle > Nanos::from_secs(600) {
         return Err(Refused(format!("--settle {settle}: up to 10min")));
     }
@@ -101,7 +101,7 @@ pub(super) fn watched(
         Some(pid) => (CheckedProgram::Process(pid), Duration::ZERO),
         None => (CheckedProgram::Command(words.to_vec()), Duration::from_nanos(settle.0)),
     };
-    Ok(check::Options {
+    Ok(check::CheckOptions {
         program,
         settle,
         duration: Duration::from_nanos(duration.0),

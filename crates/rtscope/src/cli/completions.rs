@@ -63,42 +63,35 @@ fn named(command: Command, names_or_files: bool) -> Command {
         .filter(|name| *name != "python")
         .chain([subject::OWN, "all"])
         .collect();
-    let of_files: [(&[&str], &str, &[&'static str]); 26] = [
-        (&["run"], "plan", &plans),
-        (&["plan", "show"], "plan", &plans),
-        (&["plan", "check"], "plan", &plans),
-        (&["sched", "run"], "experiment", &experiments),
-        (&["lab", "run"], "plan", &plans),
-        (&["lab", "run"], "kernel", &kernels),
-        (&["lab", "matrix"], "plan", &plans),
-        (&["lab", "matrix"], "kernel", &kernels),
-        (&["lab", "sched"], "kernel", &kernels),
-        (&["lab", "wave", "generate"], "kernel", &kernels),
-        (&["lab", "wave", "sweep"], "kernel", &kernels),
-        (&["lab", "wave", "sweep"], "subject", &subjects),
-        (&["lab", "drift"], "kernel", &kernels),
-        (&["lab", "stat"], "kernel", &kernels),
-        (&["lab", "throughput"], "kernel", &kernels),
-        (&["lab", "bisect"], "plan", &plans),
-        (&["lab", "bisect"], "good", &kernels),
-        (&["lab", "bisect"], "bad", &kernels),
-        (&["lab", "bisect"], "through", &kernels),
-        (&["lab", "bisect"], "spec", &built),
-        (&["kernel", "fetch"], "name", &built),
-        (&["kernel", "patch"], "name", &built),
-        (&["kernel", "configure"], "name", &built),
-        (&["kernel", "build"], "name", &built),
-        (&["kernel", "package"], "name", &built),
-        (&["kernel", "install"], "kernel", &built),
+    type Values<'a> = (&'a [&'static str], &'a str, &'a [&'a str]);
+    let of_files: [Values<'_>; 12] = [
+        (
+            &plans,
+            "plan",
+            &["run", "plan show", "plan check", "lab run", "lab matrix", "lab bisect"],
+        ),
+        (&experiments, "experiment", &["sched run"]),
+        (&kernels, "kernel", &["lab run", "lab matrix", "lab sched", "lab drift", "lab stat"]),
+        (&kernels, "kernel", &["lab throughput", "lab wave generate", "lab wave sweep"]),
+        (&subjects, "subject", &["lab wave sweep"]),
+        (&kernels, "good", &["lab bisect"]),
+        (&kernels, "bad", &["lab bisect"]),
+        (&kernels, "through", &["lab bisect"]),
+        (&built, "spec", &["lab bisect"]),
+        (&built, "name", &["kernel fetch", "kernel patch", "kernel configure", "kernel build"]),
+        (&built, "name", &["kernel package"]),
+        (&built, "kernel", &["kernel install"]),
     ];
-    let of_names: [(&[&str], &str, &[&'static str]); 3] = [
-        (&["load"], "name", &loads),
-        (&["sched", "show"], "name", &experiments),
-        (&["kernel", "show"], "name", &kernels),
+    let of_names: [Values<'_>; 3] = [
+        (&loads, "name", &["load"]),
+        (&experiments, "name", &["sched show"]),
+        (&kernels, "name", &["kernel show"]),
     ];
     let of_files = of_files.into_iter().filter(|_| names_or_files);
-    of_names.into_iter().chain(of_files).fold(command, |command, (path, argument, values)| {
-        with_values(command, path, argument, values)
+    of_names.into_iter().chain(of_files).fold(command, |command, (values, argument, verbs)| {
+        verbs.iter().fold(command, |command, verb| {
+            with_values(command, &verb.split(' ').collect::<Vec<_>>(), argument, values)
+        })
     })
 }
 

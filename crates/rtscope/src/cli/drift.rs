@@ -5,12 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
-    drift::{self, DriftError, Options, PeriodicSource},
+    drift::{self, DriftError, DriftOptions, PeriodicSource},
     interrupt::Interrupt,
-    recorder::write_whole,
 };
 use rtscope_model::{
     drift::{DriftRecord, FORMAT},
@@ -111,7 +109,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "drift", &wall_clock, RECORD)?;
-    let options = Options {
+    let options = DriftOptions {
         source: source(args)?,
         duration: args.loops.duration,
         tree: Tree::default(),
@@ -120,15 +118,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         wall_clock,
     };
     let record = measured(options)?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
-    write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write_in(&folder, RECORD, &(serde_json::to_string(&record)? + "\n"))?;
     print_result(&record, &folder, args.json)?;
     Ok(ExitCode::from(code(&record)))
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<DriftRecord> {
     record::read_document(&folder.join(RECORD), FORMAT)
 }
@@ -235,7 +229,7 @@ impl Loops {
 }
 
 /// Measures; falls back to an ordinary policy where a real-time one is not permitted.
-fn measured(mut options: Options) -> anyhow::Result<DriftRecord> {
+fn measured(mut options: DriftOptions) -> anyhow::Result<DriftRecord> {
     match drift::run(&options) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
             let ways = super::ways_to_permission(&options.tree);

@@ -4,17 +4,19 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Context;
-use rtscope_analyse::report::explain as report;
+use rtscope_analyse::report::{explain as report, interruptions as report_of_cpu};
 use rtscope_measure::{
-    explain::{self, Keep, Options, OwnThreads},
+    explain::{self, Keep, Options, OwnThreads, interruptions as watch_cpu},
     interrupt::Interrupt,
     recorder::write_whole,
 };
 use rtscope_model::{
     explain::{ExplainRecord, FORMAT},
+    interruptions::{self, Interruptions},
     time::Nanos,
 };
 use rtscope_sys::tree::Tree;
@@ -33,14 +35,18 @@ use crate::{exit, output::shown, record};
 /// interrupts off, or time that Linux didn't take. The output names the culprits
 /// and what helps against them.
 ///
-/// Without a command or --pid, --from shows a recorded folder again, or explains a
-/// trace in a file.
-/// Exit code: 0 something was explained, 3 nothing was late or nothing was woken.
+/// With --cpu, rtscope shows what else runs on a CPU: interrupts, kernel work and
+/// threads by name, how often and how long, and who sent them from other CPUs.
+///
+/// Without a command, --pid or --cpu, --from shows a recorded folder again, or
+/// explains a trace in a file.
+/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late or nothing was woken.
 ///
 /// Examples:
 ///   sudo rtscope explain -- ./motor --period-us 500
 ///   sudo rtscope explain --pid 1234 --above 100us --duration 1min
 ///   sudo rtscope explain --pid 1234 --tid 1240 --json
+///   sudo rtscope explain --cpu 3 --tid 1240 --duration 10min
 ///   rtscope explain --from rtscope-runs/explain-20200101T000000
 ///   rtscope explain --from trace.txt --tid 1240
 #[derive(Debug, clap::Args)]
@@ -49,7 +55,10 @@ pub(super) struct Args {
     /// Watch a running process, and leave it running
     #[arg(long, conflicts_with_all = ["words", "from"])]
     pid: Option<u32>,
-    /// Watch only this thread of the process or of the trace
+    /// Watch what runs on this CPU
+    #[arg(long, value_name = "N", conflicts_with_all = ["pid", "words", "from", "settle", "above", "worst"])]
+    cpu: Option<u32>,
+    /// Watch only this thread of the process or of the trace; with --cpu, the thread that the CPU is for
     #[arg(long, conflicts_with = "words")]
     tid: Option<u32>,
     #[command(flatten)]
@@ -70,14 +79,69 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// The command, after --
-    #[arg(last = true, required_unless_present_any = ["pid", "from"], value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["pid", "cpu", "from"], value_name = "COMMAND")]
     words: Vec<OsString>,
 }
 
 /// The record's file in its folder.
 const RECORD: &str = "explain.json";
 
+/// The record's file in the folder of a CPU.
+const OF_CPU: &str = "interruptions.json";
+
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    match (args.cpu, &args.from) {
+        (Some(cpu), _) => interruptions_of(args, cpu),
+        (None, Some(folder)) if folder.join(OF_CPU).is_file() => {
+            let format = interruptions::FORMAT;
+            show_interruptions(args, folder, &record::read_document(&folder.join(OF_CPU), format)?)
+        }
+        _ => late_threads(args),
+    }
+}
+
+/// Watches a CPU.
+fn interruptions_of(args: &Args, cpu: u32) -> anyhow::Result<ExitCode> {
+    let duration = looks_for(args)?;
+    let wall_clock = wall_clock();
+    let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, OF_CPU)?;
+    let interrupt = Interrupt::install_patient()?;
+    let options = watch_cpu::Options {
+        cpu,
+        owner: args.tid,
+        duration,
+        tree: Tree::default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_clock,
+    };
+    let record = watch_cpu::watch(&options, &interrupt)?;
+    write(&folder, OF_CPU, &record)?;
+    show_interruptions(args, &folder, &record)
+}
+
+fn show_interruptions(
+    args: &Args,
+    folder: &Path,
+    record: &Interruptions,
+) -> anyhow::Result<ExitCode> {
+    let page = report_of_cpu::page(record);
+    match args.json {
+        true => super::tell_json(folder, &page, &report_of_cpu::document(record))?,
+        false => super::tell_text(folder, &page, &report_of_cpu::table(record))?,
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// How long to watch.
+fn looks_for(args: &Args) -> Result<Duration, Refused> {
+    let (shortest, longest) = (Nanos::from_ms(200), Nanos::from_secs(86_400));
+    match (shortest..=longest).contains(&args.duration) {
+        true => Ok(Duration::from_nanos(args.duration.0)),
+        false => Err(Refused(format!("--duration {}: from 200ms to 1d", args.duration))),
+    }
+}
+
+fn late_threads(args: &Args) -> anyhow::Result<ExitCode> {
     let (record, folder) = match &args.from {
         Some(folder) if folder.is_dir() => {
             (record::read_document(&folder.join(RECORD), FORMAT)?, folder.clone())
@@ -101,29 +165,26 @@ fn traced(args: &Args, file: &Path) -> anyhow::Result<(ExplainRecord, PathBuf)> 
     let keep = args.lateness.keep(wall_clock);
     let record = explain::read_trace(&String::from_utf8_lossy(&text), args.tid, keep)
         .with_context(|| file.display().to_string())?;
-    write(&folder, &record)?;
+    write(&folder, RECORD, &record)?;
     Ok((record, folder))
 }
 
 fn measured(args: &Args) -> anyhow::Result<(ExplainRecord, PathBuf)> {
-    let (shortest, longest) = (Nanos::from_ms(200), Nanos::from_secs(86_400));
-    if !(shortest..=longest).contains(&args.duration) {
-        return Err(Refused(format!("--duration {}: from 200ms to 1d", args.duration)).into());
-    }
+    looks_for(args)?;
     let look = check::watched(args.pid, &args.words, (args.settle, args.duration), args.json)?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
     let interrupt = Interrupt::install_patient()?;
     let options = Options { look, thread: args.tid, keep: args.lateness.keep(wall_clock) };
     let record = explain::run(&options, &interrupt)?;
-    write(&folder, &record)?;
+    write(&folder, RECORD, &record)?;
     Ok((record, folder))
 }
 
 /// Writes a record into its folder.
-fn write(folder: &Path, record: &ExplainRecord) -> anyhow::Result<()> {
+fn write(folder: &Path, file: &str, record: &impl serde::Serialize) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
+    let path = folder.join(file);
     write_whole(&path, (serde_json::to_string(record)? + "\n").as_bytes())
         .with_context(|| format!("can't write {}", path.display()))
 }
@@ -173,12 +234,13 @@ impl OfRun {
 /// Late wake-ups that a run keeps.
 const OF_RUN: u32 = 20;
 
-/// Ends the look of a run, writes what it saw beside the run's record, and returns the table.
-pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<String> {
+/// Ends the look of a run, writes what it saw beside the run's record, and returns it as text and the table.
+pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<[String; 2]> {
     let record = watched.finish()?;
-    write(folder, &record)?;
-    let page = folder.join("explain.html");
+    write(folder, RECORD, &record)?;
+    let page = folder.join(super::EXPLAINED);
     write_whole(&page, report::page(&record).as_bytes())
         .with_context(|| format!("can't write {}", page.display()))?;
-    Ok(format!("{}Explained: {}\n", report::table(&record), shown(&page)))
+    let table = format!("{}Explained: {}\n", report::table(&record), shown(&page));
+    Ok([serde_json::to_string(&record)?, table])
 }

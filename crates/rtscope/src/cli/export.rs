@@ -5,10 +5,8 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::builder::PossibleValue;
 use rtscope_analyse::export::{Exported, FORMATS, Format};
-use rtscope_measure::recorder::write_whole;
 use rtscope_model::verdict::Requirement;
 
 use super::{Refused, compare::split, print_bytes};
@@ -76,8 +74,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             return Err(Refused(text.to_owned()).into());
         }
         (several, Some(folder)) => {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("can't make {}", folder.display()))?;
+            record::make_folder(folder)?;
             for (format, document) in several {
                 write(&folder.join(format!("{}.{}", format.name, format.ending)), document)?;
             }
@@ -88,7 +85,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Writes a file whole, and says which on standard error: standard output is for documents.
 fn write(path: &Path, document: &[u8]) -> anyhow::Result<()> {
-    write_whole(path, document).with_context(|| format!("can't write {}", path.display()))?;
+    record::write(path, document)?;
     note!("{}", path.display());
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use rtscope_analyse::{
     number::{grouped, us},
     plot::{
-        Options,
+        PlotOptions,
         trend::{self, TrendPoint},
     },
     statistics::quantile,
@@ -266,7 +266,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
         return Err(Refused(text).into());
     }
     let what = format!("{} of {}", args.statistic, args.cell);
-    let options = Options { width: 1_000, ..Options::default() };
+    let options = PlotOptions { width: 1_000, ..PlotOptions::default() };
     let found = trend::changes(&points, args.statistic);
     let mut has_stdout = true;
     if let Some(out) = out {

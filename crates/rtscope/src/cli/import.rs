@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use rtscope_analyse::{
-    import::{self, Import, Options, Reading, Stream},
+    import::{self, Import, ImportOptions, ImportReading, Stream},
     instrument,
 };
-use rtscope_measure::recorder::{self, Source};
+use rtscope_measure::recorder::{self, RecordFiles};
 use rtscope_model::{record::Files, time::Nanos, verdict::Requirement};
 
 use super::{Refused, print, wall_clock, wave::import as capture};
@@ -89,7 +89,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let folder = args.out.clone().unwrap_or_else(|| record::fresh_folder("import", &wall_clock));
     recorder::store(&folder, &files)?;
     let additions = Additions { require: Vec::new(), accept: args.accept.clone() };
-    let judged = record::judged(&Source::from(files), &additions)?;
+    let judged = record::judged(&RecordFiles::from(files), &additions)?;
     let page = judged.publish(&folder)?;
     if args.json {
         print(&judged.json()?)?;
@@ -104,10 +104,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// A file of another tool, judged as a record that is kept nowhere.
 pub(super) fn judged(path: &Path, additions: &Additions) -> anyhow::Result<JudgedRecord> {
     let (_, source) = begin(path, capture::HEAD_BYTES)?;
-    let options = Options { name: name_of(path), ..Options::default() };
+    let options = ImportOptions { name: name_of(path), ..ImportOptions::default() };
     let reading = read(path, source, None, options)?;
     let files = files(&wall_clock(), Vec::new(), vec![(stem_of(path), reading)])?;
-    record::judged(&Source::from(files), additions)
+    record::judged(&RecordFiles::from(files), additions)
 }
 
 fn is_capture(args: &Args, head: &[u8]) -> bool {
@@ -145,9 +145,9 @@ fn check(args: &Args) -> Result<(), Refused> {
     Ok(())
 }
 
-fn options(args: &Args, path: &Path) -> Options {
+fn options(args: &Args, path: &Path) -> ImportOptions {
     let unit_ns = |unit: &str| if unit == "us" { 1_000 } else { 1 };
-    Options {
+    ImportOptions {
         name: name_of(path),
         unit_ns: args.unit.as_deref().map(unit_ns),
         interval_ns: args.interval.map(|interval| interval.0),
@@ -157,7 +157,7 @@ fn options(args: &Args, path: &Path) -> Options {
 fn files(
     wall_clock: &str,
     require: Vec<Requirement>,
-    readings: Vec<(String, Reading)>,
+    readings: Vec<(String, ImportReading)>,
 ) -> anyhow::Result<Files> {
     let import = Import {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -173,8 +173,8 @@ fn read(
     path: &Path,
     source: impl Read + Send,
     format: Option<&str>,
-    options: Options,
-) -> anyhow::Result<Reading> {
+    options: ImportOptions,
+) -> anyhow::Result<ImportReading> {
     let known = capture::FORMATS.map(|(name, _)| name).join(", ");
     let mut stream =
         Stream::open(format, options).map_err(|why| Refused(format!("{why}, {known}")))?;

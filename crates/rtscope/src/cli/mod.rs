@@ -40,9 +40,8 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, recorder::write_whole, wave::WaveError};
+use rtscope_measure::{RunError, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -51,7 +50,7 @@ use crate::{
     failure::{Refused, error_text},
     leftovers,
     output::{self, print, print_bytes, print_folded, shown},
-    record::wall_clock,
+    record::{self, wall_clock},
 };
 
 /// How late does this Linux system wake a real-time thread, at rest and under load?
@@ -305,6 +304,9 @@ fn this_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
+/// The page about late wake-ups in the folder of a run.
+const EXPLAINED: &str = "explain.html";
+
 /// Writes a record's page into its folder, and prints one document.
 fn tell_json(folder: &Path, page: &str, document: &serde_json::Value) -> anyhow::Result<()> {
     note!("Report: {}", write_page(folder, page)?.display());
@@ -317,10 +319,9 @@ fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
 }
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
-    let path = folder.join("report.html");
-    write_whole(&path, page.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
-    Ok(path)
+    // The folder of a run has a report of its own: this page is about its late wake-ups.
+    let file = if record::is_one(folder) { EXPLAINED } else { "report.html" };
+    record::write_in(folder, file, page)
 }
 
 /// How this user gets real-time permission, in one sentence.

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::builder::PossibleValuesParser;
-use rtscope_analyse::plot::{self, Kind};
+use rtscope_analyse::plot::{self, PlotKind};
 
 use super::{Refused, print};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// The record's folder
     run: PathBuf,
     /// Plot to draw
-    #[arg(long, value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)))]
+    #[arg(long, value_parser = PossibleValuesParser::new(PlotKind::ALL.map(PlotKind::name)))]
     kind: String,
     /// Write to FILE; its ending selects the format, .svg or .png; - writes SVG to standard output
     /// [default: rtscope-runs/KIND-TIME.svg]
@@ -38,15 +38,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let kind: Kind = args.kind.parse().map_err(Refused)?;
+    let kind: PlotKind = args.kind.parse().map_err(Refused)?;
     let out = Destination::new(args.out.as_deref(), &args.kind, "svg");
     let format = png::Format::for_destination(&out)?;
     let judged = record::open(&args.run, &Additions::default())?;
-    let options = plot::Options {
+    let options = plot::PlotOptions {
         width: args.width,
         height: args.height,
         standalone: true,
-        ..plot::Options::default()
+        ..plot::PlotOptions::default()
     };
     let svg = plot::draw(kind, &judged.record, &judged.judgement, &options);
     if out.write(&format.encode(svg)?)? {

@@ -90,7 +90,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         screen.event(stamped);
     });
     drop(screen);
-    let finished = finished?;
+    let mut finished = finished?;
+    let explained = explained.map(|watched| explain::finish_run(watched, &options.folder));
+    if let Some(Ok([record, _])) = &explained {
+        finished.source.explain(record.clone());
+    }
 
     let additions = Additions { require: Vec::new(), accept: args.accept.clone() };
     let judged = record::judged(&finished.source, &additions)?;
@@ -108,8 +112,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(page) => note!("Report: {}", page.display()),
         Err(e) => note!("rtscope: no page was written: {}", error_text(&e)),
     }
-    match explained.map(|watched| explain::finish_run(watched, &options.folder)) {
-        Some(Ok(table)) if !args.json && !args.quiet => print_folded(&format!("\n{table}"))?,
+    match explained {
+        Some(Ok([_, table])) if !args.json && !args.quiet => print_folded(&format!("\n{table}"))?,
         Some(Err(e)) => note!("rtscope: late wake-ups can't be explained: {}", error_text(&e)),
         _ => {}
     }

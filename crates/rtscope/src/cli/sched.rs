@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::report::sched as report;
-use rtscope_measure::{interrupt::Interrupt, recorder::write_whole, sched, tune};
+use rtscope_measure::{interrupt::Interrupt, sched, tune};
 use rtscope_model::{
     guest,
     sched::{Experiment, ExperimentRecord},
@@ -53,7 +53,6 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Whether it runs an experiment.
     pub(super) fn measures(&self) -> bool {
         matches!(self, Verb::Run(_))
     }
@@ -162,7 +161,6 @@ pub(super) fn load(name: &str, work: Option<Nanos>) -> anyhow::Result<Experiment
     Ok(experiment)
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<ExperimentRecord> {
     let path = folder.join(RECORD);
     let fails = || format!("can't read {}", path.display());
@@ -174,7 +172,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let experiment = load(&args.experiment, args.work)?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), &experiment.name, &wall_clock, RECORD)?;
-    let options = sched::Options {
+    let options = sched::SchedOptions {
         experiment,
         one: args.cpu.asked()?,
         tree: Tree::default(),
@@ -185,18 +183,14 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     // An experiment is short: a signal lets it come to its end, which puts settings back.
     let _interrupt = Interrupt::install_patient()?;
     let record = sched::run(&options).map_err(|error| explained(error, &options))?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
-    let text = serde_json::to_string_pretty(&record)? + "\n";
-    write_whole(&path, text.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write_in(&folder, RECORD, &(serde_json::to_string_pretty(&record)? + "\n"))?;
     print_result(&record, &folder, args.json)?;
     // What doesn't read back as asked answers another question.
     Ok(ExitCode::from(if record.is_as_asked() { exit::PASS } else { exit::INCONCLUSIVE }))
 }
 
 /// An error with what to do about it.
-fn explained(error: sched::SchedError, options: &sched::Options) -> anyhow::Error {
+fn explained(error: sched::SchedError, options: &sched::SchedOptions) -> anyhow::Error {
     match &error {
         sched::SchedError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {

@@ -5,15 +5,11 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::report::{
-    published::{Beside, of_table},
+    published::{PublishedBesideOurs, of_table},
     stat as report,
 };
-use rtscope_measure::{
-    recorder::write_whole,
-    stat::{self, Options, Simulator, branch},
-};
+use rtscope_measure::stat::{self, Simulator, StatOptions, branch};
 use rtscope_model::stat::{CounterRecord, FORMAT};
 use rtscope_sys::tree::Tree;
 
@@ -135,7 +131,7 @@ pub(super) fn workload(args: &WorkloadArgs) -> ExitCode {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let published = args.published.entries("none")?;
-    let options = Options {
+    let options = StatOptions {
         programs: programs(args)?,
         repeat: args.counting.repeat,
         simulator: args.simulate.then(Simulator::find).transpose()?,
@@ -167,7 +163,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<CounterRecord> {
     record::read_document(&folder.join(RECORD), FORMAT)
 }
@@ -206,14 +201,11 @@ fn own_path() -> String {
 }
 
 /// Writes the record and the page.
-fn keep(record: &CounterRecord, published: &[Beside], folder: &Path) -> anyhow::Result<PathBuf> {
-    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let write = |name: &str, text: &str| -> anyhow::Result<PathBuf> {
-        let path = folder.join(name);
-        write_whole(&path, text.as_bytes())
-            .with_context(|| format!("can't write {}", path.display()))?;
-        Ok(path)
-    };
-    write(RECORD, &(serde_json::to_string_pretty(record)? + "\n"))?;
-    write("report.html", &report::page(record, published))
+fn keep(
+    counted: &CounterRecord,
+    published: &[PublishedBesideOurs],
+    folder: &Path,
+) -> anyhow::Result<PathBuf> {
+    record::write_in(folder, RECORD, &(serde_json::to_string_pretty(counted)? + "\n"))?;
+    record::write_in(folder, "report.html", &report::page(counted, published))
 }

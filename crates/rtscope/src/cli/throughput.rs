@@ -10,11 +10,10 @@ use anyhow::Context;
 use rtscope_analyse::report::{published::of_table, throughput as report};
 use rtscope_measure::{
     interrupt::Interrupt,
-    recorder::write_whole,
-    throughput::{self, Options, Over},
+    throughput::{self, Over, ThroughputOptions},
 };
 use rtscope_model::{
-    throughput::{FORMAT, Protocol, ThroughputRecord},
+    throughput::{FORMAT, ThroughputRecord, TransportProtocol},
     time::Nanos,
 };
 use rtscope_sys::tree::Tree;
@@ -126,11 +125,11 @@ impl Transfers {
         Nanos(self.duration.0.saturating_mul((transfers * each) as u64))
     }
 
-    fn protocols(&self) -> Vec<Protocol> {
+    fn protocols(&self) -> Vec<TransportProtocol> {
         match self.protocol.as_str() {
-            "udp" => vec![Protocol::Udp],
-            "both" => vec![Protocol::Tcp, Protocol::Udp],
-            _ => vec![Protocol::Tcp],
+            "udp" => vec![TransportProtocol::Udp],
+            "both" => vec![TransportProtocol::Tcp, TransportProtocol::Udp],
+            _ => vec![TransportProtocol::Tcp],
         }
     }
 }
@@ -154,7 +153,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "throughput", &wall_clock, RECORD)?;
     let scheduling = transfers.place.scheduling(PRIORITY)?.unwrap_or(Scheduling::fifo(PRIORITY));
-    let options = Options {
+    let options = ThroughputOptions {
         over: over(args)?,
         protocols: transfers.protocols(),
         windows: transfers.windows.iter().map(|kib| kib << 10).collect(),
@@ -169,15 +168,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         wall_clock,
     };
     let record = measured(options)?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(RECORD);
-    write_whole(&path, (serde_json::to_string(&record)? + "\n").as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write_in(&folder, RECORD, &(serde_json::to_string(&record)? + "\n"))?;
     print_result(&record, &folder, args)?;
     Ok(ExitCode::from(code(&record)))
 }
 
-/// The record in a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<ThroughputRecord> {
     record::read_document(&folder.join(RECORD), FORMAT)
 }
@@ -185,7 +180,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<ThroughputRecord> {
 /// The exit code of a record.
 pub(super) fn code(record: &ThroughputRecord) -> u8 {
     let differs = |one: &rtscope_model::throughput::Transfer| {
-        one.protocol == Protocol::Tcp && one.sent_bytes != one.received.bytes
+        one.protocol == TransportProtocol::Tcp && one.sent_bytes != one.received.bytes
     };
     let sound = !record.interrupted && !record.transfers.iter().any(differs);
     if sound { exit::PASS } else { exit::INCONCLUSIVE }
@@ -231,7 +226,7 @@ fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
 }
 
 /// Measures; falls back to an ordinary sampler where a real-time one is not permitted.
-fn measured(mut options: Options) -> anyhow::Result<ThroughputRecord> {
+fn measured(mut options: ThroughputOptions) -> anyhow::Result<ThroughputRecord> {
     match throughput::run(&options) {
         Err(error) if error.is_permission() => {
             let ways = super::ways_to_permission(&options.tree);

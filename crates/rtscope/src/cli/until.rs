@@ -1,11 +1,11 @@
 //! `rtscope run --until CLAIM`: a phase that lasts until a claim is backed or refuted.
 
-use rtscope_analyse::statistics::claim::{self, Claim, Watch};
+use rtscope_analyse::statistics::claim::{self, Claim, ClaimWatch};
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
     event::{Event, Stamped},
     histogram::Layout,
-    plan::{End, Plan},
+    plan::{PhaseEnd, Plan},
     slice::Scope,
     time::Nanos,
     verdict::{Requirement, Verdict},
@@ -48,7 +48,7 @@ pub(super) fn prolong(
     if duration == Nanos::ZERO {
         return refused("--at-most 0: nothing to measure".to_owned());
     }
-    phase.end = End { duration: Some(duration), cycles: None, load_ends: false };
+    phase.end = PhaseEnd { duration: Some(duration), cycles: None, load_ends: false };
     plan.require.push(claim);
     plan.until_decided = true;
     Ok(())
@@ -61,7 +61,7 @@ pub(super) struct Watched<'a> {
     layout: Layout,
     threads: Vec<u32>,
     cell: Option<u32>,
-    watches: Vec<Watch>,
+    watches: Vec<ClaimWatch>,
     /// Wall time that the last progress was made of.
     told_ns: u64,
 }
@@ -106,21 +106,21 @@ impl<'a> Watched<'a> {
         let required =
             self.plan.require.iter().chain(phase.iter().flat_map(|phase| &phase.require));
         let watch = |(limit, once_in)| {
-            Watch::new(limit, once_in, self.layout, self.threads.iter().copied())
+            ClaimWatch::new(limit, once_in, self.layout, self.threads.iter().copied())
         };
         self.watches = required.filter_map(Requirement::claim).map(watch).collect();
         (self.cell, self.told_ns) = (Some(cell), 0);
     }
 
     fn look(&mut self) -> Option<Claim> {
-        let claims: Vec<Claim> = self.watches.iter().map(Watch::claim).collect();
+        let claims: Vec<Claim> = self.watches.iter().map(ClaimWatch::claim).collect();
         let wall_ns = claims.iter().map(|claim| claim.wall_ns).min().unwrap_or(0);
         if wall_ns == self.told_ns {
             return None;
         }
         self.told_ns = wall_ns;
         let open = claims.iter().find(|claim| claim.verdict == Verdict::Inconclusive);
-        if self.watches.iter().all(Watch::is_decided) {
+        if self.watches.iter().all(ClaimWatch::is_decided) {
             self.interrupt.decide();
         }
         open.or(claims.first()).copied()
@@ -145,7 +145,7 @@ mod tests {
     fn a_plan_of_one_phase_is_prolonged() {
         let claim = "max < 200us once in 1h";
         let plan = prolonged(ONE, claim, Some(Nanos::from_secs(60))).expect("fits");
-        let end = End { duration: Some(Nanos::from_secs(60)), ..End::default() };
+        let end = PhaseEnd { duration: Some(Nanos::from_secs(60)), ..PhaseEnd::default() };
         assert_eq!((plan.phases[0].end.clone(), plan.until_decided), (end, true));
         let text = plan.to_toml();
         assert_eq!(plan::parse("again", &text), Ok(plan));

@@ -6,6 +6,7 @@
 
 mod axis;
 mod block;
+mod full_screen;
 mod inline;
 mod input;
 mod live;

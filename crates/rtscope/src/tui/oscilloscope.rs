@@ -4,27 +4,19 @@
 //! Each frame is one look at the line. The drawing knows the capture and nothing else: a column in which the
 //! scope was blind is shaded, whatever the wave may have done there.
 
-use std::{io, time::Duration};
+use std::io;
 
 use ratatui::{
-    Frame, Terminal, TerminalOptions, Viewport,
-    backend::CrosstermBackend,
+    Frame,
     buffer::Buffer,
-    crossterm::{
-        cursor,
-        event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
-        execute, terminal,
-    },
+    crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers},
     layout::{Position, Rect},
     style::{Color, Modifier, Style},
 };
 use rtscope_analyse::statistics::wave::Wave;
 use rtscope_model::{time::Nanos, wave::Capture};
 
-use super::{
-    live::Keyboard,
-    terminal::{Mode, Tty, Turned},
-};
+use super::full_screen::{FullScreen, KEYS};
 
 /// Divisions of the time axis.
 const DIVISIONS: u64 = 10;
@@ -34,9 +26,6 @@ const TRACES: usize = 12;
 
 /// Rows of the waveform.
 const ROWS: u16 = 8;
-
-/// Keys that are taken between two looks, at most.
-const KEYS: usize = 32;
 
 /// Steps of the time base: 1, 2, 5, from 200 ns to 10 s.
 fn steps() -> Vec<u64> {
@@ -290,11 +279,7 @@ fn cells(capture: &Capture, trigger: Trigger, span_ns: u64, width: u16) -> Vec<C
 
 /// The screen. It closes on drop.
 pub(crate) struct Oscilloscope {
-    tty: Tty,
-    turned: Turned,
-    terminal: Terminal<CrosstermBackend<Tty>>,
-    area: Rect,
-    keyboard: Keyboard,
+    screen: FullScreen,
     scene: Scene,
 }
 
@@ -305,15 +290,7 @@ impl Oscilloscope {
     ///
     /// When standard error is no terminal, or no key can be read: the terminal is left as it was.
     pub(crate) fn open(scene: Scene) -> io::Result<Oscilloscope> {
-        let mut tty = Tty::open()?;
-        let area = Rect::from((Position::ORIGIN, tty.size()));
-        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
-        let terminal = Terminal::with_options(CrosstermBackend::new(tty.clone()), options)?;
-        terminal::enable_raw_mode()?;
-        let turned = Turned::into(Mode::Full);
-        let all = terminal::ClearType::All;
-        execute!(tty, terminal::EnterAlternateScreen, cursor::Hide, terminal::Clear(all))?;
-        Ok(Oscilloscope { tty, turned, terminal, area, keyboard: Keyboard::open(), scene })
+        Ok(Oscilloscope { screen: FullScreen::open()?, scene })
     }
 
     /// Length of the interval for shares and wake-ups next.
@@ -322,40 +299,15 @@ impl Oscilloscope {
     }
 
     /// Shows a look and takes the keys. False when the user has enough.
-    ///
-    /// # Errors
-    ///
-    /// The terminal is gone.
     pub(crate) fn show(&mut self, capture: &Capture, wave: &Wave) -> io::Result<bool> {
         for _ in 0..KEYS {
-            if !self.keyboard.is_there() || !event::poll(Duration::ZERO)? {
-                break;
-            }
-            self.scene.key(&event::read()?);
+            let Some(event) = self.screen.key()? else { break };
+            self.scene.key(&event);
         }
-        let area = Rect::from((Position::ORIGIN, self.tty.size()));
-        if area != self.area {
-            self.area = area;
-            self.terminal.resize(area)?;
-        }
+        let area = self.screen.fit()?;
         self.scene.take(capture, wave, area.width);
-        // A terminal that is slow is left alone.
-        if self.tty.is_ready() {
-            let scene = &self.scene;
-            self.terminal.draw(|frame| {
-                scene.draw(frame);
-                super::respect_no_color(frame.buffer_mut());
-            })?;
-        }
+        self.screen.draw(|frame| self.scene.draw(frame))?;
         Ok(!self.scene.is_over)
-    }
-}
-
-impl Drop for Oscilloscope {
-    fn drop(&mut self) {
-        if self.turned.is_on() {
-            self.turned.back(&mut self.tty);
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-use ratatui::{backend::TestBackend, crossterm::event::KeyEvent};
+use ratatui::{Terminal, backend::TestBackend, crossterm::event::KeyEvent};
 use rtscope_analyse::statistics::wave::judge;
 use rtscope_model::wave::{Edge, Gap};
 

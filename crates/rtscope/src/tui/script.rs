@@ -37,7 +37,6 @@ pub(crate) fn plan() -> Plan {
     plan::parse("test", text).expect("a plan")
 }
 
-/// A slice of these latencies.
 pub(crate) fn slice(thread: u32, cell: u32, layout: Layout, latencies_ns: &[u64]) -> Slice {
     let mut histogram = Histogram::new(layout);
     latencies_ns.iter().for_each(|&ns| histogram.record(ns));
@@ -78,7 +77,6 @@ impl Script {
         script
     }
 
-    /// The next session.
     pub(super) fn session(&mut self, first_thread: u32, threads: u32) {
         self.threads = threads;
         self.happens(session_started(first_thread, threads));
@@ -89,7 +87,6 @@ impl Script {
         self.state.apply(&Stamped { at_ns: self.at_ns, event });
     }
 
-    /// Lets time pass.
     pub(super) fn after_ms(&mut self, ms: u64) -> &mut Script {
         self.at_ns += ms * 1_000_000;
         self

@@ -67,7 +67,6 @@ impl Tty {
         Ok(Tty(Rc::new(RefCell::new(Line { file, pending: Vec::new(), broken: false }))))
     }
 
-    /// Width and height in characters.
     pub(super) fn size(&self) -> Size {
         match tcgetwinsize(&self.0.borrow().file) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {

@@ -3,15 +3,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::support::{
-    folder, json, kill, output, output_of, processes_with, root_or_skip, rtscope, skip, text,
-    wait_for,
+    folder, json, kill, output, output_of, processes_with, refused, root_or_skip, skip, start,
+    text, wait_for,
 };
 
 /// How often a program is looked at until its mistake has been seen.
@@ -201,10 +201,7 @@ fn a_program_that_runs_already_is_looked_at_and_left_running() {
 fn what_can_not_be_watched_is_said() {
     let folder = folder();
     let refused = |options: &str, code: i32, word: &str| {
-        let output = output(folder.path(), &format!("check {options}"));
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(word), "{word}: {said}");
+        refused(folder.path(), &format!("check {options}"), code, &[word]);
     };
     refused("--settle 100ms -- true", 1, "ended");
     refused(
@@ -225,9 +222,7 @@ fn what_can_not_be_watched_is_said() {
 #[test]
 fn no_program_outlives_a_killed_rtscope() {
     let folder = folder();
-    let mut command = rtscope(folder.path());
-    command.args(["check", "--settle", "1min", "--", "sleep", "987.5"]);
-    let mut own = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let mut own = start(folder.path(), "check --settle 1min -- sleep 987.5");
     let sleeps = || {
         let mine = processes_with("sleep 987.5").into_iter().filter(|pid| *pid != own.id());
         mine.count() > 0

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{folder, json, output, processes_of_ours, root_or_skip, skip, text, wait_for};
+use crate::support::{
+    folder, json, output, processes_of_ours, refused, root_or_skip, skip, text, wait_for,
+};
 
 const HOUR_NS: f64 = 3.6e12;
 
@@ -71,10 +73,7 @@ fn a_duration_that_a_recording_does_not_hold_is_refused_before_the_start() {
     let folder = folder();
     for subject in ["--policy other", "-- sleep 1"] {
         let line = format!("drift --period 50us --duration 1h --out run {subject}");
-        let refused = output(folder.path(), &line);
-        let said = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(64), "{said}");
-        assert!(said.contains("use --duration 3 min 20 s or less"), "{said}");
+        refused(folder.path(), &line, 64, &["use --duration 3 min 20 s or less"]);
     }
     assert!(!folder.path().join("run").exists());
 }
@@ -152,10 +151,7 @@ fn what_can_not_be_measured_is_said() {
         ("drift --cpu 9999", 64, "9999"),
         ("drift --work 1ms -- sleep 1", 64, "--work"),
     ] {
-        let output = output(folder.path(), arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
-        assert!(said.contains(part), "{arguments}: {said}");
+        refused(folder.path(), arguments, code, &[part]);
     }
     if root_or_skip("what_can_not_be_measured_is_said") {
         let said = text(&output(folder.path(), "drift --duration 1s -- true").stderr);

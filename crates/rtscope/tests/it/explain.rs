@@ -1,7 +1,10 @@
 //! `rtscope explain`: that an injected culprit is named first. Nothing here depends on how late the machine wakes: a
 //! thread that computes for 20 ms of CPU time keeps one below it from running for as long at least.
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -9,6 +12,14 @@ use crate::support::{folder, json, output, root_or_skip, text};
 
 /// Ends with the test.
 struct Hog(Child);
+
+impl Hog {
+    fn start(folder: &Path) -> Hog {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
+        command.args(HOG.split(' ')).current_dir(folder);
+        Hog(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts"))
+    }
+}
 
 impl Drop for Hog {
     fn drop(&mut self) {
@@ -30,14 +41,7 @@ fn an_injected_culprit_is_named_first_with_its_time() {
     }
     let folder = folder();
     let program = env!("CARGO_BIN_EXE_rtscope");
-    let hog = Command::new(program)
-        .args(HOG.split(' '))
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("starts");
-    let _hog = Hog(hog);
+    let _hog = Hog::start(folder.path());
     let line = format!(
         "explain --duration 3s --above 1ms --worst 30 --json --out run -- {program} {WATCHED}"
     );
@@ -108,7 +112,11 @@ fn a_run_explains_its_own_late_wake_ups() {
     }
     let spikes = document["spikes"].as_array().expect("spikes");
     assert!(!spikes.is_empty() && spikes.len() <= 20);
-    assert_eq!(json(folder.path(), "report run --json")["requirements"], serde_json::json!([]));
+    let page = || std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
+    assert!(page().contains("id=\"why\"") && page().contains("Verdict"), "the run's own page");
+    let judged = json(folder.path(), "report run --json");
+    assert_eq!(judged["spikes"], document["spikes"]);
+    assert_eq!(judged["culprits"], document["culprits"]);
 }
 
 #[test]
@@ -128,4 +136,44 @@ fn a_process_that_ends_during_the_look_is_explained_by_what_was_seen() {
     // Some machines hide switches: then there is no more to see than that it ended.
     let seen = document["threads"].as_array().map_or(0, Vec::len);
     assert!(seen <= 1 && folder.path().join("run/report.html").exists(), "{document:#}");
+}
+
+#[test]
+fn what_runs_on_a_cpu_is_named_with_its_time_and_all_times_add_up() {
+    if !root_or_skip("what_runs_on_a_cpu_is_named_with_its_time_and_all_times_add_up") {
+        return;
+    }
+    let folder = folder();
+    let hog = Hog::start(folder.path());
+    let document = json(folder.path(), "explain --cpu 0 --duration 3s --json --out run");
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let rows = document["interruptions"].as_array().expect("rows");
+    // 20 ms of CPU time in each 100 ms, by a thread of the highest priority here.
+    let of_hog = rows.iter().find(|row| row["name"] == "rtscope").expect("the hog's thread");
+    let duration_ns = number(&document["duration_ns"]);
+    assert!(number(&of_hog["sum_ns"]) > duration_ns / 10, "{of_hog}");
+    assert!(number(&of_hog["worst_ns"]) > 10_000_000, "{of_hog}");
+    let sum_ns = rows.iter().map(|row| number(&row["sum_ns"])).sum::<u64>();
+    let known_ns = sum_ns + number(&document["idle_ns"]);
+    // What runs until the first event isn't known: the kernel's tick comes each 10 ms at the slowest, or nothing runs.
+    assert!(
+        known_ns <= duration_ns && known_ns * 10 >= duration_ns * 8,
+        "{known_ns} of {duration_ns}"
+    );
+    assert_eq!(json(folder.path(), "explain --from run --json"), document, "shown again");
+
+    let tid = hog.0.id();
+    let owned = json(
+        folder.path(),
+        &format!("explain --cpu 0 --tid {tid} --duration 1s --json --out owned"),
+    );
+    assert_eq!(number(&owned["owner"]["tid"]), u64::from(tid));
+    let refused = output(folder.path(), "explain --cpu 4000 --duration 1s --out none");
+    assert!(
+        text(&refused.stderr).contains("CPU 4000 is not online: this machine has 0"),
+        "{refused:?}"
+    );
+    let refused = output(folder.path(), "explain --cpu 0 --tid 4000000 --duration 1s --out none");
+    assert!(text(&refused.stderr).contains("there is no thread 4000000"), "{refused:?}");
+    assert!(!folder.path().join("none").exists(), "a refused look leaves nothing");
 }

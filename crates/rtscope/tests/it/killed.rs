@@ -4,7 +4,8 @@
 use std::{fs, process::Stdio, time::Duration};
 
 use crate::support::{
-    folder, json, kill, output, processes_of_ours, processes_with, rtscope, text, wait_for, words,
+    folder, json, kill, output, processes_of_ours, processes_with, rtscope, start, text, wait_for,
+    words,
 };
 
 /// A name that only this test's processes carry.
@@ -24,12 +25,7 @@ fn a_killed_run_is_judged_up_to_its_last_slice_and_leaves_no_load() {
     let folder = folder();
     let marker = "86401.25";
     fs::write(folder.path().join("p.toml"), plan(marker)).expect("a plan");
-    let mut child = rtscope(folder.path())
-        .args(words("run p.toml --out run --slice 200ms --quiet"))
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("starts");
+    let mut child = start(folder.path(), "run p.toml --out run --slice 200ms --quiet");
     let slices = folder.path().join("run/slices/t0.jsonl");
     wait_for("some slices", Duration::from_secs(20), || lines(&slices) >= 6);
     assert!(!processes_with(marker).is_empty(), "the load runs");
@@ -95,12 +91,7 @@ fn a_run_that_was_stopped_says_so() {
     let folder = folder();
     let text_of = "name = 'stopped'\n[[phase]]\nname = 'rest'\nduration = '6s'\n";
     fs::write(folder.path().join("p.toml"), text_of).expect("a plan");
-    let mut child = rtscope(folder.path())
-        .args(words("run p.toml --out run --quiet"))
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("starts");
+    let mut child = start(folder.path(), "run p.toml --out run --quiet");
     let events = folder.path().join("run/events.jsonl");
     wait_for("the phase", Duration::from_secs(20), || {
         fs::read_to_string(&events).is_ok_and(|text| text.contains("phase-started"))

@@ -5,7 +5,7 @@
 mod machine;
 
 use rtscope_analyse::{judge, report, statistics::claim, verdict_document};
-use rtscope_measure::recorder::Source;
+use rtscope_measure::recorder::RecordFiles;
 use rtscope_model::{time::Nanos, verdict::Verdict};
 
 use self::machine::{Machine, WAKEUPS};
@@ -30,7 +30,7 @@ fn hours_of_many_cpus_are_judged_as_every_second_would_be() {
     machine.end(&mut recorder);
     assert_eq!(recorder.finish().1, None);
 
-    let record = Source::open(&out).expect("a folder").read().expect("a record");
+    let record = RecordFiles::open(&out).expect("a folder").read().expect("a record");
     assert!(record.content.joined_ns.is_some(), "it is about joined slices");
     let judgement = judge(&record, &[]);
     let document = verdict_document::document(&judgement, &record);

@@ -1,8 +1,8 @@
 //! The observer is outside: the control thread wakes seldom and keeps off the measured CPUs.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
-use crate::support::{folder, json, kill, rtscope, skip, wait_for, words};
+use crate::support::{folder, json, kill, skip, start, wait_for};
 
 fn cpus_online() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -23,12 +23,7 @@ fn the_control_thread_wakes_at_most_ten_times_a_second() {
         "name = 'p'\n[[phase]]\nname = 'rest'\nduration = '30s'\n",
     )
     .expect("a plan");
-    let mut child = rtscope(folder.path())
-        .args(words("run p.toml --out run --quiet"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("starts");
+    let mut child = start(folder.path(), "run p.toml --out run --quiet");
     let slices = folder.path().join("run/slices/t0.jsonl");
     wait_for("samples", Duration::from_secs(20), || {
         fs::read_to_string(&slices).is_ok_and(|t| t.contains("cell"))

@@ -1,11 +1,11 @@
 //! `rtscope sched`: order and ratios, never a time. The machine may be busy: a thread of the fair
 //! class may take any longer than predicted, but never less than what it has to wait for.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{folder, json, kill, output, root_or_skip, rtscope, text, wait_for};
+use crate::support::{folder, json, kill, output, root_or_skip, start, text, wait_for};
 
 const FIVE: [&str; 5] =
     ["one-fifo-pinned", "one-fifo-free", "two-fifo-pinned", "two-rr-pinned", "two-fifo-free"];
@@ -193,9 +193,7 @@ fn a_killed_experiment_leaves_a_setting_that_restore_puts_back() {
     let limit = || std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").ok();
     let before = limit();
     let folder = folder();
-    let mut command = rtscope(folder.path());
-    command.args(["sched", "run", "fifo-starvation-unguarded", "--out", "run"]);
-    let mut own = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let mut own = start(folder.path(), "sched run fifo-starvation-unguarded --out run");
     let is_changed = || limit() != before || own.try_wait().expect("waited").is_some();
     wait_for("the setting", Duration::from_secs(20), is_changed);
     kill(own.id(), "KILL");

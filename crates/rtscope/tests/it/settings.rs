@@ -3,7 +3,7 @@
 use std::{fs, process::Stdio, time::Duration};
 
 use crate::support::{
-    folder, json, kill, output, refused, root_or_skip, rtscope, text, wait_for, words,
+    folder, json, kill, output, refused, root_or_skip, rtscope, start, text, wait_for, words,
 };
 
 const THROTTLING: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -83,14 +83,9 @@ fn a_killed_run_is_put_right_by_restore_and_by_the_next_start() {
         "cyclictest -q -l5 -p80",
         "hackbench -g 1 -l 1",
     ] {
-        let mut child = rtscope(folder.path())
-            .args(words("run quick --set throttling=off --quiet"))
-            .arg("--out")
-            .arg(folder.path().join(next.split(' ').next().expect("a word")))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("starts");
+        let out = next.split(' ').next().expect("a word");
+        let line = format!("run quick --set throttling=off --quiet --out {out}");
+        let mut child = start(folder.path(), &line);
         wait_for("the change", Duration::from_secs(10), || throttling() == "-1");
         kill(child.id(), "KILL");
         child.wait().expect("ends");
@@ -153,12 +148,8 @@ fn a_run_that_is_being_killed_holds_nothing() {
     }
     let (folder, before) = (folder(), throttling());
     for n in 0..3 {
-        let mut child = rtscope(folder.path())
-            .args(words(&format!("run quick --set throttling=off --out run{n} --quiet")))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("starts");
+        let mut child =
+            start(folder.path(), &format!("run quick --set throttling=off --out run{n} --quiet"));
         wait_for("the change", Duration::from_secs(20), || throttling() == "-1");
         kill(child.id(), "KILL");
         let restore = output(folder.path(), "restore");
@@ -178,12 +169,7 @@ fn a_refused_setting_leaves_no_folder() {
         return;
     }
     let folder = folder();
-    let mut holder = rtscope(folder.path())
-        .args(words("run quick --set throttling=off --out holder --quiet"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("starts");
+    let mut holder = start(folder.path(), "run quick --set throttling=off --out holder --quiet");
     wait_for("the change", Duration::from_secs(10), || throttling() == "-1");
     fs::create_dir(folder.path().join("mine")).expect("a folder");
     // Settings of single phases change one session after the other.

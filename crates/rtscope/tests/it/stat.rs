@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{folder, json, output, program, skip, text};
+use crate::support::{folder, json, output, program, refused, skip, text};
 
 fn mean<'a>(document: &'a Value, program: usize, figure: &str) -> &'a Value {
     &document["programs"][program]["figures"][figure]["mean"]
@@ -101,9 +101,6 @@ fn two_commands_are_compared_and_a_failing_one_is_said() {
         ("stat -- ./no-such-program", 1, "./no-such-program"),
         ("stat --repeat 0", 64, "repeat"),
     ] {
-        let output = output(folder.path(), arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
-        assert!(said.contains(part), "{arguments}: {said}");
+        refused(folder.path(), arguments, code, &[part]);
     }
 }

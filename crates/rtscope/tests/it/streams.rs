@@ -19,7 +19,6 @@ fn record(name: &str) -> String {
     root.join(name).display().to_string()
 }
 
-/// The names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).map(Iterator::flatten);
     let mut names: Vec<String> = entries
@@ -331,10 +330,7 @@ fn a_file_that_is_not_there_is_an_error_and_no_usage_error() {
         "lab replay none",
         "kernel build none.toml",
     ] {
-        let out = output(folder.path(), arguments);
-        let told = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "{arguments}: {told}");
-        assert!(told.contains("none"), "{arguments}: {told}");
+        refused(folder.path(), arguments, 1, &["none"]);
     }
     // A word that names nothing is a mistake on the command line.
     for arguments in ["run nonesuch", "sched run nonesuch", "kernel build nonesuch"] {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -20,6 +20,13 @@ pub(crate) fn rtscope(folder: &Path) -> Command {
 /// Runs it with arguments separated by blanks, and waits at most a minute.
 pub(crate) fn output(folder: &Path, arguments: &str) -> Output {
     output_of(rtscope(folder).args(words(arguments)))
+}
+
+/// Starts it with arguments separated by blanks; what it prints goes nowhere.
+pub(crate) fn start(folder: &Path, arguments: &str) -> Child {
+    let mut command = rtscope(folder);
+    command.args(words(arguments)).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("starts")
 }
 
 /// Runs it with arguments that it can't follow: it ends with this code and says all of this.
@@ -79,7 +86,6 @@ pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// Sends a signal by name.
 pub(crate) fn kill(pid: u32, signal: &str) {
     let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
 }

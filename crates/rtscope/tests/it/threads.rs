@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
     time::Duration,
 };
 
-use crate::support::{folder, kill, output_of, root_or_skip, rtscope, text, wait_for, words};
+use crate::support::{folder, kill, output_of, root_or_skip, start, text, wait_for};
 
 /// Ordinary threads that wake rarely: as many as a small machine can carry.
 const PLAN: &str = "name = \"many\"\n[sampler]\npolicy = \"other\"\ninterval = \"100ms\"\nwarmup = \"100ms\"\n\
@@ -107,12 +107,7 @@ fn every_thread_that_should_sleep_has_a_limit() {
         "throughput --duration 20s --policy other",
         "cyclictest -D 20 --policy other -q",
     ] {
-        let mut child = rtscope(folder.path())
-            .args(words(arguments))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("starts");
+        let mut child = start(folder.path(), arguments);
         wait_for(&format!("the limit of {arguments}"), Duration::from_secs(15), || {
             let limits = fs::read_to_string(format!("/proc/{}/limits", child.id()));
             let limits = limits.expect("it runs for 20 s");

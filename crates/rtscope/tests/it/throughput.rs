@@ -13,7 +13,8 @@ use std::{
 use serde_json::Value;
 
 use crate::support::{
-    folder, json, kill, output, processes_of_ours, root_or_skip, rtscope, skip, text, wait_for,
+    folder, json, kill, output, processes_of_ours, refused, root_or_skip, rtscope, skip, text,
+    wait_for,
 };
 
 fn count(transfer: &Value, key: &str) -> u64 {
@@ -123,10 +124,7 @@ fn a_peer_serves_and_a_missing_one_is_said() {
         ("throughput --serve 192.0.2.1:1", 1, "--serve"),
         ("throughput --from nowhere", 1, "nowhere/throughput.json"),
     ] {
-        let output = output(folder.path(), arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
-        assert!(said.contains(part), "{arguments}: {said}");
+        refused(folder.path(), arguments, code, &[part]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use rtscope_analyse::{judge, report, verdict_document};
 use rtscope_measure::{
     recorder::Recorder,
-    sampler::{Beat, LiveFigures, Sampled, Shared, Slots, exchange, run},
+    sampler::{Beat, LiveFigures, Shared, SlotOwner, Slots, exchange, run},
 };
 use rtscope_model::{
     event::{Bounds, EndReason, Event, FORMAT, Stamped, Tally},
@@ -66,7 +66,8 @@ impl Clock for Known {
 impl Known {
     fn drain(&self) {
         let mut slices = self.slices.borrow_mut();
-        let sampled = Sampled { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &[0] };
+        let sampled =
+            SlotOwner { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &[0] };
         self.slots.borrow_mut().drain(&sampled, |taken| slices.push(taken.slice));
     }
 }

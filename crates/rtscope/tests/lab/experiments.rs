@@ -24,7 +24,6 @@ fn run_with(work: &str, folder: &Path, experiments: &[&str], words: &[&str]) -> 
     serde_json::from_slice(&ran.stdout).expect("JSON")
 }
 
-/// An experiment of a guest.
 fn find<'a>(guest: &'a Value, name: &str) -> &'a Value {
     let all = guest["experiments"].as_array().expect("experiments");
     let found = all.iter().find(|one| one["experiment"] == name);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_lab::{cache::Cache, program::Program};
+use rtscope_lab::{cache::Cache, program::GuestProgram};
 
 use crate::{document, emulators, is_kept, ready_or_skip, room, rtscope, skip, text};
 
@@ -56,7 +56,8 @@ fn a_guest_that_ends_badly_says_why_and_leaves_its_console() {
 
 /// Memory in which the kernel boots and the program, unpacked beside its archive, finds no room.
 fn starving_mib() -> u64 {
-    let program = Program::read(Path::new(env!("CARGO_BIN_EXE_rtscope")), false).expect("built");
+    let program =
+        GuestProgram::read(Path::new(env!("CARGO_BIN_EXE_rtscope")), false).expect("built");
     (program.bytes().len() as u64 >> 20) * 2 + 72
 }
 

@@ -11,10 +11,10 @@ use rtscope_model::{
     record::{Record, ThreadRecord},
 };
 
-use super::{Break, Origin, Run, Thread, Unit};
+use super::{Break, CyclictestOrigin, CyclictestRun, CyclictestThread, CyclictestUnit};
 use crate::{
     export::{Exported, Format},
-    judgement::{CellSummary, Row},
+    judgement::{CellSummary, FigureRow},
 };
 
 pub(in crate::export) const TEXT: Format = Format {
@@ -42,7 +42,7 @@ const BUCKETS: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 const COUNTS_MAX: u64 = 16_000_000;
 
 /// What `-q` prints: the histogram, or the threads' lines where there is none.
-fn text(run: &Run) -> String {
+fn text(run: &CyclictestRun) -> String {
     let figures = if run.buckets == 0 { run.lines() } else { run.histogram() };
     let wait = |(label, waited_ns): &(String, u64)| {
         let (waited, unit) = (run.unit.whole(*waited_ns), run.unit.name());
@@ -52,18 +52,23 @@ fn text(run: &Run) -> String {
     figures + &run.threshold() + &waits
 }
 
-/// A cell of a record as a run.
-fn run(record: &Record, cell: &CellSummary) -> Run {
+fn run(record: &Record, cell: &CellSummary) -> CyclictestRun {
     let layout = record.layout_of(cell.cell);
-    let unit = if layout.unit_ns < Unit::Us.ns() { Unit::Ns } else { Unit::Us };
-    let threads: Vec<Thread> = record
+    let unit = if layout.unit_ns < CyclictestUnit::Us.ns() {
+        CyclictestUnit::Ns
+    } else {
+        CyclictestUnit::Us
+    };
+    let threads: Vec<CyclictestThread> = record
         .threads
         .iter()
         .filter_map(|thread| {
             let row = cell.threads.iter().find(|row| row.thread == Some(thread.thread))?;
             let missed = if row.missed_is_known { row.missed } else { 0 };
-            (row.recorded > 0)
-                .then(|| Thread { missed, ..placed(record, thread, row.histogram.clone()) })
+            (row.recorded > 0).then(|| CyclictestThread {
+                missed,
+                ..placed(record, thread, row.histogram.clone())
+            })
         })
         .collect();
     let of_all = &cell.all.histogram;
@@ -76,7 +81,7 @@ fn run(record: &Record, cell: &CellSummary) -> Run {
     // Rows of one unit can't hold wider buckets, as some imports have: then there are only figures.
     let has_histogram = of_all.count() > unplaced.count && layout.unit_ns == unit.ns();
     let broke = broke(record, cell);
-    Run {
+    CyclictestRun {
         unit,
         buckets: if has_histogram { u32::try_from(buckets).unwrap_or(u32::MAX) } else { 0 },
         sums: false,
@@ -89,12 +94,13 @@ fn run(record: &Record, cell: &CellSummary) -> Run {
 
 /// Threads that waited longer than their maximum when the cell ended.
 fn waits(cell: &CellSummary) -> Vec<(String, u64)> {
-    let wait = |row: &Row| Some((row.label.clone(), row.waited_ns()?));
+    let wait = |row: &FigureRow| Some((row.label.clone(), row.waited_ns()?));
     cell.threads.iter().filter_map(wait).collect()
 }
 
-fn placed(record: &Record, thread: &ThreadRecord, histogram: Histogram) -> Thread {
-    let mut run = Thread::placed(tid(record, thread), thread.interval_ns, &thread.found, histogram);
+fn placed(record: &Record, thread: &ThreadRecord, histogram: Histogram) -> CyclictestThread {
+    let mut run =
+        CyclictestThread::placed(tid(record, thread), thread.interval_ns, &thread.found, histogram);
     run.node = -1;
     run
 }
@@ -123,10 +129,10 @@ fn broke(record: &Record, cell: &CellSummary) -> Option<Break> {
     })
 }
 
-fn origin(subject: &Exported<'_>, cell: &CellSummary) -> Origin {
+fn origin(subject: &Exported<'_>, cell: &CellSummary) -> CyclictestOrigin {
     let record = subject.record;
     let source = record.origin_of(cell.cell);
-    let mut origin = Origin { rt_tests_version: "2.40", ..Origin::default() };
+    let mut origin = CyclictestOrigin { rt_tests_version: "2.40", ..CyclictestOrigin::default() };
     let first = record.events.first().map(|first| &first.event);
     if let Some(Event::RunStarted { version, command, wall_clock, .. }) = first {
         origin.version.clone_from(version);

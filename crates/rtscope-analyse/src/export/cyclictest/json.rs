@@ -6,23 +6,21 @@
 
 use std::fmt::Write as _;
 
-use super::{Run, Thread, Unit};
+use super::{CyclictestRun, CyclictestThread, CyclictestUnit};
 use crate::statistics::quantile;
 
 /// Where a run comes from.
 #[derive(Clone, Debug, Default)]
-pub struct Origin {
+pub struct CyclictestOrigin {
     /// The command line, joined by blanks.
     pub command: String,
     /// The version of rt-tests that the form is that of.
     pub rt_tests_version: &'static str,
-    /// Version of rtscope.
     pub version: String,
     /// RFC 2822.
     pub start_time: String,
     /// RFC 2822.
     pub end_time: String,
-    /// The exit code.
     pub return_code: i32,
     /// Name and text of each field of `uname`, in its order.
     pub uname: Vec<(&'static str, String)>,
@@ -32,7 +30,7 @@ pub struct Origin {
 
 /// The document, with a line break at its end.
 #[must_use]
-pub fn json(run: &Run, origin: &Origin) -> String {
+pub fn json(run: &CyclictestRun, origin: &CyclictestOrigin) -> String {
     let mut text = String::from("{\n  \"file_version\": 1,\n");
     let mut field = |key: &str, value: &str| {
         let _ = writeln!(text, "  \"{key}\": {value},");
@@ -48,7 +46,7 @@ pub fn json(run: &Run, origin: &Origin) -> String {
     }
     let _ = writeln!(text, "    \"realtime\": {}\n  }},", u8::from(origin.realtime));
     let _ = writeln!(text, "  \"num_threads\": {},", run.threads.len());
-    let _ = writeln!(text, "  \"resolution_in_ns\": {},", u8::from(run.unit == Unit::Ns));
+    let _ = writeln!(text, "  \"resolution_in_ns\": {},", u8::from(run.unit == CyclictestUnit::Ns));
     text += "  \"thread\": {\n";
     let last = run.threads.len().saturating_sub(1);
     for (i, thread) in run.threads.iter().enumerate() {
@@ -62,7 +60,7 @@ pub fn json(run: &Run, origin: &Origin) -> String {
 }
 
 /// The keys that cyclictest doesn't have.
-fn more(run: &Run, origin: &Origin) -> String {
+fn more(run: &CyclictestRun, origin: &CyclictestOrigin) -> String {
     let broke = run.broke.map_or("null".to_owned(), |broke| {
         let value = run.unit.whole(broke.latency_ns);
         format!("{{ \"tid\": {}, \"value\": {value} }}", broke.tid)
@@ -86,7 +84,7 @@ fn more(run: &Run, origin: &Origin) -> String {
     )
 }
 
-fn of_thread(thread: &Thread, run: &Run) -> String {
+fn of_thread(thread: &CyclictestThread, run: &CyclictestRun) -> String {
     let unit = run.unit;
     let (counts, overflow) = thread.counts(unit, run.buckets);
     let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -128,7 +126,7 @@ fn of_thread(thread: &Thread, run: &Run) -> String {
 }
 
 /// `"50": 4, "99": 9`, in units, never understated.
-fn percentiles(thread: &Thread, unit: Unit) -> String {
+fn percentiles(thread: &CyclictestThread, unit: CyclictestUnit) -> String {
     let histogram = &thread.histogram;
     let at = |parts: &u32| {
         let value_ns = histogram.at_rank_ns(quantile::rank(histogram.count(), *parts))?;
@@ -138,7 +136,6 @@ fn percentiles(thread: &Thread, unit: Unit) -> String {
     quantile::LADDER.iter().filter_map(at).collect::<Vec<_>>().join(", ")
 }
 
-/// A text as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -20,7 +20,7 @@ use rtscope_model::{
 
 pub(super) use self::cell::{JSON, TEXT};
 pub use self::{
-    json::{Origin, json},
+    json::{CyclictestOrigin, json},
     running::{LiveRun, SampleOptions, changed_placement, lost_sentence},
 };
 
@@ -29,21 +29,20 @@ const MIN_AT_FIRST: u64 = 1_000_000;
 
 /// Unit of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
-    /// Microseconds.
+pub enum CyclictestUnit {
     #[default]
     Us,
     /// Nanoseconds (`-N`).
     Ns,
 }
 
-impl Unit {
+impl CyclictestUnit {
     /// Nanoseconds in a unit.
     #[must_use]
     pub const fn ns(self) -> u64 {
         match self {
-            Unit::Us => 1_000,
-            Unit::Ns => 1,
+            CyclictestUnit::Us => 1_000,
+            CyclictestUnit::Ns => 1,
         }
     }
 
@@ -51,8 +50,8 @@ impl Unit {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Unit::Us => "us",
-            Unit::Ns => "ns",
+            CyclictestUnit::Us => "us",
+            CyclictestUnit::Ns => "ns",
         }
     }
 
@@ -65,45 +64,38 @@ impl Unit {
 
 /// What a thread has measured so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct CyclictestFigures {
     /// Measured activations; 0 when no more is known than how long a thread waited.
     pub cycles: u64,
-    /// Smallest.
     pub min_ns: u64,
     /// Of the last activation.
     pub last_ns: u64,
-    /// Mean.
     pub mean_ns: f64,
-    /// Largest.
     pub max_ns: u64,
 }
 
-impl Figures {
+impl CyclictestFigures {
     /// The exact ones of a histogram; none of an empty one.
-    fn from_histogram(histogram: &Histogram, last_ns: u64) -> Option<Figures> {
+    fn from_histogram(histogram: &Histogram, last_ns: u64) -> Option<CyclictestFigures> {
         let (min_ns, max_ns) = (histogram.min_ns()?, histogram.max_ns()?);
         let mean_ns = histogram.mean_ns()?;
-        Some(Figures { cycles: histogram.count(), min_ns, last_ns, mean_ns, max_ns })
+        Some(CyclictestFigures { cycles: histogram.count(), min_ns, last_ns, mean_ns, max_ns })
     }
 }
 
 /// A measuring thread.
 #[derive(Clone, Debug)]
-pub struct Thread {
-    /// The kernel's number.
+pub struct CyclictestThread {
     pub tid: u32,
-    /// Its policy.
     pub policy: Policy,
     /// Its priority; 0 without one.
     pub priority: u8,
-    /// Its interval, in us.
     pub interval_us: u64,
-    /// Its CPU.
     pub cpu: u32,
     /// The memory node of that CPU, -1 when nobody asked.
     pub node: i32,
     /// None before the first activation.
-    pub figures: Option<Figures>,
+    pub figures: Option<CyclictestFigures>,
     /// Every measured activation.
     pub histogram: Histogram,
     /// Activations that late wake-ups swallowed.
@@ -119,15 +111,12 @@ pub struct Thread {
 pub struct Break {
     /// The kernel's number of the thread.
     pub tid: u32,
-    /// Its latency.
     pub latency_ns: u64,
 }
 
-/// A run.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
-    /// Unit of all figures.
-    pub unit: Unit,
+pub struct CyclictestRun {
+    pub unit: CyclictestUnit,
     /// Units in the histogram; 0 for none.
     pub buckets: u32,
     /// Whether the histogram has a column of sums (`-H`).
@@ -136,16 +125,15 @@ pub struct Run {
     pub armed: bool,
     /// The latency above it.
     pub broke: Option<Break>,
-    /// The threads.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<CyclictestThread>,
     /// Threads whose last activation was never answered, and how long each had waited at least, where that is
     /// longer than its maximum.
     pub waits: Vec<(String, u64)>,
 }
 
-impl Thread {
+impl CyclictestThread {
     /// Counts of the units below `buckets`, and how many latencies lie at or above.
-    pub(super) fn counts(&self, unit: Unit, buckets: u32) -> (Vec<u64>, u64) {
+    pub(super) fn counts(&self, unit: CyclictestUnit, buckets: u32) -> (Vec<u64>, u64) {
         let mut counts = vec![0; buckets as usize];
         let mut overflow = self.histogram.unplaced().count;
         let layout = self.histogram.layout();
@@ -158,25 +146,24 @@ impl Thread {
         (counts, overflow)
     }
 
-    fn min(&self, unit: Unit) -> u64 {
+    fn min(&self, unit: CyclictestUnit) -> u64 {
         self.figures.map_or(MIN_AT_FIRST, |figures| unit.whole(figures.min_ns))
     }
 
-    fn max(&self, unit: Unit) -> u64 {
+    fn max(&self, unit: CyclictestUnit) -> u64 {
         self.figures.map_or(0, |figures| unit.whole(figures.max_ns))
     }
 
-    /// The mean in units.
-    fn mean(&self, unit: Unit) -> f64 {
+    fn mean(&self, unit: CyclictestUnit) -> f64 {
         self.figures.map_or(0.0, |figures| figures.mean_ns / unit.ns() as f64)
     }
 
     /// Its line: `T: 0 ( 1234) P:80 I:1000 C:   3000 Min:      4 Act:   10 Avg:    9 Max:      98`.
     #[must_use]
-    pub fn line(&self, index: usize, unit: Unit) -> String {
+    pub fn line(&self, index: usize, unit: CyclictestUnit) -> String {
         let width = match unit {
-            Unit::Us => 5,
-            Unit::Ns => 8,
+            CyclictestUnit::Us => 5,
+            CyclictestUnit::Ns => 8,
         };
         let cycles = self.figures.map_or(0, |figures| figures.cycles);
         let last = self.figures.map_or(0, |figures| unit.whole(figures.last_ns));
@@ -194,7 +181,7 @@ impl Thread {
     }
 }
 
-impl Run {
+impl CyclictestRun {
     /// The lines of all threads.
     #[must_use]
     pub fn lines(&self) -> String {
@@ -271,12 +258,15 @@ impl Run {
     }
 }
 
-impl Thread {
+impl CyclictestThread {
     /// Adds a wait that was never answered: it is no cycle, but the maximum is at least as large.
     pub fn add_wait(&mut self, waited_ns: u64) {
         if waited_ns > 0 {
-            let alone =
-                Figures { min_ns: waited_ns, mean_ns: waited_ns as f64, ..Figures::default() };
+            let alone = CyclictestFigures {
+                min_ns: waited_ns,
+                mean_ns: waited_ns as f64,
+                ..CyclictestFigures::default()
+            };
             let figures = self.figures.get_or_insert(alone);
             figures.max_ns = figures.max_ns.max(waited_ns);
         }
@@ -284,9 +274,14 @@ impl Thread {
 
     /// A thread as it was placed, with what it has measured.
     #[must_use]
-    pub fn placed(tid: u32, interval_ns: u64, found: &Placement, histogram: Histogram) -> Thread {
-        let figures = Figures::from_histogram(&histogram, 0);
-        Thread {
+    pub fn placed(
+        tid: u32,
+        interval_ns: u64,
+        found: &Placement,
+        histogram: Histogram,
+    ) -> CyclictestThread {
+        let figures = CyclictestFigures::from_histogram(&histogram, 0);
+        CyclictestThread {
             tid,
             policy: found.policy,
             priority: found.priority,
@@ -303,12 +298,12 @@ impl Thread {
 }
 
 /// A line of the verbose form: `n:c:v`, thread, cycle from 0, latency.
-fn sample_line(thread: usize, cycle: u64, latency_ns: u64, unit: Unit) -> String {
+fn sample_line(thread: usize, cycle: u64, latency_ns: u64, unit: CyclictestUnit) -> String {
     format!("{thread:8}:{cycle:8}:{:8}\n", unit.whole(latency_ns))
 }
 
 /// The latencies above `--spike`: thread, latency, instant on the clock.
-fn spike_lines(spikes: &[(usize, u64, u64)], unit: Unit) -> String {
+fn spike_lines(spikes: &[(usize, u64, u64)], unit: CyclictestUnit) -> String {
     if spikes.is_empty() {
         return String::new();
     }

@@ -7,12 +7,11 @@ use rtscope_model::{
     time::Nanos,
 };
 
-use super::{Figures, Run, Thread, sample_line, spike_lines};
+use super::{CyclictestFigures, CyclictestRun, CyclictestThread, sample_line, spike_lines};
 
 /// What is kept of single samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampleOptions {
-    /// A line of each sample.
     pub lines: bool,
     /// Of so many samples in a row only the largest gets a line; 0 for each.
     pub window: u64,
@@ -26,7 +25,7 @@ pub struct SampleOptions {
 #[derive(Debug)]
 pub struct LiveRun {
     /// The run so far.
-    pub run: Run,
+    pub run: CyclictestRun,
     kept: SampleOptions,
     /// Thread, latency, instant on the clock.
     spikes: Vec<(usize, u64, u64)>,
@@ -40,7 +39,7 @@ pub struct LiveRun {
 impl LiveRun {
     /// A run that begins.
     #[must_use]
-    pub fn new(run: Run, kept: SampleOptions) -> LiveRun {
+    pub fn new(run: CyclictestRun, kept: SampleOptions) -> LiveRun {
         let threads = run.threads.len();
         let (windows, waited_ns) = (vec![(0, 0, 0); threads], vec![0; threads]);
         LiveRun { run, kept, spikes: Vec::new(), windows, lines: Vec::new(), waited_ns }
@@ -76,7 +75,7 @@ impl LiveRun {
             }
             larger |= thread.figures.is_none_or(|figures| figures.max_ns < live.max_ns);
             thread.cpu = live.cpu;
-            thread.figures = Some(Figures {
+            thread.figures = Some(CyclictestFigures {
                 cycles: live.recorded,
                 min_ns: live.min_ns,
                 last_ns: live.now_ns,
@@ -87,7 +86,6 @@ impl LiveRun {
         larger
     }
 
-    /// Adds a single sample.
     pub fn add_sample(&mut self, thread: u32, sample: &RawSample) {
         let RawSample { expiry_ns, latency_ns, cycle } = *sample;
         let (index, unit, buckets) = (thread as usize, self.run.unit, self.run.buckets);
@@ -137,7 +135,7 @@ impl LiveRun {
     /// Sets how many system management interrupts each thread's CPU has had since the run began. How many of
     /// them are new.
     pub fn set_smis(&mut self, counts: &[u64]) -> Vec<u64> {
-        let step = |(thread, count): (&mut Thread, &u64)| {
+        let step = |(thread, count): (&mut CyclictestThread, &u64)| {
             count.saturating_sub(thread.smi.replace(*count).unwrap_or(0))
         };
         self.run.threads.iter_mut().zip(counts).map(step).collect()
@@ -148,7 +146,7 @@ impl LiveRun {
         for (thread, waited_ns) in self.run.threads.iter_mut().zip(&self.waited_ns) {
             // The slices have the exact figures; which was the last only the live ones know.
             let last_ns = thread.figures.map_or(0, |figures| figures.last_ns);
-            thread.figures = Figures::from_histogram(&thread.histogram, last_ns);
+            thread.figures = CyclictestFigures::from_histogram(&thread.histogram, last_ns);
             thread.add_wait(*waited_ns);
         }
     }
@@ -158,7 +156,7 @@ impl LiveRun {
     pub fn wait_sentences(&self) -> Vec<String> {
         let waits = self.waited_ns.iter().zip(&self.run.threads).enumerate();
         let waits = waits.filter(|(_, (waited_ns, _))| **waited_ns > 0);
-        let sentence = |(n, (waited_ns, thread)): (usize, (&u64, &Thread))| {
+        let sentence = |(n, (waited_ns, thread)): (usize, (&u64, &CyclictestThread))| {
             let (waited, missed) = (Nanos(*waited_ns), thread.missed);
             format!(
                 "when the run ended, thread {n} had waited for at least {waited} and missed {missed} cycles in \
@@ -222,8 +220,13 @@ mod tests {
     /// A run of two threads with a histogram of 3 us.
     fn running(kept: SampleOptions) -> LiveRun {
         let empty = || Histogram::new(Layout { unit_ns: 1_000, exact: 64 });
-        let thread = |tid| Thread::placed(tid, 1_000_000, &place(Policy::Fifo, 80), empty());
-        let run = Run { buckets: 3, threads: vec![thread(10), thread(11)], ..Run::default() };
+        let thread =
+            |tid| CyclictestThread::placed(tid, 1_000_000, &place(Policy::Fifo, 80), empty());
+        let run = CyclictestRun {
+            buckets: 3,
+            threads: vec![thread(10), thread(11)],
+            ..CyclictestRun::default()
+        };
         LiveRun::new(run, kept)
     }
 

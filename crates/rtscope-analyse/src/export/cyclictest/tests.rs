@@ -3,7 +3,7 @@ use rtscope_model::histogram::Layout;
 use super::*;
 
 /// A thread that has measured these latencies, in ns.
-fn thread(tid: u32, latencies_ns: &[u64], buckets: u64) -> Thread {
+fn thread(tid: u32, latencies_ns: &[u64], buckets: u64) -> CyclictestThread {
     let mut histogram = Histogram::new(Layout { unit_ns: 1_000, exact: 64 });
     latencies_ns.iter().for_each(|ns| histogram.record(*ns));
     let found = Placement {
@@ -13,7 +13,7 @@ fn thread(tid: u32, latencies_ns: &[u64], buckets: u64) -> Thread {
         budget: None,
         cpus: [1].into_iter().collect(),
     };
-    let mut thread = Thread::placed(tid, 1_000_000, &found, histogram);
+    let mut thread = CyclictestThread::placed(tid, 1_000_000, &found, histogram);
     let beyond = latencies_ns.iter().enumerate().filter(|(_, ns)| **ns >= buckets * 1_000);
     thread.overflow_cycles = beyond.map(|(cycle, _)| cycle as u64).collect();
     if let (Some(figures), Some(last)) = (&mut thread.figures, latencies_ns.last()) {
@@ -22,12 +22,12 @@ fn thread(tid: u32, latencies_ns: &[u64], buckets: u64) -> Thread {
     thread
 }
 
-fn run() -> Run {
+fn run() -> CyclictestRun {
     let threads = vec![
         thread(1234, &[2_900, 1_000, 1_999, 70_000, 3_000], 3),
         thread(98765, &[2_000, 5_000, 6_000, 7_000, 8_000, 9_000], 3),
     ];
-    Run { buckets: 3, threads, ..Run::default() }
+    CyclictestRun { buckets: 3, threads, ..CyclictestRun::default() }
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn a_thread_line_is_the_known_one() {
     let known = "T: 0 (18607) P:80 I:1000 C:      5 Min:      1 Act:    3 Avg:   15 Max:      70\n";
     let mut run = run();
     run.threads[0].tid = 18607;
-    assert_eq!(run.threads[0].line(0, Unit::Us), known);
+    assert_eq!(run.threads[0].line(0, CyclictestUnit::Us), known);
     let in_ns =
         "T: 0 (18607) P:80 I:1000 C:      5 Min:   1000 Act:    3000 Avg:   15779 Max:   70000\n";
-    assert_eq!(run.threads[0].line(0, Unit::Ns), in_ns);
+    assert_eq!(run.threads[0].line(0, CyclictestUnit::Ns), in_ns);
     run.threads[0].figures = None;
     let at_first =
         "T: 0 (18607) P:80 I:1000 C:      0 Min:1000000 Act:    0 Avg:    0 Max:       0\n";
-    assert_eq!(run.threads[0].line(0, Unit::Us), at_first);
+    assert_eq!(run.threads[0].line(0, CyclictestUnit::Us), at_first);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_histogram_has_a_column_for_each_thread() {
 
 #[test]
 fn sums_stand_behind_the_threads() {
-    let text = Run { sums: true, ..run() }.histogram();
+    let text = CyclictestRun { sums: true, ..run() }.histogram();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[2], "000001 000002\t000000\t000002");
     assert_eq!(lines[4], "# Total: 000000003 000000001 000000004");
@@ -77,7 +77,7 @@ fn sums_stand_behind_the_threads() {
 
 #[test]
 fn a_threshold_names_who_broke_it() {
-    let mut run = Run { armed: true, ..run() };
+    let mut run = CyclictestRun { armed: true, ..run() };
     assert_eq!(run.threshold(), "# Thread Ids: 01234 98765\n");
     run.broke = Some(Break { tid: 98765, latency_ns: 9_999 });
     let expected = "# Thread Ids: 01234 98765\n# Break thread: 98765\n# Break value: 9\n";
@@ -86,21 +86,21 @@ fn a_threshold_names_who_broke_it() {
 
 #[test]
 fn samples_and_spikes_have_their_columns() {
-    assert_eq!(sample_line(1, 14, 23_948, Unit::Us), "       1:      14:      23\n");
+    assert_eq!(sample_line(1, 14, 23_948, CyclictestUnit::Us), "       1:      14:      23\n");
     let expected = "\nT: 0 Spike:      75: TS:  13558711021\nspikes = 1\n\n";
-    assert_eq!(spike_lines(&[(0, 75_100, 13_558_711_021_999)], Unit::Us), expected);
-    assert_eq!(spike_lines(&[], Unit::Us), "");
+    assert_eq!(spike_lines(&[(0, 75_100, 13_558_711_021_999)], CyclictestUnit::Us), expected);
+    assert_eq!(spike_lines(&[], CyclictestUnit::Us), "");
 }
 
 #[test]
 fn json_is_valid_whatever_the_command_line_and_however_little_was_measured() {
     let mut run = run();
     run.threads[1] = thread(7, &[], 3);
-    let origin = Origin {
+    let origin = CyclictestOrigin {
         command: "cyclictest --json \"a\\b\n.json".to_owned(),
         rt_tests_version: "2.40",
         uname: vec![("sysname", "Linux".to_owned()), ("nodename", "a\"b".to_owned())],
-        ..Origin::default()
+        ..CyclictestOrigin::default()
     };
     let text = json(&run, &origin);
     let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -17,8 +17,8 @@ use self::{
     summary::Summary,
 };
 use super::{
-    Importer, Options, Reader, Reading,
-    cell::{ImportedCell, Rows, Thread},
+    ImportOptions, ImportReading, Importer, Reader,
+    cell::{ImportedCell, ImportedThread, Rows},
     contradiction::Contradictions,
     lines::{Lines, without_colours},
     number::{Printed, whole},
@@ -71,7 +71,7 @@ impl Reader for Text {
         self.lines.feed(&mut self.log, bytes, Log::samples, Log::line);
     }
 
-    fn finish(mut self: Box<Self>) -> Reading {
+    fn finish(mut self: Box<Self>) -> ImportReading {
         let last = self.lines.last();
         let is_cut = last.as_deref().is_some_and(|line| self.log.last_line(line));
         let mut reading = self.log.finish();
@@ -97,7 +97,6 @@ struct Lane {
     cpu: Option<u32>,
 }
 
-/// One run.
 #[derive(Debug, Default)]
 struct Run {
     lanes: Vec<Lane>,
@@ -114,11 +113,11 @@ struct Run {
 
 /// Runs, and what else a file holds.
 struct Log {
-    options: Options,
+    options: ImportOptions,
     layout: Layout,
     run: Run,
     done: Vec<ImportedCell>,
-    reading: Reading,
+    reading: ImportReading,
     runs: usize,
     foreign: u64,
     unreadable: u64,
@@ -127,7 +126,7 @@ struct Log {
 }
 
 impl Log {
-    fn new(options: &Options) -> Log {
+    fn new(options: &ImportOptions) -> Log {
         let unit_ns = options.unit_ns.unwrap_or(1_000);
         let exact = if unit_ns == 1_000 { 10_000 } else { 100_000 };
         Log {
@@ -135,7 +134,7 @@ impl Log {
             layout: Layout { unit_ns, exact },
             run: Run::default(),
             done: Vec::new(),
-            reading: Reading::default(),
+            reading: ImportReading::default(),
             runs: 0,
             foreign: 0,
             unreadable: 0,
@@ -351,7 +350,7 @@ impl Log {
         }
     }
 
-    fn finish(mut self) -> Reading {
+    fn finish(mut self) -> ImportReading {
         self.next_run();
         let many = self.done.len() > 1;
         for (i, cell) in self.done.iter_mut().enumerate().filter(|_| many) {
@@ -432,18 +431,18 @@ impl Run {
         ImportedCell { layout, threads, origin, is_one_run: true, ..ImportedCell::default() }
     }
 
-    fn thread(&self, index: usize, log: &Log) -> Thread {
+    fn thread(&self, index: usize, log: &Log) -> ImportedThread {
         let lane = self.lanes.get(index);
         let interval_us = lane
             .and_then(|lane| lane.status)
             .map(|status| status.interval_us)
             .or_else(|| self.interval_us(index))
             .filter(|us| *us > 0);
-        Thread {
+        ImportedThread {
             label: format!("thread {index}"),
             cpu: lane.and_then(|lane| lane.cpu),
             interval_ns: log.options.interval_ns.or(interval_us.map(|us| us.saturating_mul(1_000))),
-            ..Thread::default()
+            ..ImportedThread::default()
         }
     }
 
@@ -458,7 +457,7 @@ impl Run {
         next(index)?.checked_sub(distance)
     }
 
-    fn threads_of_samples(&mut self, log: &Log) -> Vec<Thread> {
+    fn threads_of_samples(&mut self, log: &Log) -> Vec<ImportedThread> {
         let mut threads = Vec::new();
         for index in 0..self.lanes.len() {
             let Some(samples) = self.lanes[index].samples.take() else { continue };
@@ -481,7 +480,7 @@ impl Run {
                     Nanos(max_ns.unwrap_or(0))
                 ));
             }
-            threads.push(Thread { parts, ..self.thread(index, log) });
+            threads.push(ImportedThread { parts, ..self.thread(index, log) });
         }
         threads
     }
@@ -527,20 +526,20 @@ impl Run {
         }
     }
 
-    fn threads_of_rows(&self, log: &Log) -> Vec<Thread> {
+    fn threads_of_rows(&self, log: &Log) -> Vec<ImportedThread> {
         let thread = |index: usize| {
             let said = self.summary.of_thread(index);
             let parts = self.rows.part(index, log.layout.unit_ns, &said).known(&said);
-            Thread { parts, ..self.thread(index, log) }
+            ImportedThread { parts, ..self.thread(index, log) }
         };
         (0..self.threads_in_rows()).map(thread).collect()
     }
 
-    fn threads_of_status(&self, log: &Log) -> Vec<Thread> {
+    fn threads_of_status(&self, log: &Log) -> Vec<ImportedThread> {
         let thread = |(index, lane): (usize, &Lane)| {
             let said = lane.status?.said;
             let parts = said.part(log.layout.unit_ns).known(&said);
-            Some(Thread { parts, ..self.thread(index, log) })
+            Some(ImportedThread { parts, ..self.thread(index, log) })
         };
         self.lanes.iter().enumerate().filter_map(thread).collect()
     }

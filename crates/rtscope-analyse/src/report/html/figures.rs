@@ -3,7 +3,7 @@
 use rtscope_model::{event::EndReason, histogram::Histogram, verdict::Statistic};
 
 use crate::{
-    judgement::{CellSummary, Judgement, Row},
+    judgement::{CellSummary, FigureRow, Judgement},
     number::{grouped, us},
     plot::words::{cut, time},
     statistics::quantile::{self, LADDER, Quantile},
@@ -12,7 +12,6 @@ use crate::{
 /// Rows up to which each phase lists its threads in sight.
 const OPEN_ROWS: usize = 40;
 
-/// The section of figures.
 #[derive(Debug)]
 pub(super) struct FiguresView {
     pub(super) headline: String,
@@ -24,7 +23,6 @@ pub(super) struct FiguresView {
     pub(super) corrected: bool,
 }
 
-/// A phase.
 #[derive(Debug)]
 pub(super) struct CellView {
     pub(super) name: String,
@@ -39,7 +37,6 @@ pub(super) struct CellView {
     pub(super) threads: Vec<RowView>,
 }
 
-/// A row of figures.
 #[derive(Debug)]
 pub(super) struct RowView {
     pub(super) class: &'static str,
@@ -100,7 +97,6 @@ impl FiguresView {
 }
 
 impl CellView {
-    /// Every row.
     fn rows(&mut self) -> impl Iterator<Item = &mut RowView> {
         let more = self.corrected.iter_mut().chain(&mut self.independent);
         self.all.iter_mut().chain(more).chain(&mut self.threads)
@@ -179,11 +175,11 @@ fn cell_view(cell: &CellSummary) -> CellView {
 }
 
 /// Whether the missed activations change what is said about the latencies.
-fn is_corrected(row: &Row) -> bool {
+fn is_corrected(row: &FigureRow) -> bool {
     row.corrected != row.histogram
 }
 
-fn row_view(class: &'static str, label: &str, row: &Row) -> RowView {
+fn row_view(class: &'static str, label: &str, row: &FigureRow) -> RowView {
     let known = |count: u64| {
         if row.missed_is_known { grouped(count) } else { "\u{2013}".to_owned() }
     };
@@ -233,7 +229,7 @@ fn dependence(cell: &CellSummary) -> String {
 }
 
 /// The intervals that independent wake-ups would have.
-fn independent_view(row: &Row) -> Option<RowView> {
+fn independent_view(row: &FigureRow) -> Option<RowView> {
     let independent = |parts: u32| {
         let known = row.quantiles.iter().any(|q| q.parts == parts);
         let found = known.then(|| quantile::estimate(&row.histogram, parts)).flatten();
@@ -250,7 +246,7 @@ fn independent_view(row: &Row) -> Option<RowView> {
     })
 }
 
-fn corrected_view(row: &Row) -> Option<RowView> {
+fn corrected_view(row: &FigureRow) -> Option<RowView> {
     if !is_corrected(row) {
         return None;
     }
@@ -267,7 +263,7 @@ fn corrected_view(row: &Row) -> Option<RowView> {
 }
 
 /// Minimum and mean, and the maximum; with what they are below, where another tool cut them.
-fn around(row: &Row, histogram: &Histogram) -> ([Figure; 2], Figure) {
+fn around(row: &FigureRow, histogram: &Histogram) -> ([Figure; 2], Figure) {
     let exact = |ns: Option<u64>, below_ns: Option<u64>| Figure {
         value: ns.map_or_else(|| "-".to_owned(), us),
         interval: below_ns.map_or_else(String::new, |below_ns| format!("below {}", us(below_ns))),

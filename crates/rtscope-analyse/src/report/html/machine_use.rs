@@ -15,14 +15,12 @@ const COLUMNS_MAX: usize = 8;
 /// Interrupt lines that are shown; the JSON document has all.
 const LINES_SHOWN: usize = 8;
 
-/// The section.
 #[derive(Debug)]
 pub(super) struct MachineUseView {
     pub(super) headline: String,
     pub(super) cells: Vec<CellUse>,
 }
 
-/// A phase.
 #[derive(Debug)]
 pub(super) struct CellUse {
     pub(super) name: String,

@@ -22,11 +22,13 @@ use self::{
 };
 use crate::{
     judgement::Judgement,
-    plot::{self, Kind, Options, Scene, table::Table},
-    report::published::{self, Beside},
+    plot::{self, PlotKind, PlotOptions, Scene, table::Table},
+    report::{
+        explain,
+        published::{self, PublishedBesideOurs},
+    },
 };
 
-/// The page.
 #[derive(Debug, Template)]
 #[template(path = "page.html")]
 struct Page {
@@ -39,15 +41,16 @@ struct Page {
     findings: Vec<FindingView>,
     figures: FiguresView,
     tail: TailView,
-    published: Vec<Beside>,
+    published: Vec<PublishedBesideOurs>,
     plots: Vec<PlotView>,
     /// None where the record holds neither.
     machine_use: Option<MachineUseView>,
+    /// The section about late wake-ups, where they were watched.
+    why: Option<String>,
     environment: EnvironmentView,
     provenance: ProvenanceView,
 }
 
-/// A finding.
 #[derive(Debug)]
 struct FindingView {
     class: &'static str,
@@ -95,7 +98,8 @@ impl Fact {
 #[must_use]
 pub fn page(record: &Record, judgement: &Judgement) -> String {
     let scene = Scene::new(record, judgement, None);
-    let plots: Vec<PlotView> = Kind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
+    let plots: Vec<PlotView> =
+        PlotKind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
     let machine_use = MachineUseView::new(record, judgement);
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
@@ -110,6 +114,7 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
         published: published::of_run(record, judgement),
         plots,
         machine_use,
+        why: record.explained.as_deref().map(explain::section),
         environment: EnvironmentView::new(record),
         provenance: ProvenanceView::new(record, judgement),
     };
@@ -118,7 +123,11 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
 
 /// Identifier and name of each section, in order.
 fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
-    let plots = Kind::of_page(record).map(|kind| (kind.name(), kind.plot().title));
+    let why = record.explained.is_some().then_some(("why", "Why late"));
+    let plots = PlotKind::of_page(record).flat_map(|kind| {
+        let plot = (kind.name(), kind.plot().title);
+        std::iter::once(plot).chain(why.filter(|_| kind == PlotKind::Timeline))
+    });
     let published = (!record.plan.published.is_empty()).then_some(("published", "Published"));
     [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures"), ("tail", "Tail")]
         .into_iter()
@@ -133,9 +142,10 @@ fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-fn plot_view(kind: Kind, scene: &Scene<'_>) -> PlotView {
+fn plot_view(kind: PlotKind, scene: &Scene<'_>) -> PlotView {
     let plot = kind.plot();
-    let options = Options { width: plot::INLINE_WIDTH, standalone: false, ..Options::default() };
+    let options =
+        PlotOptions { width: plot::INLINE_WIDTH, standalone: false, ..PlotOptions::default() };
     if let Some(why) = kind.lacks(scene) {
         return PlotView {
             name: plot.name,

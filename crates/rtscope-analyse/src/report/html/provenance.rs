@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Fact;
 use crate::{
-    judgement::{Judgement, Row},
+    judgement::{FigureRow, Judgement},
     number::{counted, grouped},
     plot::table::Table,
     verdict_document::document,
@@ -161,7 +161,7 @@ fn accounting(judgement: &Judgement) -> (Table, bool) {
 
 /// The bins of each phase over all threads.
 fn bins(judgement: &Judgement) -> Vec<(String, Table)> {
-    let table = |row: &Row| {
+    let table = |row: &FigureRow| {
         let mut table = Table::new(["from ns", "to ns", "measured", "corrected"]);
         let layout = row.histogram.layout();
         let measured: std::collections::BTreeMap<u32, u64> =
@@ -207,7 +207,7 @@ fn raw_json(record: &Record, judgement: &Judgement) -> (String, String) {
     if !with_threads {
         left_out.push("the bins of single threads");
     }
-    let histogram = |row: &Row| {
+    let histogram = |row: &FigureRow| {
         json!({
             "label": row.label,
             "thread": row.thread,

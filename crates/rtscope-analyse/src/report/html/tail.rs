@@ -6,11 +6,10 @@ use crate::{
     plot::table::Table,
     statistics::{
         modes,
-        tail::{self, Estimate, Fit},
+        tail::{self, Fit, TailEstimate},
     },
 };
 
-/// The section.
 #[derive(Debug)]
 pub(super) struct TailView {
     pub(super) headline: String,
@@ -21,7 +20,6 @@ pub(super) struct TailView {
     pub(super) table: Table,
 }
 
-/// A phase.
 #[derive(Debug)]
 pub(super) struct CellView {
     pub(super) name: String,
@@ -81,7 +79,7 @@ fn cell_view(cell: &CellSummary) -> CellView {
     }
 }
 
-fn row(table: &mut Table, cell: &CellSummary, model: &str, estimate: &Estimate) {
+fn row(table: &mut Table, cell: &CellSummary, model: &str, estimate: &TailEstimate) {
     let Some(fit) = &estimate.fit else { return };
     let Fit { fitted_to, location_ns, scale_ns, shape, shape_low, shape_high, goodness, .. } = fit;
     let end =

@@ -60,7 +60,7 @@ fn every_record_gives_a_whole_page() {
         for (id, _) in sections(&record, false) {
             assert!(section(&page, id).contains("<h"), "{name}: section {id} has no heading");
         }
-        for kind in Kind::of_page(&record) {
+        for kind in PlotKind::of_page(&record) {
             let section = section(&page, kind.name());
             assert!(section.contains("<svg "), "{name}: no plot in {kind}");
             let has_numbers = section.contains("<table>") || section.contains("Nothing to list.");

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Comparison, Spread, entries_of, kernels, loads, spread};
+use super::{LabComparison, Spread, entries_of, kernels, loads, spread};
 use crate::{
     compare::{Chance, Values, adjust, difference},
     number::us,
@@ -29,16 +29,13 @@ const VARIANCE_MIN: f64 = 1e-4;
 
 /// Two kernels under a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Pair {
-    /// The load.
+pub struct KernelPair {
     pub load: String,
     /// The kernel with the smaller median over the seeds.
     pub better: String,
-    /// The other one.
     pub worse: String,
     /// Medians over the seeds of the 99.9th percentile.
     pub better_ns: u64,
-    /// Of the worse kernel.
     pub worse_ns: u64,
     /// The worse median divided by the better one.
     pub ratio: f64,
@@ -58,8 +55,8 @@ struct Side<'a> {
 
 /// All pairs of kernels under all loads, the largest ratio first.
 #[must_use]
-pub fn pairs(all: &Comparison) -> Vec<Pair> {
-    let mut found: Vec<(Pair, bool)> = Vec::new();
+pub fn pairs(all: &LabComparison) -> Vec<KernelPair> {
+    let mut found: Vec<(KernelPair, bool)> = Vec::new();
     for load in loads(all) {
         let mut sides: Vec<Side<'_>> = kernels(all).filter_map(|k| side(all, k, load)).collect();
         sides.sort_by_key(|side| side.spread.median_ns);
@@ -68,16 +65,16 @@ pub fn pairs(all: &Comparison) -> Vec<Pair> {
         }
     }
     adjust(found.iter_mut().filter_map(|(pair, _)| pair.chance.as_mut()).collect());
-    let judged = found.into_iter().map(|(pair, is_clear)| Pair {
+    let judged = found.into_iter().map(|(pair, is_clear)| KernelPair {
         apart: is_clear && pair.chance.is_some_and(Chance::is_different),
         ..pair
     });
-    let mut pairs: Vec<Pair> = judged.collect();
+    let mut pairs: Vec<KernelPair> = judged.collect();
     pairs.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
     pairs
 }
 
-fn side<'a>(all: &'a Comparison, kernel: usize, load: &str) -> Option<Side<'a>> {
+fn side<'a>(all: &'a LabComparison, kernel: usize, load: &str) -> Option<Side<'a>> {
     let entries = entries_of(all, kernel, Some(load));
     let spread = spread(&entries, |entry| entry.p99_9_ns)?;
     let logs = entries.iter().map(|entry| (entry.p99_9_ns.max(1) as f64).ln()).collect();
@@ -85,13 +82,13 @@ fn side<'a>(all: &'a Comparison, kernel: usize, load: &str) -> Option<Side<'a>> 
 }
 
 /// A pair, and whether it is clear enough to be told apart if chance allows.
-fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (Pair, bool) {
+fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (KernelPair, bool) {
     let fewest = better.logs.len().min(worse.logs.len());
     let ratio = worse.spread.median_ns as f64 / better.spread.median_ns.max(1) as f64;
     let values = |side: &Side<'_>| Values::new(&side.logs, VARIANCE_MIN);
     let chance = (fewest > 1).then(|| difference(values(better), values(worse)).chance);
     let is_clear = fewest >= SEEDS && ratio >= RATIO && worse.spread.low_ns > better.spread.high_ns;
-    let pair = Pair {
+    let pair = KernelPair {
         load: load.to_owned(),
         better: better.kernel.to_owned(),
         worse: worse.kernel.to_owned(),
@@ -104,7 +101,7 @@ fn pair(load: &str, better: &Side<'_>, worse: &Side<'_>) -> (Pair, bool) {
     (pair, is_clear)
 }
 
-impl Pair {
+impl KernelPair {
     /// The ratio as it is shown everywhere.
     #[must_use]
     pub fn times(&self) -> String {
@@ -150,8 +147,9 @@ impl Pair {
 /// The pairs that are told apart, for a terminal: a line each. Nothing with too few seeds, of which the
 /// headline speaks.
 #[must_use]
-pub fn text(all: &Comparison) -> String {
-    let (apart, others): (Vec<Pair>, Vec<Pair>) = pairs(all).into_iter().partition(|one| one.apart);
+pub fn text(all: &LabComparison) -> String {
+    let (apart, others): (Vec<KernelPair>, Vec<KernelPair>) =
+        pairs(all).into_iter().partition(|one| one.apart);
     if all.seeds < SEEDS || apart.len() + others.len() == 0 {
         return String::new();
     }
@@ -178,7 +176,7 @@ pub fn text(all: &Comparison) -> String {
 
 /// Why a comparison separates no kernels, in words.
 #[must_use]
-pub fn why_none(all: &Comparison) -> String {
+pub fn why_none(all: &LabComparison) -> String {
     match all.seeds {
         1 => format!("one seed can't separate kernels: try --seeds {SEEDS}"),
         seeds if seeds < SEEDS => {
@@ -193,7 +191,7 @@ mod tests {
     use super::{super::tests::comparison_of, *};
 
     /// Two kernels under one load, with the 99.9th percentiles of their seeds in us.
-    fn one(better: &[u64], worse: &[u64]) -> Pair {
+    fn one(better: &[u64], worse: &[u64]) -> KernelPair {
         let all = comparison_of(&[("disk", &[better, worse])]);
         pairs(&all).remove(0)
     }

@@ -25,7 +25,6 @@ pub struct Buckets {
     pub counts: BTreeMap<u64, u64>,
     /// Wake-ups beyond the last bucket.
     pub overflow: u64,
-    /// The worst.
     pub max_us: u64,
 }
 
@@ -91,14 +90,10 @@ impl Buckets {
 
 /// One phase, measured by both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// The kernel's name.
+pub struct PhaseByBoth {
     pub kernel: String,
-    /// The phase.
     pub load: String,
-    /// Seed.
     pub seed: u64,
-    /// Ours.
     pub ours: Buckets,
     /// cyclictest's.
     pub theirs: Buckets,
@@ -108,7 +103,7 @@ pub struct Pair {
     pub their_cost: Option<Cost>,
 }
 
-impl Pair {
+impl PhaseByBoth {
     /// By how many microseconds the buckets of a quantile differ.
     #[must_use]
     pub fn apart_us(&self, parts: u32) -> Option<u64> {
@@ -148,14 +143,13 @@ impl Pair {
     }
 
     pub(super) fn our_figures(&self) -> String {
-        Pair::figures(&self.ours)
+        PhaseByBoth::figures(&self.ours)
     }
 
     pub(super) fn their_figures(&self) -> String {
-        Pair::figures(&self.theirs)
+        PhaseByBoth::figures(&self.theirs)
     }
 
-    /// Both histograms as JSON.
     pub(super) fn document(&self) -> Value {
         let side = |of: &Buckets| {
             let quantiles = QUANTILES.map(|(name, parts)| (name, of.at(parts)));
@@ -246,7 +240,7 @@ mod tests {
         let ours = Buckets::of_histogram(&histogram);
         assert_eq!(ours.counts, [(3, 1), (4, 2), (5, 1)].into());
         assert_eq!(ours.max_us, 5);
-        let pair = |theirs: u64| Pair {
+        let pair = |theirs: u64| PhaseByBoth {
             kernel: String::new(),
             load: String::new(),
             seed: 1,

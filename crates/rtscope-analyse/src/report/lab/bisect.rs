@@ -7,10 +7,8 @@ use crate::compare::Chance;
 
 /// A search that came to its end.
 #[derive(Clone, Debug)]
-pub struct Search<'a> {
-    /// The plan's name.
+pub struct BisectionReport<'a> {
     pub plan: &'a str,
-    /// What was required.
     pub require: &'a [Requirement],
     /// The good end, as it was asked for.
     pub good: &'a str,
@@ -58,9 +56,8 @@ pub fn check_seeds(seeds: u64) -> Result<(), String> {
     ))
 }
 
-/// The document.
 #[must_use]
-pub fn document(search: &Search<'_>) -> Value {
+pub fn document(search: &BisectionReport<'_>) -> Value {
     json!({
         "format": 1,
         "plan": search.plan,
@@ -78,7 +75,7 @@ pub fn document(search: &Search<'_>) -> Value {
 
 /// What a terminal shows. `steps` is where the document is.
 #[must_use]
-pub fn text(search: &Search<'_>, steps: &str) -> String {
+pub fn text(search: &BisectionReport<'_>, steps: &str) -> String {
     let head = match (search.vague, search.found.len()) {
         (true, _) => {
             "one of these changes breaks the requirement; the kernels between them could not be judged:"

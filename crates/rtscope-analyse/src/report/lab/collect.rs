@@ -7,7 +7,7 @@ use std::{
 
 use rtscope_model::{
     environment::Preemption,
-    guest::{self, Cost, Start, Timing, Tracer},
+    guest::{self, Cost, GuestStart, Timing, Tracer},
     plan::{Phase, Plan},
     published::Published,
     record::Record,
@@ -16,8 +16,8 @@ use rtscope_model::{
 use serde_json::{Value, json};
 
 use super::{
-    Comparison, Entry, Required,
-    beside::{Buckets, Pair},
+    Entry, KernelRequirement, LabComparison,
+    beside::{Buckets, PhaseByBoth},
     preemption,
 };
 use crate::{
@@ -32,12 +32,10 @@ use crate::{
 /// The 99.9th percentile, in parts of a billion.
 const P99_9: u32 = 999_000_000;
 
-/// A guest that was to be compared.
 #[derive(Clone, Copy, Debug)]
-pub struct Guest<'a> {
+pub struct ComparedGuest<'a> {
     /// What its kernel is called: no two kernels are called the same.
     pub kernel: &'a str,
-    /// Its seed.
     pub seed: u64,
     /// What its plan is called: the plan of all, or a phase of it.
     pub plan: &'a str,
@@ -45,7 +43,7 @@ pub struct Guest<'a> {
     pub words: &'a [String],
 }
 
-impl Guest<'_> {
+impl ComparedGuest<'_> {
     fn name(&self) -> String {
         format!("{} seed {} {}", self.kernel, self.seed, self.plan)
     }
@@ -53,15 +51,14 @@ impl Guest<'_> {
 
 /// What a guest brought.
 #[derive(Debug)]
-pub struct FromGuest<'a> {
-    /// Its record.
+pub struct GuestRecord<'a> {
     pub record: &'a Record,
     /// What that says.
     pub judgement: &'a Judgement,
     /// The record's folder below the page's.
     pub folder: String,
     /// What the guest found before it measured, where it tells.
-    pub start: Option<Start>,
+    pub start: Option<GuestStart>,
     /// What it could not do beside its plan; none when it could do all.
     pub failures: Option<Vec<String>>,
     /// What cyclictest and the kernel's tracers wrote, by the names of [`guest::phase_file`].
@@ -76,7 +73,7 @@ pub struct FromGuest<'a> {
 #[derive(Clone, Debug)]
 pub struct Collected {
     /// What the page shows.
-    pub page: Comparison,
+    pub page: LabComparison,
     pub(super) documents: Vec<Value>,
     /// What the plan publishes, and what stands beside it.
     published: Vec<Published>,
@@ -100,11 +97,11 @@ impl Collected {
     pub fn new(
         plan: &Plan,
         timing: Timing,
-        guests: &[Guest<'_>],
+        guests: &[ComparedGuest<'_>],
         facts: Vec<(String, String)>,
     ) -> Collected {
         let mut all = Collected {
-            page: Comparison {
+            page: LabComparison {
                 plan: plan.name.clone(),
                 title: plan.title.clone(),
                 time: timing,
@@ -150,20 +147,20 @@ impl Collected {
     }
 
     /// Takes in a guest that brought nothing, or not what was asked for, and why.
-    pub fn add_failure(&mut self, guest: &Guest<'_>, why: &str) {
+    pub fn add_failure(&mut self, guest: &ComparedGuest<'_>, why: &str) {
         self.document_without(guest, why);
         self.page.failures.push((guest.name(), why.to_owned()));
     }
 
     /// Takes in a guest that was not begun, and why.
-    pub fn add_not_begun(&mut self, guest: &Guest<'_>, why: &str) {
+    pub fn add_not_begun(&mut self, guest: &ComparedGuest<'_>, why: &str) {
         self.add_unreached(guest);
         self.not_begun += 1;
         self.document_without(guest, why);
     }
 
     /// Takes note that an interruption left a guest no time.
-    pub fn add_unreached(&mut self, guest: &Guest<'_>) {
+    pub fn add_unreached(&mut self, guest: &ComparedGuest<'_>) {
         let kernel = self.kernel(guest.kernel);
         let is_all = guest.plan == self.page.plan;
         let loads = self.page.loads.iter().filter(|load| is_all || **load == guest.plan);
@@ -172,7 +169,7 @@ impl Collected {
     }
 
     /// Notes in the document that a guest brought no record.
-    fn document_without(&mut self, guest: &Guest<'_>, why: &str) {
+    fn document_without(&mut self, guest: &ComparedGuest<'_>, why: &str) {
         self.documents.push(json!({
             "kernel": guest.kernel,
             "seed": guest.seed,
@@ -183,7 +180,7 @@ impl Collected {
     }
 
     /// Takes in what a guest brought.
-    pub fn add(&mut self, guest: &Guest<'_>, from: &FromGuest<'_>) {
+    pub fn add(&mut self, guest: &ComparedGuest<'_>, from: &GuestRecord<'_>) {
         let (label, judgement) = (guest.kernel, from.judgement);
         self.verdicts.push(judgement.verdict);
         if judgement.verdict == Verdict::Inconclusive {
@@ -221,7 +218,12 @@ impl Collected {
         }
     }
 
-    fn add_document(&mut self, guest: &Guest<'_>, from: &FromGuest<'_>, found: Option<Preemption>) {
+    fn add_document(
+        &mut self,
+        guest: &ComparedGuest<'_>,
+        from: &GuestRecord<'_>,
+        found: Option<Preemption>,
+    ) {
         let (pairs, traces) = self.add_beside(guest, from);
         let document = verdict_document::document(from.judgement, from.record);
         let part = |key: &str| document.get(key).cloned();
@@ -241,7 +243,7 @@ impl Collected {
     }
 
     /// Tells what the guest found before it measured.
-    fn add_start(&mut self, guest: &Guest<'_>, start: &Start) {
+    fn add_start(&mut self, guest: &ComparedGuest<'_>, start: &GuestStart) {
         for word in guest.words.iter().filter(|word| start.unknown_words.contains(word)) {
             self.unknown_words.insert((guest.kernel.to_owned(), word.clone()));
             if preemption::asks_model(word) {
@@ -272,8 +274,8 @@ impl Collected {
 
     /// Takes in what became of a requirement with another seed: the weightiest verdict stays, and the worst figure
     /// of several seeds with that verdict.
-    fn require(&mut self, new: Required) {
-        let is_same = |one: &&mut Required| {
+    fn require(&mut self, new: KernelRequirement) {
+        let is_same = |one: &&mut KernelRequirement| {
             (&one.kernel, &one.load, &one.requirement) == (&new.kernel, &new.load, &new.requirement)
         };
         match self.page.required.iter_mut().find(is_same) {
@@ -291,7 +293,11 @@ impl Collected {
     }
 
     /// What the guest did beside the plan: cyclictest's histograms beside ours, and traces.
-    fn add_beside(&mut self, guest: &Guest<'_>, from: &FromGuest<'_>) -> (Vec<Value>, Vec<Value>) {
+    fn add_beside(
+        &mut self,
+        guest: &ComparedGuest<'_>,
+        from: &GuestRecord<'_>,
+    ) -> (Vec<Value>, Vec<Value>) {
         let (mut pairs, mut traces) = (Vec::new(), Vec::new());
         for (index, summary) in from.judgement.cells.iter().enumerate() {
             let file = |kind| guest::phase_file(kind, index);
@@ -380,8 +386,12 @@ impl Collected {
 }
 
 /// cyclictest's histogram of a cell beside ours.
-fn pair(guest: &Guest<'_>, summary: &CellSummary, text: &str) -> Result<Pair, String> {
-    Ok(Pair {
+fn pair(
+    guest: &ComparedGuest<'_>,
+    summary: &CellSummary,
+    text: &str,
+) -> Result<PhaseByBoth, String> {
+    Ok(PhaseByBoth {
         kernel: guest.kernel.to_owned(),
         load: summary.name.clone(),
         seed: guest.seed,
@@ -393,8 +403,8 @@ fn pair(guest: &Guest<'_>, summary: &CellSummary, text: &str) -> Result<Pair, St
 }
 
 /// What was required of a kernel in one record.
-fn required(judgement: &Judgement, kernel: &str) -> impl Iterator<Item = Required> {
-    judgement.outcomes.iter().map(move |one| Required {
+fn required(judgement: &Judgement, kernel: &str) -> impl Iterator<Item = KernelRequirement> {
+    judgement.outcomes.iter().map(move |one| KernelRequirement {
         kernel: kernel.to_owned(),
         load: one.name.clone(),
         requirement: one.requirement.to_string(),
@@ -471,11 +481,11 @@ mod tests {
             "name = 'p'\n[[phase]]\nname = 'rest'\nduration = '1s'\nrequire = ['max < 50us']";
         let plan = rtscope_model::plan::parse("p", text).expect("a plan");
         let seen = |maxima_us: &[u64]| {
-            let guest = |seed| Guest { kernel: "rt", seed, plan: "p", words: &[] };
+            let guest = |seed| ComparedGuest { kernel: "rt", seed, plan: "p", words: &[] };
             let mut all = Collected::new(&plan, Timing::Wall, &[], Vec::new());
             for (seed, max_us) in (1..).zip(maxima_us) {
                 let record = Run::new(text, 1).cell(0, &[&[9_000, max_us * 1_000]]).end().record();
-                let from = FromGuest {
+                let from = GuestRecord {
                     record: &record,
                     judgement: &judge(&record, &[]),
                     folder: String::new(),

@@ -6,7 +6,7 @@ use rtscope_model::verdict::Verdict;
 use serde_json::{Value, json};
 
 use super::{
-    Required, absence, apart,
+    KernelRequirement, absence, apart,
     beside::{Buckets, QUANTILES},
     collect::Collected,
     conditions, headline, loads, models, p99_9_and_max, unbounded,
@@ -112,9 +112,9 @@ impl Collected {
         text.extend(self.broken.iter().map(|line| format!("{line}\n")));
         if self.verdict() != Verdict::Measured {
             let _ = writeln!(text, "{}", self.verdict());
-            let is_open = |one: &&Required| one.verdict == Verdict::Inconclusive;
+            let is_open = |one: &&KernelRequirement| one.verdict == Verdict::Inconclusive;
             for one in self.page.required.iter().filter(is_open) {
-                let Required { kernel, load, requirement, seen, .. } = one;
+                let KernelRequirement { kernel, load, requirement, seen, .. } = one;
                 let _ = writeln!(text, "  {kernel}, {load}: {requirement} is undecided: {seen}");
             }
         }

@@ -24,11 +24,11 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
-use self::apart::Pair;
+use self::apart::KernelPair;
 use crate::{
     number::us,
     plot::{self, kernels::Curve},
-    report::published::Beside,
+    report::published::PublishedBesideOurs,
     statistics::quantile,
 };
 
@@ -41,32 +41,25 @@ const HOT: f64 = 2.0;
 /// What one kernel showed under one load with one seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Index of the kernel.
     pub kernel: usize,
     /// The cell's name.
     pub load: String,
-    /// Seed.
     pub seed: u64,
     /// 99.9th percentile.
     pub p99_9_ns: u64,
-    /// Worst latency.
     pub max_ns: u64,
     /// Measured activations.
     pub recorded: u64,
     /// Swallowed activations.
     pub missed: u64,
-    /// Every latency.
     pub histogram: Histogram,
-    /// The record's page.
     pub page: String,
 }
 
 /// A requirement of a kernel under a load, and what its worst seed says of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Required {
-    /// The kernel.
+pub struct KernelRequirement {
     pub kernel: String,
-    /// The load.
     pub load: String,
     /// The requirement, as `max < 50us`.
     pub requirement: String,
@@ -81,12 +74,10 @@ pub struct Required {
 
 /// Everything that the page shows.
 #[derive(Clone, Debug)]
-pub struct Comparison {
-    /// The plan's name.
+pub struct LabComparison {
     pub plan: String,
     /// What the plan is for, one line.
     pub title: String,
-    /// How time passed.
     pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
@@ -104,21 +95,20 @@ pub struct Comparison {
     pub facts: Vec<(String, String)>,
     /// What was asked for and is not so.
     pub warnings: Vec<String>,
-    /// The figures.
     pub entries: Vec<Entry>,
     /// What was required of each kernel under each load.
-    pub required: Vec<Required>,
+    pub required: Vec<KernelRequirement>,
     /// Guests that brought no record: which, and why.
     pub failures: Vec<(String, String)>,
     /// The plan's published figures beside ours.
-    pub published: Vec<Beside>,
+    pub published: Vec<PublishedBesideOurs>,
     /// Phases that cyclictest measured too.
-    pub beside: Vec<beside::Pair>,
+    pub beside: Vec<beside::PhaseByBoth>,
     /// What the kernels' own tracers said: kernel and phase, in words, and the file.
     pub traces: Vec<(String, String, String)>,
 }
 
-impl Required {
+impl KernelRequirement {
     fn class(&self) -> &'static str {
         super::html::verdict::class(self.verdict)
     }
@@ -181,14 +171,14 @@ struct Row {
 #[template(path = "lab.html")]
 struct Page<'a> {
     style: &'static str,
-    all: &'a Comparison,
+    all: &'a LabComparison,
     headline: String,
     models: Vec<String>,
     seeds: usize,
     recorded: String,
     rows: Vec<Row>,
     worst: Vec<Result<Place, &'static str>>,
-    pairs: Vec<Pair>,
+    pairs: Vec<KernelPair>,
     unbounded: Option<String>,
     plot_rules: String,
     script: &'static str,
@@ -211,13 +201,13 @@ impl Page<'_> {
     }
 }
 
-fn writes_files(all: &Comparison) -> bool {
+fn writes_files(all: &LabComparison) -> bool {
     all.load_lines.values().any(|line| line.starts_with("disk"))
 }
 
 /// What a reader of the figures alone could take for this machine's: the time, and the disk.
 #[must_use]
-pub fn conditions(all: &Comparison) -> Vec<&'static str> {
+pub fn conditions(all: &LabComparison) -> Vec<&'static str> {
     let time = matches!(all.time, Timing::Virtual { .. }).then_some(
         "Time is virtual: it advances with the guest's instructions. Use these figures to compare kernels, \
          not to check deadlines.",
@@ -233,7 +223,7 @@ pub fn conditions(all: &Comparison) -> Vec<&'static str> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(all: &Comparison) -> String {
+pub fn page(all: &LabComparison) -> String {
     let loads = loads(all);
     let (coldest, hottest) = extremes(all);
     let heat = |ns: u64| heat(ns, coldest, hottest);
@@ -263,7 +253,7 @@ pub fn page(all: &Comparison) -> String {
 }
 
 /// The kernels over one another: each load with its plot.
-fn plots(all: &Comparison) -> Vec<(String, String)> {
+fn plots(all: &LabComparison) -> Vec<(String, String)> {
     let curve = |(kernel, load): (usize, &str)| {
         let seeds = entries_of(all, kernel, Some(load));
         let seeds: Vec<&Histogram> = seeds.into_iter().map(|entry| &entry.histogram).collect();
@@ -279,7 +269,7 @@ fn plots(all: &Comparison) -> Vec<(String, String)> {
 
 /// What the whole says in a sentence: of two kernels or more only what is told apart.
 #[must_use]
-pub fn headline(all: &Comparison) -> String {
+pub fn headline(all: &LabComparison) -> String {
     let worst = |kernel: usize| {
         let entries = entries_of(all, kernel, None);
         entries.iter().map(|e| e.p99_9_ns).max().map(|ns| (ns, kernel))
@@ -324,7 +314,7 @@ pub fn headline(all: &Comparison) -> String {
 
 /// What is to be said where the fewest wake-ups of a place don't bound their 99.9th percentile.
 #[must_use]
-pub fn unbounded(all: &Comparison) -> Option<String> {
+pub fn unbounded(all: &LabComparison) -> Option<String> {
     let of_place = |load: &str, kernel: usize| {
         let entries = entries_of(all, kernel, Some(load));
         (!entries.is_empty()).then(|| entries.iter().map(|entry| entry.recorded).sum::<u64>())
@@ -343,7 +333,7 @@ pub fn unbounded(all: &Comparison) -> Option<String> {
 }
 
 /// How much of what was asked for a kernel's figures speak of; none when it is all.
-fn extent(all: &Comparison, kernel: usize) -> Option<String> {
+fn extent(all: &LabComparison, kernel: usize) -> Option<String> {
     let loads = loads(all);
     let entries: Vec<usize> = loads
         .iter()
@@ -359,7 +349,7 @@ fn extent(all: &Comparison, kernel: usize) -> Option<String> {
 
 /// Why a kernel has no figure under a load.
 #[must_use]
-pub fn absence(all: &Comparison, kernel: usize, load: &str) -> &'static str {
+pub fn absence(all: &LabComparison, kernel: usize, load: &str) -> &'static str {
     let unreached = all.unreached.iter().any(|(of, under)| *of == kernel && under == load);
     if unreached { "not reached" } else { "no record" }
 }
@@ -378,17 +368,17 @@ pub fn model_word(model: Preemption) -> &'static str {
 
 /// The preemption model of each kernel in a word; a dash without a record.
 #[must_use]
-pub fn models(all: &Comparison) -> Vec<String> {
+pub fn models(all: &LabComparison) -> Vec<String> {
     all.preemption.iter().map(|model| model.map_or("-", model_word).to_owned()).collect()
 }
 
-fn kernels(all: &Comparison) -> std::ops::Range<usize> {
+fn kernels(all: &LabComparison) -> std::ops::Range<usize> {
     0..all.kernels.len()
 }
 
 /// The loads that were asked for, in their order.
 #[must_use]
-pub fn loads(all: &Comparison) -> Vec<&str> {
+pub fn loads(all: &LabComparison) -> Vec<&str> {
     let mut loads: Vec<&str> = all.loads.iter().map(String::as_str).collect();
     for entry in &all.entries {
         if !loads.contains(&entry.load.as_str()) {
@@ -399,7 +389,7 @@ pub fn loads(all: &Comparison) -> Vec<&str> {
 }
 
 /// A kernel's entries under one load, or under all, by seed.
-fn entries_of<'a>(all: &'a Comparison, kernel: usize, load: Option<&str>) -> Vec<&'a Entry> {
+fn entries_of<'a>(all: &'a LabComparison, kernel: usize, load: Option<&str>) -> Vec<&'a Entry> {
     let wanted =
         |entry: &&Entry| entry.kernel == kernel && load.is_none_or(|load| entry.load == load);
     let mut found: Vec<&Entry> = all.entries.iter().filter(wanted).collect();
@@ -414,14 +404,14 @@ fn spread(entries: &[&Entry], figure: impl Fn(&Entry) -> u64) -> Option<Spread> 
 /// A kernel's 99.9th percentile under a load, the median of its seeds, and its maximum, the largest of them, in
 /// ns; none without a record.
 #[must_use]
-pub fn p99_9_and_max(all: &Comparison, kernel: usize, load: &str) -> Option<(u64, u64)> {
+pub fn p99_9_and_max(all: &LabComparison, kernel: usize, load: &str) -> Option<(u64, u64)> {
     let entries = entries_of(all, kernel, Some(load));
     let p99_9 = spread(&entries, |entry| entry.p99_9_ns)?.median_ns;
     Some((p99_9, spread(&entries, |entry| entry.max_ns)?.high_ns))
 }
 
 /// The least and the largest 99.9th percentile of all.
-fn extremes(all: &Comparison) -> (u64, u64) {
+fn extremes(all: &LabComparison) -> (u64, u64) {
     let values = || all.entries.iter().map(|entry| entry.p99_9_ns.max(1));
     (values().min().unwrap_or(1), values().max().unwrap_or(1))
 }
@@ -437,7 +427,7 @@ fn heat(ns: u64, coldest: u64, hottest: u64) -> u32 {
 /// A place of the table from the entries of all its seeds; for the row of the worst, of all its loads. Or
 /// why there is none.
 fn place(
-    all: &Comparison,
+    all: &LabComparison,
     kernel: usize,
     load: Option<&str>,
     heat: impl Fn(u64) -> u32,

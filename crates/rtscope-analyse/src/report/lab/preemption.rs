@@ -1,6 +1,6 @@
 //! The preemption model that was asked for, and the one that ran.
 
-use rtscope_model::{environment::Preemption, guest::Start};
+use rtscope_model::{environment::Preemption, guest::GuestStart};
 
 use super::model_word;
 
@@ -17,7 +17,7 @@ pub(super) fn asks_model(word: &str) -> bool {
 pub(super) fn warning(
     append: &[String],
     found: Preemption,
-    start: Option<&Start>,
+    start: Option<&GuestStart>,
 ) -> Option<String> {
     let word = append.iter().rfind(|word| asks_model(word))?;
     let model = match word.strip_prefix(WORD)? {
@@ -57,16 +57,18 @@ mod tests {
 
     #[test]
     fn a_preemption_model_that_the_kernel_did_not_take_is_told() {
-        let of = |word: &str, found, start: Option<&Start>| {
+        let of = |word: &str, found, start: Option<&GuestStart>| {
             warning(&["quiet".to_owned(), word.to_owned()], found, start)
         };
-        let refused =
-            |word: &str| Start { unknown_words: vec![word.to_owned()], ..Start::default() };
+        let refused = |word: &str| GuestStart {
+            unknown_words: vec![word.to_owned()],
+            ..GuestStart::default()
+        };
         for start in [None, Some(&refused("preempt=none"))] {
             let said = of("preempt=none", Preemption::RealTime, start).expect("without effect");
             assert!(said.contains("had no effect") && said.contains("PREEMPT_RT"), "{said}");
         }
-        let known = Some(&Start::default());
+        let known = Some(&GuestStart::default());
         assert_eq!(of("preempt=lazy", Preemption::RealTime, known), None, "Linux 6.13 and later");
         // A kernel without dynamic preemption that happens to be built as the model that was asked for.
         let start = refused("preempt=full");

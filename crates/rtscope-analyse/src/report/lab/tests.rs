@@ -2,7 +2,6 @@ use rtscope_model::histogram::Layout;
 
 use super::*;
 
-/// Latencies around a level.
 fn latencies(us: u64) -> Histogram {
     let mut histogram = Histogram::new(Layout::default());
     (0..2000).for_each(|n| histogram.record(us * 900 + n * us));
@@ -23,8 +22,8 @@ fn entry(kernel: usize, load: &str, seed: u64, p99_9_us: u64) -> Entry {
     }
 }
 
-fn comparison() -> Comparison {
-    Comparison {
+fn comparison() -> LabComparison {
+    LabComparison {
         plan: "x".to_owned(),
         title: "a <title>".to_owned(),
         time: Timing::Virtual { shift: 1 },
@@ -46,7 +45,7 @@ fn comparison() -> Comparison {
             entry(1, "disk", 1, 9),
             entry(1, "disk", 2, 11),
         ],
-        required: vec![Required {
+        required: vec![KernelRequirement {
             kernel: "stock".to_owned(),
             load: "disk".to_owned(),
             requirement: "max < 50us".to_owned(),
@@ -62,7 +61,7 @@ fn comparison() -> Comparison {
 }
 
 /// Kernels a, b and so on, with the 99.9th percentiles in us of their seeds under each load.
-pub(super) fn comparison_of(loads: &[(&str, &[&[u64]])]) -> Comparison {
+pub(super) fn comparison_of(loads: &[(&str, &[&[u64]])]) -> LabComparison {
     let mut all = comparison();
     let count = loads.iter().map(|(_, sides)| sides.len()).max().unwrap_or(0);
     let name = |at: usize| char::from(b'a' + at as u8).to_string();
@@ -89,7 +88,7 @@ fn the_headline_names_only_what_is_told_apart() {
         headline(&all),
         "Under disk, 99.9 % of wake-ups within 20.0 us in a and within 460.0 us in b: 23 times"
     );
-    let told = |pair: &Pair| (pair.better.clone() + &pair.worse, pair.apart);
+    let told = |pair: &KernelPair| (pair.better.clone() + &pair.worse, pair.apart);
     let disk: Vec<_> = apart::pairs(&all).iter().filter(|p| p.load == "disk").map(told).collect();
     let expected = [("ab", true), ("ac", true), ("bc", false)];
     assert_eq!(disk, expected.map(|(pair, apart)| (pair.to_owned(), apart)));

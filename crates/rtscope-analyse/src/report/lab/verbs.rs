@@ -7,28 +7,26 @@ use askama::Template;
 use rtscope_model::guest::Timing;
 use serde_json::{Value, json};
 
-use super::figures::{Figure, Unit};
+use super::figures::{FigureUnit, GuestFigure};
 use crate::{
     number::{grouped, hertz},
     plot::{phase::signed, throughput::bits_beside},
     report::{
         drift::per_hour,
-        published::{self, Beside},
+        published::{self, PublishedBesideOurs},
     },
     statistics::change_point::median,
 };
 
 /// What a guest brought.
 #[derive(Clone, Debug)]
-pub struct FromGuest {
-    /// Index of the kernel.
+pub struct VerbInGuest {
     pub kernel: usize,
     /// What it is called.
     pub name: String,
     /// Its own page; none where its verb has none.
     pub page: Option<String>,
-    /// Its figures.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<GuestFigure>,
 }
 
 /// A verb in several kernels.
@@ -40,18 +38,16 @@ pub struct SideBySide {
     pub words: String,
     /// What virtual time can't say of its figures, a sentence each.
     pub limits: &'static [&'static str],
-    /// How time passed.
     pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
-    /// What the guests brought.
-    pub guests: Vec<FromGuest>,
+    pub guests: Vec<VerbInGuest>,
     /// What brought no record: which, and why.
     pub failures: Vec<(String, String)>,
     /// Published figures beside those of the guests.
-    pub published: Vec<Beside>,
+    pub published: Vec<PublishedBesideOurs>,
 }
 
 /// A figure in one kernel, of all its seeds.
@@ -68,7 +64,7 @@ impl Cell {
         (!self.values.is_empty()).then(|| median(&self.values))
     }
 
-    fn text(&self, unit: Unit) -> String {
+    fn text(&self, unit: FigureUnit) -> String {
         let Some(median) = self.median() else {
             return self.reasons.first().map_or("no record", |why| shortened(why)).to_owned();
         };
@@ -85,16 +81,16 @@ fn shortened(why: &str) -> &str {
     why.split(':').next().unwrap_or(why)
 }
 
-impl Unit {
+impl FigureUnit {
     fn text(self, value: f64) -> String {
         match self {
-            Unit::Ns => signed(value),
-            Unit::NsPerHour => per_hour(value),
-            Unit::Hz => hertz(value),
-            Unit::BitsPerSecond => bits_beside(value, value),
-            Unit::Count => grouped(value.max(0.0).round() as u64),
-            Unit::Share => format!("{:.2} %", value * 100.0),
-            Unit::Ratio => format!("{value:.2}"),
+            FigureUnit::Ns => signed(value),
+            FigureUnit::NsPerHour => per_hour(value),
+            FigureUnit::Hz => hertz(value),
+            FigureUnit::BitsPerSecond => bits_beside(value, value),
+            FigureUnit::Count => grouped(value.max(0.0).round() as u64),
+            FigureUnit::Share => format!("{:.2} %", value * 100.0),
+            FigureUnit::Ratio => format!("{value:.2}"),
         }
     }
 }
@@ -103,7 +99,7 @@ impl Unit {
 #[derive(Clone, Debug)]
 struct Row {
     name: String,
-    unit: Unit,
+    unit: FigureUnit,
     cells: Vec<Cell>,
 }
 
@@ -252,7 +248,6 @@ pub fn document(all: &SideBySide, guests: &[Value]) -> Value {
     })
 }
 
-/// The figures for a terminal.
 #[must_use]
 pub fn table(all: &SideBySide) -> String {
     let groups = groups(all);
@@ -309,23 +304,23 @@ pub fn table(all: &SideBySide) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::published::{KernelKind, PublishedTable, Statistic};
+    use rtscope_model::published::{KernelKind, PublishedStatistic, PublishedTable};
 
     use super::*;
     use crate::report::published::{Ours, Whose};
 
-    fn guest(kernel: usize, seed: u64, limit: Result<f64, String>) -> FromGuest {
+    fn guest(kernel: usize, seed: u64, limit: Result<f64, String>) -> VerbInGuest {
         let of = "c at <rest>".to_owned();
         let name = "highest good frequency".to_owned();
-        FromGuest {
+        VerbInGuest {
             kernel,
             name: format!("{kernel}-seed{seed}"),
             page: Some(format!("{kernel}-seed{seed}/report.html")),
-            figures: vec![Figure { of, name, unit: Unit::Hz, value: limit }],
+            figures: vec![GuestFigure { of, name, unit: FigureUnit::Hz, value: limit }],
         }
     }
 
-    fn side_by_side(guests: Vec<FromGuest>) -> SideBySide {
+    fn side_by_side(guests: Vec<VerbInGuest>) -> SideBySide {
         SideBySide {
             verb: "wave sweep",
             words: "wave sweep --quick".to_owned(),
@@ -368,7 +363,7 @@ mod tests {
                     figures = { max_frequency = '50kHz' }\nwhy = 'a <pin>'\n";
         let table_of = PublishedTable::parse("x", text).expect("a table");
         let ours = |label: &str, kernel, hz| Ours {
-            figures: vec![(Statistic::MaxFrequency, Ok(hz))],
+            figures: vec![(PublishedStatistic::MaxFrequency, Ok(hz))],
             ..Whose { label, kernel: Some(kernel) }.ours("c")
         };
         let ours = [ours("deb", KernelKind::Stock, 5e3), ours("rt", KernelKind::RealTime, 1e3)];

@@ -2,15 +2,15 @@
 
 use rtscope_model::{
     machine_use::CpuClass,
-    published::{KernelKind, Published, Statistic},
+    published::{KernelKind, Published, PublishedStatistic},
     record::Record,
     schedule::Policy,
     verdict,
 };
 
-use super::{Beside, Ours, beside, statistics};
+use super::{Ours, PublishedBesideOurs, beside, statistics};
 use crate::{
-    judgement::{CellSummary, Judgement, Row},
+    judgement::{CellSummary, FigureRow, Judgement},
     statistics::{
         machine_use::{self, MachineUse},
         quantile,
@@ -19,7 +19,7 @@ use crate::{
 
 /// A run's own published figures beside what it measured.
 #[must_use]
-pub fn of_run(record: &Record, judgement: &Judgement) -> Vec<Beside> {
+pub fn of_run(record: &Record, judgement: &Judgement) -> Vec<PublishedBesideOurs> {
     let published = &record.plan.published;
     beside(published, &of_cells(record, judgement, "", published))
 }
@@ -34,7 +34,7 @@ pub fn of_cells(
 ) -> Vec<Ours> {
     let kernel = record.before.as_ref().and_then(|found| KernelKind::of(found.kernel.preemption));
     let wanted = statistics(published);
-    let wants_cpu_time = wanted.iter().any(|one| matches!(one, Statistic::CpuTime(_)));
+    let wants_cpu_time = wanted.iter().any(|one| matches!(one, PublishedStatistic::CpuTime(_)));
     let mut all = Vec::new();
     for cell in &judgement.cells {
         let phase = record.plan.phases.get(cell.cell as usize);
@@ -54,7 +54,9 @@ pub fn of_cells(
                     .iter()
                     .filter_map(|statistic| {
                         let found = match (statistic, &uses) {
-                            (Statistic::CpuTime(class), Some(uses)) if thread.is_none() => {
+                            (PublishedStatistic::CpuTime(class), Some(uses))
+                                if thread.is_none() =>
+                            {
                                 cpu_time(*class, uses)
                             }
                             _ => figure(*statistic, cell, row)?,
@@ -82,25 +84,29 @@ fn cpu_time(class: CpuClass, uses: &MachineUse) -> Result<f64, String> {
 }
 
 /// A statistic of wake-ups; none for one that isn't of them.
-fn figure(statistic: Statistic, cell: &CellSummary, row: &Row) -> Option<Result<f64, String>> {
+fn figure(
+    statistic: PublishedStatistic,
+    cell: &CellSummary,
+    row: &FigureRow,
+) -> Option<Result<f64, String>> {
     use verdict::Statistic as Of;
     let histogram = &row.histogram;
     let ns = |found: Option<u64>| found.map(|ns| ns as f64);
     let value = match statistic {
-        Statistic::Min => ns(histogram.min_ns()),
-        Statistic::Latency(Of::Mean) => histogram.mean_ns(),
-        Statistic::Latency(Of::Quantile(parts)) => {
+        PublishedStatistic::Min => ns(histogram.min_ns()),
+        PublishedStatistic::Latency(Of::Mean) => histogram.mean_ns(),
+        PublishedStatistic::Latency(Of::Quantile(parts)) => {
             ns(histogram.at_rank_ns(quantile::rank(histogram.count(), parts)))
         }
-        Statistic::Latency(Of::Max) => ns(row.max_ns()),
-        Statistic::Latency(Of::Missed) if row.missed_is_known => Some(row.missed as f64),
-        Statistic::Latency(Of::Missed) => {
+        PublishedStatistic::Latency(Of::Max) => ns(row.max_ns()),
+        PublishedStatistic::Latency(Of::Missed) if row.missed_is_known => Some(row.missed as f64),
+        PublishedStatistic::Latency(Of::Missed) => {
             return Some(Err("missed activations are not known".to_owned()));
         }
         // The bucket in which a limit lies counts: a wake-up that may be late is no reason to be pleased.
-        Statistic::Above(limit) => Some(histogram.at_or_above(limit.0).1 as f64),
-        Statistic::Recorded => Some(row.recorded as f64),
-        Statistic::Mode if row.thread.is_none() => {
+        PublishedStatistic::Above(limit) => Some(histogram.at_or_above(limit.0).1 as f64),
+        PublishedStatistic::Recorded => Some(row.recorded as f64),
+        PublishedStatistic::Mode if row.thread.is_none() => {
             let largest = cell.modes.iter().max_by(|a, b| a.count.cmp(&b.count));
             ns(largest.map(|mode| mode.peak_ns))
         }

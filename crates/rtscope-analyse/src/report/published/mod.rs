@@ -9,7 +9,7 @@ mod cells;
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 
 use rtscope_model::{
-    published::{Amount, KernelKind, Published, Statistic},
+    published::{Amount, KernelKind, Published, PublishedStatistic},
     schedule::Policy,
     verdict,
 };
@@ -39,7 +39,7 @@ pub struct Ours {
     /// What else was so, in the words of [`Published::condition`].
     pub condition: Option<String>,
     /// The figures, in the base of their unit, or why there is none.
-    pub figures: Vec<(Statistic, Result<f64, String>)>,
+    pub figures: Vec<(PublishedStatistic, Result<f64, String>)>,
 }
 
 /// Whose figures a record without an environment of its own holds.
@@ -75,9 +75,9 @@ struct Seen {
 
 /// A published figure and ours.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Beside {
+pub struct PublishedBesideOurs {
     published: Published,
-    statistic: Option<Statistic>,
+    statistic: Option<PublishedStatistic>,
     amount: Option<Amount>,
     seen: Result<Vec<Seen>, String>,
     /// How many wake-ups theirs is of, and ours where it is of the fewest; none where either isn't known.
@@ -86,14 +86,14 @@ pub struct Beside {
 
 /// Pairs every published figure with ours.
 #[must_use]
-pub fn beside(published: &[Published], ours: &[Ours]) -> Vec<Beside> {
+pub fn beside(published: &[Published], ours: &[Ours]) -> Vec<PublishedBesideOurs> {
     published.iter().flat_map(|entry| of_entry(entry, ours)).collect()
 }
 
 /// Pairs the figures of a table with ours. A table serves several verbs: entries with other statistics than ours are left out.
 #[must_use]
-pub fn of_table(published: &[Published], ours: &[Ours]) -> Vec<Beside> {
-    let is_measured = |statistic: &Statistic| {
+pub fn of_table(published: &[Published], ours: &[Ours]) -> Vec<PublishedBesideOurs> {
+    let is_measured = |statistic: &PublishedStatistic| {
         ours.iter().flat_map(|one| &one.figures).any(|(known, _)| known == statistic)
     };
     let is_ours = |entry: &&Published| entry.figures.0.iter().any(|(one, _)| is_measured(one));
@@ -102,8 +102,8 @@ pub fn of_table(published: &[Published], ours: &[Ours]) -> Vec<Beside> {
 
 /// The statistics that the entries ask for, each once: what a report computes of its figures.
 #[must_use]
-pub fn statistics(published: &[Published]) -> Vec<Statistic> {
-    let mut all: Vec<Statistic> = Vec::new();
+pub fn statistics(published: &[Published]) -> Vec<PublishedStatistic> {
+    let mut all: Vec<PublishedStatistic> = Vec::new();
     for (statistic, _) in published.iter().flat_map(|entry| &entry.figures.0) {
         if !all.contains(statistic) {
             all.push(*statistic);
@@ -112,15 +112,15 @@ pub fn statistics(published: &[Published]) -> Vec<Statistic> {
     all
 }
 
-fn of_entry(entry: &Published, ours: &[Ours]) -> Vec<Beside> {
+fn of_entry(entry: &Published, ours: &[Ours]) -> Vec<PublishedBesideOurs> {
     let fitting = fitting(entry, ours);
-    let one = |statistic: Option<Statistic>, amount: Option<Amount>| {
+    let one = |statistic: Option<PublishedStatistic>, amount: Option<Amount>| {
         let seen = match (&fitting, statistic) {
             (Err(why), _) => Err(why.clone()),
             (Ok(_), None) => Ok(Vec::new()),
             (Ok(fitting), Some(statistic)) => seen(statistic, fitting),
         };
-        Beside {
+        PublishedBesideOurs {
             published: entry.clone(),
             statistic,
             amount,
@@ -136,8 +136,9 @@ fn of_entry(entry: &Published, ours: &[Ours]) -> Vec<Beside> {
 
 /// How many wake-ups the entry is of, and the fewest of ours.
 fn recorded(entry: &Published, fitting: &Result<Vec<&Ours>, String>) -> Option<(f64, f64)> {
-    let (_, theirs) = entry.figures.0.iter().find(|(one, _)| *one == Statistic::Recorded)?;
-    let ours = seen(Statistic::Recorded, fitting.as_ref().ok()?).ok()?;
+    let (_, theirs) =
+        entry.figures.0.iter().find(|(one, _)| *one == PublishedStatistic::Recorded)?;
+    let ours = seen(PublishedStatistic::Recorded, fitting.as_ref().ok()?).ok()?;
     Some((theirs.value, ours.iter().map(|one| one.low).reduce(f64::min)?))
 }
 
@@ -190,7 +191,7 @@ fn fitting<'a>(entry: &Published, ours: &'a [Ours]) -> Result<Vec<&'a Ours>, Str
 }
 
 /// A statistic of ours: the range for each label.
-fn seen(statistic: Statistic, ours: &[&Ours]) -> Result<Vec<Seen>, String> {
+fn seen(statistic: PublishedStatistic, ours: &[&Ours]) -> Result<Vec<Seen>, String> {
     let (mut all, mut why): (Vec<Seen>, _) = (Vec::new(), None);
     for one in ours {
         let figure = one.figures.iter().find(|(known, _)| *known == statistic);
@@ -213,7 +214,7 @@ fn seen(statistic: Statistic, ours: &[&Ours]) -> Result<Vec<Seen>, String> {
     if all.is_empty() { Err(why) } else { Ok(all) }
 }
 
-impl Beside {
+impl PublishedBesideOurs {
     /// What the figure is of, in words.
     #[must_use]
     pub fn name(&self) -> String {
@@ -318,7 +319,7 @@ impl Beside {
 
     /// What the numbers of wake-ups say of two maxima.
     fn counts(&self, side: Ordering) -> String {
-        let is_max = self.statistic == Some(Statistic::Latency(verdict::Statistic::Max));
+        let is_max = self.statistic == Some(PublishedStatistic::Latency(verdict::Statistic::Max));
         let Some((theirs, ours)) = self.recorded.filter(|_| is_max) else { return String::new() };
         let [of_theirs, of_ours] = [theirs, ours].map(|count| grouped(count as u64));
         match side {
@@ -335,8 +336,8 @@ impl Beside {
 
 /// All pairs as a document.
 #[must_use]
-pub fn document(all: &[Beside]) -> Value {
-    let one = |pair: &Beside| {
+pub fn document(all: &[PublishedBesideOurs]) -> Value {
+    let one = |pair: &PublishedBesideOurs| {
         let published = &pair.published;
         let ours = pair.seen.as_ref().ok();
         let ours = ours.map(|all| {
@@ -366,22 +367,23 @@ pub fn document(all: &[Beside]) -> Value {
 /// The pairs for a terminal: a line for each figure that ours stands beside, and what the others lack. Empty without a
 /// published figure.
 #[must_use]
-pub fn text(all: &[Beside]) -> String {
+pub fn text(all: &[PublishedBesideOurs]) -> String {
     if all.is_empty() {
         return String::new();
     }
     // Those of single threads are many, and say little more.
-    let (threads, whole): (Vec<&Beside>, Vec<&Beside>) =
+    let (threads, whole): (Vec<&PublishedBesideOurs>, Vec<&PublishedBesideOurs>) =
         all.iter().partition(|pair| pair.published.thread.is_some());
-    let (paired, unpaired): (Vec<&Beside>, Vec<&Beside>) =
+    let (paired, unpaired): (Vec<&PublishedBesideOurs>, Vec<&PublishedBesideOurs>) =
         whole.into_iter().partition(|pair| pair.seen.is_ok() && pair.amount.is_some());
     let mut text = String::new();
     if !paired.is_empty() {
         text += "Published figures and ours (in parentheses: ours / published)\n";
-        let width = |cells: &dyn Fn(&Beside) -> String| {
+        let width = |cells: &dyn Fn(&PublishedBesideOurs) -> String| {
             paired.iter().map(|pair| cells(pair).chars().count()).max().unwrap_or(0)
         };
-        let (names, theirs) = (width(&Beside::name), width(&Beside::theirs));
+        let (names, theirs) =
+            (width(&PublishedBesideOurs::name), width(&PublishedBesideOurs::theirs));
         for pair in &paired {
             let ratio = match pair.ratio() {
                 none if none.is_empty() => none,
@@ -463,7 +465,7 @@ source = "a training"
         PublishedTable::parse("x", TABLE).expect("a table").published
     }
 
-    fn max(value: f64) -> Vec<(Statistic, Result<f64, String>)> {
+    fn max(value: f64) -> Vec<(PublishedStatistic, Result<f64, String>)> {
         vec![("max".parse().expect("a statistic"), Ok(value))]
     }
 
@@ -526,7 +528,7 @@ source = "a training"
         let table = PublishedTable::parse("x", table).expect("a table").published;
         let why = |max_ns: f64, recorded: f64| {
             let mut figures = max(max_ns);
-            figures.push((Statistic::Recorded, Ok(recorded)));
+            figures.push((PublishedStatistic::Recorded, Ok(recorded)));
             beside(&table, &[Ours { figures, ..Ours::default() }])[0].why()
         };
         assert_eq!(

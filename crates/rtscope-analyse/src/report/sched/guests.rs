@@ -8,30 +8,25 @@ use rtscope_model::{guest::Timing, published::Published, sched::ExperimentRecord
 use serde_json::{Value, json};
 
 use super::{ours, rows::rows};
-use crate::report::published::{self, Beside, Ours, Whose};
+use crate::report::published::{self, Ours, PublishedBesideOurs, Whose};
 
 /// An experiment's record from a guest.
 #[derive(Clone, Debug)]
-pub struct FromGuest {
-    /// Index of the kernel.
+pub struct ExperimentInGuest {
     pub kernel: usize,
-    /// The record.
     pub record: ExperimentRecord,
-    /// Its own page.
     pub page: String,
 }
 
 /// Everything that the page shows.
 #[derive(Clone, Debug)]
 pub struct Guests {
-    /// How time passed.
     pub time: Timing,
     /// The kernels as they were asked for.
     pub kernels: Vec<String>,
     /// What is known of each kernel: name and value.
     pub facts: Vec<(String, String)>,
-    /// The records.
-    pub records: Vec<FromGuest>,
+    pub records: Vec<ExperimentInGuest>,
     /// What brought no record: which, and why.
     pub failures: Vec<(String, String)>,
 }
@@ -69,7 +64,7 @@ struct Page<'a> {
     all: &'a Guests,
     headline: String,
     tables: Vec<Table>,
-    published: Vec<Beside>,
+    published: Vec<PublishedBesideOurs>,
     is_virtual: bool,
 }
 
@@ -122,7 +117,7 @@ pub fn document(all: &Guests, guests: &[Value]) -> Value {
 }
 
 /// The published figures of all experiments beside those of every kernel. An application is named with its experiment.
-fn beside(all: &Guests) -> Vec<Beside> {
+fn beside(all: &Guests) -> Vec<PublishedBesideOurs> {
     let named = |experiment: &str, subject: &str| format!("{experiment}, {subject}");
     let mut theirs: Vec<Published> = Vec::new();
     let mut seen: Vec<Ours> = Vec::new();
@@ -147,7 +142,6 @@ fn beside(all: &Guests) -> Vec<Beside> {
     published::beside(&theirs, &seen)
 }
 
-/// The figures for a terminal.
 #[must_use]
 pub fn table(all: &Guests) -> String {
     let tables = tables(all);
@@ -224,7 +218,7 @@ mod tests {
             let first = app("rt", Policy::Fifo, &[(0, ends[0])]);
             let second = app("x<y", Policy::Other, &[(ends[0], ends[1])]);
             let record = record(vec![first, second]);
-            FromGuest { kernel, record, page: format!("{kernel}/x/report.html") }
+            ExperimentInGuest { kernel, record, page: format!("{kernel}/x/report.html") }
         };
         let mut all = Guests {
             time: Timing::Virtual { shift: 1 },

@@ -1,7 +1,7 @@
 //! What was predicted for each application, and what the record says about a deviation.
 
 use rtscope_model::{
-    sched::{ExperimentRecord, Observed},
+    sched::{ExperimentRecord, ObservedApplication},
     time::Nanos,
 };
 
@@ -14,7 +14,7 @@ const TOLERATED: f64 = 0.1;
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedExperiment<'a> {
     /// What was recorded.
-    pub observed: &'a Observed,
+    pub observed: &'a ObservedApplication,
     /// Predicted response, of several jobs the longest; none when it is predicted to be refused.
     pub predicted_ns: Option<u64>,
     /// Predicted response of each job.
@@ -70,7 +70,7 @@ impl Predicted {
 fn responses(
     record: &ExperimentRecord,
     admitted: &[bool],
-    factor: impl Fn(&Observed) -> f64,
+    factor: impl Fn(&ObservedApplication) -> f64,
 ) -> Vec<Predicted> {
     let mut jobs = Vec::new();
     // Those of each application, by their place in the list.
@@ -109,7 +109,7 @@ fn responses(
 
 fn one<'a>(
     record: &'a ExperimentRecord,
-    app: &'a Observed,
+    app: &'a ObservedApplication,
     asked: Predicted,
     found: &Predicted,
 ) -> JudgedExperiment<'a> {
@@ -130,7 +130,7 @@ fn one<'a>(
 }
 
 /// What the record says about a deviation.
-fn remark(record: &ExperimentRecord, app: &Observed, found: &Predicted) -> String {
+fn remark(record: &ExperimentRecord, app: &ObservedApplication, found: &Predicted) -> String {
     if found.deviation(app.response_ns()).abs() <= TOLERATED {
         let found = found.longest_ns().unwrap_or_default();
         return format!(
@@ -163,7 +163,7 @@ fn remark(record: &ExperimentRecord, app: &Observed, found: &Predicted) -> Strin
 
 /// How long, between release and finish of an application, some CPU that it may use was taken by
 /// none of the experiment's threads while it did not run itself.
-fn left_by_all(record: &ExperimentRecord, app: &Observed) -> u64 {
+fn left_by_all(record: &ExperimentRecord, app: &ObservedApplication) -> u64 {
     let mut edges: Vec<u64> = record
         .applications
         .iter()
@@ -175,8 +175,9 @@ fn left_by_all(record: &ExperimentRecord, app: &Observed) -> u64 {
         .collect();
     edges.sort_unstable();
     edges.dedup();
-    let runs = |other: &Observed, at: u64, cpu: Option<u32>| {
-        let covers = |run: &&rtscope_model::sched::Run| run.start_ns <= at && at < run.end_ns;
+    let runs = |other: &ObservedApplication, at: u64, cpu: Option<u32>| {
+        let covers =
+            |run: &&rtscope_model::sched::CpuInterval| run.start_ns <= at && at < run.end_ns;
         other.runs.iter().filter(covers).any(|run| cpu.is_none_or(|cpu| cpu == run.cpu))
     };
     // Between its jobs it has nothing to do.

@@ -9,8 +9,8 @@ mod rows;
 use askama::Template;
 use rtscope_model::{
     cpu::CpuSet,
-    published::Statistic,
-    sched::{Application, ExperimentRecord, JobRun, Observed, Run, RunSource},
+    published::PublishedStatistic,
+    sched::{Application, CpuInterval, ExperimentRecord, JobRun, ObservedApplication, RunSource},
     time::Nanos,
 };
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub use self::{
 };
 use crate::{
     plot::{self, gantt},
-    report::published::{self, Beside, Ours, Whose},
+    report::published::{self, Ours, PublishedBesideOurs, Whose},
     statistics::sched::real_time_share,
 };
 
@@ -89,19 +89,18 @@ fn deadline_ns(asked: &Application) -> Option<u64> {
 }
 
 /// Jobs that were done after their deadline.
-fn late(app: &Observed, deadline_ns: u64) -> usize {
+fn late(app: &ObservedApplication, deadline_ns: u64) -> usize {
     app.jobs.iter().filter(|job| job.response_ns() > deadline_ns).count()
 }
 
 /// The median response of its jobs.
-fn median_ns(app: &Observed) -> u64 {
+fn median_ns(app: &ObservedApplication) -> u64 {
     let mut responses: Vec<u64> = app.jobs.iter().map(JobRun::response_ns).collect();
     responses.sort_unstable();
     responses.get(responses.len() / 2).copied().unwrap_or_default()
 }
 
-/// The CPUs of runs.
-fn cpus(runs: &[Run]) -> CpuSet {
+fn cpus(runs: &[CpuInterval]) -> CpuSet {
     runs.iter().map(|run| run.cpu).collect()
 }
 
@@ -125,7 +124,6 @@ fn jobs(judged: &JudgedExperiment<'_>, asked: &Application) -> Vec<Value> {
     judged.observed.jobs.iter().zip(predicted).map(one).collect()
 }
 
-/// The table for a terminal.
 #[must_use]
 pub fn table(record: &ExperimentRecord) -> String {
     let mut text = format!("{}: {}\n\n", record.experiment.name, record.experiment.title);
@@ -173,18 +171,18 @@ pub fn table(record: &ExperimentRecord) -> String {
 }
 
 /// The experiment's published figures beside ours.
-fn published(record: &ExperimentRecord) -> Vec<Beside> {
+fn published(record: &ExperimentRecord) -> Vec<PublishedBesideOurs> {
     published::beside(&record.experiment.published, &ours(record, Whose::default()))
 }
 
 /// What each application shows of the statistics that are published.
 fn ours(record: &ExperimentRecord, whose: Whose<'_>) -> Vec<Ours> {
-    let one = |app: &Observed| {
+    let one = |app: &ObservedApplication| {
         let refused = || "the kernel refused it: it never ran".to_owned();
         let seen = if app.is_refused { Err(refused()) } else { Ok(app.response_ns() as f64) };
         Ours {
             policy: Some(app.found.policy),
-            figures: vec![(Statistic::Response, seen)],
+            figures: vec![(PublishedStatistic::Response, seen)],
             ..whose.ours(&app.name)
         }
     };
@@ -199,7 +197,7 @@ struct Page<'a> {
     record: &'a ExperimentRecord,
     headline: String,
     rows: Vec<Row>,
-    published: Vec<Beside>,
+    published: Vec<PublishedBesideOurs>,
     gantt: String,
     source: &'static str,
     limit: String,

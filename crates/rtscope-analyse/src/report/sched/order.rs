@@ -61,7 +61,6 @@ impl JobOrder {
         Some(JobOrder { expected, rounds, kept: rounds - broken.len(), broken })
     }
 
-    /// In a sentence.
     pub(super) fn sentence(&self) -> String {
         let mut text = format!(
             "The jobs came in the expected order ({}) in {} of {} rounds",

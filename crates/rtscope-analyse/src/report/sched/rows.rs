@@ -1,7 +1,7 @@
 //! The figures of each application and of each of its jobs, as the table and the page show them.
 
 use rtscope_model::{
-    sched::{Application, ExperimentRecord, JobRun, Observed},
+    sched::{Application, ExperimentRecord, JobRun, ObservedApplication},
     time::Nanos,
 };
 
@@ -77,7 +77,7 @@ fn job_rows(judged: &JudgedExperiment<'_>, asked: &Application) -> Vec<JobRow> {
 }
 
 /// Policy with what belongs to it.
-fn policy(app: &Observed) -> String {
+fn policy(app: &ObservedApplication) -> String {
     let place = &app.found;
     let slice = app.slice_ns.map_or(String::new(), |ns| format!(" slice {}", Nanos(ns)));
     match (place.budget.or(app.asked.budget), place.nice) {

@@ -7,13 +7,14 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-pub(super) fn app(name: &str, policy: Policy, runs: &[(u64, u64)]) -> Observed {
+pub(super) fn app(name: &str, policy: Policy, runs: &[(u64, u64)]) -> ObservedApplication {
     let cpus: CpuSet = [1].into_iter().collect();
     let priority = u8::from(policy.has_priority()) * 80;
     let asked = Placement { policy, priority, nice: 0, budget: None, cpus };
-    let run = |(start, end): &(u64, u64)| Run { cpu: 1, start_ns: start * MS, end_ns: end * MS };
-    let runs: Vec<Run> = runs.iter().map(run).collect();
-    Observed {
+    let run =
+        |(start, end): &(u64, u64)| CpuInterval { cpu: 1, start_ns: start * MS, end_ns: end * MS };
+    let runs: Vec<CpuInterval> = runs.iter().map(run).collect();
+    ObservedApplication {
         name: name.to_owned(),
         found: asked.clone(),
         asked,
@@ -31,7 +32,7 @@ pub(super) fn app(name: &str, policy: Policy, runs: &[(u64, u64)]) -> Observed {
     }
 }
 
-pub(super) fn record(applications: Vec<Observed>) -> ExperimentRecord {
+pub(super) fn record(applications: Vec<ObservedApplication>) -> ExperimentRecord {
     let head = "name = 'x<y'\ntitle = 't'\n";
     let one = |name: &str, n: usize| {
         format!(
@@ -133,7 +134,8 @@ fn jobs_have_their_own_predictions_and_deadlines() {
     assert!(table(&own).contains("2, 1 late") && page(&own).contains("2, 1 late"));
     assert!(shown["throttled_ns"].is_null() && shown["jobs"][0]["throttled_ns"].is_null());
     // Held up for 4 ms in the second job.
-    own.applications[0].throttled = Some(vec![Run { cpu: 1, start_ns: 66 * MS, end_ns: 75 * MS }]);
+    own.applications[0].throttled =
+        Some(vec![CpuInterval { cpu: 1, start_ns: 66 * MS, end_ns: 75 * MS }]);
     let job = &super::document(&own)["apps"][0]["jobs"][1];
     assert_eq!((&job["throttled_ns"], &job["cpu_ns"]), (&(4 * MS).into(), &(10 * MS).into()));
     assert_eq!((&job["cpus"], &job["migrations"]), (&"1".into(), &0.into()));

@@ -10,7 +10,7 @@ use rtscope_model::{
 use crate::{
     judgement::{CellSummary, Judgement, RequirementOutcome},
     number::exact_us,
-    statistics::{claim, dependence::Refusal, exceedance, quantile},
+    statistics::{claim, dependence::IntervalRefusal, exceedance, quantile},
 };
 
 /// Claims that a longer run may back.
@@ -136,7 +136,7 @@ fn more_samples(judgement: &Judgement, record: &Record) -> Option<String> {
         // With an upper end, four times the samples halve the interval; what a phase was too short for
         // takes more.
         Some(match found.refusal() {
-            Some(Refusal::Unordered) => return None,
+            Some(IntervalRefusal::Unordered) => return None,
             Some(_) => 10,
             None => found.samples_for_interval().div_ceil(samples).max(4),
         })

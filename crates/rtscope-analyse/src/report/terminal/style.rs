@@ -3,7 +3,6 @@
 /// How a terminal shows text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Columns.
     pub width: usize,
     /// Whether it understands colours (ANSI escape codes).
     pub colour: bool,

@@ -4,7 +4,7 @@ use rtscope_model::{event::EndReason, plan::Plan, time::Nanos, verdict::Statisti
 
 use super::style::{Ink, Style};
 use crate::{
-    judgement::{CellSummary, Judgement, LoadSummary, Row},
+    judgement::{CellSummary, FigureRow, Judgement, LoadSummary},
     number::{grouped, per_second, us},
     statistics::quantile::Quantile,
 };
@@ -62,7 +62,7 @@ impl Column {
         }
     }
 
-    fn value(self, row: &Row) -> String {
+    fn value(self, row: &FigureRow) -> String {
         let histogram = &row.histogram;
         let latency_ns = match self {
             Column::Recorded => return grouped(row.recorded),
@@ -89,7 +89,7 @@ impl Column {
     }
 
     /// A maximum shows whether it keeps the limit, a quantile whether it has an upper end.
-    fn ink(self, row: &Row, limit_ns: Option<u64>) -> Ink {
+    fn ink(self, row: &FigureRow, limit_ns: Option<u64>) -> Ink {
         match self {
             Column::Max => match (row.max_ns(), limit_ns) {
                 (Some(max_ns), Some(limit_ns)) if max_ns >= limit_ns => Ink::Bad,
@@ -106,7 +106,7 @@ impl Column {
     }
 }
 
-fn quantile_of(row: &Row, parts: u32) -> Option<&Quantile> {
+fn quantile_of(row: &FigureRow, parts: u32) -> Option<&Quantile> {
     row.quantiles.iter().find(|quantile| quantile.parts == parts)
 }
 
@@ -118,8 +118,11 @@ enum Line<'a> {
     Load(&'a LoadSummary),
     /// Threads that are not shown.
     More(usize),
-    /// Figures.
-    Figures { label: String, row: &'a Row, limit_ns: Option<u64> },
+    Figures {
+        label: String,
+        row: &'a FigureRow,
+        limit_ns: Option<u64>,
+    },
 }
 
 /// The table with its heading, at most as wide as the terminal.
@@ -174,9 +177,10 @@ fn lines_of<'a>(judgement: &Judgement, cell: &'a CellSummary) -> Vec<Line<'a>> {
     let mut lines = vec![Line::Cell(cell)];
     lines.extend(cell.loads.iter().map(Line::Load));
     let limit_ns = tightest_limit_ns(judgement, cell);
-    let figures = |row: &'a Row| Line::Figures { label: format!("  {}", row.label), row, limit_ns };
+    let figures =
+        |row: &'a FigureRow| Line::Figures { label: format!("  {}", row.label), row, limit_ns };
     if cell.threads.len() > 1 {
-        let mut shown: Vec<&Row> = cell.threads.iter().collect();
+        let mut shown: Vec<&FigureRow> = cell.threads.iter().collect();
         if shown.len() > THREADS_SHOWN {
             shown.sort_by_key(|row| std::cmp::Reverse(row.max_ns()));
             shown.truncate(THREADS_SHOWN);

@@ -14,10 +14,8 @@ use crate::{
 
 /// What is shown.
 #[derive(Clone, Debug)]
-pub struct Shown<'a> {
-    /// What was seen.
+pub struct CapturePage<'a> {
     pub capture: &'a Capture,
-    /// Its figures.
     pub wave: &'a Wave,
     /// The frequency that was wanted.
     pub wanted_hz: Option<f64>,
@@ -25,7 +23,6 @@ pub struct Shown<'a> {
     pub scope: &'a str,
     /// What has to be said of it.
     pub finding: Option<&'a str>,
-    /// When the page was written.
     pub written: Option<&'a str>,
 }
 
@@ -55,7 +52,7 @@ pub(super) struct Page<'a> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(all: &Shown<'_>) -> String {
+pub fn page(all: &CapturePage<'_>) -> String {
     let facts = [("scope", Some(all.scope)), ("finding", all.finding), ("written", all.written)];
     let known = |(name, value): (&str, Option<&str>)| Some((name.to_owned(), value?.to_owned()));
     let facts: Vec<(String, String)> = facts.into_iter().filter_map(known).collect();
@@ -77,7 +74,7 @@ pub fn page(all: &Shown<'_>) -> String {
 /// # Errors
 ///
 /// Never for values that a wave can hold.
-pub fn document(all: &Shown<'_>) -> serde_json::Result<Value> {
+pub fn document(all: &CapturePage<'_>) -> serde_json::Result<Value> {
     let mut document = serde_json::to_value(all.wave)?;
     document["line"] = Value::from(all.capture.line.as_str());
     document["scope"] = Value::from(all.scope);
@@ -88,7 +85,7 @@ pub fn document(all: &Shown<'_>) -> serde_json::Result<Value> {
 
 /// What the capture says, for a terminal.
 #[must_use]
-pub fn text(all: &Shown<'_>) -> String {
+pub fn text(all: &CapturePage<'_>) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<16}{value}");
@@ -181,7 +178,7 @@ fn losses(wave: &Wave, scope: &str, row: &mut impl FnMut(&str, String)) {
 }
 
 /// What the capture says in a sentence.
-fn headline(all: &Shown<'_>) -> String {
+fn headline(all: &CapturePage<'_>) -> String {
     let line = &all.capture.line;
     match (all.wave.frequency_hz, &all.wave.refused) {
         (Some(hz), _) => {
@@ -237,7 +234,7 @@ fn allan(allan: &crate::statistics::wave::Allan) -> (String, String, String) {
     (ns(allan.tau_s * 1e9), format!("{:.3e}", allan.deviation), grouped(allan.terms))
 }
 
-fn pictures(all: &Shown<'_>) -> Vec<Picture> {
+fn pictures(all: &CapturePage<'_>) -> Vec<Picture> {
     let Some(period) = &all.wave.period else { return Vec::new() };
     let mut pictures = vec![
         Picture {
@@ -309,7 +306,7 @@ mod tests {
         let wave = wave::judge(capture, Some(100_000.0));
         let scope = "fifo 49 on CPU 1";
         let wanted_hz = Some(100_000.0);
-        page(&Shown { capture, wave: &wave, wanted_hz, scope, finding: None, written: None })
+        page(&CapturePage { capture, wave: &wave, wanted_hz, scope, finding: None, written: None })
     }
 
     #[test]

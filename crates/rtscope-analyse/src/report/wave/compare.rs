@@ -15,12 +15,11 @@ use crate::{
 
 /// What is shown.
 #[derive(Clone, Debug)]
-pub struct Shown<'a> {
+pub struct WaveComparisonPage<'a> {
     /// The first, mostly of our scope.
     pub first: &'a Capture,
     /// The second, mostly of an instrument.
     pub second: &'a Capture,
-    /// What was found.
     pub compared: &'a Compared,
     /// What is known: name and value.
     pub facts: Vec<(String, String)>,
@@ -70,7 +69,7 @@ pub fn rows(compared: &Compared) -> Vec<(&'static str, String)> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(all: &Shown<'_>) -> String {
+pub fn page(all: &WaveComparisonPage<'_>) -> String {
     let aligned = &all.compared.alignment;
     let deviation = |(number, &(at_s, tie_ns)): (usize, &(f64, f64))| Deviation {
         number: number as u64,

@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use askama::Template;
-use rtscope_model::{published::Statistic, schedule::Policy};
+use rtscope_model::{published::PublishedStatistic, schedule::Policy};
 use serde_json::Value;
 
 use crate::{
     number::{grouped, hertz},
     plot,
-    report::published::{self, Beside, Ours, Whose},
+    report::published::{self, Ours, PublishedBesideOurs, Whose},
     statistics::wave::sweep::{Curve, Sweep, Try, TryOutcome},
 };
 
@@ -20,7 +20,7 @@ impl Sweep {
     /// # Errors
     ///
     /// Never for values that a sweep can hold.
-    pub fn document(&self, published: &[Beside]) -> Result<Value, serde_json::Error> {
+    pub fn document(&self, published: &[PublishedBesideOurs]) -> Result<Value, serde_json::Error> {
         let mut document = serde_json::to_value(self)?;
         document["published"] = published::document(published);
         Ok(document)
@@ -41,7 +41,6 @@ impl Sweep {
     }
 }
 
-/// The sweep for a terminal.
 #[must_use]
 pub fn text(sweep: &Sweep) -> String {
     let mut text = format!(
@@ -105,19 +104,22 @@ fn whole(subject: &str, curve: &Curve, whose: Whose<'_>) -> Ours {
 fn ratio(one: &Curve, other: &Curve, whose: Whose<'_>) -> Ours {
     let ratio = limit(one).and_then(|limit_of_one| Ok(limit_of_one / limit(other)?));
     let subject = format!("{} over {}", one.name, other.name);
-    Ours { figures: vec![(Statistic::FrequencyRatio, ratio)], ..whole(&subject, one, whose) }
+    Ours {
+        figures: vec![(PublishedStatistic::FrequencyRatio, ratio)],
+        ..whole(&subject, one, whose)
+    }
 }
 
 fn of_curve(curve: &Curve, whose: Whose<'_>) -> Vec<Ours> {
     let found = &curve.found;
     let whole = Ours {
-        figures: vec![(Statistic::MaxFrequency, limit(curve))],
+        figures: vec![(PublishedStatistic::MaxFrequency, limit(curve))],
         ..whole(&curve.name, curve, whose)
     };
     let one = |point: &Try| Ours {
         condition: Some(format!("asked for {}", hertz(point.wanted_hz))),
         figures: vec![(
-            Statistic::Frequency,
+            PublishedStatistic::Frequency,
             point.measured_hz.ok_or_else(|| point.outcome.text().to_owned()),
         )],
         ..whole.clone()
@@ -158,7 +160,7 @@ struct Page<'a> {
     plot: String,
     rows: Vec<Row>,
     tries: Vec<TryRow>,
-    published: &'a [Beside],
+    published: &'a [PublishedBesideOurs],
 }
 
 impl Page<'_> {
@@ -176,7 +178,7 @@ impl Page<'_> {
 ///
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
-pub fn page(all: &Sweep, published: &[Beside]) -> String {
+pub fn page(all: &Sweep, published: &[PublishedBesideOurs]) -> String {
     let headline = headline(all);
     let page = Page {
         style: include_str!("../template/style.css"),
@@ -349,7 +351,7 @@ mod tests {
         };
         // By hand: 40,000 / 900.
         let figure = ratio("c over python", "none").expect("a ratio");
-        assert_eq!(figure, (Statistic::FrequencyRatio, Ok(40_000.0 / 900.0)));
+        assert_eq!(figure, (PublishedStatistic::FrequencyRatio, Ok(40_000.0 / 900.0)));
         assert_eq!(ratio("c over python", "cpu"), None);
         let none = ratio("c over <x>", "none").expect("a reason").1;
         assert_eq!(none, Err("only 1 of 3 tries were good".to_owned()));

@@ -62,7 +62,6 @@ fn window(once_in: Nanos) -> u64 {
 /// A claim and what an observation says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// The limit.
     pub limit_ns: u64,
     /// It is reached at most once in this time, on any of the threads.
     pub once_in_ns: u64,
@@ -136,7 +135,7 @@ const WINDOWS_MAX: usize = 100_000;
 
 /// A claim that is held against slices as they come: in order for each thread, threads in any order.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct ClaimWatch {
     limit: Nanos,
     once_in: Nanos,
     window_ns: u64,
@@ -151,7 +150,7 @@ pub struct Watch {
     apart: u64,
 }
 
-impl Watch {
+impl ClaimWatch {
     /// Before the first slice. `threads` are all that are watched.
     #[must_use]
     pub fn new(
@@ -159,8 +158,8 @@ impl Watch {
         once_in: Nanos,
         layout: Layout,
         threads: impl IntoIterator<Item = u32>,
-    ) -> Watch {
-        Watch {
+    ) -> ClaimWatch {
+        ClaimWatch {
             limit,
             once_in,
             window_ns: window(once_in),
@@ -173,7 +172,6 @@ impl Watch {
         }
     }
 
-    /// Takes in a slice.
     pub fn add(&mut self, slice: &Slice) {
         let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
         *self.threads.entry(slice.thread).or_default() += length_ns;
@@ -276,7 +274,7 @@ pub fn of_cell(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos
         return None;
     }
     let threads = cell.threads.iter().filter_map(|row| row.thread);
-    let mut watch = Watch::new(limit, once_in, record.layout_of(cell.cell), threads);
+    let mut watch = ClaimWatch::new(limit, once_in, record.layout_of(cell.cell), threads);
     record.slices_of(cell.cell).for_each(|slice| watch.add(slice));
     Some(watch.claim())
 }

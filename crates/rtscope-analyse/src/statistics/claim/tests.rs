@@ -23,8 +23,8 @@ fn slice(thread: u32, second: u64, late_ms: &[u64]) -> Slice {
     slice
 }
 
-fn watch(once_in_s: u64, threads: u32) -> Watch {
-    Watch::new(LIMIT, Nanos::from_secs(once_in_s), Layout::default(), 0..threads)
+fn watch(once_in_s: u64, threads: u32) -> ClaimWatch {
+    ClaimWatch::new(LIMIT, Nanos::from_secs(once_in_s), Layout::default(), 0..threads)
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn progress_says_how_far_it_is() {
 /// 50,000 per second, because it counted each of the short windows as an event.
 #[test]
 fn windows_between_two_wakeups_hold_no_exceedance() {
-    let mut watch = Watch::new(LIMIT, Nanos::from_us(20), Layout::default(), [0]);
+    let mut watch = ClaimWatch::new(LIMIT, Nanos::from_us(20), Layout::default(), [0]);
     let mut slice = slice(0, 0, &[0]);
     (slice.min_ns, slice.bins) = (250_000, vec![(250, slice.recorded)]);
     watch.add(&slice);

@@ -9,7 +9,7 @@
 //! any length count in full, up to about a tenth of the cell.
 //!
 //! When nearly all that the counts vary is slow, the disturbances are too long for the run, and there is a
-//! [`Refusal`] instead.
+//! [`IntervalRefusal`] instead.
 //!
 //! ```text
 //! let mut blocks = Blocks::new(layout);
@@ -110,9 +110,7 @@ impl Dependence {
 /// How far an interval reaches below and above a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Margins {
-    /// Below it.
     pub below: f64,
-    /// Above it.
     pub above: f64,
 }
 
@@ -133,7 +131,7 @@ impl Margins {
 
 /// Why nothing can be said about the dependence, and so no interval given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum IntervalRefusal {
     /// Nothing was measured.
     Nothing,
     /// An import that doesn't say when its latencies were.
@@ -147,20 +145,20 @@ pub enum Refusal {
     Slow,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for IntervalRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Nothing => f.write_str("nothing was measured"),
-            Refusal::Unordered => f.write_str(
+            IntervalRefusal::Nothing => f.write_str("nothing was measured"),
+            IntervalRefusal::Unordered => f.write_str(
                 "the import does not say when each latency occurred, so rtscope can't see whether late \
                     wake-ups come in clusters",
             ),
-            Refusal::TooShort { needed_ns } => write!(
+            IntervalRefusal::TooShort { needed_ns } => write!(
                 f,
                 "only a phase of at least {} shows whether late wake-ups come in clusters",
                 Nanos(*needed_ns)
             ),
-            Refusal::Slow => f.write_str(
+            IntervalRefusal::Slow => f.write_str(
                 "late wake-ups come in long spells, and this phase contains too few of them: measure until it \
                     contains at least ten",
             ),
@@ -168,7 +166,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Serialize for Refusal {
+impl Serialize for IntervalRefusal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -279,7 +277,6 @@ impl Blocks {
         }
     }
 
-    /// Length of a block.
     #[must_use]
     pub fn block_ns(&self) -> u64 {
         self.block_ns
@@ -290,7 +287,7 @@ impl Blocks {
     /// # Errors
     ///
     /// When the cell is too short, or its disturbances too long, to tell.
-    pub fn measured(&self, limit_ns: u64) -> Result<Dependence, Refusal> {
+    pub fn measured(&self, limit_ns: u64) -> Result<Dependence, IntervalRefusal> {
         self.estimate(&self.shares(limit_ns, false))
     }
 
@@ -300,7 +297,7 @@ impl Blocks {
     /// # Errors
     ///
     /// When the cell is too short, or its disturbances too long, to tell.
-    pub fn corrected(&self, limit_ns: u64) -> Result<Dependence, Refusal> {
+    pub fn corrected(&self, limit_ns: u64) -> Result<Dependence, IntervalRefusal> {
         self.estimate(&self.shares(limit_ns, true))
     }
 
@@ -316,7 +313,7 @@ impl Blocks {
         value_ns: u64,
         beyond: f64,
         with_omitted: bool,
-    ) -> Result<Dependence, Refusal> {
+    ) -> Result<Dependence, IntervalRefusal> {
         let class = CLASSES.index(value_ns);
         let [reaching, above] = [class, class + 1].map(|c| self.shares_from(c, with_omitted));
         let distance = |shares: &[Share]| {
@@ -337,7 +334,7 @@ impl Blocks {
     /// # Errors
     ///
     /// When the cell is too short, or its disturbances too long, to tell.
-    pub fn mean_margins_ns(&self) -> Result<Margins, Refusal> {
+    pub fn mean_margins_ns(&self) -> Result<Margins, IntervalRefusal> {
         let mut all = Counts::default();
         let mut each = Vec::new();
         for block in self.in_order() {
@@ -349,12 +346,12 @@ impl Blocks {
             all.merge(&both);
         }
         if !self.is_ordered {
-            return Err(Refusal::Unordered);
+            return Err(IntervalRefusal::Unordered);
         }
         // Disturbances only add to a mean. A phase of a few seconds that meets none doesn't show what they add.
         if (1..TENTHS).contains(&each.len()) {
             let needed_ns = self.block_ns.saturating_mul(TENTHS as u64);
-            return Err(Refusal::TooShort { needed_ns });
+            return Err(IntervalRefusal::TooShort { needed_ns });
         }
         let n = all.share(0).of as f64;
         let mean_ns = all.sum_ns as f64 / n;
@@ -415,8 +412,12 @@ impl Blocks {
         }
     }
 
-    fn estimate(&self, shares: &[Share]) -> Result<Dependence, Refusal> {
-        if self.is_ordered { estimate(shares, self.block_ns) } else { Err(Refusal::Unordered) }
+    fn estimate(&self, shares: &[Share]) -> Result<Dependence, IntervalRefusal> {
+        if self.is_ordered {
+            estimate(shares, self.block_ns)
+        } else {
+            Err(IntervalRefusal::Unordered)
+        }
     }
 }
 
@@ -425,7 +426,7 @@ impl Blocks {
 /// # Errors
 ///
 /// When there are too few blocks, or disturbances are too long, to tell.
-pub fn estimate(shares: &[Share], block_ns: u64) -> Result<Dependence, Refusal> {
+pub fn estimate(shares: &[Share], block_ns: u64) -> Result<Dependence, IntervalRefusal> {
     let all = total(shares);
     let share = all.beyond as f64 / all.of as f64;
     let residual = |one: &Share| one.beyond as f64 - share * one.of as f64;
@@ -440,13 +441,13 @@ fn of_residuals(
     residuals: &[f64],
     independent: f64,
     block_ns: u64,
-) -> Result<Dependence, Refusal> {
+) -> Result<Dependence, IntervalRefusal> {
     let blocks = residuals.len();
     if of < 1.0 {
-        return Err(Refusal::Nothing);
+        return Err(IntervalRefusal::Nothing);
     }
     if blocks < 2 {
-        return Err(Refusal::TooShort { needed_ns: block_ns.saturating_mul(2) });
+        return Err(IntervalRefusal::TooShort { needed_ns: block_ns.saturating_mul(2) });
     }
     let waves = waves_in(blocks);
     // What one cosine has if wake-ups are independent.
@@ -458,7 +459,7 @@ fn of_residuals(
     let slow = slow - f64::from(waves) * each;
     let all = all - (blocks - 1) as f64 * each;
     if design_effect > SLOW.1 && slow > slow_share(blocks) * all {
-        return Err(Refusal::Slow);
+        return Err(IntervalRefusal::Slow);
     }
     let design_effect = design_effect.max(1.0);
     Ok(Dependence { design_effect, effective: of / design_effect, block_ns, blocks })

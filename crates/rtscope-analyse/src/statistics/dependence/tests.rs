@@ -85,7 +85,7 @@ fn memory_is_bounded_and_long_slices_fit() {
 fn spells_as_long_as_the_run_are_refused() {
     // Twelve seconds out of thirty are bad, all in a row.
     let counts: Vec<u64> = (0..30).map(|n| if (9..21).contains(&n) { 100 } else { 0 }).collect();
-    assert_eq!(estimate(&shares(&counts), 1_000_000_000), Err(Refusal::Slow));
+    assert_eq!(estimate(&shares(&counts), 1_000_000_000), Err(IntervalRefusal::Slow));
     // Many short ones in a long run are not.
     let counts: Vec<u64> = (0..600).map(|n| if n % 37 < 5 { 100 } else { 0 }).collect();
     assert!(estimate(&shares(&counts), 1_000_000_000).is_ok());
@@ -95,9 +95,9 @@ fn spells_as_long_as_the_run_are_refused() {
 fn without_order_nothing_is_known() {
     let mut blocks = Blocks::new(Layout::default()).without_order();
     (0..20).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));
-    assert_eq!(blocks.measured(50_000), Err(Refusal::Unordered));
-    assert_eq!(blocks.mean_margins_ns(), Err(Refusal::Unordered));
-    assert_eq!(Blocks::new(Layout::default()).measured(50_000), Err(Refusal::Nothing));
+    assert_eq!(blocks.measured(50_000), Err(IntervalRefusal::Unordered));
+    assert_eq!(blocks.mean_margins_ns(), Err(IntervalRefusal::Unordered));
+    assert_eq!(Blocks::new(Layout::default()).measured(50_000), Err(IntervalRefusal::Nothing));
 }
 
 #[test]

@@ -28,7 +28,7 @@
 pub mod step;
 
 use rtscope_model::{
-    drift::{Activation, Periodic},
+    drift::{LoopActivation, Periodic},
     plan::Sleep,
 };
 use serde::Serialize;
@@ -55,7 +55,6 @@ const GRID_NS: f64 = 2.0;
 /// Expiries further from the wake-up than this are on another clock.
 const OTHER_CLOCK_NS: u128 = 3_600_000_000_000;
 
-/// Nanoseconds in an hour.
 const HOUR_NS: f64 = 3.6e12;
 
 /// What becomes of an error: whether a late activation makes the later ones late.
@@ -89,7 +88,6 @@ pub enum Meant {
 /// A periodic thread judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
-    /// Activations.
     pub activations: u64,
     /// Periods that passed without an activation.
     pub missed: u64,
@@ -97,15 +95,12 @@ pub struct Drift {
     pub period_ns: f64,
     /// Where that comes from.
     pub meant: Meant,
-    /// The period that it has.
     pub period_ns_mean: f64,
     /// Phase gained in an hour; above 0 it falls behind.
     pub drift_ns_per_hour: f64,
     /// Lower end of its 95 % interval, where there is one.
     pub drift_ns_per_hour_low: Option<f64>,
-    /// Upper end.
     pub drift_ns_per_hour_high: Option<f64>,
-    /// Why there is no interval.
     pub no_interval: Option<NoInterval>,
     /// What becomes of an error.
     pub behaviour: Behaviour,
@@ -182,16 +177,16 @@ fn slope(phase: &[(f64, f64)], behaviour: Behaviour) -> Slope {
 
 /// The programmed expiries, where all are on one clock. It may be another than that of the wake-ups:
 /// then the difference of the two hardly changes.
-fn expiries(activations: &[Activation]) -> Option<Vec<u64>> {
-    let ahead = |one: &Activation| i128::from(one.expiry_ns) - i128::from(one.woke_ns);
+fn expiries(activations: &[LoopActivation]) -> Option<Vec<u64>> {
+    let ahead = |one: &LoopActivation| i128::from(one.expiry_ns) - i128::from(one.woke_ns);
     let first = ahead(activations.first()?);
-    let is_steady = |one: &Activation| (ahead(one) - first).unsigned_abs() < OTHER_CLOCK_NS;
+    let is_steady = |one: &LoopActivation| (ahead(one) - first).unsigned_abs() < OTHER_CLOCK_NS;
     let all = activations.iter().map(|one| one.expiry_ns);
     activations.iter().all(is_steady).then(|| all.collect())
 }
 
 /// Whether the expiries are on the clock of the wake-ups.
-fn is_same_clock(activations: &[Activation]) -> bool {
+fn is_same_clock(activations: &[LoopActivation]) -> bool {
     activations.iter().all(|one| u128::from(one.expiry_ns.abs_diff(one.woke_ns)) < OTHER_CLOCK_NS)
 }
 
@@ -231,7 +226,7 @@ fn carry(thread: &Periodic, expiries: Option<&[u64]>) -> Carry {
     let numbers = match (thread.sleep, thread.period_ns) {
         (Some(Sleep::Absolute), Some(period_ns)) => {
             let first = thread.activations[0].expiry_ns;
-            let number = |one: &Activation| (one.expiry_ns - first) / period_ns.max(1);
+            let number = |one: &LoopActivation| (one.expiry_ns - first) / period_ns.max(1);
             thread.activations.iter().map(number).collect()
         }
         // Who sleeps relatively leaves none out.
@@ -269,7 +264,7 @@ fn of_ratio(ratio: Option<(f64, usize)>) -> Behaviour {
 
 /// What the sleeps say, where the instants that they end at are on one clock: which of sleeps and steps
 /// are the more even. Half-spreads, for one long delay makes a few of both uneven.
-fn of_sleeps(activations: &[Activation], expiries: Option<&[u64]>) -> Behaviour {
+fn of_sleeps(activations: &[LoopActivation], expiries: Option<&[u64]>) -> Behaviour {
     let Some(expiries) = expiries.filter(|all| all.len() >= ACTIVATIONS_MIN) else {
         return Behaviour::Unknown;
     };
@@ -354,7 +349,6 @@ fn variance_ratio(at: &[u64], numbers: &[u64]) -> Option<(f64, usize)> {
     (one > 0.0).then(|| (variance(lag) / (lag as f64 * one), lag))
 }
 
-/// The period that the thread is meant to have.
 fn period(thread: &Periodic, carry: &Carry, same_clock: bool) -> (f64, Meant) {
     let activations = &thread.activations;
     if let Some(given) = thread.period_ns {

@@ -18,18 +18,15 @@ const SHARES: [f64; 3] = [0.1, 0.5, 1.0];
 
 /// Two threads against each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct ThreadsInStep {
     /// Names of the threads: a gap above 0 says that the first is behind the second.
     pub threads: [String; 2],
     /// Activations that both have.
     pub activations: u64,
     /// The gap of the first activation.
     pub gap_ns_first: f64,
-    /// The gap of the last.
     pub gap_ns_last: f64,
-    /// The smallest.
     pub gap_ns_min: f64,
-    /// The largest.
     pub gap_ns_max: f64,
     /// By how much the gap grows in an hour: the difference of both drifts.
     pub gap_ns_per_hour: f64,
@@ -56,7 +53,7 @@ pub struct OutOfStep {
 /// # Errors
 ///
 /// Why they have no common step.
-pub fn step(a: &Periodic, b: &Periodic) -> Result<Step, String> {
+pub fn step(a: &Periodic, b: &Periodic) -> Result<ThreadsInStep, String> {
     let few = |one: &Periodic| format!("{} has fewer than three activations", one.name);
     let drift_a = judge(a).ok_or_else(|| few(a))?;
     let drift_b = judge(b).ok_or_else(|| few(b))?;
@@ -84,7 +81,7 @@ pub fn step(a: &Periodic, b: &Periodic) -> Result<Step, String> {
         let (activation, at_ns, _) = *gaps.get(from)?;
         Some(OutOfStep { share, at_ns: at_ns - first.1, activation })
     });
-    Ok(Step {
+    Ok(ThreadsInStep {
         threads: [a.name.clone(), b.name.clone()],
         activations: gaps.len() as u64,
         gap_ns_first: first.2,
@@ -109,7 +106,7 @@ fn numbered(thread: &Periodic, drift: &Drift) -> Vec<(u64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::{drift::Activation, plan::Sleep};
+    use rtscope_model::{drift::LoopActivation, plan::Sleep};
 
     use super::*;
 
@@ -123,7 +120,7 @@ mod tests {
                 Sleep::Absolute => n * 10 * MS,
                 Sleep::Relative => woke_ns,
             };
-            Activation { armed_ns: woke_ns.saturating_sub(10 * MS), expiry_ns, woke_ns }
+            LoopActivation { armed_ns: woke_ns.saturating_sub(10 * MS), expiry_ns, woke_ns }
         });
         Periodic {
             name: name.to_owned(),

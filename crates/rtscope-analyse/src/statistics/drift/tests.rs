@@ -5,7 +5,7 @@ use crate::statistics::random::Random;
 
 const MS: u64 = 1_000_000;
 
-fn thread(sleep: Option<Sleep>, period_ns: Option<u64>, all: Vec<Activation>) -> Periodic {
+fn thread(sleep: Option<Sleep>, period_ns: Option<u64>, all: Vec<LoopActivation>) -> Periodic {
     Periodic {
         name: "x".to_owned(),
         sleep,
@@ -19,7 +19,7 @@ fn thread(sleep: Option<Sleep>, period_ns: Option<u64>, all: Vec<Activation>) ->
 }
 
 /// A loop with a period of 10 ms, work of 2 ms, and latencies.
-fn program(sleep: Sleep, latencies: impl Iterator<Item = u64>) -> Vec<Activation> {
+fn program(sleep: Sleep, latencies: impl Iterator<Item = u64>) -> Vec<LoopActivation> {
     let (mut now, mut grid) = (0, 0);
     latencies
         .map(|late_ns| {
@@ -31,7 +31,7 @@ fn program(sleep: Sleep, latencies: impl Iterator<Item = u64>) -> Vec<Activation
             };
             let woke_ns = expiry_ns.max(armed_ns) + late_ns;
             now = woke_ns + 2 * MS;
-            Activation { armed_ns, expiry_ns, woke_ns }
+            LoopActivation { armed_ns, expiry_ns, woke_ns }
         })
         .collect()
 }
@@ -68,7 +68,7 @@ fn a_clock_of_another_speed_is_drift_of_a_grid() {
     // A grid of 10.0001 ms where 10 ms was meant: 10 ppm, 36 ms in an hour.
     let all = (1..=500).map(|n| {
         let at = n * 10_000_100;
-        Activation { armed_ns: at - 8 * MS, expiry_ns: at, woke_ns: at + (n % 7) * 10_000 }
+        LoopActivation { armed_ns: at - 8 * MS, expiry_ns: at, woke_ns: at + (n % 7) * 10_000 }
     });
     let drift = judge(&thread(None, Some(10 * MS), all.collect())).expect("judged");
     assert_eq!(drift.behaviour, Behaviour::Absolute);
@@ -90,7 +90,7 @@ fn relative_and_absolute_sleeps_are_told_apart_by_what_becomes_of_errors() {
             // On another clock the instants tell the same; on two clocks in turn they tell
             // nothing, and the wake-ups are left.
             for on_two in [false, true] {
-                let other = |(n, one): (usize, &Activation)| Activation {
+                let other = |(n, one): (usize, &LoopActivation)| LoopActivation {
                     expiry_ns: match on_two && n % 2 == 0 {
                         true => one.expiry_ns,
                         false => one.expiry_ns + 1_700_000_000_000_000_000,
@@ -109,10 +109,10 @@ fn relative_and_absolute_sleeps_are_told_apart_by_what_becomes_of_errors() {
 fn the_grid_of_a_starved_program_is_found() {
     // Most instants are two or three periods apart.
     let mut at = 0;
-    let all: Vec<Activation> = (0..60)
+    let all: Vec<LoopActivation> = (0..60)
         .map(|n| {
             at += [2, 3, 2, 1, 2][n % 5] * 10 * MS;
-            Activation { armed_ns: at - 5 * MS, expiry_ns: at, woke_ns: at + n as u64 * 1_000 }
+            LoopActivation { armed_ns: at - 5 * MS, expiry_ns: at, woke_ns: at + n as u64 * 1_000 }
         })
         .collect();
     let drift = judge(&thread(None, None, all)).expect("judged");
@@ -133,7 +133,7 @@ fn a_corrected_relative_sleep_counts_as_absolute() {
         let armed_ns = woke_ns + 2 * MS;
         let expiry_ns = n * 10 * MS + random.below(20_000) as u64;
         woke_ns = expiry_ns + random.below(90_000) as u64;
-        Activation { armed_ns, expiry_ns, woke_ns }
+        LoopActivation { armed_ns, expiry_ns, woke_ns }
     });
     let drift = judge(&thread(None, None, all.collect())).expect("judged");
     assert_eq!((drift.behaviour, drift.meant), (Behaviour::Absolute, Meant::Plain));
@@ -145,14 +145,14 @@ fn a_program_that_catches_up_comes_back_to_its_grid() {
     // Held up for 55 ms in each 50 periods; then as many activations at once as it owes.
     let mut random = Random::new(3);
     let mut now = 0;
-    let all: Vec<Activation> = (1..=300)
+    let all: Vec<LoopActivation> = (1..=300)
         .map(|n| {
             let armed_ns = now;
             let expiry_ns = armed_ns.max(n * 10 * MS) + random.below(9_000) as u64;
             let held = if n % 50 == 20 { 55 * MS } else { 0 };
             let woke_ns = expiry_ns + held + random.below(60_000) as u64;
             now = woke_ns + MS;
-            Activation { armed_ns, expiry_ns, woke_ns }
+            LoopActivation { armed_ns, expiry_ns, woke_ns }
         })
         .collect();
     let drift = judge(&thread(None, Some(10 * MS), all)).expect("judged");
@@ -179,7 +179,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
 }
 
 /// A program that sleeps relatively and is held up now and then, for up to three periods.
-fn held_up(seed: u64, n: usize) -> Vec<Activation> {
+fn held_up(seed: u64, n: usize) -> Vec<LoopActivation> {
     let mut random = Random::new(seed);
     let latencies = std::iter::repeat_with(move || match random.below(60) {
         0 => random.below(30_000_000) as u64,
@@ -194,7 +194,7 @@ fn a_relative_sleep_that_is_held_up_is_never_called_absolute() {
     for seed in 0..300 {
         for n in [40, 70, 150, 400] {
             let seen = held_up(seed, n);
-            let on_two_clocks = |(n, one): (usize, &Activation)| Activation {
+            let on_two_clocks = |(n, one): (usize, &LoopActivation)| LoopActivation {
                 expiry_ns: one.expiry_ns + n as u64 % 2 * 1_700_000_000_000_000_000,
                 ..*one
             };
@@ -214,7 +214,7 @@ fn a_relative_sleep_that_is_held_up_is_never_called_absolute() {
 #[test]
 fn left_out_periods_are_counted_and_few_activations_tell_little() {
     let at = [10, 20, 30, 60, 70];
-    let all = at.map(|ms| Activation {
+    let all = at.map(|ms| LoopActivation {
         armed_ns: ms * MS - 8 * MS,
         expiry_ns: ms * MS,
         woke_ns: ms * MS,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use rtscope_model::{
     explain::{RunningThread, Spike},
-    trace::{Event, Place, Section, What},
+    trace::{Event, Place, Section, What, softirq_name},
 };
 
 use super::{enters, of_cpu};
@@ -223,17 +223,9 @@ impl<'a> Timeline<'a> {
 
 /// A section's name for people.
 pub(super) fn section_name(section: Section) -> String {
-    // `include/linux/interrupt.h`.
-    const SOFTIRQS: [&str; 10] = [
-        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
-        "RCU",
-    ];
     match section {
         Section::Irq { line, name } => format!("IRQ {line} ({name})"),
-        Section::Softirq(number) => match SOFTIRQS.get(number as usize) {
-            Some(name) => format!("softirq {name}"),
-            None => format!("softirq {number}"),
-        },
+        Section::Softirq(number) => format!("softirq {}", softirq_name(number)),
         Section::LocalTimer => "local timer".to_owned(),
         Section::Reschedule => "reschedule from another CPU".to_owned(),
         Section::FunctionCall => "function call from another CPU".to_owned(),

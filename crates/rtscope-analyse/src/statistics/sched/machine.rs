@@ -1,7 +1,7 @@
 //! The kernel's rules played forward, from one event to the next.
 
 use rtscope_model::{
-    sched::{Protocol, SchedulingRules},
+    sched::{MutexProtocol, SchedulingRules},
     schedule::Policy,
 };
 
@@ -86,7 +86,7 @@ impl<'a> Machine<'a> {
     pub(super) fn new(
         jobs: &'a [Job],
         rules: &'a SchedulingRules,
-        mutex: Protocol,
+        mutex: MutexProtocol,
         limit: Limit,
     ) -> Machine<'a> {
         let cpus: Vec<u32> = rules.cpus.iter().collect();
@@ -101,7 +101,7 @@ impl<'a> Machine<'a> {
             jobs,
             rules,
             limit,
-            inherits: mutex == Protocol::Inherit,
+            inherits: mutex == MutexProtocol::Inherit,
             reservations: jobs.iter().map(reservation).collect(),
             owner: None,
             has_had: vec![false; jobs.len()],

@@ -11,7 +11,7 @@ mod machine;
 
 use rtscope_model::{
     cpu::CpuSet,
-    sched::{Protocol, SchedulingRules},
+    sched::{MutexProtocol, SchedulingRules},
     schedule::{Budget, Policy},
 };
 
@@ -33,7 +33,6 @@ pub struct Job {
     pub cpus: CpuSet,
     /// CPU time it needs.
     pub work_ns: u64,
-    /// Its release.
     pub release_ns: u64,
     /// How much of the work it begins with while it holds the mutex; 0 takes no mutex.
     pub holds_ns: u64,
@@ -146,7 +145,7 @@ pub fn fixed_priority(
 /// Response time of each job. Where throttling limits real-time threads, as if one of its periods began at
 /// 0, when the experiment is released.
 #[must_use]
-pub fn predict(jobs: &[Job], rules: &SchedulingRules, mutex: Protocol) -> Vec<u64> {
+pub fn predict(jobs: &[Job], rules: &SchedulingRules, mutex: MutexProtocol) -> Vec<u64> {
     play(jobs, rules, mutex, limit(rules, 1.0))
 }
 
@@ -156,7 +155,7 @@ pub fn predict(jobs: &[Job], rules: &SchedulingRules, mutex: Protocol) -> Vec<u6
 pub fn predict_range(
     jobs: &[Job],
     rules: &SchedulingRules,
-    mutex: Protocol,
+    mutex: MutexProtocol,
 ) -> Option<Vec<(u64, u64)>> {
     let Limit::Throttling { runtime_ns, .. } = limit(rules, 1.0) else { return None };
     let real_time = jobs.iter().filter(|job| job.policy.is_real_time());
@@ -183,7 +182,7 @@ fn limit(rules: &SchedulingRules, phase: f64) -> Limit {
     }
 }
 
-fn play(jobs: &[Job], rules: &SchedulingRules, mutex: Protocol, limit: Limit) -> Vec<u64> {
+fn play(jobs: &[Job], rules: &SchedulingRules, mutex: MutexProtocol, limit: Limit) -> Vec<u64> {
     let mut machine = Machine::new(jobs, rules, mutex, limit);
     // Each step ends a job, a turn, a period or a wait; the bound only guards against a mistake.
     for _ in 0..1_000_000 {
@@ -234,7 +233,10 @@ mod tests {
     }
 
     fn in_ms(jobs: &[Job], rules: &SchedulingRules) -> Vec<u64> {
-        predict(jobs, rules, Protocol::Plain).into_iter().map(|ns| (ns + MS / 2) / MS).collect()
+        predict(jobs, rules, MutexProtocol::Plain)
+            .into_iter()
+            .map(|ns| (ns + MS / 2) / MS)
+            .collect()
     }
 
     #[test]
@@ -303,15 +305,15 @@ mod tests {
     fn nobody_knows_when_a_period_of_throttling_begins() {
         let limited = SchedulingRules { rt_runtime_ns: Some(950 * MS), ..rules("0") };
         let jobs = [job(Policy::Fifo, 1, "0", 1900), job(Policy::Other, 0, "0", 30)];
-        let range = predict_range(&jobs, &limited, Protocol::Plain).expect("throttled");
+        let range = predict_range(&jobs, &limited, MutexProtocol::Plain).expect("throttled");
         let in_ms: Vec<_> = range.iter().map(|(low, high)| (low / MS, high / MS)).collect();
         // A period from 0 on: throttled 950-1000, so 30 ms later than that the ordinary one is done, and
         // again 1950-2000, but by then all is done. One that ends at 950 ms has seen no more than its share:
         // throttled then from 1900 on, when FIFO is done. 50 ms of standstill or none for FIFO.
         assert_eq!(in_ms, [(1900, 1950), (980, 1930)]);
-        assert_eq!(predict_range(&jobs, &served(&limited, 50), Protocol::Plain), None);
-        assert_eq!(predict_range(&jobs[1..], &limited, Protocol::Plain), None);
-        assert_eq!(predict_range(&jobs, &rules("0"), Protocol::Plain), None);
+        assert_eq!(predict_range(&jobs, &served(&limited, 50), MutexProtocol::Plain), None);
+        assert_eq!(predict_range(&jobs[1..], &limited, MutexProtocol::Plain), None);
+        assert_eq!(predict_range(&jobs, &rules("0"), MutexProtocol::Plain), None);
     }
 
     #[test]
@@ -404,28 +406,28 @@ mod tests {
         ]
     }
 
-    fn with(mutex: Protocol, jobs: &[Job]) -> Vec<u64> {
+    fn with(mutex: MutexProtocol, jobs: &[Job]) -> Vec<u64> {
         predict(jobs, &rules("0"), mutex).into_iter().map(|ns| (ns + MS / 2) / MS).collect()
     }
 
     #[test]
     fn without_inheritance_the_middle_one_keeps_the_high_one_waiting() {
         // Low 0-20, middle 20-220, low to the end of its section 220-260, high 260-280, low 280-320.
-        assert_eq!(with(Protocol::Plain, &inversion()), [320, 270, 200]);
+        assert_eq!(with(MutexProtocol::Plain, &inversion()), [320, 270, 200]);
     }
 
     #[test]
     fn with_inheritance_the_high_one_waits_for_the_section_only() {
         // Low 0-60 (as 80 from 10 on), high 60-80, middle 80-280, low 280-320.
-        assert_eq!(with(Protocol::Inherit, &inversion()), [320, 70, 260]);
+        assert_eq!(with(MutexProtocol::Inherit, &inversion()), [320, 70, 260]);
     }
 
     #[test]
     fn an_ordinary_holder_inherits_too() {
         let mut jobs = inversion();
         jobs[0] = Job { policy: Policy::Other, priority: 0, ..jobs[0].clone() };
-        assert_eq!(with(Protocol::Inherit, &jobs), [320, 70, 260]);
-        assert_eq!(with(Protocol::Plain, &jobs), [320, 270, 200]);
+        assert_eq!(with(MutexProtocol::Inherit, &jobs), [320, 70, 260]);
+        assert_eq!(with(MutexProtocol::Plain, &jobs), [320, 270, 200]);
     }
 
     /// Jobs of a periodic application, released together with the others.

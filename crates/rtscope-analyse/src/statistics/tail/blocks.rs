@@ -12,7 +12,6 @@ const BLOCKS_WANTED: usize = 100;
 /// The latencies of all threads of a cell, in blocks of equal length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
-    /// Length of a block.
     pub(super) length_ns: u64,
     /// The largest latency of each block, in order.
     pub(super) maxima_ns: Vec<u64>,

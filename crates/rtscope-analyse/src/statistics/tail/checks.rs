@@ -14,7 +14,7 @@ pub(super) const DOUBT: f64 = 0.01;
 
 /// A check of what a fit takes for granted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
+pub struct FitCheck {
     /// `trend`, `level`, `dependence` or `bursts`.
     pub name: &'static str,
     /// Whether it holds.
@@ -24,7 +24,7 @@ pub struct Check {
 }
 
 /// Checks of the order of the blocks: trend, level, dependence.
-pub(super) fn of_order(blocks: &Blocks) -> Vec<Check> {
+pub(super) fn of_order(blocks: &Blocks) -> Vec<FitCheck> {
     let ranks = ranks(&blocks.maxima_ns);
     let (slope, chance) = mann_kendall(&blocks.maxima_ns);
     let way = if slope > 0.0 { "grow" } else { "shrink" };
@@ -46,15 +46,15 @@ pub(super) fn of_order(blocks: &Blocks) -> Vec<Check> {
         false => format!("blocks are independent (Ljung-Box, p = {})", short(independence)),
     };
     vec![
-        Check { name: "trend", passed: chance >= DOUBT, text: trend },
-        Check { name: "level", passed: steady, text: level },
-        Check { name: "dependence", passed: independence >= DOUBT, text: dependence },
+        FitCheck { name: "trend", passed: chance >= DOUBT, text: trend },
+        FitCheck { name: "level", passed: steady, text: level },
+        FitCheck { name: "dependence", passed: independence >= DOUBT, text: dependence },
     ]
 }
 
 /// Whether exceedances come one by one: at a threshold that at most half as many latencies exceed as
 /// there are slots, the number of slots hit against what chance would give.
-pub(super) fn bursts(blocks: &Blocks, histogram: &Histogram) -> Check {
+pub(super) fn bursts(blocks: &Blocks, histogram: &Histogram) -> FitCheck {
     let layout = histogram.layout();
     let slots = blocks.slots_ns.len() as f64;
     let exceeding = |limit_ns: u64| histogram.at_or_above(limit_ns).1;
@@ -65,7 +65,7 @@ pub(super) fn bursts(blocks: &Blocks, histogram: &Histogram) -> Check {
     let few = limits.partition_point(|&limit| exceeding(limit) as f64 > slots / 2.0);
     let Some(&limit) = limits.get(few) else {
         let text = "the largest latency alone is seen in more than half of the slices".to_owned();
-        return Check { name: "bursts", passed: true, text };
+        return FitCheck { name: "bursts", passed: true, text };
     };
     let hit = blocks.slots_ns.iter().filter(|&&max_ns| max_ns >= limit).count() as f64;
     // Balls thrown into urns: mean and variance of the urns that are hit.
@@ -81,7 +81,7 @@ pub(super) fn bursts(blocks: &Blocks, histogram: &Histogram) -> Check {
         true => format!("late wake-ups come one by one (extremal index {index:.2})"),
         false => format!("late wake-ups come in bursts (extremal index {index:.2})"),
     };
-    Check { name: "bursts", passed, text }
+    FitCheck { name: "bursts", passed, text }
 }
 
 fn short(chance: f64) -> String {

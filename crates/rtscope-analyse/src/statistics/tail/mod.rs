@@ -23,7 +23,7 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
-pub use self::checks::Check;
+pub use self::checks::FitCheck;
 use self::{blocks::Blocks, checks::DOUBT, extreme::Extreme, pareto::Pareto};
 use super::{dependence, modes::Mode};
 
@@ -100,19 +100,17 @@ impl Interval {
 pub struct Tail {
     /// Blocks of time that the cell was divided into.
     pub blocks: usize,
-    /// Length of a block.
     pub block_ns: u64,
     /// What was checked of the order; empty when there are too few blocks.
-    pub checks: Vec<Check>,
-    /// Block maxima.
-    pub maxima: Estimate,
+    pub checks: Vec<FitCheck>,
+    pub maxima: TailEstimate,
     /// Peaks over a threshold.
-    pub peaks: Estimate,
+    pub peaks: TailEstimate,
 }
 
 /// What a model gives: figures, or the reasons why it gives none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Estimate {
+pub struct TailEstimate {
     /// The fit; none when it was refused.
     pub fit: Option<Fit>,
     /// Why there is no fit, a sentence each.
@@ -126,13 +124,11 @@ pub struct Fit {
     pub fitted_to: u64,
     /// Location of the maxima, or the threshold.
     pub location_ns: f64,
-    /// Scale.
     pub scale_ns: f64,
     /// Shape: 0 falls off exponentially, below 0 ends, above 0 is heavy.
     pub shape: f64,
     /// Ends of its 95 % interval; none where it is not bounded.
     pub shape_low: Option<f64>,
-    /// Upper end.
     pub shape_high: Option<f64>,
     /// The chance of a worse agreement with the buckets if the fit were true; none when the buckets
     /// are too coarse to tell.
@@ -146,11 +142,9 @@ pub struct Fit {
 pub struct ReturnLevel {
     /// The time, on the wall.
     pub period_ns: u64,
-    /// The latency.
     pub level_ns: u64,
     /// Lower end of its 95 % interval; none where it is not bounded.
     pub low_ns: Option<u64>,
-    /// Upper end.
     pub high_ns: Option<u64>,
 }
 
@@ -171,8 +165,8 @@ pub fn estimate(
         blocks: blocks.maxima_ns.len(),
         block_ns: blocks.length_ns,
         checks: Vec::new(),
-        maxima: Estimate::default(),
-        peaks: Estimate::default(),
+        maxima: TailEstimate::default(),
+        peaks: TailEstimate::default(),
     };
     if let Some(why) = too_little(&blocks, histogram, imported) {
         tail.maxima.refused.push(why.clone());
@@ -214,7 +208,7 @@ fn too_little(blocks: &Blocks, histogram: &Histogram, imported: bool) -> Option<
     }
 }
 
-fn failed(checks: &[Check]) -> Vec<String> {
+fn failed(checks: &[FitCheck]) -> Vec<String> {
     checks.iter().filter(|check| !check.passed).map(|check| check.text.clone()).collect()
 }
 
@@ -228,13 +222,13 @@ fn lonely_hump(modes: &[Mode]) -> Option<String> {
     ))
 }
 
-fn refuse_or(refused: Vec<String>, fit: impl FnOnce() -> Result<Fit, String>) -> Estimate {
+fn refuse_or(refused: Vec<String>, fit: impl FnOnce() -> Result<Fit, String>) -> TailEstimate {
     if !refused.is_empty() {
-        return Estimate { fit: None, refused };
+        return TailEstimate { fit: None, refused };
     }
     match fit() {
-        Ok(fit) => Estimate { fit: Some(fit), refused },
-        Err(why) => Estimate { fit: None, refused: vec![why] },
+        Ok(fit) => TailEstimate { fit: Some(fit), refused },
+        Err(why) => TailEstimate { fit: None, refused: vec![why] },
     }
 }
 
@@ -467,7 +461,7 @@ impl Tail {
         if self.maxima.refused == self.peaks.refused && !self.maxima.refused.is_empty() {
             return vec![format!("no tail: {}", self.maxima.refused.join("; "))];
         }
-        let of = |name: &str, estimate: &Estimate| match &estimate.fit {
+        let of = |name: &str, estimate: &TailEstimate| match &estimate.fit {
             Some(fit) => fit.sentence(name),
             None => format!("{name}: refused, {}", estimate.refused.join("; ")),
         };

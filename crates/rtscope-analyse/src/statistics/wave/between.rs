@@ -23,9 +23,7 @@ pub struct Between {
     pub edges: u64,
     /// The shortest; none without an edge, as the others.
     pub delay_ns_min: Option<u64>,
-    /// The mean.
     pub delay_ns_mean: Option<f64>,
-    /// The longest.
     pub delay_ns_max: Option<u64>,
     /// How far the second line is behind the first, -180 to 180 degrees; none where there is no fixed phase.
     pub phase_degrees: Option<f64>,

@@ -63,15 +63,12 @@ pub struct Alignment {
 /// Why two captures can't be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Apart {
-    /// A capture without a wave.
     #[error("the {which} capture has {edges} rising edges: at least 3 are needed")]
     TooFew {
         /// `first` or `second`.
         which: &'static str,
-        /// What it has.
         edges: usize,
     },
-    /// Waves that don't meet.
     #[error("no shift aligns their edges: are they captures of the same wave?")]
     NoShift,
 }

@@ -9,7 +9,6 @@ use rtscope_model::wave::CountReading;
 /// What the readings say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountedWave {
-    /// Edges in all.
     pub edges: u64,
     /// The mean frequency; none without an edge.
     pub frequency_hz: Option<f64>,

@@ -26,7 +26,7 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
-pub use self::phase::{Allan, Phase};
+pub use self::phase::{Allan, ClockFit};
 use crate::number::{counted, grouped};
 
 /// A pulse shorter than this share of the median pulse of its level is a glitch.
@@ -55,7 +55,7 @@ pub struct Wave {
     /// Why there is no frequency.
     pub refused: Option<String>,
     /// The kind of that reason.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<FrequencyRefusal>,
     /// Edges seen.
     pub edges: u64,
     /// Edges made meanwhile by the line's own count; none when the line doesn't count.
@@ -87,13 +87,13 @@ pub struct Wave {
     /// Pulses shorter than a quarter of the median pulse of their level. They are left out of the periods.
     pub glitches: u64,
     /// The time-interval error of the longest run of edges that can be numbered.
-    pub phase: Option<Phase>,
+    pub phase: Option<ClockFit>,
 }
 
 /// Why a capture gives no frequency: the wave's fault, or the scope's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Refusal {
+pub enum FrequencyRefusal {
     /// There was no edge.
     Silent,
     /// The capture was too short for a whole period.
@@ -107,13 +107,10 @@ pub enum Refusal {
 /// Distribution of the periods of a wave.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Period {
-    /// Shortest.
     pub ns_min: u64,
     /// Median, of the sorted periods the one of rank ceil(n / 2).
     pub ns_median: u64,
-    /// Mean.
     pub ns_mean: f64,
-    /// Longest.
     pub ns_max: u64,
     /// Period jitter: standard deviation of the periods, from their mean.
     pub jitter_ns_rms: f64,
@@ -330,7 +327,7 @@ fn refusal(
     periods: u64,
     blind_ns: u64,
     unseen_outside: Option<u64>,
-) -> Option<(Refusal, String)> {
+) -> Option<(FrequencyRefusal, String)> {
     let seen = capture.edges.len() as u64;
     let made = capture.made.unwrap_or(0);
     let span_ns = capture.end_ns.saturating_sub(capture.start_ns).max(1);
@@ -340,12 +337,18 @@ fn refusal(
         let hidden = made > seen + 2 || capture.gaps.iter().any(|gap| gap.moved);
         return Some(if hidden {
             let why = format!("{gaps} and saw no whole period of the wave: give it a quieter CPU");
-            (Refusal::Blind, why)
+            (FrequencyRefusal::Blind, why)
         } else if seen == 0 {
-            (Refusal::Silent, "no edge was seen: is the line's program running?".to_owned())
+            (
+                FrequencyRefusal::Silent,
+                "no edge was seen: is the line's program running?".to_owned(),
+            )
         } else {
             let edges = counted(seen, "edge");
-            (Refusal::Short, format!("no whole period was seen in {edges}: capture longer"))
+            (
+                FrequencyRefusal::Short,
+                format!("no whole period was seen in {edges}: capture longer"),
+            )
         });
     }
     let too_fast = |pulse_ns: u64| (pulse_ns as f64) < PULSES * capture.resolution_ns as f64;
@@ -356,19 +359,20 @@ fn refusal(
             Nanos(pulse_ns),
             Nanos(capture.resolution_ns)
         );
-        return Some((Refusal::TooFast, why));
+        return Some((FrequencyRefusal::TooFast, why));
     }
     let counts = format!("{} of {} edges were seen", grouped(seen), grouped(made));
     let allowed = (UNEXPLAINED * made as f64).max(2.0);
     let lost = made.saturating_sub(seen);
     if unseen_outside.unwrap_or(0) as f64 > allowed || (lost > 2 && too_fast(span_ns / made)) {
         let why = format!("{counts}: some of its pulses are too short for this scope");
-        return Some((Refusal::TooFast, why));
+        return Some((FrequencyRefusal::TooFast, why));
     }
     // The wave and the gaps need not be independent: twice the share of blind time is allowed.
     let is_explained = lost as f64 <= 2.0 * blind_share * made as f64 + allowed;
-    (!is_explained)
-        .then(|| (Refusal::Blind, format!("{counts}: {gaps}, mostly while edges were made")))
+    (!is_explained).then(|| {
+        (FrequencyRefusal::Blind, format!("{counts}: {gaps}, mostly while edges were made"))
+    })
 }
 
 /// High time by whole time of the periods.

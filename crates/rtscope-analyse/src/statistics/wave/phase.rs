@@ -23,8 +23,7 @@ const TERMS_MIN: u64 = 3;
 
 /// A wave against the ideal clock that fits it best.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Phase {
-    /// Period of that clock.
+pub struct ClockFit {
     pub period_ns: f64,
     /// Edges compared.
     pub edges: u64,
@@ -63,12 +62,12 @@ pub(super) fn errors(cycles: &[Vec<u64>]) -> Option<Errors> {
 }
 
 /// Compares the rising edges of all stretches with an ideal clock. None with fewer than three edges.
-pub(super) fn judge(cycles: &[Vec<u64>]) -> Option<Phase> {
+pub(super) fn judge(cycles: &[Vec<u64>]) -> Option<ClockFit> {
     let (_, run, errors, period_ns) = errors(cycles)?;
     let squares: f64 = errors.iter().map(|error| error * error).sum();
     let max = errors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let min = errors.iter().copied().fold(f64::INFINITY, f64::min);
-    Some(Phase {
+    Some(ClockFit {
         period_ns,
         edges: run.len() as u64,
         tie_ns_rms: (squares / run.len() as f64).sqrt(),

@@ -4,7 +4,7 @@ use rtscope_model::wave::{Capture, CountReading};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Refusal, Wave,
+    FrequencyRefusal, Wave,
     counted::{self, CountedWave},
     judge, kept,
 };
@@ -40,9 +40,9 @@ impl TryOutcome {
                 _ if is_near(hz, wanted_hz, tolerance) => TryOutcome::Unsteady,
                 _ => TryOutcome::Outside,
             },
-            (None, Some(Refusal::Short)) => TryOutcome::Outside,
-            (None, Some(Refusal::Blind)) => TryOutcome::Blind,
-            (None, Some(Refusal::TooFast)) => TryOutcome::TooFast,
+            (None, Some(FrequencyRefusal::Short)) => TryOutcome::Outside,
+            (None, Some(FrequencyRefusal::Blind)) => TryOutcome::Blind,
+            (None, Some(FrequencyRefusal::TooFast)) => TryOutcome::TooFast,
             (None, _) => TryOutcome::Silent,
         }
     }
@@ -76,18 +76,15 @@ fn is_near(hz: f64, wanted_hz: f64, tolerance: f64) -> bool {
     (hz / wanted_hz - 1.0).abs() <= tolerance
 }
 
-/// One try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Try {
     /// The frequency that was asked for.
     pub wanted_hz: f64,
     /// The frequency that the scope saw; none when it refused to tell.
     pub measured_hz: Option<f64>,
-    /// Uncertainty of that.
     pub uncertainty_ppm: Option<f64>,
     /// Whether it is within the tolerance.
     pub within: bool,
-    /// What the try says.
     pub outcome: TryOutcome,
     /// Edges seen.
     pub edges: u64,

@@ -30,10 +30,8 @@ pub struct Deviation {
 
 /// A rhythm of the time-interval error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Line {
-    /// Its frequency.
+pub struct SpectralLine {
     pub hz: f64,
-    /// Its amplitude.
     pub amplitude_ns: f64,
 }
 
@@ -57,7 +55,7 @@ pub fn deviations(capture: &Capture) -> Option<(Vec<Deviation>, f64)> {
 
 /// The spectrum of the first 2,048 edges, below half of the wave's frequency.
 #[must_use]
-pub fn spectrum(deviations: &[Deviation], period_ns: f64) -> Vec<Line> {
+pub fn spectrum(deviations: &[Deviation], period_ns: f64) -> Vec<SpectralLine> {
     let part: Vec<&Deviation> =
         deviations.iter().take_while(|deviation| deviation.number < EDGES_MAX).collect();
     if part.len() < EDGES_MIN || period_ns <= 0.0 {
@@ -76,7 +74,7 @@ pub fn spectrum(deviations: &[Deviation], period_ns: f64) -> Vec<Line> {
             real += value * cos;
             imaginary += value * sin;
         }
-        Line {
+        SpectralLine {
             hz: bin as f64 / span * 1e9 / period_ns,
             amplitude_ns: 2.0 * real.hypot(imaginary) / weight,
         }

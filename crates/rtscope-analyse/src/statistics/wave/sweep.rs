@@ -26,9 +26,7 @@ const NEAR: f64 = 1.5;
 /// A sweep's frequencies and patience.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchRange {
-    /// First frequency.
     pub from_hz: f64,
-    /// Last.
     pub to_hz: f64,
     /// Allowed deviation, as a share.
     pub tolerance: f64,
@@ -85,7 +83,7 @@ enum Stage {
 
 /// The search for the highest frequency of one subject under one load.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct SweepSearch {
     range: SearchRange,
     /// Steps that are still to be climbed, the lowest last.
     steps: Vec<f64>,
@@ -118,10 +116,10 @@ impl SearchRange {
     }
 }
 
-impl Search {
+impl SweepSearch {
     /// Begins at the lowest frequency.
     #[must_use]
-    pub fn new(range: SearchRange) -> Search {
+    pub fn new(range: SearchRange) -> SweepSearch {
         let count =
             ((range.to_hz / range.from_hz).log10() * f64::from(range.steps)).ceil().max(0.0);
         let ratio = (range.to_hz / range.from_hz).powf(1.0 / count.max(1.0));
@@ -131,7 +129,7 @@ impl Search {
         let mut steps: Vec<f64> = (0..=count as u32).rev().map(step).collect();
         steps.dedup();
         let now_hz = steps.pop();
-        Search {
+        SweepSearch {
             range,
             steps,
             stage: Stage::Look,
@@ -154,7 +152,7 @@ impl Search {
         self.now_hz
     }
 
-    /// How long to look at a wave of [`Search::next_hz`]: fifty periods, so that one that is spoilt doesn't decide,
+    /// How long to look at a wave of [`SweepSearch::next_hz`]: fifty periods, so that one that is spoilt doesn't decide,
     /// but within bounds: of a fast wave a tenth of a second or more, so that ticks and other threads are in it.
     /// After a blind try, longer.
     #[must_use]
@@ -165,7 +163,7 @@ impl Search {
         look_ns * u64::from(1 + self.blinds)
     }
 
-    /// Takes a try of [`Search::next_hz`] into account.
+    /// Takes a try of [`SweepSearch::next_hz`] into account.
     pub fn add_try(&mut self, point: Try) {
         let Some(now_hz) = self.now_hz else { return };
         let outcome = point.outcome;
@@ -324,9 +322,7 @@ fn round_to_three(hz: f64) -> f64 {
 /// What a sweep over several programs found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sweep {
-    /// First frequency.
     pub from_hz: f64,
-    /// Last.
     pub to_hz: f64,
     /// Allowed deviation, as a share.
     pub tolerance: f64,
@@ -346,7 +342,6 @@ pub struct Curve {
     pub load: String,
     /// The policy it was started with.
     pub policy: String,
-    /// What was found.
     #[serde(flatten)]
     pub found: FrequencyLimit,
 }
@@ -402,7 +397,7 @@ mod tests {
         limit_hz: f64,
         is_blind: impl Fn(f64, usize) -> bool,
     ) -> FrequencyLimit {
-        let mut search = Search::new(range);
+        let mut search = SweepSearch::new(range);
         while let Some(wanted_hz) = search.next_hz() {
             let measured_hz = wanted_hz.min(limit_hz);
             let is_near = (measured_hz / wanted_hz - 1.0).abs() <= range.tolerance;
@@ -419,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_look_is_long_enough_for_fifty_periods_and_longer_after_a_blind_one() {
-        let at = |from_hz| Search::new(SearchRange { from_hz, ..RANGE });
+        let at = |from_hz| SweepSearch::new(SearchRange { from_hz, ..RANGE });
         let looks_ns = [10.0, 50.0, 1e4].map(|hz| at(hz).look_ns());
         assert_eq!(looks_ns, [2_000_000_000, 1_000_000_000, 500_000_000]);
         let mut search = at(50.0);
@@ -459,7 +454,7 @@ mod tests {
 
     #[test]
     fn most_of_the_tries_decide() {
-        let mut search = Search::new(SearchRange { tries: 3, ..RANGE });
+        let mut search = SweepSearch::new(SearchRange { tries: 3, ..RANGE });
         for outcome in [TryOutcome::Outside, TryOutcome::Within] {
             search.add_try(point(50.0, None, outcome));
             assert_eq!(search.next_hz(), Some(50.0));
@@ -494,7 +489,8 @@ mod tests {
     /// A program with a limit on a machine that spoils some tries and lets some others pass.
     fn noisy(seed: u64, spoilt: f64, lucky: f64) -> FrequencyLimit {
         let mut random = Random::new(seed);
-        let mut search = Search::new(SearchRange { tries: 5, steps: 2, bisections: 3, ..RANGE });
+        let mut search =
+            SweepSearch::new(SearchRange { tries: 5, steps: 2, bisections: 3, ..RANGE });
         while let Some(wanted_hz) = search.next_hz() {
             let is_good = wanted_hz <= 30_000.0;
             let is_flipped = random.share() < if is_good { spoilt } else { lucky };

@@ -179,9 +179,9 @@ fn what_cannot_be_resolved_is_refused_and_not_drawn_wrong() {
     aliased.made = Some(2_000);
     aliased.resolution_ns = 300;
     assert!(judge(&aliased, None).refused.expect("refused").contains("2,000 edges"));
-    assert_eq!(judge(&aliased, None).refusal, Some(Refusal::TooFast));
+    assert_eq!(judge(&aliased, None).refusal, Some(FrequencyRefusal::TooFast));
     let silent = judge(&capture(&[], 0), None);
-    assert_eq!(silent.refusal, Some(Refusal::Silent));
+    assert_eq!(silent.refusal, Some(FrequencyRefusal::Silent));
     assert!(silent.refused.expect("refused").contains("no edge"));
     assert!(judge(&capture(&[5], 5), None).refused.expect("refused").contains("no whole period"));
 }
@@ -193,17 +193,17 @@ fn a_blind_scope_is_told_from_a_wave_that_is_too_fast() {
     hidden.made = Some(404);
     hidden.gaps = vec![Gap { start_ns: 500_100, end_ns: 501_100, moved: false }; 1];
     let wave = judge(&hidden, None);
-    assert_eq!(wave.refusal, Some(Refusal::Blind));
+    assert_eq!(wave.refusal, Some(FrequencyRefusal::Blind));
     assert!(wave.refused.expect("said").contains("202 of 404"));
     // The count says that they were not in the gaps: then there are pulses that no look can see.
     hidden.made_in_gaps = Some(2);
-    assert_eq!(judge(&hidden, None).refusal, Some(Refusal::TooFast));
+    assert_eq!(judge(&hidden, None).refusal, Some(FrequencyRefusal::TooFast));
     // Nothing but gaps.
     let mut dark = capture(&[], 0);
     dark.end_ns = 1_000_000;
     dark.gaps = vec![Gap { start_ns: 0, end_ns: 990_000, moved: true }];
-    assert_eq!(judge(&dark, None).refusal, Some(Refusal::Blind));
-    assert_eq!(judge(&capture(&[5], 5), None).refusal, Some(Refusal::Short));
+    assert_eq!(judge(&dark, None).refusal, Some(FrequencyRefusal::Blind));
+    assert_eq!(judge(&capture(&[5], 5), None).refusal, Some(FrequencyRefusal::Short));
 }
 
 #[test]

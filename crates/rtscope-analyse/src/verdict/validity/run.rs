@@ -8,13 +8,13 @@ use rtscope_model::{
 };
 
 use super::{Scene, listed};
-use crate::judgement::{CellSummary, Row};
+use crate::judgement::{CellSummary, FigureRow};
 
 /// A cell, or a thread in a cell that others measured, without a sample.
 pub(super) fn no_samples(scene: &Scene) -> Option<Finding> {
     let silent = |cell: &CellSummary| -> Vec<String> {
         // Activations that were missed are figures too: a thread that never ran was as late as they are.
-        let is_silent = |row: &&Row| row.recorded == 0 && row.missed == 0;
+        let is_silent = |row: &&FigureRow| row.recorded == 0 && row.missed == 0;
         if is_silent(&&cell.all) {
             return vec![cell.name.clone()];
         }
@@ -47,7 +47,7 @@ fn is_reached(scene: &Scene, of: &CellSummary) -> bool {
 
 /// planned = recorded + missed, and recorded = what is in the histogram, for each thread and cell.
 pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
-    let wrong = |row: &&Row| {
+    let wrong = |row: &&FigureRow| {
         row.planned != row.recorded + row.missed || row.recorded != row.histogram.count()
     };
     let places = listed(scene.cells.iter().flat_map(|cell| {
@@ -82,7 +82,6 @@ pub(super) fn unknown_slices(scene: &Scene) -> Option<Finding> {
     Some(Finding::new("slices-unknown", Weight::Invalidates, text))
 }
 
-/// The run was interrupted.
 pub(super) fn interrupted(scene: &Scene) -> Option<Finding> {
     let text = "the run was interrupted before its plan was done";
     ended(scene, EndReason::Interrupted)

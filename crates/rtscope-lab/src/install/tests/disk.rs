@@ -118,7 +118,7 @@ fn on_ext4_and_fat_in_files() {
             }
         }
     };
-    for layout in [Layout::Grub, Layout::Extlinux, Layout::UBoot] {
+    for layout in [BootLayout::Grub, BootLayout::Extlinux, BootLayout::UBoot] {
         let make = |_: &str| {
             old_system(&at, layout);
             at.clone()
@@ -131,8 +131,8 @@ fn on_ext4_and_fat_in_files() {
         return;
     };
     let make = |_: &str| {
-        old_system(&at, Layout::RaspberryPi);
+        old_system(&at, BootLayout::RaspberryPi);
         at.clone()
     };
-    stop_everywhere(&case, Layout::RaspberryPi, make, |_| empty(&at));
+    stop_everywhere(&case, BootLayout::RaspberryPi, make, |_| empty(&at));
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn without_its_folder_the_firmware_boots_the_old_kernel() {
     let case = Case::new();
-    let layout = Layout::RaspberryPi;
+    let layout = BootLayout::RaspberryPi;
     let file = case.folder.path().join("initrd-new");
     fs::write(&file, "new disk").expect("written");
     // What the old configuration says, and the files that it boots with.
@@ -52,7 +52,7 @@ fn without_its_folder_the_firmware_boots_the_old_kernel() {
 #[test]
 fn a_board_that_the_new_kernel_does_not_know_is_named() {
     let case = Case::new();
-    let layout = Layout::RaspberryPi;
+    let layout = BootLayout::RaspberryPi;
     let file = case.folder.path().join("initrd-new");
     fs::write(&file, "new disk").expect("written");
     let root = case.root("boards", layout);

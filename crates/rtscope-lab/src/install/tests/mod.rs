@@ -15,7 +15,8 @@ use std::{
 use super::*;
 use crate::cache::Manifest;
 
-const LAYOUTS: [Layout; 4] = [Layout::RaspberryPi, Layout::Grub, Layout::Extlinux, Layout::UBoot];
+const LAYOUTS: [BootLayout; 4] =
+    [BootLayout::RaspberryPi, BootLayout::Grub, BootLayout::Extlinux, BootLayout::UBoot];
 
 const WORDS: &str = "dwc_otg.fiq_enable=0 dwc_otg.fiq_fsm_enable=0 dwc_otg.nak_holdoff=0";
 
@@ -33,28 +34,28 @@ fn write(root: &Path, name: &str, text: &str) {
 }
 
 /// A root as the layout's systems have it, with an old kernel.
-fn old_system(root: &Path, layout: Layout) {
+fn old_system(root: &Path, layout: BootLayout) {
     write(root, "lib/modules/6.1.0-old/modules.dep", "old modules");
     fs::create_dir_all(root.join("var/lib")).expect("made");
     let files: &[(&str, &str)] = match layout {
-        Layout::RaspberryPi => &[
+        BootLayout::RaspberryPi => &[
             ("boot/firmware/config.txt", "# owner's\ndtparam=audio=on\n[pi4]\narm_boost=1"),
             ("boot/firmware/cmdline.txt", "console=serial0,115200 root=PARTUUID=7-02 rootwait\n"),
             ("boot/firmware/kernel8.img", "old image"),
             ("boot/firmware/bcm2711-rpi-4-b.dtb", "old tree"),
             ("boot/firmware/overlays/README", "old overlays"),
         ],
-        Layout::Grub => &[
+        BootLayout::Grub => &[
             ("boot/grub/grub.cfg", GRUB),
             ("boot/grub/custom.cfg", "# the owner's own\nset timeout=3\n"),
             ("boot/vmlinuz-6.1.0-old", "old image"),
         ],
-        Layout::Extlinux => &[
+        BootLayout::Extlinux => &[
             ("boot/extlinux/extlinux.conf", EXTLINUX),
             ("boot/Image-old", "old image"),
             ("boot/dtbs-old/ti/board.dtb", "old tree"),
         ],
-        Layout::UBoot => &[
+        BootLayout::UBoot => &[
             ("boot/uEnv.txt", "# owner's\nuname_r=6.1.0-old\ncmdline=coherent_pool=1M quiet\n"),
             ("boot/vmlinuz-6.1.0-old", "old image"),
             ("boot/dtbs/6.1.0-old/am57xx.dtb", "old tree"),
@@ -66,7 +67,7 @@ fn old_system(root: &Path, layout: Layout) {
 }
 
 /// A small kernel with modules, device trees and overlays.
-fn new_kernel(dir: &Path) -> Kernel {
+fn new_kernel(dir: &Path) -> KeptKernel {
     write(dir, "vmlinuz", &"new image ".repeat(4000));
     write(dir, "config", "CONFIG_PREEMPT_RT=y\n");
     write(dir, "System.map", "map");
@@ -88,18 +89,18 @@ fn new_kernel(dir: &Path) -> Kernel {
         dtbs: Some("dtbs".into()),
         ..Manifest::default()
     };
-    Kernel { dir: dir.to_owned(), manifest }
+    KeptKernel { dir: dir.to_owned(), manifest }
 }
 
 #[test]
 fn a_kernel_without_the_modules_that_it_needs_is_refused() {
     let room = tempfile::tempdir().expect("a folder");
     let (root, dir) = (room.path().join("root"), room.path().join("kernel"));
-    old_system(&root, Layout::Grub);
+    old_system(&root, BootLayout::Grub);
     let mut kernel = new_kernel(&dir);
     kernel.manifest.modules = None;
-    let said = |kernel: &Kernel| {
-        let wish = wish(kernel, &root, Layout::Grub);
+    let said = |kernel: &KeptKernel| {
+        let wish = wish(kernel, &root, BootLayout::Grub);
         install(&wish, &mut Steps::default(), &mut |_| {}).map(drop).map_err(|e| e.to_string())
     };
     write(&dir, "config", "CONFIG_MODULES=y\nCONFIG_EXT4_FS=m\n");
@@ -138,7 +139,7 @@ fn snapshot(root: &Path) -> Snapshot {
     found
 }
 
-fn wish<'a>(kernel: &'a Kernel, root: &'a Path, layout: Layout) -> Wish<'a> {
+fn wish<'a>(kernel: &'a KeptKernel, root: &'a Path, layout: BootLayout) -> Wish<'a> {
     Wish {
         kernel,
         root,
@@ -153,7 +154,13 @@ fn wish<'a>(kernel: &'a Kernel, root: &'a Path, layout: Layout) -> Wish<'a> {
 }
 
 /// The invariant. Answers whether the new kernel is chosen.
-fn check(root: &Path, layout: Layout, kernel: &Kernel, old: &Chosen, before: &Snapshot) -> bool {
+fn check(
+    root: &Path,
+    layout: BootLayout,
+    kernel: &KeptKernel,
+    old: &Chosen,
+    before: &Snapshot,
+) -> bool {
     let now = snapshot(root);
     for (path, content) in before {
         let name = path.file_name().expect("a name").to_string_lossy();
@@ -182,7 +189,7 @@ fn check(root: &Path, layout: Layout, kernel: &Kernel, old: &Chosen, before: &Sn
 
 struct Case {
     folder: tempfile::TempDir,
-    kernel: Kernel,
+    kernel: KeptKernel,
 }
 
 impl Case {
@@ -192,19 +199,19 @@ impl Case {
         Case { folder, kernel }
     }
 
-    fn root(&self, name: &str, layout: Layout) -> PathBuf {
+    fn root(&self, name: &str, layout: BootLayout) -> PathBuf {
         let root = self.folder.path().join(name);
         old_system(&root, layout);
         root
     }
 }
 
-fn quiet(_: Progress) {}
+fn quiet(_: StepProgress) {}
 
 /// Stops an installation before every step, and the way back before every step.
 fn stop_everywhere(
     case: &Case,
-    layout: Layout,
+    layout: BootLayout,
     make: impl Fn(&str) -> PathBuf,
     clear: impl Fn(&Path),
 ) {
@@ -334,8 +341,8 @@ fn two_kernels_go_in_the_other_order() {
 #[test]
 fn what_the_owner_edited_since_stays_edited() {
     let case = Case::new();
-    let root = case.root("edited", Layout::RaspberryPi);
-    let wish = wish(&case.kernel, &root, Layout::RaspberryPi);
+    let root = case.root("edited", BootLayout::RaspberryPi);
+    let wish = wish(&case.kernel, &root, BootLayout::RaspberryPi);
     install(&wish, &mut Steps::default(), &mut quiet).expect("installed");
     let config = root.join("boot/firmware/config.txt");
     let text = fs::read_to_string(&config).expect("a file");
@@ -352,7 +359,7 @@ fn what_the_owner_edited_since_stays_edited() {
 #[test]
 fn the_raspberry_pis_other_ways() {
     let case = Case::new();
-    let layout = Layout::RaspberryPi;
+    let layout = BootLayout::RaspberryPi;
     let root = case.root("once", layout);
     let (before, old) = (snapshot(&root), layout.chosen(&root).expect("sound"));
     let once = Wish { once: true, ..wish(&case.kernel, &root, layout) };
@@ -404,12 +411,12 @@ fn old_of(root: &Path) -> Chosen {
 #[test]
 fn grubs_other_ways() {
     let case = Case::new();
-    let root = case.root("grub", Layout::Grub);
-    let old = Layout::Grub.chosen(&root).expect("sound");
+    let root = case.root("grub", BootLayout::Grub);
+    let old = BootLayout::Grub.chosen(&root).expect("sound");
     let custom = root.join("boot/grub/custom.cfg");
     fs::remove_file(&custom).expect("removed");
     let before = snapshot(&root);
-    let once = Wish { once: true, ..wish(&case.kernel, &root, Layout::Grub) };
+    let once = Wish { once: true, ..wish(&case.kernel, &root, BootLayout::Grub) };
     let done = install(&once, &mut Steps::default(), &mut quiet).expect("installed");
     assert_eq!(done.chosen, old, "the default stays the old kernel");
     let text = fs::read_to_string(&custom).expect("made");
@@ -423,7 +430,7 @@ fn grubs_other_ways() {
     assert!(!text.contains("set default"), "{text}");
     rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
     assert!(snapshot(&root) == before);
-    let plain = wish(&case.kernel, &root, Layout::Grub);
+    let plain = wish(&case.kernel, &root, BootLayout::Grub);
     let done = install(&plain, &mut Steps::default(), &mut quiet).expect("installed");
     assert!(done.chosen.image.ends_with("vmlinuz-6.12.0-rt"));
     let text = fs::read_to_string(&custom).expect("made");
@@ -438,9 +445,9 @@ fn grubs_other_ways() {
 #[test]
 fn with_the_boot_partition_not_mounted_nothing_is_taken_back() {
     let case = Case::new();
-    let root = case.root("unmounted", Layout::RaspberryPi);
+    let root = case.root("unmounted", BootLayout::RaspberryPi);
     let before = snapshot(&root);
-    let wish = wish(&case.kernel, &root, Layout::RaspberryPi);
+    let wish = wish(&case.kernel, &root, BootLayout::RaspberryPi);
     install(&wish, &mut Steps::default(), &mut quiet).expect("installed");
     let (boot, aside) = (root.join("boot/firmware"), case.folder.path().join("aside"));
     fs::rename(&boot, &aside).expect("moved");
@@ -456,11 +463,11 @@ fn with_the_boot_partition_not_mounted_nothing_is_taken_back() {
 #[test]
 fn links_of_the_system_stay_inside_it() {
     let case = Case::new();
-    let root = case.root("links", Layout::UBoot);
+    let root = case.root("links", BootLayout::UBoot);
     fs::create_dir_all(root.join("usr")).expect("made");
     fs::rename(root.join("lib"), root.join("usr/lib")).expect("moved");
     std::os::unix::fs::symlink("/usr/lib", root.join("lib")).expect("linked");
-    let wish = wish(&case.kernel, &root, Layout::UBoot);
+    let wish = wish(&case.kernel, &root, BootLayout::UBoot);
     install(&wish, &mut Steps::default(), &mut quiet).expect("installed");
     assert!(root.join("usr/lib/modules/6.12.0-rt/modules.dep").is_file());
     assert!(!Path::new("/usr/lib/modules/6.12.0-rt").exists(), "not this machine's");
@@ -469,15 +476,15 @@ fn links_of_the_system_stay_inside_it() {
 }
 
 /// What makes the old kernel of a layout start with an initial RAM disk: file, text put after it, disk.
-fn with_initrd(root: &Path, layout: Layout, which: usize) -> bool {
+fn with_initrd(root: &Path, layout: BootLayout, which: usize) -> bool {
     let all: &[(&str, &str, &str)] = match layout {
-        Layout::RaspberryPi => &[
+        BootLayout::RaspberryPi => &[
             ("boot/firmware/config.txt", "\n[all]\nauto_initramfs=1\n", "boot/firmware/initramfs8"),
             ("boot/firmware/config.txt", "\ninitramfs i.img followkernel\n", "boot/firmware/i.img"),
         ],
-        Layout::Grub => &[],
-        Layout::Extlinux => &[("boot/extlinux/extlinux.conf", "\tINITRD /boot/i\n", "boot/i")],
-        Layout::UBoot => &[
+        BootLayout::Grub => &[],
+        BootLayout::Extlinux => &[("boot/extlinux/extlinux.conf", "\tINITRD /boot/i\n", "boot/i")],
+        BootLayout::UBoot => &[
             ("boot/uEnv.txt", "", "boot/initrd.img-6.1.0-old"),
             ("boot/uEnv.txt", "uname_r=\nbootdir=/boot\nrdfile=/boot/rd.gz\n", "boot/rd.gz"),
         ],
@@ -519,7 +526,7 @@ fn an_old_initrd_is_forgotten_by_no_layout() {
                 assert!(snapshot(&root) == before, "{layout} is as it was");
                 Some(found)
             };
-            let by_folder = layout == Layout::UBoot && which == 1;
+            let by_folder = layout == BootLayout::UBoot && which == 1;
             let given = done(Initrd::File(&file));
             assert_eq!(given, (!by_folder).then(|| Some(Some("new disk".to_owned()))), "{layout}");
             let without = done(Initrd::Without).expect("installed");
@@ -532,16 +539,16 @@ fn an_old_initrd_is_forgotten_by_no_layout() {
 #[test]
 fn an_old_initrd_is_never_forgotten() {
     let case = Case::new();
-    let root = case.root("initrd", Layout::Grub);
+    let root = case.root("initrd", BootLayout::Grub);
     let with = GRUB.replace("quiet\n}", "quiet\n\tinitrd /boot/initrd-old\n}");
     write(&root, "boot/grub/grub.cfg", &with);
     write(&root, "boot/initrd-old", "old disk");
-    let plain = wish(&case.kernel, &root, Layout::Grub);
+    let plain = wish(&case.kernel, &root, BootLayout::Grub);
     let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
     assert!(said.contains("--initrd") && said.contains("--no-initrd"), "{said}");
     let file = case.folder.path().join("initrd-new");
     fs::write(&file, "new disk").expect("written");
-    let given = Wish { initrd: Initrd::File(&file), ..wish(&case.kernel, &root, Layout::Grub) };
+    let given = Wish { initrd: Initrd::File(&file), ..wish(&case.kernel, &root, BootLayout::Grub) };
     let done = install(&given, &mut Steps::default(), &mut quiet).expect("installed");
     assert_eq!(done.chosen.initrd, Some(root.join("boot/initrd.img-6.12.0-rt")));
     assert!(
@@ -554,16 +561,16 @@ fn an_old_initrd_is_never_forgotten() {
 #[test]
 fn a_root_of_another_layout_is_refused_untouched() {
     let case = Case::new();
-    let root = case.root("pi", Layout::RaspberryPi);
+    let root = case.root("pi", BootLayout::RaspberryPi);
     let before = snapshot(&root);
-    for layout in [Layout::Grub, Layout::Extlinux, Layout::UBoot] {
+    for layout in [BootLayout::Grub, BootLayout::Extlinux, BootLayout::UBoot] {
         let said = install(&wish(&case.kernel, &root, layout), &mut Steps::default(), &mut quiet);
         assert!(said.expect_err("refused").to_string().contains("is the layout right?"));
     }
     assert!(snapshot(&root) == before && !root.join("var/lib/rtscope").exists());
     assert_eq!(
         "raspbery-pi"
-            .parse::<Layout>()
+            .parse::<BootLayout>()
             .expect_err("no")
             .matches("did you mean \"raspberry-pi\"")
             .count(),

@@ -62,7 +62,7 @@ impl OutputLine {
 
 /// An edge as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct LineEdge {
     /// When, in nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// Whether the line rose.
@@ -78,7 +78,7 @@ pub trait Events {
     /// # Errors
     ///
     /// Why there will be none any more, for people.
-    fn next(&mut self, wait: Duration) -> Result<Option<Event>, String>;
+    fn next(&mut self, wait: Duration) -> Result<Option<LineEdge>, String>;
 
     /// The number of the last event that was taken; 0 before the first.
     fn last(&self) -> u32;
@@ -117,10 +117,6 @@ impl InputLine {
     }
 
     /// Drops what came between two looks, so that it is neither seen nor lost in the next one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Events::next`].
     pub fn forget(&mut self) -> Result<(), String> {
         while self.next(Duration::ZERO)?.is_some() {}
         Ok(())
@@ -128,7 +124,7 @@ impl InputLine {
 }
 
 impl Events for InputLine {
-    fn next(&mut self, wait: Duration) -> Result<Option<Event>, String> {
+    fn next(&mut self, wait: Duration) -> Result<Option<LineEdge>, String> {
         let gone = |e: gpiocdev::Error| format!("the line can't be read any more: {e}");
         if self.next == self.read {
             if !self.request.wait_edge_event(wait).map_err(gone)? {
@@ -144,7 +140,7 @@ impl Events for InputLine {
         };
         let event = self.request.edge_event_from_slice(words).map_err(gone)?;
         (self.next, self.last) = (end, event.line_seqno);
-        Ok(Some(Event {
+        Ok(Some(LineEdge {
             at_ns: event.timestamp_ns,
             rises: event.kind == EdgeKind::Rising,
             number: event.line_seqno,
@@ -210,7 +206,6 @@ pub fn collect(
     (capture, ended)
 }
 
-/// Takes a line of a chip.
 fn take(
     chip: &str,
     line: &str,

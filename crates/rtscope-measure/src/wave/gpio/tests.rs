@@ -11,13 +11,13 @@ fn ticking() -> SimulatedClock {
 
 /// Events as a kernel would tell them, then an end.
 struct Told {
-    events: Vec<Event>,
+    events: Vec<LineEdge>,
     next: usize,
-    end: Result<Option<Event>, String>,
+    end: Result<Option<LineEdge>, String>,
 }
 
 impl Events for Told {
-    fn next(&mut self, _: Duration) -> Result<Option<Event>, String> {
+    fn next(&mut self, _: Duration) -> Result<Option<LineEdge>, String> {
         self.next += 1;
         self.events.get(self.next - 1).map_or_else(|| self.end.clone(), |event| Ok(Some(*event)))
     }
@@ -32,7 +32,7 @@ const LIMITS: CaptureLimits =
 
 /// A wave of 1 kHz with edges of these numbers.
 fn told(numbers: impl IntoIterator<Item = u32>) -> Told {
-    let event = |number: u32| Event {
+    let event = |number: u32| LineEdge {
         at_ns: 2_000_000 + u64::from(number) * 500_000,
         rises: number % 2 == 1,
         number,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::{
-    End, Phase, Plan, Sampler, SamplerPatch, Spelling,
+    Phase, PhaseEnd, Plan, Sampler, SamplerPatch, Spelling,
     matrix::Matrix,
     mistakes::{self, Typed, values},
 };
@@ -88,20 +88,12 @@ impl std::fmt::Debug for Checks<'_> {
 }
 
 /// Reads a plan, and checks its loads and settings: all that is wrong is told at once.
-///
-/// # Errors
-///
-/// As [`parse`].
 pub fn parse_checked(name: &str, text: &str, checks: &Checks<'_>) -> Result<Plan, TextError> {
     read(name, text, true, checks)
 }
 
 /// Reads a plan that rtscope has kept or imported, as in a record: what has no meaning beside its
 /// policy is no mistake there, for an earlier rtscope took it.
-///
-/// # Errors
-///
-/// As [`parse`].
 pub fn parse_kept(name: &str, text: &str) -> Result<Plan, TextError> {
     read(name, text, false, &Checks { load: &|_| Ok(()), setting: &|_, _| Ok(()) })
 }
@@ -222,7 +214,7 @@ impl PhaseText {
     fn resolved(&self, base: &Sampler) -> Phase {
         Phase {
             name: self.name.clone(),
-            end: End {
+            end: PhaseEnd {
                 duration: self.duration.as_ref().and_then(Typed::value).copied(),
                 cycles: self.cycles,
                 load_ends: self.load_ends,

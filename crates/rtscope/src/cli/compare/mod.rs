@@ -5,12 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::{
-    compare::{self, Comparison, Run},
+    compare::{self, ComparedRun, Comparison},
     report,
 };
-use rtscope_measure::recorder::write_whole;
 use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use super::{
@@ -181,10 +179,8 @@ pub(super) fn between(
     Ok(compare::compare(&runs(&a), &runs(&b), limits_ns))
 }
 
-/// Writes a comparison's page.
 pub(super) fn write_page(comparison: &Comparison, out: &Path) -> anyhow::Result<()> {
-    write_whole(out, report::compare::page(comparison).as_bytes())
-        .with_context(|| format!("can't write {}", out.display()))
+    record::write(out, report::compare::page(comparison))
 }
 
 /// The requirements of every plan and those of the command line: both sides are held to all of them.
@@ -235,9 +231,9 @@ fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     Ok(Opened { name: shown(&folder), cell, judged })
 }
 
-fn runs(side: &[Opened]) -> Vec<Run<'_>> {
+fn runs(side: &[Opened]) -> Vec<ComparedRun<'_>> {
     side.iter()
-        .map(|opened| Run {
+        .map(|opened| ComparedRun {
             name: &opened.name,
             record: &opened.judged.record,
             judgement: &opened.judged.judgement,

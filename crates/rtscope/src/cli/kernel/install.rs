@@ -7,7 +7,7 @@ use std::{
 };
 
 use rtscope_lab::{
-    install::{self, Initrd, Layout, Steps, Wish},
+    install::{self, BootLayout, Initrd, Steps, Wish},
     package, verify,
 };
 
@@ -23,7 +23,7 @@ pub(in crate::cli) struct Args {
     root: PathBuf,
     /// Boot loader of that system: raspberry-pi, grub, extlinux or u-boot
     #[arg(long, value_name = "LAYOUT")]
-    layout: Layout,
+    layout: BootLayout,
     /// Words to add to the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
     cmdline: String,

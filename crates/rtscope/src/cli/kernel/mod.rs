@@ -13,8 +13,8 @@ use std::{
 
 use clap::Subcommand;
 use rtscope_lab::{
-    build::{self, Choice, Prepared},
-    cache::{Cache, Kernel},
+    build::{self, BuildChoice, Prepared},
+    cache::{Cache, KeptKernel},
     error::LabError,
     package, prebuilt,
     source::{self, Fetched},
@@ -23,8 +23,8 @@ use rtscope_lab::{
 };
 
 use self::screen::{Screen, time};
-use super::{Refused, ending, print, wall_clock};
-use crate::{exit, output::shown, record};
+use super::{ending, print, wall_clock};
+use crate::{exit, failure::lab_failure, output::shown, record};
 
 /// Which kernel, and where things are kept.
 #[derive(Debug, clap::Args)]
@@ -223,13 +223,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     if let (Err(_), Some(code)) = (&outcome, ending.code()) {
         return Ok(ExitCode::from(code));
     }
-    outcome.map_err(|error| match error.downcast::<LabError>() {
-        // What was asked wrongly has its own exit code, and each problem of a spec its own line.
-        Ok(LabError::Spec(problems)) => problems.into(),
-        Ok(error) if error.is_usage() => Refused(error.to_string()).into(),
-        Ok(error) => error.into(),
-        Err(error) => error,
-    })
+    outcome.map_err(lab_failure)
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {
@@ -253,7 +247,7 @@ fn list(kept: &CacheArgs) -> anyhow::Result<ExitCode> {
     }
     let _ = writeln!(text, "\nBuilt by Debian, for the lab: {}", prebuilt::NAMES.join(", "));
     let _ = writeln!(text, "\nKept in {}:", shown(kept.cache().root()));
-    for Kernel { manifest, .. } in &built {
+    for KeptKernel { manifest, .. } in &built {
         let _ = writeln!(
             text,
             "  {:width$}  {}  {}  {}",
@@ -358,7 +352,7 @@ fn build(asked: &KernelArgs, jobs: Option<u32>, lost_too: bool) -> anyhow::Resul
     let kernel = match build::built_already(&spec, &fetched, &cache)? {
         Some(kernel) => kernel,
         None => {
-            let choice = Choice { jobs: jobs.unwrap_or_else(cpus), lost_too };
+            let choice = BuildChoice { jobs: jobs.unwrap_or_else(cpus), lost_too };
             let prepared = build::prepare(&spec, &fetched, &cache, false, false, &mut report)?;
             build::build(&spec, &prepared, &cache, choice, &mut report)?
         }
@@ -371,7 +365,7 @@ fn build(asked: &KernelArgs, jobs: Option<u32>, lost_too: bool) -> anyhow::Resul
     Ok(ExitCode::from(exit::PASS))
 }
 
-fn built_in_words(kernel: &Kernel) -> String {
+fn built_in_words(kernel: &KeptKernel) -> String {
     let manifest = &kernel.manifest;
     let mut text = format!(
         "{} {} {}\n{}\n",
@@ -406,7 +400,7 @@ fn pack(asked: &KernelArgs, deb: bool, out: Option<&Path>) -> anyhow::Result<Exi
     let paths = if deb {
         let (spec, prepared) =
             prepared(asked, build::require_tools_and_packers, false, false, &mut screen)?;
-        let choice = Choice { jobs: cpus(), lost_too: false };
+        let choice = BuildChoice { jobs: cpus(), lost_too: false };
         let mut report = |progress| screen.show(&progress);
         let kernel = build::build(&spec, &prepared, &cache, choice, &mut report)?;
         package::debian(&prepared, &kernel, &cache, out, cpus(), &mut report)?

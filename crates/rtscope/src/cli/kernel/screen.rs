@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::output;
-use rtscope_lab::progress::Progress;
+use rtscope_lab::progress::StepProgress;
 
 /// Time between two lines of progress where the output is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -27,12 +27,11 @@ impl Screen {
         Screen { terminal: output::can_redraw(&io::stderr()), verbose, last: None, open: false }
     }
 
-    /// Shows what a step says.
-    pub(super) fn show(&mut self, progress: &Progress) {
+    pub(super) fn show(&mut self, progress: &StepProgress) {
         match progress {
-            Progress::Step(text) => self.line(text),
-            Progress::Warning(text) => self.line(&format!("warning: {text}")),
-            Progress::Amount { unit, done, total, seconds_left, at } => {
+            StepProgress::Step(text) => self.line(text),
+            StepProgress::Warning(text) => self.line(&format!("warning: {text}")),
+            StepProgress::Amount { unit, done, total, seconds_left, at } => {
                 let of = total.map_or(String::new(), |total| {
                     format!(" of about {total} ({} %)", done * 100 / total.max(1))
                 });

@@ -29,18 +29,18 @@ pub(super) fn show(asked: &KernelArgs) -> anyhow::Result<ExitCode> {
 
 fn in_words(spec: &Spec) -> String {
     let source = match &spec.source {
-        spec::Source::Debian { package, version, .. } => {
+        spec::SpecSource::Debian { package, version, .. } => {
             format!(
                 "Debian's package {package}{}",
                 version.as_ref().map_or(String::new(), |v| format!(" {v}"))
             )
         }
-        spec::Source::Archive { from, .. } => from.clone(),
-        spec::Source::Git { from, reference, .. } => format!("{from}, {reference}"),
-        spec::Source::Vendor { vendor, reference } => {
+        spec::SpecSource::Archive { from, .. } => from.clone(),
+        spec::SpecSource::Git { from, reference, .. } => format!("{from}, {reference}"),
+        spec::SpecSource::Vendor { vendor, reference } => {
             format!("the vendor's tree ({vendor}), branch {reference}; give it with --from")
         }
-        spec::Source::Folder { path } => shown(path),
+        spec::SpecSource::Folder { path } => shown(path),
     };
     let patches = match spec.patches.as_slice() {
         [] => "none".to_owned(),

@@ -5,17 +5,15 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use rtscope_analyse::report::lab::bisect;
 use rtscope_lab::{
     bisect::{
         Answer,
-        search::{Ends, Search},
+        search::{Bisection, Ends},
     },
     lab::Outcomes,
     queue::QueuedRun,
 };
-use rtscope_measure::recorder::write_whole;
 
 use super::{
     compare,
@@ -24,7 +22,7 @@ use super::{
 };
 use crate::{
     cli::{Refused, print, shape},
-    exit, plans,
+    exit, plans, record,
 };
 
 /// How many replicas of each kernel, unless the user says otherwise.
@@ -101,9 +99,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         tree: args.tree.as_deref().zip(args.spec.as_deref()),
     };
     console.with(|host| {
-        let mut search = Search::new(lab, host, &plan, seeds, &out, &mut judge);
+        let mut search = Bisection::new(lab, host, &plan, seeds, &out, &mut judge);
         let found = search.find(&ends)?;
-        let told = bisect::Search {
+        let told = bisect::BisectionReport {
             plan: &plan.name,
             require: args.shape.require(),
             good: &args.good,
@@ -120,10 +118,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the document, and prints it or what was found.
-fn publish(found: &bisect::Search<'_>, path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
+fn publish(
+    found: &bisect::BisectionReport<'_>,
+    path: &Path,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
     let text = serde_json::to_string_pretty(&bisect::document(found))? + "\n";
-    write_whole(path, text.as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))?;
+    record::write(path, &text)?;
     print(&if as_json { text } else { bisect::text(found, &path.display().to_string()) })?;
     Ok(ExitCode::from(exit::PASS))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::ExitCode};
 
 use rtscope_analyse::report::lab::{
     self as report,
-    collect::{Collected, FromGuest, Guest},
+    collect::{Collected, ComparedGuest, GuestRecord},
 };
 use rtscope_lab::{
     brought::{self, Brought},
@@ -32,7 +32,7 @@ pub(super) fn collect(
     runs: &[QueuedRun],
     outcomes: Outcomes,
 ) -> anyhow::Result<Collected> {
-    let guests: Vec<Guest<'_>> = runs.iter().map(guest).collect();
+    let guests: Vec<ComparedGuest<'_>> = runs.iter().map(guest).collect();
     let mut all = Collected::new(plan, timing, &guests, brought::facts(runs));
     for ((queued, guest), outcome) in runs.iter().zip(&guests).zip(outcomes) {
         match queued.brought(outcome, SHOWN) {
@@ -52,9 +52,9 @@ pub(super) fn collect(
     Ok(all.finish())
 }
 
-fn guest(queued: &QueuedRun) -> Guest<'_> {
+fn guest(queued: &QueuedRun) -> ComparedGuest<'_> {
     let run = &queued.run;
-    Guest {
+    ComparedGuest {
         kernel: &run.kernel.label,
         seed: run.spec.seed,
         plan: &run.plan,
@@ -66,7 +66,7 @@ fn guest(queued: &QueuedRun) -> Guest<'_> {
 fn take(
     all: &mut Collected,
     plan: &Plan,
-    guest: &Guest<'_>,
+    guest: &ComparedGuest<'_>,
     outcome: &GuestOutcome,
     verified: Option<&Verification>,
 ) -> anyhow::Result<()> {
@@ -76,7 +76,7 @@ fn take(
     judged.publish(folder)?;
     let verification =
         verified.map(|verified| Ok((serde_json::to_value(verified)?, verified.to_string())));
-    let from = FromGuest {
+    let from = GuestRecord {
         record: &judged.record,
         judgement: &judged.judgement,
         folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),

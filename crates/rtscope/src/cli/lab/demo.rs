@@ -15,10 +15,8 @@ use super::{
 };
 use crate::plans;
 
-/// The kernels of the demonstration.
 const KERNELS: [&str; 2] = ["debian-stock", "debian-rt"];
 
-/// The plan of the demonstration.
 const PLAN: &str = "lab-quick";
 
 /// Compare a real-time kernel with a stock one, in minutes

@@ -22,10 +22,10 @@ mod wave;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use rtscope_lab::{error::LabError, machine::Machine};
+use rtscope_lab::machine::Machine;
 
 use super::{ending, print};
-use crate::exit;
+use crate::{exit, failure::lab_failure};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
@@ -78,13 +78,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::from(code));
     }
-    // What was asked wrongly is a usage error.
-    outcome.map_err(|error| match error.downcast::<LabError>() {
-        Ok(LabError::Spec(problems)) => problems.into(),
-        Ok(lab) if lab.is_usage() => super::Refused(lab.to_string()).into(),
-        Ok(lab) => lab.into(),
-        Err(other) => other,
-    })
+    outcome.map_err(lab_failure)
 }
 
 fn machines() -> anyhow::Result<ExitCode> {

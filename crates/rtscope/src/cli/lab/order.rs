@@ -12,7 +12,7 @@ use rtscope_lab::{
     kernel_under_test::KernelUnderTest,
     lab::{self, GuestVerbs, Host, Outcomes},
     options::GuestOptions,
-    program::Program,
+    program::GuestProgram,
     qemu::{GuestSpec, SHIFT_DEFAULT, parse_shift},
     queue::{News, QueuedRun},
     record_folders,
@@ -194,7 +194,7 @@ impl Lab {
             Some(path) => path.to_owned(),
             None => std::env::current_exe().context("can't find this program's own file")?,
         };
-        let program = Program::read(&path, program.is_some())?;
+        let program = GuestProgram::read(&path, program.is_some())?;
         let lab = lab::Lab::open(guests, program, cache)?;
         let interrupt = Interrupt::install()?;
         ending::of_programs(&interrupt);
@@ -212,7 +212,6 @@ impl Lab {
         Ok(self.console.with(|host| self.lab.kernels(&kernels, &mut host.report()))?)
     }
 
-    /// The run of a plan in a kernel.
     pub(super) fn plan_run(
         &mut self,
         kernel: &KernelUnderTest,

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use rtscope_lab::{
     brought::{self, Brought},
     error::LabError,
@@ -10,12 +9,13 @@ use rtscope_lab::{
     queue::QueuedRun,
     record_folders,
 };
-use rtscope_measure::{agent::SHOWN, recorder::write_whole};
+use rtscope_measure::agent::SHOWN;
 use serde_json::{Value, json};
 
 use crate::{
     cli::{print, wall_clock},
     output::shown,
+    record,
     record::fresh_folder,
 };
 
@@ -54,10 +54,8 @@ pub(super) fn publish(
     let text = serde_json::to_string_pretty(document)? + "\n";
     let (path, document) = (out.join("index.html"), out.join(name));
     for (path, text) in [(&path, page), (&document, &text)] {
-        let written = write_whole(path, text.as_bytes())
-            .with_context(|| format!("can't write {}", path.display()));
         // What the guests have shown, or why they have not, is not lost with the page.
-        written.inspect_err(|_| {
+        record::write(path, text).inspect_err(|_| {
             let _ = print(table);
         })?;
     }

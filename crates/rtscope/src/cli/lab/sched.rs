@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use rtscope_analyse::report::sched::{
     self as report,
     guests::{self, Guests},
@@ -15,7 +14,6 @@ use rtscope_lab::{
     brought, error::LabError, guest_run::GuestOutcome, lab::GuestVerbs, queue::QueuedRun,
     record_folders,
 };
-use rtscope_measure::recorder::write_whole;
 use rtscope_model::{
     guest::{self, Timing},
     time::Nanos,
@@ -28,7 +26,7 @@ use super::{
 };
 use crate::{
     cli::{Refused, sched, shape},
-    exit,
+    exit, record,
 };
 
 /// Run scheduling experiments in kernels, undisturbed
@@ -150,14 +148,12 @@ impl Collected {
             if !own.join(guest::EXPERIMENT).is_file() {
                 continue;
             }
-            let record = sched::read(&own)?;
-            self.is_as_asked &= record.is_as_asked();
-            let path = own.join("report.html");
-            write_whole(&path, report::page(&record).as_bytes())
-                .with_context(|| format!("can't write {}", path.display()))?;
-            judged.push(report::document(&record));
+            let found = sched::read(&own)?;
+            self.is_as_asked &= found.is_as_asked();
+            record::write_in(&own, "report.html", &report::page(&found))?;
+            judged.push(report::document(&found));
             let page = format!("{folder}/{name}/report.html");
-            self.page.records.push(guests::FromGuest { kernel, record, page });
+            self.page.records.push(guests::ExperimentInGuest { kernel, record: found, page });
         }
         document["experiments"] = judged.into();
         self.documents.push(document);

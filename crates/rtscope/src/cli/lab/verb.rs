@@ -1,21 +1,17 @@
 //! A verb of rtscope in guests: it runs there as it would run on a board, and its figures stand side by side here.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use rtscope_analyse::report::{
     lab::{
-        figures::Figure,
+        figures::GuestFigure,
         verbs::{self, SideBySide},
     },
     published::{Ours, Whose, of_table},
 };
-use rtscope_lab::{brought, lab::GuestVerbs, program::Program};
-use rtscope_measure::{agent::SHOWN, environment, recorder::write_whole};
+use rtscope_lab::{brought, lab::GuestVerbs, program::GuestProgram};
+use rtscope_measure::{agent::SHOWN, environment};
 use rtscope_model::{
     guest,
     printable::make_printable,
@@ -29,7 +25,7 @@ use super::{
     order::{self, Lab},
     output,
 };
-use crate::exit;
+use crate::{exit, record};
 
 /// The kernels of a verb, how their guests run, and where the answer goes.
 #[derive(Debug, clap::Args)]
@@ -46,7 +42,7 @@ pub(in crate::cli) struct Guests {
 /// What a verb measured in a guest.
 pub(super) struct Measured {
     /// The figures that are compared.
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<GuestFigure>,
     /// What published figures are set beside.
     pub(super) ours: Vec<Ours>,
     /// Its own document.
@@ -118,7 +114,7 @@ pub(super) fn program_file(
     path: &Path,
     in_guest: String,
 ) -> anyhow::Result<(String, Vec<u8>, bool)> {
-    let program = Program::read(path, true)?;
+    let program = GuestProgram::read(path, true)?;
     Ok((in_guest, program.bytes().to_vec(), true))
 }
 
@@ -157,7 +153,7 @@ pub(super) fn main(guests: &Guests, mut verb: Verb<'_>) -> anyhow::Result<ExitCo
             let page = measured.page.map(|text| keep_page(&queued.folder, &verb, &text));
             let page = page.transpose()?.map(|file| format!("{name}/{file}"));
             let figures = measured.figures;
-            all.guests.push(verbs::FromGuest { kernel, name: name.clone(), page, figures });
+            all.guests.push(verbs::VerbInGuest { kernel, name: name.clone(), page, figures });
             came.document["measured"] = measured.document;
             code = code.max(measured.code);
         }
@@ -178,11 +174,7 @@ fn kind(guest: &Path) -> Option<KernelKind> {
 
 /// Writes the page of a guest's record beside it; its path in the guest's folder.
 fn keep_page(guest: &Path, verb: &Verb<'_>, text: &str) -> anyhow::Result<String> {
-    let file: PathBuf = [verb.folder().as_str(), guest::PAGE].iter().collect();
-    let path = guest.join(&file);
-    let folder = path.parent().unwrap_or(guest);
-    std::fs::create_dir_all(folder)
-        .and_then(|()| write_whole(&path, text.as_bytes()))
-        .with_context(|| format!("can't write {}", path.display()))?;
-    Ok(file.display().to_string())
+    let folder = verb.folder();
+    record::write_in(&guest.join(&folder), guest::PAGE, text)?;
+    Ok(format!("{folder}/{}", guest::PAGE))
 }

@@ -15,7 +15,6 @@ const LEFT: [usize; 3] = [2, 3, 6];
 /// How far the rest of a line is indented that does not fit.
 const INDENT: usize = 14;
 
-/// A line of the table.
 struct Line {
     values: [String; HEADING.len()],
     /// Its name, indented below its parent's in a tree.

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use rtscope_analyse::{
-    instrument::Reading,
+    instrument::CaptureReading,
     report::wave::compare as page,
     statistics::wave::compare::{Compared, compare},
 };
@@ -25,7 +25,7 @@ pub(in crate::cli) fn main(
     out: &Destination,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let read = |side: usize| -> anyhow::Result<Reading> {
+    let read = |side: usize| -> anyhow::Result<CaptureReading> {
         let path = sides[side];
         let bytes = fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
         options.read(path, &bytes, side)
@@ -48,7 +48,7 @@ pub(in crate::cli) fn main(
     facts.extend(findings.iter().map(|finding| ("finding".to_owned(), finding.clone())));
     facts.push(("written".to_owned(), wall_clock()));
     let (first, second) = (&first.capture, &second.capture);
-    let all = page::Shown { first, second, compared: &compared, facts };
+    let all = page::WaveComparisonPage { first, second, compared: &compared, facts };
     let document = || -> serde_json::Result<String> {
         let mut document = serde_json::to_value(&compared)?;
         document["findings"] = Value::from(findings.as_slice());

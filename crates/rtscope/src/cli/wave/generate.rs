@@ -8,7 +8,7 @@ use rtscope_measure::{
     watchdog::Watchdog,
     wave::{
         generator::{self, Alarm, Made, Method, Wanted},
-        line::{self, Address, Line},
+        line::{self, Address, WaveOutput},
         seat,
     },
 };
@@ -118,7 +118,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let watchdog = Watchdog::over_spinners(args.wave.duration);
     let mut alarms = Alarm {
         limit_ns: args.wave.limit.map(|limit| limit.0),
-        line: alarm.as_mut().map(|line| line as &mut dyn Line),
+        line: alarm.as_mut().map(|line| line as &mut dyn WaveOutput),
     };
     let stopped = || interrupt.is_stopped();
     let made = match args.wave.method {

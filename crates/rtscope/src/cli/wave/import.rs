@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rtscope_analyse::instrument::{self, Choice, Reading};
+use rtscope_analyse::instrument::{self, CaptureChoice, CaptureReading};
 
 use super::{
     Hertz,
@@ -47,7 +47,6 @@ impl Options {
         !self.channel.is_empty() || self.samplerate.is_some() || self.freq.is_some()
     }
 
-    /// Intended frequency.
     pub(super) fn wanted_hz(&self) -> Option<f64> {
         self.freq.map(|hz| hz.0)
     }
@@ -58,9 +57,9 @@ impl Options {
         path: &Path,
         bytes: &[u8],
         side: usize,
-    ) -> anyhow::Result<Reading> {
+    ) -> anyhow::Result<CaptureReading> {
         let channel = self.channel.get(side).or(self.channel.first()).map(String::as_str);
-        let choice = Choice { channel, samples_hz: self.samplerate.map(|hz| hz.0) };
+        let choice = CaptureChoice { channel, samples_hz: self.samplerate.map(|hz| hz.0) };
         instrument::read(bytes, choice)
             .map_err(|why| Refused(format!("{}: {why}", path.display())).into())
     }

@@ -1,12 +1,10 @@
 //! What `wave capture` and `import` print and write of a capture.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::Context as _;
 use rtscope_analyse::{
     instrument,
     report::wave::capture as report,
@@ -21,6 +19,7 @@ use crate::{
     cli::{Refused, print, wall_clock},
     exit,
     output::shown,
+    record,
     record::Destination,
 };
 
@@ -69,7 +68,7 @@ impl Outputs {
             let to = |file: &Option<PathBuf>| file.as_deref().map(Destination::named);
             return Ok([to(&self.save), to(&self.page)]);
         };
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        record::make_folder(folder)?;
         Ok([CAPTURE, "report.html"].map(|name| Some(Destination::named(&folder.join(name)))))
     }
 }
@@ -93,7 +92,7 @@ pub(super) fn finish(
     let SeenWave { capture, scope, finding } = seen;
     let (finding, written) = (finding.as_deref(), wall_clock());
     let written = Some(written.as_str());
-    let shown = report::Shown { capture, wave: &wave, wanted_hz, scope, finding, written };
+    let shown = report::CapturePage { capture, wave: &wave, wanted_hz, scope, finding, written };
     outputs.check()?;
     let [save, page] = outputs.destinations()?;
     let mut has_stdout = true;
@@ -136,7 +135,8 @@ pub(super) fn finish_several(
         let wanted_hz = wanted_hz.filter(|_| n == 0);
         let wave = judge(capture, wanted_hz);
         let (finding, written) = (finding.as_deref(), Some(written.as_str()));
-        let facts = report::Shown { capture, wave: &wave, wanted_hz, scope, finding, written };
+        let facts =
+            report::CapturePage { capture, wave: &wave, wanted_hz, scope, finding, written };
         if let Some(folder) = &outputs.out {
             let own = Outputs::into_folder(folder.join((n + 1).to_string()), false);
             let [save, page] = own.destinations()?;
@@ -156,8 +156,7 @@ pub(super) fn finish_several(
     let document = serde_json::json!({ "lines": documents, "between": all });
     let document = serde_json::to_string_pretty(&document)? + "\n";
     if let Some(folder) = &outputs.out {
-        let path = folder.join("lines.json");
-        fs::write(&path, &document).with_context(|| format!("can't write {}", path.display()))?;
+        record::write(&folder.join("lines.json"), &document)?;
         text += &format!("Captures: {}\n", shown(folder));
     }
     print(if outputs.json { &document } else { &text })?;

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, process::ExitCode};
 use rtscope_analyse::{
     number::exact_hertz,
     report::{published as report, wave::sweep as page},
-    statistics::wave::sweep::{Curve, Search, SearchRange, Sweep, Try},
+    statistics::wave::sweep::{Curve, SearchRange, Sweep, SweepSearch, Try},
 };
 use rtscope_measure::{
     interrupt::Interrupt,
@@ -13,7 +13,7 @@ use rtscope_measure::{
     wave::{
         WaveError,
         bench::{Bench, Scratch, Seen},
-        subject::{self, Shipped, Subject},
+        subject::{self, ShippedSubject, Subject},
     },
 };
 use rtscope_model::{load::LoadLine, time::Nanos};
@@ -160,7 +160,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// The subjects' words, with `all` in full: those that are there. The missing ones are told.
 pub(in crate::cli) fn with_all_in_full(
     asked: &[String],
-    (there, missing): (Vec<&str>, Vec<&Shipped>),
+    (there, missing): (Vec<&str>, Vec<&ShippedSubject>),
 ) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in asked {
@@ -183,7 +183,7 @@ fn curve(
 ) -> anyhow::Result<Curve> {
     let tolerance = tries.tolerance.0;
     let range = SearchRange::new(tries.from.0, tries.to.0, tolerance, tries.quick);
-    let mut search = Search::new(range);
+    let mut search = SweepSearch::new(range);
     let is_terminal = output::can_redraw(&io::stderr());
     while let Some(wanted_hz) = search.next_hz().filter(|_| !interrupt.is_stopped()) {
         if is_terminal {

@@ -2,7 +2,6 @@
 
 use rtscope_model::cpu::CpuSet;
 
-/// The CPUs of a machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
     /// What this process may use.

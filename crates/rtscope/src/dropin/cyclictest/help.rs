@@ -49,7 +49,6 @@ const LINES: &[(&str, &str)] = &[
     ("--strict-exit", "rtscope's own: 2 when -b was hit, 64 for an unknown option"),
 ];
 
-/// The whole text.
 pub(super) fn text() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let head = format!(

@@ -7,7 +7,8 @@ use std::{
 };
 
 use rtscope_analyse::export::cyclictest::{
-    Break, LiveRun, Origin, Run, Thread, Unit, changed_placement, json,
+    Break, CyclictestOrigin, CyclictestRun, CyclictestThread, CyclictestUnit, LiveRun,
+    changed_placement, json,
 };
 use rtscope_measure::{
     dropin::{self, ParkError},
@@ -62,8 +63,8 @@ impl Stop {
 }
 
 impl Measurement<'_> {
-    pub(super) fn unit(&self) -> Unit {
-        if self.options.nanoseconds { Unit::Ns } else { Unit::Us }
+    pub(super) fn unit(&self) -> CyclictestUnit {
+        if self.options.nanoseconds { CyclictestUnit::Ns } else { CyclictestUnit::Us }
     }
 
     /// The whole run; the exit code.
@@ -251,15 +252,15 @@ impl Measurement<'_> {
         }
     }
 
-    fn threads(&self, spec: &SessionSpec, placed: &[(i32, Placement)]) -> Vec<Thread> {
+    fn threads(&self, spec: &SessionSpec, placed: &[(i32, Placement)]) -> Vec<CyclictestThread> {
         let placed = spec.threads.iter().zip(placed);
         placed
             .map(|(plan, (tid, found))| {
                 let empty = Histogram::new(spec.layout);
-                let thread = Thread::placed(*tid as u32, plan.interval_ns, found, empty);
+                let thread = CyclictestThread::placed(*tid as u32, plan.interval_ns, found, empty);
                 let node = if self.options.smp { -1 } else { memory_node(self.tree, thread.cpu) };
                 let smi = self.options.smi.then_some(0);
-                Thread { node, smi, ..thread }
+                CyclictestThread { node, smi, ..thread }
             })
             .collect()
     }
@@ -280,12 +281,12 @@ impl Measurement<'_> {
         print(&text);
     }
 
-    fn origin(&self, [start, end]: [jiff::Timestamp; 2], code: u8) -> Origin {
+    fn origin(&self, [start, end]: [jiff::Timestamp; 2], code: u8) -> CyclictestOrigin {
         let rfc_2822 =
             |time: jiff::Timestamp| time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string();
         let uname = rustix::system::uname();
         let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
-        Origin {
+        CyclictestOrigin {
             command: self.command.clone(),
             rt_tests_version: RT_TESTS_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -303,7 +304,7 @@ impl Measurement<'_> {
         }
     }
 
-    fn print_results(&self, run: &Run, spikes: &str) {
+    fn print_results(&self, run: &CyclictestRun, spikes: &str) {
         let options = self.options;
         let mut text = String::new();
         if options.quiet && run.buckets == 0 {

@@ -17,10 +17,10 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::export::cyclictest::{
-    LiveRun, Run, SampleOptions, Thread, Unit, lost_sentence,
+    CyclictestRun, CyclictestThread, CyclictestUnit, LiveRun, SampleOptions, lost_sentence,
 };
 use rtscope_measure::{
-    dropin::{Ending, Measurement},
+    dropin::{EndedThreads, Measurement},
     environment::smi,
     sampler::Starved,
 };
@@ -43,7 +43,7 @@ pub(super) struct Watch<'a> {
     tree: &'a Tree,
     pub(super) running: LiveRun,
     /// System management interrupts of each thread's CPU.
-    smis: Option<smi::Counter>,
+    smis: Option<smi::SmiCounter>,
     status_asked: Arc<AtomicBool>,
     snapshot_asked: Arc<AtomicBool>,
     /// Readable when one of them was asked for.
@@ -56,11 +56,11 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(
         options: &'a Options,
-        unit: Unit,
+        unit: CyclictestUnit,
         tree: &'a Tree,
-        threads: Vec<Thread>,
+        threads: Vec<CyclictestThread>,
     ) -> anyhow::Result<Watch<'a>> {
-        let run = Run {
+        let run = CyclictestRun {
             unit,
             buckets: options.buckets,
             sums: options.sums,
@@ -77,7 +77,7 @@ impl<'a> Watch<'a> {
             spikes_max: options.spike_nodes,
         };
         let cpus = run.threads.iter().map(|thread| thread.cpu);
-        let smis = options.smi.then(|| smi::Counter::start(tree, cpus));
+        let smis = options.smi.then(|| smi::SmiCounter::start(tree, cpus));
         let (asked, asking) = UnixStream::pair()?;
         asked.set_nonblocking(true)?;
         let flag = |signal| -> std::io::Result<Arc<AtomicBool>> {
@@ -137,7 +137,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Ends the threads, takes what they have left, and shows it.
-    pub(super) fn end(&mut self, mut threads: Measurement) -> Ending {
+    pub(super) fn end(&mut self, mut threads: Measurement) -> EndedThreads {
         self.take_figures(&mut threads);
         let ending = threads.end(|slice| self.running.add_last_slice(&slice));
         self.running.end();
@@ -234,7 +234,7 @@ impl Pipe {
         Ok(Pipe { path, looked: Instant::now() })
     }
 
-    fn serve(&mut self, run: &Run) {
+    fn serve(&mut self, run: &CyclictestRun) {
         if self.looked.elapsed() < PIPE_LOOK {
             return;
         }

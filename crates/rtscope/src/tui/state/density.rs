@@ -28,7 +28,6 @@ impl Density {
         Density { layout, counts, count: 0, min_ns: u64::MAX, max_ns: 0 }
     }
 
-    /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.counts.fill(0);
         (self.count, self.min_ns, self.max_ns) = (0, u64::MAX, 0);
@@ -49,7 +48,6 @@ impl Density {
         self.max_ns = self.max_ns.max(slice.max_ns);
     }
 
-    /// How many latencies were added.
     #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.count

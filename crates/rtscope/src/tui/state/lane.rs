@@ -54,7 +54,6 @@ pub(crate) struct Sum {
     pub(crate) recorded: u64,
     /// Swallowed activations.
     pub(crate) missed: u64,
-    /// Largest latency.
     pub(crate) max_ns: u64,
     /// How long an activation had waited at least that nothing has answered.
     pub(crate) open_ns: u64,
@@ -100,7 +99,6 @@ const POINTS: usize = 1024;
 /// full, two points become one, the larger: a peak is never lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Trail {
-    /// Label of its lane.
     pub(crate) label: String,
     /// Instant since the start of the run, latency; both in nanoseconds, in order of time.
     pub(crate) points: Vec<(u64, u64)>,

@@ -146,7 +146,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Before the first event.
     pub(crate) fn new(plan: &Plan) -> State {
         let layout = plan.phases.first().map(|phase| phase.sampler.layout()).unwrap_or_default();
         let expected_ns = plan.expected().0;
@@ -176,7 +175,6 @@ impl State {
         }
     }
 
-    /// Takes in one event.
     pub(crate) fn apply(&mut self, stamped: &Stamped) {
         self.at_ns = self.at_ns.max(stamped.at_ns);
         self.log.note(stamped, &self.lanes, self.first_thread);

@@ -28,7 +28,6 @@ use super::{
 /// What the user chose to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// The machine's name.
     pub(crate) host: String,
     pub(crate) symbols: &'static Symbols,
     /// 0 is all threads together, n the n-th.
@@ -50,7 +49,6 @@ const KEYS: [(&str, &str, &str); 5] = [
     ("?", "help", "Show or hide this. Escape hides it, too."),
 ];
 
-/// Draws all of it.
 pub(crate) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     let mut pen = Pen::new(buffer, area);
     let (width, height) = (pen.width(), pen.height());

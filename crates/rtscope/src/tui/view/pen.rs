@@ -87,7 +87,6 @@ impl<'a> Pen<'a> {
         self.area.height
     }
 
-    /// A pen for a part of this part.
     pub(crate) fn part(&mut self, x: u16, y: u16, width: u16, height: u16) -> Pen<'_> {
         let x = self.area.x.saturating_add(x);
         let y = self.area.y.saturating_add(y);

@@ -61,7 +61,6 @@ const TABLE: &[Opt] = &[
 /// The most buckets of a histogram.
 const BUCKETS_MAX: i64 = 1_000_000;
 
-/// Where the threads run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Affinity {
     /// Wherever the kernel puts them.
@@ -183,7 +182,6 @@ impl Options {
         i64::from(self.priority) - less
     }
 
-    /// The CPUs of a thread.
     pub(super) fn cpus_of(&self, thread: usize, machine: &Machine) -> CpuSet {
         let nth = |set: &CpuSet| set.iter().nth(thread % set.len().max(1)).into_iter().collect();
         match &self.affinity {

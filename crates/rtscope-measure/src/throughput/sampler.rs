@@ -1,0 +1,75 @@
+//! The latency sampler beside a transfer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use rtscope_model::{plan::Sleep, schedule::Placement, throughput::SampledLatencies, time::Nanos};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    sched, thread as own,
+};
+
+use super::ThroughputError;
+use crate::{
+    drift::beat::{self, Beat},
+    watchdog::{UNATTENDED, Watchdog},
+};
+
+/// Between two expiries of the sampler.
+const INTERVAL_NS: u64 = 1_000_000;
+
+/// From the sampler's placing to its first expiry.
+const LEAD_NS: u64 = 20_000_000;
+
+/// A thread that wakes each millisecond and notes how late.
+pub(super) struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<Result<SampledLatencies, ThroughputError>>,
+    _watchdog: Watchdog,
+}
+
+impl Sampler {
+    pub(super) fn start(place: &Placement, duration: Nanos) -> Result<Sampler, ThroughputError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, asked) = (stop.clone(), place.clone());
+        // Transfers take a little longer than asked.
+        let room = (duration.0 / INTERVAL_NS * 2 + 10_000) as usize;
+        let mut noted = Vec::with_capacity(room);
+        let (tell, placed) = std::sync::mpsc::channel();
+        let watchdog = Watchdog::over_sleepers(Duration::from_nanos(duration.0) + UNATTENDED);
+        let thread = thread::spawn(move || {
+            own::block_signals();
+            own::set_timer_slack_ns(1);
+            let placement = sched::place(&asked)
+                .map_err(|cause| ThroughputError::Place { asked: Box::new(asked), cause })?;
+            let _ = tell.send(());
+            let beat = Beat {
+                start_ns: SystemClock::MONOTONIC.now_ns() + LEAD_NS,
+                period_ns: INTERVAL_NS,
+                sleep: Sleep::Absolute,
+                duration_ns: u64::MAX,
+            };
+            let missed = beat::run(&SystemClock::MONOTONIC, &beat, &told, &mut noted, || {});
+            let latencies_ns =
+                noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
+            Ok(SampledLatencies { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
+        });
+        let sampler = Sampler { stop, thread, _watchdog: watchdog };
+        // A thread that can't be placed ends, and its end of the channel with it.
+        match placed.recv() {
+            Ok(()) => Ok(sampler),
+            Err(_) => Err(sampler.finish().err().unwrap_or(ThroughputError::Thread)),
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<SampledLatencies, ThroughputError> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().map_err(|_| ThroughputError::Thread)?
+    }
+}
