@@ -24,7 +24,7 @@ use crate::{
 
 /// What a replay showed.
 #[derive(Debug)]
-pub struct Look {
+pub struct WatchedReplay {
     /// What the plugin wrote.
     pub instructions: Vec<u8>,
     /// The text of the guest's `/proc/kallsyms`.
@@ -49,7 +49,7 @@ pub fn look(
     guard: &[String],
     stop: &(dyn Fn() -> bool + Sync),
     on_line: &mut dyn FnMut(&str),
-) -> Result<Look, LabError> {
+) -> Result<WatchedReplay, LabError> {
     let replay = Replay::open(record, false, cache)?;
     let refused = |why: String| {
         LabError::Refused(format!("{}: {why}. Only a run's log shows it again", record.display()))
@@ -91,7 +91,7 @@ pub fn look(
     let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
     let symbols = symbols(&replay, &folder.0.join("symbols"), &around)?;
     let emulator = replay.emulator().to_owned();
-    Ok(Look { instructions, symbols, shift, emulator, files })
+    Ok(WatchedReplay { instructions, symbols, shift, emulator, files })
 }
 
 /// The symbols of a guest, from the cache or put there.

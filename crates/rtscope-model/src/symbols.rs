@@ -16,9 +16,9 @@ const ENTRIES: &[&str] = &[
     "handle_exception",
 ];
 
-/// Symbols in the order of their addresses.
+/// KernelSymbols in the order of their addresses.
 #[derive(Clone, Debug, Default)]
-pub struct Symbols {
+pub struct KernelSymbols {
     text: String,
     /// Address, and where its name lies in the text.
     all: Vec<(u64, usize, usize)>,
@@ -26,10 +26,10 @@ pub struct Symbols {
     entries: Vec<(u64, u64)>,
 }
 
-impl Symbols {
+impl KernelSymbols {
     /// Of the text of `/proc/kallsyms`; none where the kernel hides addresses.
     #[must_use]
-    pub fn parse(text: String) -> Option<Symbols> {
+    pub fn parse(text: String) -> Option<KernelSymbols> {
         let mut all = Vec::new();
         let mut start = 0;
         for line in text.split_inclusive('\n') {
@@ -42,7 +42,7 @@ impl Symbols {
         if all.is_empty() {
             return None;
         }
-        let mut symbols = Symbols { text, all, entries: Vec::new() };
+        let mut symbols = KernelSymbols { text, all, entries: Vec::new() };
         symbols.entries =
             symbols.ranges(|name| ENTRIES.iter().any(|entry| name.starts_with(entry)));
         Some(symbols)
@@ -129,17 +129,17 @@ mod tests {
 
     #[test]
     fn functions_of_timers_are_found_unless_their_addresses_are_hidden() {
-        let found = Symbols::parse(TEXT.to_owned()).expect("symbols");
+        let found = KernelSymbols::parse(TEXT.to_owned()).expect("symbols");
         assert_eq!(found.timer(0xffff_ffff_8141_e230), TimerFunction::Sleep);
         assert_eq!(found.timer(0xffff_ffff_8173_0990), TimerFunction::TimerFd);
         assert_eq!(found.timer(0xffff_ffff_8173_0991), TimerFunction::Other);
         assert_eq!(found.timer(7), TimerFunction::Other);
-        assert!(Symbols::parse("0000000000000000 t hrtimer_wakeup".to_owned()).is_none());
+        assert!(KernelSymbols::parse("0000000000000000 t hrtimer_wakeup".to_owned()).is_none());
     }
 
     #[test]
     fn an_address_has_the_name_of_the_function_that_it_lies_in() {
-        let found = Symbols::parse(TEXT.to_owned()).expect("symbols");
+        let found = KernelSymbols::parse(TEXT.to_owned()).expect("symbols");
         assert_eq!(found.function(0xffff_ffff_8141_e231), Some("hrtimer_wakeup"));
         assert_eq!(found.function(0xffff_ffff_8173_0998), Some("schedule"));
         assert_eq!(found.function(5), None);

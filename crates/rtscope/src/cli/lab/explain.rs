@@ -8,12 +8,12 @@ use std::{
 use anyhow::{Context, anyhow};
 use rtscope_analyse::{
     report::explain_lab::{self as report, Explanation},
-    statistics::explain::instructions::{Seen, above_ns, choose, explain_window},
+    statistics::explain::instructions::{WatchedGuest, above_ns, choose, explain_window},
 };
 use rtscope_lab::explain;
 use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
 use rtscope_model::{
-    environment::Preemption, instructions::Instructions, record::Record, symbols::Symbols,
+    environment::Preemption, instructions::Instructions, record::Record, symbols::KernelSymbols,
 };
 
 use super::order;
@@ -78,10 +78,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         ));
     }
     let symbols = look.symbols;
-    let symbols = Symbols::parse(symbols).ok_or_else(|| {
+    let symbols = KernelSymbols::parse(symbols).ok_or_else(|| {
         anyhow!("the guest's kernel has no symbols (CONFIG_KALLSYMS): its functions have no names")
     })?;
-    let seen = Seen { instructions: &instructions, symbols: &symbols, shift: look.shift };
+    let seen = WatchedGuest { instructions: &instructions, symbols: &symbols, shift: look.shift };
     let kernel = record.before.as_ref().map(|before| &before.kernel);
     let all = Explanation {
         format: report::FORMAT,

@@ -9,7 +9,7 @@ use rtscope_model::{
 
 /// A marked wake-up and where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen<'a> {
+pub struct ChosenWakeup<'a> {
     /// Its phase.
     pub phase: String,
     /// Its thread.
@@ -45,11 +45,11 @@ pub fn choose<'a>(
     windows: &'a [Window],
     cells: &[u32],
     worst: usize,
-) -> Vec<Chosen<'a>> {
+) -> Vec<ChosenWakeup<'a>> {
     let mut all = Vec::new();
     for cell in cells {
         let name = record.plan.phases.get(*cell as usize).map_or("", |phase| &phase.name);
-        let mut of_cell: Vec<Chosen<'a>> = Vec::new();
+        let mut of_cell: Vec<ChosenWakeup<'a>> = Vec::new();
         for slice in record.slices.iter().filter(|slice| slice.scope == Scope::Cell(*cell)) {
             let thread = record.threads.iter().find(|thread| thread.thread == slice.thread);
             let label = thread.map_or_else(String::new, |thread| record.label(thread));
@@ -58,7 +58,7 @@ pub fn choose<'a>(
                 let at_ns = window.expiry_ns.wrapping_sub(origin_ns);
                 (slice.start_ns..slice.end_ns).contains(&at_ns) && window.latency_ns <= slice.max_ns
             };
-            of_cell.extend(windows.iter().filter(is_in).map(|window| Chosen {
+            of_cell.extend(windows.iter().filter(is_in).map(|window| ChosenWakeup {
                 phase: name.to_owned(),
                 thread: label.clone(),
                 window,
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(chosen[0].phase, record.plan.phases[1].name);
         let all = choose(&record, &windows, &[0, 1, 2], 3);
         assert_eq!(all.len(), 9);
-        let is_sorted = |part: &[Chosen<'_>]| {
+        let is_sorted = |part: &[ChosenWakeup<'_>]| {
             part.windows(2).all(|two| two[0].window.latency_ns >= two[1].window.latency_ns)
         };
         assert!(all.chunks(3).all(is_sorted));

@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 
 use rtscope_model::{
     instructions::{Instructions, Window},
-    symbols::Symbols,
+    symbols::KernelSymbols,
 };
 use serde::Serialize;
 
-pub use self::choose::{Chosen, above_ns, choose};
+pub use self::choose::{ChosenWakeup, above_ns, choose};
 use self::walk::{NodeId, Run, SWITCH, USER, Walk};
 use super::{Certainty, Explained, Kind, Piece, merged};
 
@@ -111,18 +111,18 @@ pub struct StackTime {
 
 /// What windows are explained with.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct WatchedGuest<'a> {
     /// All that the plugin wrote.
     pub instructions: &'a Instructions,
     /// The guest's.
-    pub symbols: &'a Symbols,
+    pub symbols: &'a KernelSymbols,
     /// An instruction takes `2^shift` ns.
     pub shift: u8,
 }
 
 /// Explains a late wake-up.
 #[must_use]
-pub fn explain_window(seen: &Seen<'_>, chosen: &Chosen<'_>) -> LateWakeup {
+pub fn explain_window(seen: &WatchedGuest<'_>, chosen: &ChosenWakeup<'_>) -> LateWakeup {
     let walk = walk::walk(seen.instructions, chosen.window, seen.symbols);
     let cut = Cut::new(&walk, chosen.window, seen.shift);
     let mut explained = Explained {

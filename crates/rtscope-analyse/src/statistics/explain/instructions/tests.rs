@@ -46,11 +46,11 @@ struct Stream {
     count: u64,
 }
 
-fn symbols() -> Symbols {
+fn symbols() -> KernelSymbols {
     let line =
         |(n, name): (usize, &&str)| format!("{:016x} T {name}\n", KERNEL + 0x1000 * n as u64);
     let text: String = FUNCTIONS.iter().enumerate().map(line).collect();
-    Symbols::parse(text).expect("symbols")
+    KernelSymbols::parse(text).expect("symbols")
 }
 
 /// The address of an offset in a function; a program's where there is no such function.
@@ -83,10 +83,12 @@ impl Stream {
         let blocks = self.blocks.clone();
         let instructions = Instructions { blocks, windows: vec![window], is_whole: true };
         let symbols = symbols();
-        let seen = Seen { instructions: &instructions, symbols: &symbols, shift: 2 };
+        let seen = WatchedGuest { instructions: &instructions, symbols: &symbols, shift: 2 };
         let (phase, thread) = ("disk".to_owned(), "CPU 0".to_owned());
-        let one =
-            explain_window(&seen, &Chosen { phase, thread, window: &instructions.windows[0] });
+        let one = explain_window(
+            &seen,
+            &ChosenWakeup { phase, thread, window: &instructions.windows[0] },
+        );
         let sum: u64 = one.explained.pieces.iter().map(|piece| piece.ns).sum();
         assert_eq!(sum, latency_ns, "{:?}", one.explained.pieces);
         let mut at_ns = 1_000_000;

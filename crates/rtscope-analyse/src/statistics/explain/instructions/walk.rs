@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use rtscope_model::{
     instructions::{Block, Instructions, Window},
-    symbols::Symbols,
+    symbols::KernelSymbols,
 };
 
 use super::code::{self, Flow};
@@ -90,7 +90,7 @@ struct Walker {
 }
 
 /// Follows the blocks of a wake-up.
-pub(super) fn walk(all: &Instructions, window: &Window, symbols: &Symbols) -> Walk {
+pub(super) fn walk(all: &Instructions, window: &Window, symbols: &KernelSymbols) -> Walk {
     let root = Node { parent: 0, function: String::new(), is_interrupt: false };
     let mut walker = Walker { nodes: vec![root], known: HashMap::new(), stack: Vec::new() };
     let mut facts: HashMap<u32, Facts> = HashMap::new();
@@ -127,7 +127,7 @@ fn finished(block: &Block, begun: u64, next: Option<&Facts>) -> u64 {
 }
 
 impl Facts {
-    fn of(block: &Block, symbols: &Symbols) -> Facts {
+    fn of(block: &Block, symbols: &KernelSymbols) -> Facts {
         let address = block.address;
         let is_user = address < KERNEL;
         let place = symbols.place(address).filter(|_| !is_user);
