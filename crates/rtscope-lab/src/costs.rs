@@ -169,7 +169,7 @@ fn kind(run: &GuestRun) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::samples::run;
+    use crate::no_record::samples::run;
 
     #[test]
     fn what_was_measured_is_taken_and_the_rest_is_guessed() {

@@ -1,215 +1,127 @@
-//! Why a guest brought no record, by what is known of its kernel and of what it was given.
+//! The run of a record replayed while a plugin of the emulator writes which instructions came before late wake-ups.
+//!
+//! The replay is the run itself, to the bit, so the look costs the guest nothing. That is checked: a replay that gives
+//! another record explains nothing.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
 
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use rtscope_model::guest::Timing;
 
-use crate::{boot::Ending, console::Trouble, guest_run::GuestRun, kernel_image::damage};
+use crate::{
+    cache::Cache,
+    digest::key_of,
+    emulator_plugin,
+    error::LabError,
+    guest_run::Surroundings,
+    qemu::Plugin,
+    replay::{Replay, Replayed, Temporary, Way},
+};
 
-/// On a busy machine a boot may be silent for longer than this.
-const BOOT_MIN: Duration = Duration::from_secs(30);
-
-/// A packed kernel unpacks itself to about so many times its size.
-const UNPACKED: u64 = 5;
-
-/// What a kernel needs beside its own code and its image.
-const KERNEL_MIB: u64 = 32;
-
-/// Options that let a kernel speak on a serial line.
-const SERIAL: [&str; 2] = ["SERIAL_8250_CONSOLE", "SERIAL_AMBA_PL011_CONSOLE"];
-
-impl GuestRun {
-    /// What happened and what to do about it, as a sentence: the likeliest, where an ending alone leaves
-    /// several.
-    #[must_use]
-    pub fn explain(&self, ending: &Ending) -> String {
-        let why = match ending {
-            Ending::Mute if self.spec.timing == Timing::Kvm => Some(
-                "KVM is there and does not run the guest: use --wall, or leave --kvm out"
-                    .to_owned(),
-            ),
-            Ending::Mute | Ending::Halted => self.mute(ending),
-            Ending::Trouble(Trouble::NoImage) => self.nothing_to_run(),
-            Ending::Hung(_) if self.silence < BOOT_MIN => Some(self.impatient()),
-            _ => None,
-        };
-        why.unwrap_or_else(|| ending.sentence())
-    }
-
-    fn mute(&self, ending: &Ending) -> Option<String> {
-        let nothing = |why: String| Some(format!("the guest sent nothing: {why}"));
-        // The file may have been damaged since it was looked at.
-        if let Some(why) = fs::read(&self.kernel.file).ok().and_then(|image| damage(&image)) {
-            return nothing(format!("{} does not boot: {why}", self.kernel.file.display()));
-        }
-        if *ending == Ending::Mute && self.silence < BOOT_MIN {
-            return nothing(self.impatient());
-        }
-        if let Some(word) = self.word(&["8250.", "console=", "earlycon", "pl011"]) {
-            return nothing(format!(
-                "your kernel parameter {word:?} changes the serial line: leave it out"
-            ));
-        }
-        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
-        if given < needed {
-            return nothing(self.too_little_memory(given, needed));
-        }
-        if *ending == Ending::Halted {
-            return None;
-        }
-        self.kernel.config.as_ref().filter(|path| path.is_file())?;
-        if !SERIAL.iter().any(|option| self.kernel.has_option(option)) {
-            return nothing(
-                "the kernel has no serial support: its configuration has neither \
-                 CONFIG_SERIAL_8250_CONSOLE nor CONFIG_SERIAL_AMBA_PL011_CONSOLE"
-                    .to_owned(),
-            );
-        }
-        nothing(format!(
-            "the kernel has serial support (its configuration says so) and {given} MiB of memory, so it \
-             hangs before it has a console, or does not boot on the machine {}: try another machine with \
-             --machine, or more than {} s with --silence",
-            self.machine.name,
-            self.silence.as_secs()
-        ))
-    }
-
-    fn nothing_to_run(&self) -> Option<String> {
-        let nothing = |why: String| Some(format!("the kernel found nothing to run: {why}"));
-        if let Some(word) =
-            self.word(&["rdinit=", "init=", "root=", "noinitrd", "initcall_blacklist="])
-        {
-            return nothing(format!(
-                "your kernel parameter {word:?} keeps it from starting the guest's program: leave it out"
-            ));
-        }
-        if !self.kernel.has_option("BLK_DEV_INITRD") {
-            return None;
-        }
-        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
-        nothing(match given < needed {
-            true => self.too_little_memory(given, needed),
-            false => format!(
-                "it has support for an initramfs (its configuration says so), but did not load this one: \
-                 try more memory than {given} MiB (--memory), and read the output of its console"
-            ),
-        })
-    }
-
-    fn impatient(&self) -> String {
-        format!(
-            "it may be silent for {} ms only, and on a busy machine a boot takes longer: give it more \
-             time with --silence",
-            self.silence.as_millis()
-        )
-    }
-
-    fn too_little_memory(&self, given: u64, needed: u64) -> String {
-        format!(
-            "it has too little memory to boot: it has {given} MiB, and kernel and image need about \
-             {needed}; give it more with --memory"
-        )
-    }
-
-    /// A word of the kernel command line that was asked for and begins as one of these.
-    fn word(&self, beginnings: &[&str]) -> Option<&str> {
-        let begins = |word: &&String| beginnings.iter().any(|start| word.starts_with(start));
-        self.kernel.append.iter().find(begins).map(String::as_str)
-    }
-
-    fn memory(&self) -> u32 {
-        self.spec.memory_mib.unwrap_or(self.machine.memory_mib)
-    }
-
-    /// What the guest needs to unpack its kernel and its image, roughly: the image lies there twice.
-    fn needed_mib(&self) -> u64 {
-        let mib = |path: &Path| fs::metadata(path).map_or(0, |there| there.len() >> 20);
-        mib(&self.kernel.file) * UNPACKED + mib(&self.image) * 2 + KERNEL_MIB
-    }
+/// What a replay showed.
+#[derive(Debug)]
+pub struct WatchedReplay {
+    /// What the plugin wrote.
+    pub instructions: Vec<u8>,
+    /// The text of the guest's `/proc/kallsyms`.
+    pub symbols: String,
+    /// An instruction takes `2^shift` ns.
+    pub shift: u8,
+    /// The emulator's version.
+    pub emulator: String,
+    /// Files of the record that the replay gave again, to the byte.
+    pub files: usize,
 }
 
-/// Runs for tests.
-#[cfg(test)]
-pub(crate) mod samples {
-    use super::*;
-    use crate::{
-        images::ImageInUse, kernel_image::samples::bz_image, kernel_ref::KernelRef,
-        kernel_under_test::KernelUnderTest, machine::Machine, qemu::GuestSpec,
+/// Replays the run of a record and looks at wake-ups from this latency on.
+///
+/// # Errors
+///
+/// The run can't be replayed from its log, with what to do; the replay gave another record; or files.
+pub fn look(
+    record: &Path,
+    above_ns: u64,
+    cache: &Cache,
+    guard: &[String],
+    stop: &(dyn Fn() -> bool + Sync),
+    on_line: &mut dyn FnMut(&str),
+) -> Result<WatchedReplay, LabError> {
+    let replay = Replay::open(record, false, cache)?;
+    let refused = |why: String| {
+        LabError::Refused(format!("{}: {why}. Only a run's log shows it again", record.display()))
     };
-
-    /// A run with a kernel of 1 MiB, with these words and this configuration.
-    pub(crate) fn run(folder: &Path, words: &[&str], config: Option<&str>) -> GuestRun {
-        let (kernel, configured) = (folder.join("bzImage"), folder.join("config"));
-        fs::write(&kernel, bz_image("6.1.0", 0x1_0000)).expect("written");
-        fs::write(&configured, config.unwrap_or_default()).expect("written");
-        GuestRun {
-            kernel: KernelUnderTest {
-                label: "mine".to_owned(),
-                reference: KernelRef::parse("path=bzImage").expect("sound"),
-                file: kernel,
-                sha256: String::new(),
-                unpacked: None,
-                arch: "x86_64".to_owned(),
-                release: None,
-                config: config.map(|_| configured),
-                dtbs: None,
-                device_tree: None,
-                append: words.iter().map(|word| (*word).to_owned()).collect(),
-                identity: None,
-            },
-            machine: Machine::find("x86-64").expect("shipped"),
-            spec: GuestSpec::default(),
-            image: folder.join("none"),
-            image_sha256: String::new(),
-            held: ImageInUse::default(),
-            plan: String::new(),
-            planned: Duration::ZERO,
-            silence: Duration::from_secs(240),
-        }
+    if replay.way != Way::Log {
+        return Err(refused(replay.why.unwrap_or_default()));
     }
+    let guest = replay.guest();
+    let Timing::Virtual { shift } = guest.spec.timing else {
+        return Err(refused("its time was its host's".to_owned()));
+    };
+    if guest.kernel.arch != "x86_64" {
+        let arch = &guest.kernel.arch;
+        return Err(LabError::Refused(format!(
+            "{}: rtscope reads the instructions of x86-64 only, and this guest is {arch}. In the guest, `run \
+             --explain` shows the kernel's events instead",
+            record.display()
+        )));
+    }
+    let folder = Temporary(cache.root().join(format!("explain-{}", std::process::id())));
+    let _ = fs::remove_dir_all(&folder.0);
+    fs::create_dir_all(&folder.0).map_err(LabError::file("make", &folder.0))?;
+    let plugin = Plugin {
+        file: emulator_plugin::compiled(cache)?,
+        out: folder.0.join("instructions"),
+        shift,
+        above_ns,
+    };
+    let files = match replay.run_watched(Some(&plugin), cache, guard, stop, on_line)? {
+        Replayed::Equal(files) => files,
+        Replayed::Different(text, kept) => {
+            return Err(LabError::Refused(format!(
+                "the replay gave another record, so it doesn't explain this one. {text}Its files are in {}",
+                kept.display()
+            )));
+        }
+    };
+    let instructions = fs::read(&plugin.out).map_err(LabError::file("read", &plugin.out))?;
+    let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
+    let symbols = symbols(&replay, &folder.0.join("symbols"), &around)?;
+    let emulator = replay.emulator().to_owned();
+    Ok(WatchedReplay { instructions, symbols, shift, emulator, files })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{samples::run, *};
-    use crate::kernel_image::samples::bz_image;
-
-    #[test]
-    fn silence_is_explained_by_what_is_known() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let has = |run: &GuestRun, part: &str| {
-            let said = run.explain(&Ending::Mute);
-            assert!(said.contains(part), "{said}");
-        };
-        let serial = Some("CONFIG_SERIAL_8250_CONSOLE=y\n");
-        has(&run(folder.path(), &[], Some("CONFIG_HZ=250\n")), "has no serial support");
-        has(&run(folder.path(), &[], serial), "has serial support");
-        has(&run(folder.path(), &["8250.nr_uarts=0"], serial), "\"8250.nr_uarts=0\"");
-        let mut small = run(folder.path(), &[], serial);
-        small.spec.memory_mib = Some(16);
-        has(&small, "--memory");
-        let silence = Duration::from_millis(1);
-        has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "silent for 1 ms only");
-        has(&run(folder.path(), &[], None), "little memory to boot");
-        let mut kvm = run(folder.path(), &[], serial);
-        kvm.spec.timing = Timing::Kvm;
-        has(&kvm, "KVM is there and does not run the guest: use --wall");
-        let halted = GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&Ending::Halted);
-        assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");
-        let cut = run(folder.path(), &[], serial);
-        fs::write(&cut.kernel.file, &bz_image("6.1.0", 0x1_0000)[..4096]).expect("written");
-        has(&cut, "is cut short, with 4096 of 1051136 bytes");
+/// The symbols of a guest, from the cache or put there.
+fn symbols(replay: &Replay, folder: &Path, around: &Surroundings<'_>) -> Result<String, LabError> {
+    let guest = replay.guest();
+    let key = key_of(&[
+        ("kernel", guest.kernel.sha256.as_bytes()),
+        ("words", guest.kernel.append.join(" ").as_bytes()),
+        ("image", guest.image_sha256.as_bytes()),
+    ]);
+    let room = around.cache.root().join("symbols");
+    let path = room.join(format!("{key}.gz"));
+    if let Some(text) = read_packed(&path) {
+        return Ok(text);
     }
+    let text = guest.symbols(replay.emulator(), folder, around)?;
+    fs::create_dir_all(&room).map_err(LabError::file("make", &room))?;
+    let part = path.with_extension(format!("part{}", std::process::id()));
+    let write = |part: &PathBuf| {
+        let mut packer = GzEncoder::new(File::create(part)?, Compression::default());
+        packer.write_all(text.as_bytes())?;
+        packer.finish()?;
+        fs::rename(part, &path)
+    };
+    write(&part).map_err(LabError::file("write", &path))?;
+    Ok(text)
+}
 
-    #[test]
-    fn nothing_to_run_is_no_lack_of_support_where_there_is_support() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let said = |words: &[&str], config| {
-            run(folder.path(), words, config).explain(&Ending::Trouble(Trouble::NoImage))
-        };
-        let config = Some("CONFIG_BLK_DEV_INITRD=y\n");
-        assert!(said(&["rdinit=/nope"], config).contains("\"rdinit=/nope\""));
-        assert!(said(&[], config).contains("has support for an initramfs"));
-        assert!(said(&[], Some("")).contains("without support for an initramfs"));
-    }
+fn read_packed(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    GzDecoder::new(File::open(path).ok()?).read_to_string(&mut text).ok()?;
+    Some(text)
 }

@@ -27,7 +27,7 @@ use crate::{
     kept,
     kernel_under_test::KernelUnderTest,
     machine::Machine,
-    qemu::{CommandLine, GuestSpec, Log},
+    qemu::{CommandLine, GuestSpec, Log, Plugin},
     recheck,
     replay_log::{LOG, Raw},
 };
@@ -164,6 +164,7 @@ impl GuestRun {
             console,
             channel,
             log,
+            plugin: None,
         }
     }
 
@@ -244,7 +245,8 @@ impl GuestRun {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
         let log = Raw::in_folder(folder);
-        let outcome = self.boot(inputs, self.recorded(log.path()), folder, around, on_line)?;
+        let log_of = self.recorded(log.path());
+        let outcome = self.boot(inputs, (log_of, None), folder, around, on_line)?;
         // It is packed by now; the cache shall not keep it a second time.
         drop(log);
         if outcome.ending == Ending::Sent && self.spec.timing.is_virtual() {
@@ -253,7 +255,7 @@ impl GuestRun {
         Ok(outcome)
     }
 
-    /// Makes the run of a record again from its log, into a folder.
+    /// Makes the run of a record again from its log, into a folder. A plugin may watch it.
     ///
     /// # Errors
     ///
@@ -263,12 +265,40 @@ impl GuestRun {
         emulator: &str,
         record: &Path,
         folder: &Path,
+        plugin: Option<&Plugin>,
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<GuestOutcome, LabError> {
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
         let log = Raw::unpack(&record.join(LOG), folder)?;
-        self.boot(self.inputs(emulator), Some(Log::Replay(log.path())), folder, around, on_line)
+        let watched = (Some(Log::Replay(log.path())), plugin);
+        self.boot(self.inputs(emulator), watched, folder, around, on_line)
+    }
+
+    /// The symbols of the guest's kernel, with those of the modules that it loads: the same guest is booted into a
+    /// folder, and measures nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`GuestRun::run`]; and the guest sent none, with why.
+    pub fn symbols(
+        &self,
+        emulator: &str,
+        folder: &Path,
+        around: &Surroundings<'_>,
+    ) -> Result<String, LabError> {
+        let mut run = self.clone();
+        run.kernel.append.push("rtscope.symbols=1".to_owned());
+        let inputs = run.inputs(emulator);
+        fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+        let outcome = run.boot(inputs, (None, None), folder, around, &mut |_| {})?;
+        if outcome.ending != Ending::Sent {
+            let why = run.explain(&outcome.ending);
+            return Err(LabError::NoRecord(format!("the guest sent no symbols: {why}")));
+        }
+        let path = folder.join(guest::SYMBOLS);
+        let text = fs::read(&path).map_err(LabError::file("read", &path))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Whether the record of these inputs is there, so that no guest need be booted. Whether it is as it was is
@@ -335,7 +365,7 @@ impl GuestRun {
     fn boot(
         &self,
         mut inputs: Inputs,
-        log: Option<Log<'_>>,
+        (log, plugin): (Option<Log<'_>>, Option<&Plugin>),
         folder: &Path,
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
@@ -345,7 +375,7 @@ impl GuestRun {
         // From now on the folder says whose it is, and which of its files are the guest's.
         inputs.write(folder)?;
         let guest = boot::boot(&mut Boot {
-            line: self.command_line(&console, &channel, log),
+            line: CommandLine { plugin, ..self.command_line(&console, &channel, log) },
             guard: around.guard,
             silence: self.silence,
             first_word: FIRST_WORD,
@@ -420,7 +450,7 @@ fn packed(path: &Path) -> Result<Vec<u8>, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::samples;
+    use crate::no_record::samples;
 
     #[test]
     fn another_device_tree_is_another_run() {

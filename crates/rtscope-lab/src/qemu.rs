@@ -1,6 +1,6 @@
 //! The emulator's command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rtscope_model::{guest::Timing, time::Nanos};
 use serde::{Deserialize, Serialize};
@@ -116,6 +116,30 @@ pub struct CommandLine<'a> {
     pub channel: &'a Path,
     /// The run's log, where the emulator can write one: see [`GuestSpec::is_logged`].
     pub log: Option<Log<'a>>,
+    /// What watches the guest's instructions, and changes nothing in the guest.
+    pub plugin: Option<&'a Plugin>,
+}
+
+/// The lab's plugin of the emulator, and what it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The shared object.
+    pub file: PathBuf,
+    /// Where it writes the instructions before late wake-ups.
+    pub out: PathBuf,
+    /// An instruction takes `2^shift` ns.
+    pub shift: u8,
+    /// Smaller latencies are left out.
+    pub above_ns: u64,
+}
+
+impl Plugin {
+    /// What follows the emulator's `-plugin`. A comma in a file's name is doubled.
+    fn option(&self) -> String {
+        let name = |path: &Path| path.display().to_string().replace(',', ",,");
+        let (file, out) = (name(&self.file), name(&self.out));
+        format!("file={file},out={out},shift={},above={}", self.shift, self.above_ns)
+    }
 }
 
 impl CommandLine<'_> {
@@ -182,6 +206,9 @@ impl CommandLine<'_> {
             add("-dtb", path(tree));
         }
         add("-append", self.kernel_line());
+        if let Some(plugin) = self.plugin {
+            add("-plugin", plugin.option());
+        }
         words.push("-no-reboot".to_owned());
         let files = |word: &String| {
             let word = word.replace("{console}", &path(self.console));
@@ -203,6 +230,7 @@ impl CommandLine<'_> {
             console: place("CONSOLE"),
             channel: place("CHANNEL"),
             log: self.log.map(|_| Log::Record(place("LOG"))),
+            plugin: None,
             ..self.clone()
         };
         words.arguments()
@@ -229,7 +257,25 @@ mod tests {
             console: Path::new("/o/console.txt"),
             channel: Path::new("/o/channel"),
             log: Some(Log::Record(Path::new("/o/log"))),
+            plugin: None,
         }
+    }
+
+    #[test]
+    fn a_plugin_is_no_part_of_the_identity_and_a_comma_in_its_file_is_doubled() {
+        let machine = Machine::find("x86-64").expect("shipped");
+        let plugin = Plugin {
+            file: PathBuf::from("/c/blocks.so"),
+            out: PathBuf::from("/o,1/blocks"),
+            shift: 2,
+            above_ns: 100_000,
+        };
+        let first = command_line(&machine, Timing::Virtual { shift: 2 }, &[]);
+        let watched = CommandLine { plugin: Some(&plugin), ..first.clone() };
+        assert_eq!(first.identity(), watched.identity());
+        let line = watched.arguments().join(" ");
+        let option = "-plugin file=/c/blocks.so,out=/o,,1/blocks,shift=2,above=100000";
+        assert!(line.contains(option), "{line}");
     }
 
     fn line(machine: &str, timing: Timing) -> String {

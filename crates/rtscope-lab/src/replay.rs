@@ -18,6 +18,7 @@ use crate::{
     kernel_ref::KernelRef,
     kernel_under_test::KernelUnderTest,
     machine::Machine,
+    qemu::Plugin,
     recheck::{self, Blame, Disagreement, FileChange, FilesNotSent},
     replay_log::LOG,
 };
@@ -92,6 +93,34 @@ impl Replay {
         stop: &(dyn Fn() -> bool + Sync),
         on_line: &mut dyn FnMut(&str),
     ) -> Result<Replayed, LabError> {
+        self.run_watched(None, cache, guard, stop, on_line)
+    }
+
+    /// What made the record.
+    #[must_use]
+    pub fn guest(&self) -> &GuestRun {
+        &self.run
+    }
+
+    /// The emulator's version.
+    #[must_use]
+    pub fn emulator(&self) -> &str {
+        &self.emulator
+    }
+
+    /// As [`Replay::run`], while a plugin watches the replay of the log.
+    ///
+    /// # Errors
+    ///
+    /// As [`Replay::run`].
+    pub fn run_watched(
+        &self,
+        plugin: Option<&Plugin>,
+        cache: &Cache,
+        guard: &[String],
+        stop: &(dyn Fn() -> bool + Sync),
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Replayed, LabError> {
         let folder = Temporary(cache.root().join(format!("replay-{}", std::process::id())));
         // A process of this number may have been killed in it.
         let _ = fs::remove_dir_all(&folder.0);
@@ -99,7 +128,7 @@ impl Replay {
         let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
         let (run, emulator) = (&self.run, &self.emulator);
         let outcome = match self.way {
-            Way::Log => run.replay(emulator, &self.record, &folder.0, &around, on_line)?,
+            Way::Log => run.replay(emulator, &self.record, &folder.0, plugin, &around, on_line)?,
             Way::Fresh => run.run(emulator, &folder.0, &around, on_line)?,
         };
         let GuestOutcome { ending, inputs, .. } = outcome;
@@ -148,7 +177,7 @@ impl Replay {
 }
 
 /// A folder that goes when this is dropped.
-struct Temporary(PathBuf);
+pub(crate) struct Temporary(pub(crate) PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {

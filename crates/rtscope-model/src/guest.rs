@@ -40,6 +40,9 @@ pub const PAGE: &str = "report.html";
 /// File of a record that says what the guest found and waited for before it measured: a [`GuestStart`].
 pub const START: &str = "start.json";
 
+/// File of a guest that measures nothing, with the symbols of its kernel: the text of `/proc/kallsyms`.
+pub const SYMBOLS: &str = "kallsyms";
+
 /// What a guest found and waited for before it measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -10,6 +10,7 @@ pub mod ethtool;
 pub mod fork;
 pub mod line;
 pub mod mapping;
+pub mod mark;
 pub mod memory;
 pub mod module;
 pub mod mount;

@@ -9,6 +9,7 @@ mod edges;
 mod exceedance;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub(crate) mod flame;
 pub mod gantt;
 mod heatmap;
 mod histogram;

@@ -183,7 +183,7 @@ fn title(one: &Explained) -> String {
     )
 }
 
-fn piece_text(piece: &Piece) -> String {
+pub(super) fn piece_text(piece: &Piece) -> String {
     let certainty = match piece.certainty {
         Certainty::Measured => "",
         Certainty::Unknown => ", not certain",
@@ -249,13 +249,25 @@ struct Shown {
 }
 
 /// A piece on the page.
-struct PieceRow {
-    swatch: String,
-    at: String,
-    ns: String,
-    share: String,
-    kind: &'static str,
-    name: String,
+pub(super) struct PieceRow {
+    pub(super) swatch: String,
+    pub(super) at: String,
+    pub(super) ns: String,
+    pub(super) share: String,
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+}
+
+/// A piece of a late activation as a row.
+pub(super) fn piece_row(one: &Explained, piece: &Piece) -> PieceRow {
+    PieceRow {
+        swatch: spike::swatch(piece),
+        at: us(piece.at_ns.saturating_sub(one.at_ns)),
+        ns: us(piece.ns),
+        share: format!("{:.1} %", piece.ns as f64 * 100.0 / one.latency_ns.max(1) as f64),
+        kind: piece.kind.text(),
+        name: format!("{}{}", piece.name, place(piece.place.as_deref())),
+    }
 }
 
 #[derive(Template)]
@@ -274,19 +286,11 @@ struct Page<'a> {
 }
 
 fn shown((n, one): (usize, &Explained)) -> Shown {
-    let piece = |piece: &Piece| PieceRow {
-        swatch: spike::swatch(piece),
-        at: us(piece.at_ns.saturating_sub(one.at_ns)),
-        ns: us(piece.ns),
-        share: format!("{:.1} %", piece.ns as f64 * 100.0 / one.latency_ns.max(1) as f64),
-        kind: piece.kind.text(),
-        name: format!("{}{}", piece.name, place(piece.place.as_deref())),
-    };
     Shown {
         title: title(one),
         plot: spike::draw(one, n + 1),
-        causes: one.causes().iter().take(SHOWN).map(piece).collect(),
-        pieces: one.pieces.iter().map(piece).collect(),
+        causes: one.causes().iter().take(SHOWN).map(|row| piece_row(one, row)).collect(),
+        pieces: one.pieces.iter().map(|row| piece_row(one, row)).collect(),
     }
 }
 

@@ -4,6 +4,7 @@ pub mod check;
 pub mod compare;
 pub mod drift;
 pub mod explain;
+pub mod explain_lab;
 pub mod html;
 pub mod interruptions;
 pub mod lab;

@@ -34,9 +34,9 @@ use rtscope_model::{
     wave::{Capture, Edge, Gap},
 };
 
-use crate::{explain, fixture, judge};
+use crate::{explain, fixture, judge, late};
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 /// Each kind with its page.
 pub(crate) static PAGES: LazyLock<Vec<(&str, String)>> = LazyLock::new(pages);
@@ -56,6 +56,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("lab_verb", lab::verbs::page(&side_by_side())),
         ("drift", report::drift::page(&drift())),
         ("explain", report::explain::page(&explain::explained())),
+        ("explain_lab", report::explain_lab::page(&late::explained_in_the_lab())),
         ("interruptions", report::interruptions::page(&explain::interruptions())),
         ("stat", report::stat::page(&counters(), &published())),
         ("throughput", report::throughput::page(&throughput(), &published())),

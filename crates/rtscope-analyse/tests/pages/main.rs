@@ -9,6 +9,7 @@ mod explain;
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod fixture;
 mod kinds;
+mod late;
 mod layout;
 #[path = "../../src/test_support.rs"]
 #[expect(dead_code, reason = "the unit tests use more of it")]

@@ -86,6 +86,7 @@ fn command_line<'a>(machine: &'a Machine, console: &'a Path, channel: &'a Path) 
         console,
         channel,
         log: None,
+        plugin: None,
     }
 }
 

@@ -29,7 +29,7 @@ const READ_WHOLE: [&str; 7] = [
 const READ: [&str; 4] = [guest::FAILURES, guest::GPIO, guest::START, CONFIG];
 
 /// Files that rtscope writes into a record's folder beside what the guest sent.
-const MADE_HERE: [&str; 10] = [
+const MADE_HERE: [&str; 12] = [
     INPUTS,
     LOG,
     CONSOLE,
@@ -40,6 +40,8 @@ const MADE_HERE: [&str; 10] = [
     guest::PAGE,
     "required.json",
     "accepted.json",
+    "explain.json",
+    "explain.html",
 ];
 
 /// So much of a text is shown where two files differ.

@@ -16,6 +16,7 @@
 //!   show what differs between two pieces of hardware.
 //! * `rtscope.layout=xxx`: nothing. Its length differs from seed to seed, and with it where things lie in
 //!   memory.
+//! * `rtscope.symbols=1`: the guest measures nothing. It loads its modules, and sends the kernel's symbols.
 //!
 //! Nothing that is sent or done depends on the host: no time-out of the host's, no random number that
 //! the emulator doesn't give.
@@ -114,6 +115,10 @@ pub fn main(version: &str, wall_clock: fn() -> String) {
     let _ = net::set_up("lo");
     let tree = Tree::default();
     let options = Options::read(&tree.read("proc/cmdline").unwrap_or_default());
+    if options.symbols {
+        leave(&options.channel, &keep_symbols());
+        return;
+    }
     let start = start::settle(&tree);
     std::thread::sleep(Duration::from_nanos(options.shift_ns()));
     let outcome = panic::catch_unwind(|| measure(version, wall_clock()))
@@ -121,10 +126,15 @@ pub fn main(version: &str, wall_clock: fn() -> String) {
     let outcome = outcome.and_then(|()| {
         start::keep(&start, Path::new(RECORD)).map_err(|e| format!("{}: {e}", guest::START))
     });
-    if let Err(why) = &outcome {
+    leave(&options.channel, &outcome);
+}
+
+/// Sends what there is, and switches the guest off.
+fn leave(channel: &Path, outcome: &Result<(), String>) {
+    if let Err(why) = outcome {
         say(&format!("failed: {why}"));
     }
-    match send(&options.channel, &outcome) {
+    match send(channel, outcome) {
         Ok(files) => say(&format!("sent {files} files")),
         Err(e) => say(&format!("can't send the record: {e}")),
     }
@@ -137,6 +147,8 @@ pub fn main(version: &str, wall_clock: fn() -> String) {
 struct Options {
     channel: PathBuf,
     seed: u64,
+    /// Whether the guest only sends the kernel's symbols.
+    symbols: bool,
 }
 
 impl Options {
@@ -150,6 +162,7 @@ impl Options {
         Options {
             channel: Path::new("/dev").join(value("channel").unwrap_or("console")),
             seed: value("seed").and_then(|text| text.parse().ok()).unwrap_or(0),
+            symbols: value("symbols") == Some("1"),
         }
     }
 
@@ -159,6 +172,16 @@ impl Options {
         let spread = u128::from(self.seed.wrapping_mul(GOLDEN)) * u128::from(SHIFT_NS_MAX);
         (spread >> 64) as u64
     }
+}
+
+/// Puts the kernel's symbols into the record, with those of the modules that a run has.
+fn keep_symbols() -> Result<(), String> {
+    let (_, failures) = beside::before(&beside::read()?);
+    let symbols = fs::read("/proc/kallsyms").map_err(|e| format!("/proc/kallsyms: {e}"))?;
+    beside::note(Path::new(RECORD), &failures);
+    fs::create_dir_all(RECORD)
+        .and_then(|()| fs::write(Path::new(RECORD).join(guest::SYMBOLS), symbols))
+        .map_err(|e| format!("{}: {e}", guest::SYMBOLS))
 }
 
 /// A line on the console: the host watches it.
@@ -284,14 +307,15 @@ mod tests {
     #[test]
     fn the_command_line_is_read() {
         let options = Options::read("console=ttyS0 rtscope.seed=3 panic=-1 rtscope.channel=ttyS1");
-        assert_eq!(options, Options { channel: "/dev/ttyS1".into(), seed: 3 });
+        assert_eq!(options, Options { channel: "/dev/ttyS1".into(), seed: 3, symbols: false });
         let options = Options::read("console=ttyAMA0 rtscope.seeds=9 myrtscope.seed=4");
-        assert_eq!(options, Options { channel: "/dev/console".into(), seed: 0 });
+        assert_eq!(options, Options { channel: "/dev/console".into(), seed: 0, symbols: false });
+        assert!(Options::read("rtscope.symbols=1").symbols);
     }
 
     #[test]
     fn seeds_shift_by_different_times_within_the_bound() {
-        let shift = |seed| Options { channel: PathBuf::new(), seed }.shift_ns();
+        let shift = |seed| Options { channel: PathBuf::new(), seed, symbols: false }.shift_ns();
         let mut shifts: Vec<u64> = (0..100).map(shift).collect();
         assert_eq!(shifts[0], 0);
         shifts.sort_unstable();

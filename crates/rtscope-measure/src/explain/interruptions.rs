@@ -22,7 +22,7 @@ use super::{ExplainError, LOOK};
 use crate::{
     environment,
     interrupt::Interrupt,
-    trace::{Instance, Recording, Symbols},
+    trace::{Instance, KernelSymbols, Recording},
 };
 
 /// Buffer of each CPU. Only one CPU's events and what is sent to it are in it, and they are read each 50 ms.
@@ -341,7 +341,7 @@ impl Tally {
     /// By name, the longest sum first.
     fn rows(
         mut self,
-        symbols: &Symbols,
+        symbols: &KernelSymbols,
         name_of: impl Fn(u32) -> Option<String>,
     ) -> Vec<Interruption> {
         self.end(0);
@@ -381,7 +381,7 @@ fn key(section: Section) -> Key {
 }
 
 /// Kind and name for people; none for what doesn't interrupt.
-fn named(key: Key, symbols: &Symbols) -> Option<(Kind, String)> {
+fn named(key: Key, symbols: &KernelSymbols) -> Option<(Kind, String)> {
     let function = |address: u64| {
         symbols.function(address).map_or_else(|| "unknown function".to_owned(), str::to_owned)
     };
@@ -402,7 +402,7 @@ fn named(key: Key, symbols: &Symbols) -> Option<(Kind, String)> {
 /// Who sent an interrupt, the most frequent first.
 fn senders(
     counts: &HashMap<(u32, u64), u64>,
-    symbols: &Symbols,
+    symbols: &KernelSymbols,
     name_of: impl Fn(u32) -> Option<String>,
 ) -> Vec<Sender> {
     let mut by_name: BTreeMap<(String, String), u64> = BTreeMap::new();
@@ -448,7 +448,7 @@ mod tests {
     /// Kind, name, count, sum and longest, in microseconds.
     fn rows(mut tally: Tally, end_us: u64) -> Vec<(Kind, String, u64, u64, u64)> {
         tally.advance(end_us * US);
-        let rows = tally.rows(&Symbols::default(), |_| None);
+        let rows = tally.rows(&KernelSymbols::default(), |_| None);
         rows.into_iter()
             .map(|row| (row.kind, row.name, row.count, row.sum.0 / US, row.worst.0 / US))
             .collect()
@@ -525,7 +525,8 @@ mod tests {
         tally.see(&event(21, 1, 7, What::Enter(Section::FunctionCall)));
         tally.see(&event(24, 1, 7, What::Leave(Section::FunctionCall)));
         tally.advance(100 * US);
-        let rows = tally.rows(&Symbols::default(), |tid| (tid == 40).then(|| "cc1\n".to_owned()));
+        let rows =
+            tally.rows(&KernelSymbols::default(), |tid| (tid == 40).then(|| "cc1\n".to_owned()));
         assert_eq!(rows.len(), 1);
         assert_eq!(
             (rows[0].kind, rows[0].count, rows[0].sum),
@@ -546,7 +547,7 @@ mod tests {
             tally.see(&switch(3 * hour_us + 10, 7, 9, &format!("n{n}")));
         }
         tally.advance(4 * HOUR_NS);
-        let rows = tally.rows(&Symbols::default(), |_| None);
+        let rows = tally.rows(&KernelSymbols::default(), |_| None);
         assert!(rows.len() <= ROWS_MAX + 1, "{}", rows.len());
         let hog = rows.iter().find(|row| row.name == "hog").expect("a row");
         assert_eq!(hog.by_hour, [2, 1, 0, 1]);

@@ -35,7 +35,7 @@ use crate::{
     environment,
     interrupt::Interrupt,
     sampler::THREAD_NAME,
-    trace::{Event, Instance, Recording, Symbols, TraceError, text},
+    trace::{Event, Instance, KernelSymbols, Recording, TraceError, text},
 };
 
 /// Buffer of each CPU: some hundred thousand events, which are read each 50 ms.
@@ -401,7 +401,7 @@ fn record(tree: &Tree) -> Result<(Recording, Vec<String>, Vec<String>), TraceErr
 }
 
 /// Gives the functions that events name by their addresses numbers in a list of their names.
-fn named(spikes: &mut [Spike], symbols: Option<&Symbols>) -> Vec<String> {
+fn named(spikes: &mut [Spike], symbols: Option<&KernelSymbols>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut number = |address: u64| {
         let Some(name) = symbols.and_then(|symbols| symbols.function(address)) else { return 0 };

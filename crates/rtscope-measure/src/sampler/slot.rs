@@ -9,6 +9,7 @@ use rtscope_model::{
     histogram::{Layout, Unplaced},
     slice::{Extent, Scope, Slice, expanded},
 };
+use rtscope_sys::mark::mark;
 
 use super::reign::{STOP, Shared, is_cell};
 
@@ -32,7 +33,14 @@ pub struct Slot {
     omitted: Counts,
     max_at_ns: u64,
     max_cpu: u32,
+    /// The worst latencies so far; 0 where there are fewer.
+    worst_ns: [u64; WORST],
+    /// The smallest of them.
+    least_worst_ns: u64,
 }
+
+/// So many of the worst latencies of each slice are marked: see [`rtscope_sys::mark`].
+const WORST: usize = 8;
 
 /// Counters of a histogram with their exact extremes and sum.
 #[derive(Debug)]
@@ -132,16 +140,32 @@ impl Slot {
             omitted: Counts::new(layout),
             max_at_ns: 0,
             max_cpu: 0,
+            worst_ns: [0; WORST],
+            least_worst_ns: 0,
         }
     }
 
     #[inline]
     pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
+        if latency_ns > self.least_worst_ns {
+            self.note_worst(latency_ns, expiry_ns);
+        }
         if latency_ns >= self.measured.extent.max_ns {
             self.max_at_ns = expiry_ns;
             self.max_cpu = cpu;
         }
         self.measured.add(self.layout.index(latency_ns), latency_ns);
+    }
+
+    /// Notes and marks a latency that is among the worst so far.
+    #[cold]
+    #[inline(never)]
+    fn note_worst(&mut self, latency_ns: u64, expiry_ns: u64) {
+        if let Some(least) = self.worst_ns.iter_mut().min() {
+            *least = latency_ns;
+        }
+        self.least_worst_ns = self.worst_ns.iter().min().copied().unwrap_or(u64::MAX);
+        mark(latency_ns, expiry_ns);
     }
 
     /// Adds what the swallowed activations after a late one would have seen: the n-th of them was due n
@@ -189,6 +213,7 @@ impl Slot {
         });
         self.measured.reset();
         self.omitted.reset();
+        (self.worst_ns, self.least_worst_ns) = ([0; WORST], 0);
         (self.missed, self.early, self.migrations) = (0, 0, 0);
         Some(Taken { slice: slice?, lost_before: self.lost_before })
     }
@@ -422,5 +447,31 @@ impl Slots {
             // As many slots as the ring has room for are on the way, so this can't fail.
             let _ = self.empty.push(slot);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_latencies_of_a_slice_are_noted_and_the_last_of_equal_maxima_keeps_its_instant() {
+        let mut slot = Slot::new(Layout::default());
+        let latencies: Vec<u64> = (1..=500_u64).map(|n| n * 7_919 % 1_009 * 100 + 1_000).collect();
+        for (n, latency_ns) in latencies.iter().enumerate() {
+            slot.record(*latency_ns, n as u64, 0);
+        }
+        let mut sorted = latencies.clone();
+        sorted.sort_unstable();
+        let mut worst = slot.worst_ns;
+        worst.sort_unstable();
+        assert_eq!(worst, sorted[latencies.len() - WORST..]);
+        let max_ns = *sorted.last().expect("some");
+        assert_eq!(latencies[slot.max_at_ns as usize], max_ns);
+        // An equal one, and a smaller one, which is still among the worst.
+        slot.record(max_ns, 1000, 3);
+        slot.record(max_ns - 1, 1001, 0);
+        assert_eq!((slot.max_at_ns, slot.max_cpu), (1000, 3));
+        assert_eq!(slot.worst_ns.iter().filter(|ns| **ns >= max_ns - 1).count(), 3);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use rtscope_model::trace::{Place, Section};
 
-use super::{Event, INSTANTS_END_NS, Name, Symbols, What, futex};
+use super::{Event, INSTANTS_END_NS, KernelSymbols, Name, What, futex};
 
 /// Bits of `common_flags`: in a hard interrupt, a soft one, one that can't be masked
 /// (`include/linux/trace_events.h`).
@@ -240,7 +240,7 @@ pub(super) struct Decoder {
     common: Common,
     kinds: HashMap<u64, Kind>,
     /// The kernel's functions, where an event has addresses.
-    symbols: Arc<Symbols>,
+    symbols: Arc<KernelSymbols>,
 }
 
 impl Decoder {
@@ -248,7 +248,7 @@ impl Decoder {
     /// they are needed. None when something isn't as we know it: then the trace is read as text.
     pub(super) fn new(
         events: &[(String, String)],
-        symbols: Option<Arc<Symbols>>,
+        symbols: Option<Arc<KernelSymbols>>,
     ) -> Option<Decoder> {
         let common = fields(&events.first()?.1);
         let field = |name: &str| common.get(name).copied();
@@ -263,7 +263,7 @@ impl Decoder {
         Some(Decoder { common, kinds: kinds?, symbols: symbols.unwrap_or_default() })
     }
 
-    pub(super) fn symbols(&self) -> Arc<Symbols> {
+    pub(super) fn symbols(&self) -> Arc<KernelSymbols> {
         self.symbols.clone()
     }
 

@@ -6,7 +6,6 @@
 mod format;
 mod page;
 mod stream;
-mod symbols;
 pub(crate) mod text;
 
 use std::{
@@ -19,8 +18,8 @@ use std::{
     },
 };
 
-pub(crate) use self::symbols::Symbols;
 use self::{format::Decoder, stream::Events};
+pub(crate) use rtscope_model::symbols::KernelSymbols;
 pub(crate) use rtscope_model::trace::{Event, Name, TimerFunction, What};
 use rtscope_sys::{process, tracefs::TracefsFolder, tree::Tree};
 
@@ -63,7 +62,7 @@ pub(crate) struct Instance {
     /// The events that are on.
     enabled: Vec<String>,
     /// The kernel's functions, once they were read: some hundred thousand lines.
-    symbols: Option<Arc<Symbols>>,
+    symbols: Option<Arc<KernelSymbols>>,
     _place: TracefsFolder,
 }
 
@@ -134,9 +133,10 @@ impl Instance {
         noted
     }
 
-    fn read_symbols(&mut self) -> Option<Arc<Symbols>> {
+    fn read_symbols(&mut self) -> Option<Arc<KernelSymbols>> {
         if self.symbols.is_none() {
-            self.symbols = Symbols::parse(self.tree.read("proc/kallsyms").ok()?).map(Arc::new);
+            self.symbols =
+                KernelSymbols::parse(self.tree.read("proc/kallsyms").ok()?).map(Arc::new);
         }
         self.symbols.clone()
     }
@@ -180,7 +180,7 @@ impl Recording {
     }
 
     /// The kernel's functions, where events have addresses.
-    pub(crate) fn symbols(&self) -> Option<Arc<Symbols>> {
+    pub(crate) fn symbols(&self) -> Option<Arc<KernelSymbols>> {
         self.events.symbols()
     }
 

@@ -17,7 +17,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use super::{Event, Symbols, TraceError, format::Decoder, page::Layout, text};
+use super::{Event, KernelSymbols, TraceError, format::Decoder, page::Layout, text};
 
 /// `O_NONBLOCK`, as reading must not wait for events.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -58,7 +58,7 @@ impl Events {
         tree: &Tree,
         folder: &str,
         events: &[String],
-        symbols: Option<Arc<Symbols>>,
+        symbols: Option<Arc<KernelSymbols>>,
     ) -> Result<Events, TraceError> {
         let source = match binary(tree, folder, events, symbols) {
             Some(binary) => Source::Binary(Box::new(binary)),
@@ -102,7 +102,7 @@ impl Events {
     }
 
     /// The kernel's functions, where events have addresses; none where they are read as text.
-    pub(super) fn symbols(&self) -> Option<Arc<Symbols>> {
+    pub(super) fn symbols(&self) -> Option<Arc<KernelSymbols>> {
         match &self.source {
             Source::Binary(binary) => Some(binary.decoder.symbols()),
             Source::Text { .. } => None,
@@ -169,7 +169,7 @@ fn binary(
     tree: &Tree,
     folder: &str,
     events: &[String],
-    symbols: Option<Arc<Symbols>>,
+    symbols: Option<Arc<KernelSymbols>>,
 ) -> Option<Binary> {
     let read = |file: &str| tree.read(format!("{folder}/events/{file}")).ok();
     let layout = Layout::parse(&header(&tree.path(format!("{folder}/events/header_page")))?)?;

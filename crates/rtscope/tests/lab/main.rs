@@ -5,6 +5,7 @@
 mod beside;
 mod command_line;
 mod experiments;
+mod explain;
 mod failures;
 mod preemption;
 mod verbs;

@@ -9,6 +9,7 @@
 
 mod cpu;
 mod culprit;
+pub mod instructions;
 
 use rtscope_model::{
     explain::{ExpiredTimer, ExplainRecord, Spike},

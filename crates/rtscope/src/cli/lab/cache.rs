@@ -10,7 +10,7 @@ use super::order;
 use crate::{cli::print, exit, output::shown};
 
 /// The parts of the cache that can be deleted.
-const ROOMS: [(&str, &str); 11] = [
+const ROOMS: [(&str, &str); 13] = [
     ("records", "records of guests in virtual time"),
     ("images", "file systems of guests: at most 2 GiB, used in the last 14 days"),
     ("kernels", "kernels, fetched or built"),
@@ -19,6 +19,8 @@ const ROOMS: [(&str, &str); 11] = [
     ("trees", "unpacked sources"),
     ("build", "objects of builds"),
     ("modules", "modules of kernels, unpacked"),
+    ("symbols", "symbols of guests' kernels, which `lab explain` reads"),
+    ("plugin", "plugin of the emulator, compiled for `lab explain`"),
     ("cyclictest", "Debian's cyclictest with its libraries"),
     ("bisect", "commits that a search has checked out"),
     ("apt", "lists of Debian's packages"),

@@ -5,6 +5,7 @@ mod cache;
 mod compare;
 mod demo;
 mod drift;
+mod explain;
 mod matrix;
 mod order;
 mod output;
@@ -40,6 +41,7 @@ pub(super) enum Verb {
     Bisect(Box<bisect::Args>),
     Demo(demo::Args),
     Replay(replay::Args),
+    Explain(explain::Args),
     /// List or delete what the lab keeps: kernels, images, records
     #[command(subcommand)]
     Cache(cache::Verb),
@@ -63,6 +65,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Bisect(args) => bisect::main(args),
         Verb::Demo(args) => demo::main(args),
         Verb::Replay(args) => replay::main(args),
+        Verb::Explain(args) => explain::main(args),
         Verb::Cache(verb) => cache::main(verb),
         Verb::Machines => machines(),
     };

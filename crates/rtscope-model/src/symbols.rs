@@ -1,6 +1,6 @@
 //! The kernel's symbols: names of addresses, from `/proc/kallsyms`.
 
-use rtscope_model::trace::TimerFunction;
+use crate::trace::TimerFunction;
 
 /// Where interrupts enter the kernel, on x86-64, arm64, 32-bit ARM and RISC-V. What a stack has below them was
 /// interrupted.
@@ -16,9 +16,9 @@ const ENTRIES: &[&str] = &[
     "handle_exception",
 ];
 
-/// Symbols in the order of their addresses.
+/// KernelSymbols in the order of their addresses.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Symbols {
+pub struct KernelSymbols {
     text: String,
     /// Address, and where its name lies in the text.
     all: Vec<(u64, usize, usize)>,
@@ -26,9 +26,10 @@ pub(crate) struct Symbols {
     entries: Vec<(u64, u64)>,
 }
 
-impl Symbols {
+impl KernelSymbols {
     /// Of the text of `/proc/kallsyms`; none where the kernel hides addresses.
-    pub(crate) fn parse(text: String) -> Option<Symbols> {
+    #[must_use]
+    pub fn parse(text: String) -> Option<KernelSymbols> {
         let mut all = Vec::new();
         let mut start = 0;
         for line in text.split_inclusive('\n') {
@@ -41,7 +42,7 @@ impl Symbols {
         if all.is_empty() {
             return None;
         }
-        let mut symbols = Symbols { text, all, entries: Vec::new() };
+        let mut symbols = KernelSymbols { text, all, entries: Vec::new() };
         symbols.entries =
             symbols.ranges(|name| ENTRIES.iter().any(|entry| name.starts_with(entry)));
         Some(symbols)
@@ -63,7 +64,8 @@ impl Symbols {
     }
 
     /// The function that an address lies in, without what compilers append.
-    pub(crate) fn function(&self, address: u64) -> Option<&str> {
+    #[must_use]
+    pub fn function(&self, address: u64) -> Option<&str> {
         let end = self.all.partition_point(|(start, ..)| *start <= address);
         let (start, ..) = *self.all.get(end.checked_sub(1)?)?;
         // Of several names for an address the first one.
@@ -72,13 +74,23 @@ impl Symbols {
     }
 
     /// The address of a function, whatever a compiler appended to its name.
-    pub(crate) fn address(&self, function: &str) -> Option<u64> {
+    #[must_use]
+    pub fn address(&self, function: &str) -> Option<u64> {
         let is_meant = |n: &usize| self.name(*n).split('.').next() == Some(function);
         (0..self.all.len()).find(is_meant).map(|n| self.all[n].0)
     }
 
+    /// The function that an address lies in and that function's first address.
+    #[must_use]
+    pub fn place(&self, address: u64) -> Option<(&str, u64)> {
+        let end = self.all.partition_point(|(start, ..)| *start <= address);
+        let (start, ..) = *self.all.get(end.checked_sub(1)?)?;
+        Some((self.function(address)?, start))
+    }
+
     /// What a timer does, by the address of its function.
-    pub(crate) fn timer(&self, address: u64) -> TimerFunction {
+    #[must_use]
+    pub fn timer(&self, address: u64) -> TimerFunction {
         let at = self.all.partition_point(|(start, ..)| *start < address);
         let same = self.all[at..].iter().take_while(|(start, ..)| *start == address);
         same.map(|(_, from, to)| TimerFunction::named(&self.text[*from..*to]))
@@ -87,7 +99,8 @@ impl Symbols {
     }
 
     /// Whether a return address lies where interrupts enter.
-    pub(crate) fn is_entry(&self, address: u64) -> bool {
+    #[must_use]
+    pub fn is_entry(&self, address: u64) -> bool {
         self.entries.iter().any(|(from, to)| (*from..*to).contains(&address))
     }
 }
@@ -116,17 +129,17 @@ mod tests {
 
     #[test]
     fn functions_of_timers_are_found_unless_their_addresses_are_hidden() {
-        let found = Symbols::parse(TEXT.to_owned()).expect("symbols");
+        let found = KernelSymbols::parse(TEXT.to_owned()).expect("symbols");
         assert_eq!(found.timer(0xffff_ffff_8141_e230), TimerFunction::Sleep);
         assert_eq!(found.timer(0xffff_ffff_8173_0990), TimerFunction::TimerFd);
         assert_eq!(found.timer(0xffff_ffff_8173_0991), TimerFunction::Other);
         assert_eq!(found.timer(7), TimerFunction::Other);
-        assert!(Symbols::parse("0000000000000000 t hrtimer_wakeup".to_owned()).is_none());
+        assert!(KernelSymbols::parse("0000000000000000 t hrtimer_wakeup".to_owned()).is_none());
     }
 
     #[test]
     fn an_address_has_the_name_of_the_function_that_it_lies_in() {
-        let found = Symbols::parse(TEXT.to_owned()).expect("symbols");
+        let found = KernelSymbols::parse(TEXT.to_owned()).expect("symbols");
         assert_eq!(found.function(0xffff_ffff_8141_e231), Some("hrtimer_wakeup"));
         assert_eq!(found.function(0xffff_ffff_8173_0998), Some("schedule"));
         assert_eq!(found.function(5), None);

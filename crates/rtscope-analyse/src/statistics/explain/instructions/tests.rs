@@ -1,0 +1,287 @@
+//! Made-up streams of blocks of which everything is known.
+
+use std::collections::HashMap;
+
+use rtscope_model::instructions::{Block, Executed};
+
+use super::*;
+
+/// Functions of the made-up kernel: 0x1000 bytes each, from here on.
+const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+const FUNCTIONS: [&str; 14] = [
+    "do_syscall_64",
+    "release_pages",
+    "free_page",
+    "__cond_resched",
+    "__schedule",
+    "__switch_to_asm",
+    "asm_sysvec_apic_timer_interrupt",
+    "__hrtimer_run_queues",
+    "hrtimer_wakeup",
+    "try_to_wake_up",
+    "__do_softirq",
+    "rcu_core",
+    "exit_to_user_mode",
+    "asm_sysvec_reschedule_ipi",
+];
+
+const NOP: &[u8] = &[0x90];
+const CALL: &[u8] = &[0xff, 0xd0];
+const RETURN_BACK: &[u8] = &[0xc3];
+const IRET: &[u8] = &[0x48, 0xcf];
+const SYSRET: &[u8] = &[0x48, 0x0f, 0x07];
+const SYSCALL: &[u8] = &[0x0f, 0x05];
+const RDTSC: &[u8] = &[0x0f, 0x31];
+const HLT: &[u8] = &[0xf4];
+const CLI: &[u8] = &[0xfa];
+const STI: &[u8] = &[0xfb];
+
+/// A stream that is being made up.
+#[derive(Default)]
+struct Stream {
+    blocks: HashMap<u32, Block>,
+    executed: Vec<Executed>,
+    /// Instructions so far.
+    count: u64,
+}
+
+fn symbols() -> KernelSymbols {
+    let line =
+        |(n, name): (usize, &&str)| format!("{:016x} T {name}\n", KERNEL + 0x1000 * n as u64);
+    let text: String = FUNCTIONS.iter().enumerate().map(line).collect();
+    KernelSymbols::parse(text).expect("symbols")
+}
+
+/// The address of an offset in a function; a program's where there is no such function.
+fn address(function: &str, offset: u64) -> u64 {
+    let at = FUNCTIONS.iter().position(|name| *name == function);
+    at.map_or(0x40_0000, |n| KERNEL + 0x1000 * n as u64) + offset
+}
+
+impl Stream {
+    /// Executes so many instructions in a function, from an offset in it: NOPs, and then this one.
+    fn run(&mut self, function: &str, offset: u64, count: u64, last: &[u8]) -> &mut Stream {
+        let mut instructions = vec![NOP.to_vec(); count as usize - 1];
+        instructions.push(last.to_vec());
+        let block = Block { address: address(function, offset), instructions };
+        let number = self.blocks.len() as u32;
+        self.blocks.insert(number, block);
+        self.executed.push(Executed { block: number, before: self.count });
+        self.count += count;
+        self
+    }
+
+    /// Explains a latency of so many nanoseconds, with 4 ns an instruction.
+    fn explain(&self, latency_ns: u64) -> LateWakeup {
+        let window = Window {
+            latency_ns,
+            expiry_ns: 1_000_000,
+            mark: self.count,
+            executed: self.executed.clone(),
+        };
+        let blocks = self.blocks.clone();
+        let instructions = Instructions { blocks, windows: vec![window], is_whole: true };
+        let symbols = symbols();
+        let seen = WatchedGuest { instructions: &instructions, symbols: &symbols, shift: 2 };
+        let (phase, thread) = ("disk".to_owned(), "CPU 0".to_owned());
+        let one = explain_window(
+            &seen,
+            &ChosenWakeup { phase, thread, window: &instructions.windows[0] },
+        );
+        let sum: u64 = one.explained.pieces.iter().map(|piece| piece.ns).sum();
+        assert_eq!(sum, latency_ns, "{:?}", one.explained.pieces);
+        let mut at_ns = 1_000_000;
+        for piece in &one.explained.pieces {
+            assert_eq!(piece.at_ns, at_ns, "no gap: {:?}", one.explained.pieces);
+            at_ns += piece.ns;
+        }
+        one
+    }
+
+    /// The timer's interrupt wakes the thread: 10 + 20 + 30 + 40 instructions in, and 4 times 5 out.
+    fn timer_interrupt(&mut self) -> &mut Stream {
+        self.run("asm_sysvec_apic_timer_interrupt", 0, 10, CALL)
+            .run("__hrtimer_run_queues", 0, 20, CALL)
+            .run("hrtimer_wakeup", 0, 30, CALL)
+            .run("try_to_wake_up", 0, 40, RETURN_BACK)
+            .run("hrtimer_wakeup", 31, 5, RETURN_BACK)
+            .run("__hrtimer_run_queues", 21, 5, RETURN_BACK)
+            .run("asm_sysvec_apic_timer_interrupt", 11, 5, IRET)
+    }
+
+    /// The scheduler switches, and the thread reads the clock: 50 + 10 + 60 + 70 instructions.
+    fn switch(&mut self) -> &mut Stream {
+        self.run("__schedule", 0, 50, CALL)
+            .run("__switch_to_asm", 0, 10, RETURN_BACK)
+            .run("__schedule", 51, 20, RETURN_BACK)
+            .run("exit_to_user_mode", 7, 40, SYSRET)
+            .run("program", 0, 70, RDTSC)
+            .run("program", 71, 25, NOP)
+    }
+}
+
+/// Kind, name and instructions of each piece.
+fn shown(one: &LateWakeup) -> Vec<(Kind, &str, u64)> {
+    let pieces = one.explained.pieces.iter();
+    pieces.map(|piece| (piece.kind, piece.name.as_str(), piece.ns / 4)).collect()
+}
+
+/// A program's system call frees pages until it may be preempted.
+fn freeing() -> Stream {
+    let mut stream = Stream::default();
+    stream
+        .run("program", 0, 9, SYSCALL)
+        .run("do_syscall_64", 0, 8, CALL)
+        .run("release_pages", 0, 300, CALL)
+        .run("free_page", 0, 17, NOP)
+        .timer_interrupt()
+        .run("free_page", 17, 200, RETURN_BACK)
+        .run("release_pages", 301, 500, CALL)
+        .run("__cond_resched", 0, 6, CALL)
+        .switch();
+    stream
+}
+
+#[test]
+fn a_latency_is_cut_at_the_interrupt_the_wake_up_and_the_switch() {
+    // From the interrupt on: 115 in it, 706 blocked, 50 + 10 + 60 + 70 to the clock.
+    let one = freeing().explain((115 + 706 + 190) * 4);
+    assert_eq!(
+        shown(&one),
+        [
+            (Kind::ExpiryWork, "the interrupt itself", 30),
+            (Kind::ExpiryWork, "hrtimer_wakeup", 75),
+            (Kind::ExpiryWork, "the interrupt itself", 10),
+            (Kind::Blocking, "release_pages", 706),
+            (Kind::Switching, "scheduler", 50),
+            (Kind::Switching, RETURN, 70),
+            (Kind::Switching, "the thread reads the clock", 70),
+        ]
+    );
+    let place = one.explained.pieces[3].place.as_deref().expect("a place");
+    assert_eq!(
+        place,
+        "release_pages 2.0 us, free_page 0.8 us, __cond_resched 0.0 us; up to __cond_resched in release_pages"
+    );
+    assert_eq!(
+        one.instructions,
+        Paths {
+            expiry_to_interrupt: Some(0),
+            interrupt_to_wakeup: Some(60),
+            wakeup_to_switch: Some(40 + 15 + 706 + 50),
+            switch_to_user: Some(70),
+            user_to_clock: Some(70),
+        }
+    );
+    let deepest =
+        one.stacks.iter().find(|stack| stack.functions.ends_with(&["free_page".to_owned()]));
+    let functions = &deepest.expect("a stack").functions;
+    assert_eq!(*functions, [USER, "do_syscall_64", "release_pages", "free_page"]);
+    assert_eq!(one.functions[0], FunctionTime { name: "release_pages".to_owned(), ns: 2000 });
+}
+
+#[test]
+fn what_is_left_of_a_division_belongs_to_the_first_piece() {
+    let one = freeing().explain((115 + 706 + 190) * 4 + 3);
+    assert_eq!(one.explained.pieces[0].ns, 30 * 4 + 3);
+}
+
+#[test]
+fn a_late_interrupt_is_the_function_s_that_kept_interrupts_off() {
+    let mut stream = Stream::default();
+    stream
+        .run("do_syscall_64", 0, 8, CALL)
+        .run("release_pages", 0, 5, CLI)
+        .run("release_pages", 5, 2000, CALL)
+        .run("free_page", 0, 300, STI)
+        .timer_interrupt()
+        .run("free_page", 300, 200, CALL)
+        .switch();
+    let one = stream.explain((2300 + 115 + 200 + 190) * 4);
+    let first = &one.explained.pieces[0];
+    assert_eq!(
+        (first.kind, first.name.as_str(), first.ns),
+        (Kind::InterruptsOff, "release_pages", 9200)
+    );
+    assert!(first.place.as_deref().expect("a place").ends_with(
+        "; switched off in release_pages (do_syscall_64), on again in free_page (release_pages)"
+    ));
+    assert_eq!(one.instructions.expiry_to_interrupt, Some(2300));
+}
+
+#[test]
+fn a_cpu_that_waited_for_the_timer_executed_nothing_meanwhile() {
+    let mut stream = Stream::default();
+    stream.run("do_syscall_64", 0, 3000, HLT).timer_interrupt().switch();
+    let one = stream.explain((115 + 190) * 4 + 220);
+    let first = &one.explained.pieces[0];
+    assert_eq!(
+        (first.kind, first.ns, one.instructions.expiry_to_interrupt),
+        (Kind::IdleExit, 220, Some(0))
+    );
+}
+
+#[test]
+fn softirqs_other_interrupts_and_other_threads_have_their_own_pieces() {
+    let mut stream = Stream::default();
+    stream
+        .run("do_syscall_64", 0, 8, NOP)
+        .run("asm_sysvec_apic_timer_interrupt", 0, 10, CALL)
+        .run("hrtimer_wakeup", 0, 30, CALL)
+        .run("try_to_wake_up", 0, 40, RETURN_BACK)
+        .run("hrtimer_wakeup", 31, 5, RETURN_BACK)
+        .run("asm_sysvec_apic_timer_interrupt", 11, 3, CALL)
+        .run("__do_softirq", 0, 11, CALL)
+        .run("rcu_core", 0, 400, RETURN_BACK)
+        .run("__do_softirq", 12, 5, RETURN_BACK)
+        .run("asm_sysvec_apic_timer_interrupt", 15, 5, IRET)
+        .run("do_syscall_64", 8, 30, NOP)
+        .run("asm_sysvec_reschedule_ipi", 0, 90, IRET)
+        .run("do_syscall_64", 38, 2, CALL)
+        .run("__schedule", 0, 50, CALL)
+        .run("__switch_to_asm", 0, 10, RETURN_BACK)
+        .run("__schedule", 51, 20, RETURN_BACK)
+        .run("release_pages", 40, 600, CALL)
+        .switch();
+    let one = stream.explain((10 + 30 + 40 + 5 + 3 + 416 + 5 + 30 + 90 + 2 + 80 + 600 + 190) * 4);
+    let has = |kind: Kind, name: &str, count: u64| {
+        let found = shown(&one).into_iter().any(|piece| piece == (kind, name, count));
+        assert!(found, "{kind:?} {name} {count}: {:?}", shown(&one));
+    };
+    has(Kind::Softirq, "rcu_core", 400);
+    has(Kind::Interrupt, "reschedule_ipi", 90);
+    has(Kind::Interference, "release_pages", 600);
+    // The scheduler's first way, and the second one.
+    has(Kind::Blocking, "do_syscall_64", 30);
+}
+
+#[test]
+fn a_block_that_a_fault_or_a_device_cut_counts_what_was_done() {
+    let mut stream = freeing();
+    let whole = stream.executed.len();
+    // The emulator cut the block of 500 instructions before its 400th, which it executed in a block of its own.
+    let at =
+        stream.executed.iter().position(|one| stream.blocks[&one.block].instructions.len() == 500);
+    let at = at.expect("the block");
+    let single =
+        Block { address: address("release_pages", 301 + 399), instructions: vec![NOP.to_vec()] };
+    let rest = Block {
+        address: address("release_pages", 301 + 400),
+        instructions: stream.blocks[&stream.executed[at].block].instructions[400..].to_vec(),
+    };
+    let before = stream.executed[at].before;
+    for (n, block, begun) in [(1000, single, 400), (1001, rest, 401)] {
+        stream.blocks.insert(n, block);
+        stream
+            .executed
+            .insert(at + 1 + (n - 1000) as usize, Executed { block: n, before: before + begun });
+    }
+    for later in &mut stream.executed[at + 3..] {
+        later.before += 1;
+    }
+    stream.count += 1;
+    assert_eq!(stream.executed.len(), whole + 2);
+    let one = stream.explain((115 + 706 + 190) * 4);
+    assert!(shown(&one).contains(&(Kind::Blocking, "release_pages", 706)), "{:?}", shown(&one));
+}
