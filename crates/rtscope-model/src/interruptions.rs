@@ -53,7 +53,7 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interruption {
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: InterruptionKind,
     /// Its name: of the thread, the interrupt, or the kernel's function.
     pub name: String,
     /// How often it began.
@@ -82,7 +82,7 @@ pub struct Sender {
 /// What kind of thing runs on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum InterruptionKind {
     /// A thread.
     Thread,
     /// An item of the kernel's workqueues, by its function.
@@ -105,21 +105,21 @@ pub enum Kind {
     Nmi,
 }
 
-impl Kind {
+impl InterruptionKind {
     /// For people.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Kind::Thread => "thread",
-            Kind::Work => "kernel work",
-            Kind::Irq => "interrupt",
-            Kind::LocalTimer => "timer interrupt",
-            Kind::Timer => "timer",
-            Kind::Softirq => "softirq",
-            Kind::Reschedule => "reschedule from another CPU",
-            Kind::FunctionCall => "function call from another CPU",
-            Kind::IrqWork => "irq work",
-            Kind::Nmi => "NMI",
+            InterruptionKind::Thread => "thread",
+            InterruptionKind::Work => "kernel work",
+            InterruptionKind::Irq => "interrupt",
+            InterruptionKind::LocalTimer => "timer interrupt",
+            InterruptionKind::Timer => "timer",
+            InterruptionKind::Softirq => "softirq",
+            InterruptionKind::Reschedule => "reschedule from another CPU",
+            InterruptionKind::FunctionCall => "function call from another CPU",
+            InterruptionKind::IrqWork => "irq work",
+            InterruptionKind::Nmi => "NMI",
         }
     }
 }

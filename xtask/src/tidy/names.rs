@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use super::{Problem, source::Source};
 
 /// Names that two types have, and why.
-const SHARED: &[(&str, &str)] = &[
-    ("Event", "of a run's record, and of the kernel's trace"),
-    ("Kind", "of a piece of a late activation, and of an interruption"),
-    ("Options", "of the two halves of explain"),
-];
+const SHARED: &[(&str, &str)] = &[("Event", "of a run's record, and of the kernel's trace")];
 
 /// Where public types are declared, by name.
 #[derive(Default)]

@@ -59,7 +59,10 @@ fn headline(record: &ExplainRecord, all: &Judged) -> String {
         return match (activations, record.above) {
             (0, _) => format!("No thread of {} was woken", record.program),
             (_, Some(above)) => {
-                format!("None of {} was {above} late", counted(activations, "activation"))
+                format!(
+                    "None of {} was late by {above} or more",
+                    counted(activations, "activation")
+                )
             }
             (_, None) => "Nothing was late".to_owned(),
         };
@@ -76,7 +79,7 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
         "A latency ends with the switch to the thread: what the thread itself does then, for example a page fault, is \
          not in it."
             .to_owned(),
-        "The kernel notes 5 to 9 events for each activation, which makes each about 2 to 3 us later.".to_owned(),
+        "The kernel records 5 to 9 events for each activation, which delays it by about 2 to 3 us.".to_owned(),
     ];
     if record.is_guest {
         all.push(
@@ -93,13 +96,13 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
     let unseen: u64 = record.threads.iter().map(|thread| thread.unseen).sum();
     if unseen > 0 {
         all.push(format!(
-            "This kernel showed no switch for {}: nothing is known of them.",
+            "This kernel showed no switch for {}: nothing is known about them.",
             counted(unseen, "activation")
         ));
     }
     if record.lost > 0 {
         all.push(format!(
-            "{} had no room in the kernel's buffer: late activations around them are marked.",
+            "{} didn't fit in the kernel's buffer: late activations around them are marked.",
             counted(record.lost, "event")
         ));
     }
@@ -136,7 +139,7 @@ pub fn table(record: &ExplainRecord) -> String {
             &format!("{name:22}{activations:>11}{by_timer:>10}{late:>8}{mean:>12}{maximum:>12}\n");
     }
     if !all.culprits.is_empty() {
-        text += "\nWhat was in the way, by the sum of its time:\n";
+        text += "\nWhat was in the way, by total time:\n";
     }
     for one in all.culprits.iter().take(PIECES) {
         text += &format!("  {}, {}{}\n", one.kind.text(), one.name, place(one.place.as_deref()));

@@ -10,7 +10,7 @@ use crate::{
     number::{counted, grouped, us},
     plot::{self, flame, spike},
     statistics::explain::{
-        Culprit, Kind, Piece, culprits,
+        Culprit, Piece, PieceKind, culprits,
         instructions::{LateWakeup, Paths},
     },
 };
@@ -56,8 +56,9 @@ impl Explanation {
     fn culprits(&self) -> Vec<Culprit> {
         let mut all: Vec<_> = self.spikes.iter().map(|one| one.explained.clone()).collect();
         // The way of every wake-up is nothing to be helped.
-        let is_own =
-            |piece: &Piece| piece.kind == Kind::ExpiryWork && OWN.contains(&piece.name.as_str());
+        let is_own = |piece: &Piece| {
+            piece.kind == PieceKind::ExpiryWork && OWN.contains(&piece.name.as_str())
+        };
         all.iter_mut().for_each(|one| one.pieces.retain(|piece| !is_own(piece)));
         culprits(&all, self.is_preempt_rt, true)
     }
@@ -139,7 +140,7 @@ fn path_text(part: Option<u64>) -> String {
 pub fn table(all: &Explanation) -> String {
     let mut text = format!("{}.\n", all.headline());
     text += &format!(
-        "The replay gave every byte of {} again, so these are the wake-ups of the record.\n",
+        "The replay reproduced every byte of {}, so these are the wake-ups of the record.\n",
         counted(all.equal_files as u64, "file")
     );
     for (n, one) in all.spikes.iter().enumerate() {

@@ -111,13 +111,13 @@ fn senders(row: &Interruption) -> String {
 /// What the figures don't show, a sentence each.
 fn limits(record: &Interruptions) -> Vec<String> {
     let mut all = vec![
-        "Times are each thing's own: what interrupted it is taken off. The kernel's entry and exit of an interrupt \
-         count as what was interrupted."
+        "No time counts twice: a nested interrupt is subtracted from what it interrupted. The kernel's entry and exit \
+         code of an interrupt counts as time of what was interrupted."
             .to_owned(),
     ];
     if record.owner.is_none() {
         all.push(
-            "Every thread counts as an interruption: name the one that the CPU is for with --tid."
+            "Every thread counts as an interruption: use --tid to name the one that the CPU is for."
                 .to_owned(),
         );
     }
@@ -134,7 +134,7 @@ fn limits(record: &Interruptions) -> Vec<String> {
     }
     if record.lost > 0 {
         all.push(format!(
-            "{} had no room in the kernel's buffer: counts and times are too low.",
+            "{} didn't fit in the kernel's buffer: counts and times are too low.",
             counted(record.lost, "event")
         ));
     }
@@ -169,7 +169,8 @@ pub fn table(record: &Interruptions) -> String {
     }
     if !rest.is_empty() {
         let sum = rest.iter().map(|row| row.sum.0).sum();
-        text += &format!("and {} more, which took {} us; the page has them\n", rest.len(), us(sum));
+        text +=
+            &format!("and {} more, which took {} us in total: see the page\n", rest.len(), us(sum));
     }
     text += &remedies(record);
     text.push('\n');
@@ -270,7 +271,7 @@ pub fn page(record: &Interruptions) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::interruptions::{FORMAT, Kind, Sender};
+    use rtscope_model::interruptions::{FORMAT, InterruptionKind, Sender};
 
     use super::*;
 
@@ -284,7 +285,8 @@ mod tests {
             by_hour: vec![count],
             senders: Vec::new(),
         };
-        let mut call = row(Kind::FunctionCall, Kind::FunctionCall.text(), 3, 12, 5);
+        let mut call =
+            row(InterruptionKind::FunctionCall, InterruptionKind::FunctionCall.text(), 3, 12, 5);
         call.senders.push(Sender {
             thread: "cc1".to_owned(),
             function: "flush_tlb_mm_range".to_owned(),
@@ -299,7 +301,16 @@ mod tests {
             owner: None,
             duration: Nanos(9_000_123_456),
             idle: Nanos::from_us(8_000_000),
-            rows: vec![row(Kind::LocalTimer, Kind::LocalTimer.text(), 2_250, 4_500, 9), call],
+            rows: vec![
+                row(
+                    InterruptionKind::LocalTimer,
+                    InterruptionKind::LocalTimer.text(),
+                    2_250,
+                    4_500,
+                    9,
+                ),
+                call,
+            ],
             missing: Vec::new(),
             includes_rtscope: false,
             lost: 0,

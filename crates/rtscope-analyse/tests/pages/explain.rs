@@ -2,7 +2,7 @@
 
 use rtscope_model::{
     explain::{ExpiredTimer, ExplainRecord, RunningThread, Spike, Wakeup, WatchedThread},
-    interruptions::{Interruption, Interruptions, Kind, Owner, Sender},
+    interruptions::{Interruption, InterruptionKind, Interruptions, Owner, Sender},
     time::Nanos,
     trace::{Event, Name, Section, What},
 };
@@ -101,9 +101,14 @@ pub(crate) fn interruptions() -> Interruptions {
         duration: Nanos::from_secs(7_200),
         idle: Nanos::from_secs(6_200),
         rows: vec![
-            row(Kind::LocalTimer, Kind::LocalTimer.text(), 1_800_000, 3_600_000),
-            row(Kind::FunctionCall, Kind::FunctionCall.text(), 12, 48),
-            row(Kind::Work, "vmstat_update", 7_200, 14_400),
+            row(
+                InterruptionKind::LocalTimer,
+                InterruptionKind::LocalTimer.text(),
+                1_800_000,
+                3_600_000,
+            ),
+            row(InterruptionKind::FunctionCall, InterruptionKind::FunctionCall.text(), 12, 48),
+            row(InterruptionKind::Work, "vmstat_update", 7_200, 14_400),
         ],
         missing: vec!["ipi/ipi_send_cpumask".to_owned()],
         includes_rtscope: true,

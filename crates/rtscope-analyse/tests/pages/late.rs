@@ -4,7 +4,7 @@ use crate::kinds::MS;
 use rtscope_analyse::{
     report::explain_lab::{self, Explanation},
     statistics::explain::{
-        Certainty, Explained, Kind, Piece,
+        Certainty, Explained, Piece, PieceKind,
         instructions::{FunctionTime, LateWakeup, Paths, StackTime},
     },
 };
@@ -48,11 +48,11 @@ pub(crate) fn explained_in_the_lab() -> Explanation {
     };
     let place = "release_pages 132.1 us; up to __cond_resched in <tlb>";
     let held = vec![
-        piece(Kind::ExpiryWork, "hrtimer_wakeup", 7 * MS, 4_000, None),
-        piece(Kind::Blocking, "release_pages", 7 * MS + 4_000, 866_500, Some(place)),
-        piece(Kind::Switching, "scheduler", 7 * MS + 870_500, 4_900, None),
+        piece(PieceKind::ExpiryWork, "hrtimer_wakeup", 7 * MS, 4_000, None),
+        piece(PieceKind::Blocking, "release_pages", 7 * MS + 4_000, 866_500, Some(place)),
+        piece(PieceKind::Switching, "scheduler", 7 * MS + 870_500, 4_900, None),
     ];
-    let idle = vec![piece(Kind::IdleExit, "exit from idle", 7 * MS, 20_000, None)];
+    let idle = vec![piece(PieceKind::IdleExit, "exit from idle", 7 * MS, 20_000, None)];
     Explanation {
         format: explain_lab::FORMAT,
         version: "0.1.0".to_owned(),

@@ -8,7 +8,7 @@ use std::{
 
 use rtscope_model::{
     cpu::CpuSet,
-    interruptions::{FORMAT, Interruption, Interruptions, Kind, Owner, Sender},
+    interruptions::{FORMAT, Interruption, InterruptionKind, Interruptions, Owner, Sender},
     time::Nanos,
     trace::{Event, Name, Section, What, softirq_name},
 };
@@ -53,7 +53,7 @@ const SENDERS_MAX: usize = 10;
 
 /// What to watch.
 #[derive(Debug)]
-pub struct Options {
+pub struct CpuWatchOptions {
     /// The CPU.
     pub cpu: u32,
     /// The thread that the CPU is for.
@@ -73,7 +73,10 @@ pub struct Options {
 /// # Errors
 ///
 /// When there is no such CPU or thread, or the kernel's events can't be read.
-pub fn watch(options: &Options, interrupt: &Interrupt) -> Result<Interruptions, ExplainError> {
+pub fn watch(
+    options: &CpuWatchOptions,
+    interrupt: &Interrupt,
+) -> Result<Interruptions, ExplainError> {
     let includes_rtscope = !leave(options.cpu)?;
     let owner = options.owner.map(|tid| {
         let name = options.tree.read(format!("proc/{tid}/comm"));
@@ -155,7 +158,7 @@ enum Key {
     Thread(Name),
     Work(u64),
     Irq(u32, Name),
-    Vector(Kind),
+    Vector(InterruptionKind),
     Timer(u64),
     Softirq(u32),
     Nmi(u64),
@@ -220,8 +223,8 @@ impl Tally {
     fn see(&mut self, event: &Event) {
         if let What::InterruptSent { from, callback } = event.what {
             let kind = match callback {
-                0 => Kind::Reschedule,
-                _ => Kind::FunctionCall,
+                0 => InterruptionKind::Reschedule,
+                _ => InterruptionKind::FunctionCall,
             };
             let senders = &mut self.row(Key::Vector(kind)).senders;
             if senders.len() < ROWS_MAX || senders.contains_key(&(event.tid, from)) {
@@ -372,30 +375,32 @@ fn key(section: Section) -> Key {
     match section {
         Section::Irq { line, name } => Key::Irq(line, name),
         Section::Softirq(number) => Key::Softirq(number),
-        Section::LocalTimer => Key::Vector(Kind::LocalTimer),
-        Section::Reschedule => Key::Vector(Kind::Reschedule),
-        Section::FunctionCall => Key::Vector(Kind::FunctionCall),
-        Section::IrqWork => Key::Vector(Kind::IrqWork),
+        Section::LocalTimer => Key::Vector(InterruptionKind::LocalTimer),
+        Section::Reschedule => Key::Vector(InterruptionKind::Reschedule),
+        Section::FunctionCall => Key::Vector(InterruptionKind::FunctionCall),
+        Section::IrqWork => Key::Vector(InterruptionKind::IrqWork),
         Section::Expiry(function) => Key::Timer(function),
     }
 }
 
 /// Kind and name for people; none for what doesn't interrupt.
-fn named(key: Key, symbols: &KernelSymbols) -> Option<(Kind, String)> {
+fn named(key: Key, symbols: &KernelSymbols) -> Option<(InterruptionKind, String)> {
     let function = |address: u64| {
         symbols.function(address).map_or_else(|| "unknown function".to_owned(), str::to_owned)
     };
     Some(match key {
         Key::Idle | Key::Owner => return None,
-        Key::Thread(name) if name == Name::default() => (Kind::Thread, "a thread".to_owned()),
-        Key::Thread(name) => (Kind::Thread, name.to_string()),
-        Key::Work(address) => (Kind::Work, function(address)),
-        Key::Irq(line, name) => (Kind::Irq, format!("IRQ {line} ({name})")),
+        Key::Thread(name) if name == Name::default() => {
+            (InterruptionKind::Thread, "a thread".to_owned())
+        }
+        Key::Thread(name) => (InterruptionKind::Thread, name.to_string()),
+        Key::Work(address) => (InterruptionKind::Work, function(address)),
+        Key::Irq(line, name) => (InterruptionKind::Irq, format!("IRQ {line} ({name})")),
         Key::Vector(kind) => (kind, kind.text().to_owned()),
-        Key::Timer(address) => (Kind::Timer, function(address)),
-        Key::Softirq(number) => (Kind::Softirq, softirq_name(number)),
-        Key::Nmi(address) => (Kind::Nmi, function(address)),
-        Key::Other => (Kind::Thread, "others".to_owned()),
+        Key::Timer(address) => (InterruptionKind::Timer, function(address)),
+        Key::Softirq(number) => (InterruptionKind::Softirq, softirq_name(number)),
+        Key::Nmi(address) => (InterruptionKind::Nmi, function(address)),
+        Key::Other => (InterruptionKind::Thread, "others".to_owned()),
     })
 }
 
@@ -446,7 +451,7 @@ mod tests {
     }
 
     /// Kind, name, count, sum and longest, in microseconds.
-    fn rows(mut tally: Tally, end_us: u64) -> Vec<(Kind, String, u64, u64, u64)> {
+    fn rows(mut tally: Tally, end_us: u64) -> Vec<(InterruptionKind, String, u64, u64, u64)> {
         tally.advance(end_us * US);
         let rows = tally.rows(&KernelSymbols::default(), |_| None);
         rows.into_iter()
@@ -473,12 +478,12 @@ mod tests {
         ];
         events.iter().for_each(|event| tally.see(event));
         assert_eq!(tally.sum(Key::Idle), Nanos::from_us(50));
-        let timer = Kind::LocalTimer.text().to_owned();
+        let timer = InterruptionKind::LocalTimer.text().to_owned();
         let expected = [
-            (Kind::Thread, "hog".to_owned(), 2, 90, 80),
-            (Kind::Irq, "IRQ 9 (disk)".to_owned(), 1, 20, 20),
-            (Kind::LocalTimer, timer, 1, 4, 4),
-            (Kind::Timer, "unknown function".to_owned(), 1, 2, 2),
+            (InterruptionKind::Thread, "hog".to_owned(), 2, 90, 80),
+            (InterruptionKind::Irq, "IRQ 9 (disk)".to_owned(), 1, 20, 20),
+            (InterruptionKind::LocalTimer, timer, 1, 4, 4),
+            (InterruptionKind::Timer, "unknown function".to_owned(), 1, 2, 2),
         ];
         tally.advance(1_000 * US);
         assert_eq!(tally.sum(Key::Owner), Nanos::from_us(200 - 6 + 640));
@@ -499,8 +504,8 @@ mod tests {
         ];
         events.iter().for_each(|event| tally.see(event));
         let rows = rows(tally, 60);
-        assert_eq!(rows[0], (Kind::Work, "unknown function".to_owned(), 2, 35, 20));
-        assert_eq!((rows[1].0, rows[1].3), (Kind::Thread, 15));
+        assert_eq!(rows[0], (InterruptionKind::Work, "unknown function".to_owned(), 2, 35, 20));
+        assert_eq!((rows[1].0, rows[1].3), (InterruptionKind::Thread, 15));
     }
 
     #[test]
@@ -510,8 +515,8 @@ mod tests {
         let events = [switch(0, 0, 8, "hog"), event(50, 1, 8, nmi), switch(100, 8, 0, "")];
         events.iter().for_each(|event| tally.see(event));
         let rows = rows(tally, 100);
-        assert_eq!(rows[0], (Kind::Thread, "hog".to_owned(), 1, 96, 96));
-        assert_eq!(rows[1], (Kind::Nmi, "unknown function".to_owned(), 1, 4, 4));
+        assert_eq!(rows[0], (InterruptionKind::Thread, "hog".to_owned(), 1, 96, 96));
+        assert_eq!(rows[1], (InterruptionKind::Nmi, "unknown function".to_owned(), 1, 4, 4));
     }
 
     #[test]
@@ -530,7 +535,7 @@ mod tests {
         assert_eq!(rows.len(), 1);
         assert_eq!(
             (rows[0].kind, rows[0].count, rows[0].sum),
-            (Kind::FunctionCall, 1, Nanos::from_us(3))
+            (InterruptionKind::FunctionCall, 1, Nanos::from_us(3))
         );
         assert_eq!((rows[0].senders[0].thread.as_str(), rows[0].senders[0].count), ("cc1", 3));
     }

@@ -82,7 +82,7 @@ pub struct Keep {
 
 /// What to watch.
 #[derive(Debug)]
-pub struct Options {
+pub struct ExplainOptions {
     /// The program, and for how long.
     pub look: check::CheckOptions,
     /// Of a process only this thread.
@@ -104,9 +104,7 @@ pub enum ExplainError {
     #[error("can't read the kernel's events: {0}")]
     Read(std::io::Error),
     /// A trace without any.
-    #[error(
-        "the file holds no event of a thread: rtscope reads copies of /sys/kernel/tracing/trace"
-    )]
+    #[error("the file contains no trace events: rtscope reads copies of /sys/kernel/tracing/trace")]
     NoEvents,
     /// No thread of this number.
     #[error("there is no thread {0}: `rtscope ps` shows the threads of this machine")]
@@ -134,7 +132,7 @@ pub enum ExplainError {
 /// # Errors
 ///
 /// When the program can't be started or isn't there, or the kernel's events can't be read.
-pub fn run(options: &Options, interrupt: &Interrupt) -> Result<ExplainRecord, ExplainError> {
+pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainRecord, ExplainError> {
     let look = &options.look;
     let mut running = Running::start(look)?;
     running.settle(look, interrupt)?;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::report::{explain as report, interruptions as report_of_cpu};
 use rtscope_measure::{
-    explain::{self, Keep, Options, OwnThreads, interruptions as watch_cpu},
+    explain::{self, ExplainOptions, Keep, OwnThreads, interruptions as watch_cpu},
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -26,9 +26,9 @@ use crate::{exit, output::shown, record};
 
 /// Explain why a thread was late: what was in the way
 ///
-/// rtscope watches the threads of a program by the kernel's events and needs no
-/// change to it. A latency goes from the expiry of the thread's timer, or from its
-/// wake-up by something else, to the switch to it.
+/// rtscope watches the threads of a program through the kernel's events. The
+/// program needs no change. A latency lasts from the expiry of the thread's timer,
+/// or from its wake-up by something else, until the switch to it.
 ///
 /// rtscope cuts each late activation into pieces that add up to its latency. A
 /// piece is an interrupt, a softirq, another thread, an idle CPU, kernel code with
@@ -38,9 +38,9 @@ use crate::{exit, output::shown, record};
 /// With --cpu, rtscope shows what else runs on a CPU: interrupts, kernel work and
 /// threads by name, how often and how long, and who sent them from other CPUs.
 ///
-/// Without a command, --pid or --cpu, --from shows a recorded folder again, or
-/// explains a trace in a file.
-/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late or nothing was woken.
+/// Instead of a command, --pid or --cpu, --from takes a recorded folder and shows
+/// it again, or takes a trace in a file and explains it.
+/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late or no thread was woken.
 ///
 /// Examples:
 ///   sudo rtscope explain -- ./motor --period-us 500
@@ -106,7 +106,7 @@ fn interruptions_of(args: &Args, cpu: u32) -> anyhow::Result<ExitCode> {
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, OF_CPU)?;
     let interrupt = Interrupt::install_patient()?;
-    let options = watch_cpu::Options {
+    let options = watch_cpu::CpuWatchOptions {
         cpu,
         owner: args.tid,
         duration,
@@ -137,7 +137,7 @@ fn looks_for(args: &Args) -> Result<Duration, Refused> {
     let (shortest, longest) = (Nanos::from_ms(200), Nanos::from_secs(86_400));
     match (shortest..=longest).contains(&args.duration) {
         true => Ok(Duration::from_nanos(args.duration.0)),
-        false => Err(Refused(format!("--duration {}: from 200ms to 1d", args.duration))),
+        false => Err(Refused(format!("--duration {}: must be from 200ms to 1d", args.duration))),
     }
 }
 
@@ -175,7 +175,7 @@ fn measured(args: &Args) -> anyhow::Result<(ExplainRecord, PathBuf)> {
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
     let interrupt = Interrupt::install_patient()?;
-    let options = Options { look, thread: args.tid, keep: args.lateness.keep(wall_clock) };
+    let options = ExplainOptions { look, thread: args.tid, keep: args.lateness.keep(wall_clock) };
     let record = explain::run(&options, &interrupt)?;
     write(&folder, RECORD, &record)?;
     Ok((record, folder))
@@ -192,10 +192,10 @@ fn write(folder: &Path, file: &str, record: &impl serde::Serialize) -> anyhow::R
 /// What is late, and how much of it is kept.
 #[derive(Debug, clap::Args)]
 pub(super) struct Lateness {
-    /// Count activations from this latency on as late [default: keep the worst]
+    /// Count activations with at least this latency as late [default: keep the worst]
     #[arg(long, value_name = "TIME")]
     above: Option<Nanos>,
-    /// Number of late activations to keep, the worst, 1 to 1000
+    /// Number of the worst late activations to keep, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     worst: u32,
 }
@@ -210,10 +210,10 @@ impl Lateness {
 /// Whether `run` explains what its sampling threads were late by.
 #[derive(Debug, clap::Args)]
 pub(super) struct OfRun {
-    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; makes each about 3 us later
+    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; delays each by about 3 us
     #[arg(long)]
     explain: bool,
-    /// Count wake-ups from this latency on as late, for --explain [default: keep the worst]
+    /// Count wake-ups with at least this latency as late, for --explain [default: keep the worst]
     #[arg(long, value_name = "TIME", requires = "explain")]
     above: Option<Nanos>,
 }

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::{Explained, Kind};
+use super::{Explained, PieceKind};
 
 /// What was in the way of late activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Culprit {
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: PieceKind,
     /// Its name.
     pub name: String,
     /// In how many late activations; threads of one name count each.
@@ -70,50 +70,52 @@ fn without_number(name: &str) -> String {
 }
 
 /// What helps against a kind of thing.
-fn remedy(kind: Kind, is_preempt_rt: Option<bool>, is_guest: bool) -> &'static str {
+fn remedy(kind: PieceKind, is_preempt_rt: Option<bool>, is_guest: bool) -> &'static str {
     match kind {
-        Kind::TimerSlack => {
+        PieceKind::TimerSlack => {
             "give the thread a real-time policy, or set its slack to 1 ns with prctl(PR_SET_TIMERSLACK, 1)"
         }
-        Kind::IdleExit if is_guest => {
+        PieceKind::IdleExit if is_guest => {
             "the host had to wake the virtual CPU: pin it to a CPU of its own, or measure on the host"
         }
-        Kind::IdleExit => {
+        PieceKind::IdleExit => {
             "keep the CPU out of deep idle states: cpu_latency = \"0us\" in a plan's [tune], or /dev/cpu_dma_latency"
         }
-        Kind::InterruptsOff if is_preempt_rt == Some(true) => {
+        PieceKind::InterruptsOff if is_preempt_rt == Some(true) => {
             "the kernel's code at this place keeps interrupts off: report it with this record, or move its work to \
              another CPU"
         }
-        Kind::InterruptsOff | Kind::Softirq | Kind::Blocking if is_preempt_rt != Some(true) => {
+        PieceKind::InterruptsOff | PieceKind::Softirq | PieceKind::Blocking
+            if is_preempt_rt != Some(true) =>
+        {
             "a PREEMPT_RT kernel makes most of this preemptible: compare with `rtscope lab matrix`"
         }
-        Kind::Softirq => {
+        PieceKind::Softirq => {
             "move the interrupts that raise it to another CPU, or lower the priority of its thread"
         }
-        Kind::Blocking => {
+        PieceKind::Blocking => {
             "the kernel's code keeps preemption off here: move the other thread to another CPU"
         }
-        Kind::InterruptsOff => "move the work that keeps interrupts off to another CPU",
-        Kind::OutsideLinux | Kind::Steal if is_guest => {
+        PieceKind::InterruptsOff => "move the work that keeps interrupts off to another CPU",
+        PieceKind::OutsideLinux | PieceKind::Steal if is_guest => {
             "the host or its firmware took the CPU: give the guest CPUs of their own, or measure on the host"
         }
-        Kind::OutsideLinux | Kind::Steal => {
-            "firmware or hardware stopped the CPU: look for SMIs (`rtscope environment`) and at the BIOS's settings"
+        PieceKind::OutsideLinux | PieceKind::Steal => {
+            "firmware or hardware stopped the CPU: look for SMIs (`rtscope environment`) and check the BIOS settings"
         }
-        Kind::Interrupt => {
-            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or isolate this one"
+        PieceKind::Interrupt => {
+            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or move this thread instead"
         }
-        Kind::ExpiryWork => {
+        PieceKind::ExpiryWork => {
             "other timers expired first: move the programs that set them to another CPU"
         }
-        Kind::Interference => {
+        PieceKind::Interference => {
             "raise this thread's priority above the other's, lower the other's, or give them different CPUs"
         }
-        Kind::Switching => {
-            "the scheduler's own path: a faster CPU, or less debugging in the kernel"
+        PieceKind::Switching => {
+            "the scheduler's own work: use a faster CPU, or a kernel with fewer debug options"
         }
-        Kind::Unknown => "the events don't say: see what this kernel lacks, below",
+        PieceKind::Unknown => "the events don't say: see which events this kernel lacks",
     }
 }
 
@@ -122,8 +124,8 @@ mod tests {
     use super::*;
     use crate::statistics::explain::{Certainty, Piece};
 
-    fn late(latency_ns: u64, pieces: &[(Kind, &str, u64)]) -> Explained {
-        let piece = |(kind, name, ns): &(Kind, &str, u64)| Piece {
+    fn late(latency_ns: u64, pieces: &[(PieceKind, &str, u64)]) -> Explained {
+        let piece = |(kind, name, ns): &(PieceKind, &str, u64)| Piece {
             kind: *kind,
             name: (*name).to_owned(),
             at_ns: 0,
@@ -148,8 +150,17 @@ mod tests {
         let hog = |tid: u32| format!("hog-{tid} (real-time priority 99)");
         let (first, second) = (hog(41), hog(42));
         let all = [
-            late(100, &[(Kind::Interference, &first, 60), (Kind::Softirq, "softirq RCU", 9)]),
-            late(50, &[(Kind::Interference, &second, 20), (Kind::IdleExit, "exit from idle", 30)]),
+            late(
+                100,
+                &[(PieceKind::Interference, &first, 60), (PieceKind::Softirq, "softirq RCU", 9)],
+            ),
+            late(
+                50,
+                &[
+                    (PieceKind::Interference, &second, 20),
+                    (PieceKind::IdleExit, "exit from idle", 30),
+                ],
+            ),
         ];
         let found = culprits(&all, Some(false), false);
         let shown: Vec<_> =

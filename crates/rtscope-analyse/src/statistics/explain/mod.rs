@@ -23,7 +23,7 @@ pub use self::culprit::{Culprit, culprits};
 /// What kind of thing was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum PieceKind {
     /// The kernel may expire the timer of an ordinary thread so much later.
     TimerSlack,
     /// The CPU was idle and had to wake up.
@@ -50,23 +50,23 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl PieceKind {
     /// For people.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Kind::TimerSlack => "timer slack",
-            Kind::IdleExit => "waking an idle CPU",
-            Kind::InterruptsOff => "interrupts off",
-            Kind::OutsideLinux => "not Linux: host, firmware or hardware",
-            Kind::Steal => "CPU taken by the host",
-            Kind::Interrupt => "interrupt",
-            Kind::Softirq => "softirq",
-            Kind::ExpiryWork => "timer interrupt",
-            Kind::Interference => "interference",
-            Kind::Blocking => "blocking",
-            Kind::Switching => "switching",
-            Kind::Unknown => "unknown",
+            PieceKind::TimerSlack => "timer slack",
+            PieceKind::IdleExit => "waking an idle CPU",
+            PieceKind::InterruptsOff => "interrupts off",
+            PieceKind::OutsideLinux => "not Linux: host, firmware or hardware",
+            PieceKind::Steal => "CPU taken by the host",
+            PieceKind::Interrupt => "interrupt",
+            PieceKind::Softirq => "softirq",
+            PieceKind::ExpiryWork => "timer interrupt",
+            PieceKind::Interference => "interference",
+            PieceKind::Blocking => "blocking",
+            PieceKind::Switching => "switching",
+            PieceKind::Unknown => "unknown",
         }
     }
 }
@@ -85,7 +85,7 @@ pub enum Certainty {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Piece {
     /// What kind of thing it was.
-    pub kind: Kind,
+    pub kind: PieceKind,
     /// Its name: of the interrupt, the thread, the softirq.
     pub name: String,
     /// From when on, `CLOCK_MONOTONIC`.
@@ -187,10 +187,16 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    fn push(&mut self, from_ns: u64, to_ns: u64, kind: Kind, name: String) -> Option<&mut Piece> {
+    fn push(
+        &mut self,
+        from_ns: u64,
+        to_ns: u64,
+        kind: PieceKind,
+        name: String,
+    ) -> Option<&mut Piece> {
         let ns = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)?;
         let certainty = match kind {
-            Kind::Unknown => Certainty::Unknown,
+            PieceKind::Unknown => Certainty::Unknown,
             _ => Certainty::Measured,
         };
         self.pieces.push(Piece { kind, name, at_ns: from_ns, ns, certainty, place: None });
@@ -202,7 +208,12 @@ impl Cut<'_> {
         let (start_ns, waking_ns) = (timer.expires_ns, self.spike.waking.at_ns);
         let interrupt_ns = timeline.interrupt_of(waking_ns).unwrap_or(waking_ns).max(start_ns);
         let slack_ns = (start_ns + timer.slack_ns).min(interrupt_ns);
-        self.push(start_ns, slack_ns, Kind::TimerSlack, "the timer may expire later".to_owned());
+        self.push(
+            start_ns,
+            slack_ns,
+            PieceKind::TimerSlack,
+            "the timer may expire later".to_owned(),
+        );
         for (from_ns, to_ns, context) in timeline.between(slack_ns, interrupt_ns) {
             self.late_interrupt(timeline, (from_ns, to_ns), &context);
         }
@@ -210,10 +221,15 @@ impl Cut<'_> {
             match context.innermost() {
                 Doing::Section(Section::Expiry(function)) => {
                     let name = self.function(*function).unwrap_or("a timer's function").to_owned();
-                    self.push(from_ns, to_ns, Kind::ExpiryWork, name);
+                    self.push(from_ns, to_ns, PieceKind::ExpiryWork, name);
                 }
                 Doing::Section(Section::LocalTimer) | Doing::Thread | Doing::Idle => {
-                    self.push(from_ns, to_ns, Kind::ExpiryWork, "the interrupt itself".to_owned());
+                    self.push(
+                        from_ns,
+                        to_ns,
+                        PieceKind::ExpiryWork,
+                        "the interrupt itself".to_owned(),
+                    );
                 }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
             }
@@ -229,7 +245,7 @@ impl Cut<'_> {
     ) {
         let running = match context.innermost() {
             Doing::Idle => {
-                self.push(from_ns, to_ns, Kind::IdleExit, "exit from idle".to_owned());
+                self.push(from_ns, to_ns, PieceKind::IdleExit, "exit from idle".to_owned());
                 return;
             }
             // An interrupt runs with interrupts off. A softirq doesn't: the timer's would have interrupted it.
@@ -238,24 +254,24 @@ impl Cut<'_> {
         };
         let stolen_ns = timeline.stolen_ns(to_ns, self.spike.switched_ns);
         if stolen_ns.is_some_and(|ns| ns >= (to_ns - from_ns) / 2) {
-            self.push(from_ns, to_ns, Kind::Steal, format!("while {running} ran"));
+            self.push(from_ns, to_ns, PieceKind::Steal, format!("while {running} ran"));
             return;
         }
         let (kind, function) = match timeline.interrupted(to_ns, self.spike.switched_ns) {
-            Some(Place::User) => (Kind::OutsideLinux, None),
-            Some(Place::Kernel(number)) => (Kind::InterruptsOff, self.function(number)),
-            None => (Kind::Unknown, None),
+            Some(Place::User) => (PieceKind::OutsideLinux, None),
+            Some(Place::Kernel(number)) => (PieceKind::InterruptsOff, self.function(number)),
+            None => (PieceKind::Unknown, None),
         };
         let place = function.map(str::to_owned);
         let name = match kind {
-            Kind::Unknown => format!("interrupts off in {running}, or not Linux"),
+            PieceKind::Unknown => format!("interrupts off in {running}, or not Linux"),
             _ => format!("while {running} ran"),
         };
         // A host may stop its guest in the kernel's code too.
         let is_certain = !self.record.is_guest || stolen_ns.is_some();
         if let Some(piece) = self.push(from_ns, to_ns, kind, name) {
             piece.place = place;
-            if kind == Kind::InterruptsOff && !is_certain {
+            if kind == PieceKind::InterruptsOff && !is_certain {
                 piece.certainty = Certainty::Unknown;
             }
         }
@@ -269,18 +285,23 @@ impl Cut<'_> {
         for (n, (from_ns, to_ns, context)) in parts.into_iter().enumerate() {
             match context.innermost() {
                 Doing::Section(Section::Expiry(_) | Section::LocalTimer) => {
-                    self.push(from_ns, to_ns, Kind::ExpiryWork, "the interrupt itself".to_owned());
+                    self.push(
+                        from_ns,
+                        to_ns,
+                        PieceKind::ExpiryWork,
+                        "the interrupt itself".to_owned(),
+                    );
                 }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
                 Doing::Idle => {
-                    self.push(from_ns, to_ns, Kind::IdleExit, "exit from idle".to_owned());
+                    self.push(from_ns, to_ns, PieceKind::IdleExit, "exit from idle".to_owned());
                 }
                 Doing::Thread
                     if context.thread.tid == 0 || context.thread.tid == self.spike.tid =>
                 {
                     let (kind, name) = match to_ns - from_ns {
-                        ..=IDLE_SWITCH_NS => (Kind::Switching, "scheduler".to_owned()),
-                        _ => (Kind::Unknown, format!("in {}", context.thread_name())),
+                        ..=IDLE_SWITCH_NS => (PieceKind::Switching, "scheduler".to_owned()),
+                        _ => (PieceKind::Unknown, format!("in {}", context.thread_name())),
                     };
                     self.push(from_ns, to_ns, kind, name);
                 }
@@ -299,23 +320,23 @@ impl Cut<'_> {
     ) {
         let name = context.thread_name();
         let Some(priority) = context.thread.priority else {
-            self.push(from_ns, to_ns, Kind::Unknown, format!("{name}, of unknown priority"));
+            self.push(from_ns, to_ns, PieceKind::Unknown, format!("{name}, of unknown priority"));
             return;
         };
         // Ordinary threads share a CPU by turns, whatever their nice value.
         let is_fair = priority >= ORDINARY && self.spike.priority >= ORDINARY;
         if priority <= self.spike.priority || is_fair {
             let name = format!("{name} ({})", cpu::priority_text(priority));
-            self.push(from_ns, to_ns, Kind::Interference, name);
+            self.push(from_ns, to_ns, PieceKind::Interference, name);
             return;
         }
         // What the scheduler takes at the end of the stretch is no fault of the thread's.
         if is_last && to_ns - from_ns <= SWITCH_NS {
-            self.push(from_ns, to_ns, Kind::Switching, "scheduler".to_owned());
+            self.push(from_ns, to_ns, PieceKind::Switching, "scheduler".to_owned());
             return;
         }
         let off_ns = timeline.preempt_off_ns(self.spike.waking.at_ns, from_ns);
-        if let Some(piece) = self.push(from_ns, to_ns, Kind::Blocking, name) {
+        if let Some(piece) = self.push(from_ns, to_ns, PieceKind::Blocking, name) {
             piece.place = off_ns.map(|ns| {
                 format!("preemption was off for {} or more", crate::number::exact_us(ns))
             });
@@ -324,8 +345,8 @@ impl Cut<'_> {
 
     fn push_section(&mut self, from_ns: u64, to_ns: u64, context: &Context) {
         let kind = match context.innermost() {
-            Doing::Section(Section::Softirq(_)) => Kind::Softirq,
-            _ => Kind::Interrupt,
+            Doing::Section(Section::Softirq(_)) => PieceKind::Softirq,
+            _ => PieceKind::Interrupt,
         };
         let name = Cut::context_name(context);
         self.push(from_ns, to_ns, kind, name);

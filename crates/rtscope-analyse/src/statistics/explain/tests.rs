@@ -81,14 +81,14 @@ fn spike(interrupt_us: u64, switched_us: u64, more: &[Event]) -> Spike {
 }
 
 /// Kind, name and length in microseconds of each piece. They must add up.
-fn pieces(spike: Spike) -> Vec<(Kind, String, u64)> {
+fn pieces(spike: Spike) -> Vec<(PieceKind, String, u64)> {
     let explained = explain(&record(spike)).remove(0);
     let sum: u64 = explained.pieces.iter().map(|piece| piece.ns).sum();
     assert_eq!(sum, explained.latency_ns, "{:?}", explained.pieces);
     explained.pieces.into_iter().map(|p| (p.kind, p.name, p.ns / US)).collect()
 }
 
-fn has(all: &[(Kind, String, u64)], kind: Kind, name: &str, us: u64) {
+fn has(all: &[(PieceKind, String, u64)], kind: PieceKind, name: &str, us: u64) {
     assert!(all.contains(&(kind, name.to_owned(), us)), "no {kind:?} {name} {us} in {all:?}");
 }
 
@@ -98,10 +98,10 @@ fn a_wake_up_in_time_is_the_timers_interrupt_and_the_switch() {
     assert_eq!(
         all,
         [
-            (Kind::ExpiryWork, "the interrupt itself".to_owned(), 1),
-            (Kind::ExpiryWork, "a timer's function".to_owned(), 1),
-            (Kind::ExpiryWork, "the interrupt itself".to_owned(), 2),
-            (Kind::Switching, "scheduler".to_owned(), 2),
+            (PieceKind::ExpiryWork, "the interrupt itself".to_owned(), 1),
+            (PieceKind::ExpiryWork, "a timer's function".to_owned(), 1),
+            (PieceKind::ExpiryWork, "the interrupt itself".to_owned(), 2),
+            (PieceKind::Switching, "scheduler".to_owned(), 2),
         ]
     );
 }
@@ -116,21 +116,21 @@ fn two_interrupts_back_to_back_before_the_timer_are_both_named() {
         event(1_098, 9, What::Leave(Section::Irq { line: 11, name: Name::default() })),
     ];
     let all = pieces(spike(1_100, 1_106, &more));
-    has(&all, Kind::Interrupt, "IRQ 9 (disk)", 40);
-    has(&all, Kind::Interrupt, "IRQ 11 (usb)", 57);
+    has(&all, PieceKind::Interrupt, "IRQ 9 (disk)", 40);
+    has(&all, PieceKind::Interrupt, "IRQ 11 (usb)", 57);
 }
 
 #[test]
 fn a_late_interrupt_is_told_by_what_it_interrupted() {
     let stack = |place| [event(1_102, 9, What::Interrupted(place))];
     let all = pieces(spike(1_100, 1_106, &stack(Place::User)));
-    has(&all, Kind::OutsideLinux, "while low-9 ran", 100);
+    has(&all, PieceKind::OutsideLinux, "while low-9 ran", 100);
     let all = pieces(spike(1_100, 1_106, &[]));
-    assert_eq!(all[0].0, Kind::Unknown);
+    assert_eq!(all[0].0, PieceKind::Unknown);
     let spike = spike(1_100, 1_106, &stack(Place::Kernel(1)));
     let explained = explain(&record(spike.clone())).remove(0);
     assert_eq!(explained.pieces[0].place.as_deref(), Some("free_pages"));
-    has(&pieces(spike), Kind::InterruptsOff, "while low-9 ran", 100);
+    has(&pieces(spike), PieceKind::InterruptsOff, "while low-9 ran", 100);
 }
 
 /// A softirq runs with interrupts on: the timer's interrupt would have come.
@@ -142,7 +142,7 @@ fn a_softirq_that_the_timer_did_not_interrupt_had_interrupts_off() {
         event(1_105, 9, What::Leave(Section::Softirq(9))),
     ];
     let late = spike(1_100, 1_106, &more);
-    has(&pieces(late.clone()), Kind::InterruptsOff, "while softirq RCU ran", 100);
+    has(&pieces(late.clone()), PieceKind::InterruptsOff, "while softirq RCU ran", 100);
     let certainty = |is_guest| {
         let record = ExplainRecord { is_guest, ..record(late.clone()) };
         explain(&record).remove(0).pieces[0].certainty
@@ -155,10 +155,10 @@ fn a_host_that_took_the_cpu_is_told_by_what_the_thread_was_charged_with() {
     let charge = |at_us, ns| event(at_us, 9, What::Runtime { ns });
     // 200 us passed between the charges, and 90 were charged.
     let more = [charge(905, 4 * US), charge(1_105, 90 * US)];
-    has(&pieces(spike(1_100, 1_106, &more)), Kind::Steal, "while low-9 ran", 100);
+    has(&pieces(spike(1_100, 1_106, &more)), PieceKind::Steal, "while low-9 ran", 100);
     // All were charged: then nobody took it.
     let more = [charge(905, 4 * US), charge(1_105, 200 * US)];
-    assert_eq!(pieces(spike(1_100, 1_106, &more))[0].0, Kind::Unknown);
+    assert_eq!(pieces(spike(1_100, 1_106, &more))[0].0, PieceKind::Unknown);
 }
 
 #[test]
@@ -166,15 +166,15 @@ fn an_idle_cpu_takes_its_time_to_wake() {
     let more =
         [event(900, 0, What::Idle { begins: true }), event(1_060, 0, What::Idle { begins: false })];
     let all = pieces(spike(1_060, 1_066, &more));
-    has(&all, Kind::IdleExit, "exit from idle", 60);
+    has(&all, PieceKind::IdleExit, "exit from idle", 60);
 }
 
 /// A switch takes some microseconds. What takes longer is no switch.
 #[test]
 fn a_long_time_in_the_idle_thread_is_not_called_switching() {
     let idle = [switch(1_005, 9, 0, 120, "swapper/0")];
-    has(&pieces(spike(1_000, 1_020, &idle)), Kind::Switching, "scheduler", 15);
-    has(&pieces(spike(1_000, 2_500, &idle)), Kind::Unknown, "in the idle thread", 1_495);
+    has(&pieces(spike(1_000, 1_020, &idle)), PieceKind::Switching, "scheduler", 15);
+    has(&pieces(spike(1_000, 2_500, &idle)), PieceKind::Unknown, "in the idle thread", 1_495);
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn slack_is_the_threads_own() {
     late.timer = Some(ExpiredTimer { expires_ns: EXPIRY_US * US, slack_ns: 50 * US });
     late.priority = 120;
     let all = pieces(late);
-    has(&all, Kind::TimerSlack, "the timer may expire later", 50);
-    has(&all, Kind::Unknown, "interrupts off in low-9, or not Linux", 5);
+    has(&all, PieceKind::TimerSlack, "the timer may expire later", 50);
+    has(&all, PieceKind::Unknown, "interrupts off in low-9, or not Linux", 5);
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn a_thread_of_higher_priority_interferes_and_one_of_lower_priority_blocks() {
     late.events.sort_by_key(|event| event.at_ns);
     let explained = explain(&record(late.clone())).remove(0);
     let all = pieces(late);
-    has(&all, Kind::Interference, "hog-8 (real-time priority 99)", 1_000);
-    has(&all, Kind::Blocking, "low-9", 6);
+    has(&all, PieceKind::Interference, "hog-8 (real-time priority 99)", 1_000);
+    has(&all, PieceKind::Blocking, "low-9", 6);
     let place = explained.pieces.iter().rev().find_map(|piece| piece.place.as_deref());
     assert_eq!(place, Some("preemption was off for 6.000 us or more"));
 }
@@ -216,9 +216,9 @@ fn softirqs_are_named_and_what_interrupts_them_is_taken_off() {
         event(1_205, 9, What::Leave(Section::Softirq(3))),
     ];
     let all = pieces(spike(1_000, 1_208, &more));
-    has(&all, Kind::Softirq, "softirq NET_RX", 45);
-    has(&all, Kind::Interrupt, "IRQ 9 (disk)", 20);
-    has(&all, Kind::Softirq, "softirq NET_RX", 135);
+    has(&all, PieceKind::Softirq, "softirq NET_RX", 45);
+    has(&all, PieceKind::Interrupt, "IRQ 9 (disk)", 20);
+    has(&all, PieceKind::Softirq, "softirq NET_RX", 135);
 }
 
 #[test]
@@ -240,8 +240,8 @@ fn a_wake_up_from_another_cpu_waits_for_that_one() {
     let explained = explain(&record(late.clone())).remove(0);
     assert_eq!(explained.woken_by.as_deref(), Some("net-5"));
     let all = pieces(late);
-    has(&all, Kind::IdleExit, "exit from idle", 20);
-    has(&all, Kind::Interrupt, "reschedule from another CPU", 4);
+    has(&all, PieceKind::IdleExit, "exit from idle", 20);
+    has(&all, PieceKind::Interrupt, "reschedule from another CPU", 4);
 }
 
 /// Whatever the events are, the pieces add up and nothing panics.

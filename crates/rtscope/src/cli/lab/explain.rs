@@ -26,7 +26,7 @@ use crate::{
 
 /// Explain the worst wake-ups of a guest by its instructions
 ///
-/// The emulator replays the run from the log in the record's folder. Meanwhile a plugin of the emulator keeps the
+/// The emulator replays the run from the log in the record's folder. Meanwhile a plugin of the emulator records the
 /// instructions that the guest executed before each late wake-up. The guest doesn't notice: rtscope compares every byte
 /// of the replayed record with the original one, and explains nothing if they differ. The pieces of a latency add up to
 /// it exactly.
@@ -45,7 +45,7 @@ pub(in crate::cli) struct Args {
     /// Phase to explain, as the plan calls it [default: all]
     #[arg(long, value_name = "PHASE")]
     cell: Vec<String>,
-    /// Number of wake-ups of each phase, the worst, 1 to 8
+    /// Number of the worst wake-ups of each phase to explain, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     worst: u8,
     /// Print the document instead of the table
@@ -72,8 +72,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let chosen = choose(&record, &instructions.windows, &cells, worst);
     if chosen.is_empty() {
         return Err(anyhow!(
-            "{}: the program in this guest marks no wake-ups, or the phase has none. An older rtscope made it: run \
-             the guest again with this one",
+            "{}: no wake-up is marked. Either the phase has none, or an older rtscope made the record: then run \
+             the guest again with this version",
             args.record.display()
         ));
     }

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 pub use self::choose::{ChosenWakeup, above_ns, choose};
 use self::walk::{NodeId, Run, SWITCH, USER, Walk};
-use super::{Certainty, Explained, Kind, Piece, merged};
+use super::{Certainty, Explained, Piece, PieceKind, merged};
 
 /// Functions that wake a thread.
 const WAKES: [&str; 2] = ["try_to_wake_up", "wake_up_process"];
@@ -164,7 +164,7 @@ struct Cut<'a> {
 struct Part {
     from: u64,
     to: u64,
-    kind: Kind,
+    kind: PieceKind,
     /// Its name; none where the functions in it give one.
     name: Option<String>,
     /// Instructions of each node.
@@ -223,7 +223,7 @@ impl<'a> Cut<'a> {
         let idle_ns = begin_ns.saturating_sub(expiry_ns);
         if idle_ns >> self.shift > 0 {
             let name = "the CPU waited for the timer".to_owned();
-            let kind = Kind::IdleExit;
+            let kind = PieceKind::IdleExit;
             let (ns, certainty) = (idle_ns, Certainty::Measured);
             pieces.push(Piece { kind, name, at_ns: expiry_ns, ns, certainty, place: None });
         }
@@ -231,7 +231,7 @@ impl<'a> Cut<'a> {
             let at_ns = if pieces.is_empty() { expiry_ns } else { self.at_ns(part.from) };
             let (name, place) = self.named(&part);
             let certainty = match part.kind {
-                Kind::Unknown => Certainty::Unknown,
+                PieceKind::Unknown => Certainty::Unknown,
                 _ => Certainty::Measured,
             };
             let ns = self.at_ns(part.to) - at_ns;
@@ -269,7 +269,7 @@ impl<'a> Cut<'a> {
     }
 
     /// What kind of thing an instruction belongs to, and its name where that isn't a function's.
-    fn classify(&self, run: &Run, at: u64) -> (Kind, Option<String>) {
+    fn classify(&self, run: &Run, at: u64) -> (PieceKind, Option<String>) {
         let walk = self.walk;
         let context = walk.context(run.node);
         let is_user = walk.function(run.node) == USER;
@@ -286,16 +286,18 @@ impl<'a> Cut<'a> {
         if self.switch.is_some_and(|switch| at >= switch) {
             let is_fault = walk.callers(run.node).any(|node| walk.is_fault(node));
             let name = match (interrupt, is_fault, is_user) {
-                (Some(node), ..) => return (Kind::Interrupt, Some(interrupt_name(walk, node))),
+                (Some(node), ..) => {
+                    return (PieceKind::Interrupt, Some(interrupt_name(walk, node)));
+                }
                 (_, true, _) => "page fault",
                 (.., true) => "the thread reads the clock",
                 _ => RETURN,
             };
-            return (Kind::Switching, Some(name.to_owned()));
+            return (PieceKind::Switching, Some(name.to_owned()));
         }
         if has(&SOFTIRQS) {
             let name = below(&SOFTIRQS).unwrap_or_else(|| "softirqs".to_owned());
-            return (Kind::Softirq, Some(name));
+            return (PieceKind::Softirq, Some(name));
         }
         let is_ours = self.interrupt.is_some()
             && run.interrupt_at.map(|at| at.max(self.begin)) == self.interrupt;
@@ -303,20 +305,22 @@ impl<'a> Cut<'a> {
             (Some(_), _) if has(&["__schedule"]) => self.scheduler(),
             (Some(_), Some(_)) if is_ours => {
                 let timer = below(&["__hrtimer_run_queues"]);
-                (Kind::ExpiryWork, timer.or_else(|| Some("the interrupt itself".to_owned())))
+                (PieceKind::ExpiryWork, timer.or_else(|| Some("the interrupt itself".to_owned())))
             }
-            (Some(node), _) => (Kind::Interrupt, Some(interrupt_name(walk, node))),
+            (Some(node), _) => (PieceKind::Interrupt, Some(interrupt_name(walk, node))),
             (None, Some(wakeup)) if at >= wakeup && has(&["__schedule"]) => self.scheduler(),
-            (None, Some(_)) if has(&IDLE) => (Kind::IdleExit, Some("exit from idle".to_owned())),
+            (None, Some(_)) if has(&IDLE) => {
+                (PieceKind::IdleExit, Some("exit from idle".to_owned()))
+            }
             (None, Some(wakeup)) if at >= wakeup && self.is_switched(at) => {
-                (Kind::Interference, None)
+                (PieceKind::Interference, None)
             }
-            (None, Some(wakeup)) if at >= wakeup => (Kind::Blocking, None),
+            (None, Some(wakeup)) if at >= wakeup => (PieceKind::Blocking, None),
             (None, Some(_)) if is_user || self.is_coarse() => {
-                (Kind::ExpiryWork, Some("steps of the hardware's timer".to_owned()))
+                (PieceKind::ExpiryWork, Some("steps of the hardware's timer".to_owned()))
             }
-            (None, Some(_)) => (Kind::InterruptsOff, None),
-            (None, None) => (Kind::Unknown, None),
+            (None, Some(_)) => (PieceKind::InterruptsOff, None),
+            (None, None) => (PieceKind::Unknown, None),
         }
     }
 
@@ -325,8 +329,8 @@ impl<'a> Cut<'a> {
         self.interrupt.is_some_and(|at| (at - self.begin) << self.shift <= COARSE_NS)
     }
 
-    fn scheduler(&self) -> (Kind, Option<String>) {
-        (Kind::Switching, Some("scheduler".to_owned()))
+    fn scheduler(&self) -> (PieceKind, Option<String>) {
+        (PieceKind::Switching, Some("scheduler".to_owned()))
     }
 
     /// Whether another thread was switched to since the wake-up.
@@ -355,8 +359,8 @@ impl<'a> Cut<'a> {
         });
         let mut place = busiest.collect::<Vec<_>>().join(", ");
         let left = match part.kind {
-            Kind::Blocking => self.left(),
-            Kind::InterruptsOff => self.masked(part.to),
+            PieceKind::Blocking => self.left(),
+            PieceKind::InterruptsOff => self.masked(part.to),
             _ => None,
         };
         if let Some(left) = left {

@@ -122,7 +122,7 @@ impl Stream {
 }
 
 /// Kind, name and instructions of each piece.
-fn shown(one: &LateWakeup) -> Vec<(Kind, &str, u64)> {
+fn shown(one: &LateWakeup) -> Vec<(PieceKind, &str, u64)> {
     let pieces = one.explained.pieces.iter();
     pieces.map(|piece| (piece.kind, piece.name.as_str(), piece.ns / 4)).collect()
 }
@@ -150,13 +150,13 @@ fn a_latency_is_cut_at_the_interrupt_the_wake_up_and_the_switch() {
     assert_eq!(
         shown(&one),
         [
-            (Kind::ExpiryWork, "the interrupt itself", 30),
-            (Kind::ExpiryWork, "hrtimer_wakeup", 75),
-            (Kind::ExpiryWork, "the interrupt itself", 10),
-            (Kind::Blocking, "release_pages", 706),
-            (Kind::Switching, "scheduler", 50),
-            (Kind::Switching, RETURN, 70),
-            (Kind::Switching, "the thread reads the clock", 70),
+            (PieceKind::ExpiryWork, "the interrupt itself", 30),
+            (PieceKind::ExpiryWork, "hrtimer_wakeup", 75),
+            (PieceKind::ExpiryWork, "the interrupt itself", 10),
+            (PieceKind::Blocking, "release_pages", 706),
+            (PieceKind::Switching, "scheduler", 50),
+            (PieceKind::Switching, RETURN, 70),
+            (PieceKind::Switching, "the thread reads the clock", 70),
         ]
     );
     let place = one.explained.pieces[3].place.as_deref().expect("a place");
@@ -202,7 +202,7 @@ fn a_late_interrupt_is_the_function_s_that_kept_interrupts_off() {
     let first = &one.explained.pieces[0];
     assert_eq!(
         (first.kind, first.name.as_str(), first.ns),
-        (Kind::InterruptsOff, "release_pages", 9200)
+        (PieceKind::InterruptsOff, "release_pages", 9200)
     );
     assert!(first.place.as_deref().expect("a place").ends_with(
         "; switched off in release_pages (do_syscall_64), on again in free_page (release_pages)"
@@ -218,7 +218,7 @@ fn a_cpu_that_waited_for_the_timer_executed_nothing_meanwhile() {
     let first = &one.explained.pieces[0];
     assert_eq!(
         (first.kind, first.ns, one.instructions.expiry_to_interrupt),
-        (Kind::IdleExit, 220, Some(0))
+        (PieceKind::IdleExit, 220, Some(0))
     );
 }
 
@@ -245,15 +245,15 @@ fn softirqs_other_interrupts_and_other_threads_have_their_own_pieces() {
         .run("release_pages", 40, 600, CALL)
         .switch();
     let one = stream.explain((10 + 30 + 40 + 5 + 3 + 416 + 5 + 30 + 90 + 2 + 80 + 600 + 190) * 4);
-    let has = |kind: Kind, name: &str, count: u64| {
+    let has = |kind: PieceKind, name: &str, count: u64| {
         let found = shown(&one).into_iter().any(|piece| piece == (kind, name, count));
         assert!(found, "{kind:?} {name} {count}: {:?}", shown(&one));
     };
-    has(Kind::Softirq, "rcu_core", 400);
-    has(Kind::Interrupt, "reschedule_ipi", 90);
-    has(Kind::Interference, "release_pages", 600);
+    has(PieceKind::Softirq, "rcu_core", 400);
+    has(PieceKind::Interrupt, "reschedule_ipi", 90);
+    has(PieceKind::Interference, "release_pages", 600);
     // The scheduler's first way, and the second one.
-    has(Kind::Blocking, "do_syscall_64", 30);
+    has(PieceKind::Blocking, "do_syscall_64", 30);
 }
 
 #[test]
@@ -283,5 +283,9 @@ fn a_block_that_a_fault_or_a_device_cut_counts_what_was_done() {
     stream.count += 1;
     assert_eq!(stream.executed.len(), whole + 2);
     let one = stream.explain((115 + 706 + 190) * 4);
-    assert!(shown(&one).contains(&(Kind::Blocking, "release_pages", 706)), "{:?}", shown(&one));
+    assert!(
+        shown(&one).contains(&(PieceKind::Blocking, "release_pages", 706)),
+        "{:?}",
+        shown(&one)
+    );
 }
