@@ -60,7 +60,7 @@ impl Explanation {
             piece.kind == PieceKind::ExpiryWork && OWN.contains(&piece.name.as_str())
         };
         all.iter_mut().for_each(|one| one.pieces.retain(|piece| !is_own(piece)));
-        culprits(&all, self.is_preempt_rt, true)
+        culprits(&all, self.is_preempt_rt, false)
     }
 
     fn headline(&self) -> String {

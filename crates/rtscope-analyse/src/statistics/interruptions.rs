@@ -46,7 +46,7 @@ const REMEDIES: &[(InterruptionKind, &str, &str)] = &[
     ),
     (
         InterruptionKind::Thread,
-        "watchdog",
+        "watchdog/",
         "boot with nowatchdog, or keep the watchdog off CPU {cpu}: kernel.watchdog_cpumask",
     ),
     (
@@ -72,12 +72,12 @@ const REMEDIES: &[(InterruptionKind, &str, &str)] = &[
     (
         InterruptionKind::LocalTimer,
         "",
-        "the kernel's tick: boot with nohz_full={cpu}, and run one thread on it",
+        "the kernel's tick: boot with nohz_full={cpu}, and let only one thread run on it",
     ),
     (
         InterruptionKind::Timer,
         "tick_",
-        "the kernel's tick: boot with nohz_full={cpu}, and run one thread on it",
+        "the kernel's tick: boot with nohz_full={cpu}, and let only one thread run on it",
     ),
     (
         InterruptionKind::Timer,

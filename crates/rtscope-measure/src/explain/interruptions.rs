@@ -391,7 +391,7 @@ fn named(key: Key, symbols: &KernelSymbols) -> Option<(InterruptionKind, String)
     Some(match key {
         Key::Idle | Key::Owner => return None,
         Key::Thread(name) if name == Name::default() => {
-            (InterruptionKind::Thread, "a thread".to_owned())
+            (InterruptionKind::Thread, "of unknown name".to_owned())
         }
         Key::Thread(name) => (InterruptionKind::Thread, name.to_string()),
         Key::Work(address) => (InterruptionKind::Work, function(address)),

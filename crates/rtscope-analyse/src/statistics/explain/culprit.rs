@@ -61,6 +61,9 @@ pub fn culprits(all: &[Explained], is_preempt_rt: Option<bool>, is_guest: bool) 
 
 /// `NAME-TID (...)` without the number.
 fn without_number(name: &str) -> String {
+    if let Some(thread) = name.strip_prefix("while ").and_then(|rest| rest.strip_suffix(" ran")) {
+        return format!("while {} ran", without_number(thread));
+    }
     let (thread, rest) = name.split_once(" (").map_or((name, None), |(a, b)| (a, Some(b)));
     let thread = match thread.rsplit_once('-') {
         Some((name, tid)) if !tid.is_empty() && tid.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -170,5 +173,7 @@ mod tests {
             [("hog (real-time priority 99)", 2, 60, 80), ("exit from idle", 1, 30, 30)]
         );
         assert!(found[0].remedy.contains("priority"));
+        assert_eq!(without_number("while load:message-28253 ran"), "while load:message ran");
+        assert_eq!(without_number("softirq NET-RX"), "softirq NET-RX");
     }
 }
