@@ -229,13 +229,17 @@ struct Why {
     culprits: Vec<CulpritRow>,
     /// The worst ones.
     spikes: Vec<Shown>,
+    /// The run's worst latency, where what is explained is far from it.
+    unexplained: Option<String>,
 }
 
-/// The section of the page of a run.
-pub(super) fn section(record: &ExplainRecord) -> String {
+/// The section of the page of a run with this worst latency.
+pub(super) fn section(record: &ExplainRecord, worst_ns: u64) -> String {
     let all = judged(record);
+    let explained_ns = all.spikes.first().map_or(0, |spike| spike.latency_ns);
     let why = Why {
         headline: headline(record, &all),
+        unexplained: (worst_ns / 2 > explained_ns).then(|| us(worst_ns)),
         culprits: all.culprits.iter().take(PIECES).map(CulpritRow::new).collect(),
         spikes: all.spikes.iter().take(SHOWN).enumerate().map(shown).collect(),
     };
@@ -319,4 +323,21 @@ pub fn page(record: &ExplainRecord) -> String {
         record,
     };
     page.render().expect("a string takes every text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worst_wake_up_that_nothing_explains_is_told_of() {
+        let record: ExplainRecord = serde_json::from_value(json!({
+            "format": 1, "version": "0.1.0", "wall_clock": "", "kernel": "6.12.0", "is_preempt_rt": false,
+            "is_guest": false, "program": "rtscope run", "duration": "1s", "above": null,
+            "kept_max": 20, "events": [], "missing": [], "threads": [], "spikes": [], "symbols": [], "lost": 0,
+        }))
+        .expect("a record");
+        assert!(section(&record, 7_590_000).contains("was 7,590 us late, and it is not explained"));
+        assert!(!section(&record, 0).contains("not explained"));
+    }
 }
