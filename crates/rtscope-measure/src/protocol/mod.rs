@@ -527,9 +527,10 @@ fn locked_kib(tree: &Tree) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The instant of the first expiry.
+/// The instant of the first expiry, at a whole microsecond as cyclictest's: where an expiry nearly coincides with
+/// the kernel's tick, the rest of a microsecond decides which of them goes first.
 fn start_instant(now_ns: u64, start: ThreadStart) -> u64 {
-    let soon_ns = now_ns + RELEASE_MARGIN.0;
+    let soon_ns = (now_ns + RELEASE_MARGIN.0).next_multiple_of(1_000);
     match start {
         ThreadStart::Together => soon_ns,
         ThreadStart::Second => soon_ns.next_multiple_of(1_000_000_000),
