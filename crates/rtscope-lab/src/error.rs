@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use rtscope_model::text::TextError;
 
-use crate::patch_report::PatchReport;
+use crate::{disk::Shortage, patch_report::PatchReport};
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +75,12 @@ pub enum LabError {
         /// How to give another folder, as ` with --cache DIR`.
         option: &'static str,
     },
+    /// A kernel doesn't fit on file systems of the system that gets it.
+    #[error(
+        "there is no room for {kernel}: {}. Nothing was changed; make space there and run it again",
+        shortages.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    NoRoom { kernel: String, shortages: Vec<Shortage> },
     /// The compiler or the linker failed.
     #[error("the build failed in {file}:\n{}\nthe whole output is in {log}", lines.join("\n"), log = log.display())]
     Build {
