@@ -40,6 +40,16 @@ pub enum LabError {
         /// What it said on standard error, or at its end.
         said: String,
     },
+    #[error(
+        "can't fetch {reference} from {from}: {cause}: give another address of a git repository, or a \
+         folder with the unpacked source, with --from"
+    )]
+    NotFetched {
+        /// A branch or a tag.
+        reference: String,
+        from: String,
+        cause: String,
+    },
     /// What was fetched isn't what was asked for.
     #[error(
         "{path} has the SHA-256 {found}, not {asked}: it is damaged or another file; remove it and \
