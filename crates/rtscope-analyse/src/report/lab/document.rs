@@ -75,7 +75,8 @@ impl Collected {
             _ => "\np99.9 / max in us: the median and the largest of all seeds\n",
         });
         text.extend(missed(&self.page).iter().map(|(load, kernel, missed)| {
-            format!("{load}, {kernel}: {} missed\n", counted(*missed, "activation"))
+            let missed = counted(*missed, "activation");
+            format!("{load}, {kernel}: {missed} missed, counted with the times that they would have waited\n")
         }));
         text.extend(conditions(&self.page).iter().map(|said| format!("{said}\n")));
         text.extend(unbounded(&self.page).map(|said| said + "\n"));
