@@ -119,6 +119,7 @@ impl Collected {
                 published: Vec::new(),
                 beside: Vec::new(),
                 traces: Vec::new(),
+                causes: Vec::new(),
             },
             documents: Vec::new(),
             published: plan.published.clone(),

@@ -108,6 +108,11 @@ pub(in crate::cli) struct Options {
 }
 
 impl Options {
+    /// CPUs of a guest.
+    pub(super) fn cpus(&self) -> u32 {
+        self.smp
+    }
+
     fn timing(&self) -> Timing {
         if self.kvm {
             Timing::Kvm
@@ -195,8 +200,14 @@ pub(super) struct Console {
 
 impl Lab {
     pub(super) fn open(options: &Options) -> anyhow::Result<Lab> {
-        let cache = cache_at(options.cache.as_ref());
-        Lab::open_with(options.guests(), options.program.as_deref(), cache, options.verbose)
+        Lab::open_with_tools(options, Vec::new())
+    }
+
+    /// A lab that asks for these tools of this machine together with all that its guests need.
+    pub(super) fn open_with_tools(options: &Options, tools: Vec<Need>) -> anyhow::Result<Lab> {
+        let (cache, guests) =
+            (cache_at(options.cache.as_ref()), GuestOptions { tools, ..options.guests() });
+        Lab::open_with(guests, options.program.as_deref(), cache, options.verbose)
     }
 
     /// A lab for these guests, which run this very program unless another one is named.
@@ -281,6 +292,10 @@ impl Lab {
 }
 
 impl Console {
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// Does something with a host that tells on standard error how far it is.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Host<'_>) -> T) -> T {
         let teller = Mutex::new(Teller::new(self.verbose));
