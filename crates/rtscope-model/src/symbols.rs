@@ -1,5 +1,7 @@
 //! The kernel's symbols: names of addresses, from `/proc/kallsyms`.
 
+use std::collections::BTreeSet;
+
 use crate::trace::TimerFunction;
 
 /// Where interrupts enter the kernel, on x86-64, arm64, 32-bit ARM and RISC-V. What a stack has below them was
@@ -86,6 +88,20 @@ impl KernelSymbols {
         let end = self.all.partition_point(|(start, ..)| *start <= address);
         let (start, ..) = *self.all.get(end.checked_sub(1)?)?;
         Some((self.function(address)?, start))
+    }
+
+    /// The functions that these addresses lie in and those after them, as lines of `/proc/kallsyms`.
+    #[must_use]
+    pub fn excerpt(&self, addresses: &BTreeSet<u64>) -> String {
+        let mut meant = BTreeSet::new();
+        for address in addresses {
+            let end = self.all.partition_point(|(start, ..)| start <= address);
+            if end > 0 {
+                meant.extend([end - 1, end.min(self.all.len() - 1)]);
+            }
+        }
+        let line = |n: usize| format!("{:016x} t {}\n", self.all[n].0, self.name(n));
+        meant.into_iter().map(line).collect()
     }
 
     /// What a timer does, by the address of its function.

@@ -13,6 +13,7 @@ mod agreement;
 mod case;
 mod csv;
 pub mod cyclictest;
+mod explained;
 mod hgrm;
 pub mod json;
 mod junit;
@@ -30,6 +31,7 @@ mod tests;
 
 use rtscope_model::{event::Event, record::Record};
 
+pub use self::explained::{Lateness, TRACE_FORMATS, TraceFormat};
 use crate::judgement::{CellSummary, FigureRow, Judgement};
 
 /// What is exported.

@@ -197,6 +197,14 @@ impl Finder {
         self.spikes.push(spike);
     }
 
+    /// From when to when the late activations that are kept lasted, with their lead, the worst first.
+    pub(super) fn times(&self) -> Vec<(u64, u64)> {
+        let mut spikes: Vec<&Spike> = self.spikes.iter().collect();
+        spikes.sort_by_key(|spike| u64::MAX - spike.latency_ns());
+        let start_ns = |spike: &Spike| spike.start_ns().min(spike.waking.at_ns);
+        spikes.iter().map(|one| (start_ns(one).saturating_sub(LEAD_NS), one.switched_ns)).collect()
+    }
+
     fn is_full(&self) -> bool {
         self.spikes.len() >= self.limits.kept_max
     }

@@ -3,11 +3,13 @@
 //! The threads run as they are: nothing is put into them. From when to when: a latency goes from the expiry of the
 //! timer that the thread had set, or from its wake-up by something else, to the switch to it.
 
+mod clock_fit;
+mod file;
 mod finder;
 pub mod interruptions;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,7 +23,7 @@ use rtscope_model::{
     explain::{ExplainRecord, FORMAT, Spike},
     published::KernelKind,
     time::Nanos,
-    trace::{Place, Section, What},
+    trace::{Name, Place, Section, What},
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
@@ -29,13 +31,14 @@ use rtscope_sys::{
     tree::Tree,
 };
 
+pub use self::file::read_trace;
 use self::finder::{Finder, Limits};
 use crate::{
     check::{self, CheckError, Running, family},
     environment,
     interrupt::Interrupt,
     sampler::THREAD_NAME,
-    trace::{Event, Instance, KernelSymbols, Recording, TraceError, text},
+    trace::{Instance, KernelSymbols, Recording, TraceError, foreign::TraceDatError},
 };
 
 /// Buffer of each CPU: some hundred thousand events, which are read each 50 ms.
@@ -43,6 +46,9 @@ const BUFFER_KIB: u32 = 16_384;
 
 /// Between two readings of the kernel's buffer.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// So long the kernel's pages are held for activations to come: longer than events are.
+const PAGES_NS: u64 = 200_000_000;
 
 /// Between two searches for processes that were started meanwhile: that reads the files of all.
 const SEARCH: Duration = Duration::from_millis(500);
@@ -66,6 +72,15 @@ const WANTED: &[&str] = &[
 /// Interrupts of x86 that aren't a device's.
 const VECTORS: &[&str] =
     &["local_timer", "reschedule", "call_function", "call_function_single", "irq_work"];
+
+/// What a look saw.
+#[derive(Debug)]
+pub struct ExplainLook {
+    /// The record.
+    pub record: ExplainRecord,
+    /// The kernel's events around what was late, as a file of trace-cmd; none where they could only be read as text.
+    pub trace_dat: Option<Vec<u8>>,
+}
 
 /// What is late, and what of it is kept.
 #[derive(Clone, Debug)]
@@ -104,8 +119,17 @@ pub enum ExplainError {
     #[error("can't read the kernel's events: {0}")]
     Read(std::io::Error),
     /// A trace without any.
-    #[error("the file contains no trace events: rtscope reads copies of /sys/kernel/tracing/trace")]
+    #[error(
+        "the file contains no trace events: rtscope reads trace.dat of trace-cmd, what `trace-cmd report` prints, and \
+         copies of /sys/kernel/tracing/trace"
+    )]
     NoEvents,
+    /// A file without anything.
+    #[error("the file is empty")]
+    EmptyFile,
+    /// A file of trace-cmd.
+    #[error(transparent)]
+    TraceDat(#[from] TraceDatError),
     /// No thread of this number.
     #[error("there is no thread {0}: `rtscope ps` shows the threads of this machine")]
     NoSuchThread(u32),
@@ -132,7 +156,7 @@ pub enum ExplainError {
 /// # Errors
 ///
 /// When the program can't be started or isn't there, or the kernel's events can't be read.
-pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainRecord, ExplainError> {
+pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainLook, ExplainError> {
     let look = &options.look;
     let mut running = Running::start(look)?;
     running.settle(look, interrupt)?;
@@ -170,7 +194,7 @@ pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainRec
 #[derive(Debug)]
 pub struct OwnThreads {
     stop: Arc<AtomicBool>,
-    watching: thread::JoinHandle<Result<ExplainRecord, ExplainError>>,
+    watching: thread::JoinHandle<Result<ExplainLook, ExplainError>>,
 }
 
 impl OwnThreads {
@@ -204,60 +228,10 @@ impl OwnThreads {
     /// # Panics
     ///
     /// If the look did.
-    pub fn finish(self) -> Result<ExplainRecord, ExplainError> {
+    pub fn finish(self) -> Result<ExplainLook, ExplainError> {
         self.stop.store(true, Relaxed);
         self.watching.join().expect("the look does not panic")
     }
-}
-
-/// Explains the threads of a trace as text that set timers, or one of all its threads.
-///
-/// # Errors
-///
-/// When the text holds no event that tells of a thread.
-pub fn read_trace(
-    text: &str,
-    only: Option<u32>,
-    keep: Keep,
-) -> Result<ExplainRecord, ExplainError> {
-    let mut events: Vec<Event> = text.lines().filter_map(text::parse).collect();
-    // The kernel writes events in order. A thread's name that looks like an event can break the order.
-    events.sort_by_key(|event| event.at_ns);
-    let (Some(first), Some(last)) = (events.first(), events.last()) else {
-        return Err(ExplainError::NoEvents);
-    };
-    let duration = Nanos(last.at_ns - first.at_ns);
-    let mut finder = Finder::new(keep.limits(0));
-    let sets_timer = |event: &&Event| {
-        matches!(event.what, What::TimerStart { function, .. } if function.ends_a_sleep())
-            && !event.in_interrupt
-    };
-    let all = events.iter().filter(sets_timer).map(|event| event.tid);
-    match only {
-        Some(tid) => finder.watch(tid),
-        None => all.for_each(|tid| finder.watch(tid)),
-    }
-    events.iter().for_each(|event| finder.see(event));
-    let lost = text.lines().find_map(text::lost).unwrap_or(0);
-    let (threads, spikes) = finder.finish();
-    Ok(ExplainRecord {
-        format: FORMAT,
-        version: keep.version,
-        wall_clock: keep.wall_clock,
-        kernel: "unknown".to_owned(),
-        is_preempt_rt: None,
-        is_guest: false,
-        program: "a trace".to_owned(),
-        duration,
-        above: keep.above,
-        kept_max: keep.kept_max,
-        events: Vec::new(),
-        missing: vec!["the stack of a timer's expiry".to_owned()],
-        threads,
-        spikes,
-        symbols: Vec::new(),
-        lost,
-    })
 }
 
 impl Keep {
@@ -289,7 +263,8 @@ struct Watch {
 impl Watch {
     fn start(tree: &Tree, keep: Keep) -> Result<Watch, ExplainError> {
         let limits = keep.limits(realtime_ns());
-        let (recording, there, missing) = record(tree)?;
+        let (mut recording, there, missing) = record(tree)?;
+        recording.keep_pages();
         Ok(Watch {
             tree: tree.clone(),
             keep,
@@ -333,21 +308,26 @@ impl Watch {
             self.finder.lost(self.read_ns);
         }
         (self.lost, self.read_ns) = (lost, now_ns);
+        self.recording.retain_pages(now_ns.saturating_sub(PAGES_NS), &self.finder.times());
         Ok(())
     }
 
-    fn finish(mut self, program: String) -> Result<ExplainRecord, ExplainError> {
+    fn finish(mut self, program: String) -> Result<ExplainLook, ExplainError> {
         let duration = Nanos(u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let symbols = self.recording.symbols();
-        let lost = self.recording.finish(|event| self.finder.see(event));
+        let lost = self.recording.drain_all(|event| self.finder.see(event));
         let lost = lost.map_err(ExplainError::Read)?;
         if lost > self.lost {
             self.finder.lost(self.read_ns);
         }
+        self.recording.retain_pages(u64::MAX, &self.finder.times());
         let (threads, mut spikes) = self.finder.finish();
+        let trace_dat = self.recording.trace_dat(&names_in(&spikes));
+        // Ends it: what follows takes its time.
+        drop(self.recording);
         let symbols = named(&mut spikes, symbols.as_deref());
         let environment = environment::collect(&self.tree);
-        Ok(ExplainRecord {
+        let record = ExplainRecord {
             format: FORMAT,
             version: self.keep.version,
             wall_clock: self.keep.wall_clock,
@@ -365,7 +345,8 @@ impl Watch {
             spikes,
             symbols,
             lost,
-        })
+        };
+        Ok(ExplainLook { record, trace_dat })
     }
 }
 
@@ -396,6 +377,18 @@ fn record(tree: &Tree) -> Result<(Recording, Vec<String>, Vec<String>), TraceErr
         missing.push("stack of a timer's expiry".to_owned());
     }
     Ok((instance.record()?, there, missing))
+}
+
+/// The names of all threads that came to run around these.
+fn names_in(spikes: &[Spike]) -> BTreeMap<u32, String> {
+    let events = spikes.iter().flat_map(|spike| &spike.events);
+    let switched = events.filter_map(|event| match event.what {
+        What::Switch { to, to_name, .. } => Some((to, to_name)),
+        _ => None,
+    });
+    let before = spikes.iter().flat_map(|spike| &spike.before).map(|one| (one.tid, one.name));
+    let named = |(tid, name): (u32, Name)| (tid, name.to_string());
+    before.chain(switched).map(named).filter(|(_, name)| !name.is_empty()).collect()
 }
 
 /// Gives the functions that events name by their addresses numbers in a list of their names.
@@ -448,16 +441,16 @@ mod tests {
 
     #[test]
     fn a_trace_as_text_is_explained_as_one_that_was_watched() {
-        let record = read_trace(TRACE, None, keep()).expect("events");
+        let record = read_trace(TRACE.as_bytes(), None, keep()).expect("events");
         assert_eq!(record.threads.len(), 1);
         assert_eq!((record.threads[0].tid, record.threads[0].by_timer, record.lost), (41, 1, 3));
         assert_eq!(record.spikes[0].latency_ns(), 2_000_000);
         assert_eq!(record.spikes[0].waking.by, 42);
-        let none = read_trace(TRACE, Some(99), keep()).expect("events");
+        let none = read_trace(TRACE.as_bytes(), Some(99), keep()).expect("events");
         assert!(none.threads.is_empty() && none.spikes.is_empty());
-        assert!(matches!(read_trace("nothing", None, keep()), Err(ExplainError::NoEvents)));
+        assert!(matches!(read_trace(b"nothing", None, keep()), Err(ExplainError::NoEvents)));
         for end in 0..TRACE.len() {
-            let _ = read_trace(&TRACE[..end], None, keep());
+            let _ = read_trace(&TRACE.as_bytes()[..end], None, keep());
         }
     }
 }

@@ -119,6 +119,7 @@ enum Kind {
     },
     Expiry {
         function: Option<Field>,
+        now: Option<Field>,
     },
     Idle {
         state: Field,
@@ -176,8 +177,10 @@ impl Kind {
             "irq/irq_handler_exit" => Kind::Irq { begins: false, line: field("irq")?, name: None },
             "irq/softirq_entry" => Kind::Softirq { begins: true, number: field("vec")? },
             "irq/softirq_exit" => Kind::Softirq { begins: false, number: field("vec")? },
-            "timer/hrtimer_expire_entry" => Kind::Expiry { function: Some(field("function")?) },
-            "timer/hrtimer_expire_exit" => Kind::Expiry { function: None },
+            "timer/hrtimer_expire_entry" => {
+                Kind::Expiry { function: Some(field("function")?), now: field("now") }
+            }
+            "timer/hrtimer_expire_exit" => Kind::Expiry { function: None, now: None },
             "power/cpu_idle" => Kind::Idle { state: field("state")? },
             "sched/sched_stat_runtime" => Kind::Runtime { ns: field("runtime")? },
             STACK => Kind::Stack { callers: field("caller")? },
@@ -263,6 +266,26 @@ impl Decoder {
         Some(Decoder { common, kinds: kinds?, symbols: symbols.unwrap_or_default() })
     }
 
+    /// A decoder for those of these events that are known here; none where no event has the common fields.
+    pub(super) fn of_known(
+        events: &[(String, String)],
+        symbols: Arc<KernelSymbols>,
+    ) -> Option<Decoder> {
+        let is_known = |(event, text): &&(String, String)| {
+            id(text).is_some() && Kind::new(event, text).is_some()
+        };
+        let known: Vec<(String, String)> = events.iter().filter(is_known).cloned().collect();
+        Decoder::new(&known, Some(symbols))
+    }
+
+    /// What a timer's own clock said at its expiry, in the event of one.
+    pub(super) fn expiry_ns(&self, bytes: &[u8]) -> Option<u64> {
+        match self.kinds.get(&self.common.id.number(bytes)?)? {
+            Kind::Expiry { now: Some(now), .. } => now.number(bytes),
+            _ => None,
+        }
+    }
+
     pub(super) fn symbols(&self) -> Arc<KernelSymbols> {
         self.symbols.clone()
     }
@@ -329,7 +352,7 @@ impl Decoder {
             }
             Kind::Softirq { begins, number } => edge(begins, Section::Softirq(small(number)?)),
             Kind::Named { begins, section } => edge(begins, section),
-            Kind::Expiry { function } => {
+            Kind::Expiry { function, .. } => {
                 let address = function.map_or(Some(0), number)?;
                 edge(function.is_some(), Section::Expiry(address))
             }

@@ -3,12 +3,16 @@
 //! An instance disturbs no other user of the kernel's trace, and goes when it is dropped. What a killed
 //! rtscope left goes at the next start.
 
+pub(crate) mod foreign;
 mod format;
 mod page;
+mod pages;
 mod stream;
 pub(crate) mod text;
+mod trace_dat;
 
 use std::{
+    collections::BTreeMap,
     fs::{self, OpenOptions},
     io,
     path::PathBuf,
@@ -184,11 +188,31 @@ impl Recording {
         self.events.symbols()
     }
 
-    /// Ends the recording, gives what is left of its stream, and answers how many events had no room.
-    pub(crate) fn finish(mut self, event: impl FnMut(&Event)) -> io::Result<u64> {
+    /// Keeps the kernel's pages from now on, where they are read.
+    pub(crate) fn keep_pages(&mut self) {
+        self.events.keep_pages();
+    }
+
+    /// Lets go of pages that end before an instant and aren't of any of these times, of which the first ones matter most.
+    pub(crate) fn retain_pages(&mut self, since_ns: u64, times: &[(u64, u64)]) {
+        self.events.retain_pages(since_ns, times);
+    }
+
+    /// Gives what is left after the end, and answers how many events had no room.
+    pub(crate) fn drain_all(&mut self, event: impl FnMut(&Event)) -> io::Result<u64> {
         let _ = self.instance.write("tracing_on", "0");
         self.events.finish(event)?;
-        Ok(self.events.lost().iter().sum())
+        Ok(self.lost())
+    }
+
+    /// The pages that are kept as a `trace.dat`, with the names of threads; none where there are none.
+    pub(crate) fn trace_dat(&self, names: &BTreeMap<u32, String>) -> Option<Vec<u8>> {
+        self.events.trace_dat(names)
+    }
+
+    /// Ends the recording, gives what is left of its stream, and answers how many events had no room.
+    pub(crate) fn finish(mut self, event: impl FnMut(&Event)) -> io::Result<u64> {
+        self.drain_all(event)
     }
 }
 

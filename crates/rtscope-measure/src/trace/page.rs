@@ -6,6 +6,9 @@ use super::format::{Field, fields};
 /// Bits of the commit word that hold the length of the page's data; above them stand flags.
 const LENGTH: u64 = (1 << 27) - 1;
 
+/// A flag of the commit word: events before this page are missing (`include/linux/ring_buffer.h`).
+pub(super) const MISSED: u64 = 1 << 31;
+
 /// Values of an entry's type that are no lengths.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
@@ -37,6 +40,11 @@ impl Layout {
             data: data.offset,
             size,
         })
+    }
+
+    /// Whether events are missing before a page.
+    pub(super) fn has_missed(self, page: &[u8]) -> bool {
+        self.commit.number(page).is_some_and(|word| word & MISSED != 0)
     }
 
     /// Gives each event of a page with its time. Ends at what makes no sense.

@@ -5,6 +5,7 @@
 //! addresses of its functions.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
@@ -17,7 +18,14 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use super::{Event, KernelSymbols, TraceError, format::Decoder, page::Layout, text};
+use super::{
+    Event, KernelSymbols, TraceError,
+    format::Decoder,
+    page::Layout,
+    pages::Pages,
+    text,
+    trace_dat::{self, Description},
+};
 
 /// `O_NONBLOCK`, as reading must not wait for events.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -50,6 +58,9 @@ struct Binary {
     layout: Layout,
     decoder: Decoder,
     page: Vec<u8>,
+    about: Description,
+    /// Pages as they came, where they are wanted.
+    kept: Option<Pages>,
 }
 
 impl Events {
@@ -109,6 +120,29 @@ impl Events {
         }
     }
 
+    /// Keeps the kernel's pages from now on, where they are read.
+    pub(super) fn keep_pages(&mut self) {
+        if let Source::Binary(binary) = &mut self.source {
+            binary.kept.get_or_insert_default();
+        }
+    }
+
+    /// Lets go of pages that end before an instant and aren't of any of these times, of which the first ones matter most.
+    pub(super) fn retain_pages(&mut self, since_ns: u64, times: &[(u64, u64)]) {
+        if let Source::Binary(binary) = &mut self.source
+            && let Some(kept) = &mut binary.kept
+        {
+            kept.retain(since_ns, times);
+        }
+    }
+
+    /// The pages that are kept as the file of another program; none where there are none.
+    pub(super) fn trace_dat(&self, names: &BTreeMap<u32, String>) -> Option<Vec<u8>> {
+        let Source::Binary(binary) = &self.source else { return None };
+        let kept = binary.kept.as_ref().filter(|kept| !kept.is_empty())?;
+        Some(trace_dat::write(&binary.about, kept, &binary.decoder.symbols(), names))
+    }
+
     fn give(&mut self, until_ns: u64, event: impl FnMut(&Event)) {
         // In binary form the CPUs come one after the other; as text the kernel has merged them.
         if matches!(self.source, Source::Binary(_)) {
@@ -124,13 +158,19 @@ impl Events {
         let held = &mut self.held;
         match &mut self.source {
             Source::Binary(binary) => {
-                let Binary { buffers, layout, decoder, page } = &mut **binary;
+                let Binary { buffers, layout, decoder, page, kept, .. } = &mut **binary;
                 for (cpu, buffer) in buffers {
                     while let Some(bytes) = read_some(buffer, page)? {
+                        let mut times = None;
                         // What is left of a page that makes no sense is given up.
                         let _ = layout.walk(&page[..bytes], |at_ns, data| {
+                            let (from_ns, _) = times.unwrap_or((at_ns, at_ns));
+                            times = Some((from_ns, at_ns));
                             held.extend(decoder.decode(at_ns, *cpu, data));
                         });
+                        if let (Some(kept), Some(times)) = (kept.as_mut(), times) {
+                            kept.push(*cpu, times, &page[..bytes], layout.size);
+                        }
                     }
                 }
             }
@@ -172,7 +212,8 @@ fn binary(
     symbols: Option<Arc<KernelSymbols>>,
 ) -> Option<Binary> {
     let read = |file: &str| tree.read(format!("{folder}/events/{file}")).ok();
-    let layout = Layout::parse(&header(&tree.path(format!("{folder}/events/header_page")))?)?;
+    let header_page = header(&tree.path(format!("{folder}/events/header_page")))?;
+    let layout = Layout::parse(&header_page)?;
     let formats = events.iter().map(|event| {
         let text = read(&format!("{event}/format"))?;
         Some((event.clone(), text))
@@ -188,9 +229,16 @@ fn binary(
         Some((number, open(&path).ok()?))
     };
     let cpus = tree.list(format!("{folder}/per_cpu"));
-    let buffers = cpus.iter().map(buffer).collect::<Option<Vec<_>>>()?;
+    let buffers: Vec<(u32, File)> = cpus.iter().map(buffer).collect::<Option<_>>()?;
     let page = vec![0; layout.size];
-    (!buffers.is_empty()).then_some(Binary { buffers, layout, decoder, page })
+    let last = buffers.iter().map(|(cpu, _)| *cpu).max()?;
+    let about = Description {
+        headers: [header_page, read("header_event").unwrap_or_default()],
+        formats,
+        page_size: layout.size,
+        cpus: last.checked_add(1)?,
+    };
+    Some(Binary { buffers, layout, decoder, page, about, kept: None })
 }
 
 /// The text of `header_page`, which the kernel gives in one read or not at all.

@@ -18,12 +18,14 @@ pub(crate) fn parse(line: &str) -> Option<Event> {
 /// None when these brackets are part of a name; some none when the event is unknown.
 fn after_name(name: &str, rest: &str) -> Option<Option<Event>> {
     let (cpu, rest) = rest.split_once("] ")?;
-    let (flags, rest) = rest.split_once(' ')?;
+    // `trace-cmd report` leaves the flags out, and puts more blanks behind colons.
+    let rest = rest.trim_start();
+    let (flags, rest) = match rest.split_once(' ')? {
+        (time, _) if time.ends_with(':') => ("", rest),
+        other => other,
+    };
     let (at, event_text) = rest.trim_start().split_once(": ")?;
-    let (seconds, micros) = at.split_once('.')?;
-    let second_us = seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?;
-    let at_us = second_us.checked_add(micros.parse().ok()?)?;
-    let at_ns = at_us.checked_mul(1_000).filter(|ns| *ns < INSTANTS_END_NS)?;
+    let at_ns = instant_ns(at).filter(|ns| *ns < INSTANTS_END_NS)?;
     let tid = name.trim_end().rsplit_once('-')?.1.parse().ok()?;
     let cpu = cpu.parse().ok()?;
     let in_interrupt = flags.chars().any(|flag| "hHsSzZ".contains(flag));
@@ -32,6 +34,19 @@ fn after_name(name: &str, rest: &str) -> Option<Option<Event>> {
     let preempt_depth = (depth & 0x0f) as u8;
     let event = |what| Event { at_ns, cpu, tid, in_interrupt, preempt_depth, what };
     Some(happened(event_text).map(event))
+}
+
+/// `SECONDS.MICROSECONDS`, or with nanoseconds as of `trace-cmd report -t`.
+fn instant_ns(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let unit_ns = if fraction.len() > 6 { 1 } else { 1_000 };
+    let second_ns = seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
+    second_ns.checked_add(fraction.parse::<u64>().ok()?.checked_mul(unit_ns)?)
+}
+
+/// Of a line with a timer's expiry what the timer's own clock said.
+pub(crate) fn expiry_ns(line: &str) -> Option<u64> {
+    number(line.split_once("hrtimer_expire_entry: ")?.1, "now=")
 }
 
 fn happened(event: &str) -> Option<What> {
@@ -44,7 +59,9 @@ fn happened(event: &str) -> Option<What> {
         return futex(hex("op: ")?, hex("val: ")?, hex("utime: ")?);
     }
     let (name, words) = event.split_once(": ")?;
+    let words = words.trim_start();
     match name {
+        "sched_switch" if !words.starts_with("prev_comm=") => switch_of_report(words),
         "sched_switch" => {
             let (prev, next) = words.split_once(" ==> ")?;
             Some(What::Switch {
@@ -55,6 +72,11 @@ fn happened(event: &str) -> Option<What> {
                 to_name: Name::new(between(next, "next_comm=", " next_pid=")?.as_bytes()),
             })
         }
+        // As newer ones of `trace-cmd report` write it: `motor:41 [49] CPU:001`.
+        "sched_waking" if !words.starts_with("comm=") => {
+            let (name, tid) = words.rsplit_once(" [")?.0.rsplit_once(':')?;
+            Some(What::Waking { tid: tid.parse().ok()?, name: Name::new(name.as_bytes()) })
+        }
         "sched_waking" => {
             let name = between(words, "comm=", " pid=")?;
             Some(What::Waking { tid: number(words, " pid=")?, name: Name::new(name.as_bytes()) })
@@ -64,7 +86,7 @@ fn happened(event: &str) -> Option<What> {
             let hard_ns = instant(" expires=")?;
             let expires_ns = instant("softexpires=").unwrap_or(hard_ns);
             Some(What::TimerStart {
-                function: TimerFunction::named(value(words, "function=")?),
+                function: TimerFunction::named(value(words, "function=")?.split('/').next()?),
                 expires_ns,
                 slack_ns: hard_ns.saturating_sub(expires_ns),
                 is_relative: value(words, "mode=").is_some_and(|mode| mode.starts_with("REL")),
@@ -91,6 +113,26 @@ fn happened(event: &str) -> Option<What> {
             false => What::Leave(section),
         }),
     }
+}
+
+/// A switch as `trace-cmd report` writes it: `hog:42 [0] S ==> motor:41 [49]`.
+fn switch_of_report(words: &str) -> Option<What> {
+    let (prev, next) = words.split_once(" ==> ")?;
+    let (prev, state) = prev.rsplit_once("] ")?;
+    let thread = |text: &str| -> Option<(String, u32, String)> {
+        let (name, priority) = text.rsplit_once(" [")?;
+        let (name, tid) = name.rsplit_once(':')?;
+        Some((name.to_owned(), tid.parse().ok()?, priority.to_owned()))
+    };
+    let (_, from, _) = thread(prev)?;
+    let (to_name, to, to_priority) = thread(next.trim_end().strip_suffix(']')?)?;
+    Some(What::Switch {
+        from,
+        is_ready: state.starts_with('R'),
+        to,
+        to_priority: to_priority.parse().ok()?,
+        to_name: Name::new(to_name.as_bytes()),
+    })
 }
 
 /// The value of `KEY=` in an event's words, up to a blank.

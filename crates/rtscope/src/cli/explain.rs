@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::report::{explain as report, interruptions as report_of_cpu};
 use rtscope_measure::{
-    explain::{self, ExplainOptions, Keep, OwnThreads, interruptions as watch_cpu},
+    explain::{self, ExplainLook, ExplainOptions, Keep, OwnThreads, interruptions as watch_cpu},
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -38,8 +38,10 @@ use crate::{exit, output::shown, record};
 /// With --cpu, rtscope shows what else runs on a CPU: interrupts, kernel work and
 /// threads by name, how often and how long, and who sent them from other CPUs.
 ///
-/// Instead of a command, --pid or --cpu, --from takes a recorded folder and shows
-/// it again, or takes a trace in a file and explains it.
+/// PATH is a recorded folder, which is shown again, or a trace that another
+/// program recorded: trace.dat of trace-cmd (uncompressed), what `trace-cmd report`
+/// prints, or a copy of /sys/kernel/tracing/trace.
+///
 /// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late or no thread was woken.
 ///
 /// Examples:
@@ -47,11 +49,14 @@ use crate::{exit, output::shown, record};
 ///   sudo rtscope explain --pid 1234 --above 100us --duration 1min
 ///   sudo rtscope explain --pid 1234 --tid 1240 --json
 ///   sudo rtscope explain --cpu 3 --tid 1240 --duration 10min
-///   rtscope explain --from rtscope-runs/explain-20200101T000000
-///   rtscope explain --from trace.txt --tid 1240
+///   rtscope explain rtscope-runs/explain-20200101T000000
+///   rtscope explain trace.dat --tid 1240
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
+    /// Trace of trace-cmd or of the kernel to explain, or a recorded folder to show again
+    #[arg(value_name = "PATH", conflicts_with_all = ["words", "from", "pid", "cpu"])]
+    path: Option<PathBuf>,
     /// Watch a running process, and leave it running
     #[arg(long, conflicts_with_all = ["words", "from"])]
     pid: Option<u32>,
@@ -69,7 +74,7 @@ pub(super) struct Args {
     /// Time to wait after the start of a command before watching: up to 10min
     #[arg(long, value_name = "TIME", default_value = "1s")]
     settle: Nanos,
-    /// Show a recorded folder again and write its page, or explain a copy of /sys/kernel/tracing/trace
+    /// The same as PATH
     #[arg(long, value_name = "PATH", conflicts_with = "words")]
     from: Option<PathBuf>,
     /// Folder for the record and the page [default: rtscope-runs/explain-TIME]
@@ -79,18 +84,28 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// The command, after --
-    #[arg(last = true, required_unless_present_any = ["pid", "cpu", "from"], value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["pid", "cpu", "from", "path"], value_name = "COMMAND")]
     words: Vec<OsString>,
+}
+
+impl Args {
+    /// What was recorded before.
+    fn file(&self) -> Option<&Path> {
+        self.path.as_deref().or(self.from.as_deref())
+    }
 }
 
 /// The record's file in its folder.
 const RECORD: &str = "explain.json";
 
+/// The kernel's pages around what was late, beside the record.
+pub(super) const PAGES: &str = "trace.dat";
+
 /// The record's file in the folder of a CPU.
 const OF_CPU: &str = "interruptions.json";
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    match (args.cpu, &args.from) {
+    match (args.cpu, args.file()) {
         (Some(cpu), _) => interruptions_of(args, cpu),
         (None, Some(folder)) if folder.join(OF_CPU).is_file() => {
             let format = interruptions::FORMAT;
@@ -142,10 +157,8 @@ fn looks_for(args: &Args) -> Result<Duration, Refused> {
 }
 
 fn late_threads(args: &Args) -> anyhow::Result<ExitCode> {
-    let (record, folder) = match &args.from {
-        Some(folder) if folder.is_dir() => {
-            (record::read_document(&folder.join(RECORD), FORMAT)?, folder.clone())
-        }
+    let (record, folder) = match args.file() {
+        Some(folder) if folder.is_dir() => (read_record(folder)?, folder.to_owned()),
         Some(file) => traced(args, file)?,
         None => measured(args)?,
     };
@@ -159,12 +172,12 @@ fn late_threads(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Explains a trace in a file.
 fn traced(args: &Args, file: &Path) -> anyhow::Result<(ExplainRecord, PathBuf)> {
-    let text = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
     let keep = args.lateness.keep(wall_clock);
-    let record = explain::read_trace(&String::from_utf8_lossy(&text), args.tid, keep)
-        .with_context(|| file.display().to_string())?;
+    let record =
+        explain::read_trace(&bytes, args.tid, keep).with_context(|| file.display().to_string())?;
     write(&folder, RECORD, &record)?;
     Ok((record, folder))
 }
@@ -176,9 +189,23 @@ fn measured(args: &Args) -> anyhow::Result<(ExplainRecord, PathBuf)> {
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
     let interrupt = Interrupt::install_patient()?;
     let options = ExplainOptions { look, thread: args.tid, keep: args.lateness.keep(wall_clock) };
-    let record = explain::run(&options, &interrupt)?;
-    write(&folder, RECORD, &record)?;
-    Ok((record, folder))
+    let look = explain::run(&options, &interrupt)?;
+    write_look(&folder, &look)?;
+    Ok((look.record, folder))
+}
+
+/// Reads the record of a folder, or the file itself.
+pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
+    let file = path.join(RECORD);
+    record::read_document(if path.is_dir() { &file } else { path }, FORMAT)
+}
+
+/// Writes a look's record into its folder, and the kernel's pages.
+fn write_look(folder: &Path, look: &ExplainLook) -> anyhow::Result<()> {
+    write(folder, RECORD, &look.record)?;
+    let Some(pages) = &look.trace_dat else { return Ok(()) };
+    let path = folder.join(PAGES);
+    write_whole(&path, pages).with_context(|| format!("can't write {}", path.display()))
 }
 
 /// Writes a record into its folder.
@@ -236,8 +263,9 @@ const OF_RUN: u32 = 20;
 
 /// Ends the look of a run, writes what it saw beside the run's record, and returns it as text and the table.
 pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<[String; 2]> {
-    let record = watched.finish()?;
-    write(folder, RECORD, &record)?;
+    let look = watched.finish()?;
+    write_look(folder, &look)?;
+    let record = look.record;
     let page = folder.join(super::EXPLAINED);
     write_whole(&page, report::page(&record).as_bytes())
         .with_context(|| format!("can't write {}", page.display()))?;

@@ -5,11 +5,12 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context;
 use clap::builder::PossibleValue;
-use rtscope_analyse::export::{Exported, FORMATS, Format};
+use rtscope_analyse::export::{Exported, FORMATS, Format, Lateness, TRACE_FORMATS, TraceFormat};
 use rtscope_model::verdict::Requirement;
 
-use super::{Refused, compare::split, print_bytes};
+use super::{Refused, compare::split, explain, print_bytes};
 use crate::{
     exit,
     record::{self, Additions},
@@ -25,11 +26,15 @@ use crate::{
 /// files in the folder --out. rtscope writes a file under another name and renames it, so that no
 /// reader sees half of it. The exit code is 0, whatever the verdict. `rtscope plot` draws SVG and PNG.
 ///
+/// The formats perfetto and trace.dat hold the late activations of `rtscope explain` and
+/// `rtscope run --explain`: FOLDER is then the folder of either, or its explain.json.
+///
 /// Examples:
 ///   rtscope export run --format junit --out results.xml
 ///   rtscope export run -f openmetrics --out /var/lib/node_exporter/rtscope.prom
 ///   rtscope export run@rest --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
+///   rtscope export rtscope-runs/explain-20200101T000000 --format perfetto --out late.perfetto-trace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
@@ -37,7 +42,7 @@ pub(super) struct Args {
     run: String,
     /// Format to write; several separated by commas
     #[arg(short, long, required = true, value_delimiter = ',', value_parser = Names)]
-    format: Vec<&'static Format>,
+    format: Vec<Choice>,
     /// Write to this file, or with several formats to this folder; - is standard output, as is the default
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -50,20 +55,19 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let (folder, cell) = split(&args.run);
-    let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
-    // Each wake-up takes memory: only where it is asked for.
-    let judged = match args.format.iter().any(|format| format.name == "csv-samples") {
-        true => record::open_with_samples(&folder, &additions)?,
-        false => record::open(&folder, &additions)?,
-    };
-    let subject =
-        Exported::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
+    let (mut figures, mut traces) = (Vec::new(), Vec::new());
+    for choice in &args.format {
+        match choice {
+            Choice::Figures(format) => figures.push(*format),
+            Choice::Trace(format) => traces.push(*format),
+        }
+    }
     let mut documents = Vec::new();
-    for format in &args.format {
-        let document = format.write(&subject);
-        let document = document.map_err(|why| Refused(format!("{}: {why}", format.name)))?;
-        documents.push((*format, document));
+    if !figures.is_empty() {
+        figures_of(args, &figures, &mut documents)?;
+    }
+    if !traces.is_empty() {
+        traces_of(Path::new(&args.run), &traces, &mut documents)?;
     }
     match (documents.as_slice(), &args.out) {
         ([(_, document)], None) => print_bytes(document)?,
@@ -75,12 +79,65 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
         (several, Some(folder)) => {
             record::make_folder(folder)?;
-            for (format, document) in several {
-                write(&folder.join(format!("{}.{}", format.name, format.ending)), document)?;
+            for (name, document) in several {
+                write(&folder.join(name), document)?;
             }
         }
     }
     Ok(ExitCode::from(exit::PASS))
+}
+
+/// A document with the name of its file in a folder.
+type Document = (String, Vec<u8>);
+
+/// The figures of a record.
+fn figures_of(
+    args: &Args,
+    formats: &[&'static Format],
+    documents: &mut Vec<Document>,
+) -> anyhow::Result<()> {
+    let (folder, cell) = split(&args.run);
+    let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
+    // Each wake-up takes memory: only where it is asked for.
+    let judged = match formats.iter().any(|format| format.name == "csv-samples") {
+        true => record::open_with_samples(&folder, &additions)?,
+        false => record::open(&folder, &additions)?,
+    };
+    let subject =
+        Exported::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
+    for format in formats {
+        let document = format.write(&subject);
+        let document = document.map_err(|why| Refused(format!("{}: {why}", format.name)))?;
+        documents.push((format!("{}.{}", format.name, format.ending), document));
+    }
+    Ok(())
+}
+
+/// The late activations of a folder, or of its `explain.json`.
+fn traces_of(
+    path: &Path,
+    formats: &[&'static TraceFormat],
+    documents: &mut Vec<Document>,
+) -> anyhow::Result<()> {
+    let folder = match path.is_dir() {
+        true => path,
+        false => path.parent().unwrap_or(Path::new("")),
+    };
+    let record = explain::read_record(path)?;
+    let pages = folder.join(explain::PAGES);
+    let pages = match pages.is_file() {
+        true => {
+            Some(std::fs::read(&pages).with_context(|| format!("can't read {}", pages.display()))?)
+        }
+        false => None,
+    };
+    let lateness = Lateness { record: &record, pages: pages.as_deref() };
+    for format in formats {
+        let document = format.write(&lateness);
+        let document = document.map_err(|why| Refused(format!("{}: {why}", format.name)))?;
+        documents.push((format!("late.{}", format.ending), document));
+    }
+    Ok(())
 }
 
 /// Writes a file whole, and says which on standard error: standard output is for documents.
@@ -90,12 +147,40 @@ fn write(path: &Path, document: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A format of figures, or of late activations.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Figures(&'static Format),
+    Trace(&'static TraceFormat),
+}
+
+impl Choice {
+    /// All formats, as they are listed.
+    fn all() -> impl Iterator<Item = Choice> {
+        FORMATS.iter().map(Choice::Figures).chain(TRACE_FORMATS.iter().map(Choice::Trace))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Choice::Figures(format) => format.name,
+            Choice::Trace(format) => format.name,
+        }
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Choice::Figures(format) => format.what,
+            Choice::Trace(format) => format.what,
+        }
+    }
+}
+
 /// Reads a format's name, and lists all of them with what they are.
 #[derive(Clone, Debug)]
 struct Names;
 
 impl clap::builder::TypedValueParser for Names {
-    type Value = &'static Format;
+    type Value = Choice;
 
     fn parse_ref(
         &self,
@@ -103,13 +188,13 @@ impl clap::builder::TypedValueParser for Names {
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<Self::Value, clap::Error> {
-        let names = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|f| f.name));
+        let names = clap::builder::PossibleValuesParser::new(Choice::all().map(Choice::name));
         let name = names.parse_ref(command, argument, value)?;
-        Format::named(&name)
-            .map_err(|why| command.clone().error(clap::error::ErrorKind::InvalidValue, why))
+        let known = Choice::all().find(|choice| choice.name() == name);
+        known.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::InvalidValue))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(FORMATS.iter().map(|f| PossibleValue::new(f.name).help(f.what))))
+        Some(Box::new(Choice::all().map(|one| PossibleValue::new(one.name()).help(one.what()))))
     }
 }
