@@ -162,15 +162,20 @@ pub(crate) fn comparison() -> lab::LabComparison {
             text("irqsoff: 61 us in tick_do_update_jiffies64"),
             text("cells/0-rest-1/trace.txt"),
         )],
-        causes: vec![lab::worst::WorstCause {
-            kernel: text("debian-stock"),
-            load: text(loads[2]),
-            seed: 5,
-            latency_ns: 821_000,
-            cause: text("709.1 us of it: blocking, release_pages"),
-            instructions: Paths::default(),
-            page: text("cells/0-disk-5/explain.html"),
-        }],
+        causes: vec![cause()],
+    }
+}
+
+/// Why one of the wake-ups was late.
+fn cause() -> lab::worst::WorstCause {
+    lab::worst::WorstCause {
+        kernel: "debian-stock".to_owned(),
+        load: "disk".to_owned(),
+        seed: 5,
+        latency_ns: 821_000,
+        cause: "709.1 us of it: blocking, release_pages".to_owned(),
+        instructions: Paths::default(),
+        page: "cells/0-disk-5/explain.html".to_owned(),
     }
 }
 
