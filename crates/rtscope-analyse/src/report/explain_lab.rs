@@ -67,7 +67,7 @@ impl Explanation {
         let worst = self.spikes.iter().max_by_key(|one| one.explained.latency_ns);
         let Some(worst) = worst else { return "No wake-up was marked".to_owned() };
         let cause = worst.explained.causes().into_iter().next().map_or_else(String::new, |piece| {
-            format!("; {} us of it: {}, {}", us(piece.ns), piece.kind.text(), piece.name)
+            format!(". Of this, {} us were {}, {}", us(piece.ns), piece.kind.text(), piece.name)
         });
         format!(
             "In {} a wake-up was {} us late{cause}",
