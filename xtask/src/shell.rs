@@ -79,6 +79,31 @@ pub(crate) fn logged(command: &mut Command, log: &Path, limit: Duration) -> Resu
     Ok(Finished { status, log: read(log)? })
 }
 
+/// As [`logged`], for a program that may take as long as it likes while it writes: it is killed when it has
+/// written nothing for some time.
+pub(crate) fn logged_while_it_writes(
+    command: &mut Command,
+    log: &Path,
+    silence: Duration,
+) -> Result<Finished> {
+    let file = create(log)?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
+    let mut child = start(command)?;
+    let mut written = 0;
+    let status = loop {
+        let status = wait_for(&mut child, silence)?;
+        let now = file.metadata()?.len();
+        if status.is_some() || now == written {
+            break status;
+        }
+        written = now;
+    };
+    if status.is_none() {
+        kill_tree(&mut child);
+    }
+    Ok(Finished { status, log: read(log)? })
+}
+
 /// Runs a program for what it writes to standard output.
 ///
 /// Fails when the program does, with the last of what it wrote to standard error.
@@ -114,14 +139,20 @@ pub(crate) fn start(command: &mut Command) -> Result<Child> {
 
 /// Waits for a program; at the limit it is killed with everything that it started.
 pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let status = wait_for(child, limit)?;
+    if status.is_none() {
+        kill_tree(child);
+    }
+    Ok(status)
+}
+
+/// Waits for a program, for some time at most.
+fn wait_for(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= deadline {
-            kill_tree(child);
-            return Ok(None);
+        let status = child.try_wait()?;
+        if status.is_some() || Instant::now() >= deadline {
+            return Ok(status);
         }
         thread::sleep(LOOK);
     }
@@ -199,6 +230,21 @@ mod tests {
             .expect("it ran");
         assert!(finished.status.is_none() && !finished.is_ok());
         assert_eq!(finished.log, "begun\n");
+    }
+
+    #[test]
+    fn a_program_may_take_long_while_it_writes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let log = folder.path().join("log");
+            logged_while_it_writes(&mut command, &log, Duration::from_secs(2)).expect("it ran")
+        };
+        let busy = run("for n in 1 2 3 4 5 6; do echo $n; sleep 0.5; done");
+        assert!(busy.is_ok(), "it took longer than it may be silent: {busy:?}");
+        let silent = run("echo begun; sleep 1000 & wait");
+        assert!(silent.status.is_none() && silent.log == "begun\n", "{silent:?}");
     }
 
     #[test]

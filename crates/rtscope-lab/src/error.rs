@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use rtscope_model::text::TextError;
 
-use crate::patch_report::PatchReport;
+use crate::{disk::Shortage, patch_report::PatchReport};
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,16 @@ pub enum LabError {
         status: String,
         /// What it said on standard error, or at its end.
         said: String,
+    },
+    #[error(
+        "can't fetch {reference} from {from}: {cause}: give another address of a git repository, or a \
+         folder with the unpacked source, with --from"
+    )]
+    NotFetched {
+        /// A branch or a tag.
+        reference: String,
+        from: String,
+        cause: String,
     },
     /// What was fetched isn't what was asked for.
     #[error(
@@ -75,6 +85,12 @@ pub enum LabError {
         /// How to give another folder, as ` with --cache DIR`.
         option: &'static str,
     },
+    /// A kernel doesn't fit on file systems of the system that gets it.
+    #[error(
+        "there is no room for {kernel}: {}. Nothing was changed; make space there and run it again",
+        shortages.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    NoRoom { kernel: String, shortages: Vec<Shortage> },
     /// The compiler or the linker failed.
     #[error("the build failed in {file}:\n{}\nthe whole output is in {log}", lines.join("\n"), log = log.display())]
     Build {

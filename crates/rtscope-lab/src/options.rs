@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rtscope_model::{guest::Tracer, time::Nanos};
 
-use crate::qemu::GuestSpec;
+use crate::{qemu::GuestSpec, tool::Need};
 
 /// How guests are run. The default is one CPU in virtual time, and nothing beside the plan.
 #[derive(Clone, Debug, Default)]
@@ -29,4 +29,6 @@ pub struct GuestOptions {
     pub silence: Option<Nanos>,
     /// Whether guests are run whose record is known.
     pub fresh: bool,
+    /// What this machine needs beside the emulator, such as the compiler of a guest's programs.
+    pub tools: Vec<Need>,
 }

@@ -162,7 +162,8 @@ impl Prebuilt {
         for version in versions {
             match self.fetch(&apt, &version, &downloads, cache, report) {
                 Ok(kernel) => return Ok(kernel),
-                Err(e) => last = e,
+                Err(e) if is_gone(&e) => last = e,
+                Err(e) => return Err(e),
             }
         }
         Err(last)
@@ -226,6 +227,16 @@ impl Prebuilt {
             (None, None) => Apt::own(cache),
             (suite, foreign) => Apt::private(cache, suite, foreign, report),
         }
+    }
+}
+
+/// Whether a version may be gone from its archive. A full disk or an interrupt is no reason to try an older one.
+fn is_gone(error: &LabError) -> bool {
+    const FULL: [&str; 2] = ["enough free space", "No space left"];
+    match error {
+        LabError::Program { said, .. } => !FULL.iter().any(|words| said.contains(words)),
+        LabError::Refused(_) => true,
+        _ => false,
     }
 }
 
@@ -368,6 +379,20 @@ pub(crate) fn debian_arch(arch: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::{kernel_ref::KernelRef, kernel_under_test::KernelUnderTest};
+
+    #[test]
+    fn an_older_version_is_tried_only_when_the_newest_is_gone() {
+        let apt = |said: &str| LabError::Program {
+            program: "apt-get download linux-image-amd64=6.1.1-1".to_owned(),
+            status: "exit status: 100".to_owned(),
+            said: said.to_owned(),
+        };
+        assert!(is_gone(&apt("E: Failed to fetch linux-image.deb  404  Not Found")));
+        assert!(!is_gone(&apt("E: You don't have enough free space in /var/cache/apt/archives/.")));
+        let path = PathBuf::from("/small");
+        let space = LabError::Space { path, free_mib: 9, needed_mib: 200, option: "" };
+        assert!(!is_gone(&space));
+    }
 
     #[test]
     fn names_say_flavour_and_architecture() {

@@ -34,7 +34,7 @@ pub fn check(
         fs::metadata(place).map_err(LabError::file("read --modules", place))?;
     }
     let emulators = machines.iter().map(|machine| Need::of(&machine.program, &machine.package));
-    let mut needs: Vec<Need> = emulators.collect();
+    let mut needs: Vec<Need> = options.tools.iter().cloned().chain(emulators).collect();
     let fetches = |kernel: &ExpectedKernel| {
         kernel.is_fetched || options.with_cyclictest && cyclictest::is_fetched(&kernel.arch, cache)
     };

@@ -1,11 +1,25 @@
-//! Settings that a killed process of ours left changed: restored before anything is measured.
+//! Settings that a process of ours left changed: restored when it panics, or before anything is measured after it was
+//! killed.
 
-use rtscope_measure::tune;
+use rtscope_measure::tune::{self, Restored};
 use rtscope_sys::tree::Tree;
 
-/// Restores them, and says so on standard error. How many settings it found, and whether all are as they were.
+/// From here on a panic of any thread restores what this process has changed: a release ends at once.
+pub(crate) fn restore_on_panic() {
+    let say_where = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say_where(panic);
+        said(tune::restore_own(&Tree::default(), &tune::journal_dir()));
+    }));
+}
+
+/// Restores what killed processes left, and says so on standard error. How many settings it found, and whether all are
+/// as they were.
 pub(crate) fn restore() -> (usize, bool) {
-    let restored = tune::restore_leftovers(&Tree::default(), &tune::journal_dir());
+    said(tune::restore_leftovers(&Tree::default(), &tune::journal_dir()))
+}
+
+fn said(restored: Vec<Restored>) -> (usize, bool) {
     let (found, mut sound) = (restored.len(), true);
     for one in restored {
         sound &= one.error.is_none();

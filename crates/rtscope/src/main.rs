@@ -34,5 +34,6 @@ fn main() -> ExitCode {
         agent::main(env!("CARGO_PKG_VERSION"), record::wall_clock);
         return ExitCode::from(exit::ERROR);
     }
+    leftovers::restore_on_panic();
     dropin::main().unwrap_or_else(cli::main)
 }

@@ -205,7 +205,7 @@ fn release(target: &Target, options: &Options, host: &Path, common: &Common) -> 
 
 /// Builds the program for a target and answers where it is.
 fn build(target: &Target, profile: &str) -> Result<PathBuf> {
-    let toolchain = toolchain::find(target)?;
+    let toolchain = toolchain::find(target, profile)?;
     println!("building for {} with {}", target.name, toolchain.name);
     let mut cargo = shell::cargo();
     cargo.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]);

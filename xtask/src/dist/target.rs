@@ -19,6 +19,8 @@ pub(super) struct Target {
     pub(super) emulator: &'static str,
     /// Number of the machine in an ELF header.
     pub(super) elf: u16,
+    /// Whether GNU's linker breaks a program that has more code than a call reaches.
+    pub(super) has_short_calls: bool,
     /// The emulated machine of the lab and Debian's kernel for it, where the lab boots such.
     pub(super) guest: Option<Guest>,
 }
@@ -43,6 +45,7 @@ pub(super) const TARGETS: &[Target] = &[
         c_library: "/usr/x86_64-linux-gnu/lib/libc.a",
         emulator: "qemu-x86_64-static",
         elf: 62,
+        has_short_calls: false,
         guest: Some(Guest {
             machine: "x86-64",
             kernel: "debian-rt-amd64",
@@ -58,6 +61,7 @@ pub(super) const TARGETS: &[Target] = &[
         c_library: "/usr/aarch64-linux-gnu/lib/libc.a",
         emulator: "qemu-aarch64-static",
         elf: 183,
+        has_short_calls: false,
         guest: Some(Guest {
             machine: "arm64",
             kernel: "debian-rt-arm64",
@@ -73,6 +77,7 @@ pub(super) const TARGETS: &[Target] = &[
         c_library: "/usr/arm-linux-gnueabihf/lib/libc.a",
         emulator: "qemu-arm-static",
         elf: 40,
+        has_short_calls: true,
         guest: Some(Guest {
             machine: "armhf",
             kernel: "debian-rt-armhf",
@@ -88,6 +93,7 @@ pub(super) const TARGETS: &[Target] = &[
         c_library: "/usr/riscv64-linux-gnu/lib/libc.a",
         emulator: "qemu-riscv64-static",
         elf: 243,
+        has_short_calls: false,
         guest: None,
     },
 ];

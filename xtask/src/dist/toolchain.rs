@@ -33,7 +33,7 @@ pub(super) struct Toolchain {
 }
 
 /// The toolchain for a target; fetched when it isn't there.
-pub(super) fn find(target: &Target) -> Result<Toolchain> {
+pub(super) fn find(target: &Target, profile: &str) -> Result<Toolchain> {
     let mut toolchain = match own_library(target)? {
         true => {
             Toolchain { name: "the toolchain of this machine".to_owned(), ..Default::default() }
@@ -46,8 +46,40 @@ pub(super) fn find(target: &Target) -> Result<Toolchain> {
             bail!("{} or its C library is missing: apt-get install {packages}", target.gcc);
         }
         toolchain.variables.push((linker, target.gcc.into()));
+        if target.has_short_calls && profile != "release" {
+            toolchain.variables.push(linked_by_lld(target)?);
+        }
     }
     Ok(toolchain)
+}
+
+/// The variable that makes the C compiler link with LLVM's linker, which comes with rustup's toolchains.
+///
+/// A call of Thumb code reaches 16 MiB; a debug build has more code. GNU's linker (2.40) then leads calls of `memcpy` and
+/// `memchr` through stubs, and leaves the mark of Thumb code out of the addresses of the functions that choose their
+/// versions. The C library calls these as ARM code before `main`: SIGSEGV or SIGILL.
+fn linked_by_lld(target: &Target) -> Result<(String, OsString)> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    command.args(["--print", "target-libdir"]).current_dir(crate::root());
+    let library = shell::output(&mut command, LIMIT)?;
+    flags_for_lld(target, Path::new(library.trim()))
+}
+
+/// `library` is the folder of this machine's own standard library.
+fn flags_for_lld(target: &Target, library: &Path) -> Result<(String, OsString)> {
+    let folder = library.with_file_name("bin").join("gcc-ld");
+    if !folder.join("ld.lld").is_file() {
+        bail!(
+            "GNU's linker makes a broken program for {} from more than 16 MiB of code, and this machine's \
+             Rust has no ld.lld in {}: build with `--profile release`, or with a toolchain of rustup",
+            target.name,
+            folder.display()
+        );
+    }
+    let upper = target.triple.to_uppercase().replace('-', "_");
+    let flags = format!("-Clink-arg=-fuse-ld=lld -Clink-arg=-B{}", folder.display());
+    Ok((format!("CARGO_TARGET_{upper}_RUSTFLAGS"), flags.into()))
 }
 
 /// The packages that lack for linking programs for a target.
@@ -244,6 +276,29 @@ mod tests {
         let own = super::super::target::TARGETS.iter().find(|t| t.is_own()).expect("a target");
         assert!(own_library(own).expect("rustc answers"));
         assert!(missing(own).is_empty() && linker_to_set(own).is_none());
+    }
+
+    #[test]
+    fn a_large_program_for_armhf_is_linked_by_lld() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let armhf = Target::find("armhf").expect("a target");
+        let library = folder.path().join("lib");
+        let said = flags_for_lld(&armhf, &library).expect_err("no linker").to_string();
+        assert!(said.contains("--profile release") && said.contains("bin/gcc-ld"), "{said}");
+        let linkers = folder.path().join("bin/gcc-ld");
+        fs::create_dir_all(&linkers).expect("made");
+        fs::write(linkers.join("ld.lld"), "").expect("written");
+        let (name, flags) = flags_for_lld(&armhf, &library).expect("there");
+        assert_eq!(name, "CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUSTFLAGS");
+        let expected = format!("-Clink-arg=-fuse-ld=lld -Clink-arg=-B{}", linkers.display());
+        assert_eq!(flags, OsString::from(expected));
+        let short: Vec<_> =
+            super::super::target::TARGETS.iter().filter(|t| t.has_short_calls).collect();
+        assert_eq!(
+            short,
+            [&armhf],
+            "the others call 128 MiB far or farther, or have no such functions"
+        );
     }
 
     #[test]

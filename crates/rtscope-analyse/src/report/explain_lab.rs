@@ -52,6 +52,19 @@ pub struct Explanation {
 /// [`Explanation::format`].
 pub const FORMAT: u32 = 1;
 
+/// The page's file in a record's folder.
+pub const PAGE: &str = "explain.html";
+
+/// The longest of a wake-up's causes, in one phrase.
+#[must_use]
+pub fn cause(one: &LateWakeup) -> String {
+    let longest = one.explained.causes().into_iter().next();
+    longest.map_or_else(
+        || "nothing of it is explained".to_owned(),
+        |piece| format!("{} us of it: {}, {}", us(piece.ns), piece.kind.text(), piece.name),
+    )
+}
+
 impl Explanation {
     fn culprits(&self) -> Vec<Culprit> {
         let mut all: Vec<_> = self.spikes.iter().map(|one| one.explained.clone()).collect();
@@ -66,14 +79,8 @@ impl Explanation {
     fn headline(&self) -> String {
         let worst = self.spikes.iter().max_by_key(|one| one.explained.latency_ns);
         let Some(worst) = worst else { return "No wake-up was marked".to_owned() };
-        let cause = worst.explained.causes().into_iter().next().map_or_else(String::new, |piece| {
-            format!(". Of this, {} us were {}, {}", us(piece.ns), piece.kind.text(), piece.name)
-        });
-        format!(
-            "In {} a wake-up was {} us late{cause}",
-            worst.phase,
-            us(worst.explained.latency_ns)
-        )
+        let latency = us(worst.explained.latency_ns);
+        format!("In {} a wake-up was {latency} us late. {}", worst.phase, cause(worst))
     }
 
     fn limits(&self) -> Vec<String> {

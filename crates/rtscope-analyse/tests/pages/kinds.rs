@@ -10,9 +10,12 @@ use rtscope_analyse::{
         published::{self, Ours, PublishedBesideOurs, Whose},
         wave as wave_page,
     },
-    statistics::wave::{
-        self,
-        sweep::{FrequencyLimit, Try, TryOutcome},
+    statistics::{
+        explain::instructions::Paths,
+        wave::{
+            self,
+            sweep::{FrequencyLimit, Try, TryOutcome},
+        },
     },
 };
 use rtscope_model::{
@@ -159,6 +162,20 @@ pub(crate) fn comparison() -> lab::LabComparison {
             text("irqsoff: 61 us in tick_do_update_jiffies64"),
             text("cells/0-rest-1/trace.txt"),
         )],
+        causes: vec![cause()],
+    }
+}
+
+/// Why one of the wake-ups was late.
+fn cause() -> lab::worst::WorstCause {
+    lab::worst::WorstCause {
+        kernel: "debian-stock".to_owned(),
+        load: "disk".to_owned(),
+        seed: 5,
+        latency_ns: 821_000,
+        cause: "709.1 us of it: blocking, release_pages".to_owned(),
+        instructions: Paths::default(),
+        page: "cells/0-disk-5/explain.html".to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Changes to a root folder: each written into the journal, done in one step, and undone.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::{self, Write},
     os::unix::fs::symlink,
@@ -13,7 +14,7 @@ use super::{
     marked_block::Mark,
     steps::Steps,
 };
-use crate::{digest, disk, error::LabError, tool};
+use crate::{digest, disk::Demand, error::LabError, tool};
 
 /// Ending of what is being written and isn't in its place yet.
 const PART: &str = ".rtscope-part";
@@ -72,12 +73,27 @@ impl Change {
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    /// Adds what it takes on its file system, while it is being made.
+    pub(super) fn demand(&self, sum: &mut Demand, block: u64) {
+        // The folders above it, at most.
+        for _ in 0..4 {
+            sum.add_folder(block);
+        }
         match self {
-            Change::Tree { from, .. } => disk::size_bytes(from),
-            Change::Files { from, .. } => from.iter().map(|(content, _)| content.bytes()).sum(),
-            Change::File { from, .. } => from.bytes(),
-            Change::Replace { text, .. } => 2 * text.len() as u64,
+            Change::Tree { from, .. } => sum.add_tree(from, block),
+            Change::Files { from, .. } => {
+                sum.add_folder(block);
+                for (content, _) in from {
+                    sum.add_file(content.bytes(), block);
+                }
+                let folders: BTreeSet<&Path> =
+                    from.iter().filter_map(|(_, name)| name.parent()).collect();
+                for _ in folders {
+                    sum.add_folder(block);
+                }
+            }
+            Change::File { from, .. } => sum.add_file(from.bytes(), block),
+            Change::Replace { text, .. } => sum.add_file(text.len() as u64, block),
         }
     }
 
@@ -228,14 +244,23 @@ fn copy_tree(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> 
         } else if kind.is_symlink() {
             steps.take()?;
             let target = fs::read_link(&path).map_err(LabError::file("read", &path))?;
-            if symlink(&target, &to).is_err() && path.is_file() {
-                copy_file(&path, &to, steps)?;
+            match symlink(&target, &to) {
+                Ok(()) => {}
+                Err(e) if !has_no_links(&e) => return Err(LabError::file("make a link", &to)(e)),
+                Err(_) if path.is_file() => copy_file(&path, &to, steps)?,
+                // Of a folder or of nothing: no file of it is lost.
+                Err(_) => {}
             }
         } else {
             copy_file(&path, &to, steps)?;
         }
     }
     sync_folder(to).map_err(LabError::file("sync", to))
+}
+
+/// Whether a link failed because the file system has none, as FAT.
+fn has_no_links(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
 /// Undoes every change of a journal, the last first. Can be broken off and done again.
@@ -263,7 +288,7 @@ pub(super) fn undo(
                     notes.push(format!("{} isn't empty and stays", path.display()));
                 }
             }
-            JournalLine::Begin(_) | JournalLine::Done => {}
+            JournalLine::Begin(_) | JournalLine::Above { .. } | JournalLine::Done => {}
         }
     }
     Ok(notes)

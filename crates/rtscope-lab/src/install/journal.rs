@@ -9,24 +9,46 @@
 //! never began.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
+use rustix::{fs::FallocateFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 
 use super::{layout::BootLayout, marked_block::Mark, steps::Steps};
-use crate::{cache::Identity, error::LabError};
+use crate::{cache::Identity, disk::Demand, error::LabError};
 
 /// Folder of the journals, below the root.
 const FOLDER: &str = "var/lib/rtscope/kernels";
+
+/// Space that is taken for a journal when it begins: with its disk full it could still be ended.
+const RESERVED_BYTES: u64 = 64 * 1024;
+
+/// The folder of the journals of a system.
+pub(super) fn folder(root: &Path) -> PathBuf {
+    root.join(FOLDER)
+}
+
+/// Adds what a journal takes, without what it keeps.
+pub(super) fn demand(sum: &mut Demand, block: u64) {
+    // Its folder, that of kept files, and the folders above.
+    for _ in 0..2 + Path::new(FOLDER).components().count() {
+        sum.add_folder(block);
+    }
+    sum.add_file(RESERVED_BYTES, block);
+}
 
 /// A line of a journal. Paths are below the root.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum JournalLine {
     Begin(Heading),
+    /// A folder above the journals, made for them. The lowest comes first.
+    Above {
+        path: PathBuf,
+    },
     /// A folder, made.
     Folder {
         path: PathBuf,
@@ -77,21 +99,49 @@ pub struct FoundJournal {
 impl Journal {
     /// Begins a journal below a root.
     pub fn begin(root: &Path, heading: &Heading, steps: &mut Steps) -> Result<Journal, LabError> {
-        let folder = root.join(FOLDER);
-        steps.take()?;
-        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        let folder = folder(root);
+        let above = folder.ancestors().skip(1).take_while(|path| *path != root);
+        let mut made: Vec<PathBuf> =
+            above.filter(|path| !path.exists()).map(Path::to_owned).collect();
         let number =
             all(root)?.iter().filter_map(|found| number_of(&found.dir)).max().unwrap_or(0) + 1;
         let dir = folder.join(format!("{number:04}-{}", heading.kernel.key));
+        let begun = Journal::write_first(&dir, root, heading, &made, steps);
+        if matches!(begun, Err(LabError::File { .. })) {
+            // Nothing refers to a journal without a first line: it goes, with the folders made for it.
+            let _ = fs::remove_dir_all(&dir);
+            made.insert(0, folder);
+            for path in &made {
+                let _ = fs::remove_dir(path);
+            }
+        }
+        begun
+    }
+
+    fn write_first(
+        dir: &Path,
+        root: &Path,
+        heading: &Heading,
+        made: &[PathBuf],
+        steps: &mut Steps,
+    ) -> Result<Journal, LabError> {
+        let folder = folder(root);
+        steps.take()?;
+        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         steps.take()?;
         let saved = dir.join("saved");
         fs::create_dir_all(&saved).map_err(LabError::file("make", &saved))?;
         let path = dir.join("journal.jsonl");
         steps.take()?;
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.map_err(LabError::file("write", &path))?;
-        let mut journal = Journal { dir, file, saved: 0 };
+        // What is there has this number and no whole first line: nothing may go after it.
+        let file = File::create(&path).map_err(LabError::file("write", &path))?;
+        reserve(&file).map_err(LabError::file("reserve space for", &path))?;
+        let mut journal = Journal { dir: dir.to_owned(), file, saved: 0 };
         journal.add(&JournalLine::Begin(heading.clone()), steps)?;
+        for path in made {
+            let path = path.strip_prefix(root).unwrap_or(path).to_owned();
+            journal.add(&JournalLine::Above { path }, steps)?;
+        }
         for folder in [&journal.dir, &folder] {
             sync_folder(folder).map_err(LabError::file("sync", folder))?;
         }
@@ -177,11 +227,18 @@ pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
 
 /// Removes a journal whose changes are undone: out of sight in one step, then its files; and the
 /// folders of ours that are empty then.
-pub fn forget(dir: &Path, steps: &mut Steps) -> Result<(), LabError> {
-    let undone = dir.with_extension("undone");
+pub fn forget(root: &Path, found: &FoundJournal, steps: &mut Steps) -> Result<(), LabError> {
+    let undone = found.dir.with_extension("undone");
     steps.take()?;
-    fs::rename(dir, &undone).map_err(LabError::file("rename", dir))?;
-    sweep(dir.parent().unwrap_or(dir), steps)
+    fs::rename(&found.dir, &undone).map_err(LabError::file("rename", &found.dir))?;
+    sweep(found.dir.parent().unwrap_or(&found.dir), steps)?;
+    for line in &found.lines {
+        if let JournalLine::Above { path } = line {
+            steps.take()?;
+            let _ = fs::remove_dir(root.join(path));
+        }
+    }
+    Ok(())
 }
 
 /// Removes what broken attempts left among the journals.
@@ -196,4 +253,12 @@ fn sweep(folder: &Path, steps: &mut Steps) -> Result<(), LabError> {
     steps.take()?;
     let _ = fs::remove_dir(folder).and_then(|()| fs::remove_dir(folder.parent().unwrap_or(folder)));
     Ok(())
+}
+
+/// Takes space for a journal's lines. File systems that can't are asked for it with each line.
+fn reserve(file: &File) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES) {
+        Err(Errno::NOSPC | Errno::DQUOT) => Err(Errno::NOSPC.into()),
+        _ => Ok(()),
+    }
 }

@@ -42,7 +42,7 @@ pub use self::{
 use crate::{
     cache::{KeptKernel, Manifest},
     config::merge,
-    disk,
+    disk::{self, Demand, Shortage},
     error::LabError,
     progress::{Report, StepProgress, step},
 };
@@ -234,16 +234,30 @@ fn library(root: &Path) -> PathBuf {
 
 /// Checks free space on each file system that something goes to.
 fn check_space(wish: &Wish<'_>, changes: &[Change]) -> Result<(), LabError> {
-    let mut needed: BTreeMap<u64, (PathBuf, u64)> = BTreeMap::new();
-    for change in changes {
-        let there = change.place().ancestors().find(|path| path.exists()).unwrap_or(wish.root);
+    let mut needed: BTreeMap<u64, (PathBuf, Demand)> = BTreeMap::new();
+    let mut add = |place: &Path, demand: &dyn Fn(&mut Demand, u64)| {
+        let there = place.ancestors().find(|path| path.exists()).unwrap_or(wish.root);
         let device = there.metadata().map_or(0, |there| there.dev());
-        needed.entry(device).or_insert_with(|| (there.to_owned(), 0)).1 += change.bytes();
+        let entry = needed.entry(device);
+        let (_, sum) = entry.or_insert_with(|| (there.to_owned(), Demand::default()));
+        demand(sum, disk::block_bytes(there));
+    };
+    let journal = journal::folder(wish.root);
+    add(&journal, &|sum, block| journal::demand(sum, block));
+    for change in changes {
+        add(change.place(), &|sum, block| change.demand(sum, block));
+        if let Change::Replace { path, .. } = change {
+            // Its old content goes into the journal.
+            let bytes = path.metadata().map_or(0, |there| there.len());
+            add(&journal, &|sum, block| sum.add_file(bytes, block));
+        }
     }
-    for (path, bytes) in needed.into_values() {
-        disk::require(&path, bytes / (1024 * 1024) + 1, "")?;
+    let short = |(path, demand): (PathBuf, Demand)| disk::shortage(&path, demand);
+    let shortages: Vec<Shortage> = needed.into_values().filter_map(short).collect();
+    match shortages.is_empty() {
+        true => Ok(()),
+        false => Err(LabError::NoRoom { kernel: wish.title(), shortages }),
     }
-    Ok(())
 }
 
 fn undo_unfinished(
@@ -268,7 +282,7 @@ fn undo(root: &Path, found: &FoundJournal, steps: &mut Steps) -> Result<Vec<Stri
     // With the boot partition not mounted, its files would seem to be gone.
     found.heading.layout.chosen(root)?;
     let notes = change::undo(root, found, steps)?;
-    journal::forget(&found.dir, steps)?;
+    journal::forget(root, found, steps)?;
     Ok(notes)
 }
 

@@ -77,10 +77,16 @@ pub fn fetch(
     let downloads = cache.downloads();
     fs::create_dir_all(&downloads).map_err(LabError::file("make", &downloads))?;
     cache.sweep();
-    let mut fetched = fetch_source(spec, cache, from, report)?;
-    for wanted in &spec.patches {
-        fetched.patches.extend(fetch_patch(wanted, cache, report)?);
+    if let (SpecSource::Vendor { vendor, reference }, None) = (&spec.source, from) {
+        return Err(no_address(vendor, reference));
     }
+    // A patch is small: one that is missing is named before a source of 200 MB is fetched.
+    let mut patches = Vec::new();
+    for wanted in &spec.patches {
+        patches.extend(fetch_patch(&spec.name, wanted, cache, report)?);
+    }
+    let mut fetched = fetch_source(spec, cache, from, report)?;
+    fetched.patches = patches;
     if let Some(version) = fetched.version {
         fetched.warnings = pairing(version, &fetched.patches)?;
         for warning in &fetched.warnings {
@@ -159,11 +165,7 @@ fn fetch_source(
                 done(format!("commit {commit}"), None, SourceLocation::Commit(repository, commit))
             })
         }
-        (SpecSource::Vendor { vendor, reference }, None) => Err(LabError::Refused(format!(
-            "rtscope doesn't know where to fetch the kernel tree of {vendor}: give the address of its git \
-             repository with `--from` (rtscope uses the branch {reference}), or a folder with the \
-             unpacked source"
-        ))),
+        (SpecSource::Vendor { vendor, reference }, None) => Err(no_address(vendor, reference)),
         (SpecSource::Debian { .. } | SpecSource::Folder { .. }, Some(from)) => {
             Err(LabError::Refused(format!(
                 "--from {from}: not a folder with a kernel's source, and the spec {} names no git tree or \
@@ -172,6 +174,14 @@ fn fetch_source(
             )))
         }
     }
+}
+
+fn no_address(vendor: &str, reference: &str) -> LabError {
+    LabError::Refused(format!(
+        "rtscope doesn't know where to fetch the kernel tree of {vendor}: give the address of its git \
+         repository with `--from` (rtscope uses the branch {reference}), or a folder with the unpacked \
+         source"
+    ))
 }
 
 fn folder(
@@ -278,7 +288,8 @@ fn git(
         return Ok((repository.clone(), commit.to_owned()));
     }
     step(report, format!("fetching {reference} of a git tree, without its history"));
-    git(&["fetch", "--quiet", "--depth", "1", from, reference])?;
+    git(&["fetch", "--quiet", "--depth", "1", from, reference])
+        .map_err(|error| not_fetched(error, from, reference))?;
     let found = git(&["rev-parse", "FETCH_HEAD^{commit}"])?.trim().to_owned();
     match commit {
         Some(asked) if asked != found => Err(LabError::Refused(format!(
@@ -286,6 +297,17 @@ fn git(
              that has it"
         ))),
         _ => Ok((repository, found)),
+    }
+}
+
+/// What git said, after what was fetched from where, and before what helps.
+fn not_fetched(error: LabError, from: &str, reference: &str) -> LabError {
+    let LabError::Program { said, .. } = error else { return error };
+    let cause = said.lines().find_map(|line| line.trim().strip_prefix("fatal: "));
+    LabError::NotFetched {
+        reference: reference.to_owned(),
+        from: from.to_owned(),
+        cause: cause.unwrap_or(said.trim()).to_owned(),
     }
 }
 
@@ -309,11 +331,18 @@ fn is_repository(from: &str) -> Result<(), LabError> {
 }
 
 fn fetch_patch(
+    kernel: &str,
     wanted: &Patch,
     cache: &Cache,
     report: &mut Report<'_>,
 ) -> Result<Vec<PatchFile>, LabError> {
     match wanted {
+        Patch::File { from, .. } if !from.contains("://") && !Path::new(from).exists() => {
+            Err(LabError::Refused(format!(
+                "{kernel} needs the patch {from}, which isn't there: download it first; `rtscope kernel \
+                 show {kernel}` says what is known about it"
+            )))
+        }
         Patch::File { from, sha256, made_for } => {
             let path = download::bring(from, sha256.as_deref(), &cache.downloads(), report)?;
             let name = from.rsplit('/').next().unwrap_or(from).to_owned();

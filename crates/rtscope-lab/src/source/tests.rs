@@ -90,7 +90,26 @@ fn another_branch_or_an_unreachable_tree_is_refused_in_words() {
     let said = fetch(&spec, &cache, Some(&other.address()), &mut |_| {}).expect_err("no branch");
     assert!(said.to_string().contains("ti-linux-6.12.y"), "{said}");
     let nowhere = format!("file://{}", room.path().join("nowhere").display());
-    assert!(fetch(&spec, &cache, Some(&nowhere), &mut |_| {}).is_err());
+    let said = fetch(&spec, &cache, Some(&nowhere), &mut |_| {}).expect_err("nowhere").to_string();
+    let begin = format!("can't fetch ti-linux-6.12.y from {nowhere}: ");
+    assert!(said.starts_with(&begin) && said.ends_with("with --from"), "{said}");
+    assert!(said.contains("nowhere' does not appear to be a git repository"), "{said}");
+}
+
+#[test]
+fn a_patch_that_is_missing_is_named_before_the_source_is_fetched() {
+    let room = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(room.path());
+    let mut spec = spec::find("raspberry-pi-5.4-rt").expect("shipped");
+    let missing = room.path().join("patch-5.4.70-rt40.patch.gz").display().to_string();
+    spec.patches = vec![Patch::File { from: missing.clone(), sha256: None, made_for: None }];
+    let mut steps = Vec::new();
+    let from = Some("https://example.invalid/linux");
+    let said = fetch(&spec, &cache, from, &mut |p| steps.push(p)).expect_err("no patch");
+    let said = said.to_string();
+    assert!(said.contains(&format!("raspberry-pi-5.4-rt needs the patch {missing}")), "{said}");
+    assert!(said.contains("`rtscope kernel show raspberry-pi-5.4-rt`"), "{said}");
+    assert_eq!(steps, [], "nothing was fetched");
 }
 
 #[test]

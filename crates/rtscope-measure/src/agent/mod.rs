@@ -121,12 +121,20 @@ pub fn main(version: &str, wall_clock: fn() -> String) {
     }
     let start = start::settle(&tree);
     std::thread::sleep(Duration::from_nanos(options.shift_ns()));
-    let outcome = panic::catch_unwind(|| measure(version, wall_clock()))
-        .unwrap_or_else(|_| Err("the agent panicked: its words are on the console".to_owned()));
-    let outcome = outcome.and_then(|()| {
+    leave_on_panic(options.channel.clone());
+    let outcome = measure(version, wall_clock()).and_then(|()| {
         start::keep(&start, Path::new(RECORD)).map_err(|e| format!("{}: {e}", guest::START))
     });
     leave(&options.channel, &outcome);
+}
+
+/// A release ends at a panic, and the end of a first process is a panic of the kernel: the record goes first.
+fn leave_on_panic(channel: PathBuf) {
+    let say_where = panic::take_hook();
+    panic::set_hook(Box::new(move |found| {
+        say_where(found);
+        leave(&channel, &Err("the agent panicked: its words are on the console".to_owned()));
+    }));
 }
 
 /// Sends what there is, and switches the guest off.

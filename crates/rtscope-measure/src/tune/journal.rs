@@ -226,6 +226,11 @@ impl Found {
     pub(super) fn is_alive(&self) -> bool {
         !self.of_earlier_boot && self.owner.is_alive()
     }
+
+    /// Whether this process wrote it.
+    pub(super) fn is_own(&self) -> bool {
+        !self.of_earlier_boot && Owner::own().is_ok_and(|own| own == self.owner)
+    }
 }
 
 /// The journal of a process that is no more, when a folder has one. Its name says so: it need not be

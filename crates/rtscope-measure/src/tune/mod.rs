@@ -27,7 +27,7 @@ use rtscope_sys::tree::Tree;
 pub use self::{
     error::TuneError,
     journal::{JOURNALS_OF_ROOT, journal_dir},
-    restore::{Holder, Restored, holders, left_by_root, restore_leftovers},
+    restore::{Holder, Restored, holders, left_by_root, restore_leftovers, restore_own},
     setting::{SETTINGS, SettingDescriptor, check},
 };
 use self::{

@@ -96,6 +96,16 @@ impl fmt::Display for Restored {
 /// that it is reported once.
 #[must_use]
 pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
+    restore_all(tree, journal_dir, |journal| !journal.is_alive())
+}
+
+/// Restores what this very process has changed, when it is about to end without doing so itself: at a panic.
+#[must_use]
+pub fn restore_own(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
+    restore_all(tree, journal_dir, Found::is_own)
+}
+
+fn restore_all(tree: &Tree, journal_dir: &Path, is_over: impl Fn(&Found) -> bool) -> Vec<Restored> {
     if !journal_dir.exists() {
         return Vec::new();
     }
@@ -114,7 +124,7 @@ pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
         Err(error) => return vec![trouble(journal_dir, error.to_string())],
     };
     let mut restored = Vec::new();
-    for journal in journals.iter().filter(|journal| !journal.is_alive()) {
+    for journal in journals.iter().filter(|journal| is_over(journal)) {
         restored.extend(journal.damaged.iter().map(|line| trouble(&journal.path, line.clone())));
         let done = journal.of_earlier_boot || restore_one(tree, journal, &mut restored);
         let left = if !done {

@@ -267,6 +267,12 @@ impl ShippedSubject {
     }
 }
 
+/// The compiler of a subject that comes with rtscope, and the Debian package that has it.
+#[must_use]
+pub fn compiler(word: &str) -> Option<(&'static str, &'static str)> {
+    shipped(word).map(|shipped| (shipped.tool, shipped.package))
+}
+
 /// The file of a subject that comes with rtscope, compiled in a folder so that it needs no shared library; none for
 /// rtscope's own generator.
 ///

@@ -124,6 +124,40 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
     assert!(!log.contains("  CC "), "they are there already: {log}");
 }
 
+/// Modules as a kernel installs them: with their dependencies, and a link to where they were built.
+const MODULES: &str = "modules:\n\t@echo '  CC [M]  a.o'\n\
+    modules_install:\n\t@mkdir -p $(INSTALL_MOD_PATH)/lib/modules/9.1.2-small/kernel\n\
+    \t@cp a.c $(INSTALL_MOD_PATH)/lib/modules/9.1.2-small/kernel/a.ko\n\
+    \t@echo kernel/a.ko: > $(INSTALL_MOD_PATH)/lib/modules/9.1.2-small/modules.dep\n\
+    \t@ln -s $(O) $(INSTALL_MOD_PATH)/lib/modules/9.1.2-small/build\n";
+
+const GRUB: &str = "menuentry 'Old' {\n\tlinux\t/boot/vmlinuz-old ro\n}\nsource custom.cfg\n";
+
+#[test]
+fn a_kernel_with_modules_is_built_and_installed_with_their_dependencies() {
+    let test = "a_kernel_with_modules_is_built_and_installed_with_their_dependencies";
+    let Some(small) = Small::new(test) else { return };
+    let makefile =
+        MAKEFILE.replace("CONFIG_64BIT=y >", "CONFIG_64BIT=y CONFIG_MODULES=y | tr ' ' '\\n' >");
+    fs::write(small.path("tree/Makefile"), makefile + MODULES).expect("written");
+    fs::write(small.path("small.toml"), SPEC.replace("modules = false", "modules = true"))
+        .expect("written");
+    let built = small.run(&["kernel", "build", "small.toml"]);
+    assert!(built.status.success(), "{}", printed(&built));
+    fs::create_dir_all(small.path("root/boot/grub")).expect("a folder");
+    fs::write(small.path("root/boot/grub/grub.cfg"), GRUB).expect("written");
+    fs::write(small.path("root/boot/vmlinuz-old"), "old").expect("written");
+    let words = ["kernel", "install", "small", "--root", "root", "--layout", "grub"];
+    let installed = small.run(&words);
+    assert!(installed.status.success(), "{}", printed(&installed));
+    let modules = small.path("root/lib/modules/9.1.2-small");
+    let read = |name: &str| fs::read_to_string(modules.join(name)).expect("a file");
+    assert_eq!((&*read("modules.dep"), &*read("kernel/a.ko")), ("kernel/a.ko:\n", "a"));
+    assert!(modules.join("build").symlink_metadata().is_err(), "no link to this machine's folders");
+    let back = output_of(rtscope(small.0.path()).args(["kernel", "rollback", "--root", "root"]));
+    assert!(back.status.success() && !small.path("root/lib").exists(), "{}", printed(&back));
+}
+
 #[test]
 fn no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it() {
     let test = "no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it";

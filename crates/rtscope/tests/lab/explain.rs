@@ -17,7 +17,7 @@ fn the_pieces_of_a_replayed_spike_add_up_and_name_what_held_the_cpu() {
     };
     let kernel = "debian-stock";
     let run = ["run", "small.toml", "--kernel", kernel, "--memory", "1024", "--out", "out"];
-    let ran = lab(&run);
+    let ran = lab(&[&run[..], &["--explain"]].concat());
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
     let record = "out/debian-stock-seed1";
     let explain = ["explain", record, "--cell", "disk", "--worst", "2", "--json"];
@@ -28,6 +28,14 @@ fn the_pieces_of_a_replayed_spike_add_up_and_name_what_held_the_cpu() {
     assert_eq!(spikes.len(), 2, "the worst two of one phase");
     let ns = |value: &Value| value.as_u64().expect("nanoseconds");
     let worst_ns = worst_ns(&document(&room.path().join("out")));
+    // `lab run --explain` named the same wake-up of each phase.
+    let compared = document(&room.path().join("out"));
+    let causes = compared["causes"].as_array().expect("causes");
+    assert_eq!(causes.len(), 2, "rest and disk: {causes:?}");
+    let disk = causes.iter().find(|cause| cause["load"] == "disk").expect("the disk's");
+    assert_eq!(disk["latency_ns"], spikes[0]["latency_ns"], "{disk}");
+    assert!(disk["cause"].as_str().is_some_and(|cause| cause.contains("of it: blocking, ")));
+    assert_eq!(disk["instructions"], spikes[0]["instructions"]);
     let key = (kernel.to_owned(), "disk".to_owned());
     assert_eq!(ns(&spikes[0]["latency_ns"]), worst_ns[&key], "the record's maximum");
     assert!(all["equal_files"].as_u64() > Some(5) && all["is_whole"] == true);

@@ -9,7 +9,7 @@ use super::{
     KernelRequirement, absence, apart,
     beside::{Buckets, QUANTILES},
     collect::Collected,
-    conditions, headline, loads, missed, models, p99_9_and_max, unbounded,
+    conditions, headline, loads, missed, models, p99_9_and_max, unbounded, worst,
 };
 use crate::{
     number::{counted, us},
@@ -30,6 +30,7 @@ impl Collected {
             "pairs": apart::pairs(&self.page),
             "too_few_wake_ups": unbounded(&self.page),
             "broken": self.broken,
+            "causes": self.page.causes,
             "warnings": self.page.warnings,
             "published": published::document(&self.page.published),
             "kernels": self.documents,
@@ -75,11 +76,13 @@ impl Collected {
             _ => "\np99.9 / max in us: the median and the largest of all seeds\n",
         });
         text.extend(missed(&self.page).iter().map(|(load, kernel, missed)| {
-            format!("{load}, {kernel}: {} missed\n", counted(*missed, "activation"))
+            let missed = counted(*missed, "activation");
+            format!("{load}, {kernel}: {missed} missed, counted with the times that they would have waited\n")
         }));
         text.extend(conditions(&self.page).iter().map(|said| format!("{said}\n")));
         text.extend(unbounded(&self.page).map(|said| said + "\n"));
         text.push_str(&apart::text(&self.page));
+        text.push_str(&worst::text(&self.page.causes));
         text.push_str(&published::text(&self.page.published));
         for pair in &self.page.beside {
             let of = |side: &Buckets| {

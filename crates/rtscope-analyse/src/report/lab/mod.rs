@@ -15,6 +15,7 @@ mod preemption;
 #[cfg(test)]
 mod tests;
 pub mod verbs;
+pub mod worst;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
-use self::apart::KernelPair;
+use self::{apart::KernelPair, worst::WorstCause};
 use crate::{
     number::us,
     plot::{self, kernels::Curve},
@@ -106,6 +107,8 @@ pub struct LabComparison {
     pub beside: Vec<beside::PhaseByBoth>,
     /// What the kernels' own tracers said: kernel and phase, in words, and the file.
     pub traces: Vec<(String, String, String)>,
+    /// Why the worst wake-up of each kernel under each load was late, where that was asked.
+    pub causes: Vec<WorstCause>,
 }
 
 impl KernelRequirement {
@@ -156,6 +159,8 @@ struct Place {
     page: String,
     /// The other seeds' pages.
     others: Vec<(u64, String)>,
+    /// Why the worst wake-up was late, where that was asked.
+    cause: Option<WorstCause>,
 }
 
 /// A row of the table: a load in every kernel.
@@ -452,7 +457,9 @@ fn place(
 ) -> Result<Place, &'static str> {
     let entries = entries_of(all, kernel, load);
     let missing = load.map_or("no record", |load| absence(all, kernel, load));
-    figures(&entries, load.is_some(), all.seeds, heat).ok_or(missing)
+    let place = figures(&entries, load.is_some(), all.seeds, heat).ok_or(missing)?;
+    let cause = load.and_then(|load| all.cause_of(kernel, load)).cloned();
+    Ok(Place { cause, ..place })
 }
 
 fn figures(
@@ -488,5 +495,6 @@ fn figures(
             true => entries.iter().skip(1).map(|e| (e.seed, e.page.clone())).collect(),
             false => Vec::new(),
         },
+        cause: None,
     })
 }

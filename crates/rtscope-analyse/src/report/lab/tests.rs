@@ -57,6 +57,7 @@ fn comparison() -> LabComparison {
         published: Vec::new(),
         beside: Vec::new(),
         traces: Vec::new(),
+        causes: Vec::new(),
     }
 }
 

@@ -23,6 +23,21 @@ fn what_a_dead_run_left_is_restored_last_first() {
 }
 
 #[test]
+fn a_process_that_panics_restores_its_own_settings_and_leaves_those_of_others() {
+    let bench = Bench::new();
+    let applied = bench.applied(&[("throttling", "off")]);
+    bench.fake.file(MIGRATION, "0\n");
+    bench.left(&line("timer-migration", MIGRATION, "1", "0"));
+    let [restored] = restore_own(&bench.fake.tree, bench.journals.path()).try_into().expect("one");
+    assert_eq!((restored.setting.as_str(), restored.error), ("throttling", None));
+    assert_eq!(bench.fake.read(THROTTLING), "950000");
+    assert_eq!((bench.fake.read(MIGRATION).trim(), bench.journals().len()), ("0", 1));
+    // Where a panic unwinds, the values that hold settings are dropped after its hook.
+    drop(applied);
+    assert_eq!(bench.fake.read(THROTTLING), "950000");
+}
+
+#[test]
 fn a_run_that_died_before_it_changed_anything_leaves_nothing_to_do() {
     let bench = Bench::new();
     bench.left(&line("throttling", THROTTLING, "950000", "-1"));

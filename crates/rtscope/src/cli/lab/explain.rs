@@ -7,16 +7,19 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use rtscope_analyse::{
-    report::explain_lab::{self as report, Explanation},
+    report::{
+        explain_lab::{self as report, Explanation},
+        lab::{collect::Collected, worst},
+    },
     statistics::explain::instructions::{WatchedGuest, above_ns, choose, explain_window},
 };
-use rtscope_lab::explain;
+use rtscope_lab::{cache::Cache, explain, tool::Need};
 use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
 use rtscope_model::{
     environment::Preemption, instructions::Instructions, record::Record, symbols::KernelSymbols,
 };
 
-use super::order;
+use super::order::{self, Lab};
 use crate::{
     cli::{Refused, ending, print, print_folded},
     exit,
@@ -56,25 +59,82 @@ pub(in crate::cli) struct Args {
     cache: Option<PathBuf>,
 }
 
+/// Whether the verbs that compare kernels explain what they found.
+#[derive(Debug, clap::Args)]
+pub(super) struct Explain {
+    /// Explain the worst wake-up of each kernel under each load, as `rtscope lab explain` does. Each guest that has
+    /// one is replayed, which takes about as long as its run
+    #[arg(long, conflicts_with_all = ["wall", "kvm"])]
+    explain: bool,
+}
+
+impl Explain {
+    /// A lab for these guests that can also explain them.
+    pub(super) fn open_lab(&self, options: &order::Options) -> anyhow::Result<Lab> {
+        if !self.explain {
+            return Lab::open(options);
+        }
+        if options.cpus() > 1 {
+            let text = "--explain with --smp: only a guest with one CPU has a log that is replayed";
+            return Err(Refused(text.to_owned()).into());
+        }
+        Lab::open_with_tools(options, vec![Need::of("cc", "gcc")])
+    }
+
+    /// Explains the worst wake-ups, if that was asked. What can't be explained is a warning on the page: the figures
+    /// stand without it.
+    pub(super) fn add_to(&self, all: &mut Collected, out: &Path, lab: &Lab) {
+        if !self.explain {
+            return;
+        }
+        let records = worst::records(&all.page);
+        for (n, record) in records.iter().enumerate() {
+            let (name, loads) = (record.folder.display(), record.loads.join(", "));
+            if lab.console.interrupt().is_stopped() {
+                all.page.warnings.push(format!("{name}: {loads} not explained: interrupted"));
+                continue;
+            }
+            note!("[{}/{}] explaining {name}: {loads}", n + 1, records.len());
+            let folder = out.join(&record.folder);
+            match explained(&folder, &record.loads, 1, lab.lab.cache(), lab.console.interrupt()) {
+                Ok(found) => all.page.add_causes(record, &found),
+                Err(why) => {
+                    all.page.warnings.push(format!("{name}: {loads} not explained: {why:#}"));
+                }
+            }
+        }
+    }
+}
+
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let record = record::open(&args.record, &Additions::default())?.record;
-    let cells = cells(&record, &args.cell)?;
-    let worst = usize::from(args.worst);
     let cache = order::cache_at(args.cache.as_ref());
     let interrupt = Interrupt::install()?;
     ending::of_programs(&interrupt);
+    let all = explained(&args.record, &args.cell, args.worst, &cache, &interrupt)?;
+    tell(&args.record, &all, args.json)?;
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// Explains the worst wake-ups of some phases of a record, or of all, and keeps document and page in its folder.
+fn explained(
+    folder: &Path,
+    phases: &[String],
+    worst: u8,
+    cache: &Cache,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Explanation> {
+    let record = record::open(folder, &Additions::default())?.record;
+    let (cells, worst) = (cells(&record, phases)?, usize::from(worst));
     let stop = || interrupt.is_stopped();
-    let above_ns = above_ns(&record, &cells, worst);
-    let guard = order::guard();
-    let look =
-        explain::look(&args.record, above_ns, &cache, &guard, &stop, &mut |line| note!("{line}"))?;
+    let (above_ns, guard) = (above_ns(&record, &cells, worst), order::guard());
+    let look = explain::look(folder, above_ns, cache, &guard, &stop, &mut |line| note!("{line}"))?;
     let instructions = Instructions::read(&look.instructions);
     let chosen = choose(&record, &instructions.windows, &cells, worst);
     if chosen.is_empty() {
         return Err(anyhow!(
             "{}: no wake-up is marked. Either the phase has none, or an older rtscope made the record: then run \
              the guest again with this version",
-            args.record.display()
+            folder.display()
         ));
     }
     let symbols = look.symbols;
@@ -86,7 +146,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let all = Explanation {
         format: report::FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        record: args.record.display().to_string(),
+        record: folder.display().to_string(),
         kernel: kernel.map_or_else(String::new, |kernel| kernel.release.clone()),
         is_preempt_rt: kernel
             .map(|kernel| kernel.preemption)
@@ -98,8 +158,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         is_whole: instructions.is_whole,
         spikes: chosen.iter().map(|one| explain_window(&seen, one)).collect(),
     };
-    tell(&args.record, &all, args.json)?;
-    Ok(ExitCode::from(exit::PASS))
+    keep(folder, &all)?;
+    Ok(all)
 }
 
 /// The cells of these phases, or all.
@@ -120,17 +180,26 @@ fn cells(record: &Record, names: &[String]) -> anyhow::Result<Vec<u32>> {
     Ok(numbered().filter(|(_, phase)| is_meant(&phase.name)).map(|(cell, _)| cell).collect())
 }
 
-/// Writes the document and the page into the record's folder, and prints one of them.
-fn tell(folder: &Path, all: &Explanation, json: bool) -> anyhow::Result<()> {
-    let document = serde_json::to_string_pretty(&report::document(all))? + "\n";
-    let page = folder.join("explain.html");
-    for (path, text) in [(&folder.join("explain.json"), &document), (&page, &report::page(all))] {
-        write_whole(path, text.as_bytes())
+fn text_of(all: &Explanation) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&report::document(all))? + "\n")
+}
+
+/// Writes the document and the page into the record's folder.
+fn keep(folder: &Path, all: &Explanation) -> anyhow::Result<()> {
+    for (name, text) in [("explain.json", text_of(all)?), (report::PAGE, report::page(all))] {
+        let path = folder.join(name);
+        write_whole(&path, text.as_bytes())
             .with_context(|| format!("can't write {}", path.display()))?;
     }
+    Ok(())
+}
+
+/// Prints the document or the table, and says where the page is.
+fn tell(folder: &Path, all: &Explanation, json: bool) -> anyhow::Result<()> {
+    let page = folder.join(report::PAGE);
     if json {
         note!("Report: {}", page.display());
-        return print(&document);
+        return print(&text_of(all)?);
     }
     print_folded(&format!("{}\nReport: {}\n", report::table(all), shown(&page)))
 }

@@ -4,11 +4,7 @@ use std::process::ExitCode;
 
 use rtscope_lab::{kernel_under_test::KernelUnderTest, record_folders::names};
 
-use super::{
-    compare,
-    order::{self, Lab},
-    output,
-};
+use super::{compare, explain, order, output};
 use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in its own guest
@@ -42,6 +38,8 @@ pub(in crate::cli) struct Args {
     #[command(flatten)]
     options: order::Options,
     #[command(flatten)]
+    why: explain::Explain,
+    #[command(flatten)]
     shape: shape::Shape,
 }
 
@@ -50,7 +48,7 @@ const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_MATRIX)?;
-    let mut lab = Lab::open(&args.options)?;
+    let mut lab = args.why.open_lab(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let named = lab.kernels(&args.kernel)?;
     let has_models = |kernel: &&KernelUnderTest| kernel.has_option("PREEMPT_DYNAMIC");
@@ -80,6 +78,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outcomes = lab.run_into(&out, &runs)?;
     let mut all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
     all.page.warnings.extend(ignored);
+    args.why.add_to(&mut all, &out, &lab);
     compare::publish(&all, &out, args.judging.json)
 }
 

@@ -16,6 +16,7 @@ use rtscope_lab::{
     qemu::{GuestSpec, SHIFT_DEFAULT, parse_shift},
     queue::{News, QueuedRun},
     record_folders,
+    tool::Need,
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
@@ -107,6 +108,11 @@ pub(in crate::cli) struct Options {
 }
 
 impl Options {
+    /// CPUs of a guest.
+    pub(super) fn cpus(&self) -> u32 {
+        self.smp
+    }
+
     fn timing(&self) -> Timing {
         if self.kvm {
             Timing::Kvm
@@ -136,6 +142,7 @@ impl Options {
             gpio_lines: self.gpio_sim,
             silence: self.silence,
             fresh: self.fresh,
+            tools: Vec::new(),
         }
     }
 }
@@ -156,6 +163,20 @@ fn parse_mib(text: &str) -> Result<u32, String> {
 /// A place for known things.
 pub(super) fn cache_at(asked: Option<&PathBuf>) -> Cache {
     asked.map_or_else(Cache::default, Cache::at)
+}
+
+/// The program that guests run: this very one unless another one is named.
+fn guest_program(named: Option<&Path>) -> anyhow::Result<GuestProgram> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe().context("can't find this program's own file")?,
+    };
+    Ok(GuestProgram::read(&path, named.is_some())?)
+}
+
+/// Kernels as they were typed.
+fn parsed(typed: &[String]) -> anyhow::Result<Vec<KernelRef>> {
+    Ok(typed.iter().map(|one| KernelRef::parse(one)).collect::<Result<_, _>>()?)
 }
 
 /// Words before an emulator's: they end it when this process ends.
@@ -179,8 +200,14 @@ pub(super) struct Console {
 
 impl Lab {
     pub(super) fn open(options: &Options) -> anyhow::Result<Lab> {
-        let cache = cache_at(options.cache.as_ref());
-        Lab::open_with(options.guests(), options.program.as_deref(), cache, options.verbose)
+        Lab::open_with_tools(options, Vec::new())
+    }
+
+    /// A lab that asks for these tools of this machine together with all that its guests need.
+    pub(super) fn open_with_tools(options: &Options, tools: Vec<Need>) -> anyhow::Result<Lab> {
+        let (cache, guests) =
+            (cache_at(options.cache.as_ref()), GuestOptions { tools, ..options.guests() });
+        Lab::open_with(guests, options.program.as_deref(), cache, options.verbose)
     }
 
     /// A lab for these guests, which run this very program unless another one is named.
@@ -190,15 +217,22 @@ impl Lab {
         cache: Cache,
         verbose: bool,
     ) -> anyhow::Result<Lab> {
-        let path = match program {
-            Some(path) => path.to_owned(),
-            None => std::env::current_exe().context("can't find this program's own file")?,
-        };
-        let program = GuestProgram::read(&path, program.is_some())?;
-        let lab = lab::Lab::open(guests, program, cache)?;
+        let lab = lab::Lab::open(guests, guest_program(program)?, cache)?;
         let interrupt = Interrupt::install()?;
         ending::of_programs(&interrupt);
         Ok(Lab { lab, console: Console { interrupt, guard: guard(), verbose } })
+    }
+
+    /// Asks for everything that guests of these kernels will need, and for `tools` in the same breath.
+    pub(super) fn require(
+        options: &Options,
+        kernels: &[String],
+        tools: Vec<Need>,
+    ) -> anyhow::Result<()> {
+        let guests = GuestOptions { tools, ..options.guests() };
+        let program = guest_program(options.program.as_deref())?;
+        let lab = lab::Lab::open(guests, program, cache_at(options.cache.as_ref()))?;
+        Ok(lab.check_named(&parsed(kernels)?)?)
     }
 
     pub(super) fn timing(&self) -> Timing {
@@ -207,8 +241,7 @@ impl Lab {
 
     /// Finds the kernels as they were typed.
     pub(super) fn kernels(&self, typed: &[String]) -> anyhow::Result<Vec<KernelUnderTest>> {
-        let kernels =
-            typed.iter().map(|one| KernelRef::parse(one)).collect::<Result<Vec<_>, _>>()?;
+        let kernels = parsed(typed)?;
         Ok(self.console.with(|host| self.lab.kernels(&kernels, &mut host.report()))?)
     }
 
@@ -259,6 +292,10 @@ impl Lab {
 }
 
 impl Console {
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// Does something with a host that tells on standard error how far it is.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Host<'_>) -> T) -> T {
         let teller = Mutex::new(Teller::new(self.verbose));

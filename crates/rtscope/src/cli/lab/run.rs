@@ -4,11 +4,7 @@ use std::process::ExitCode;
 
 use rtscope_lab::record_folders::names;
 
-use super::{
-    compare,
-    order::{self, Lab},
-    output,
-};
+use super::{compare, explain, order, output};
 use crate::{cli::shape, plans};
 
 /// Run a plan in several kernels and compare them
@@ -24,6 +20,7 @@ use crate::{cli::shape, plans};
 /// Examples:
 ///   rtscope lab run --kernel debian-stock --kernel debian-rt
 ///   rtscope lab run --kernel debian-stock:preempt=full --seeds 5
+///   rtscope lab run --kernel debian-stock --kernel debian-rt --explain
 ///   rtscope lab run lab-course --kernel debian-rt --scale 0.1
 ///   rtscope lab run -k debian-rt -i 200us -p 50 --require 'max < 300us'
 ///   rtscope lab run --kernel debian-rt --smp 2 --cpus 1 --duration 2s
@@ -46,12 +43,14 @@ pub(in crate::cli) struct Args {
     #[command(flatten)]
     options: order::Options,
     #[command(flatten)]
+    why: explain::Explain,
+    #[command(flatten)]
     shape: shape::Shape,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
-    let mut lab = Lab::open(&args.options)?;
+    let mut lab = args.why.open_lab(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     let kernels = lab.kernels(&args.kernel)?;
     let names = names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
@@ -63,6 +62,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let outcomes = lab.run_into(&out, &runs)?;
-    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    let mut all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    args.why.add_to(&mut all, &out, &lab);
     compare::publish(&all, &out, args.judging.json)
 }

@@ -10,7 +10,7 @@ use rtscope_analyse::report::{
     },
     published::{Ours, Whose, of_table},
 };
-use rtscope_lab::{brought, lab::GuestVerbs, program::GuestProgram};
+use rtscope_lab::{brought, lab::GuestVerbs, program::GuestProgram, tool::Need};
 use rtscope_measure::{agent::SHOWN, environment};
 use rtscope_model::{
     guest,
@@ -37,6 +37,13 @@ pub(in crate::cli) struct Guests {
     judging: order::Judging,
     #[command(flatten)]
     options: order::Options,
+}
+
+impl Guests {
+    /// Asks for these tools of this machine and for all that the guests will need, before any of it is used.
+    pub(super) fn require(&self, tools: Vec<Need>) -> anyhow::Result<()> {
+        order::Lab::require(&self.options, &self.kernel, tools)
+    }
 }
 
 /// What a verb measured in a guest.

@@ -11,7 +11,7 @@ use rtscope_analyse::{
     report::{lab::figures, published::Whose, wave::sweep as report},
     statistics::wave::sweep::Sweep,
 };
-use rtscope_lab::lab::GuestVerbs;
+use rtscope_lab::{lab::GuestVerbs, tool::Need};
 use rtscope_measure::wave::{
     bench::Scratch,
     line::Address,
@@ -118,6 +118,8 @@ fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
     let published = args.published.entries("none")?;
     args.tries.options.check()?;
     let subjects = with_all_in_full(&args.subject, subject::all_static());
+    let compilers = subjects.iter().filter_map(|word| subject::compiler(word));
+    args.guests.require(compilers.map(|(tool, package)| Need::of(tool, package)).collect())?;
     let files = subject_files(&subjects)?;
     let subject_words = subjects.iter().map(|subject| format!("--subject={subject}"));
     let words: Vec<String> = subject_words
