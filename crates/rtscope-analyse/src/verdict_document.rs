@@ -19,6 +19,7 @@ use crate::{
         claim,
         dependence::{Dependence, IntervalRefusal},
         exceedance::{Exceedance, IntervalKind},
+        explain::cost,
         machine_use::{self, MachineUse},
         quantile::{self, Quantile},
     },
@@ -58,6 +59,7 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
         for key in ["culprits", "spikes"] {
             document[key] = of_late[key].take();
         }
+        document["watch_cost"] = json!(cost(record, explained));
     }
     document
 }

@@ -47,6 +47,16 @@ pub struct ExplainRecord {
     pub symbols: Vec<String>,
     /// Events that had no room.
     pub lost: u64,
+    /// When the kernel's events were not recorded, to find out what recording them costs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<Pause>,
+}
+
+/// A time in which the kernel's events were not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    pub from_ns: u64,
+    pub to_ns: u64,
 }
 
 /// A thread that was watched.

@@ -2,13 +2,17 @@
 //! the same bytes.
 
 use askama::Template;
-use rtscope_model::{explain::ExplainRecord, time::Nanos};
+use rtscope_model::{
+    explain::{ExplainRecord, Spike},
+    record::Record,
+    time::Nanos,
+};
 use serde_json::{Value, json};
 
 use crate::{
     number::{counted, grouped, us},
     plot::{self, spike},
-    statistics::explain::{Certainty, Culprit, Explained, Piece, culprits, explain},
+    statistics::explain::{Certainty, Culprit, Explained, Piece, cost, culprits, explain},
 };
 
 /// Late activations that the terminal shows in pieces, and causes of each that the page names beside its bar.
@@ -68,7 +72,7 @@ fn headline(record: &ExplainRecord, all: &Judged) -> String {
         };
     };
     let cause = worst.causes().into_iter().next().map_or_else(String::new, |piece| {
-        format!("; {} us of it: {}, {}", us(piece.ns), piece.kind.text(), piece.name)
+        format!(". Of this, {} us were {}, {}", us(piece.ns), piece.kind.text(), piece.name)
     });
     format!("{} was {} us late at worst{cause}", worst.name, us(worst.latency_ns))
 }
@@ -188,7 +192,7 @@ fn title(one: &Explained) -> String {
 
 pub(super) fn piece_text(piece: &Piece) -> String {
     let certainty = match piece.certainty {
-        Certainty::Measured => "",
+        Certainty::Measured | Certainty::LowerBound => "",
         Certainty::Unknown => ", not certain",
     };
     format!("{}: {}{certainty}{}", piece.kind.text(), piece.name, place(piece.place.as_deref()))
@@ -229,17 +233,51 @@ struct Why {
     culprits: Vec<CulpritRow>,
     /// The worst ones.
     spikes: Vec<Shown>,
-    /// The run's worst latency, where what is explained is far from it.
-    unexplained: Option<String>,
+    /// A sentence each.
+    of_run: Vec<String>,
 }
 
-/// The section of the page of a run with this worst latency.
-pub(super) fn section(record: &ExplainRecord, worst_ns: u64) -> String {
+/// What can only be said with the record of the run: whether its worst wake-up is explained, and what watching cost.
+#[must_use]
+pub fn of_run(run: &Record, record: &ExplainRecord) -> Vec<String> {
+    let worst_ns = run.slices.iter().map(|slice| slice.max_ns).max().unwrap_or(0);
+    unexplained(record, worst_ns).into_iter().chain([cost_text(run, record)]).collect()
+}
+
+/// The run's worst latency, where what is explained is far from it.
+fn unexplained(record: &ExplainRecord, worst_ns: u64) -> Option<String> {
+    let explained_ns = record.spikes.iter().map(Spike::latency_ns).max().unwrap_or(0);
+    (worst_ns / 2 > explained_ns).then(|| {
+        format!(
+            "The worst wake-up of this run was {} us late, and it is not explained: this kernel showed no switch to the \
+             thread, or the thread was stopped after the switch, or nothing was recorded then.",
+            us(worst_ns)
+        )
+    })
+}
+
+/// What watching cost, in a sentence.
+fn cost_text(run: &Record, record: &ExplainRecord) -> String {
+    let signed = |ns: f64| format!("{:+.1}", ns / 1_000.0);
+    match cost(run, record) {
+        Some(found) => format!(
+            "Watching changed the mean latency by {} us (95 % interval {} to {} us), by {} in which nothing was recorded.",
+            signed(found.mean_ns),
+            signed(found.low_ns),
+            signed(found.high_ns),
+            counted(found.pauses as u64, "pause")
+        ),
+        None => "What watching costs is not known: that needs a run of 35 s or more, with slices of a second at most."
+            .to_owned(),
+    }
+}
+
+/// The section of the page of a run.
+pub(super) fn section(run: &Record, record: &ExplainRecord) -> String {
     let all = judged(record);
-    let explained_ns = all.spikes.first().map_or(0, |spike| spike.latency_ns);
     let why = Why {
         headline: headline(record, &all),
-        unexplained: (worst_ns / 2 > explained_ns).then(|| us(worst_ns)),
+        of_run: of_run(run, record),
         culprits: all.culprits.iter().take(PIECES).map(CulpritRow::new).collect(),
         spikes: all.spikes.iter().take(SHOWN).enumerate().map(shown).collect(),
     };
@@ -263,6 +301,7 @@ pub(super) struct PieceRow {
     pub(super) share: String,
     pub(super) kind: &'static str,
     pub(super) name: String,
+    pub(super) certainty: String,
 }
 
 /// A piece of a late activation as a row.
@@ -274,6 +313,7 @@ pub(super) fn piece_row(one: &Explained, piece: &Piece) -> PieceRow {
         share: format!("{:.1} %", piece.ns as f64 * 100.0 / one.latency_ns.max(1) as f64),
         kind: piece.kind.text(),
         name: format!("{}{}", piece.name, place(piece.place.as_deref())),
+        certainty: format!("{}: {}", piece.certainty.text(), piece.why),
     }
 }
 
@@ -337,7 +377,8 @@ mod tests {
             "kept_max": 20, "events": [], "missing": [], "threads": [], "spikes": [], "symbols": [], "lost": 0,
         }))
         .expect("a record");
-        assert!(section(&record, 7_590_000).contains("was 7,590 us late, and it is not explained"));
-        assert!(!section(&record, 0).contains("not explained"));
+        let said = unexplained(&record, 7_590_000).expect("a sentence");
+        assert!(said.contains("was 7,590 us late, and it is not explained"), "{said}");
+        assert_eq!(unexplained(&record, 0), None);
     }
 }

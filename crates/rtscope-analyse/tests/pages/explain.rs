@@ -73,6 +73,7 @@ pub(crate) fn explained() -> ExplainRecord {
         spikes: vec![spike],
         symbols: Vec::new(),
         lost: 3,
+        pauses: Vec::new(),
     }
 }
 

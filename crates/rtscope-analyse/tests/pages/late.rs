@@ -17,6 +17,7 @@ pub(crate) fn explained_in_the_lab() -> Explanation {
         at_ns,
         ns,
         certainty: Certainty::Measured,
+        why: "the emulator recorded the instructions that the guest executed",
         place: place.map(str::to_owned),
     };
     let wakeup = |phase: &str, pieces: Vec<Piece>| LateWakeup {

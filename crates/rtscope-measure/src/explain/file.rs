@@ -153,6 +153,7 @@ fn explained(trace: Trace, only: Option<u32>, keep: Keep) -> Result<ExplainRecor
         spikes,
         symbols: Vec::new(),
         lost: trace.lost,
+        pauses: Vec::new(),
     };
     Ok(record)
 }

@@ -83,6 +83,8 @@ struct Sleeper {
     waking: Option<(Wakeup, bool)>,
     /// It runs: who wakes it then keeps it from going to sleep, and it isn't late.
     is_running: bool,
+    /// It may have been woken when nothing was recorded: its next activation isn't known.
+    is_unknown: bool,
 }
 
 /// What is late.
@@ -219,6 +221,15 @@ impl Finder {
         }
     }
 
+    /// Nothing was recorded for a time: what was begun before has no end.
+    pub(super) fn forget(&mut self) {
+        self.cpus.clear();
+        for sleeper in self.sleepers.values_mut() {
+            (sleeper.timer, sleeper.waking) = (None, None);
+            (sleeper.is_running, sleeper.is_unknown) = (false, true);
+        }
+    }
+
     /// The threads, and what was late, the worst first.
     pub(super) fn finish(self) -> (Vec<WatchedThread>, Vec<Spike>) {
         let mut spikes = self.spikes;
@@ -233,6 +244,9 @@ impl Sleeper {
     fn activation(&mut self, switch: &Event) -> Option<Spike> {
         let (waking, by_timer) = self.waking.take()?;
         let timer = self.timer.take();
+        if std::mem::take(&mut self.is_unknown) {
+            return None;
+        }
         let is_due = |timer: &ExpiredTimer| by_timer && timer.expires_ns <= waking.at_ns;
         Some(Spike {
             tid: self.thread.tid,

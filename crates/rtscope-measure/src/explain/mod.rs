@@ -20,7 +20,7 @@ use std::{
 
 use rtscope_model::{
     cpu::CpuSet,
-    explain::{ExplainRecord, FORMAT, Spike},
+    explain::{ExplainRecord, FORMAT, Pause, Spike},
     published::KernelKind,
     time::Nanos,
     trace::{Name, Place, Section, What},
@@ -46,6 +46,12 @@ const BUFFER_KIB: u32 = 16_384;
 
 /// Between two readings of the kernel's buffer.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// So long nothing is recorded, to see what recording costs: two slices of a second, so that one lies wholly within.
+const PAUSE: Duration = Duration::from_millis(2_200);
+
+/// From the begin of one such time to that of the next.
+const PAUSES_APART: Duration = Duration::from_secs(11);
 
 /// So long the kernel's pages are held for activations to come: longer than events are.
 const PAGES_NS: u64 = 200_000_000;
@@ -213,6 +219,7 @@ impl OwnThreads {
                 watch.follow_samplers();
                 thread::sleep(LOOK);
                 watch.read()?;
+                watch.alternate()?;
             }
             watch.finish("rtscope run".to_owned())
         });
@@ -258,6 +265,10 @@ struct Watch {
     lost: u64,
     /// The last reading.
     read_ns: u64,
+    /// Times in which nothing was recorded.
+    pauses: Vec<Pause>,
+    /// Since when nothing is recorded.
+    paused_ns: Option<u64>,
 }
 
 impl Watch {
@@ -274,6 +285,8 @@ impl Watch {
             begin: Instant::now(),
             lost: 0,
             read_ns: SystemClock::MONOTONIC.now_ns(),
+            pauses: Vec::new(),
+            paused_ns: None,
         })
     }
 
@@ -312,8 +325,37 @@ impl Watch {
         Ok(())
     }
 
+    /// Stops recording for [`PAUSE`] in each [`PAUSES_APART`], so that what it costs can be seen, and goes on.
+    fn alternate(&mut self) -> Result<(), ExplainError> {
+        let elapsed = self.begin.elapsed();
+        let since = elapsed.as_nanos() % PAUSES_APART.as_nanos();
+        let ends = (PAUSES_APART / 2).as_nanos();
+        let is_due = (ends - PAUSE.as_nanos()..ends).contains(&since);
+        match (is_due, self.paused_ns) {
+            (true, None) => {
+                self.recording.pause(true)?;
+                self.paused_ns = Some(SystemClock::MONOTONIC.now_ns());
+            }
+            (false, Some(_)) => {
+                self.end_pause();
+                // What was recorded until the pause has been read meanwhile.
+                self.finder.forget();
+                self.recording.pause(false)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_pause(&mut self) {
+        if let Some(from_ns) = self.paused_ns.take() {
+            self.pauses.push(Pause { from_ns, to_ns: SystemClock::MONOTONIC.now_ns() });
+        }
+    }
+
     fn finish(mut self, program: String) -> Result<ExplainLook, ExplainError> {
         let duration = Nanos(u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.end_pause();
         let symbols = self.recording.symbols();
         let lost = self.recording.drain_all(|event| self.finder.see(event));
         let lost = lost.map_err(ExplainError::Read)?;
@@ -345,6 +387,7 @@ impl Watch {
             spikes,
             symbols,
             lost,
+            pauses: self.pauses,
         };
         Ok(ExplainLook { record, trace_dat })
     }

@@ -198,6 +198,11 @@ impl Recording {
         self.events.retain_pages(since_ns, times);
     }
 
+    /// Stops recording, or goes on.
+    pub(crate) fn pause(&self, is_paused: bool) -> Result<(), TraceError> {
+        self.instance.write("tracing_on", if is_paused { "0" } else { "1" })
+    }
+
     /// Gives what is left after the end, and answers how many events had no room.
     pub(crate) fn drain_all(&mut self, event: impl FnMut(&Event)) -> io::Result<u64> {
         let _ = self.instance.write("tracing_on", "0");

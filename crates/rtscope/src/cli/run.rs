@@ -113,7 +113,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Err(e) => note!("rtscope: no page was written: {}", error_text(&e)),
     }
     match explained {
-        Some(Ok([_, table])) if !args.json && !args.quiet => print_folded(&format!("\n{table}"))?,
+        Some(Ok([_, table])) if !args.json && !args.quiet => {
+            let record = judged.record.explained.as_deref();
+            let more = record.map(|explained| report::explain::of_run(&judged.record, explained));
+            let more = more.unwrap_or_default().join("\n");
+            print_folded(&format!("\n{table}{more}\n"))?;
+        }
         Some(Err(e)) => note!("rtscope: late wake-ups can't be explained: {}", error_text(&e)),
         _ => {}
     }

@@ -14,7 +14,7 @@ use rtscope_model::{
 use super::protobuf::Message;
 use crate::{
     number::us,
-    statistics::explain::{Certainty, Explained, Piece, explain},
+    statistics::explain::{Explained, Piece, explain},
 };
 
 /// Fields of `Trace` and `TracePacket`.
@@ -80,16 +80,13 @@ fn track(n: usize, one: &Explained) -> Vec<Message> {
 
 /// The begin of a piece's slice, with what else is known of it.
 fn begin(piece: &Piece) -> Message {
-    let certainty = match piece.certainty {
-        Certainty::Measured => "measured",
-        Certainty::Unknown => "unknown",
-    };
     let note = |name: &str, text: &str| Message::default().text(10, name).text(6, text);
     let slice = Message::default()
         .number(9, BEGIN)
         .text(22, piece.kind.text())
         .text(23, &format!("{}: {}", piece.kind.text(), piece.name))
-        .message(4, &note("certainty", certainty));
+        .message(4, &note("certainty", piece.certainty.text()))
+        .message(4, &note("why", piece.why));
     match &piece.place {
         Some(place) => slice.message(4, &note("where", place)),
         None => slice,

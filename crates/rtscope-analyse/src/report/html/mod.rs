@@ -114,10 +114,7 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
         published: published::of_run(record, judgement),
         plots,
         machine_use,
-        why: record.explained.as_deref().map(|explained| {
-            let worst_ns = record.slices.iter().map(|slice| slice.max_ns).max().unwrap_or(0);
-            explain::section(explained, worst_ns)
-        }),
+        why: record.explained.as_deref().map(|explained| explain::section(record, explained)),
         environment: EnvironmentView::new(record),
         provenance: ProvenanceView::new(record, judgement),
     };

@@ -117,6 +117,7 @@ mod tests {
             at_ns,
             ns,
             certainty: Certainty::Measured,
+            why: "",
             place: None,
         };
         let explained = Explained {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Explained, PieceKind};
+use super::{Explained, OWN_INTERRUPT, Piece, PieceKind};
 
 /// What was in the way of late activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,7 +42,7 @@ pub fn culprits(all: &[Explained], is_preempt_rt: Option<bool>, is_guest: bool) 
                     worst_ns: 0,
                     sum_ns: 0,
                     place: None,
-                    remedy: remedy(piece.kind, is_preempt_rt, is_guest),
+                    remedy: remedy(piece, is_preempt_rt, is_guest),
                 });
                 found.len() - 1
             });
@@ -73,8 +73,8 @@ fn without_number(name: &str) -> String {
 }
 
 /// What helps against a kind of thing.
-fn remedy(kind: PieceKind, is_preempt_rt: Option<bool>, is_guest: bool) -> &'static str {
-    match kind {
+fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'static str {
+    match piece.kind {
         PieceKind::TimerSlack => {
             "give the thread a real-time policy, or set its slack to 1 ns with prctl(PR_SET_TIMERSLACK, 1)"
         }
@@ -106,8 +106,21 @@ fn remedy(kind: PieceKind, is_preempt_rt: Option<bool>, is_guest: bool) -> &'sta
         PieceKind::OutsideLinux | PieceKind::Steal => {
             "firmware or hardware stopped the CPU: look for SMIs (`rtscope environment`) and check the BIOS settings"
         }
+        // Only a device's interrupt has a number in /proc/irq.
+        PieceKind::Interrupt if piece.name.starts_with("IRQ ") => {
+            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or move this thread instead. A \
+             managed interrupt, as of NVMe, refuses that: boot with isolcpus=managed_irq,LIST"
+        }
+        PieceKind::Interrupt if piece.name.ends_with("from another CPU") => {
+            "`rtscope explain --cpu N` shows which thread on another CPU sends it, and what helps"
+        }
         PieceKind::Interrupt => {
-            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or move this thread instead"
+            "`rtscope explain --cpu N` shows what else runs on this CPU, and what helps"
+        }
+        PieceKind::ExpiryWork
+            if piece.name == OWN_INTERRUPT || piece.name.starts_with("hrtimer_wakeup") =>
+        {
+            "the timer interrupt's own work: use a faster CPU, or a kernel with fewer debug options"
         }
         PieceKind::ExpiryWork => {
             "other timers expired first: move the programs that set them to another CPU"
@@ -125,7 +138,7 @@ fn remedy(kind: PieceKind, is_preempt_rt: Option<bool>, is_guest: bool) -> &'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::explain::{Certainty, Piece};
+    use crate::statistics::explain::Certainty;
 
     fn late(latency_ns: u64, pieces: &[(PieceKind, &str, u64)]) -> Explained {
         let piece = |(kind, name, ns): &(PieceKind, &str, u64)| Piece {
@@ -134,6 +147,7 @@ mod tests {
             at_ns: 0,
             ns: *ns,
             certainty: Certainty::Measured,
+            why: "",
             place: None,
         };
         Explained {
@@ -173,6 +187,15 @@ mod tests {
             [("hog (real-time priority 99)", 2, 60, 80), ("exit from idle", 1, 30, 30)]
         );
         assert!(found[0].remedy.contains("priority"));
+        let remedy_of = |kind, name: &str| {
+            culprits(&[late(10, &[(kind, name, 10)])], Some(true), false)[0].remedy
+        };
+        assert!(remedy_of(PieceKind::Interrupt, "IRQ 9 (disk)").contains("/proc/irq"));
+        let sent = remedy_of(PieceKind::Interrupt, "function call from another CPU");
+        assert!(!sent.contains("/proc/irq") && sent.contains("--cpu"), "{sent}");
+        let own = remedy_of(PieceKind::ExpiryWork, OWN_INTERRUPT);
+        assert!(!own.contains("other timers"), "{own}");
+        assert!(remedy_of(PieceKind::ExpiryWork, "tick_nohz_handler").contains("other timers"));
         assert_eq!(without_number("while load:message-28253 ran"), "while load:message ran");
         assert_eq!(without_number("softirq NET-RX"), "softirq NET-RX");
     }

@@ -4,9 +4,10 @@
 //! the thread came to run on. Nested interrupts are taken off what they interrupted. What the events don't show is a
 //! piece of its own, `unknown`.
 //!
-//! How certain: a piece is `measured` where events bound it and name its cause, and `unknown` where only its length is
-//! known.
+//! How certain: a piece is `measured` where events bound it and name its cause, a `lower-bound` where they show the cause
+//! for a part of it only, and `unknown` where only its length is known.
 
+mod cost;
 mod cpu;
 mod culprit;
 pub mod instructions;
@@ -17,6 +18,7 @@ use rtscope_model::{
 };
 use serde::Serialize;
 
+pub use self::cost::{WatchCost, cost};
 use self::cpu::{Context, Doing, Timeline};
 pub use self::culprit::{Culprit, culprits};
 
@@ -58,7 +60,7 @@ impl PieceKind {
             PieceKind::TimerSlack => "timer slack",
             PieceKind::IdleExit => "waking an idle CPU",
             PieceKind::InterruptsOff => "interrupts off",
-            PieceKind::OutsideLinux => "not Linux: host, firmware or hardware",
+            PieceKind::OutsideLinux => "probably not Linux (host, firmware or hardware)",
             PieceKind::Steal => "CPU taken by the host",
             PieceKind::Interrupt => "interrupt",
             PieceKind::Softirq => "softirq",
@@ -77,8 +79,22 @@ impl PieceKind {
 pub enum Certainty {
     /// Events bound it and name its cause.
     Measured,
+    /// Events show its cause for a part of it.
+    LowerBound,
     /// Only its length is known.
     Unknown,
+}
+
+impl Certainty {
+    /// For people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Certainty::Measured => "measured",
+            Certainty::LowerBound => "lower bound",
+            Certainty::Unknown => "unknown",
+        }
+    }
 }
 
 /// A piece of a latency.
@@ -94,6 +110,8 @@ pub struct Piece {
     pub ns: u64,
     /// How certain.
     pub certainty: Certainty,
+    /// By what it is that certain.
+    pub why: &'static str,
     /// The kernel's function, or what else is known of the place.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -140,7 +158,10 @@ impl Piece {
     /// Adds another one of the same cause.
     fn add(&mut self, other: &Piece) {
         self.ns += other.ns;
-        self.place = self.place.take().or_else(|| other.place.clone());
+        if self.place.is_none() && other.place.is_some() {
+            self.place.clone_from(&other.place);
+            (self.certainty, self.why) = (other.certainty, other.why);
+        }
     }
 }
 
@@ -199,7 +220,8 @@ impl Cut<'_> {
             PieceKind::Unknown => Certainty::Unknown,
             _ => Certainty::Measured,
         };
-        self.pieces.push(Piece { kind, name, at_ns: from_ns, ns, certainty, place: None });
+        let why = why(kind);
+        self.pieces.push(Piece { kind, name, at_ns: from_ns, ns, certainty, why, place: None });
         self.pieces.last_mut()
     }
 
@@ -224,12 +246,7 @@ impl Cut<'_> {
                     self.push(from_ns, to_ns, PieceKind::ExpiryWork, name);
                 }
                 Doing::Section(Section::LocalTimer) | Doing::Thread | Doing::Idle => {
-                    self.push(
-                        from_ns,
-                        to_ns,
-                        PieceKind::ExpiryWork,
-                        "the interrupt itself".to_owned(),
-                    );
+                    self.push(from_ns, to_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
                 }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
             }
@@ -273,6 +290,7 @@ impl Cut<'_> {
             piece.place = place;
             if kind == PieceKind::InterruptsOff && !is_certain {
                 piece.certainty = Certainty::Unknown;
+                piece.why = "the stack at the timer's expiry is in the kernel, but the host may have stopped the guest there";
             }
         }
     }
@@ -285,12 +303,7 @@ impl Cut<'_> {
         for (n, (from_ns, to_ns, context)) in parts.into_iter().enumerate() {
             match context.innermost() {
                 Doing::Section(Section::Expiry(_) | Section::LocalTimer) => {
-                    self.push(
-                        from_ns,
-                        to_ns,
-                        PieceKind::ExpiryWork,
-                        "the interrupt itself".to_owned(),
-                    );
+                    self.push(from_ns, to_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
                 }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
                 Doing::Idle => {
@@ -336,10 +349,14 @@ impl Cut<'_> {
             return;
         }
         let off_ns = timeline.preempt_off_ns(self.spike.waking.at_ns, from_ns);
-        if let Some(piece) = self.push(from_ns, to_ns, PieceKind::Blocking, name) {
-            piece.place = off_ns.map(|ns| {
-                format!("preemption was off for {} or more", crate::number::exact_us(ns))
-            });
+        if let (Some(piece), Some(ns)) =
+            (self.push(from_ns, to_ns, PieceKind::Blocking, name), off_ns)
+        {
+            piece.place =
+                Some(format!("preemption was off for {} or more", crate::number::exact_us(ns)));
+            piece.certainty = Certainty::LowerBound;
+            piece.why = "the preempt counts of interrupts show that preemption was off from the first to the last of them, \
+                         but not since when and until when";
         }
     }
 
@@ -367,6 +384,9 @@ impl Cut<'_> {
     }
 }
 
+/// The name of the work of the timer's interrupt, beside that of the timers.
+const OWN_INTERRUPT: &str = "the interrupt itself";
+
 /// Priorities from here on are ordinary threads' (`include/linux/sched/prio.h`).
 const ORDINARY: i32 = 100;
 
@@ -375,6 +395,31 @@ const SWITCH_NS: u64 = 5_000;
 
 /// What a switch from the idle thread takes at most: it leaves its idle state first.
 const IDLE_SWITCH_NS: u64 = 50_000;
+
+/// By which events a piece of this kind is known.
+const fn why(kind: PieceKind) -> &'static str {
+    match kind {
+        PieceKind::TimerSlack => "hrtimer_start has the earliest and the latest expiry",
+        PieceKind::IdleExit => "cpu_idle shows when the CPU was idle",
+        PieceKind::InterruptsOff => "the stack at the timer's expiry is in the kernel",
+        PieceKind::OutsideLinux => {
+            "the stack at the timer's expiry is in a program, which can't keep interrupts away"
+        }
+        PieceKind::Steal => "sched_stat_runtime charged the thread with less than had passed",
+        PieceKind::Interrupt | PieceKind::Softirq => "events mark its begin and its end",
+        PieceKind::ExpiryWork => {
+            "events mark the begin of the interrupt and of each timer's function"
+        }
+        PieceKind::Interference => "sched_switch shows the thread and its priority",
+        PieceKind::Blocking => {
+            "sched_switch shows the thread and its priority, and no event whether preemption was off"
+        }
+        PieceKind::Switching => {
+            "it is what was left until sched_switch, a few microseconds at most"
+        }
+        PieceKind::Unknown => "no event shows what the CPU did",
+    }
+}
 
 /// Neighbours of the same cause as one.
 fn merged(pieces: Vec<Piece>) -> Vec<Piece> {

@@ -34,6 +34,7 @@ fn record(spike: Spike) -> ExplainRecord {
         spikes: vec![spike],
         symbols: vec!["free_pages".to_owned(), "tick_nohz_handler".to_owned()],
         lost: 0,
+        pauses: Vec::new(),
     }
 }
 
@@ -205,6 +206,9 @@ fn a_thread_of_higher_priority_interferes_and_one_of_lower_priority_blocks() {
     has(&all, PieceKind::Blocking, "low-9", 6);
     let place = explained.pieces.iter().rev().find_map(|piece| piece.place.as_deref());
     assert_eq!(place, Some("preemption was off for 6.000 us or more"));
+    let certain = |n: usize| explained.pieces[n].certainty;
+    let blocking = explained.pieces.iter().rposition(|piece| piece.kind == PieceKind::Blocking);
+    assert_eq!(blocking.map(certain), Some(Certainty::LowerBound));
 }
 
 #[test]

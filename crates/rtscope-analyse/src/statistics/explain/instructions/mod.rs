@@ -60,6 +60,9 @@ const NAMED: usize = 3;
 /// Name of the piece from the end of the switch to the reading of the clock.
 const RETURN: &str = "return to user space";
 
+/// By what pieces are known.
+const WHY: &str = "the emulator recorded the instructions that the guest executed";
+
 /// A late wake-up of a guest.
 #[derive(Clone, Debug, Serialize)]
 pub struct LateWakeup {
@@ -225,7 +228,15 @@ impl<'a> Cut<'a> {
             let name = "the CPU waited for the timer".to_owned();
             let kind = PieceKind::IdleExit;
             let (ns, certainty) = (idle_ns, Certainty::Measured);
-            pieces.push(Piece { kind, name, at_ns: expiry_ns, ns, certainty, place: None });
+            pieces.push(Piece {
+                kind,
+                name,
+                at_ns: expiry_ns,
+                ns,
+                certainty,
+                why: WHY,
+                place: None,
+            });
         }
         for part in self.parts() {
             let at_ns = if pieces.is_empty() { expiry_ns } else { self.at_ns(part.from) };
@@ -235,7 +246,7 @@ impl<'a> Cut<'a> {
                 _ => Certainty::Measured,
             };
             let ns = self.at_ns(part.to) - at_ns;
-            pieces.push(Piece { kind: part.kind, name, at_ns, ns, certainty, place });
+            pieces.push(Piece { kind: part.kind, name, at_ns, ns, certainty, why: WHY, place });
         }
         pieces
     }
