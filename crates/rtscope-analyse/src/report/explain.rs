@@ -77,13 +77,24 @@ fn headline(record: &ExplainRecord, all: &Judged) -> String {
     format!("{} was {} us late at worst{cause}", worst.name, us(worst.latency_ns))
 }
 
+/// Which activations the culprits are summed over.
+fn of_which(record: &ExplainRecord, all: &Judged) -> String {
+    let (kept, late) = (all.spikes.len() as u64, record.threads.iter().map(|one| one.late).sum());
+    match kept < late {
+        true => format!("in the {kept} worst of {}", counted(late, "late activation")),
+        false => format!("in {}", counted(kept, "late activation")),
+    }
+}
+
 /// What the figures don't show, a sentence each.
 fn limits(record: &ExplainRecord) -> Vec<String> {
     let mut all = vec![
         "A latency ends with the switch to the thread: what the thread itself does then, for example a page fault, is \
          not in it."
             .to_owned(),
-        "The kernel records 5 to 9 events for each activation, which delays it by about 2 to 3 us.".to_owned(),
+        "The kernel records 5 to 9 events for each activation. They delay it by a few us, by more on a busy machine, and \
+         count as part of what they interrupt."
+            .to_owned(),
     ];
     if record.is_guest {
         all.push(
@@ -100,7 +111,7 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
     let unseen: u64 = record.threads.iter().map(|thread| thread.unseen).sum();
     if unseen > 0 {
         all.push(format!(
-            "This kernel showed no switch for {}: nothing is known about them.",
+            "The kernel recorded no switch for {}: nothing is known about them.",
             counted(unseen, "activation")
         ));
     }
@@ -143,7 +154,7 @@ pub fn table(record: &ExplainRecord) -> String {
             &format!("{name:22}{activations:>11}{by_timer:>10}{late:>8}{mean:>12}{maximum:>12}\n");
     }
     if !all.culprits.is_empty() {
-        text += "\nWhat was in the way, by total time:\n";
+        text += &format!("\nWhat was in the way {}:\n", of_which(record, &all));
     }
     for one in all.culprits.iter().take(PIECES) {
         text += &format!("  {}, {}{}\n", one.kind.text(), one.name, place(one.place.as_deref()));

@@ -80,7 +80,7 @@ impl Explanation {
         let worst = self.spikes.iter().max_by_key(|one| one.explained.latency_ns);
         let Some(worst) = worst else { return "No wake-up was marked".to_owned() };
         let latency = us(worst.explained.latency_ns);
-        format!("In {} a wake-up was {latency} us late. {}", worst.phase, cause(worst))
+        format!("Under {}, a wake-up was {latency} us late. {}", worst.phase, cause(worst))
     }
 
     fn limits(&self) -> Vec<String> {

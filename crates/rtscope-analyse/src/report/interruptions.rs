@@ -77,7 +77,7 @@ fn headline(record: &Interruptions) -> String {
     let count = record.rows.iter().map(|row| row.count).sum();
     let sum = record.rows.iter().map(|row| row.sum.0).sum::<u64>();
     format!(
-        "CPU {} in {}: {} took {} us; the longest took {} us: {}",
+        "CPU {} in {}: {} took {} us. The longest took {} us: {}",
         record.cpu,
         shown(record.duration),
         counted(count, "interruption"),
@@ -111,13 +111,17 @@ fn senders(row: &Interruption) -> String {
 /// What the figures don't show, a sentence each.
 fn limits(record: &Interruptions) -> Vec<String> {
     let mut all = vec![
-        "No time counts twice: a nested interrupt is subtracted from what it interrupted. The kernel's entry and exit \
+        "No time counts twice: the time of a nested interrupt is subtracted from what it interrupted. The kernel's entry and exit \
          code of an interrupt counts as time of what was interrupted."
+            .to_owned(),
+        "Figures per hour are those of the look, multiplied: a short look doesn't show what happens rarely.".to_owned(),
+        "In a virtual machine the kernel may not record every switch from and to an idle CPU. The times of a CPU that \
+         is mostly idle are then too short or too long: compare them with /proc/TID/schedstat."
             .to_owned(),
     ];
     if record.owner.is_none() {
         all.push(
-            "Every thread counts as an interruption: use --tid to name the one that the CPU is for."
+            "Every thread counts as an interruption: use --tid to name the one that the CPU is reserved for."
                 .to_owned(),
         );
     }
@@ -197,7 +201,7 @@ fn remedies(record: &Interruptions) -> String {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        text += &format!("\nAgainst {names}{more}:\n  {helps}\n");
+        text += &format!("\nWhat helps against {names}{more}:\n  {helps}\n");
         for row in rows.iter().take(NAMED).filter(|row| !row.senders.is_empty()) {
             text += &format!("  {} was sent by {}\n", title(row), senders(row));
         }
@@ -322,7 +326,7 @@ mod tests {
         let text = table(&record());
         assert!(
             text.starts_with(
-                "CPU 3 in 9 s: 2,253 interruptions took 4,512 us; the longest took 9.0 us: timer interrupt."
+                "CPU 3 in 9 s: 2,253 interruptions took 4,512 us. The longest took 9.0 us: timer interrupt."
             ),
             "{text}"
         );

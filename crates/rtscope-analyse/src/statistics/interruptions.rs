@@ -62,7 +62,7 @@ const REMEDIES: &[(InterruptionKind, &str, &str)] = &[
     (
         InterruptionKind::Work,
         "",
-        "set /sys/devices/virtual/workqueue/cpumask without CPU {cpu}; work of this CPU alone stays",
+        "set /sys/devices/virtual/workqueue/cpumask without CPU {cpu}; per-CPU work can't be moved",
     ),
     (
         InterruptionKind::Irq,
@@ -72,12 +72,12 @@ const REMEDIES: &[(InterruptionKind, &str, &str)] = &[
     (
         InterruptionKind::LocalTimer,
         "",
-        "the kernel's tick: boot with nohz_full={cpu}, and let only one thread run on it",
+        "the kernel's tick: boot with nohz_full={cpu}, and let only one thread run on this CPU",
     ),
     (
         InterruptionKind::Timer,
         "tick_",
-        "the kernel's tick: boot with nohz_full={cpu}, and let only one thread run on it",
+        "the kernel's tick: boot with nohz_full={cpu}, and let only one thread run on this CPU",
     ),
     (
         InterruptionKind::Timer,

@@ -76,7 +76,7 @@ pub enum CheckError {
     )]
     NotRun { program: String },
     #[error(
-        "{program} ended ({how}) within the {settle:?} before the look: let it run longer, or look earlier with --settle"
+        "{program} ended ({how}) in the first {settle:?}, before rtscope watched: let it run longer, or set a shorter --settle"
     )]
     Ended {
         program: String,

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::report::{explain as report, interruptions as report_of_cpu};
+use rtscope_lab::inputs;
 use rtscope_measure::{
     explain::{self, ExplainLook, ExplainOptions, Keep, OwnThreads, interruptions as watch_cpu},
     interrupt::Interrupt,
@@ -36,7 +37,8 @@ use crate::{exit, output::shown, record};
 /// and what helps against them.
 ///
 /// With --cpu, rtscope shows what else runs on a CPU: interrupts, kernel work and
-/// threads by name, how often and how long, and who sent them from other CPUs.
+/// threads by name, how often and for how long. It names the threads on other
+/// CPUs that sent the interrupts.
 ///
 /// PATH is a recorded folder, which is shown again, or a trace that another
 /// program recorded: trace.dat of trace-cmd (uncompressed), what `trace-cmd report`
@@ -63,7 +65,7 @@ pub(super) struct Args {
     /// Watch what runs on this CPU
     #[arg(long, value_name = "N", conflicts_with_all = ["pid", "words", "from", "settle", "above", "worst"])]
     cpu: Option<u32>,
-    /// Watch only this thread of the process or of the trace; with --cpu, the thread that the CPU is for
+    /// Watch only this thread of the process or of the trace; with --cpu, the thread that the CPU is reserved for
     #[arg(long, conflicts_with = "words")]
     tid: Option<u32>,
     #[command(flatten)]
@@ -74,7 +76,7 @@ pub(super) struct Args {
     /// Time to wait after the start of a command before watching: up to 10min
     #[arg(long, value_name = "TIME", default_value = "1s")]
     settle: Nanos,
-    /// The same as PATH
+    /// Explain or show this again: the same as PATH
     #[arg(long, value_name = "PATH", conflicts_with = "words")]
     from: Option<PathBuf>,
     /// Folder for the record and the page [default: rtscope-runs/explain-TIME]
@@ -93,6 +95,11 @@ impl Args {
     fn file(&self) -> Option<&Path> {
         self.path.as_deref().or(self.from.as_deref())
     }
+
+    /// Whether the user chose which activations are late, or whose.
+    fn chooses_late(&self) -> bool {
+        self.tid.is_some() || self.lateness.above.is_some() || self.lateness.worst != KEPT
+    }
 }
 
 /// The record's file in its folder.
@@ -110,6 +117,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         (None, Some(folder)) if folder.join(OF_CPU).is_file() => {
             let format = interruptions::FORMAT;
             show_interruptions(args, folder, &record::read_document(&folder.join(OF_CPU), format)?)
+        }
+        (None, Some(folder)) if folder.is_dir() && args.chooses_late() => {
+            let text = "--above, --worst and --tid choose what is recorded, and can't change a recorded folder: leave \
+                        them out";
+            Err(Refused(text.to_owned()).into())
         }
         _ => late_threads(args),
     }
@@ -197,6 +209,13 @@ fn measured(args: &Args) -> anyhow::Result<(ExplainRecord, PathBuf)> {
 /// Reads the record of a folder, or the file itself.
 pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
     let file = path.join(RECORD);
+    if path.join(inputs::INPUTS).is_file() {
+        let text = format!(
+            "{}: this is the record of a guest: use rtscope lab explain {0}",
+            path.display()
+        );
+        return Err(Refused(text).into());
+    }
     record::read_document(if path.is_dir() { &file } else { path }, FORMAT)
 }
 
@@ -216,6 +235,9 @@ fn write(folder: &Path, file: &str, record: &impl serde::Serialize) -> anyhow::R
         .with_context(|| format!("can't write {}", path.display()))
 }
 
+/// Late activations that are kept unless `--worst` says another number.
+const KEPT: u32 = 20;
+
 /// What is late, and how much of it is kept.
 #[derive(Debug, clap::Args)]
 pub(super) struct Lateness {
@@ -223,7 +245,7 @@ pub(super) struct Lateness {
     #[arg(long, value_name = "TIME")]
     above: Option<Nanos>,
     /// Number of the worst late activations to keep, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     worst: u32,
 }
 
@@ -237,7 +259,7 @@ impl Lateness {
 /// Whether `run` explains what its sampling threads were late by.
 #[derive(Debug, clap::Args)]
 pub(super) struct OfRun {
-    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; delays each by about 3 us
+    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; delays each wake-up by a few us
     #[arg(long)]
     explain: bool,
     /// Count wake-ups with at least this latency as late, for --explain [default: keep the worst]

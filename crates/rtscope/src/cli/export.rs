@@ -34,7 +34,7 @@ use crate::{
 ///   rtscope export run -f openmetrics --out /var/lib/node_exporter/rtscope.prom
 ///   rtscope export run@rest --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
-///   rtscope export rtscope-runs/explain-20200101T000000 --format perfetto --out late.perfetto-trace
+///   rtscope export rtscope-runs/explain-1 -f perfetto --out late.perfetto-trace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {

@@ -68,8 +68,9 @@ impl LabComparison {
     pub fn add_causes(&mut self, record: &WorstRecord, explained: &Explanation) {
         let page = record.folder.join(explain_lab::PAGE).display().to_string();
         for load in &record.loads {
-            let of_load = explained.spikes.iter().filter(|one| one.phase == *load);
-            let Some(worst) = of_load.max_by_key(|one| one.explained.latency_ns) else { continue };
+            let of_load = (1..).zip(&explained.spikes).filter(|(_, one)| one.phase == *load);
+            let worst = of_load.max_by_key(|(_, one)| one.explained.latency_ns);
+            let Some((number, worst)) = worst else { continue };
             self.causes.push(WorstCause {
                 kernel: self.kernels[record.kernel].clone(),
                 load: load.clone(),
@@ -77,7 +78,7 @@ impl LabComparison {
                 latency_ns: worst.explained.latency_ns,
                 cause: explain_lab::cause(worst),
                 instructions: worst.instructions,
-                page: page.clone(),
+                page: format!("{page}#late-{number}"),
             });
         }
     }
@@ -177,7 +178,8 @@ mod tests {
         let expected = "disk, a, seed 1: 120.0 us\n    104.0 us of it: blocking, release_pages";
         assert!(said.contains(expected), "{said}");
         let page = page(&all);
-        let link = "<a href=\"0-1/explain.html\">104.0 us of it: blocking, release_pages</a>";
+        let link =
+            "<a href=\"0-1/explain.html#late-2\">104.0 us of it: blocking, release_pages</a>";
         assert_eq!(page.matches(link).count(), 1, "not at rest, and not in the row of the worst");
         let document = serde_json::to_value(one).expect("plain fields");
         assert_eq!(document["instructions"]["wakeup_to_switch"], 217);
