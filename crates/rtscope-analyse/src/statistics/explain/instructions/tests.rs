@@ -29,6 +29,8 @@ const FUNCTIONS: [&str; 14] = [
 const NOP: &[u8] = &[0x90];
 const CALL: &[u8] = &[0xff, 0xd0];
 const RETURN_BACK: &[u8] = &[0xc3];
+/// Over the int3 that follows it.
+const CALL_BEHIND_INT3: &[u8] = &[0xe8, 1, 0, 0, 0];
 const IRET: &[u8] = &[0x48, 0xcf];
 const SYSRET: &[u8] = &[0x48, 0x0f, 0x07];
 const SYSCALL: &[u8] = &[0x0f, 0x05];
@@ -113,7 +115,9 @@ impl Stream {
     /// The scheduler switches, and the thread reads the clock: 50 + 10 + 60 + 70 instructions.
     fn switch(&mut self) -> &mut Stream {
         self.run("__schedule", 0, 50, CALL)
-            .run("__switch_to_asm", 0, 10, RETURN_BACK)
+            .run("__switch_to_asm", 0, 3, CALL_BEHIND_INT3)
+            .run("__switch_to_asm", 9, 3, CALL_BEHIND_INT3)
+            .run("__switch_to_asm", 18, 4, RETURN_BACK)
             .run("__schedule", 51, 20, RETURN_BACK)
             .run("exit_to_user_mode", 7, 40, SYSRET)
             .run("program", 0, 70, RDTSC)
@@ -178,6 +182,11 @@ fn a_latency_is_cut_at_the_interrupt_the_wake_up_and_the_switch() {
         one.stacks.iter().find(|stack| stack.functions.ends_with(&["free_page".to_owned()]));
     let functions = &deepest.expect("a stack").functions;
     assert_eq!(*functions, [USER, "do_syscall_64", "release_pages", "free_page"]);
+    // The calls that fill the buffer of return addresses are no depth.
+    let switch = |stack: &&StackTime| stack.functions.iter().any(|name| name == "__switch_to_asm");
+    let depths: Vec<usize> =
+        one.stacks.iter().filter(switch).map(|stack| stack.functions.len()).collect();
+    assert_eq!(depths, [2], "{:?}", one.stacks);
     assert_eq!(one.functions[0], FunctionTime { name: "release_pages".to_owned(), ns: 2000 });
 }
 

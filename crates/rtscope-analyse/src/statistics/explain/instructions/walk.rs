@@ -182,7 +182,10 @@ impl Walker {
         let next = before.map_or(0, |(facts, _)| facts.next);
         let is_called = matches!(flow, Flow::Call(Some(target)) if target == now.address);
         let is_interrupted = now.is_entry && !is_called && !self.is_stub_of(now);
+        // The switch fills the CPU's buffer of return addresses: calls to its own next instructions, without returns.
+        let is_filling = now.function == SWITCH && !now.is_start;
         match flow {
+            Flow::Call(_) if is_filling => {}
             Flow::Call(_) if !is_interrupted => self.push(&now.function, next, None),
             Flow::Return if is_interrupted => drop(self.stack.pop()),
             Flow::Return => self.leave(now),
