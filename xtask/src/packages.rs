@@ -88,12 +88,12 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "cyclictest",
         reason: "what we are compared with: cyclictest and hackbench",
     },
+    Package { name: "trace-cmd", sign: "trace-cmd", reason: "reads what rtscope export writes" },
     Package {
         name: "valgrind",
         sign: "valgrind",
         reason: "counts instructions of the sampler's loop, and simulates branches for rtscope stat",
     },
-    Package { name: "trace-cmd", sign: "trace-cmd", reason: "reads what rtscope export writes" },
     Package { name: "xz-utils", sign: "xz", reason: "unpacks sources" },
 ];
 

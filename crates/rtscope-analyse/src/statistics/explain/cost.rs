@@ -1,10 +1,10 @@
-//! What watching a run costs: its mean latency while the kernel's events were recorded, less that of the times between in
-//! which they were not.
+//! What watching a run costs: its mean latency while the kernel's events were recorded, less that of the times between
+//! in which they were not.
 //!
-//! From when to when: a slice counts if all of its time was recorded, or none of it. Each pause is compared with the slices
-//! of the same threads and cells before and after it, as long before as after and up to the neighbouring pauses, so that
-//! what changes slowly cancels out. The interval is Student's of these differences. Pauses are some seconds apart, so that one disturbance is in one
-//! difference only.
+//! From when to when: a slice counts if all of its time was recorded, or none of it. Each pause is compared with the
+//! slices of the same threads and cells before and after it, as long before as after and up to the neighbouring pauses,
+//! so that what changes slowly cancels out. The interval is Student's of these differences. Pauses are some seconds
+//! apart, so that one disturbance is in one difference only.
 
 use std::collections::BTreeMap;
 
