@@ -118,8 +118,7 @@ fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
     let published = args.published.entries("none")?;
     args.tries.options.check()?;
     let subjects = with_all_in_full(&args.subject, subject::all_static());
-    let compilers = subjects.iter().filter_map(|word| subject::compiler(word));
-    args.guests.require(compilers.map(|(tool, package)| Need::of(tool, package)).collect())?;
+    args.guests.require(compilers(&subjects)?)?;
     let files = subject_files(&subjects)?;
     let subject_words = subjects.iter().map(|subject| format!("--subject={subject}"));
     let words: Vec<String> = subject_words
@@ -153,14 +152,13 @@ fn sweep(args: &Sweeps) -> anyhow::Result<ExitCode> {
     verb::main(&args.guests, verb)
 }
 
-/// The programs of the subjects as files of a guest.
-fn subject_files(subjects: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>, bool)>> {
-    let scratch = Scratch::new()?;
-    let mut files: Vec<(String, Vec<u8>, bool)> = Vec::new();
+/// What compiles the subjects; a subject that isn't known is refused.
+fn compilers(subjects: &[String]) -> anyhow::Result<Vec<Need>> {
+    let mut needs = Vec::new();
     for word in subjects.iter().filter(|word| *word != OWN) {
-        let path = match subject::compile_static(word, scratch.path())? {
-            Some(compiled) => compiled,
-            None if word.contains('/') => PathBuf::from(word),
+        match subject::compiler(word) {
+            Some((tool, package)) => needs.push(Need::of(tool, package)),
+            None if word.contains('/') => {}
             None => {
                 let (names, _) = subject::all_static();
                 let names = names.join(", ");
@@ -169,7 +167,18 @@ fn subject_files(subjects: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>, bo
                 );
                 return Err(Refused(text).into());
             }
-        };
+        }
+    }
+    Ok(needs)
+}
+
+/// The programs of the subjects as files of a guest.
+fn subject_files(subjects: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>, bool)>> {
+    let scratch = Scratch::new()?;
+    let mut files: Vec<(String, Vec<u8>, bool)> = Vec::new();
+    for word in subjects.iter().filter(|word| *word != OWN) {
+        let compiled = subject::compile_static(word, scratch.path())?;
+        let path = compiled.unwrap_or_else(|| PathBuf::from(word));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let in_guest = format!("{}/{name}", guest::SUBJECTS);
         if files.iter().any(|(known, ..)| *known == in_guest) {
