@@ -59,7 +59,7 @@ pub(super) struct Args {
     /// Trace of trace-cmd or of the kernel to explain, or a recorded folder to show again
     #[arg(value_name = "PATH", conflicts_with_all = ["words", "from", "pid", "cpu"])]
     path: Option<PathBuf>,
-    /// Watch a running process, and leave it running
+    /// Watch a running process and those that it starts, and leave them running
     #[arg(long, conflicts_with_all = ["words", "from"])]
     pid: Option<u32>,
     /// Watch what runs on this CPU
