@@ -47,13 +47,13 @@ pub const TRACE_FORMATS: &[TraceFormat] = &[
         name: "trace.dat",
         what: "the kernel's events around late activations for trace-cmd and KernelShark",
         ending: "dat",
-        write: |lateness| {
-            match lateness.pages {
-            Some(pages) => Ok(pages.to_vec()),
-            None => Err("the record has no trace.dat: it was made from a file, or by an earlier version, or the kernel's \
-                         events were read as text"
-                .to_owned()),
-        }
-        },
+        write: pages,
     },
 ];
+
+/// The kernel's pages as they were kept.
+fn pages(lateness: &Lateness<'_>) -> Result<Vec<u8>, String> {
+    let lacking = "the record has no trace.dat: it was made from a file, or by an earlier version, or the kernel's \
+                   events were read as text";
+    lateness.pages.map(<[u8]>::to_vec).ok_or_else(|| lacking.to_owned())
+}
