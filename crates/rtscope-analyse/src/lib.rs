@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod doctor;
 pub mod export;
 pub mod import;
 pub mod instrument;

@@ -73,6 +73,20 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
+/// How many places a finding names.
+const NAMED: usize = 4;
+
+/// The first few of several places, and how many more there are; none when there are none.
+pub(crate) fn listed(places: impl IntoIterator<Item = String>) -> Option<String> {
+    let places: Vec<String> = places.into_iter().collect();
+    let named = places[..places.len().min(NAMED)].join(", ");
+    match places.len() {
+        0 => None,
+        n if n <= NAMED => Some(named),
+        n => Some(format!("{named} and {} more", n - NAMED)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

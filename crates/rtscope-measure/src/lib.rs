@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod check;
+pub mod doctor;
 pub mod drift;
 pub mod dropin;
 pub mod environment;

@@ -11,8 +11,10 @@
 
 pub mod chain;
 pub mod check;
+pub mod cmdline;
 pub mod coverage;
 pub mod cpu;
+pub mod doctor;
 pub mod drift;
 pub mod environment;
 pub mod event;

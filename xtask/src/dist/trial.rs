@@ -52,11 +52,11 @@ pub(super) fn here(target: &Target, program: &Path, version: &str) -> Result<Str
     // Reads every shipped plan.
     let plans = run(&["plan", "list"])?;
     ensure!(plans.contains("lab-quick"), "plan list says {plans:?}");
-    let environment = run(&["environment", "--json"])?;
-    let environment: Value = serde_json::from_str(&environment)?;
-    ensure!(environment.is_object(), "environment --json is no object");
+    let collected = run(&["collect", "--out", "-"])?;
+    let collected: Value = serde_json::from_str(&collected)?;
+    ensure!(collected["facts"].is_object(), "collect has no facts");
     let how = if target.is_own() { "on this machine" } else { "under user emulation" };
-    Ok(format!("{how}: --version, plan list, environment"))
+    Ok(format!("{how}: --version, plan list, collect"))
 }
 
 /// Runs the lab's shortest plan with the program as all there is in a guest. `host` is the program for

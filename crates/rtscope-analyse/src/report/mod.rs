@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod compare;
+pub mod doctor;
 pub mod drift;
 pub mod explain;
 pub mod explain_lab;

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use rtscope_analyse::{
     compare::{self, compare},
+    doctor,
     import::{self, Import, ImportOptions, Stream},
     report::{
         self, lab,
@@ -19,8 +20,9 @@ use rtscope_analyse::{
     },
 };
 use rtscope_model::{
+    doctor::{DoctorDocument, MachineFacts},
     drift::{DriftRecord, LoopActivation, Periodic, WatchedProgram},
-    environment::Preemption,
+    environment::{Cpus, Environment, Kernel, Preemption},
     guest::Timing,
     histogram::{Histogram, Layout},
     published::{KernelKind, PublishedTable},
@@ -57,6 +59,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("sched", report::sched::page(&experiment("rr-quantum"))),
         ("sched_guests", report::sched::guests::page(&guests())),
         ("lab_verb", lab::verbs::page(&side_by_side())),
+        ("doctor", report::doctor::page(&examined())),
         ("drift", report::drift::page(&drift())),
         ("explain", report::explain::page(&explain::explained())),
         ("explain_lab", report::explain_lab::page(&late::explained_in_the_lab())),
@@ -74,6 +77,28 @@ fn explained_run() -> String {
     let mut record = fixture::typical();
     record.explained = Some(Box::new(explain::explained()));
     page_of(&record)
+}
+
+/// A guest that names a real-time kernel, with long values and all severities.
+fn examined() -> DoctorDocument {
+    let kernel = Kernel {
+        release: "6.12.9-rt7".to_owned(),
+        version: "#1 SMP PREEMPT_DYNAMIC".to_owned(),
+        preemption: Preemption::None,
+        cmdline: "quiet nohz_full=1 isolcpus=1,9 irqaffinity=0-1".to_owned(),
+        ..Kernel::default()
+    };
+    let set = |text: &str| text.parse().expect("a set");
+    let cpus =
+        Cpus { online: set("0-1"), isolated: set("1"), nohz_full: set("1"), ..Cpus::default() };
+    let environment = Environment {
+        kernel,
+        cpus,
+        virtualisation: Some("kvm".to_owned()),
+        ..Environment::default()
+    };
+    let facts = MachineFacts { environment, ..MachineFacts::default() };
+    doctor::diagnose(&facts, &doctor::PURPOSES[0], 1_000_000, "0.1.0")
 }
 
 fn page_of(record: &Record) -> String {

@@ -1,13 +1,14 @@
 //! The CPUs: which run, which are kept apart, what they are.
 
 use rtscope_model::{
+    cmdline,
     cpu::CpuSet,
     environment::{Cpu, Cpus},
 };
 use rtscope_sys::tree::Tree;
 
 use super::{
-    cmdline, power,
+    power,
     text::{numbered, value, values},
 };
 

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rtscope_model::environment::{Kernel, Preemption};
+use rtscope_model::{
+    cmdline,
+    environment::{Kernel, Preemption},
+};
 use rtscope_sys::{system, tree::Tree};
 
-use super::{cmdline, config, text::between};
+use super::{config, text::between};
 
 pub(super) fn collect(tree: &Tree, live: bool) -> Kernel {
     let release = tree.read("proc/sys/kernel/osrelease").unwrap_or_default();

@@ -4,7 +4,6 @@
 //! It is a picture of some milliseconds, not of the run: a thread or a setting that comes and goes
 //! between two pictures is not seen. Nothing that is missing fails the whole; its field stays empty.
 
-mod cmdline;
 mod config;
 pub mod counters;
 mod cpu;

@@ -19,8 +19,8 @@ mod sync;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -361,12 +361,17 @@ fn slices_name(thread: u32) -> String {
     format!("slices/t{thread}.jsonl")
 }
 
-/// Writes a file by way of a second name, so that a reader never sees half of it.
+/// Writes a file by way of a second name, so that a reader never sees half of it. A link stays one, and a device or a pipe
+/// is written to.
 ///
 /// # Errors
 ///
 /// What the kernel answered; the old file is still there then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    }
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);
@@ -412,7 +417,7 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::os::unix::fs::{FileTypeExt, symlink};
 
     use rtscope_model::{
         chain::{Chain, Link},
@@ -420,6 +425,21 @@ mod tests {
     };
 
     use super::{file::RAW_BYTES, *};
+
+    #[test]
+    fn a_device_is_written_to_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "old").expect("written");
+        symlink(&file, &link).expect("made");
+        write_whole(&link, b"new").expect("written");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read(&file).expect("there"), b"new");
+        let full = Path::new("/dev/full");
+        assert!(write_whole(full, b"lost").is_err(), "a device that is always full");
+        let kind = fs::metadata(full).expect("there").file_type();
+        assert!(kind.is_char_device(), "it is still a device");
+    }
 
     fn ended() -> Stamped {
         Stamped { at_ns: 1, event: Event::run_ended(EndReason::Finished) }

@@ -4,9 +4,9 @@ mod check;
 mod claim;
 pub(crate) mod compare;
 mod completions;
+mod doctor;
 mod drift;
 mod ending;
-mod environment;
 mod explain;
 mod export;
 mod guard;
@@ -109,7 +109,9 @@ enum Verb {
     /// Keep the figures of runs over months: import, list, show, trend
     #[command(subcommand)]
     History(history::Verb),
-    Environment(environment::Args),
+    #[command(alias = "environment")]
+    Doctor(Box<doctor::Args>),
+    Collect(doctor::CollectArgs),
     Ps(Box<ps::Args>),
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
@@ -256,7 +258,8 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Import(args) => import::main(&args),
         Verb::Compare(args) => compare::main(&args),
         Verb::History(verb) => history::main(&verb),
-        Verb::Environment(args) => environment::main(&args),
+        Verb::Doctor(args) => doctor::main(&args),
+        Verb::Collect(args) => doctor::collect(&args),
         Verb::Ps(args) => ps::main(&args),
         Verb::Sched(verb) => sched::main(&verb),
         Verb::Restore => restore::main(),

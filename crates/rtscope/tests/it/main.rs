@@ -5,8 +5,10 @@
 
 mod accounting;
 mod check;
+mod collect;
 mod command_lines;
 mod compare;
+mod doctor;
 mod documents;
 mod drift;
 mod dropin;

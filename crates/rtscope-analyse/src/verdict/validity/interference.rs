@@ -19,19 +19,6 @@ use crate::statistics::machine_use::spans_of;
 /// Share of a CPU's time that a hypervisor may take: above it, stolen time is seen as latency.
 const STEAL_SHARE: f64 = 0.001;
 
-/// What recognised virtualisation is a container: it shares the kernel that was measured.
-const CONTAINERS: [&str; 9] = [
-    "container",
-    "docker",
-    "lxc",
-    "lxc-libvirt",
-    "openvz",
-    "podman",
-    "proot",
-    "rkt",
-    "systemd-nspawn",
-];
-
 /// A hypervisor took a measured CPU away.
 pub(super) fn steal_time(scene: &Scene) -> Option<Finding> {
     let measured = scene.measured_cpus();
@@ -141,11 +128,7 @@ pub(super) fn virtual_machine(scene: &Scene) -> Option<Finding> {
     if scene.record.virtual_time.is_some() {
         return None;
     }
-    let kind = recognised(scene, |word| !CONTAINERS.contains(&word))?;
-    let text = match kind.as_str() {
-        "virtual machine" => "this is a virtual machine: its host decides when it runs".to_owned(),
-        kind => format!("this is a virtual machine ({kind}): its host decides when it runs"),
-    };
+    let text = scene.symptom("virtual-machine")?;
     let advice = "these figures hold for this guest and host: measure the real machine";
     Some(Finding::new("virtual-machine", Weight::PreventsPass, text).advise(advice))
 }
@@ -163,16 +146,8 @@ pub(super) fn virtual_time(scene: &Scene) -> Option<Finding> {
 
 /// A container measures its host's kernel.
 pub(super) fn container(scene: &Scene) -> Option<Finding> {
-    let kind = recognised(scene, |word| CONTAINERS.contains(&word))?;
-    let text = format!("this ran in a container ({kind}): the kernel is the host's");
+    let text = scene.symptom("container")?;
     Some(Finding::new("container", Weight::Note, text))
-}
-
-/// The words for what stands between the kernel and the hardware, or around the process.
-fn recognised(scene: &Scene, wanted: impl Fn(&str) -> bool) -> Option<String> {
-    let words = scene.before()?.virtualisation.as_deref()?.split(", ");
-    let words: Vec<&str> = words.filter(|word| wanted(word)).collect();
-    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// The scheduler throttled real-time threads during the run.

@@ -1,19 +1,12 @@
 //! Rules about the machine: how it is set up, and whether it stayed so.
 
 use rtscope_model::{
-    environment::{Environment, Preemption},
+    environment::Environment,
     event::Event,
     finding::{Finding, Weight},
-    time::Nanos,
 };
 
 use super::{Scene, listed};
-
-/// Exit latency in us from which an idle state is worth a note: it is paid in the wake-up.
-const DEEP_US: u64 = 10;
-
-/// Resolution in ns from which timers fire on ticks.
-const TICK_NS: u64 = 1_000;
 
 /// Nothing is known about the machine.
 pub(super) fn unknown(scene: &Scene) -> Option<Finding> {
@@ -25,26 +18,18 @@ pub(super) fn unknown(scene: &Scene) -> Option<Finding> {
 
 /// Real-time throttling is on.
 pub(super) fn throttling_on(scene: &Scene) -> Option<Finding> {
-    let limit = scene.before()?.throttling;
-    let (runtime_us, period_us) = (limit.runtime_us?, limit.period_us.unwrap_or(1_000_000));
+    let text = scene.symptom("throttling-on")?;
     let sampled = scene.record.threads.iter().any(|t| t.found.policy.has_priority());
-    if runtime_us < 0 || runtime_us >= period_us || !sampled || scene.was_set("throttling") {
+    if !sampled || scene.was_set("throttling") {
         return None;
     }
-    let text = format!(
-        "real-time throttling is on: FIFO and RR threads may use {runtime_us} us in {period_us} us"
-    );
     let advice = "switch it off for the run with --set throttling=off";
     Some(Finding::new("throttling-on", Weight::Note, text).advise(advice))
 }
 
 /// Timers fire on ticks.
 pub(super) fn low_resolution_timers(scene: &Scene) -> Option<Finding> {
-    let resolution_ns = scene.before()?.clock.resolution_ns.filter(|&ns| ns > TICK_NS)?;
-    let text = format!(
-        "there are no high-resolution timers: the clock's resolution is {}",
-        Nanos(resolution_ns)
-    );
+    let text = scene.symptom("low-resolution-timers")?;
     let advice = "boot a kernel with CONFIG_HIGH_RES_TIMERS=y, and without highres=off";
     Some(Finding::new("low-resolution-timers", Weight::PreventsPass, text).advise(advice))
 }
@@ -106,44 +91,25 @@ pub(super) fn settings_left(scene: &Scene) -> Option<Finding> {
 
 /// The kernel can't preempt itself everywhere.
 pub(super) fn kernel_not_rt(scene: &Scene) -> Option<Finding> {
-    let kernel = &scene.before()?.kernel;
-    let text = match kernel.preemption {
-        Preemption::RealTime => return None,
-        Preemption::Unknown => "it isn't known whether the kernel is PREEMPT_RT".to_owned(),
-        model => format!("the kernel is {}, not PREEMPT_RT", model.word()),
-    };
+    let known = scene.symptom("kernel-not-rt");
+    let text = known.or_else(|| scene.symptom("preemption-not-known"))?;
     let advice = "a PREEMPT_RT kernel bounds what the kernel itself adds to a latency";
     Some(Finding::new("kernel-not-rt", Weight::Note, text).advise(advice))
 }
 
 /// Measured CPUs change their frequency.
 pub(super) fn governor(scene: &Scene) -> Option<Finding> {
-    let measured = scene.measured_cpus();
-    let slow = scene.before()?.cpus.each.iter().filter_map(|cpu| {
-        let governor = cpu.governor.as_deref().filter(|&governor| governor != "performance")?;
-        measured.contains(cpu.cpu).then(|| format!("CPU {} {governor}", cpu.cpu))
-    });
-    let places = listed(slow)?;
+    let text = scene.symptom("governor")?;
     if scene.was_set("governor") {
         return None;
     }
-    let text = format!("the frequency governor is not performance: {places}");
     let advice = "try --set governor=performance and compare; keep what the product will use";
     Some(Finding::new("governor", Weight::Note, text).advise(advice))
 }
 
 /// Measured CPUs may sleep so deeply that waking takes time.
 pub(super) fn deep_idle(scene: &Scene) -> Option<Finding> {
-    let measured = scene.measured_cpus();
-    let allowed_us = held_latency_us(scene);
-    let deepest = scene.before()?.cpus.each.iter().filter_map(|cpu| {
-        let allowed = cpu.idle_states.iter().filter(|state| state.latency_us <= allowed_us);
-        let state = allowed.max_by_key(|state| state.latency_us)?;
-        let deep = state.latency_us >= DEEP_US && measured.contains(cpu.cpu);
-        deep.then(|| format!("CPU {} {} ({} us)", cpu.cpu, state.name, state.latency_us))
-    });
-    let places = listed(deepest)?;
-    let text = format!("deep idle states are allowed (exit latency in brackets): {places}");
+    let text = scene.symptom_within("deep-idle", held_latency_us(scene))?;
     let advice = "the exit latency delays wake-ups: try --set dma-latency=0 and compare; keep what \
         the product will use";
     Some(Finding::new("deep-idle", Weight::Note, text).advise(advice))
@@ -161,7 +127,7 @@ fn held_latency_us(scene: &Scene) -> u64 {
 #[cfg(test)]
 mod tests {
     use rtscope_model::{
-        environment::{IdleState, Throttling},
+        environment::{IdleState, Preemption, Throttling},
         event::Stamped,
     };
 
@@ -202,8 +168,16 @@ mod tests {
     #[test]
     fn throttling_is_noted_unless_lifted() {
         let limit = Throttling { runtime_us: Some(950_000), period_us: Some(1_000_000) };
-        let limited = || machine(|machine| machine.throttling = limit);
+        let on = |release: &'static str| {
+            machine(move |machine| {
+                machine.kernel.release = release.to_owned();
+                machine.throttling = limit;
+            })
+        };
+        let limited = || on("6.1.0-rt");
         only(&limited(), "throttling-on", Weight::Note);
+        // The fair server took its place.
+        assert_eq!(all(&on("6.12.0-rt")), []);
         let path = "/proc/sys/kernel/sched_rt_runtime_us";
         assert_eq!(all(&changed_setting(limited(), "throttling", path, true)), []);
     }

@@ -12,22 +12,25 @@ mod other_work;
 mod run;
 mod thread;
 
-use std::collections::BTreeSet;
+use std::{cell::OnceCell, collections::BTreeSet};
 
 use rtscope_model::{
     cpu::CpuSet,
+    doctor::MachineFacts,
     environment::Environment,
     event::{Event, Tally},
     finding::Finding,
     record::{Record, ThreadRecord},
 };
 
-use crate::judgement::CellSummary;
+use crate::{doctor, judgement::CellSummary, number::listed};
 
 /// What the rules look at.
 struct Scene<'a> {
     record: &'a Record,
     cells: &'a [CellSummary],
+    /// The machine as `rtscope doctor` looks at it, once a rule asks.
+    machine: OnceCell<MachineFacts>,
 }
 
 /// One rule: at most one finding, which names every place it holds for.
@@ -78,14 +81,14 @@ const RULES: [(&str, Rule); 38] = [
 /// What every rule found, in the order of the rules.
 #[must_use]
 pub fn findings(record: &Record, cells: &[CellSummary]) -> Vec<Finding> {
-    let scene = Scene { record, cells };
+    let scene = Scene::new(record, cells);
     RULES.iter().filter_map(|(_, rule)| rule(&scene)).collect()
 }
 
 /// What to do about activations that nothing answered, where the record shows who may have held the CPU.
 #[must_use]
 pub fn against_holders(record: &Record, cells: &[CellSummary]) -> Option<String> {
-    let names = interference::competitors(&Scene { record, cells })?;
+    let names = interference::competitors(&Scene::new(record, cells))?;
     let advice = interference::AGAINST_COMPETITORS;
     Some(format!("these threads may have held the CPU: {names}; {advice}"))
 }
@@ -96,9 +99,29 @@ pub fn codes() -> impl Iterator<Item = &'static str> {
 }
 
 impl<'a> Scene<'a> {
+    fn new(record: &'a Record, cells: &'a [CellSummary]) -> Scene<'a> {
+        Scene { record, cells, machine: OnceCell::new() }
+    }
+
     /// The machine as it was measured.
     fn before(&self) -> Option<&'a Environment> {
         self.record.before.as_ref()
+    }
+
+    /// What the rule of `rtscope doctor` with this code finds on the measured CPUs, in words.
+    fn symptom(&self, code: &str) -> Option<String> {
+        self.symptom_within(code, u64::MAX)
+    }
+
+    /// The same, where idle states are held to an exit latency in us.
+    fn symptom_within(&self, code: &str, idle_limit_us: u64) -> Option<String> {
+        let environment = self.before()?;
+        let machine = self.machine.get_or_init(|| MachineFacts {
+            environment: environment.clone(),
+            ..MachineFacts::default()
+        });
+        let found = doctor::symptom(code, machine, self.measured_cpus(), idle_limit_us);
+        found.map(|symptom| symptom.text)
     }
 
     /// All CPUs that a sampling thread was found on.
@@ -151,20 +174,6 @@ impl<'a> Scene<'a> {
             let n = count(thread, thread.tally.as_ref()?);
             (n > 0).then(|| format!("{}: {n}", self.record.label(thread)))
         }))
-    }
-}
-
-/// How many places a finding names.
-const NAMED: usize = 4;
-
-/// The first few of several places, and how many more there are; none when there are none.
-fn listed(places: impl IntoIterator<Item = String>) -> Option<String> {
-    let places: Vec<String> = places.into_iter().collect();
-    let named = places[..places.len().min(NAMED)].join(", ");
-    match places.len() {
-        0 => None,
-        n if n <= NAMED => Some(named),
-        n => Some(format!("{named} and {} more", n - NAMED)),
     }
 }
 

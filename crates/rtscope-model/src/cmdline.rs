@@ -1,21 +1,29 @@
 //! The kernel's command line.
 
-use rtscope_model::cpu::CpuSet;
+use crate::cpu::CpuSet;
 
 /// The last value of a parameter, which is the one that counts. Dash and underscore are the same in
 /// a parameter's name.
-pub(super) fn value<'a>(cmdline: &'a str, parameter: &str) -> Option<&'a str> {
+#[must_use]
+pub fn value<'a>(cmdline: &'a str, parameter: &str) -> Option<&'a str> {
     let same = |name: &str| name.replace('-', "_") == parameter.replace('-', "_");
     let words = cmdline.split_whitespace().take_while(|word| *word != "--");
     words.filter_map(|word| word.split_once('=')).filter(|(name, _)| same(name)).last().map(|w| w.1)
 }
 
 /// The CPUs that a parameter names, without the flags before them: `isolcpus=domain,managed_irq,2-3`.
-pub(super) fn cpus(cmdline: &str, parameter: &str) -> Option<CpuSet> {
+#[must_use]
+pub fn cpus(cmdline: &str, parameter: &str) -> Option<CpuSet> {
     let list = value(cmdline, parameter)?;
     let flag = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
     let numbers: Vec<&str> = list.split(',').skip_while(flag).collect();
     numbers.join(",").parse().ok()
+}
+
+/// Whether a parameter without a value is given, for example `threadirqs`.
+#[must_use]
+pub fn has_flag(cmdline: &str, parameter: &str) -> bool {
+    cmdline.split_whitespace().take_while(|word| *word != "--").any(|word| word == parameter)
 }
 
 #[cfg(test)]
