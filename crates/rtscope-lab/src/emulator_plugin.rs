@@ -1,44 +1,106 @@
-//! The lab's plugin of the emulator, which writes the instructions before late wake-ups: `plugin/blocks.c`.
+//! The lab's plugins of the emulator: `plugin/blocks.c` writes the instructions before late wake-ups, `plugin/stretches.c`
+//! where a thread would have to wait.
 //!
-//! Distributions don't package it, and it must fit the host. So its source is in this program, and the user's C
-//! compiler makes it once.
+//! Distributions don't package them, and they must fit the host and the emulator. So their sources are in this program, and
+//! the user's C compiler makes each once for each version of the emulator's plugin interface.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::{
     cache::Cache,
     digest::{KEY_DIGITS, sha256},
     error::LabError,
+    qemu::Plugin,
     tool::{self, Need},
 };
 
 /// The source.
-const SOURCE: &str = include_str!("../plugin/blocks.c");
+const SOURCE: &str =
+    concat!(include_str!("../plugin/common.h"), include_str!("../plugin/blocks.c"));
+
+/// The source of the plugin that writes stretches.
+const STRETCHES: &str =
+    concat!(include_str!("../plugin/common.h"), include_str!("../plugin/stretches.c"));
 
 /// What it is compiled with. The emulator has the C library, so neither its headers nor its objects are needed.
 const FLAGS: [&str; 5] = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-nostdlib"];
 
+/// Versions of the interface that the source is written for, the newest first: an emulator takes some older ones, too.
+const INTERFACES: [u8; 3] = [3, 2, 1];
+
+/// Starts an emulator without a guest, which ends as soon as it has loaded the plugin.
+const PROBE: [&str; 8] =
+    ["-machine", "none", "-nodefaults", "-display", "none", "-monitor", "none", "-plugin"];
+
 /// Folder of the cache.
 const FOLDER: &str = "plugin";
 
-/// The compiled plugin, from the cache or put there.
+/// The plugin that this emulator loads, from the cache or compiled. The emulator itself is asked, because its version
+/// says neither whether it was built with plugins nor which interfaces it takes. `scratch` is a file that it may write.
+///
+/// # Errors
+///
+/// [`LabError::NoPlugin`]: it loads none, or none can be compiled, with what to do.
+pub fn loadable(cache: &Cache, emulator: &str, scratch: &Path) -> Result<PathBuf, LabError> {
+    let mut said = String::new();
+    for interface in INTERFACES {
+        let file = compiled(cache, interface).map_err(|why| LabError::NoPlugin(why.to_string()))?;
+        match probe(&file, emulator, scratch) {
+            Ok(()) => return Ok(file),
+            Err(why) => said = why,
+        }
+    }
+    Err(LabError::NoPlugin(format!("{emulator} loads no plugin of rtscope ({said})")))
+}
+
+/// Whether an emulator loads a plugin; if not, the last line of what it said.
+fn probe(file: &Path, emulator: &str, scratch: &Path) -> Result<(), String> {
+    let (file, out) = (file.to_owned(), scratch.to_owned());
+    let plugin = Plugin { file, out, shift: 0, above_ns: 0, more: vec![("probe", "1".to_owned())] };
+    let said = match tool::output(Command::new(emulator).args(PROBE).arg(plugin.option())) {
+        // What ended for another reason wrote nothing.
+        Ok(_) if fs::read(scratch).is_ok_and(|bytes| bytes == b"E") => return Ok(()),
+        Ok(said) | Err(LabError::Program { said, .. }) => said,
+        Err(other) => return Err(other.to_string()),
+    };
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    Err(last.unwrap_or("without a word").trim().to_owned())
+}
+
+/// The plugin for a version of the interface, from the cache or put there.
+fn compiled(cache: &Cache, interface: u8) -> Result<PathBuf, LabError> {
+    compile(cache, "blocks", SOURCE, &format!("-DINTERFACE={interface}"))
+}
+
+/// The compiled plugin that writes the stretches in which a thread would have to wait, from the cache or put there. It is
+/// for version 1 of the interface.
 ///
 /// # Errors
 ///
 /// There is no C compiler, with the command that gets one; or it fails.
-pub fn compiled(cache: &Cache) -> Result<PathBuf, LabError> {
+pub fn stretches(cache: &Cache) -> Result<PathBuf, LabError> {
+    compile(cache, "stretches", STRETCHES, "-DINTERFACE=1")
+}
+
+fn compile(cache: &Cache, name: &str, text: &str, version: &str) -> Result<PathBuf, LabError> {
     let folder = cache.root().join(FOLDER);
-    let key = &sha256(format!("{SOURCE}{FLAGS:?}").as_bytes())[..KEY_DIGITS];
-    let path = folder.join(format!("blocks-{key}.so"));
+    let key = &sha256(format!("{text}{FLAGS:?}{version}").as_bytes())[..KEY_DIGITS];
+    let path = folder.join(format!("{name}-{key}.so"));
     if path.is_file() {
         return Ok(path);
     }
     tool::require(&[Need::of("cc", "gcc")])?;
     fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
-    let part = |kind: &str| folder.join(format!("blocks-{}.{kind}", std::process::id()));
+    let part = |kind: &str| folder.join(format!("{name}-{}.{kind}", std::process::id()));
     let (source, object) = (part("c"), part("part"));
-    fs::write(&source, SOURCE).map_err(LabError::file("write", &source))?;
-    let made = tool::output(Command::new("cc").args(FLAGS).arg("-o").arg(&object).arg(&source));
+    fs::write(&source, text).map_err(LabError::file("write", &source))?;
+    let mut compiler = Command::new("cc");
+    compiler.args(FLAGS).arg(version).arg("-o").arg(&object).arg(&source);
+    let made = tool::output(&mut compiler);
     let _ = fs::remove_file(&source);
     made?;
     fs::rename(&object, &path).map_err(LabError::file("write", &path))?;
@@ -47,6 +109,8 @@ pub fn compiled(cache: &Cache) -> Result<PathBuf, LabError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -56,13 +120,42 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
-        let path = compiled(&cache).expect("compiled");
-        let object = fs::read(&path).expect("there");
-        let has = |name: &[u8]| object.windows(name.len()).any(|part| part == name);
-        assert!(has(b"qemu_plugin_install\0") && has(b"qemu_plugin_version\0"));
-        let made = fs::metadata(&path).and_then(|it| it.modified()).expect("there");
-        assert_eq!(compiled(&cache).expect("again"), path);
-        assert_eq!(fs::metadata(&path).and_then(|it| it.modified()).expect("there"), made);
-        assert_eq!(fs::read_dir(folder.path().join(FOLDER)).expect("a folder").count(), 1);
+        for interface in INTERFACES {
+            let path = compiled(&cache, interface).expect("compiled");
+            let object = fs::read(&path).expect("there");
+            let has = |name: &[u8]| object.windows(name.len()).any(|part| part == name);
+            assert!(has(b"qemu_plugin_install\0") && has(b"qemu_plugin_version\0"));
+            // Counters of each CPU came with version 2.
+            assert_eq!(has(b"qemu_plugin_scoreboard_new\0"), interface >= 2);
+            let made = fs::metadata(&path).and_then(|it| it.modified()).expect("there");
+            assert_eq!(compiled(&cache, interface).expect("again"), path);
+            assert_eq!(fs::metadata(&path).and_then(|it| it.modified()).expect("there"), made);
+        }
+        let kept = fs::read_dir(folder.path().join(FOLDER)).expect("a folder").count();
+        assert_eq!(kept, INTERFACES.len());
+    }
+
+    #[test]
+    fn the_emulator_says_which_plugin_it_loads_and_why_it_loads_none() {
+        if tool::find("cc").is_none() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
+        let out = folder.path().join("out,1");
+        if tool::find("qemu-system-x86_64").is_some() {
+            let found = loadable(&cache, "qemu-system-x86_64", &out).expect("loads one");
+            assert!(found.is_file());
+        }
+        // As an emulator refuses the option that was built without plugins.
+        let without = folder.path().join("qemu");
+        let script = "#!/bin/sh\necho >&2 qemu: -plugin: invalid option\nexit 1\n";
+        fs::write(&without, script).expect("written");
+        fs::set_permissions(&without, fs::Permissions::from_mode(0o755)).expect("set");
+        let without = without.display().to_string();
+        let said = loadable(&cache, &without, &folder.path().join("none")).expect_err("none");
+        let shown = said.to_string();
+        assert!(matches!(said, LabError::NoPlugin(_)), "{shown}");
+        assert!(shown.contains("-plugin: invalid option"), "{shown}");
     }
 }

@@ -103,6 +103,9 @@ pub enum LabError {
     },
     #[error("{0}")]
     NoRecord(String),
+    /// The emulator loads no plugin that shows the guest's instructions, and why.
+    #[error("rtscope can't see the guest's instructions: {0}")]
+    NoPlugin(String),
     #[error("not reached: it was interrupted before")]
     NotReached,
     /// The user ended everything between two steps.

@@ -13,14 +13,18 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use rtscope_model::guest::Timing;
 
 use crate::{
+    boot::Ending,
     cache::Cache,
     digest::key_of,
     emulator_plugin,
     error::LabError,
-    guest_run::Surroundings,
+    guest_run::{GuestRun, Surroundings},
     qemu::Plugin,
     replay::{Replay, Replayed, Temporary, Way},
 };
+
+/// Architectures whose instructions rtscope reads, as the kernel calls them.
+const ARCHITECTURES: [&str; 2] = ["x86_64", "arm64"];
 
 /// What a replay showed.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct WatchedReplay {
     pub instructions: Vec<u8>,
     /// The text of the guest's `/proc/kallsyms`.
     pub symbols: String,
+    /// The architecture of the guest, as the kernel calls it.
+    pub arch: String,
     /// An instruction takes `2^shift` ns.
     pub shift: u8,
     /// The emulator's version.
@@ -41,7 +47,8 @@ pub struct WatchedReplay {
 ///
 /// # Errors
 ///
-/// The run can't be replayed from its log, with what to do; the replay gave another record; or files.
+/// The run can't be replayed from its log, with what to do; [`LabError::NoPlugin`]; the replay gave another record; or
+/// files.
 pub fn look(
     record: &Path,
     above_ns: u64,
@@ -61,23 +68,20 @@ pub fn look(
     let Timing::Virtual { shift } = guest.spec.timing else {
         return Err(refused("its time was its host's".to_owned()));
     };
-    if guest.kernel.arch != "x86_64" {
-        let arch = &guest.kernel.arch;
+    let arch = guest.kernel.arch.clone();
+    if !ARCHITECTURES.contains(&arch.as_str()) {
         return Err(LabError::Refused(format!(
-            "{}: rtscope reads the instructions of x86-64 only, and this guest is {arch}. In the guest, `run \
-             --explain` shows the kernel's events instead",
+            "{}: rtscope reads the instructions of x86-64 and arm64 only, and this guest is {arch}. With --events, it \
+             uses the kernel's events instead",
             record.display()
         )));
     }
     let folder = Temporary(cache.root().join(format!("explain-{}", std::process::id())));
     let _ = fs::remove_dir_all(&folder.0);
     fs::create_dir_all(&folder.0).map_err(LabError::file("make", &folder.0))?;
-    let plugin = Plugin {
-        file: emulator_plugin::compiled(cache)?,
-        out: folder.0.join("instructions"),
-        shift,
-        above_ns,
-    };
+    let out = folder.0.join("instructions");
+    let file = emulator_plugin::loadable(cache, &guest.machine.program, &out)?;
+    let plugin = Plugin { file, out, shift, above_ns, more: Vec::new() };
     let files = match replay.run_watched(Some(&plugin), cache, guard, stop, on_line)? {
         Replayed::Equal(files) => files,
         Replayed::Different(text, kept) => {
@@ -89,14 +93,48 @@ pub fn look(
     };
     let instructions = fs::read(&plugin.out).map_err(LabError::file("read", &plugin.out))?;
     let around = Surroundings { cache, guard, reuse: false, stop, say: &|_| {} };
-    let symbols = symbols(&replay, &folder.0.join("symbols"), &around)?;
+    let symbols = symbols(replay.guest(), replay.emulator(), &folder.0.join("symbols"), &around)?;
     let emulator = replay.emulator().to_owned();
-    Ok(WatchedReplay { instructions, symbols, shift, emulator, files })
+    Ok(WatchedReplay { instructions, symbols, arch, shift, emulator, files })
+}
+
+/// Runs the guest of a record once more, while it records its kernel's events: the new record's folder, beside the
+/// old one. It is another run: what the guest records takes instructions.
+///
+/// # Errors
+///
+/// The run can't be made again, the guest brought no record, or files.
+pub fn run_with_events(
+    record: &Path,
+    cache: &Cache,
+    guard: &[String],
+    stop: &(dyn Fn() -> bool + Sync),
+    on_line: &mut dyn FnMut(&str),
+) -> Result<PathBuf, LabError> {
+    let replay = Replay::open(record, true, cache)?;
+    let mut run = replay.guest().clone();
+    run.spec.events = true;
+    let mut name = record.file_name().unwrap_or_default().to_owned();
+    name.push(".events");
+    let folder = record.with_file_name(name);
+    let around = Surroundings { cache, guard, reuse: true, stop, say: &|_| {} };
+    let outcome = run.run(replay.emulator(), &folder, &around, on_line)?;
+    match outcome.ending {
+        Ending::Sent => Ok(folder),
+        ending => {
+            let why = run.explain(&ending);
+            Err(LabError::NoRecord(format!("the guest sent no record: {why}")))
+        }
+    }
 }
 
 /// The symbols of a guest, from the cache or put there.
-fn symbols(replay: &Replay, folder: &Path, around: &Surroundings<'_>) -> Result<String, LabError> {
-    let guest = replay.guest();
+pub(crate) fn symbols(
+    guest: &GuestRun,
+    emulator: &str,
+    folder: &Path,
+    around: &Surroundings<'_>,
+) -> Result<String, LabError> {
     let key = key_of(&[
         ("kernel", guest.kernel.sha256.as_bytes()),
         ("words", guest.kernel.append.join(" ").as_bytes()),
@@ -107,7 +145,7 @@ fn symbols(replay: &Replay, folder: &Path, around: &Surroundings<'_>) -> Result<
     if let Some(text) = read_packed(&path) {
         return Ok(text);
     }
-    let text = guest.symbols(replay.emulator(), folder, around)?;
+    let text = guest.symbols(emulator, folder, around)?;
     fs::create_dir_all(&room).map_err(LabError::file("make", &room))?;
     let part = path.with_extension(format!("part{}", std::process::id()));
     let write = |part: &PathBuf| {

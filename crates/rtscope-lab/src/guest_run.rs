@@ -62,6 +62,8 @@ pub struct GuestRun {
     pub planned: Duration,
     /// How long the guest may be silent.
     pub silence: Duration,
+    /// What watches the guest, which then runs even if its record is known.
+    pub plugin: Option<Plugin>,
 }
 
 /// What came of a run.
@@ -182,6 +184,7 @@ impl GuestRun {
             // Its bytes decide what the kernel finds; the kernel's own hash doesn't have them.
             arguments.push(format!("device tree sha256={}", hash.unwrap_or_default()));
         }
+        arguments.extend(self.spec.aim_ns.map(|at_ns| format!("aim={at_ns}")));
         let key = key_of_run(&self.kernel.sha256, &self.image_sha256, emulator, &arguments);
         Inputs {
             format: FORMAT,
@@ -238,7 +241,9 @@ impl GuestRun {
         on_line: &mut dyn FnMut(&str),
     ) -> Result<GuestOutcome, LabError> {
         let inputs = self.inputs(emulator);
-        if let Some(known) = self.known(&inputs.key, folder, around)? {
+        if self.plugin.is_none()
+            && let Some(known) = self.known(&inputs.key, folder, around)?
+        {
             let (folder, ending) = (folder.to_owned(), Ending::Sent);
             return Ok(GuestOutcome { folder, ending, took: None, inputs: known });
         }
@@ -246,7 +251,7 @@ impl GuestRun {
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
         let log = Raw::in_folder(folder);
         let log_of = self.recorded(log.path());
-        let outcome = self.boot(inputs, (log_of, None), folder, around, on_line)?;
+        let outcome = self.boot(inputs, (log_of, self.plugin.as_ref()), folder, around, on_line)?;
         // It is packed by now; the cache shall not keep it a second time.
         drop(log);
         if outcome.ending == Ending::Sent && self.spec.timing.is_virtual() {
@@ -361,6 +366,16 @@ impl GuestRun {
         )))
     }
 
+    /// The image with the instant to aim at, where there is one.
+    fn with_aim(&self, folder: &Path) -> Result<Option<TemporaryFile>, LabError> {
+        let Some(at_ns) = self.spec.aim_ns else { return Ok(None) };
+        let path = folder.join("image.part");
+        let mut bytes = fs::read(&self.image).map_err(LabError::file("read", &self.image))?;
+        bytes.extend(image::aim(at_ns).map_err(LabError::file("pack", &path))?);
+        fs::write(&path, bytes).map_err(LabError::file("write", &path))?;
+        Ok(Some(TemporaryFile(path)))
+    }
+
     /// Boots the guest and writes what it brings, with the run's log when that is recorded.
     fn boot(
         &self,
@@ -372,10 +387,15 @@ impl GuestRun {
     ) -> Result<GuestOutcome, LabError> {
         self.check_kernel()?;
         let (console, channel) = (folder.join(CONSOLE), folder.join("channel.part"));
+        let with_aim = self.with_aim(folder)?;
         // From now on the folder says whose it is, and which of its files are the guest's.
         inputs.write(folder)?;
         let guest = boot::boot(&mut Boot {
-            line: CommandLine { plugin, ..self.command_line(&console, &channel, log) },
+            line: CommandLine {
+                plugin,
+                image: with_aim.as_ref().map_or(&self.image, |image| &image.0),
+                ..self.command_line(&console, &channel, log)
+            },
             guard: around.guard,
             silence: self.silence,
             first_word: FIRST_WORD,
@@ -421,6 +441,15 @@ impl GuestRun {
         inputs.write(folder)?;
         let (ending, took) = (guest.ending, Some(guest.took));
         Ok(GuestOutcome { folder: folder.to_owned(), ending, took, inputs })
+    }
+}
+
+/// A file that goes when this is dropped.
+struct TemporaryFile(PathBuf);
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
 

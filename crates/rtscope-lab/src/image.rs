@@ -6,6 +6,7 @@
 use std::io;
 
 use cpio::newc::{self, ModeFileType};
+use rtscope_model::guest;
 
 /// Folders that the agent mounts on, and those of the files.
 const FOLDERS: [&str; 8] = ["boot", "dev", "proc", "run", "sys", "tmp", "var", "var/tmp"];
@@ -81,6 +82,21 @@ pub fn write(contents: &Contents) -> io::Result<Vec<u8>> {
     Ok(archive)
 }
 
+/// An archive behind another one, with the instant that a guest aims an expiry at. It is as long for each instant, so that
+/// nothing else differs between two guests.
+///
+/// # Errors
+///
+/// None that happens.
+pub fn aim(at_ns: u64) -> io::Result<Vec<u8>> {
+    let text = format!("{at_ns:018}");
+    let mut archive = Vec::new();
+    append(&mut archive, Entry::file(guest::AIM, text.as_bytes(), false), 1)?;
+    newc::trailer(&mut archive)?;
+    archive.resize(archive.len().next_multiple_of(512), 0);
+    Ok(archive)
+}
+
 fn append(archive: &mut Vec<u8>, entry: Entry<'_>, inode: u32) -> io::Result<()> {
     let size = u32::try_from(entry.body.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let folder = matches!(entry.kind, ModeFileType::Directory);
@@ -151,6 +167,15 @@ mod tests {
         let other = Contents { plan: "name = 'y'".to_owned(), ..contents() };
         assert_ne!(first, write(&other).expect("written"));
         assert_eq!(first.len() % 512, 0);
+    }
+
+    #[test]
+    fn two_aims_differ_in_their_digits_only() {
+        let (one, other) = (aim(0).expect("written"), aim(1_234_567_890_123).expect("written"));
+        assert_eq!((one.len(), one.len() % 512), (other.len(), 0));
+        let differing = one.iter().zip(&other).filter(|(one, other)| one != other).count();
+        assert!(differing <= 18, "{differing}");
+        assert_eq!(read(&other)[0].3, b"000001234567890123");
     }
 
     #[test]

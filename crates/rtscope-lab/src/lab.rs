@@ -18,6 +18,7 @@ use crate::{
     costs::Costs,
     cyclictest,
     error::LabError,
+    explain,
     guest_run::{self, Extra, GuestOutcome, GuestRun, Surroundings},
     kernel_ref::{self, KernelRef},
     kernel_under_test::{ExpectedKernel, KernelUnderTest},
@@ -28,6 +29,7 @@ use crate::{
     queue::{self, News, QueuedRun},
     ready,
     record_folders::{self, FolderLock},
+    replay::Temporary,
 };
 
 /// On some virtual machines KVM is there and hangs: a kernel that says nothing for so long will not.
@@ -113,7 +115,8 @@ impl Lab {
     }
 
     /// Guests at a time.
-    fn jobs(&self) -> usize {
+    #[must_use]
+    pub fn jobs(&self) -> usize {
         let own = || thread::available_parallelism().map_or(1, usize::from);
         self.options.jobs.map_or_else(own, usize::from)
     }
@@ -245,6 +248,7 @@ impl Lab {
             plan: name.to_owned(),
             planned: longest,
             silence: self.silence(longest),
+            plugin: None,
         })
     }
 
@@ -333,6 +337,29 @@ impl Lab {
     pub fn run(&self, runs: &[QueuedRun], host: &Host<'_>) -> Result<Outcomes, LabError> {
         self.probe_kvm(runs, host.guard)?;
         Ok(self.run_queue(runs, host))
+    }
+
+    /// The symbols of a guest's kernel, with those of the modules that it loads: the text of its `/proc/kallsyms`. They
+    /// are taken from the cache, or the guest boots into `folder` and measures nothing.
+    ///
+    /// # Errors
+    ///
+    /// The guest can't be run or sent no symbols, or files.
+    pub fn symbols(
+        &self,
+        run: &GuestRun,
+        folder: &Path,
+        host: &Host<'_>,
+    ) -> Result<String, LabError> {
+        let around = Surroundings {
+            cache: &self.cache,
+            guard: host.guard,
+            reuse: true,
+            stop: host.stop,
+            say: host.note,
+        };
+        let folder = Temporary(folder.to_owned());
+        explain::symbols(run, &self.emulator(run), &folder.0, &around)
     }
 
     /// Refuses `--kvm` where KVM is there and runs no guest: within a time limit, before any guest waits

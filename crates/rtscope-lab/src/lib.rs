@@ -59,3 +59,4 @@ pub mod spec;
 pub mod tool;
 mod unpacked;
 pub mod verify;
+pub mod worst;

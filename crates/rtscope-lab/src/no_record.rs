@@ -165,6 +165,7 @@ pub(crate) mod samples {
             plan: String::new(),
             planned: Duration::ZERO,
             silence: Duration::from_secs(240),
+            plugin: None,
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rtscope_model::{guest::Timing, time::Nanos};
+use rtscope_model::{
+    guest::{self, Timing},
+    time::Nanos,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -19,6 +22,12 @@ pub struct GuestSpec {
     pub cpus: u32,
     /// Memory; none for the machine's own.
     pub memory_mib: Option<u32>,
+    /// Whether the guest records its kernel's events around the worst wake-ups.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub events: bool,
+    /// The expiry to aim at, on the guest's `CLOCK_MONOTONIC`; 0 for none, in a run that is the same up to any aim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aim_ns: Option<u64>,
 }
 
 impl Default for GuestSpec {
@@ -28,6 +37,8 @@ impl Default for GuestSpec {
             seed: 1,
             cpus: 1,
             memory_mib: None,
+            events: false,
+            aim_ns: None,
         }
     }
 }
@@ -129,16 +140,19 @@ pub struct Plugin {
     pub out: PathBuf,
     /// An instruction takes `2^shift` ns.
     pub shift: u8,
-    /// Smaller latencies are left out.
+    /// Smaller latencies, or shorter stretches, are left out.
     pub above_ns: u64,
+    /// Further arguments.
+    pub more: Vec<(&'static str, String)>,
 }
 
 impl Plugin {
     /// What follows the emulator's `-plugin`. A comma in a file's name is doubled.
-    fn option(&self) -> String {
+    pub(crate) fn option(&self) -> String {
         let name = |path: &Path| path.display().to_string().replace(',', ",,");
         let (file, out) = (name(&self.file), name(&self.out));
-        format!("file={file},out={out},shift={},above={}", self.shift, self.above_ns)
+        let more: String = self.more.iter().map(|(key, value)| format!(",{key}={value}")).collect();
+        format!("file={file},out={out},shift={},above={}{more}", self.shift, self.above_ns)
     }
 }
 
@@ -165,6 +179,9 @@ impl CommandLine<'_> {
         words.push(format!("rtscope.seed={}", self.spec.seed));
         // Its length moves what lies in memory behind it, as any word would.
         words.push(format!("rtscope.layout={}", "x".repeat((self.spec.seed * 37 % 128) as usize)));
+        if self.spec.events {
+            words.push(guest::EVENTS_WORD.to_owned());
+        }
         words.extend(self.append.iter().cloned());
         words.join(" ")
     }
@@ -269,12 +286,13 @@ mod tests {
             out: PathBuf::from("/o,1/blocks"),
             shift: 2,
             above_ns: 100_000,
+            more: vec![("preempts", "1".to_owned())],
         };
         let first = command_line(&machine, Timing::Virtual { shift: 2 }, &[]);
         let watched = CommandLine { plugin: Some(&plugin), ..first.clone() };
         assert_eq!(first.identity(), watched.identity());
         let line = watched.arguments().join(" ");
-        let option = "-plugin file=/c/blocks.so,out=/o,,1/blocks,shift=2,above=100000";
+        let option = "-plugin file=/c/blocks.so,out=/o,,1/blocks,shift=2,above=100000,preempts=1";
         assert!(line.contains(option), "{line}");
     }
 

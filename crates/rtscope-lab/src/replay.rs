@@ -361,6 +361,7 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
         plan: String::new(),
         planned: Duration::ZERO,
         silence: SILENCE,
+        plugin: None,
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, hint::black_box};
 
-use rtscope_measure::sampler::{Beat, LiveFigures, Shared, SlotOwner, exchange, run};
+use rtscope_measure::sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
@@ -57,6 +57,7 @@ fn main() {
     let beat = Beat {
         first_ns: INTERVAL_NS,
         interval_ns: black_box(INTERVAL_NS),
+        offset: Offset::None,
         sleep: black_box(Sleep::Absolute),
         overrun: black_box(Overrun::Skip),
         break_above_ns: black_box(u64::MAX),

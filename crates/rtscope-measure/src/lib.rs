@@ -56,7 +56,7 @@ use crate::{
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
     recorder::{RecordError, RecordFiles, Recorder},
-    sampler::SampleError,
+    sampler::{GuestExpiries, SampleError},
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
     watchdog::Watchdog,
@@ -86,6 +86,8 @@ pub struct RunOptions {
     /// that does not answer), the kernel ends the process: real-time threads don't go on unattended. A good
     /// choice is [`watchdog::UNATTENDED`].
     pub unattended: Duration,
+    /// What a guest of the lab is told of its expiries.
+    pub expiries: GuestExpiries,
 }
 
 /// Why a run did not happen, or ended without a record to judge.
@@ -161,7 +163,11 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
     let before = environment::collect(&options.tree);
     let mut plan = options.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
-    let (sessions, launcher) = lay_out(&plan, &before, &options.tree)?;
+    let (mut sessions, launcher) = lay_out(&plan, &before, &options.tree)?;
+    for session in &mut sessions {
+        let beat = &mut session.spec.beat;
+        beat.offset = options.expiries.applied_to(beat.offset);
+    }
     let was_there = options.folder.exists();
     let recorder = Recorder::create(&options.folder, &plan.to_toml())?;
 

@@ -1,6 +1,6 @@
 //! The loop doesn't allocate: proven by an allocator that counts, on the real clock and rings.
 
-use rtscope_measure::sampler::{Beat, LiveFigures, Shared, SlotOwner, exchange, run};
+use rtscope_measure::sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
@@ -54,6 +54,7 @@ fn the_loop_does_not_allocate() {
     let beat = Beat {
         first_ns: clock.now_ns(),
         interval_ns: 20_000,
+        offset: Offset::Spread { percent: 100, seed: 1 },
         sleep: Sleep::Absolute,
         overrun: Overrun::Skip,
         break_above_ns: u64::MAX,
@@ -62,7 +63,8 @@ fn the_loop_does_not_allocate() {
     let before = CountingAllocator::calls();
     let tally = run(&clock, &beat, &shared, &live, &mut ours, Some(&mut producer));
     assert_eq!(CountingAllocator::calls() - before, 0, "the loop touched the allocator");
-    assert_eq!(tally.wakeups, 1_999);
+    // The last one counts if its instant of the grid was before the stop: its expiry is somewhere behind.
+    assert!((1_999..=2_000).contains(&tally.wakeups), "{}", tally.wakeups);
     assert!(tally.raw_lost > 0, "the raw ring was too small, so samples were lost and counted");
     let mut recorded = 0;
     let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns: Some(20_000), cells: &[0] };

@@ -10,7 +10,7 @@ use std::{
 use rtscope_measure::{
     RunOptions,
     interrupt::Interrupt,
-    sampler::{Beat, LiveFigures, Shared, exchange, run},
+    sampler::{Beat, GuestExpiries, LiveFigures, Offset, Shared, exchange, run},
     watchdog::UNATTENDED,
 };
 use rtscope_model::{
@@ -72,6 +72,7 @@ fn run_away() -> ! {
     let beat = Beat {
         first_ns: 0,
         interval_ns: 1_000_000,
+        offset: Offset::None,
         sleep: Sleep::Absolute,
         overrun: Overrun::Skip,
         break_above_ns: u64::MAX,
@@ -139,6 +140,7 @@ fn hour(folder: &Path, more: &str) -> RunOptions {
         wall_clock: String::new(),
         interrupt: Interrupt::default(),
         unattended: UNATTENDED,
+        expiries: GuestExpiries::default(),
     }
 }
 

@@ -93,6 +93,10 @@ pub struct Spike {
     pub timer: Option<ExpiredTimer>,
     /// Its wake-up.
     pub waking: Wakeup,
+    /// How the thread that woke it had itself been woken, and the one that woke that, back to an interrupt: the
+    /// nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wakers: Vec<Waker>,
     /// The CPU that it came to run on.
     pub cpu: u32,
     /// When.
@@ -139,6 +143,17 @@ pub struct Wakeup {
     pub by: u32,
     /// Whether it came from an interrupt, which has nothing to do with that thread.
     pub in_interrupt: bool,
+}
+
+/// A thread that woke another one, and its own wake-up before that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waker {
+    /// The thread.
+    pub tid: u32,
+    /// Its name.
+    pub name: Name,
+    /// Its last wake-up before it woke the other.
+    pub waking: Wakeup,
 }
 
 /// What runs on a CPU.

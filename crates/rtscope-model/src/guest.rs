@@ -43,6 +43,17 @@ pub const START: &str = "start.json";
 /// File of a guest that measures nothing, with the symbols of its kernel: the text of `/proc/kallsyms`.
 pub const SYMBOLS: &str = "kallsyms";
 
+/// File of a record with the kernel's events around the worst wake-ups of each phase: an
+/// [`ExplainRecord`](crate::explain::ExplainRecord).
+pub const EVENTS: &str = "kernel-events.json";
+
+/// Word of the kernel command line with which a guest records them.
+pub const EVENTS_WORD: &str = "rtscope.events=1";
+
+/// File in a guest with the instant of `CLOCK_MONOTONIC` to which it moves one expiry, in nanoseconds of always 18
+/// digits. It is no word of the kernel command line, because the kernel's random numbers depend on those.
+pub const AIM: &str = "aim";
+
 /// What a guest found and waited for before it measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

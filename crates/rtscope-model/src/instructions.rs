@@ -3,13 +3,15 @@
 //! The file is described at the head of the plugin's source. It is read piece by piece, and whatever is in it: what
 //! makes no sense ends the reading, and what came before it counts.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 /// Instructions that follow each other in memory, as the emulator translated them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Of the first instruction.
     pub address: u64,
+    /// Where the emulator has this memory of the guest; 0 where it has none.
+    pub host: u64,
     /// The bytes of each instruction.
     pub instructions: Vec<Vec<u8>>,
 }
@@ -59,13 +61,32 @@ impl Instructions {
         all
     }
 
+    /// Gives each block of the kernel's own code the kernel's address of it. An emulator may have translated it at
+    /// another address, which showed the same memory while the kernel started. `code` is where the kernel's code begins
+    /// and ends: one piece of memory, and of the emulator's.
+    pub fn place_kernel(&mut self, code: Range<u64>) {
+        let mut shifts: HashMap<u64, u32> = HashMap::new();
+        for block in self.blocks.values().filter(|it| it.host != 0 && code.contains(&it.address)) {
+            *shifts.entry(block.address.wrapping_sub(block.host)).or_default() += 1;
+        }
+        let most = shifts.into_iter().max_by_key(|(shift, count)| (*count, *shift));
+        let Some((shift, _)) = most else { return };
+        for block in self.blocks.values_mut().filter(|it| it.host != 0) {
+            let address = block.host.wrapping_add(shift);
+            if code.contains(&address) {
+                block.address = address;
+            }
+        }
+    }
+
     /// Adds entry after entry up to the end; none where the input ends before it or makes no sense.
     fn fill(&mut self, input: &mut Input<'_>) -> Option<()> {
         loop {
             match input.byte()? {
                 b'B' => {
                     let number = input.u32()?;
-                    let mut block = Block { address: input.u64()?, instructions: Vec::new() };
+                    let (address, host) = (input.u64()?, input.u64()?);
+                    let mut block = Block { address, host, instructions: Vec::new() };
                     for _ in 0..input.u32()? {
                         let length = input.byte()?;
                         block.instructions.push(input.take(length.into())?.to_vec());
@@ -131,6 +152,7 @@ mod tests {
         let mut bytes = vec![b'B'];
         bytes.extend(7_u32.to_le_bytes());
         bytes.extend(0x1000_u64.to_le_bytes());
+        bytes.extend(0x7000_u64.to_le_bytes());
         bytes.extend(2_u32.to_le_bytes());
         bytes.extend([1, 0x90, 1, 0xc3]);
         bytes.push(b'W');
@@ -150,10 +172,26 @@ mod tests {
     fn what_the_plugin_wrote_is_read() {
         let all = Instructions::read(&sample());
         assert!(all.is_whole);
+        assert_eq!((all.blocks[&7].address, all.blocks[&7].host), (0x1000, 0x7000));
         assert_eq!(all.blocks[&7].instructions, [vec![0x90], vec![0xc3]]);
         let [window] = all.windows.as_slice() else { panic!("one wake-up") };
         assert_eq!((window.latency_ns, window.expiry_ns, window.mark), (5000, 1_000_000, 104));
         assert_eq!(window.executed[1], Executed { block: 7, before: 102 });
+    }
+
+    #[test]
+    fn a_block_that_was_translated_while_the_kernel_started_gets_the_kernel_s_address() {
+        let block = |address, host| Block { address, host, instructions: Vec::new() };
+        // The kernel is at 0x8000 to 0x9000, which the emulator has at 0x1000. It started at 0x400.
+        let blocks =
+            [(0x8010, 0x1010), (0x8020, 0x1020), (0x430, 0x1030), (0x440, 0x3000), (0x50, 0)];
+        let blocks = (0..).zip(blocks).map(|(n, (address, host))| (n, block(address, host)));
+        let mut all = Instructions { blocks: blocks.collect(), ..Instructions::default() };
+        all.place_kernel(0x8000..0x9000);
+        let addresses: Vec<u64> = (0..5).map(|n| all.blocks[&n].address).collect();
+        assert_eq!(addresses, [0x8010, 0x8020, 0x8030, 0x440, 0x50]);
+        all.place_kernel(0..0);
+        assert_eq!(all.blocks[&2].address, 0x8030);
     }
 
     #[test]

@@ -34,8 +34,29 @@ pub struct Interruptions {
     pub missing: Vec<String>,
     /// Whether rtscope itself could not stay off the CPU.
     pub includes_rtscope: bool,
+    /// What the kernel itself counted, where that can be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounts: Option<Accounts>,
     /// Events that had no room.
     pub lost: u64,
+}
+
+/// CPU time of threads that can run on this CPU only, by the kernel's account (`/proc/TID/schedstat`) and by the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounts {
+    /// What the kernel charged them in the look.
+    pub charged: Nanos,
+    /// How far the events are from that, added up over the threads.
+    pub apart: Nanos,
+}
+
+impl Accounts {
+    /// Whether the events can be believed: they are at most a fifth from the kernel's account. Interrupts explain some
+    /// of that: most kernels don't charge them, and the events don't show their way in and out.
+    #[must_use]
+    pub fn agree(&self) -> bool {
+        self.apart.0 <= self.charged.0 / 5
+    }
 }
 
 /// The thread that a CPU is for.

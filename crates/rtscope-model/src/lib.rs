@@ -36,6 +36,7 @@ pub mod sched;
 pub mod schedule;
 pub mod slice;
 pub mod stat;
+pub mod stretches;
 pub mod symbols;
 pub mod text;
 pub mod thread;

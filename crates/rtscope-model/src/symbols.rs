@@ -1,6 +1,6 @@
 //! The kernel's symbols: names of addresses, from `/proc/kallsyms`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use crate::trace::TimerFunction;
 
@@ -26,6 +26,8 @@ pub struct KernelSymbols {
     all: Vec<(u64, usize, usize)>,
     /// First and last address of each function by which interrupts enter.
     entries: Vec<(u64, u64)>,
+    code: Range<u64>,
+    preempt_count: Option<u64>,
 }
 
 impl KernelSymbols {
@@ -33,8 +35,17 @@ impl KernelSymbols {
     #[must_use]
     pub fn parse(text: String) -> Option<KernelSymbols> {
         let mut all = Vec::new();
-        let mut start = 0;
+        let (mut start, mut code, mut preempt_count) = (0, 0..0, None);
         for line in text.split_inclusive('\n') {
+            match named_address(line) {
+                Some(("_stext", address)) => code.start = address,
+                Some(("_etext", address)) => code.end = address,
+                // Since Linux 6.2 it was the second word of a variable whose first one is a pointer
+                // (arch/x86/include/asm/current.h), before and after that a variable of its own.
+                Some(("__preempt_count", address)) => preempt_count = Some(address),
+                Some(("pcpu_hot", address)) => preempt_count = Some(address.wrapping_add(8)),
+                _ => {}
+            }
             if let Some((address, at, end)) = symbol(line) {
                 all.push((address, start + at, start + end));
             }
@@ -44,10 +55,23 @@ impl KernelSymbols {
         if all.is_empty() {
             return None;
         }
-        let mut symbols = KernelSymbols { text, all, entries: Vec::new() };
+        let mut symbols = KernelSymbols { text, all, entries: Vec::new(), code, preempt_count };
         symbols.entries =
             symbols.ranges(|name| ENTRIES.iter().any(|entry| name.starts_with(entry)));
         Some(symbols)
+    }
+
+    /// Where the kernel's own code begins and ends, without its modules. Empty where it has no such symbols.
+    #[must_use]
+    pub fn code(&self) -> Range<u64> {
+        self.code.clone()
+    }
+
+    /// The offset from `%gs` at which x86-64 keeps a CPU's preempt count. None on other processors, and where the
+    /// kernel was built without `CONFIG_KALLSYMS_ALL`.
+    #[must_use]
+    pub fn preempt_count(&self) -> Option<u64> {
+        self.preempt_count
     }
 
     fn name(&self, index: usize) -> &str {
@@ -121,6 +145,15 @@ impl KernelSymbols {
     }
 }
 
+/// Name and address of a line's symbol, whatever its kind: on arm64 the end of the code counts as data.
+fn named_address(line: &str) -> Option<(&str, u64)> {
+    let mut words = line.split_whitespace();
+    let (address, _, name) = (words.next()?, words.next()?, words.next()?);
+    // Few lines have a name that is looked for; the number is read only of those.
+    let is_meant = matches!(name, "_stext" | "_etext" | "__preempt_count" | "pcpu_hot");
+    is_meant.then(|| Some((name, u64::from_str_radix(address, 16).ok()?)))?
+}
+
 /// Address of a line's symbol, and from where to where the line has its name.
 fn symbol(line: &str) -> Option<(u64, usize, usize)> {
     let (address, rest) = line.split_once(' ')?;
@@ -151,6 +184,27 @@ mod tests {
         assert_eq!(found.timer(0xffff_ffff_8173_0991), TimerFunction::Other);
         assert_eq!(found.timer(7), TimerFunction::Other);
         assert!(KernelSymbols::parse("0000000000000000 t hrtimer_wakeup".to_owned()).is_none());
+    }
+
+    #[test]
+    fn the_kernel_s_own_code_ends_at_a_symbol_of_any_kind() {
+        let of =
+            |lines: &str| KernelSymbols::parse(format!("{TEXT}{lines}")).expect("symbols").code();
+        assert_eq!(
+            of("ffff800008010000 T _stext\nffff800008c60000 D _etext\n"),
+            0xffff_8000_0801_0000..0xffff_8000_08c6_0000
+        );
+        assert!(of("").is_empty());
+    }
+
+    #[test]
+    fn the_preempt_count_is_a_variable_of_its_own_or_one_of_several() {
+        let of = |line: &str| {
+            KernelSymbols::parse(format!("{TEXT}{line}\n")).expect("symbols").preempt_count()
+        };
+        assert_eq!(of("000000000001fb40 A __preempt_count"), Some(0x1fb40));
+        assert_eq!(of("0000000000034b00 A pcpu_hot"), Some(0x34b08));
+        assert_eq!(of("ffffffff824631dc r __ksymtab___preempt_count"), None);
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Section {
 }
 
 /// What a timer does when it expires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimerFunction {
     /// Wakes who sleeps in `nanosleep` or waits with a timeout.

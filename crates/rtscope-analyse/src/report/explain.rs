@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     number::{counted, grouped, us},
     plot::{self, spike},
-    statistics::explain::{Certainty, Culprit, Explained, Piece, cost, culprits, explain},
+    statistics::explain::{
+        Certainty, Culprit, Explained, Piece, WakerLink, cost, culprits, explain,
+    },
 };
 
 /// Late activations that the terminal shows in pieces, and causes of each that the page names beside its bar.
@@ -168,6 +170,9 @@ pub fn table(record: &ExplainRecord) -> String {
     }
     for (n, one) in all.spikes.iter().take(SHOWN).enumerate() {
         text += &format!("\n{}. {}\n", n + 1, title(one));
+        for line in wakers(one) {
+            text += &format!("      {line}\n");
+        }
         let causes = one.causes();
         let (shown, rest) = causes.split_at(causes.len().min(PIECES));
         for piece in shown {
@@ -199,6 +204,21 @@ fn title(one: &Explained) -> String {
         one.cpu,
         us(one.latency_ns)
     )
+}
+
+/// How who woke it had been woken, a line each.
+fn wakers(one: &Explained) -> Vec<String> {
+    let since_ns = one.wakers.iter().map(|it| it.ns).sum::<u64>() + one.latency_ns;
+    let line = |(n, link): (usize, &WakerLink)| {
+        let another = if n == 0 { "" } else { "another " };
+        let in_all = match n + 1 == one.wakers.len() {
+            true => format!(": {} us in all", us(since_ns)),
+            false => String::new(),
+        };
+        let WakerLink { thread, woken_by, ns } = link;
+        format!("{woken_by} woke {thread} {another}{} us before that{in_all}", us(*ns))
+    };
+    one.wakers.iter().enumerate().map(line).collect()
 }
 
 pub(super) fn piece_text(piece: &Piece) -> String {
@@ -298,6 +318,7 @@ pub(super) fn section(run: &Record, record: &ExplainRecord) -> String {
 /// A late activation on the page.
 struct Shown {
     title: String,
+    wakers: Vec<String>,
     plot: String,
     /// The longest ones.
     causes: Vec<PieceRow>,
@@ -346,6 +367,7 @@ struct Page<'a> {
 fn shown((n, one): (usize, &Explained)) -> Shown {
     Shown {
         title: title(one),
+        wakers: wakers(one),
         plot: spike::draw(one, n + 1),
         causes: one.causes().iter().take(SHOWN).map(|row| piece_row(one, row)).collect(),
         pieces: one.pieces.iter().map(|row| piece_row(one, row)).collect(),

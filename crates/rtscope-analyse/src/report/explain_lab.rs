@@ -2,6 +2,7 @@
 //! gives the same bytes.
 
 use askama::Template;
+use rtscope_model::{plan::Phase, record::Record};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,7 +11,9 @@ use crate::{
     number::{counted, grouped, us},
     plot::{self, flame, spike},
     statistics::explain::{
-        Culprit, Piece, PieceKind, culprits,
+        Culprit, Piece, PieceKind,
+        agreement::{Agreement, ComparedWakeup},
+        culprits,
         instructions::{LateWakeup, Paths},
     },
 };
@@ -47,6 +50,9 @@ pub struct Explanation {
     pub is_whole: bool,
     /// The worst of each phase.
     pub spikes: Vec<LateWakeup>,
+    /// What the kernel's events say of them, where the guest recorded them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Agreement>,
 }
 
 /// [`Explanation::format`].
@@ -106,6 +112,51 @@ impl Explanation {
     }
 }
 
+/// What the kernel's events say of the same wake-ups.
+fn agreement_text(events: &Agreement) -> String {
+    let without = match events.without_events {
+        0 => String::new(),
+        n => format!(" The guest kept no events of {}.", counted(n as u64, "other wake-up")),
+    };
+    format!(
+        "The kernel's events, which the guest recorded, say the same of {} of {}: the same kinds and names, and times \
+         within 5 % or 2 us.{without}",
+        events.agreeing(),
+        counted(events.compared.len() as u64, "wake-up"),
+    )
+}
+
+/// The wake-ups of which the events say something else, and what.
+fn disagreements(events: &Agreement) -> Vec<String> {
+    let line = |one: &ComparedWakeup| {
+        let latency = us(one.until_switch_ns);
+        format!("{}, {latency} us until the switch: {}", one.phase, one.differences().join("; "))
+    };
+    events.compared.iter().filter(|one| !one.agrees).map(line).collect()
+}
+
+/// What the recording of a kernel's events added to the mean latency of each phase: two runs of a guest, without it
+/// and with it, in virtual time, so that nothing else differs.
+#[must_use]
+pub fn events_cost(without: &Record, with: &Record) -> String {
+    let mean_ns = |record: &Record, cell| {
+        let slices = || record.slices_of(cell);
+        let count: u64 = slices().map(|slice| slice.recorded).sum();
+        (count > 0).then(|| slices().map(|slice| slice.sum_ns).sum::<u64>() / count)
+    };
+    let cost = |(cell, phase): (u32, &Phase)| {
+        let (before, after) = (mean_ns(without, cell)?, mean_ns(with, cell)?);
+        let sign = if after < before { "-" } else { "" };
+        Some(format!("{sign}{} us under {}", us(after.abs_diff(before)), phase.name))
+    };
+    let costs: Vec<String> = (0..).zip(&without.plan.phases).filter_map(cost).collect();
+    format!(
+        "The guest ran once more and recorded its kernel's events, so these are wake-ups of another run than the \
+         record's. What recording added to the mean latency: {}.",
+        costs.join(", ")
+    )
+}
+
 /// Everything as one document.
 ///
 /// # Panics
@@ -127,15 +178,18 @@ fn title(one: &LateWakeup) -> String {
     format!("{}, {}: {latency} us after its timer's expiry", one.phase, one.explained.name)
 }
 
+/// Names of the parts of a wake-up.
+pub(super) const PART_NAMES: [&str; 5] = [
+    "expiry to interrupt",
+    "interrupt to wake-up",
+    "wake-up to switch",
+    "switch to user space",
+    "user space to clock",
+];
+
 /// Names and instructions of the parts of a wake-up.
-fn paths(paths: &Paths) -> [(&'static str, Option<u64>); 5] {
-    [
-        ("expiry to interrupt", paths.expiry_to_interrupt),
-        ("interrupt to wake-up", paths.interrupt_to_wakeup),
-        ("wake-up to switch", paths.wakeup_to_switch),
-        ("switch to user space", paths.switch_to_user),
-        ("user space to clock", paths.user_to_clock),
-    ]
+fn paths(paths: &Paths) -> impl Iterator<Item = (&'static str, Option<u64>)> {
+    PART_NAMES.into_iter().zip(paths.parts())
 }
 
 fn path_text(part: Option<u64>) -> String {
@@ -162,8 +216,15 @@ pub fn table(all: &Explanation) -> String {
             text += &format!("  {:>9} us  {} more\n", us(rest_ns), rest.len());
         }
         let parts = paths(&one.instructions);
-        let parts = parts.map(|(name, count)| format!("{name} {}", path_text(count)));
+        let parts: Vec<String> =
+            parts.map(|(name, count)| format!("{name} {}", path_text(count))).collect();
         text += &format!("  instructions: {}\n", parts.join(", "));
+    }
+    if let Some(events) = &all.events {
+        text += &format!("\n{}\n", agreement_text(events));
+        for line in disagreements(events) {
+            text += &format!("  {line}\n");
+        }
     }
     for one in all.culprits().iter().take(PIECES) {
         text += &format!("\n{}, {}\n  -> {}\n", one.kind.text(), one.name, one.remedy);
@@ -202,6 +263,8 @@ struct Page<'a> {
     spikes: Vec<Shown>,
     culprits: Vec<Culprit>,
     limits: Vec<String>,
+    /// What the kernel's events say, and where they say something else.
+    events: Option<(String, Vec<String>)>,
     json: String,
 }
 
@@ -228,10 +291,7 @@ pub fn page(all: &Explanation) -> String {
             flame: flame::draw(&one.stacks, n + 1),
             causes: causes.iter().take(PIECES).map(|row| piece_row(&one.explained, row)).collect(),
             pieces: one.explained.pieces.iter().map(|row| piece_row(&one.explained, row)).collect(),
-            paths: paths(&one.instructions)
-                .into_iter()
-                .map(|(name, count)| (name, path_text(count)))
-                .collect(),
+            paths: paths(&one.instructions).map(|(name, count)| (name, path_text(count))).collect(),
             functions: one
                 .functions
                 .iter()
@@ -247,6 +307,7 @@ pub fn page(all: &Explanation) -> String {
         spikes: all.spikes.iter().enumerate().map(shown).collect(),
         culprits: all.culprits(),
         limits: all.limits(),
+        events: all.events.as_ref().map(|it| (agreement_text(it), disagreements(it))),
         // Inside a script element only "</" would end it.
         json: without_stacks(document(all)).to_string().replace("</", "<\\/"),
         all,

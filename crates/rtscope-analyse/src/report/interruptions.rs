@@ -57,9 +57,31 @@ pub fn document(record: &Interruptions) -> Value {
         "idle_ns": record.idle.0,
         "interruptions": record.rows.iter().map(row).collect::<Vec<_>>(),
         "missing": record.missing,
+        "accounts": record.accounts.map(|accounts| json!({
+            "charged_ns": accounts.charged.0, "apart_ns": accounts.apart.0,
+        })),
+        "is_reliable": is_reliable(record),
         "lost": record.lost,
         "limits": limits(record),
     })
+}
+
+/// Whether the figures can be believed, as far as that can be checked.
+#[must_use]
+pub fn is_reliable(record: &Interruptions) -> bool {
+    record.accounts.is_none_or(|accounts| accounts.agree())
+}
+
+/// Why they can't.
+fn doubt(record: &Interruptions) -> Option<String> {
+    let accounts = record.accounts.filter(|accounts| !accounts.agree())?;
+    Some(format!(
+        "These figures are not reliable: this kernel doesn't record all that happens on CPU {}. By its own account, \
+         threads that can run only there ran for {} us, and the events are {} us from that.",
+        record.cpu,
+        us(accounts.charged.0),
+        us(accounts.apart.0),
+    ))
 }
 
 /// So many in a look are so many in an hour.
@@ -115,10 +137,18 @@ fn limits(record: &Interruptions) -> Vec<String> {
          code of an interrupt counts as time of what was interrupted."
             .to_owned(),
         "Figures per hour are those of the look, multiplied: a short look doesn't show what happens rarely.".to_owned(),
-        "In a virtual machine the kernel may not record every switch from and to an idle CPU. The times of a CPU that \
-         is mostly idle are then too short or too long: compare them with /proc/TID/schedstat."
-            .to_owned(),
     ];
+    all.push(match &record.accounts {
+        Some(accounts) => format!(
+            "By the kernel's own account, threads that can run only on this CPU ran for {} us. The events are {} us from that.",
+            us(accounts.charged.0),
+            us(accounts.apart.0),
+        ),
+        None => "In a virtual machine the kernel may not record every switch from and to an idle CPU. The times of a CPU \
+                 that is mostly idle are then too short or too long. Threads that can run only on this CPU would show \
+                 that, but they ran too little."
+            .to_owned(),
+    });
     if record.owner.is_none() {
         all.push(
             "Every thread counts as an interruption: use --tid to name the one that the CPU is reserved for."
@@ -149,6 +179,9 @@ fn limits(record: &Interruptions) -> Vec<String> {
 #[must_use]
 pub fn table(record: &Interruptions) -> String {
     let mut text = format!("{}.\n", headline(record));
+    if let Some(doubt) = doubt(record) {
+        text += &format!("{doubt}\n");
+    }
     if let Some(owner) = record.owner {
         text += &format!("{}-{} ran for {} us of it.\n", owner.name, owner.tid, us(owner.ran.0));
     }
@@ -228,6 +261,7 @@ struct Page<'a> {
     plot_rules: String,
     record: &'a Interruptions,
     headline: String,
+    doubt: Option<String>,
     duration: Nanos,
     idle: String,
     owner: Option<[String; 2]>,
@@ -260,6 +294,7 @@ pub fn page(record: &Interruptions) -> String {
         style: include_str!("template/style.css"),
         plot_rules: plot::dark_rules(),
         headline: headline(record),
+        doubt: doubt(record),
         duration: shown(record.duration),
         idle: us(record.idle.0),
         owner: record.owner.map(|owner| [format!("{}-{}", owner.name, owner.tid), us(owner.ran.0)]),
@@ -317,6 +352,7 @@ mod tests {
             ],
             missing: Vec::new(),
             includes_rtscope: false,
+            accounts: None,
             lost: 0,
         }
     }

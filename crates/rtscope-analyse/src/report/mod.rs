@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod compare;
+pub mod compare_lab;
 pub mod doctor;
 pub mod drift;
 pub mod explain;
@@ -15,3 +16,4 @@ pub mod stat;
 pub mod terminal;
 pub mod throughput;
 pub mod wave;
+pub mod worst_lab;

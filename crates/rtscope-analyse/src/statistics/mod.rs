@@ -21,3 +21,4 @@ pub mod stat;
 pub mod summary;
 pub mod tail;
 pub mod wave;
+pub mod worst_case;

@@ -2,7 +2,7 @@
 
 use rtscope_model::{
     explain::{ExpiredTimer, ExplainRecord, RunningThread, Spike, Wakeup, WatchedThread},
-    interruptions::{Interruption, InterruptionKind, Interruptions, Owner, Sender},
+    interruptions::{Accounts, Interruption, InterruptionKind, Interruptions, Owner, Sender},
     time::Nanos,
     trace::{Event, Name, Section, What},
 };
@@ -39,6 +39,7 @@ pub(crate) fn explained() -> ExplainRecord {
         priority: 49,
         timer: Some(ExpiredTimer { expires_ns: 1_000_000, slack_ns: 0 }),
         waking: Wakeup { at_ns: 1_042_000, cpu: 1, by: 9, in_interrupt: true },
+        wakers: Vec::new(),
         cpu: 1,
         switched_ns: 1_590_000,
         before: vec![low],
@@ -113,6 +114,7 @@ pub(crate) fn interruptions() -> Interruptions {
         ],
         missing: vec!["ipi/ipi_send_cpumask".to_owned()],
         includes_rtscope: true,
+        accounts: Some(Accounts { charged: Nanos::from_us(60_000), apart: Nanos::from_us(13_000) }),
         lost: 2,
     }
 }

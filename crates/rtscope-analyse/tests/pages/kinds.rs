@@ -63,6 +63,8 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("drift", report::drift::page(&drift())),
         ("explain", report::explain::page(&explain::explained())),
         ("explain_lab", report::explain_lab::page(&late::explained_in_the_lab())),
+        ("compare_lab", late::compared_in_the_lab()),
+        ("worst_lab", late::searched_in_the_lab()),
         ("interruptions", report::interruptions::page(&explain::interruptions())),
         ("stat", report::stat::page(&counters(), &published())),
         ("throughput", report::throughput::page(&throughput(), &published())),

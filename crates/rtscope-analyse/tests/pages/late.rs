@@ -2,9 +2,14 @@
 
 use crate::kinds::MS;
 use rtscope_analyse::{
-    report::explain_lab::{self, Explanation},
+    report::{
+        compare_lab,
+        explain_lab::{self, Explanation},
+        worst_lab::{self, AimedRun, FoundWakeup, SearchSide, WorstSearch},
+    },
     statistics::explain::{
         Certainty, Explained, Piece, PieceKind,
+        agreement::{Agreement, ComparedWakeup, KindTimes},
         instructions::{FunctionTime, LateWakeup, Paths, StackTime},
     },
 };
@@ -29,6 +34,7 @@ pub(crate) fn explained_in_the_lab() -> Explanation {
             cpu: 0,
             at_ns: 7 * MS,
             woken_by: None,
+            wakers: Vec::new(),
             is_lossy: false,
             pieces,
         },
@@ -64,6 +70,77 @@ pub(crate) fn explained_in_the_lab() -> Explanation {
         shift: 2,
         equal_files: 13,
         is_whole: false,
+        events: Some(disagreement()),
         spikes: vec![wakeup("rest", idle), wakeup("disk", held)],
     }
+}
+
+/// The events of the system call's wake-up say something else.
+fn disagreement() -> Agreement {
+    let kind =
+        KindTimes { kind: PieceKind::Blocking, by_instructions_ns: 866_500, by_events_ns: 810_000 };
+    let one = ComparedWakeup {
+        phase: "disk".to_owned(),
+        at_ns: 7 * MS,
+        until_switch_ns: 870_500,
+        kinds: vec![kind],
+        names: Vec::new(),
+        agrees: false,
+    };
+    Agreement { compared: vec![one], without_events: 1 }
+}
+
+/// The same guest with two kernels.
+pub(crate) fn compared_in_the_lab() -> String {
+    let first = explained_in_the_lab();
+    let mut second = explained_in_the_lab();
+    second.kernel = "6.1.0-56-rt-amd64".to_owned();
+    second.spikes.iter_mut().for_each(|one| {
+        one.explained.pieces.truncate(1);
+        one.instructions.interrupt_to_wakeup = Some(568);
+    });
+    let all = compare_lab::compare(&first, &second).expect("common phases");
+    compare_lab::page(&all, [&first, &second])
+}
+
+/// A search that found more than periodic sampling.
+pub(crate) fn searched_in_the_lab() -> String {
+    let found = |latency_ns, aim_ns| FoundWakeup {
+        latency_ns,
+        phase: "disk".to_owned(),
+        seed: 2,
+        aim_ns,
+        at_ns: 2_812_429_888,
+        record: "lab/<worst>".to_owned(),
+    };
+    let side = |worst| SearchSide {
+        guests: 8,
+        failed: 0,
+        wakeups: 48_000,
+        took_ns: 71_362_268_116,
+        worst: Some(worst),
+    };
+    let aim = |promised_ns, latency_ns| AimedRun {
+        seed: 2,
+        aim_ns: 10_487_950_731,
+        promised_ns,
+        latency_ns,
+    };
+    let explained = explained_in_the_lab();
+    let all = WorstSearch {
+        format: worst_lab::FORMAT,
+        version: "0".to_owned(),
+        kernel: "debian-stock".to_owned(),
+        plan: "lab-quick".to_owned(),
+        budget_ns: 80_000_000_000,
+        shift: 2,
+        search: side(found(919_348, Some(10_487_950_731))),
+        periodic: side(found(888_591, None)),
+        aims: vec![aim(Some(912_280), Some(919_348)), aim(None, None)],
+        cause: worst_lab::cause_of(&explained),
+        not_explained: None,
+    };
+    let text = worst_lab::table(&all);
+    assert!(text.contains("919.3 us late under disk; periodic sampling found 888.6 us"), "{text}");
+    worst_lab::page(&all, Some(&explained))
 }

@@ -16,7 +16,12 @@
 //!   show what differs between two pieces of hardware.
 //! * `rtscope.layout=xxx`: nothing. Its length differs from seed to seed, and with it where things lie in
 //!   memory.
+//! * `rtscope.events=1`: the guest also records the kernel's events around the worst wake-ups of each phase.
 //! * `rtscope.symbols=1`: the guest measures nothing. It loads its modules, and sends the kernel's symbols.
+//!
+//! A file `aim` moves one expiry of the run to an instant of CLOCK_MONOTONIC, in nanoseconds; 0 moves none. All other
+//! expiries are then a nanosecond less than an interval after their instants of the grid. So two runs that differ in
+//! this number only are the same up to the smaller one that isn't 0.
 //!
 //! Nothing that is sent or done depends on the host: no time-out of the host's, no random number that
 //! the emulator doesn't give.
@@ -24,6 +29,7 @@
 mod beside;
 mod commands;
 mod cyclictest;
+mod events;
 mod gpio;
 mod stage;
 mod start;
@@ -53,8 +59,8 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use self::cyclictest::Watch;
-use crate::{RunOptions, interrupt::Interrupt, leave_out, run};
+use self::{cyclictest::Watch, events::WatchedKernel};
+use crate::{RunOptions, interrupt::Interrupt, leave_out, run, sampler::GuestExpiries};
 
 /// The plan of a guest.
 const PLAN: &str = "/plan.toml";
@@ -122,9 +128,11 @@ pub fn main(version: &str, wall_clock: fn() -> String) {
     let start = start::settle(&tree);
     std::thread::sleep(Duration::from_nanos(options.shift_ns()));
     leave_on_panic(options.channel.clone());
-    let outcome = measure(version, wall_clock()).and_then(|()| {
-        start::keep(&start, Path::new(RECORD)).map_err(|e| format!("{}: {e}", guest::START))
-    });
+    let aim = fs::read_to_string(Path::new("/").join(guest::AIM)).ok();
+    let outcome = measure(version, wall_clock(), options.events, options.expiries(aim.as_deref()))
+        .and_then(|()| {
+            start::keep(&start, Path::new(RECORD)).map_err(|e| format!("{}: {e}", guest::START))
+        });
     leave(&options.channel, &outcome);
 }
 
@@ -155,6 +163,8 @@ fn leave(channel: &Path, outcome: &Result<(), String>) {
 struct Options {
     channel: PathBuf,
     seed: u64,
+    /// Whether the guest records the kernel's events.
+    events: bool,
     /// Whether the guest only sends the kernel's symbols.
     symbols: bool,
 }
@@ -170,8 +180,14 @@ impl Options {
         Options {
             channel: Path::new("/dev").join(value("channel").unwrap_or("console")),
             seed: value("seed").and_then(|text| text.parse().ok()).unwrap_or(0),
+            events: value("events") == Some("1"),
             symbols: value("symbols") == Some("1"),
         }
+    }
+
+    /// What the guest is told of its expiries; `aim` is the text of the file.
+    fn expiries(&self, aim: Option<&str>) -> GuestExpiries {
+        GuestExpiries { seed: self.seed, aim_ns: aim.and_then(|text| text.parse().ok()) }
     }
 
     /// How much later the run begins: spread evenly over the seeds by the golden ratio; none for 0.
@@ -197,9 +213,14 @@ fn say(text: &str) {
     let _ = writeln!(io::stdout(), "rtscope: {text}");
 }
 
-fn measure(version: &str, wall_clock: String) -> Result<(), String> {
+fn measure(
+    version: &str,
+    wall_clock: String,
+    events: bool,
+    expiries: GuestExpiries,
+) -> Result<(), String> {
     let beside = beside::read()?;
-    let (gpio, failures) = beside::before(&beside);
+    let (gpio, mut failures) = beside::before(&beside);
     let record = Path::new(RECORD);
     if !beside.commands.is_empty() {
         beside::note(record, &failures);
@@ -221,14 +242,20 @@ fn measure(version: &str, wall_clock: String) -> Result<(), String> {
         wall_clock,
         interrupt: Interrupt::install().map_err(|e| format!("signals: {e}"))?,
         unattended: crate::watchdog::UNATTENDED,
+        expiries,
     };
     let plan = options.plan.clone();
     let mut watch = Watch::new(&beside, &plan);
+    let kernel = events.then(|| WatchedKernel::start(&options.version, &options.wall_clock));
     let mut listener = |stamped: &Stamped| {
         print_event(&plan, stamped);
         watch.see(stamped);
+        kernel.iter().for_each(|kernel| kernel.see(&plan, stamped));
     };
     let finished = run(&options, &mut listener).map_err(|e| e.to_string())?;
+    if let Some(kernel) = kernel {
+        kernel.finish(&mut failures);
+    }
     if let Some(why) = finished.not_written {
         return Err(format!("the record does not fit the guest's memory: {why}"));
     }
@@ -315,15 +342,21 @@ mod tests {
     #[test]
     fn the_command_line_is_read() {
         let options = Options::read("console=ttyS0 rtscope.seed=3 panic=-1 rtscope.channel=ttyS1");
-        assert_eq!(options, Options { channel: "/dev/ttyS1".into(), seed: 3, symbols: false });
+        assert_eq!(options, Options { channel: "/dev/ttyS1".into(), seed: 3, ..Options::read("") });
         let options = Options::read("console=ttyAMA0 rtscope.seeds=9 myrtscope.seed=4");
-        assert_eq!(options, Options { channel: "/dev/console".into(), seed: 0, symbols: false });
+        assert_eq!(
+            options,
+            Options { channel: "/dev/console".into(), seed: 0, events: false, symbols: false }
+        );
+        let aimed = Options::read("rtscope.seed=2").expiries(Some("000001234567890123"));
+        assert_eq!(aimed, GuestExpiries { seed: 2, aim_ns: Some(1_234_567_890_123) });
         assert!(Options::read("rtscope.symbols=1").symbols);
+        assert!(Options::read(guest::EVENTS_WORD).events);
     }
 
     #[test]
     fn seeds_shift_by_different_times_within_the_bound() {
-        let shift = |seed| Options { channel: PathBuf::new(), seed, symbols: false }.shift_ns();
+        let shift = |seed| Options { seed, ..Options::read("") }.shift_ns();
         let mut shifts: Vec<u64> = (0..100).map(shift).collect();
         assert_eq!(shifts[0], 0);
         shifts.sort_unstable();

@@ -1,17 +1,21 @@
 //! Finds late activations in the stream of the kernel's events, and keeps what happened around them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
+};
 
 use rtscope_model::{
-    explain::{ExpiredTimer, RunningThread, Spike, Wakeup, WatchedThread},
+    explain::{ExpiredTimer, RunningThread, Spike, Waker, Wakeup, WatchedThread},
     trace::{Event, Section, TimerFunction, What},
 };
 
+use super::wakeups::Wakeups;
 use crate::trace::OTHER_CLOCK_NS;
 
 /// So long before an activation should have run its events are kept: three ticks of the slowest clock, so that what
 /// the running thread was charged with is in it.
-const LEAD_NS: u64 = 30_000_000;
+pub(super) const LEAD_NS: u64 = 30_000_000;
 
 /// Events of a CPU that are held for activations to come.
 const HELD_MAX: usize = 100_000;
@@ -77,10 +81,12 @@ fn follow(running: &mut RunningThread, event: &Event) {
 #[derive(Debug, Default)]
 struct Sleeper {
     thread: WatchedThread,
-    /// The timer that it has set.
-    timer: Option<ExpiredTimer>,
+    /// The timers that it has set, the last one of each kind.
+    timers: BTreeMap<TimerFunction, ExpiredTimer>,
     /// It was woken, and by its timer or not.
     waking: Option<(Wakeup, bool)>,
+    /// Who woke the one that woke it.
+    wakers: Vec<Waker>,
     /// It runs: who wakes it then keeps it from going to sleep, and it isn't late.
     is_running: bool,
     /// It may have been woken when nothing was recorded: its next activation isn't known.
@@ -104,12 +110,44 @@ pub(super) struct Finder {
     limits: Limits,
     cpus: BTreeMap<u32, Cpu>,
     sleepers: BTreeMap<u32, Sleeper>,
+    /// Who woke whom.
+    wakeups: Wakeups,
+    /// The times whose worst activations are kept, in their order.
+    phases: Vec<KeptPhase>,
+}
+
+/// A time whose worst activations are kept, however late those of other times are.
+#[derive(Debug)]
+struct KeptPhase {
+    span: Range<u64>,
     spikes: Vec<Spike>,
 }
 
 impl Finder {
     pub(super) fn new(limits: Limits) -> Finder {
-        Finder { limits, cpus: BTreeMap::new(), sleepers: BTreeMap::new(), spikes: Vec::new() }
+        let mut finder = Finder {
+            limits,
+            cpus: BTreeMap::new(),
+            sleepers: BTreeMap::new(),
+            wakeups: Wakeups::default(),
+            phases: Vec::new(),
+        };
+        finder.keep_in(std::slice::from_ref(&(0..u64::MAX)));
+        finder
+    }
+
+    /// Keeps the worst of each of these times and of no other. Times that are known already may have become shorter.
+    pub(super) fn keep_in(&mut self, spans: &[Range<u64>]) {
+        for (n, span) in spans.iter().cloned().enumerate() {
+            match self.phases.get_mut(n) {
+                Some(phase) => {
+                    phase.span = span;
+                    let KeptPhase { span, spikes } = phase;
+                    spikes.retain(|spike| span.contains(&spike.start_ns()));
+                }
+                None => self.phases.push(KeptPhase { span, spikes: Vec::new() }),
+            }
+        }
     }
 
     /// Watches a thread from now on, if it isn't watched yet.
@@ -125,8 +163,8 @@ impl Finder {
         let is_expiring = cpu.expiring > 0;
         if let Some(sleeper) = self.sleepers.get_mut(&event.tid) {
             // Some kernels leave out switches away from some threads: who does something runs.
-            if sleeper.waking.take().is_some() {
-                sleeper.timer = None;
+            if let Some((waking, _)) = sleeper.waking.take() {
+                sleeper.take_timer(waking.at_ns);
                 sleeper.thread.unseen += 1;
             }
             sleeper.is_running = !matches!(event.what, What::Switch { .. });
@@ -134,25 +172,26 @@ impl Finder {
         match event.what {
             What::TimerStart { function, expires_ns, slack_ns, .. } if !event.in_interrupt => {
                 if let Some(sleeper) = self.sleepers.get_mut(&event.tid)
-                    && function == TimerFunction::Sleep
+                    && function.ends_a_sleep()
                 {
                     let expires_ns = match expires_ns.saturating_sub(event.at_ns) {
                         OTHER_CLOCK_NS.. => expires_ns.saturating_sub(self.limits.realtime_ns),
                         _ => expires_ns,
                     };
-                    sleeper.timer = Some(ExpiredTimer { expires_ns, slack_ns });
+                    sleeper.timers.insert(function, ExpiredTimer { expires_ns, slack_ns });
                 }
             }
             What::Waking { tid, name } => {
+                let (by, in_interrupt) = (event.tid, event.in_interrupt);
+                let waking = Wakeup { at_ns: event.at_ns, cpu: event.cpu, by, in_interrupt };
                 if let Some(sleeper) = self.sleepers.get_mut(&tid) {
                     sleeper.thread.name = name;
-                    let (by, in_interrupt) = (event.tid, event.in_interrupt);
-                    let (at_ns, cpu) = (event.at_ns, event.cpu);
-                    let waking = Wakeup { at_ns, cpu, by, in_interrupt };
-                    if !sleeper.is_running {
-                        sleeper.waking.get_or_insert((waking, is_expiring));
+                    if !sleeper.is_running && sleeper.waking.is_none() {
+                        sleeper.waking = Some((waking, is_expiring));
+                        sleeper.wakers = self.wakeups.before(tid, waking);
                     }
                 }
+                self.wakeups.see(Waker { tid, name, waking });
             }
             What::Switch { to, to_priority, to_name, .. } => {
                 if let Some(sleeper) = self.sleepers.get_mut(&to) {
@@ -180,15 +219,19 @@ impl Finder {
             return;
         }
         thread.late += 1;
-        let least = self.spikes.iter().map(Spike::latency_ns).enumerate().min_by_key(|one| one.1);
+        let is_in = |phase: &&mut KeptPhase| phase.span.contains(&spike.start_ns());
+        let Some(phase) = self.phases.iter_mut().find(is_in) else { return };
+        let kept = &mut phase.spikes;
+        let is_full = kept.len() >= self.limits.kept_max;
+        let least = kept.iter().map(Spike::latency_ns).enumerate().min_by_key(|one| one.1);
         match least {
-            Some((_, least_ns)) if self.is_full() && least_ns >= latency_ns => return,
-            Some((at, _)) if self.is_full() => drop(self.spikes.swap_remove(at)),
+            Some((_, least_ns)) if is_full && least_ns >= latency_ns => return,
+            Some((at, _)) if is_full => drop(kept.swap_remove(at)),
             _ => {}
         }
         let from_ns = spike.start_ns().min(spike.waking.at_ns).saturating_sub(LEAD_NS);
-        let mut cpus = vec![spike.cpu, spike.waking.cpu];
-        cpus.dedup();
+        let wakers = spike.wakers.iter().map(|waker| waker.waking.cpu);
+        let cpus: BTreeSet<u32> = wakers.chain([spike.cpu, spike.waking.cpu]).collect();
         for cpu in cpus {
             let Some(cpu) = self.cpus.get(&cpu) else { continue };
             let (before, events) = cpu.since(from_ns);
@@ -196,27 +239,25 @@ impl Finder {
             spike.events.extend(events);
         }
         spike.events.sort_by_key(|event| event.at_ns);
-        self.spikes.push(spike);
+        kept.push(spike);
     }
 
     /// From when to when the late activations that are kept lasted, with their lead, the worst first.
     pub(super) fn times(&self) -> Vec<(u64, u64)> {
-        let mut spikes: Vec<&Spike> = self.spikes.iter().collect();
+        let mut spikes: Vec<&Spike> = self.phases.iter().flat_map(|it| &it.spikes).collect();
         spikes.sort_by_key(|spike| u64::MAX - spike.latency_ns());
         let start_ns = |spike: &Spike| spike.start_ns().min(spike.waking.at_ns);
         spikes.iter().map(|one| (start_ns(one).saturating_sub(LEAD_NS), one.switched_ns)).collect()
     }
 
-    fn is_full(&self) -> bool {
-        self.spikes.len() >= self.limits.kept_max
-    }
-
     /// Events of a time had no room: who was woken in it may have been woken otherwise than it seems.
     pub(super) fn lost(&mut self, from_ns: u64) {
+        self.wakeups.forget();
         for sleeper in self.sleepers.values_mut() {
-            (sleeper.timer, sleeper.waking) = (None, None);
+            sleeper.timers.clear();
+            sleeper.waking = None;
         }
-        for spike in &mut self.spikes {
+        for spike in self.phases.iter_mut().flat_map(|phase| &mut phase.spikes) {
             spike.is_lossy |= spike.switched_ns >= from_ns;
         }
     }
@@ -224,15 +265,17 @@ impl Finder {
     /// Nothing was recorded for a time: what was begun before has no end.
     pub(super) fn forget(&mut self) {
         self.cpus.clear();
+        self.wakeups.forget();
         for sleeper in self.sleepers.values_mut() {
-            (sleeper.timer, sleeper.waking) = (None, None);
+            sleeper.timers.clear();
+            sleeper.waking = None;
             (sleeper.is_running, sleeper.is_unknown) = (false, true);
         }
     }
 
     /// The threads, and what was late, the worst first.
     pub(super) fn finish(self) -> (Vec<WatchedThread>, Vec<Spike>) {
-        let mut spikes = self.spikes;
+        let mut spikes: Vec<Spike> = self.phases.into_iter().flat_map(|it| it.spikes).collect();
         spikes.sort_by_key(|spike| (u64::MAX - spike.latency_ns(), spike.switched_ns));
         let threads = self.sleepers.into_values().map(|sleeper| sleeper.thread);
         (threads.filter(|thread| thread.activations > 0).collect(), spikes)
@@ -240,19 +283,29 @@ impl Finder {
 }
 
 impl Sleeper {
+    /// The timer that was due at a wake-up, if there was any. It is over then, and so is a sleep.
+    fn take_timer(&mut self, waking_ns: u64) -> Option<ExpiredTimer> {
+        let is_due = |timer: &&ExpiredTimer| timer.expires_ns <= waking_ns;
+        let due = self.timers.values().filter(is_due).min_by_key(|timer| timer.expires_ns).copied();
+        self.timers.retain(|function, timer| {
+            *function != TimerFunction::Sleep && timer.expires_ns > waking_ns
+        });
+        due
+    }
+
     /// The thread comes to run: how it was woken, if it was.
     fn activation(&mut self, switch: &Event) -> Option<Spike> {
         let (waking, by_timer) = self.waking.take()?;
-        let timer = self.timer.take();
+        let timer = self.take_timer(waking.at_ns);
         if std::mem::take(&mut self.is_unknown) {
             return None;
         }
-        let is_due = |timer: &ExpiredTimer| by_timer && timer.expires_ns <= waking.at_ns;
         Some(Spike {
             tid: self.thread.tid,
             priority: self.thread.priority,
-            timer: timer.filter(is_due),
+            timer: timer.filter(|_| by_timer),
             waking,
+            wakers: std::mem::take(&mut self.wakers),
             cpu: switch.cpu,
             switched_ns: switch.at_ns,
             before: Vec::new(),
@@ -349,6 +402,25 @@ mod tests {
         let (threads, spikes) = finder.finish();
         assert_eq!((threads[0].activations, threads[0].late), (5, 4));
         assert_eq!(spikes.iter().map(Spike::latency_ns).collect::<Vec<_>>(), [30_000, 9_000]);
+    }
+
+    #[test]
+    fn each_phase_keeps_its_own_worst_and_what_is_between_them_is_not_kept() {
+        let mut finder = limits(0, 1);
+        let phase = |from_us: u64, to_us: u64| from_us * US..to_us * US;
+        finder.keep_in(&[phase(0, 9_000)]);
+        for (n, late_us) in [50, 40, 90, 3, 9].into_iter().enumerate() {
+            if n == 1 {
+                finder.keep_in(&[phase(1_500, 2_500), phase(3_500, 9_000)]);
+            }
+            let expires_us = 1_000 * (n as u64 + 1);
+            let events = activation(expires_us, expires_us, expires_us + late_us);
+            events.iter().for_each(|event| finder.see(event));
+        }
+        assert_eq!(finder.times().len(), 2);
+        let (threads, spikes) = finder.finish();
+        assert_eq!(spikes.iter().map(Spike::latency_ns).collect::<Vec<_>>(), [40_000, 9_000]);
+        assert_eq!(threads[0].activations, 5);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use super::{ExplainError, LOOK};
+use super::{ExplainError, LOOK, accounts::Pinned};
 use crate::{
     environment,
     interrupt::Interrupt,
@@ -47,6 +47,9 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Names of which so many are told apart; more count as one.
 const ROWS_MAX: usize = 4_096;
+
+/// So many threads are told apart when their times are compared with the kernel's own account.
+const THREADS_MAX: usize = 100_000;
 
 /// Senders that an interrupt names.
 const SENDERS_MAX: usize = 10;
@@ -85,18 +88,27 @@ pub fn watch(
     });
     let owner = owner.transpose()?;
     let (mut recording, missing) = record(&options.tree, options.cpu)?;
+    let pinned = Pinned::to(options.cpu, &options.tree);
     let begin_ns = SystemClock::MONOTONIC.now_ns();
     let begin = Instant::now();
     let mut tally = Tally::new(options.cpu, owner.map(|(tid, _)| tid), begin_ns);
+    // Switching the events on interrupts all CPUs. What ran since then is only followed.
+    recording.drain(|event| tally.see(event)).map_err(ExplainError::Read)?;
+    tally.forget();
     while begin.elapsed() < options.duration && !interrupt.is_stopped() {
         thread::sleep(LOOK.min(options.duration.saturating_sub(begin.elapsed())));
         recording.drain(|event| tally.see(event)).map_err(ExplainError::Read)?;
     }
-    let symbols = recording.symbols();
+    recording.drain(|event| tally.see(event)).map_err(ExplainError::Read)?;
+    let accounts = pinned.compare(&options.tree, &tally.threads);
+    let (symbols, ended) = (recording.symbols(), recording.thread_names());
     let lost = recording.finish(|event| tally.see(event)).map_err(ExplainError::Read)?;
     let end_ns = SystemClock::MONOTONIC.now_ns();
     tally.advance(end_ns);
-    let name_of = |tid| options.tree.read(format!("proc/{tid}/comm")).ok();
+    let name_of = |tid| {
+        let name = options.tree.read(format!("proc/{tid}/comm")).ok();
+        name.or_else(|| ended.get(&tid).cloned())
+    };
     Ok(Interruptions {
         format: FORMAT,
         version: options.version.clone(),
@@ -109,6 +121,7 @@ pub fn watch(
         rows: tally.rows(&symbols.unwrap_or_default(), name_of),
         missing,
         includes_rtscope,
+        accounts,
         lost,
     })
 }
@@ -195,6 +208,8 @@ struct Tally {
     /// Up to here all time is added up.
     now_ns: u64,
     rows: HashMap<Key, Row>,
+    /// How long each thread ran, less what interrupted it.
+    threads: HashMap<u32, u64>,
     /// The thread that runs; none before an event tells.
     tid: Option<u32>,
     /// What the thread does, and what interrupts it, one within the other.
@@ -213,6 +228,7 @@ impl Tally {
             begin_ns,
             now_ns: begin_ns,
             rows: HashMap::new(),
+            threads: HashMap::new(),
             tid: None,
             open: Vec::new(),
             names: HashMap::new(),
@@ -270,9 +286,23 @@ impl Tally {
         self.now_ns = self.now_ns.max(at_ns);
         if let Some(open) = self.open.last_mut() {
             open.ran_ns += ns;
-            let key = open.key;
+            let (key, is_thread) = (open.key, open.section.is_none());
             self.row(key).sum_ns += ns;
+            if let (true, Some(tid)) = (is_thread, self.tid)
+                && (self.threads.len() < THREADS_MAX || self.threads.contains_key(&tid))
+            {
+                *self.threads.entry(tid).or_default() += ns;
+            }
         }
+    }
+
+    /// Begins anew with what runs now.
+    fn forget(&mut self) {
+        self.rows.clear();
+        self.threads.clear();
+        self.open.iter_mut().for_each(|open| open.ran_ns = 0);
+        let keys: Vec<Key> = self.open.iter().map(|open| open.key).collect();
+        keys.into_iter().for_each(|key| self.count(key));
     }
 
     /// A thread runs, or goes on with something else.
@@ -290,6 +320,11 @@ impl Tally {
     }
 
     fn begin(&mut self, key: Key, section: Option<Section>) {
+        self.count(key);
+        self.open.push(Open { key, section, ran_ns: 0 });
+    }
+
+    fn count(&mut self, key: Key) {
         let hour = usize::try_from((self.now_ns - self.begin_ns) / HOUR_NS).unwrap_or(usize::MAX);
         let row = self.row(key);
         row.count += 1;
@@ -297,7 +332,6 @@ impl Tally {
             row.by_hour.resize(hour + 1, 0);
         }
         row.by_hour[hour] += 1;
-        self.open.push(Open { key, section, ran_ns: 0 });
     }
 
     fn leave(&mut self, section: Section) {

@@ -3,15 +3,18 @@
 //! The threads run as they are: nothing is put into them. From when to when: a latency goes from the expiry of the
 //! timer that the thread had set, or from its wake-up by something else, to the switch to it.
 
+mod accounts;
 mod clock_fit;
 mod file;
 mod finder;
 pub mod interruptions;
+mod wakeups;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
@@ -199,8 +202,36 @@ pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainLoo
 /// The sampling threads of this process, watched beside what it does.
 #[derive(Debug)]
 pub struct OwnThreads {
-    stop: Arc<AtomicBool>,
+    told: Arc<Told>,
     watching: thread::JoinHandle<Result<ExplainLook, ExplainError>>,
+}
+
+/// What the thread that reads the events is told.
+#[derive(Debug, Default)]
+struct Told {
+    /// To end.
+    stop: AtomicBool,
+    /// The times whose worst activations are kept; all of it where there are none.
+    phases: Mutex<Vec<Range<u64>>>,
+}
+
+impl Told {
+    fn phases(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, finder: &mut Finder) {
+        finder.keep_in(&self.phases());
+    }
+}
+
+/// Whether a look interrupts its recording to find out what recording costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pauses {
+    /// It does, in a run that is long enough.
+    Alternate,
+    /// It records all the time: the cost is known otherwise.
+    None,
 }
 
 impl OwnThreads {
@@ -209,21 +240,44 @@ impl OwnThreads {
     /// # Errors
     ///
     /// When the kernel's events can't be read.
-    pub fn watch(tree: &Tree, keep: Keep) -> Result<OwnThreads, ExplainError> {
+    pub fn watch(tree: &Tree, keep: Keep, pauses: Pauses) -> Result<OwnThreads, ExplainError> {
         let mut watch = Watch::start(tree, keep)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let ends = stop.clone();
+        let told = Arc::<Told>::default();
+        let hears = told.clone();
         let watching = thread::spawn(move || {
             own::block_signals();
-            while !ends.load(Relaxed) {
+            while !hears.stop.load(Relaxed) {
                 watch.follow_samplers();
                 thread::sleep(LOOK);
+                hears.tell(&mut watch.finder);
                 watch.read()?;
-                watch.alternate()?;
+                if pauses == Pauses::Alternate {
+                    watch.alternate()?;
+                }
             }
+            hears.tell(&mut watch.finder);
             watch.finish("rtscope run".to_owned())
         });
-        Ok(OwnThreads { stop, watching })
+        Ok(OwnThreads { told, watching })
+    }
+
+    /// A phase begins: its worst activations are kept, and from now on only those of phases.
+    pub fn begin_phase(&self) {
+        self.told.phases().push(0..u64::MAX);
+    }
+
+    /// What settles until then in the phase is not kept.
+    pub fn settle_until(&self, until_ns: u64) {
+        if let Some(phase) = self.told.phases().last_mut() {
+            phase.start = until_ns;
+        }
+    }
+
+    /// The phase ends.
+    pub fn end_phase(&self) {
+        if let Some(phase) = self.told.phases().last_mut() {
+            phase.end = SystemClock::MONOTONIC.now_ns();
+        }
     }
 
     /// Ends the look.
@@ -236,7 +290,7 @@ impl OwnThreads {
     ///
     /// If the look did.
     pub fn finish(self) -> Result<ExplainLook, ExplainError> {
-        self.stop.store(true, Relaxed);
+        self.told.stop.store(true, Relaxed);
         self.watching.join().expect("the look does not panic")
     }
 }

@@ -6,7 +6,7 @@ use rtscope_model::{
     cpu::CpuSet,
     environment::Environment,
     finding::{Finding, Weight},
-    plan::{CpuChoice, Phase, Pinning, Plan, Sampler, too_many_intervals},
+    plan::{CpuChoice, Phase, Pinning, Plan, Sampler, Spread, too_many_intervals},
     printable::quoted,
     schedule::{Budget, Placement, Policy},
     slice::RawSample,
@@ -15,7 +15,7 @@ use rtscope_model::{
 use crate::{
     RunError,
     load::Launcher,
-    sampler::{Beat, SessionSpec, ThreadPlan, Wake, memory_of_thread},
+    sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread},
 };
 
 pub(crate) use self::limits::Limits;
@@ -111,6 +111,7 @@ fn session_spec(
             // Before the start this is the distance between two threads' first expiries.
             first_ns: sampler.stagger.0,
             interval_ns: sampler.interval_of(0).0,
+            offset: offset(sampler),
             sleep: sampler.sleep,
             overrun: sampler.overrun,
             break_above_ns: if sampler.break_above.0 == 0 {
@@ -126,6 +127,16 @@ fn session_spec(
         cells,
         one_cell: false,
         threads,
+    }
+}
+
+/// How much later than its instant an activation is due, by the plan.
+fn offset(sampler: &Sampler) -> Offset {
+    match sampler.spread {
+        Spread::None | Spread::Even => Offset::None,
+        Spread::Part(percent) => {
+            Offset::Spread { percent: u64::from(percent), seed: sampler.spread_seed }
+        }
     }
 }
 

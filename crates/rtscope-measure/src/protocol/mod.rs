@@ -30,7 +30,7 @@ use crate::{
     load::{Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
     other_work::OtherWorkWatch,
-    sampler::{EndedThread, Session, Starved, look_span_ns},
+    sampler::{EndedThread, Offset, Session, Starved, look_span_ns},
     stream::Stream,
     timekeeping::ClockWatch,
     watchdog::Watchdog,
@@ -47,6 +47,9 @@ const COUNTERS_SPAN_MIN: Nanos = Nanos::from_ms(50);
 
 /// How long a load may outlive its phase before its own kernel timer ends it.
 const LOAD_GRACE: Nanos = Nanos::from_secs(5);
+
+/// How long a session waits at its end for activations that are due later than their instants.
+const LAST_EXPIRY: Duration = Duration::from_secs(2);
 
 /// How long parked threads are given between release and first expiry.
 const RELEASE_MARGIN: Nanos = Nanos::from_ms(10);
@@ -112,6 +115,7 @@ impl Conductor<'_, '_> {
                 end = Some(why);
             }
         }
+        self.await_last_expiry(laid);
         self.hand_on(&mut session);
         let stream = &mut *self.stream;
         let (ended, starved) = session.stop(|slice| stream.emit(Event::Slice(slice)));
@@ -121,6 +125,16 @@ impl Conductor<'_, '_> {
             return Ok(Some(EndReason::Failed));
         }
         Ok(end)
+    }
+
+    /// With an offset, the last activation of a cell may be due up to an interval after its instant, and so after the
+    /// cell's end. Where intervals are longer than anybody would wait, it counts as missed.
+    fn await_last_expiry(&self, laid: &SessionPlan) {
+        if laid.spec.beat.offset == Offset::None {
+            return;
+        }
+        let longest_ns = laid.spec.threads.iter().map(|thread| thread.interval_ns).max();
+        std::thread::sleep(Duration::from_nanos(longest_ns.unwrap_or(0)).min(LAST_EXPIRY));
     }
 
     /// Puts the control thread off the measured CPUs, and above real-time loads, so that it can end

@@ -8,11 +8,13 @@
 //! session   places threads, verifies them while parked, releases them
 //! cover     what the control thread adds for activations that no thread has answered
 //! reign     which cell an activation belongs to
+//! offset    how much later than its instant of the grid an activation is due
 //! wakeup    the loop of one thread: the heart, free of allocation, locks and results
 //! slot      the buffers that a thread fills and the control thread empties
 //! ```
 
 mod cover;
+mod offset;
 mod reign;
 mod session;
 mod slot;
@@ -21,6 +23,7 @@ mod tests;
 mod wakeup;
 
 pub use self::{
+    offset::{GuestExpiries, Offset},
     reign::{STOP, Shared},
     session::{EndedThread, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
     slot::{Exchange, Slot, SlotOwner, Slots, Taken, exchange},

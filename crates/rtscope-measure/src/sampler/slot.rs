@@ -11,7 +11,10 @@ use rtscope_model::{
 };
 use rtscope_sys::mark::mark;
 
-use super::reign::{STOP, Shared, is_cell};
+use super::{
+    reign::{STOP, Shared, is_cell},
+    wakeup::Beat,
+};
 
 /// Dense counters of one slice.
 #[derive(Debug)]
@@ -146,8 +149,8 @@ impl Slot {
     }
 
     #[inline]
-    pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32) {
-        if latency_ns > self.least_worst_ns {
+    pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32, marks_all: bool) {
+        if latency_ns > self.least_worst_ns || marks_all {
             self.note_worst(latency_ns, expiry_ns);
         }
         if latency_ns >= self.measured.extent.max_ns {
@@ -157,30 +160,30 @@ impl Slot {
         self.measured.add(self.layout.index(latency_ns), latency_ns);
     }
 
-    /// Notes and marks a latency that is among the worst so far.
+    /// Marks a latency, and notes it if it is among the worst so far.
     #[cold]
     #[inline(never)]
     fn note_worst(&mut self, latency_ns: u64, expiry_ns: u64) {
         if let Some(least) = self.worst_ns.iter_mut().min() {
-            *least = latency_ns;
+            *least = latency_ns.max(*least);
         }
         self.least_worst_ns = self.worst_ns.iter().min().copied().unwrap_or(u64::MAX);
         mark(latency_ns, expiry_ns);
     }
 
-    /// Adds what the swallowed activations after a late one would have seen: the n-th of them was due n
-    /// intervals later, so it would have waited n intervals less. Those that were due from `until_ns` on
-    /// belong to another slot. Returns how many were not expanded.
+    /// Adds what the swallowed activations after a late one would have seen: each would have waited from its expiry
+    /// until the late one was answered. Those of an instant from `until_ns` on belong to another slot. Returns how
+    /// many were not expanded.
     #[inline(never)]
-    pub(super) fn omit(&mut self, late: Late, interval_ns: u64, until_ns: u64) -> u64 {
-        let left_ns = until_ns.saturating_sub(late.expiry_ns).saturating_sub(1);
-        let missed = late.missed.min(left_ns / interval_ns);
-        self.end_ns = late.expiry_ns + (missed + 1) * interval_ns;
+    pub(super) fn omit(&mut self, late: Late, beat: &Beat, until_ns: u64) -> u64 {
+        let left_ns = until_ns.saturating_sub(late.instant_ns).saturating_sub(1);
+        let missed = late.missed.min(left_ns / beat.interval_ns);
+        self.end_ns = late.instant_ns + (missed + 1) * beat.interval_ns;
         self.missed += missed;
         let expanded = expanded(missed);
-        let mut waited_ns = late.latency_ns;
-        for _ in 0..expanded {
-            waited_ns -= interval_ns;
+        for nth in 1..=expanded {
+            let due_ns = beat.due_ns(late.instant_ns + nth * beat.interval_ns);
+            let waited_ns = late.answered_ns.saturating_sub(due_ns);
             self.omitted.add(self.layout.index(waited_ns), waited_ns);
         }
         missed - expanded
@@ -219,11 +222,12 @@ impl Slot {
     }
 }
 
-/// An activation that was answered more than an interval late, and how many it swallowed.
+/// An activation that was answered after the next one was due, and how many it swallowed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Late {
-    pub(super) expiry_ns: u64,
-    pub(super) latency_ns: u64,
+    /// Its instant of the grid.
+    pub(super) instant_ns: u64,
+    pub(super) answered_ns: u64,
     pub(super) missed: u64,
 }
 
@@ -459,7 +463,7 @@ mod tests {
         let mut slot = Slot::new(Layout::default());
         let latencies: Vec<u64> = (1..=500_u64).map(|n| n * 7_919 % 1_009 * 100 + 1_000).collect();
         for (n, latency_ns) in latencies.iter().enumerate() {
-            slot.record(*latency_ns, n as u64, 0);
+            slot.record(*latency_ns, n as u64, 0, false);
         }
         let mut sorted = latencies.clone();
         sorted.sort_unstable();
@@ -469,8 +473,8 @@ mod tests {
         let max_ns = *sorted.last().expect("some");
         assert_eq!(latencies[slot.max_at_ns as usize], max_ns);
         // An equal one, and a smaller one, which is still among the worst.
-        slot.record(max_ns, 1000, 3);
-        slot.record(max_ns - 1, 1001, 0);
+        slot.record(max_ns, 1000, 3, false);
+        slot.record(max_ns - 1, 1001, 0, false);
         assert_eq!((slot.max_at_ns, slot.max_cpu), (1000, 3));
         assert_eq!(slot.worst_ns.iter().filter(|ns| **ns >= max_ns - 1).count(), 3);
     }

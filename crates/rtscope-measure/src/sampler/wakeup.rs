@@ -16,6 +16,7 @@ use rtscope_model::{
 use rtscope_sys::clock::Clock;
 
 use super::{
+    offset::Offset,
     reign::{STOP, Shared, is_cell},
     slot::{Exchange, Figures, Late},
 };
@@ -46,6 +47,8 @@ pub struct Beat {
     pub first_ns: u64,
     /// Time between two activations; above 0.
     pub interval_ns: u64,
+    /// How much later than its instant of the grid an activation is due. Without meaning for [`Sleep::Relative`].
+    pub offset: Offset,
     /// How the thread sleeps.
     pub sleep: Sleep,
     /// What happens to swallowed activations.
@@ -78,6 +81,17 @@ pub struct LoopTally {
 }
 
 impl LoopTally {
+    #[inline]
+    fn count(&mut self, moved: bool) {
+        self.wakeups += 1;
+        self.migrations += u64::from(moved);
+    }
+
+    #[inline]
+    fn keep_raw(&mut self, ring: &mut rtrb::Producer<RawSample>, sample: RawSample) {
+        self.raw_lost += u64::from(ring.push(sample).is_err());
+    }
+
     /// The loop has ended: adds what found no slot.
     fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
         self.ended_ns = ended_ns;
@@ -87,7 +101,8 @@ impl LoopTally {
     }
 }
 
-/// Wakes, measures and records until it is told to stop.
+/// Wakes, measures and records until it is told to stop. Activations are counted by the instants of the grid, and
+/// measured from their expiries.
 pub fn run<C: Clock>(
     clock: &C,
     beat: &Beat,
@@ -97,42 +112,39 @@ pub fn run<C: Clock>(
     mut raw: Option<&mut rtrb::Producer<RawSample>>,
 ) -> LoopTally {
     let mut tally = LoopTally::default();
-    let mut expiry_ns = beat.first_ns;
+    let (mut instant_ns, mut expiry_ns) = (beat.first_ns, beat.due_ns(beat.first_ns));
     let (mut last_cpu, mut last_ns) = (clock.cpu(), 0);
+    // Who looks for instants to aim at needs the clock of each wake-up.
+    let marks_all = matches!(beat.offset, Offset::Aimed { .. });
     loop {
-        expiry_ns = sleep(clock, beat, shared, expiry_ns);
+        (instant_ns, expiry_ns) = sleep(clock, beat, shared, (instant_ns, expiry_ns));
         let (now_ns, cpu) = (clock.now_ns(), clock.cpu());
         let reign = shared.reign();
         let latency_ns = now_ns.saturating_sub(expiry_ns);
-        let mut next_ns = expiry_ns + beat.interval_ns;
-        let mut missed = 0;
-        if latency_ns > beat.interval_ns {
-            missed = swallowed(beat, latency_ns);
-            next_ns += missed * beat.interval_ns;
-        }
-        let owner = exchange.owner(reign, expiry_ns, shared);
+        let (next_ns, next_expiry_ns, missed) = following(beat, instant_ns, now_ns);
+        // At the stop an activation whose expiry lies ahead isn't due, though its instant may have passed.
+        let is_due = reign != STOP || now_ns >= expiry_ns;
+        let owner = if is_due { exchange.owner(reign, instant_ns, shared) } else { None };
         if let Some(owner) = owner {
             let moved = cpu != last_cpu;
-            tally.wakeups += 1;
-            tally.migrations += u64::from(moved);
+            tally.count(moved);
             let slot = exchange.slot();
-            slot.record(latency_ns, expiry_ns, cpu);
+            slot.record(latency_ns, expiry_ns, cpu, marks_all);
             slot.end_ns = next_ns;
             if moved || now_ns < expiry_ns {
                 slot.migrations += u64::from(moved);
                 slot.early += u64::from(now_ns < expiry_ns);
             }
-            if latency_ns > beat.interval_ns {
-                let late = Late { expiry_ns, latency_ns, missed };
+            if let Some(missed) = missed {
+                let late = Late { instant_ns, answered_ns: now_ns, missed };
                 let (_, until_ns) = shared.span_ns(owner);
-                tally.omitted_unexpanded += slot.omit(late, beat.interval_ns, until_ns);
+                tally.omitted_unexpanded += slot.omit(late, beat, until_ns);
             }
             if let Some(ring) = raw.as_deref_mut().filter(|_| is_cell(owner))
                 && latency_ns >= beat.raw_from_ns
             {
                 let cycle = exchange.counted().saturating_sub(1);
-                let full = ring.push(RawSample { expiry_ns, latency_ns, cycle }).is_err();
-                tally.raw_lost += u64::from(full);
+                tally.keep_raw(ring, RawSample { expiry_ns, latency_ns, cycle });
             }
             if exchange.counted() >= shared.limit() {
                 shared.end_cell(owner, now_ns.min(next_ns));
@@ -151,7 +163,7 @@ pub fn run<C: Clock>(
         if reign == STOP {
             break;
         }
-        expiry_ns = next_ns;
+        (instant_ns, expiry_ns) = (next_ns, next_expiry_ns);
     }
     tally.close(exchange, clock.now_ns());
     exchange.close();
@@ -159,29 +171,61 @@ pub fn run<C: Clock>(
     tally
 }
 
-/// Sleeps until the next activation; the answer is when it was due. A signal ends the sleep when it
-/// comes with a [`STOP`], and else nothing.
+impl Beat {
+    /// When the activation of an instant of the grid is due: before the next instant.
+    #[inline]
+    pub(super) fn due_ns(&self, instant_ns: u64) -> u64 {
+        self.offset.due_ns(instant_ns, self.first_ns, self.interval_ns)
+    }
+}
+
+/// Sleeps until the next activation, of this instant of the grid and this expiry; the answer is those that it really
+/// had. A signal ends the sleep when it comes with a [`STOP`], and else nothing.
 #[inline]
-fn sleep<C: Clock>(clock: &C, beat: &Beat, shared: &Shared, expiry_ns: u64) -> u64 {
+fn sleep<C: Clock>(
+    clock: &C,
+    beat: &Beat,
+    shared: &Shared,
+    (instant_ns, expiry_ns): (u64, u64),
+) -> (u64, u64) {
     if beat.sleep == Sleep::Absolute {
         while clock.doze_until_ns(expiry_ns) && shared.reign() != STOP {}
-        return expiry_ns;
+        return (instant_ns, expiry_ns);
     }
     loop {
         let expiry_ns = clock.now_ns() + beat.interval_ns;
         if !clock.doze_for_ns(beat.interval_ns) || shared.reign() == STOP {
-            return expiry_ns;
+            return (expiry_ns, expiry_ns);
         }
     }
 }
 
-/// How many activations a wake-up more than an interval late swallowed: expiries that lie strictly before
-/// it.
+/// The next activation after a wake-up: its instant of the grid and its expiry. If that one was due already, how many
+/// the wake-up swallowed; they are skipped.
+#[inline]
+fn following(beat: &Beat, instant_ns: u64, now_ns: u64) -> (u64, u64, Option<u64>) {
+    let next_ns = instant_ns + beat.interval_ns;
+    let expiry_ns = beat.due_ns(next_ns);
+    if now_ns <= expiry_ns {
+        return (next_ns, expiry_ns, None);
+    }
+    let missed = swallowed(beat, instant_ns, now_ns);
+    let next_ns = next_ns + missed * beat.interval_ns;
+    (next_ns, beat.due_ns(next_ns), Some(missed))
+}
+
+/// How many activations a wake-up swallowed that came after the next one was due: expiries that lie strictly before it.
 #[cold]
 #[inline(never)]
-fn swallowed(beat: &Beat, latency_ns: u64) -> u64 {
+fn swallowed(beat: &Beat, instant_ns: u64, now_ns: u64) -> u64 {
     let skips = matches!((beat.sleep, beat.overrun), (Sleep::Absolute, Overrun::Skip));
-    if skips { (latency_ns - 1) / beat.interval_ns } else { 0 }
+    if !skips {
+        return 0;
+    }
+    // All but the last of these instants lie a whole interval back, so they were due.
+    let passed = (now_ns - instant_ns) / beat.interval_ns;
+    let last_ns = instant_ns + passed * beat.interval_ns;
+    passed.saturating_sub(u64::from(beat.due_ns(last_ns) >= now_ns))
 }
 
 impl LiveFigures {

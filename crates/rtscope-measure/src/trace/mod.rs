@@ -67,7 +67,7 @@ pub(crate) struct Instance {
     enabled: Vec<String>,
     /// The kernel's functions, once they were read: some hundred thousand lines.
     symbols: Option<Arc<KernelSymbols>>,
-    _place: TracefsFolder,
+    place: TracefsFolder,
 }
 
 impl Instance {
@@ -89,7 +89,7 @@ impl Instance {
         })?;
         // From here on, dropping it removes the instance.
         let (tree, enabled, symbols) = (tree.clone(), Vec::new(), None);
-        let instance = Instance { tree, folder, enabled, symbols, _place: place };
+        let instance = Instance { tree, folder, enabled, symbols, place };
         instance.write("trace_clock", "mono")?;
         let cpus = instance.tree.list(format!("{}/per_cpu", instance.folder)).len() as u32;
         instance.write("buffer_size_kb", &bounded(buffer_kib, cpus).to_string())?;
@@ -186,6 +186,16 @@ impl Recording {
     /// The kernel's functions, where events have addresses.
     pub(crate) fn symbols(&self) -> Option<Arc<KernelSymbols>> {
         self.events.symbols()
+    }
+
+    /// Names of threads that the kernel remembers from its events, also of those that have ended.
+    pub(crate) fn thread_names(&self) -> BTreeMap<u32, String> {
+        let instance = &self.instance;
+        let path = format!("{}/saved_cmdlines", instance.place.folder);
+        let text = instance.tree.read(path).unwrap_or_default();
+        let named = text.lines().filter_map(|line| line.split_once(' '));
+        let named = named.filter_map(|(tid, name)| Some((tid.parse().ok()?, name.to_owned())));
+        named.filter(|(_, name)| name != "<...>").collect()
     }
 
     /// Keeps the kernel's pages from now on, where they are read.

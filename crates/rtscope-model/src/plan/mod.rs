@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     sampler::{
         ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,
-        ThreadStart, too_many_intervals,
+        Spread, ThreadStart, too_many_intervals,
     },
     text::{Checks, parse, parse_checked, parse_kept, parse_sampler},
 };

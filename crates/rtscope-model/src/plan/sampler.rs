@@ -76,6 +76,79 @@ pub enum Resolution {
     Nanosecond,
 }
 
+/// How wake-ups are spread over all phases of the kernel's tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// Not at all: `false`.
+    #[default]
+    None,
+    /// Each interval is 0.62 % longer: `true`.
+    Even,
+    /// Each expiry is later than its instant of the grid by a pseudo-random part of so many percent of the interval, 1
+    /// to 100: `"50%"`, or `0.5`.
+    Part(u8),
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spread::None => f.write_str("false"),
+            Spread::Even => f.write_str("true"),
+            Spread::Part(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+const SPREAD_TEXT: &str =
+    "spread is out of range: true, or a part of the interval in whole percent, 1% to 100%";
+
+impl FromStr for Spread {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Spread, String> {
+        let part = |percent: f64| {
+            let whole = percent.round();
+            let is_sound = (percent - whole).abs() < 1e-6 && (1.0..=100.0).contains(&whole);
+            is_sound.then_some(Spread::Part(whole as u8)).ok_or_else(|| SPREAD_TEXT.to_owned())
+        };
+        let number = |text: &str| text.trim().parse::<f64>().map_err(|_| SPREAD_TEXT.to_owned());
+        match (text.trim(), text.trim().strip_suffix('%')) {
+            ("false", _) => Ok(Spread::None),
+            ("true", _) => Ok(Spread::Even),
+            (_, Some(percent)) => part(number(percent)?),
+            (fraction, None) => part(number(fraction)? * 100.0),
+        }
+    }
+}
+
+impl Serialize for Spread {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Spread::Part(_) => serializer.collect_str(self),
+            spread => serializer.serialize_bool(*spread == Spread::Even),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Spread {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Spread, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Switch(bool),
+            Fraction(f64),
+            Text(String),
+        }
+        let text = match Written::deserialize(deserializer) {
+            Ok(Written::Switch(is_even)) => is_even.to_string(),
+            Ok(Written::Fraction(fraction)) => fraction.to_string(),
+            Ok(Written::Text(text)) => text,
+            Err(_) => String::new(),
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// The CPUs to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CpuChoice {
@@ -185,8 +258,10 @@ sampler! {
     distance: Nanos = Nanos::ZERO, "distance";
     /// Each thread's interval, in turn; empty is `interval` for all.
     intervals: Vec<Nanos> = Vec::new(), "intervals";
-    /// Whether each interval is 0.62 % longer, so that wake-ups visit all phases of the kernel's tick.
-    spread: bool = false, "some";
+    /// How wake-ups are spread over all phases of the kernel's tick.
+    spread: Spread = Spread::None, "some";
+    /// Seed of a pseudo-random spread; a guest of the lab adds its own.
+    spread_seed: u64 = 0, "spread_seed";
     /// The clock that expiries are programmed on.
     clock: ClockName = ClockName::Monotonic, "some";
     /// How a thread sleeps.
@@ -211,7 +286,7 @@ sampler! {
     raw: bool = false, "some";
 }
 
-/// How much longer `spread` makes an interval, in parts of a billion: a hundredth of the golden ratio's
+/// How much longer [`Spread::Even`] makes an interval, in parts of a billion: a hundredth of the golden ratio's
 /// fraction.
 ///
 /// An interval that divides the tick, or that the tick divides, meets the same few phases of the tick again
@@ -315,7 +390,7 @@ impl Sampler {
         } else {
             self.intervals[thread as usize % self.intervals.len()]
         };
-        if !self.spread {
+        if self.spread != Spread::Even {
             return asked;
         }
         // The longest interval has 57 bits, a part of it is smaller than itself.
@@ -339,6 +414,12 @@ impl Sampler {
             found.push(format!(
                 "the kernel refuses to pin SCHED_DEADLINE threads: set {}",
                 spelling.with("placement", "free")
+            ));
+        }
+        if matches!(self.spread, Spread::Part(_)) && self.sleep == Sleep::Relative {
+            found.push(format!(
+                "a part of the interval moves the expiries of a grid, and a relative sleep has none: set {}",
+                spelling.with("sleep", "absolute")
             ));
         }
         if self.threads > 0 && self.intervals.len() > self.threads as usize {
@@ -413,6 +494,10 @@ pub(super) fn priority_axis<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, 
         .map(one)
         .collect::<Option<_>>()
         .ok_or_else(|| serde::de::Error::custom(PRIORITY_TEXT))
+}
+
+fn spread_seed<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    whole(d, 0..=i64::MAX, "spread_seed is out of range: a whole number from 0 on")
 }
 
 fn nice<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i8>, D::Error> {

@@ -11,7 +11,9 @@ use anyhow::Context;
 use rtscope_analyse::report::{explain as report, interruptions as report_of_cpu};
 use rtscope_lab::inputs;
 use rtscope_measure::{
-    explain::{self, ExplainLook, ExplainOptions, Keep, OwnThreads, interruptions as watch_cpu},
+    explain::{
+        self, ExplainLook, ExplainOptions, Keep, OwnThreads, Pauses, interruptions as watch_cpu,
+    },
     interrupt::Interrupt,
     recorder::write_whole,
 };
@@ -44,7 +46,8 @@ use crate::{exit, output::shown, record};
 /// program recorded: trace.dat of trace-cmd (uncompressed), what `trace-cmd report`
 /// prints, or a copy of /sys/kernel/tracing/trace.
 ///
-/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late or no thread was woken.
+/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late, no thread was woken, or the events of
+/// the CPU are not reliable.
 ///
 /// Examples:
 ///   sudo rtscope explain -- ./motor --period-us 500
@@ -103,7 +106,7 @@ impl Args {
 }
 
 /// The record's file in its folder.
-const RECORD: &str = "explain.json";
+pub(super) const RECORD: &str = "explain.json";
 
 /// The kernel's pages around what was late, beside the record.
 pub(super) const PAGES: &str = "trace.dat";
@@ -156,7 +159,11 @@ fn show_interruptions(
         true => super::tell_json(folder, &page, &report_of_cpu::document(record))?,
         false => super::tell_text(folder, &page, &report_of_cpu::table(record))?,
     }
-    Ok(ExitCode::from(exit::PASS))
+    Ok(ExitCode::from(if report_of_cpu::is_reliable(record) {
+        exit::PASS
+    } else {
+        exit::INCONCLUSIVE
+    }))
 }
 
 /// How long to watch.
@@ -208,7 +215,6 @@ fn measured(args: &Args) -> anyhow::Result<(ExplainRecord, PathBuf)> {
 
 /// Reads the record of a folder, or the file itself.
 pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
-    let file = path.join(RECORD);
     if path.join(inputs::INPUTS).is_file() {
         let text = format!(
             "{}: this is the record of a guest: use rtscope lab explain {0}",
@@ -216,7 +222,10 @@ pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
         );
         return Err(Refused(text).into());
     }
-    record::read_document(if path.is_dir() { &file } else { path }, FORMAT)
+    match path.is_dir() {
+        true => record::read_document(&path.join(RECORD), FORMAT),
+        false => record::read_document(path, FORMAT),
+    }
 }
 
 /// Writes a look's record into its folder, and the kernel's pages.
@@ -275,7 +284,8 @@ impl OfRun {
             return None;
         }
         let lateness = Lateness { above: self.above, worst: OF_RUN };
-        let watched = OwnThreads::watch(&Tree::default(), lateness.keep(wall_clock.to_owned()));
+        let keep = lateness.keep(wall_clock.to_owned());
+        let watched = OwnThreads::watch(&Tree::default(), keep, Pauses::Alternate);
         watched.map_err(|why| note!("rtscope: late wake-ups can't be explained: {why}")).ok()
     }
 }

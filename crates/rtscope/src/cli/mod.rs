@@ -310,15 +310,17 @@ fn this_program() -> PathBuf {
 /// The page about late wake-ups in the folder of a run.
 const EXPLAINED: &str = "explain.html";
 
-/// Writes a record's page into its folder, and prints one document.
+/// Prints one document, and writes a record's page into its folder: who may not write there sees the figures.
 fn tell_json(folder: &Path, page: &str, document: &serde_json::Value) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"))?;
     note!("Report: {}", write_page(folder, page)?.display());
-    print(&(serde_json::to_string_pretty(document)? + "\n"))
+    Ok(())
 }
 
-/// Writes a record's page into its folder, and prints the figures as a table.
+/// Prints the figures as a table, and writes a record's page into its folder.
 fn tell_text(folder: &Path, page: &str, table: &str) -> anyhow::Result<()> {
-    print_folded(&format!("{table}Report: {}\n", shown(write_page(folder, page)?)))
+    print_folded(table)?;
+    print_folded(&format!("Report: {}\n", shown(write_page(folder, page)?)))
 }
 
 fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_analyse::report::{self, terminal};
-use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
+use rtscope_measure::{RunOptions, interrupt::Interrupt, sampler::GuestExpiries, tune};
 use rtscope_model::plan::Plan;
 use rtscope_sys::tree::Tree;
 
@@ -159,6 +159,7 @@ fn options(args: &Args, mut plan: Plan, interrupt: Interrupt) -> RunOptions {
         wall_clock,
         interrupt,
         unattended: rtscope_measure::watchdog::UNATTENDED,
+        expiries: GuestExpiries::default(),
     }
 }
 

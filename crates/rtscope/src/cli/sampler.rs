@@ -40,10 +40,14 @@ pub(crate) struct Options {
     /// Intervals of the threads, separated by commas
     #[arg(long, value_name = "TIMES", allow_hyphen_values = true)]
     intervals: Option<String>,
-    /// Make each interval 0.62 % longer, so that wake-ups fall at every point of
-    /// the kernel's tick period
-    #[arg(long)]
-    spread: bool,
+    /// Let wake-ups fall at all points of the kernel's tick period. Without a value, each interval is 0.62 % longer.
+    /// With --spread=PART, each expiry is delayed by a pseudo-random time of up to that part of the interval; only
+    /// 100% is sure to reach the whole tick
+    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    spread: Option<String>,
+    /// Seed of the pseudo-random times of --spread=PART
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    spread_seed: Option<String>,
     /// Clock of the sleep: monotonic or realtime
     #[arg(long, value_name = "CLOCK")]
     clock: Option<String>,
@@ -114,7 +118,8 @@ impl Options {
             ("interval", self.interval.as_deref()),
             ("distance", self.distance.as_deref()),
             ("intervals", self.intervals.as_deref()),
-            ("spread", self.spread.then_some("true")),
+            ("spread", self.spread.as_deref()),
+            ("spread_seed", self.spread_seed.as_deref()),
             ("clock", self.clock.as_deref()),
             ("sleep", self.sleep.as_deref()),
             ("overrun", self.overrun.as_deref()),

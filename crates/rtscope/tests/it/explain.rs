@@ -69,6 +69,91 @@ fn an_injected_culprit_is_named_first_with_its_time() {
     assert_eq!(ours.count(), 0, "an instance is left");
 }
 
+/// A process that a timer wakes writes to a second one, which writes to a third one.
+const RELAY: &str = "\
+import os, time
+first, second = os.pipe(), os.pipe()
+if not os.fork():
+    while True: os.write(second[1], os.read(first[0], 1))
+if not os.fork():
+    while True: os.read(second[0], 1)
+while True:
+    time.sleep(0.005); os.write(first[1], b'x')
+";
+
+#[test]
+fn a_wake_up_through_pipes_is_followed_back_to_the_timer() {
+    if !root_or_skip("a_wake_up_through_pipes_is_followed_back_to_the_timer") {
+        return;
+    }
+    let folder = folder();
+    std::fs::write(folder.path().join("relay.py"), RELAY).expect("written");
+    let document = json(
+        folder.path(),
+        "explain --duration 2s --worst 500 --json --out run -- python3 relay.py",
+    );
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ways = document["spikes"].as_array().expect("spikes").iter().filter_map(|spike| {
+        let wakers = spike["wakers"].as_array()?;
+        let names: Vec<String> = wakers.iter().map(|waker| text(&waker["thread"])).collect();
+        let origin = text(&wakers.last()?["woken_by"]);
+        (text(&spike["woken_by"]) == names[0]).then_some((names.len(), origin))
+    });
+    let ways: Vec<(usize, String)> = ways.collect();
+    assert!(ways.contains(&(1, "a timer".to_owned())), "{ways:?}");
+    assert!(ways.contains(&(2, "a timer".to_owned())), "{ways:?}");
+}
+
+/// A thread that waits for a timerfd of 7 ms, once made for `CLOCK_MONOTONIC` (`timerfd_create(2)`), in `poll`.
+const TIMERFD: &str = "\
+import ctypes, os, select
+libc = ctypes.CDLL(None)
+fd = libc.timerfd_create(1, 0)
+spec = (ctypes.c_long * 4)(0, 7000000, 0, 7000000)
+assert libc.timerfd_settime(fd, 0, ctypes.byref(spec), None) == 0
+poll = select.poll()
+poll.register(fd, select.POLLIN)
+while True: poll.poll(1000); os.read(fd, 8)
+";
+
+#[test]
+fn a_timerfd_is_the_begin_of_what_it_wakes() {
+    if !root_or_skip("a_timerfd_is_the_begin_of_what_it_wakes") {
+        return;
+    }
+    let folder = folder();
+    std::fs::write(folder.path().join("timerfd.py"), TIMERFD).expect("written");
+    let document =
+        json(folder.path(), "explain --duration 2s --json --out run -- python3 timerfd.py");
+    let thread = &document["threads"][0];
+    let count = |name: &str| thread[name].as_u64().expect("a count");
+    // The first one was set before rtscope looked.
+    assert!(count("activations") > 50 && count("by_timer") + 2 >= count("activations"), "{thread}");
+}
+
+/// An ordinary thread whose timers may expire 2 ms late (`prctl(2)`: PR_SET_TIMERSLACK is 29).
+const SLACK: &str = "\
+import ctypes, time
+assert ctypes.CDLL(None).prctl(29, 2000000, 0, 0, 0) == 0
+while True: time.sleep(0.007)
+";
+
+#[test]
+fn a_thread_that_lets_its_timers_be_late_is_told_so() {
+    if !root_or_skip("a_thread_that_lets_its_timers_be_late_is_told_so") {
+        return;
+    }
+    let folder = folder();
+    std::fs::write(folder.path().join("slack.py"), SLACK).expect("written");
+    let document =
+        json(folder.path(), "explain --duration 3s --json --out run -- python3 slack.py");
+    let culprits = document["culprits"].as_array().expect("culprits");
+    let slack = culprits.iter().find(|one| one["kind"] == "timer-slack").expect("the slack");
+    // Another timer of the CPU may take it along earlier. The kernel lets none wait for longer.
+    let worst_ns = slack["worst_ns"].as_u64().expect("a time");
+    assert!((1_900_000..=2_000_000).contains(&worst_ns), "{slack}");
+}
+
 #[test]
 fn who_is_not_there_is_told_and_nothing_late_is_no_pass() {
     if !root_or_skip("who_is_not_there_is_told_and_nothing_late_is_no_pass") {
@@ -204,6 +289,12 @@ fn what_runs_on_a_cpu_is_named_with_its_time_and_all_times_add_up() {
         "{known_ns} of {duration_ns}"
     );
     assert_eq!(json(folder.path(), "explain --from run --json"), document, "shown again");
+
+    // The hog can run there only, so the kernel's own account of it says whether the events are whole.
+    let accounts = &document["accounts"];
+    assert!(number(&accounts["charged_ns"]) > duration_ns / 10, "{accounts}");
+    let is_reliable = number(&accounts["apart_ns"]) <= number(&accounts["charged_ns"]) / 5;
+    assert_eq!(document["is_reliable"], is_reliable, "{accounts}");
 
     let tid = hog.0.id();
     let owned = json(

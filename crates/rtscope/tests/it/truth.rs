@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use rtscope_analyse::{judge, report, verdict_document};
 use rtscope_measure::{
     recorder::Recorder,
-    sampler::{Beat, LiveFigures, Shared, SlotOwner, Slots, exchange, run},
+    sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, Slots, exchange, run},
 };
 use rtscope_model::{
     event::{Bounds, EndReason, Event, FORMAT, Stamped, Tally},
@@ -127,6 +127,7 @@ fn record() -> Record {
     let beat = Beat {
         first_ns: 1_000_000_000,
         interval_ns: INTERVAL_NS,
+        offset: Offset::None,
         sleep: Sleep::Absolute,
         overrun: Overrun::Skip,
         break_above_ns: u64::MAX,

@@ -1,5 +1,8 @@
 //! A spike explained by the instructions of a replay.
 
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use rtscope_testing::skip::program;
 use serde_json::Value;
 
 use crate::{document, ready_or_skip, room, rtscope, text, worst_ns};
@@ -52,15 +55,71 @@ fn the_pieces_of_a_replayed_spike_add_up_and_name_what_held_the_cpu() {
         assert_eq!(longest["kind"], "blocking", "{longest}");
         let place = longest["where"].as_str().expect("a place");
         assert!(place.contains("page") && place.contains("up to "), "{place}");
+        // Its locks are short, and between them nothing switches.
+        let has_functions = place.contains("disabled in ") && place.contains("enabled again in ");
+        assert!(place.contains("preemption was enabled for ") && has_functions, "{place}");
         let instructions = &spike["instructions"];
         assert!(instructions["wakeup_to_switch"].as_u64() > Some(10_000), "{instructions}");
         assert!(instructions["switch_to_user"].as_u64() < Some(5_000), "{instructions}");
     }
     let page = std::fs::read_to_string(room.path().join(record).join("explain.html"));
     assert!(page.expect("a page").contains("up to "));
-    // The same replay gives the same document; and the files beside the record are no change of it.
-    assert_eq!(lab(&explain).stdout, explained.stdout);
     let refused = lab(&["explain", record, "--cell", "network"]);
     assert_eq!(refused.status.code(), Some(64), "{}", text(&refused));
     assert!(text(&refused).contains("it has rest, disk"), "{}", text(&refused));
+    check_without_plugins(room.path(), record);
+    check_both_ways(room.path(), record, &run[..6]);
+}
+
+/// The same kernel once more, which now records its events: the two ways of explaining agree, and two records are
+/// compared by their instructions.
+fn check_both_ways(room: &Path, record: &str, run: &[&str]) {
+    let lab = |words: &[&str]| rtscope(room, &[&["lab"], words].concat()).output().expect("starts");
+    let ns = |value: &Value| value.as_u64().expect("nanoseconds");
+    let ran = lab(&[run, &["--shift", "0", "--events", "--out", "events"]].concat());
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
+    let recorded = "events/debian-stock-seed1";
+    let explained = lab(&["explain", recorded, "--cell", "disk", "--worst", "4", "--json"]);
+    let all: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
+    let both = all["events"]["compared"].as_array().expect("wake-ups that both explain");
+    assert!(both.len() >= 2, "{}", all["events"]);
+    for one in both {
+        let kinds = one["kinds"].as_array().expect("kinds");
+        let blocking = kinds.iter().find(|kind| kind["kind"] == "blocking").expect("the cause");
+        let both = ["by_instructions_ns", "by_events_ns"].map(|way| ns(&blocking[way]));
+        assert!(both[0].abs_diff(both[1]) <= (both[0] / 20).max(2_000), "{one}");
+    }
+    // Recording takes instructions between the interrupt and the wake-up, and the exit code says so.
+    let compare = ["compare", record, recorded, "--cell", "disk", "--worst", "1"];
+    let compared = lab(&[&compare[..], &["--longer-by", "500", "--json"]].concat());
+    assert_eq!(compared.status.code(), Some(2), "{}", text(&compared));
+    let compared: Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+    let parts = compared["phases"][0]["parts"].as_array().expect("parts");
+    let wakes = parts.iter().find(|part| part["part"] == "interrupt to wake-up").expect("the part");
+    let shortest = [0, 1].map(|n| ns(&wakes["shortest"][n]));
+    assert!(shortest[1] > shortest[0] + 500, "{wakes}");
+}
+
+/// With an emulator that knows no plugins, the guest runs once more with its kernel's events, and the cost is said.
+fn check_without_plugins(room: &Path, record: &str) {
+    let real = program("qemu-system-x86_64").expect("it made the record");
+    let wrapper = room.join("qemu-system-x86_64");
+    let script = format!(
+        "#!/bin/sh\nfor word; do [ \"$word\" = -plugin ] && {{ echo >&2 -plugin: invalid option; exit 1; }}; done\n\
+         exec {} \"$@\"\n",
+        real.display()
+    );
+    fs::write(&wrapper, script).expect("written");
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("set");
+    let path = format!("{}:{}", room.display(), std::env::var("PATH").expect("a path"));
+    let explained =
+        rtscope(room, &["lab", "explain", record]).env("PATH", path).output().expect("starts");
+    let said = text(&explained);
+    assert_eq!(explained.status.code(), Some(0), "{said}");
+    assert!(said.contains("-plugin: invalid option). So it runs the guest once more"), "{said}");
+    assert!(
+        said.contains("recording added to the mean latency: ") && said.contains("under disk"),
+        "{said}"
+    );
+    assert!(room.join(format!("{record}.events")).join("explain.html").is_file());
 }

@@ -128,6 +128,7 @@ mod tests {
             cpu: 0,
             at_ns: 0,
             woken_by: None,
+            wakers: Vec::new(),
             pieces: vec![
                 piece(PieceKind::Blocking, "release_pages", 0, held_ns),
                 piece(PieceKind::Switching, "scheduler", held_ns, latency_ns - held_ns),
@@ -168,6 +169,7 @@ mod tests {
             shift: 2,
             equal_files: 11,
             is_whole: true,
+            events: None,
             spikes: vec![late("disk", 90_000, 50_000), late("disk", 120_000, 104_000)],
         };
         let record = records(&all).remove(0);

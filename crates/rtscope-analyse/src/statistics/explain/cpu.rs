@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use rtscope_model::{
     explain::{RunningThread, Spike},
-    trace::{Event, Place, Section, What, softirq_name},
+    trace::{Event, Name, Place, Section, What, softirq_name},
 };
 
 use super::{enters, of_cpu};
@@ -52,12 +52,27 @@ impl Context {
         &self.innermost
     }
 
+    /// The begin of the timer's interrupt that it is in.
+    pub(super) fn timer_interrupt(&self) -> Option<u64> {
+        let is_timer = |section: &Section| match section {
+            Section::LocalTimer => true,
+            Section::Irq { name, .. } => name.to_string().contains("timer"),
+            _ => false,
+        };
+        let of = |is_meant: &dyn Fn(&Section) -> bool| {
+            self.sections.iter().find(|(section, _)| is_meant(section)).map(|(_, at_ns)| *at_ns)
+        };
+        of(&is_timer).or_else(|| of(&|section| matches!(section, Section::Expiry(_))))
+    }
+
+    /// The softirq that it is in.
+    pub(super) fn softirq(&self) -> Option<Section> {
+        let mut sections = self.sections.iter().map(|(section, _)| *section);
+        sections.find(|section| matches!(section, Section::Softirq(_)))
+    }
+
     pub(super) fn thread_name(&self) -> String {
-        match (self.thread.tid, self.thread.name.to_string()) {
-            (0, _) => "the idle thread".to_owned(),
-            (tid, name) if name.is_empty() => format!("thread {tid}"),
-            (tid, name) => format!("{name}-{tid}"),
-        }
+        thread_text(self.thread.tid, self.thread.name)
     }
 
     fn see(&mut self, event: &Event) {
@@ -96,6 +111,15 @@ impl Context {
             }
             _ => {}
         }
+    }
+}
+
+/// A thread for people.
+pub(super) fn thread_text(tid: u32, name: Name) -> String {
+    match (tid, name.to_string()) {
+        (0, _) => "the idle thread".to_owned(),
+        (tid, name) if name.is_empty() => format!("thread {tid}"),
+        (tid, name) => format!("{name}-{tid}"),
     }
 }
 
@@ -156,18 +180,29 @@ impl<'a> Timeline<'a> {
         parts
     }
 
+    /// Whether it wakes a thread at an instant.
+    pub(super) fn wakes(&self, at_ns: u64) -> bool {
+        let is_wakeup = |event: &&Event| matches!(event.what, What::Waking { .. });
+        self.events.iter().any(|event| event.at_ns == at_ns && is_wakeup(event))
+    }
+
+    /// Since when only the scheduler did something before a switch, at most so long: since the last event but those of
+    /// the scheduler, or else since its own.
+    pub(super) fn switching_since(&self, waking_ns: u64, switched_ns: u64, limit_ns: u64) -> u64 {
+        let from_ns = waking_ns.max(switched_ns.saturating_sub(limit_ns));
+        let within = |event: &&&Event| (from_ns..switched_ns).contains(&event.at_ns);
+        let mut last = self.events.iter().filter(within);
+        let is_other = |event: &&&Event| !matches!(event.what, What::Runtime { .. });
+        match (last.clone().rfind(is_other), last.next()) {
+            (Some(other), _) => other.at_ns,
+            (None, _) if from_ns == waking_ns => waking_ns,
+            (None, own) => own.map_or(switched_ns, |event| event.at_ns),
+        }
+    }
+
     /// The begin of the timer's interrupt in which a wake-up happened.
     pub(super) fn interrupt_of(&self, waking_ns: u64) -> Option<u64> {
-        let context = self.at(waking_ns);
-        let is_timer = |section: &Section| match section {
-            Section::LocalTimer => true,
-            Section::Irq { name, .. } => name.to_string().contains("timer"),
-            _ => false,
-        };
-        let of = |is_meant: &dyn Fn(&Section) -> bool| {
-            context.sections.iter().find(|(section, _)| is_meant(section)).map(|(_, at_ns)| *at_ns)
-        };
-        of(&is_timer).or_else(|| of(&|section| matches!(section, Section::Expiry(_))))
+        self.at(waking_ns).timer_interrupt()
     }
 
     /// What the timer's interrupt interrupted, by the stack that the kernel noted then.
@@ -180,14 +215,16 @@ impl<'a> Timeline<'a> {
         )
     }
 
-    /// What the host took from the thread that was interrupted, by what it was charged with: between two charges it
-    /// ran so long, less the interrupts, and was charged with so much. None where there are no two.
-    pub(super) fn stolen_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+    /// What the host took at least from the thread that was interrupted by a wake-up: between two charges it ran so
+    /// long, less the interrupts, and was charged with so much. None where there are no two.
+    ///
+    /// Time after the wake-up doesn't count. A wake-up that leads to a switch keeps the scheduler from reading the clock
+    /// again (`rq_clock_skip_update`), so a thread that runs on is charged until the wake-up only.
+    pub(super) fn stolen_ns(&self, waking_ns: u64, to_ns: u64) -> Option<u64> {
         let charged = |event: &&&Event| matches!(event.what, What::Runtime { .. });
-        let at = self
-            .events
-            .iter()
-            .position(|event| event.at_ns >= from_ns && event.at_ns <= to_ns && charged(&event))?;
+        let at = self.events.iter().position(|event| {
+            event.at_ns >= waking_ns && event.at_ns <= to_ns && charged(&event)
+        })?;
         let What::Runtime { ns } = self.events[at].what else { return None };
         let charge = self.events[at];
         let earlier = self.events[..at]
@@ -199,8 +236,11 @@ impl<'a> Timeline<'a> {
             What::Switch { to, .. } => to == charge.tid,
             _ => earlier.tid == charge.tid,
         };
-        let wall_ns = charge.at_ns - earlier.at_ns;
-        is_same.then(|| wall_ns.saturating_sub(ns))
+        // Most kernels don't charge a thread with interrupts (CONFIG_IRQ_TIME_ACCOUNTING).
+        let parts = self.between(earlier.at_ns, waking_ns);
+        let of_thread = parts.iter().filter(|(.., context)| *context.innermost() == Doing::Thread);
+        let ran_ns: u64 = of_thread.map(|(from_ns, to_ns, _)| to_ns - from_ns).sum();
+        is_same.then(|| ran_ns.saturating_sub(ns))
     }
 
     /// How long preemption was off at least while the thread of an instant ran, from a wake-up on: from the first to

@@ -104,7 +104,7 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
             "the host or its firmware took the CPU: give the guest CPUs of their own, or measure on the host"
         }
         PieceKind::OutsideLinux | PieceKind::Steal => {
-            "firmware or hardware stopped the CPU: look for SMIs (`rtscope environment`) and check the BIOS settings"
+            "firmware or hardware stopped the CPU: look for SMIs (`rtscope doctor`) and check the BIOS settings"
         }
         // Only a device's interrupt has a number in /proc/irq.
         PieceKind::Interrupt if piece.name.starts_with("IRQ ") => {
@@ -121,6 +121,9 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
             if piece.name == OWN_INTERRUPT || piece.name.starts_with("hrtimer_wakeup") =>
         {
             "the timer interrupt's own work: use a faster CPU, or a kernel with fewer debug options"
+        }
+        PieceKind::ExpiryWork if piece.name.starts_with("trace_event_raw_event_") => {
+            "the guest recorded its kernel's events: run it without --events"
         }
         PieceKind::ExpiryWork => {
             "other timers expired first: move the programs that set them to another CPU"
@@ -157,6 +160,7 @@ mod tests {
             cpu: 0,
             at_ns: 0,
             woken_by: None,
+            wakers: Vec::new(),
             pieces: pieces.iter().map(piece).collect(),
             is_lossy: false,
         }

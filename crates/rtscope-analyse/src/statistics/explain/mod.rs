@@ -7,13 +7,14 @@
 //! How certain: a piece is `measured` where events bound it and name its cause, a `lower-bound` where they show the cause
 //! for a part of it only, and `unknown` where only its length is known.
 
+pub mod agreement;
 mod cost;
 mod cpu;
 mod culprit;
 pub mod instructions;
 
 use rtscope_model::{
-    explain::{ExpiredTimer, ExplainRecord, Spike},
+    explain::{ExpiredTimer, ExplainRecord, Spike, Waker, Wakeup},
     trace::{Event, Place, Section, What},
 };
 use serde::Serialize;
@@ -132,10 +133,24 @@ pub struct Explained {
     pub at_ns: u64,
     /// Who woke it, where it wasn't its timer.
     pub woken_by: Option<String>,
+    /// How that one had been woken, and so on, back to an interrupt where the events show it: the nearest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wakers: Vec<WakerLink>,
     /// What was in the way, in the order of time. They add up to the latency.
     pub pieces: Vec<Piece>,
     /// Whether events may be missing.
     pub is_lossy: bool,
+}
+
+/// A thread between an interrupt and the late thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WakerLink {
+    /// The thread.
+    pub thread: String,
+    /// Who woke it.
+    pub woken_by: String,
+    /// From its wake-up to the next one, which it did.
+    pub ns: u64,
 }
 
 impl Explained {
@@ -181,12 +196,8 @@ pub fn explain_one(record: &ExplainRecord, spike: &Spike) -> Explained {
         cut.until_waking(&waker, timer);
     }
     let runner = Timeline::new(spike, spike.cpu);
-    cut.until_switch(&runner);
-    let woken_by = match (spike.timer, spike.waking.in_interrupt) {
-        (Some(_), _) => None,
-        (None, true) => Some(Cut::context_name(&waker.at(spike.waking.at_ns))),
-        (None, false) => Some(waker.at(spike.waking.at_ns).thread_name()),
-    };
+    cut.until_switch(&runner, waker.interrupt_of(spike.waking.at_ns));
+    let woken_by = spike.timer.is_none().then(|| waker_name(&waker, spike.waking));
     let thread = record.threads.iter().find(|thread| thread.tid == spike.tid);
     Explained {
         tid: spike.tid,
@@ -194,10 +205,36 @@ pub fn explain_one(record: &ExplainRecord, spike: &Spike) -> Explained {
         latency_ns: spike.latency_ns(),
         cpu: spike.cpu,
         at_ns: start_ns,
+        wakers: if woken_by.is_some() { wakers(spike) } else { Vec::new() },
         woken_by,
         pieces: merged(cut.pieces),
         is_lossy: spike.is_lossy,
     }
+}
+
+/// Who woke a thread: an interrupt by its name, or the thread that ran.
+fn waker_name(timeline: &Timeline<'_>, waking: Wakeup) -> String {
+    let context = timeline.at(waking.at_ns);
+    match (waking.in_interrupt, context.innermost()) {
+        (true, Doing::Section(Section::Expiry(_))) => "a timer".to_owned(),
+        (true, _) => Cut::context_name(&context),
+        (false, _) => context.thread_name(),
+    }
+}
+
+fn wakers(spike: &Spike) -> Vec<WakerLink> {
+    let mut until_ns = spike.waking.at_ns;
+    let link = |waker: &Waker| {
+        let woken_ns = waker.waking.at_ns;
+        let ns = until_ns.saturating_sub(woken_ns);
+        until_ns = woken_ns;
+        WakerLink {
+            thread: cpu::thread_text(waker.tid, waker.name),
+            woken_by: waker_name(&Timeline::new(spike, waker.waking.cpu), waker.waking),
+            ns,
+        }
+    };
+    spike.wakers.iter().map(link).collect()
 }
 
 /// A latency that is being cut.
@@ -236,6 +273,14 @@ impl Cut<'_> {
             PieceKind::TimerSlack,
             "the timer may expire later".to_owned(),
         );
+        // The hardware needs that long, whatever ran.
+        let late_ns = interrupt_ns - slack_ns;
+        let slack_ns = if late_ns <= HARDWARE_NS {
+            self.push(slack_ns, interrupt_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
+            interrupt_ns
+        } else {
+            slack_ns
+        };
         for (from_ns, to_ns, context) in timeline.between(slack_ns, interrupt_ns) {
             self.late_interrupt(timeline, (from_ns, to_ns), &context);
         }
@@ -269,11 +314,13 @@ impl Cut<'_> {
             Doing::Section(Section::Softirq(_)) | Doing::Thread => Cut::context_name(context),
             Doing::Section(_) => return self.push_section(from_ns, to_ns, context),
         };
-        let stolen_ns = timeline.stolen_ns(to_ns, self.spike.switched_ns);
-        if stolen_ns.is_some_and(|ns| ns >= (to_ns - from_ns) / 2) {
-            self.push(from_ns, to_ns, PieceKind::Steal, format!("while {running} ran"));
-            return;
-        }
+        let stolen_ns = timeline.stolen_ns(self.spike.waking.at_ns, self.spike.switched_ns);
+        let late_ns = to_ns - from_ns;
+        let is_stolen = |ns: &u64| (*ns).min(late_ns) >= STEAL_NS.max(late_ns / 2);
+        let steal_ns = stolen_ns.filter(is_stolen).unwrap_or(0).min(late_ns);
+        let stolen_to_ns = from_ns + steal_ns;
+        self.push(from_ns, stolen_to_ns, PieceKind::Steal, format!("while {running} ran"));
+        let from_ns = stolen_to_ns;
         let (kind, function) = match timeline.interrupted(to_ns, self.spike.switched_ns) {
             Some(Place::User) => (PieceKind::OutsideLinux, None),
             Some(Place::Kernel(number)) => (PieceKind::InterruptsOff, self.function(number)),
@@ -295,17 +342,38 @@ impl Cut<'_> {
         }
     }
 
-    /// From the wake-up to the switch, on the CPU that the thread came to run on.
-    fn until_switch(&mut self, timeline: &Timeline<'_>) {
-        let (from_ns, to_ns) = (self.spike.waking.at_ns, self.spike.switched_ns);
-        let parts = timeline.between(from_ns, to_ns);
-        let last = parts.len().saturating_sub(1);
-        for (n, (from_ns, to_ns, context)) in parts.into_iter().enumerate() {
+    /// From the wake-up to the switch, on the CPU that the thread came to run on. `own` is the begin of the timer's
+    /// interrupt that the wake-up was in.
+    fn until_switch(&mut self, timeline: &Timeline<'_>, own: Option<u64>) {
+        let (waking_ns, switched_ns) = (self.spike.waking.at_ns, self.spike.switched_ns);
+        let switching_ns = timeline.switching_since(waking_ns, switched_ns, SWITCH_NS);
+        for (from_ns, to_ns, context) in timeline.between(waking_ns, switched_ns) {
+            let is_last = to_ns == switched_ns && to_ns - from_ns <= SWITCH_NS;
             match context.innermost() {
-                Doing::Section(Section::Expiry(_) | Section::LocalTimer) => {
+                // A later one, such as the tick, has nothing to do with this activation.
+                Doing::Section(Section::Expiry(_) | Section::LocalTimer)
+                    if own.is_some() && context.timer_interrupt() == own =>
+                {
                     self.push(from_ns, to_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
                 }
+                // A thread in which a softirq runs is preempted: its softirq does nothing then.
+                Doing::Section(Section::Softirq(_) | Section::Expiry(_))
+                    if from_ns >= switching_ns =>
+                {
+                    self.push(from_ns, to_ns, PieceKind::Switching, "scheduler".to_owned());
+                }
+                Doing::Section(Section::Expiry(_)) => {
+                    let (kind, section) = match context.softirq() {
+                        Some(softirq) => (PieceKind::Softirq, softirq),
+                        None => (PieceKind::Interrupt, Section::LocalTimer),
+                    };
+                    self.push(from_ns, to_ns, kind, cpu::section_name(section));
+                }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
+                // An idle CPU wakes nobody: an interrupt does, on its way out, after its last event.
+                Doing::Idle if own.is_some() && timeline.wakes(to_ns) => {
+                    self.push(from_ns, to_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
+                }
                 Doing::Idle => {
                     self.push(from_ns, to_ns, PieceKind::IdleExit, "exit from idle".to_owned());
                 }
@@ -318,7 +386,7 @@ impl Cut<'_> {
                     };
                     self.push(from_ns, to_ns, kind, name);
                 }
-                Doing::Thread => self.held_up(timeline, (from_ns, to_ns), &context, n == last),
+                Doing::Thread => self.held_up(timeline, (from_ns, to_ns), &context, is_last),
             }
         }
     }
@@ -344,7 +412,7 @@ impl Cut<'_> {
             return;
         }
         // What the scheduler takes at the end of the stretch is no fault of the thread's.
-        if is_last && to_ns - from_ns <= SWITCH_NS {
+        if is_last {
             self.push(from_ns, to_ns, PieceKind::Switching, "scheduler".to_owned());
             return;
         }
@@ -352,8 +420,10 @@ impl Cut<'_> {
         if let (Some(piece), Some(ns)) =
             (self.push(from_ns, to_ns, PieceKind::Blocking, name), off_ns)
         {
-            piece.place =
-                Some(format!("preemption was off for {} or more", crate::number::exact_us(ns)));
+            piece.place = Some(format!(
+                "preemption was disabled for {} or more",
+                crate::number::exact_us(ns)
+            ));
             piece.certainty = Certainty::LowerBound;
             piece.why = "the preempt counts of interrupts show that preemption was off from the first to the last of them, \
                          but not since when and until when";
@@ -390,6 +460,14 @@ const OWN_INTERRUPT: &str = "the interrupt itself";
 /// Priorities from here on are ordinary threads' (`include/linux/sched/prio.h`).
 const ORDINARY: i32 = 100;
 
+/// What a timer's interrupt takes at most to begin where nothing is in the way: the hardware's timer counts in steps,
+/// and the kernel's way into an interrupt comes before its first event.
+const HARDWARE_NS: u64 = 1_000;
+
+/// What was charged may be so much less than what passed though no host took it: the ways into and out of interrupts
+/// are outside of their events.
+const STEAL_NS: u64 = 20_000;
+
 /// What a switch takes at most where nothing else is in the way.
 const SWITCH_NS: u64 = 5_000;
 
@@ -403,7 +481,8 @@ const fn why(kind: PieceKind) -> &'static str {
         PieceKind::IdleExit => "cpu_idle shows when the CPU was idle",
         PieceKind::InterruptsOff => "the stack at the timer's expiry is in the kernel",
         PieceKind::OutsideLinux => {
-            "the stack at the timer's expiry is in a program, which can't keep interrupts away"
+            "the timer's interrupt arrived in a program, where interrupts are on; kernel code that returns to it with them \
+             off looks the same"
         }
         PieceKind::Steal => "sched_stat_runtime charged the thread with less than had passed",
         PieceKind::Interrupt | PieceKind::Softirq => "events mark its begin and its end",

@@ -1,5 +1,5 @@
 use rtscope_model::{
-    explain::{FORMAT, RunningThread, Wakeup, WatchedThread},
+    explain::{FORMAT, RunningThread, Waker, Wakeup, WatchedThread},
     time::Nanos,
     trace::Name,
 };
@@ -73,6 +73,7 @@ fn spike(interrupt_us: u64, switched_us: u64, more: &[Event]) -> Spike {
         priority: 9,
         timer: Some(ExpiredTimer { expires_ns: EXPIRY_US * US, slack_ns: 0 }),
         waking: Wakeup { at_ns: (interrupt_us + 2) * US, cpu: 0, by: 9, in_interrupt: true },
+        wakers: Vec::new(),
         cpu: 0,
         switched_ns: switched_us * US,
         before: vec![by],
@@ -160,6 +161,20 @@ fn a_host_that_took_the_cpu_is_told_by_what_the_thread_was_charged_with() {
     // All were charged: then nobody took it.
     let more = [charge(905, 4 * US), charge(1_105, 200 * US)];
     assert_eq!(pieces(spike(1_100, 1_106, &more))[0].0, PieceKind::Unknown);
+    // An interrupt took what wasn't charged: the host took nothing.
+    let interrupt = [event(950, 9, What::Enter(irq())), event(1_050, 9, What::Leave(irq()))];
+    let more = [&[charge(905, 4 * US)], &interrupt[..], &[charge(1_105, 90 * US)]].concat();
+    let all = pieces(spike(1_100, 1_106, &more));
+    has(&all, PieceKind::Interrupt, "IRQ 9 (disk)", 50);
+    assert!(all.iter().all(|piece| piece.0 != PieceKind::Steal), "{all:?}");
+    // What the host took is no longer than what the thread ran, 195 us, less what it was charged with.
+    let more = [charge(905, 4 * US), charge(1_105, 130 * US)];
+    has(&pieces(spike(1_100, 1_106, &more)), PieceKind::Steal, "while low-9 ran", 65);
+    // The thread ran on after the wake-up, and the scheduler's clock still stood there.
+    let more = [charge(905, 4 * US), charge(1_505, 195 * US)];
+    let all = pieces(spike(1_100, 1_506, &more));
+    has(&all, PieceKind::Blocking, "low-9", 401);
+    assert!(all.iter().all(|piece| piece.0 != PieceKind::Steal), "{all:?}");
 }
 
 #[test]
@@ -168,6 +183,18 @@ fn an_idle_cpu_takes_its_time_to_wake() {
         [event(900, 0, What::Idle { begins: true }), event(1_060, 0, What::Idle { begins: false })];
     let all = pieces(spike(1_060, 1_066, &more));
     has(&all, PieceKind::IdleExit, "exit from idle", 60);
+    // The timer's interrupt, which had ended by its event at 1,064 us, wakes another thread on its way out.
+    let more = [
+        event(900, 0, What::Idle { begins: true }),
+        event(1_066, 0, What::Waking { tid: 3, name: name("ktimers/0") }),
+        event(1_069, 0, What::Idle { begins: false }),
+    ];
+    let mut late = spike(1_060, 1_070, &more);
+    late.before[0] = RunningThread { is_idle: true, ..Default::default() };
+    late.events.iter_mut().for_each(|event| event.tid = 0);
+    let all = pieces(late);
+    has(&all, PieceKind::ExpiryWork, "the interrupt itself", 4);
+    has(&all, PieceKind::IdleExit, "exit from idle", 3);
 }
 
 /// A switch takes some microseconds. What takes longer is no switch.
@@ -205,7 +232,7 @@ fn a_thread_of_higher_priority_interferes_and_one_of_lower_priority_blocks() {
     has(&all, PieceKind::Interference, "hog-8 (real-time priority 99)", 1_000);
     has(&all, PieceKind::Blocking, "low-9", 6);
     let place = explained.pieces.iter().rev().find_map(|piece| piece.place.as_deref());
-    assert_eq!(place, Some("preemption was off for 6.000 us or more"));
+    assert_eq!(place, Some("preemption was disabled for 6.000 us or more"));
     let certain = |n: usize| explained.pieces[n].certainty;
     let blocking = explained.pieces.iter().rposition(|piece| piece.kind == PieceKind::Blocking);
     assert_eq!(blocking.map(certain), Some(Certainty::LowerBound));
@@ -225,6 +252,20 @@ fn softirqs_are_named_and_what_interrupts_them_is_taken_off() {
     has(&all, PieceKind::Softirq, "softirq NET_RX", 135);
 }
 
+/// PREEMPT_RT runs softirqs in threads: the timer's interrupt interrupts another timer's function there.
+#[test]
+fn a_softirq_in_a_thread_is_preempted_and_is_no_work_of_the_timer() {
+    let more = [
+        event(900, 9, What::Enter(Section::Softirq(8))),
+        event(910, 9, What::Enter(Section::Expiry(2))),
+    ];
+    let all = pieces(spike(1_000, 1_008, &more));
+    has(&all, PieceKind::Switching, "scheduler", 4);
+    assert!(all.iter().all(|piece| piece.0 != PieceKind::Softirq), "{all:?}");
+    // What takes longer than a switch is the softirq's.
+    has(&pieces(spike(1_000, 1_060, &more)), PieceKind::Softirq, "softirq HRTIMER", 56);
+}
+
 #[test]
 fn a_wake_up_from_another_cpu_waits_for_that_one() {
     let waker = RunningThread { cpu: 1, tid: 5, name: name("net"), ..Default::default() };
@@ -241,8 +282,16 @@ fn a_wake_up_from_another_cpu_waits_for_that_one() {
     );
     late.waking = Wakeup { at_ns: 1_000 * US, cpu: 1, by: 5, in_interrupt: false };
     late.before = vec![waker, RunningThread { is_idle: true, ..Default::default() }];
+    late.events.insert(0, on(1, 940, 0, 0, What::Enter(irq())));
+    late.events.insert(1, on(1, 944, 0, 0, What::Leave(irq())));
+    late.events.insert(2, Event { cpu: 1, ..switch(950, 0, 5, 120, "net") });
+    let by = Wakeup { at_ns: 942 * US, cpu: 1, by: 0, in_interrupt: true };
+    late.wakers = vec![Waker { tid: 5, name: name("net"), waking: by }];
     let explained = explain(&record(late.clone())).remove(0);
     assert_eq!(explained.woken_by.as_deref(), Some("net-5"));
+    let origin =
+        WakerLink { thread: "net-5".to_owned(), woken_by: "IRQ 9 (disk)".to_owned(), ns: 58 * US };
+    assert_eq!(explained.wakers, [origin]);
     let all = pieces(late);
     has(&all, PieceKind::IdleExit, "exit from idle", 20);
     has(&all, PieceKind::Interrupt, "reschedule from another CPU", 4);

@@ -207,7 +207,7 @@ const NOT_NOTHING: &[(&str, &str)] = &[
 
 /// Whether a sampler field that is written as a number is a text all the same: a time or CPUs.
 fn takes_text(key: &str) -> bool {
-    !matches!(key, "threads" | "priority" | "nice" | "buckets")
+    !matches!(key, "threads" | "priority" | "nice" | "buckets" | "spread_seed")
 }
 
 impl PhaseText {

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{plan::Pinning, schedule::Policy};
+use crate::{
+    plan::{Pinning, Spread},
+    schedule::Policy,
+};
 
 const PHASES: &str = r#"
 name = "two"
@@ -205,6 +208,13 @@ fn sampler_options_follow_the_same_rules() {
     assert_eq!(intervals, Some(vec![Nanos::from_ms(1), Nanos::from_ms(2)]));
     let spread = read(&[("spread", "true")]).expect("sound").applied_to(&sampler);
     assert_eq!((sampler.interval_of(0), spread.interval_of(0)), (Nanos(200_000), Nanos(201_236)));
+    let part = |text| read(&[("spread", text)]).map(|patch| patch.spread);
+    assert_eq!(part("25%"), Ok(Some(Spread::Part(25))));
+    assert_eq!(part("0.25"), Ok(Some(Spread::Part(25))));
+    for out_of_range in ["0%", "101%", "0.125", "most", "-1"] {
+        let said = part(out_of_range).expect_err(out_of_range).to_string();
+        assert!(said.contains("1% to 100%"), "{said}");
+    }
     let wrong = |pairs| read(pairs).expect_err("refused").to_string();
     assert!(
         wrong(&[("cpus", "0"), ("priority", "100")])

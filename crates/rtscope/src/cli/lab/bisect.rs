@@ -16,7 +16,7 @@ use rtscope_lab::{
 };
 
 use super::{
-    compare,
+    collect,
     order::{self, Lab},
     output,
 };
@@ -85,7 +85,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = output::empty(args.judging.out.as_ref(), "bisect")?;
     let timing = lab.timing();
     let mut judge = |runs: &[QueuedRun], outcomes: Outcomes| -> anyhow::Result<Answer> {
-        let is_met = compare::collect(&plan, timing, runs, outcomes)?.is_met();
+        let is_met = collect::records(&plan, timing, runs, outcomes)?.is_met();
         Ok(match is_met {
             Ok(true) => Answer::Good,
             Ok(false) => Answer::Bad,

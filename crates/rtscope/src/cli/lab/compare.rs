@@ -1,106 +1,81 @@
-//! From the records of many guests to one page, one document, one table.
+//! `rtscope lab compare`: the worst wake-ups of two guests beside each other, by the instructions that they executed.
 
-use std::{collections::BTreeMap, fs, path::Path, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
-use rtscope_analyse::report::lab::{
-    self as report,
-    collect::{Collected, ComparedGuest, GuestRecord},
-};
-use rtscope_lab::{
-    brought::{self, Brought},
-    guest_run::GuestOutcome,
-    lab::Outcomes,
-    queue::QueuedRun,
-    verify::Verification,
-};
-use rtscope_measure::agent::SHOWN;
-use rtscope_model::{
-    guest::{self, Timing, Tracer},
-    plan::Plan,
-};
+use anyhow::{Context, anyhow};
+use rtscope_analyse::report::compare_lab as report;
+use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
 
-use super::output;
+use super::{
+    explain::explained,
+    order::{self},
+};
 use crate::{
+    cli::{ending, print, print_folded},
     exit,
-    record::{self, Additions},
+    output::shown,
 };
 
-/// Judges every record, and writes its own page.
-pub(super) fn collect(
-    plan: &Plan,
-    timing: Timing,
-    runs: &[QueuedRun],
-    outcomes: Outcomes,
-) -> anyhow::Result<Collected> {
-    let guests: Vec<ComparedGuest<'_>> = runs.iter().map(guest).collect();
-    let mut all = Collected::new(plan, timing, &guests, brought::facts(runs));
-    for ((queued, guest), outcome) in runs.iter().zip(&guests).zip(outcomes) {
-        match queued.brought(outcome, SHOWN) {
-            Brought::Record(record) => {
-                let (outcome, verified) = *record;
-                take(&mut all, plan, guest, &outcome, verified.as_ref())?;
-            }
-            Brought::NotReached(why) => all.add_not_begun(guest, &why),
-            Brought::Nothing { why, interrupted } => {
-                if interrupted {
-                    all.add_unreached(guest);
-                }
-                all.add_failure(guest, &why);
-            }
-        }
+/// Compare two guests by the instructions of their worst wake-ups
+///
+/// rtscope replays both records as `rtscope lab explain` does. It sets the worst wake-ups of each phase side by side: where
+/// the time went, and how many instructions each section of the path took. These counts are exact. If the path from
+/// the interrupt to the wake-up became 200 instructions longer, the difference is 200, on any machine.
+///
+/// With --longer-by, the exit code says whether a section of the shortest path became longer by more than that. This suits continuous
+/// integration: compare the kernel before a change with the one after it.
+///
+/// The page explain-compare.html is written into the second record's folder.
+///
+/// Exit code: 0, or with --longer-by 2 when a part became longer.
+///
+/// Examples:
+///   rtscope lab compare lab/debian-stock-seed1 lab/debian-rt-seed1
+///   rtscope lab compare old/mine-seed1 new/mine-seed1 --longer-by 50
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// The folder of the first record
+    record: PathBuf,
+    /// The folder of the record that is compared with it
+    other: PathBuf,
+    /// Phase to compare, as the plan calls it [default: all]
+    #[arg(long, value_name = "PHASE")]
+    cell: Vec<String>,
+    /// Number of the worst wake-ups of each phase to explain, 1 to 8. With more, rtscope finds a shorter path
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
+    worst: u8,
+    /// Exit with 2 if a section of the shortest path takes more than N instructions longer in the second record
+    #[arg(long, value_name = "N")]
+    longer_by: Option<u64>,
+    /// Print the document instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Folder of kernels and images [default: that of `lab cache list`]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let cache = order::cache_at(args.cache.as_ref());
+    let interrupt = Interrupt::install()?;
+    ending::of_programs(&interrupt);
+    let explain = |folder| explained(folder, &args.cell, args.worst, &cache, &interrupt);
+    let (first, second) = (explain(&args.record)?, explain(&args.other)?);
+    let all = report::compare(&first, &second).ok_or_else(|| {
+        anyhow!("the two records have no phase in common: compare records of the same plan")
+    })?;
+    let page = args.other.join(report::PAGE);
+    write_whole(&page, report::page(&all, [&first, &second]).as_bytes())
+        .with_context(|| format!("can't write {}", page.display()))?;
+    if args.json {
+        note!("Report: {}", page.display());
+        print(&(serde_json::to_string_pretty(&all)? + "\n"))?;
+    } else {
+        print_folded(&format!("{}\nReport: {}\n", report::table(&all), shown(&page)))?;
     }
-    Ok(all.finish())
-}
-
-fn guest(queued: &QueuedRun) -> ComparedGuest<'_> {
-    let run = &queued.run;
-    ComparedGuest {
-        kernel: &run.kernel.label,
-        seed: run.spec.seed,
-        plan: &run.plan,
-        words: &run.kernel.append,
-    }
-}
-
-/// Judges a record, and takes in what it and the files beside it say.
-fn take(
-    all: &mut Collected,
-    plan: &Plan,
-    guest: &ComparedGuest<'_>,
-    outcome: &GuestOutcome,
-    verified: Option<&Verification>,
-) -> anyhow::Result<()> {
-    let folder = &outcome.folder;
-    record::keep_required(folder, plan)?;
-    let judged = record::open(folder, &Additions::default())?;
-    judged.publish(folder)?;
-    let verification =
-        verified.map(|verified| Ok((serde_json::to_value(verified)?, verified.to_string())));
-    let from = GuestRecord {
-        record: &judged.record,
-        judgement: &judged.judgement,
-        folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        start: brought::start(folder),
-        failures: brought::failures(folder),
-        phase_files: phase_files(folder, judged.judgement.cells.len()),
-        inputs: serde_json::to_value(&outcome.inputs)?,
-        verification: verification.transpose().map_err(|e: serde_json::Error| e)?,
-    };
-    all.add(guest, &from);
-    Ok(())
-}
-
-/// What cyclictest and the tracers wrote of each phase.
-fn phase_files(folder: &Path, cells: usize) -> BTreeMap<String, String> {
-    let kinds = [guest::THEIRS, Tracer::Osnoise.name(), Tracer::Timerlat.name()];
-    let names = (0..cells).flat_map(|cell| kinds.map(|kind| guest::phase_file(kind, cell)));
-    let read = |name: String| fs::read_to_string(folder.join(&name)).ok().map(|text| (name, text));
-    names.filter_map(read).collect()
-}
-
-/// Writes the page and the document, tells the figures, and says where the page is.
-pub(super) fn publish(all: &Collected, out: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let (page, table) = (report::page(&all.page), all.table());
-    output::publish(out, "comparison.json", &page, &all.document(), (&table, as_json))?;
-    Ok(if all.failed() { ExitCode::from(exit::ERROR) } else { exit::of_verdict(all.verdict()) })
+    let Some(limit) = args.longer_by else { return Ok(ExitCode::from(exit::PASS)) };
+    let longer = report::longer_than(&all, limit);
+    longer.iter().for_each(|line| note!("{line}"));
+    Ok(ExitCode::from(if longer.is_empty() { exit::PASS } else { exit::FAIL }))
 }

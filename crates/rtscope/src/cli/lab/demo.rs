@@ -9,7 +9,7 @@ use std::{
 use rtscope_lab::{options::GuestOptions, record_folders::safe};
 
 use super::{
-    compare,
+    collect,
     order::{Lab, cache_at},
     output,
 };
@@ -56,8 +56,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         runs.push(lab.plan_run(&kernel, &plan, 1, folder)?);
     }
     let outcomes = lab.run_into(&out, &runs)?;
-    let all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
-    let code = compare::publish(&all, &out, args.json)?;
+    let all = collect::records(&plan, lab.timing(), &runs, outcomes)?;
+    let code = collect::publish(&all, &out, args.json)?;
     if !args.json && has_display(|name| std::env::var_os(name)) {
         open(&out.join("index.html"));
     }

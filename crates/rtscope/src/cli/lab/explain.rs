@@ -8,20 +8,29 @@ use std::{
 use anyhow::{Context, anyhow};
 use rtscope_analyse::{
     report::{
+        explain as of_events,
         explain_lab::{self as report, Explanation},
         lab::{collect::Collected, worst},
     },
-    statistics::explain::instructions::{WatchedGuest, above_ns, choose, explain_window},
+    statistics::explain::{
+        agreement, explain as by_events,
+        instructions::{LateWakeup, Processor, WatchedGuest, above_ns, choose, explain_window},
+    },
 };
-use rtscope_lab::{cache::Cache, explain, tool::Need};
+use rtscope_lab::{cache::Cache, error::LabError, explain, tool::Need};
 use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
 use rtscope_model::{
-    environment::Preemption, instructions::Instructions, record::Record, symbols::KernelSymbols,
+    environment::Preemption,
+    explain::{ExplainRecord, FORMAT as EVENTS_FORMAT},
+    guest,
+    instructions::Instructions,
+    record::Record,
+    symbols::KernelSymbols,
 };
 
 use super::order::{self, Lab};
 use crate::{
-    cli::{Refused, ending, print, print_folded},
+    cli::{Refused, ending, explain::RECORD, print, print_folded},
     exit,
     output::shown,
     record::{self, Additions},
@@ -34,12 +43,14 @@ use crate::{
 /// of the replayed record with the original one, and explains nothing if they differ. The pieces of a latency add up to
 /// it exactly.
 ///
-/// rtscope compiles the plugin once with the C compiler of this machine. The guest must be an x86-64 one, and the
-/// emulator QEMU 7 or 8. explain.json and explain.html go into the record's folder.
+/// The guest must run x86-64 or arm64. rtscope compiles the plugin once with the C compiler of this machine. explain.json
+/// and explain.html go into the record's folder. With --events, rtscope runs the guest again and explains that run by its
+/// kernel's events. Without a compiler or plugins, rtscope does so too, after a message.
 ///
 /// Examples:
 ///   rtscope lab explain rtscope-runs/lab-quick-20260101T000000/debian-stock-seed1
 ///   rtscope lab explain lab/debian-stock-seed1 --cell disk --worst 3
+///   rtscope lab explain lab/debian-stock-seed1 --events
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -51,6 +62,10 @@ pub(in crate::cli) struct Args {
     /// Number of the worst wake-ups of each phase to explain, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     worst: u8,
+    /// Explain by the kernel's events instead: the guest runs once more and records them. The emulator needs no
+    /// plugins, and this machine no compiler, but recording delays each wake-up; rtscope prints by how much
+    #[arg(long, conflicts_with_all = ["cell", "worst"])]
+    events: bool,
     /// Print the document instead of the table
     #[arg(long)]
     json: bool,
@@ -110,13 +125,48 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let cache = order::cache_at(args.cache.as_ref());
     let interrupt = Interrupt::install()?;
     ending::of_programs(&interrupt);
-    let all = explained(&args.record, &args.cell, args.worst, &cache, &interrupt)?;
-    tell(&args.record, &all, args.json)?;
+    if args.events {
+        explained_by_events(args, &cache, &interrupt)?;
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    match explained(&args.record, &args.cell, args.worst, &cache, &interrupt) {
+        Ok(all) => tell(&args.record, &all, args.json)?,
+        Err(error) => match error.downcast::<LabError>()? {
+            why @ LabError::NoPlugin(_) => {
+                note!(
+                    "{why}. So it runs the guest once more, and explains that run by its kernel's events"
+                );
+                explained_by_events(args, &cache, &interrupt)?;
+            }
+            other => return Err(other.into()),
+        },
+    }
     Ok(ExitCode::from(exit::PASS))
 }
 
+/// Explains the worst wake-ups of the guest as a run on a machine is explained, and says what that costs.
+fn explained_by_events(args: &Args, cache: &Cache, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let open = |folder| anyhow::Ok(record::open(folder, &Additions::default())?.record);
+    let without = open(&args.record)?;
+    let (stop, guard) = (|| interrupt.is_stopped(), order::guard());
+    let mut say = |line: &str| note!("{line}");
+    let folder = explain::run_with_events(&args.record, cache, &guard, &stop, &mut say)?;
+    let events = events_of(&folder)?.ok_or_else(|| {
+        anyhow!("{}: the guest recorded no events; its console may say why", folder.display())
+    })?;
+    let cost = report::events_cost(&without, &open(&folder)?);
+    let page = folder.join(report::PAGE);
+    write_whole(&page, of_events::page(&events).as_bytes())
+        .with_context(|| format!("can't write {}", page.display()))?;
+    if args.json {
+        note!("{cost}\nReport: {}", page.display());
+        return print(&(serde_json::to_string_pretty(&of_events::document(&events))? + "\n"));
+    }
+    print_folded(&format!("{}\n{cost}\n\nReport: {}\n", of_events::table(&events), shown(&page)))
+}
+
 /// Explains the worst wake-ups of some phases of a record, or of all, and keeps document and page in its folder.
-fn explained(
+pub(super) fn explained(
     folder: &Path,
     phases: &[String],
     worst: u8,
@@ -128,9 +178,8 @@ fn explained(
     let stop = || interrupt.is_stopped();
     let (above_ns, guard) = (above_ns(&record, &cells, worst), order::guard());
     let look = explain::look(folder, above_ns, cache, &guard, &stop, &mut |line| note!("{line}"))?;
-    let instructions = Instructions::read(&look.instructions);
-    let chosen = choose(&record, &instructions.windows, &cells, worst);
-    if chosen.is_empty() {
+    let mut instructions = Instructions::read(&look.instructions);
+    if choose(&record, &instructions.windows, &cells, worst).is_empty() {
         return Err(anyhow!(
             "{}: no wake-up is marked. Either the phase has none, or an older rtscope made the record: then run \
              the guest again with this version",
@@ -141,8 +190,14 @@ fn explained(
     let symbols = KernelSymbols::parse(symbols).ok_or_else(|| {
         anyhow!("the guest's kernel has no symbols (CONFIG_KALLSYMS): its functions have no names")
     })?;
-    let seen = WatchedGuest { instructions: &instructions, symbols: &symbols, shift: look.shift };
+    instructions.place_kernel(symbols.code());
+    let chosen = choose(&record, &instructions.windows, &cells, worst);
+    let (arch, shift) = (&look.arch, look.shift);
+    let processor = Processor::of(arch)
+        .ok_or_else(|| anyhow!("rtscope doesn't read the instructions of {arch}"))?;
+    let seen = WatchedGuest { instructions: &instructions, symbols: &symbols, processor, shift };
     let kernel = record.before.as_ref().map(|before| &before.kernel);
+    let spikes: Vec<LateWakeup> = chosen.iter().map(|one| explain_window(&seen, one)).collect();
     let all = Explanation {
         format: report::FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -156,10 +211,23 @@ fn explained(
         shift: look.shift,
         equal_files: look.files,
         is_whole: instructions.is_whole,
-        spikes: chosen.iter().map(|one| explain_window(&seen, one)).collect(),
+        events: events_of(folder)?.map(|record| agreement::compare(&spikes, &by_events(&record))),
+        spikes,
     };
     keep(folder, &all)?;
     Ok(all)
+}
+
+/// The kernel's events around the worst wake-ups of a guest; none where it recorded none.
+fn events_of(folder: &Path) -> anyhow::Result<Option<ExplainRecord>> {
+    let path = folder.join(guest::EVENTS);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let mut record: ExplainRecord = record::read_document(&path, EVENTS_FORMAT)?;
+    // Its time goes on by its instructions only: the host can't stop it.
+    record.is_guest = false;
+    Ok(Some(record))
 }
 
 /// The cells of these phases, or all.
@@ -186,7 +254,7 @@ fn text_of(all: &Explanation) -> anyhow::Result<String> {
 
 /// Writes the document and the page into the record's folder.
 fn keep(folder: &Path, all: &Explanation) -> anyhow::Result<()> {
-    for (name, text) in [("explain.json", text_of(all)?), (report::PAGE, report::page(all))] {
+    for (name, text) in [(RECORD, text_of(all)?), (report::PAGE, report::page(all))] {
         let path = folder.join(name);
         write_whole(&path, text.as_bytes())
             .with_context(|| format!("can't write {}", path.display()))?;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use rtscope_lab::{kernel_under_test::KernelUnderTest, record_folders::names};
 
-use super::{compare, explain, order, output};
+use super::{collect, explain, order, output};
 use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in its own guest
@@ -76,10 +76,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let outcomes = lab.run_into(&out, &runs)?;
-    let mut all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    let mut all = collect::records(&plan, lab.timing(), &runs, outcomes)?;
     all.page.warnings.extend(ignored);
     args.why.add_to(&mut all, &out, &lab);
-    compare::publish(&all, &out, args.judging.json)
+    collect::publish(&all, &out, args.judging.json)
 }
 
 /// Why a kernel runs once, in its own preemption model.

@@ -2,6 +2,7 @@
 
 mod bisect;
 mod cache;
+mod collect;
 mod compare;
 mod demo;
 mod drift;
@@ -18,6 +19,7 @@ mod throughput;
 mod typed;
 mod verb;
 mod wave;
+mod worst;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,8 @@ pub(super) enum Verb {
     Demo(demo::Args),
     Replay(replay::Args),
     Explain(explain::Args),
+    Compare(compare::Args),
+    Worst(Box<worst::Args>),
     /// List or delete what the lab keeps: kernels, images, records
     #[command(subcommand)]
     Cache(cache::Verb),
@@ -66,6 +70,8 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Demo(args) => demo::main(args),
         Verb::Replay(args) => replay::main(args),
         Verb::Explain(args) => explain::main(args),
+        Verb::Compare(args) => compare::main(args),
+        Verb::Worst(args) => worst::main(args),
         Verb::Cache(verb) => cache::main(verb),
         Verb::Machines => machines(),
     };

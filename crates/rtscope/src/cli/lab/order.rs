@@ -90,6 +90,10 @@ pub(in crate::cli) struct Options {
     /// contains its output
     #[arg(long, value_name = "TRACER")]
     tracer: Option<Tracer>,
+    /// Record the kernel's events around the worst wake-ups of each phase in the guest, as `rtscope run --explain`
+    /// does; delays each wake-up. `rtscope lab explain` sets them beside the instructions
+    #[arg(long)]
+    events: bool,
     /// Create a simulated GPIO chip with N lines in the guest, and test each line
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     gpio_sim: Option<u32>,
@@ -129,6 +133,7 @@ impl Options {
             timing: self.timing(),
             cpus: self.smp,
             memory_mib: self.memory,
+            events: self.events,
             ..GuestSpec::default()
         };
         GuestOptions {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use rtscope_lab::record_folders::names;
 
-use super::{compare, explain, order, output};
+use super::{collect, explain, order, output};
 use crate::{cli::shape, plans};
 
 /// Run a plan in several kernels and compare them
@@ -62,7 +62,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let outcomes = lab.run_into(&out, &runs)?;
-    let mut all = compare::collect(&plan, lab.timing(), &runs, outcomes)?;
+    let mut all = collect::records(&plan, lab.timing(), &runs, outcomes)?;
     args.why.add_to(&mut all, &out, &lab);
-    compare::publish(&all, &out, args.judging.json)
+    collect::publish(&all, &out, args.judging.json)
 }

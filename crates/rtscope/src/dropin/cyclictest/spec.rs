@@ -1,6 +1,6 @@
 //! What a command line asks for as a session of the sampler.
 
-use rtscope_measure::sampler::{Beat, SessionSpec, ThreadPlan, Wake};
+use rtscope_measure::sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake};
 use rtscope_model::{
     histogram::{EXACT_MIN, Layout},
     plan::{Overrun, Sleep},
@@ -56,6 +56,7 @@ impl Measurement<'_> {
                     _ => 0,
                 },
                 interval_ns: SECOND_NS,
+                offset: Offset::None,
                 sleep: match options.wake {
                     Wake::Nanosleep => Sleep::Relative,
                     _ if options.relative => Sleep::Relative,

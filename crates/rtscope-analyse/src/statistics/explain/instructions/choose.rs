@@ -53,7 +53,8 @@ pub fn choose<'a>(
         for slice in record.slices.iter().filter(|slice| slice.scope == Scope::Cell(*cell)) {
             let thread = record.threads.iter().find(|thread| thread.thread == slice.thread);
             let label = thread.map_or_else(String::new, |thread| record.label(thread));
-            let Some(origin_ns) = origin_ns(record, slice, windows) else { continue };
+            let marks = windows.iter().map(|window| (window.latency_ns, window.expiry_ns));
+            let Some(origin_ns) = origin_ns(record, slice, marks) else { continue };
             let is_in = |window: &&Window| {
                 let at_ns = window.expiry_ns.wrapping_sub(origin_ns);
                 (slice.start_ns..slice.end_ns).contains(&at_ns) && window.latency_ns <= slice.max_ns
@@ -71,15 +72,20 @@ pub fn choose<'a>(
     all
 }
 
-/// The start of the run on the guest's clock: the largest latency of a slice is among its marks.
-fn origin_ns(record: &Record, slice: &Slice, windows: &[Window]) -> Option<u64> {
+/// The start of the run on the guest's clock: the largest latency of a slice is among its marks, each with its latency
+/// and its expiry.
+pub(in crate::statistics) fn origin_ns(
+    record: &Record,
+    slice: &Slice,
+    marks: impl Iterator<Item = (u64, u64)>,
+) -> Option<u64> {
     let started = record.events.iter().find_map(|stamped| match &stamped.event {
         Event::RunStarted { monotonic_ns, .. } => Some(*monotonic_ns),
         _ => None,
     })?;
-    let origins = windows.iter().filter_map(|window| {
-        let same = window.latency_ns == slice.max_ns;
-        same.then(|| window.expiry_ns.checked_sub(slice.max_at_ns)).flatten()
+    let origins = marks.filter_map(|(latency_ns, expiry_ns)| {
+        let same = latency_ns == slice.max_ns;
+        same.then(|| expiry_ns.checked_sub(slice.max_at_ns)).flatten()
     });
     origins
         .filter(|origin| origin.abs_diff(started) < APART_NS)

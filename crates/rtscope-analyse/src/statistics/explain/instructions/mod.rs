@@ -9,25 +9,54 @@
 
 mod choose;
 mod code;
+mod preempt_count;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rtscope_model::{
     instructions::{Instructions, Window},
     symbols::KernelSymbols,
+    trace::Section,
 };
 use serde::Serialize;
 
-pub use self::choose::{ChosenWakeup, above_ns, choose};
-use self::walk::{NodeId, Run, SWITCH, USER, Walk};
-use super::{Certainty, Explained, Piece, PieceKind, merged};
+pub(in crate::statistics) use self::choose::origin_ns;
+pub use self::{
+    choose::{ChosenWakeup, above_ns, choose},
+    code::Processor,
+};
+use self::{
+    preempt_count::{OffSection, PreemptCount},
+    walk::{NodeId, Run, SWITCHES, USER, Walk},
+};
+use super::{Certainty, Explained, Piece, PieceKind, cpu, merged};
 
 /// Functions that wake a thread.
 const WAKES: [&str; 2] = ["try_to_wake_up", "wake_up_process"];
 
 /// Functions that run softirqs.
-const SOFTIRQS: [&str; 3] = ["__do_softirq", "handle_softirqs", "__softirqentry_text_start"];
+const RUN_SOFTIRQS: [&str; 3] = ["__do_softirq", "handle_softirqs", "__softirqentry_text_start"];
+
+/// The handlers of softirqs by their numbers (`include/linux/interrupt.h`); some have had several names.
+const HANDLERS: [&[&str]; 10] = [
+    &["tasklet_hi_action"],
+    &["run_timer_softirq"],
+    &["net_tx_action"],
+    &["net_rx_action"],
+    &["blk_done_softirq"],
+    &["irq_poll_softirq"],
+    &["tasklet_action"],
+    &["run_rebalance_domains", "sched_balance_softirq"],
+    &["hrtimer_run_softirq"],
+    &["rcu_core_si"],
+];
+
+/// The name of what softirqs take beside their handlers.
+pub(super) const SOFTIRQS: &str = "softirqs";
+
+/// The name of an interrupt of a device.
+pub(super) const DEVICE: &str = "a device";
 
 /// The scheduler's own functions, which say nothing of who called it.
 const SCHEDULER: [&str; 9] = [
@@ -41,6 +70,9 @@ const SCHEDULER: [&str; 9] = [
     "preempt_schedule_notrace",
     "raw_irqentry_exit_cond_resched",
 ];
+
+/// What every interrupt of a CPU's timer calls.
+const TIMER: &str = "hrtimer_interrupt";
 
 /// Functions of the idle thread.
 const IDLE: [&str; 2] = ["do_idle", "cpu_startup_entry"];
@@ -94,6 +126,20 @@ pub struct Paths {
     pub user_to_clock: Option<u64>,
 }
 
+impl Paths {
+    /// The parts in the order of time.
+    #[must_use]
+    pub fn parts(&self) -> [Option<u64>; 5] {
+        [
+            self.expiry_to_interrupt,
+            self.interrupt_to_wakeup,
+            self.wakeup_to_switch,
+            self.switch_to_user,
+            self.user_to_clock,
+        ]
+    }
+}
+
 /// Time in a function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FunctionTime {
@@ -119,6 +165,8 @@ pub struct WatchedGuest<'a> {
     pub instructions: &'a Instructions,
     /// The guest's.
     pub symbols: &'a KernelSymbols,
+    /// The guest's.
+    pub processor: Processor,
     /// An instruction takes `2^shift` ns.
     pub shift: u8,
 }
@@ -126,7 +174,7 @@ pub struct WatchedGuest<'a> {
 /// Explains a late wake-up.
 #[must_use]
 pub fn explain_window(seen: &WatchedGuest<'_>, chosen: &ChosenWakeup<'_>) -> LateWakeup {
-    let walk = walk::walk(seen.instructions, chosen.window, seen.symbols);
+    let walk = walk::walk(seen.instructions, chosen.window, seen.symbols, seen.processor);
     let cut = Cut::new(&walk, chosen.window, seen.shift);
     let mut explained = Explained {
         tid: 0,
@@ -135,6 +183,7 @@ pub fn explain_window(seen: &WatchedGuest<'_>, chosen: &ChosenWakeup<'_>) -> Lat
         cpu: 0,
         at_ns: chosen.window.expiry_ns,
         woken_by: None,
+        wakers: Vec::new(),
         pieces: cut.pieces(),
         is_lossy: !seen.instructions.is_whole,
     };
@@ -161,6 +210,10 @@ struct Cut<'a> {
     wakeup: Option<u64>,
     switch: Option<u64>,
     user: Option<u64>,
+    /// The preempt count, where it is known.
+    count: Option<PreemptCount>,
+    /// Where interrupts of the timer began.
+    timers: HashSet<u64>,
 }
 
 /// Instructions of one kind of thing.
@@ -193,7 +246,7 @@ impl<'a> Cut<'a> {
         let woken = within().find(sleeper).or_else(|| within().find(is_wakeup));
         let wakeup = woken.map(|run| run.at);
         let after = |from: Option<u64>| move |run: &&Run| from.is_none_or(|from| run.at > from);
-        let switch = within().filter(after(wakeup)).find(|run| entered(run, &[SWITCH]));
+        let switch = within().filter(after(wakeup)).find(|run| entered(run, &SWITCHES));
         let switch = switch.map(|run| run.at);
         let is_user = |run: &&Run| walk.function(run.node) == USER;
         let user = switch.and_then(|from| {
@@ -201,7 +254,12 @@ impl<'a> Cut<'a> {
             later.find(is_user).map(|run| run.at)
         });
         let interrupt = woken.and_then(|run| run.interrupt_at).map(|at| at.max(begin));
-        Cut { walk, window, shift, begin, end, interrupt, wakeup, switch, user }
+        let users = walk.runs.iter().filter(|run| is_user(run) && run.at < end);
+        let users: Vec<u64> = users.map(|run| run.at).collect();
+        let count = walk.counts.as_ref().and_then(|all| PreemptCount::follow(all, &users));
+        let timers = walk.runs.iter().filter(|run| walk.function(run.node) == TIMER);
+        let timers = timers.filter_map(|run| run.interrupt_at).collect();
+        Cut { walk, window, shift, begin, end, interrupt, wakeup, switch, user, count, timers }
     }
 
     /// The instant of a position.
@@ -298,7 +356,7 @@ impl<'a> Cut<'a> {
             let is_fault = walk.callers(run.node).any(|node| walk.is_fault(node));
             let name = match (interrupt, is_fault, is_user) {
                 (Some(node), ..) => {
-                    return (PieceKind::Interrupt, Some(interrupt_name(walk, node)));
+                    return (PieceKind::Interrupt, Some(self.interrupt_name(node, run)));
                 }
                 (_, true, _) => "page fault",
                 (.., true) => "the thread reads the clock",
@@ -306,9 +364,17 @@ impl<'a> Cut<'a> {
             };
             return (PieceKind::Switching, Some(name.to_owned()));
         }
-        if has(&SOFTIRQS) {
-            let name = below(&SOFTIRQS).unwrap_or_else(|| "softirqs".to_owned());
-            return (PieceKind::Softirq, Some(name));
+        if has(&RUN_SOFTIRQS) {
+            return match self.interrupt {
+                // Softirqs run with interrupts on, but for what they call.
+                Some(interrupt) if at < interrupt => self.late_interrupt(is_user),
+                // PREEMPT_RT runs them in threads, which are preempted.
+                _ if has(&["__schedule"]) => self.scheduler(),
+                _ => {
+                    let name = below(&RUN_SOFTIRQS).and_then(|handler| softirq_of(&handler));
+                    (PieceKind::Softirq, Some(name.unwrap_or_else(|| SOFTIRQS.to_owned())))
+                }
+            };
         }
         let is_ours = self.interrupt.is_some()
             && run.interrupt_at.map(|at| at.max(self.begin)) == self.interrupt;
@@ -318,7 +384,7 @@ impl<'a> Cut<'a> {
                 let timer = below(&["__hrtimer_run_queues"]);
                 (PieceKind::ExpiryWork, timer.or_else(|| Some("the interrupt itself".to_owned())))
             }
-            (Some(node), _) => (PieceKind::Interrupt, Some(interrupt_name(walk, node))),
+            (Some(node), _) => (PieceKind::Interrupt, Some(self.interrupt_name(node, run))),
             (None, Some(wakeup)) if at >= wakeup && has(&["__schedule"]) => self.scheduler(),
             (None, Some(_)) if has(&IDLE) => {
                 (PieceKind::IdleExit, Some("exit from idle".to_owned()))
@@ -327,17 +393,39 @@ impl<'a> Cut<'a> {
                 (PieceKind::Interference, None)
             }
             (None, Some(wakeup)) if at >= wakeup => (PieceKind::Blocking, None),
-            (None, Some(_)) if is_user || self.is_coarse() => {
-                (PieceKind::ExpiryWork, Some("steps of the hardware's timer".to_owned()))
-            }
-            (None, Some(_)) => (PieceKind::InterruptsOff, None),
+            (None, Some(_)) => self.late_interrupt(is_user),
             (None, None) => (PieceKind::Unknown, None),
+        }
+    }
+
+    /// What keeps the timer's interrupt away.
+    fn late_interrupt(&self, is_user: bool) -> (PieceKind, Option<String>) {
+        match is_user || self.is_coarse() {
+            true => (PieceKind::ExpiryWork, Some("steps of the hardware's timer".to_owned())),
+            false => (PieceKind::InterruptsOff, None),
         }
     }
 
     /// Whether the interrupt came as late as the steps of the hardware's timer explain.
     fn is_coarse(&self) -> bool {
         self.interrupt.is_some_and(|at| (at - self.begin) << self.shift <= COARSE_NS)
+    }
+
+    /// What an interrupt is called: its function without what all of them begin with. On arm64 they have one function,
+    /// so what it called says which one it was.
+    fn interrupt_name(&self, node: NodeId, run: &Run) -> String {
+        let function = self.walk.function(node);
+        let name = function.strip_prefix("asm_").unwrap_or(function);
+        let name = name.strip_prefix("sysvec_").unwrap_or(name);
+        match name {
+            "apic_timer_interrupt" => cpu::section_name(Section::LocalTimer),
+            _ if run.interrupt_at.is_some_and(|at| self.timers.contains(&at)) => {
+                cpu::section_name(Section::LocalTimer)
+            }
+            "irq_entries_start" | "common_interrupt" => DEVICE.to_owned(),
+            _ if name.ends_with("_irq") => DEVICE.to_owned(),
+            name => name.to_owned(),
+        }
     }
 
     fn scheduler(&self) -> (PieceKind, Option<String>) {
@@ -348,7 +436,9 @@ impl<'a> Cut<'a> {
     fn is_switched(&self, at: u64) -> bool {
         let since = self.wakeup.unwrap_or(0);
         self.walk.runs.iter().any(|run| {
-            run.enters && (since..at).contains(&run.at) && self.walk.function(run.node) == SWITCH
+            run.enters
+                && (since..at).contains(&run.at)
+                && SWITCHES.contains(&self.walk.function(run.node))
         })
     }
 
@@ -369,13 +459,13 @@ impl<'a> Cut<'a> {
             format!("{function} {} us", crate::number::us(count << self.shift))
         });
         let mut place = busiest.collect::<Vec<_>>().join(", ");
-        let left = match part.kind {
-            PieceKind::Blocking => self.left(),
-            PieceKind::InterruptsOff => self.masked(part.to),
-            _ => None,
+        let more = match part.kind {
+            PieceKind::Blocking => [self.unpreempted(part), self.left()],
+            PieceKind::InterruptsOff => [self.masked(part.to), None],
+            _ => [None, None],
         };
-        if let Some(left) = left {
-            place = format!("{place}; {left}");
+        for more in more.into_iter().flatten() {
+            place = format!("{place}; {more}");
         }
         (name, Some(place))
     }
@@ -408,7 +498,32 @@ impl<'a> Cut<'a> {
         })
     }
 
-    /// Where interrupts were switched off, and where they were on again, so that the one at `at` could begin.
+    /// Where preemption was disabled and enabled around a part: the section that held the CPU, or the longest one of a
+    /// kernel that doesn't switch where preemption is on.
+    fn unpreempted(&self, part: &Part) -> Option<String> {
+        let (from, to) = (part.from, part.to);
+        let shared = |one: &OffSection| one.to.min(to) - one.from.max(from);
+        let all: Vec<&OffSection> = self.count.as_ref()?.within(from, to)?.collect();
+        let off: u64 = all.iter().map(|one| shared(one)).sum();
+        let time = |count: u64| crate::number::us(count << self.shift);
+        let on = format!(
+            "preemption was enabled for {} us, but the kernel didn't switch there",
+            time(to - from - off)
+        );
+        let Some(longest) = all.into_iter().max_by_key(|one| (shared(one), one.from)) else {
+            return Some(on);
+        };
+        let place = |node: Option<NodeId>| node.map(|node| self.place(node));
+        let from_where = place(longest.off).unwrap_or_else(|| "what wasn't recorded".to_owned());
+        let (off, to_where) = (time(longest.to - longest.from), place(longest.on)?);
+        let functions = format!("disabled in {from_where}, enabled again in {to_where}");
+        if shared(longest) as f64 >= (to - from) as f64 * HELD {
+            return Some(format!("preemption was disabled for {off} us, {functions}"));
+        }
+        Some(format!("{on}; it was disabled for at most {off} us at a stretch, {functions}"))
+    }
+
+    /// Where interrupts were disabled, and where they were enabled again, so that the one at `at` could begin.
     fn masked(&self, at: u64) -> Option<String> {
         let mut before = self.walk.runs.iter().rev().skip_while(|run| run.at >= at);
         let on = before.clone().next()?;
@@ -417,7 +532,7 @@ impl<'a> Cut<'a> {
         let off = before.find(|run| run.masks == Some(true) || is_settled(run))?;
         let is_off = off.masks == Some(true);
         let (off, on) = (self.place(off.node), self.place(on.node));
-        is_off.then(|| format!("switched off in {off}, on again in {on}"))
+        is_off.then(|| format!("disabled in {off}, enabled again in {on}"))
     }
 
     /// A function, and what called it.
@@ -472,15 +587,10 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// What an interrupt is called: its function without what all of them begin with.
-fn interrupt_name(walk: &Walk, node: NodeId) -> String {
-    let function = walk.function(node);
-    let name = function.strip_prefix("asm_").unwrap_or(function);
-    let name = name.strip_prefix("sysvec_").unwrap_or(name);
-    match name {
-        "irq_entries_start" | "common_interrupt" => "a device".to_owned(),
-        name => name.to_owned(),
-    }
+/// What a softirq is called whose handler this is.
+fn softirq_of(handler: &str) -> Option<String> {
+    let number = HANDLERS.iter().position(|names| names.contains(&handler))?;
+    Some(cpu::section_name(Section::Softirq(number as u32)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@ use rtscope_model::{
     symbols::KernelSymbols,
 };
 
-use super::code::{self, Flow};
+use super::{
+    code::{CountChange, Flow, Processor},
+    preempt_count::Change,
+};
 
 /// Addresses below it are a program's.
 const KERNEL: u64 = 1 << 63;
@@ -21,8 +24,43 @@ pub(super) const USER: &str = "user space";
 /// Deeper calls are not followed.
 const DEPTH_MAX: usize = 256;
 
-/// The function that changes from one thread's stack to another's.
-pub(super) const SWITCH: &str = "__switch_to_asm";
+/// The functions that change from one thread's stack to another's, on x86-64 and arm64.
+pub(super) const SWITCHES: [&str; 2] = ["__switch_to_asm", "cpu_switch_to"];
+
+/// What the kernel of x86-64 enters by before the interrupt's own entry.
+const STUB: &str = "irq_entries_start";
+
+/// Tables of vectors by which the kernel of arm64 enters, each of [`TABLE`] bytes.
+const TABLES: [&str; 3] = ["vectors", "tramp_vectors", "__bp_harden_el1_vectors"];
+const TABLE: u64 = 0x800;
+
+/// Entries of arm64 in the order of a table's vectors, each of [`VECTOR`] bytes: Arm Architecture Reference Manual,
+/// D1.3; `arch/arm64/kernel/entry.S`.
+const ENTRIES: [&str; 16] = [
+    "el1t_64_sync",
+    "el1t_64_irq",
+    "el1t_64_fiq",
+    "el1t_64_error",
+    "el1h_64_sync",
+    "el1h_64_irq",
+    "el1h_64_fiq",
+    "el1h_64_error",
+    "el0t_64_sync",
+    "el0t_64_irq",
+    "el0t_64_fiq",
+    "el0t_64_error",
+    "el0t_32_sync",
+    "el0t_32_irq",
+    "el0t_32_fiq",
+    "el0t_32_error",
+];
+const VECTOR: u64 = 0x80;
+
+/// How the entries end by which arm64 enters because of what the code itself caused.
+const SYNCHRONOUS: &str = "_sync";
+
+/// How the entries of exceptions begin on x86-64.
+const FAULTS: &str = "asm_exc_";
 
 /// A function in a stack: an index of [`Walk::nodes`]. The first one stands for nothing.
 pub(super) type NodeId = usize;
@@ -59,6 +97,8 @@ pub(super) struct Run {
 pub(super) struct Walk {
     pub(super) nodes: Vec<Node>,
     pub(super) runs: Vec<Run>,
+    /// Changes of the preempt count; none where the kernel has no symbol of it.
+    pub(super) counts: Option<Vec<Change>>,
     /// Instructions from the beginning to the mark.
     pub(super) end: u64,
 }
@@ -69,11 +109,17 @@ struct Facts {
     /// Its address is the function's.
     is_start: bool,
     is_entry: bool,
+    /// Whether it enters by what the code itself caused.
+    is_fault: bool,
     is_user: bool,
     address: u64,
     /// Behind its last instruction.
     next: u64,
     flow: Flow,
+    /// Changes of the preempt count, by the number of their instruction.
+    counts: Vec<(u64, CountChange)>,
+    /// The last second argument of a function that it sets.
+    argument: Option<i64>,
 }
 
 struct Frame {
@@ -84,21 +130,29 @@ struct Frame {
 }
 
 struct Walker {
+    processor: Processor,
     nodes: Vec<Node>,
     known: HashMap<Node, NodeId>,
     stack: Vec<Frame>,
 }
 
 /// Follows the blocks of a wake-up.
-pub(super) fn walk(all: &Instructions, window: &Window, symbols: &KernelSymbols) -> Walk {
+pub(super) fn walk(
+    all: &Instructions,
+    window: &Window,
+    symbols: &KernelSymbols,
+    processor: Processor,
+) -> Walk {
     let root = Node { parent: 0, function: String::new(), is_interrupt: false };
-    let mut walker = Walker { nodes: vec![root], known: HashMap::new(), stack: Vec::new() };
+    let (known, stack) = (HashMap::new(), Vec::new());
+    let mut walker = Walker { processor, nodes: vec![root], known, stack };
     let mut facts: HashMap<u32, Facts> = HashMap::new();
     for executed in &window.executed {
         let block = &all.blocks[&executed.block];
-        facts.entry(executed.block).or_insert_with(|| Facts::of(block, symbols));
+        facts.entry(executed.block).or_insert_with(|| Facts::of(block, symbols, processor));
     }
     let (mut runs, mut at) = (Vec::with_capacity(window.executed.len()), 0);
+    let (mut counts, mut argument) = (Vec::new(), None);
     let mut before: Option<(&Facts, bool)> = None;
     for (n, executed) in window.executed.iter().enumerate() {
         let (block, now) = (&all.blocks[&executed.block], &facts[&executed.block]);
@@ -108,10 +162,15 @@ pub(super) fn walk(all: &Instructions, window: &Window, symbols: &KernelSymbols)
         let count = finished(block, begun.min(length), next.map(|next| &facts[&next.block]));
         walker.enter(before, now, at);
         runs.push(walker.run(block, now, (at, count)));
+        argument = now.argument.or(argument);
+        let done = now.counts.iter().take_while(|(n, _)| *n < count);
+        let place = |n: u64| (at + n + 1, walker.top(), now.function.as_str());
+        counts.extend(done.map(|(n, change)| Change::new(place(*n), *change, argument)));
         before = Some((now, count == length));
         at += count;
     }
-    Walk { nodes: walker.nodes, runs, end: at }
+    let counts = processor.preempt_count(symbols).map(|_| counts);
+    Walk { nodes: walker.nodes, runs, counts, end: at }
 }
 
 /// How many instructions of a block were executed to their end. The emulator begins the last one anew in a block of
@@ -122,35 +181,59 @@ fn finished(block: &Block, begun: u64, next: Option<&Facts>) -> u64 {
     };
     let done = &block.instructions[..begun as usize - 1];
     let last = block.address + done.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
-    let is_fault = next.is_entry && next.function.starts_with("asm_exc_");
-    if next.address == last || is_fault { begun - 1 } else { begun }
+    if next.address == last || next.is_fault { begun - 1 } else { begun }
+}
+
+/// Whether an entry is that of an exception.
+fn is_fault(entry: &str) -> bool {
+    entry.starts_with(FAULTS) || ENTRIES.contains(&entry) && entry.ends_with(SYNCHRONOUS)
 }
 
 impl Facts {
-    fn of(block: &Block, symbols: &KernelSymbols) -> Facts {
+    fn of(block: &Block, symbols: &KernelSymbols, processor: Processor) -> Facts {
         let address = block.address;
         let is_user = address < KERNEL;
         let place = symbols.place(address).filter(|_| !is_user);
         let length: usize = block.instructions.iter().map(Vec::len).sum();
         let next = address.wrapping_add(length as u64);
         let last = block.instructions.last().map_or(&[][..], Vec::as_slice);
+        let offset = place.map_or(0, |(_, start)| address - start);
+        let is_table = place.is_some_and(|(name, _)| TABLES.contains(&name));
         let function = match place {
+            _ if is_table => ENTRIES[(offset % TABLE / VECTOR) as usize].to_owned(),
             Some((name, _)) => name.to_owned(),
             None if is_user => USER.to_owned(),
             None => format!("{address:#x}"),
         };
-        let is_stub = function == "irq_entries_start";
-        let is_start = place.is_some_and(|(_, start)| start == address);
+        let is_start = place.is_some() && offset == 0;
+        let is_own_entry = is_table || is_start && ENTRIES.contains(&function.as_str());
+        let is_entry = is_own_entry || function == STUB || is_start && symbols.is_entry(address);
+        let count_at = processor.preempt_count(symbols).filter(|_| !is_user);
+        let mut backwards = block.instructions.iter().rev();
         Facts {
-            is_entry: is_stub || is_start && symbols.is_entry(address),
+            counts: count_at.map_or_else(Vec::new, |at| count_changes(block, at, processor)),
+            argument: backwards.find_map(|bytes| processor.second_argument(bytes)),
+            is_fault: is_entry && is_fault(&function),
+            is_entry,
             is_start,
             is_user,
             address,
             next,
-            flow: code::flow(next.wrapping_sub(last.len() as u64), last),
+            flow: processor.flow(next.wrapping_sub(last.len() as u64), last),
             function,
         }
     }
+}
+
+/// The instructions of a block that change the preempt count at an offset.
+fn count_changes(block: &Block, offset: u64, processor: Processor) -> Vec<(u64, CountChange)> {
+    let (mut all, mut address) = (Vec::new(), block.address);
+    for (n, bytes) in (0..).zip(&block.instructions) {
+        let change = processor.changes_count(address, bytes, offset);
+        all.extend(change.map(|change| (n, change)));
+        address = address.wrapping_add(bytes.len() as u64);
+    }
+    all
 }
 
 impl Walker {
@@ -181,9 +264,13 @@ impl Walker {
         let flow = before.filter(|(_, whole)| *whole).map_or(Flow::On, |(facts, _)| facts.flow);
         let next = before.map_or(0, |(facts, _)| facts.next);
         let is_called = matches!(flow, Flow::Call(Some(target)) if target == now.address);
-        let is_interrupted = now.is_entry && !is_called && !self.is_stub_of(now);
+        let is_entered = now.is_entry && self.is_stub_of(now);
+        let is_interrupted = now.is_entry && !is_called && !is_entered && flow != Flow::SystemCall;
+        // From one stub to the next the kernel may also jump by a return.
+        let flow = if is_entered { Flow::On } else { flow };
         // The switch fills the CPU's buffer of return addresses: calls to its own next instructions, without returns.
-        let is_filling = now.function == SWITCH && !now.is_start;
+        let is_switch = SWITCHES.contains(&now.function.as_str());
+        let is_filling = is_switch && !now.is_start;
         match flow {
             Flow::Call(_) if is_filling => {}
             Flow::Call(_) if !is_interrupted => self.push(&now.function, next, None),
@@ -202,7 +289,7 @@ impl Walker {
         } else {
             self.correct(now);
         }
-        if now.is_start && now.function == SWITCH {
+        if now.is_start && is_switch {
             self.forget_callers();
         }
     }
@@ -210,7 +297,7 @@ impl Walker {
     /// Whether the interrupt that this block enters has begun already, at a stub that only jumps here.
     fn is_stub_of(&self, now: &Facts) -> bool {
         let top = &self.nodes[self.top()];
-        top.is_interrupt && (top.function == "irq_entries_start" || top.function == now.function)
+        top.function == now.function || top.is_interrupt && top.function == STUB
     }
 
     /// Returns to a caller. Code that returns to a function's beginning jumps there (a return trampoline).
@@ -247,7 +334,10 @@ impl Walker {
 
     /// The stack is another thread's now: only the scheduler's own functions are the same in both.
     fn forget_callers(&mut self) {
-        let kept = self.stack.split_off(self.stack.len().saturating_sub(2));
+        let is_scheduler = |frame: &Frame| self.nodes[frame.node].function == "__schedule";
+        let scheduler = self.stack.iter().rposition(is_scheduler);
+        let kept = scheduler.unwrap_or(self.stack.len().saturating_sub(2));
+        let kept = self.stack.split_off(kept);
         self.stack.clear();
         for frame in kept {
             let function = self.nodes[frame.node].function.clone();
@@ -257,11 +347,12 @@ impl Walker {
 
     fn run(&self, block: &Block, now: &Facts, (at, count): (u64, u64)) -> Run {
         let done = block.instructions.iter().take(count as usize);
-        let last = |is_meant: fn(&[u8]) -> bool| {
-            let found = done.clone().rposition(|bytes| is_meant(bytes));
+        let processor = self.processor;
+        let last = |is_meant: fn(Processor, &[u8]) -> bool| {
+            let found = done.clone().rposition(|bytes| is_meant(processor, bytes));
             found.map(|n| at + n as u64 + 1)
         };
-        let clock_at = if now.is_user { last(code::reads_clock) } else { None };
+        let clock_at = if now.is_user { last(Processor::reads_clock) } else { None };
         Run {
             at,
             count,
@@ -269,8 +360,8 @@ impl Walker {
             enters: now.is_start,
             interrupt_at: self.stack.iter().rev().find_map(|frame| frame.interrupt_at),
             clock_at,
-            halt_at: last(code::halts),
-            masks: done.filter_map(|bytes| code::masks_interrupts(bytes)).next_back(),
+            halt_at: last(Processor::halts),
+            masks: done.filter_map(|bytes| processor.masks_interrupts(bytes)).next_back(),
         }
     }
 }
@@ -302,6 +393,6 @@ impl Walk {
 
     /// Whether an interrupt is an exception: what the code itself caused.
     pub(super) fn is_fault(&self, node: NodeId) -> bool {
-        self.nodes[node].is_interrupt && self.function(node).starts_with("asm_exc_")
+        self.nodes[node].is_interrupt && is_fault(self.function(node))
     }
 }

@@ -10,14 +10,15 @@ use std::{
 use proptest::prelude::*;
 use rtscope_model::{
     histogram::Layout,
-    plan::{ClockName, Overrun, Sampler, Sleep},
+    plan::{ClockName, Overrun, Sleep},
     schedule::{Placement, Policy},
     slice::{RawSample, Scope, Slice},
-    time::Nanos,
 };
 use rtscope_sys::{clock::Clock, sched};
 
 use super::{cover::Cover, reign::is_cell, *};
+
+mod offset;
 
 const INTERVAL_NS: u64 = 1_000_000;
 const LAYOUT: Layout = Layout { unit_ns: 1, exact: 1_000 };
@@ -141,6 +142,7 @@ fn beat() -> Beat {
     Beat {
         first_ns: 10 * INTERVAL_NS,
         interval_ns: INTERVAL_NS,
+        offset: Offset::None,
         sleep: Sleep::Absolute,
         overrun: Overrun::Skip,
         break_above_ns: u64::MAX,
@@ -517,35 +519,6 @@ fn a_session_ends_long_before_its_next_expiry() {
     }
 }
 
-/// Wake-ups of 500 us by the 64th part of a tick of 4 ms in which they were due. One swallows three.
-fn due_in_ticks(spread: bool) -> Vec<u32> {
-    const TICK_NS: u64 = 4_000_000;
-    let sampler = Sampler { interval: Nanos::from_us(500), spread, ..Sampler::default() };
-    let beat = Beat { interval_ns: sampler.interval_of(0).0, ..beat() };
-    let (mut ring, mut samples) = rtrb::RingBuffer::new(4_000);
-    let mut latencies_ns = vec![10_000; 3_997];
-    latencies_ns[2_000] = 1_600_000;
-    let ran = play_raw(&beat, &in_cell(None), steps(&latencies_ns), Some(&mut ring));
-    let planned = (ran.total(|s| s.planned), ran.total(|s| s.recorded), ran.total(|s| s.missed));
-    assert_eq!(planned, (4_000, 3_997, 3));
-    assert!(ran.slices.iter().all(Slice::adds_up));
-    let mut due = vec![0; 64];
-    while let Ok(sample) = samples.pop() {
-        due[(sample.expiry_ns % TICK_NS * 64 / TICK_NS) as usize] += 1;
-    }
-    due
-}
-
-#[test]
-fn a_spread_grid_visits_every_phase_of_the_tick_evenly() {
-    let visited = |due: &[u32]| due.iter().filter(|count| **count > 0).count();
-    assert_eq!(visited(&due_in_ticks(false)), 8);
-    let due = due_in_ticks(true);
-    assert_eq!(visited(&due), 64);
-    // 4,000 in 64 parts are 62.5 in each.
-    assert!(due.iter().all(|count| (56..=69).contains(count)), "{due:?}");
-}
-
 fn scripts() -> impl Strategy<Value = Vec<Step>> {
     let latency_ns = prop_oneof![8 => 0i64..20_000, 2 => 0i64..3_000_000, 1 => 0i64..30_000_000];
     let turn = proptest::option::weighted(0.2, 0u64..1_000);
@@ -561,10 +534,11 @@ fn scripts() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_whatever_happens(script in scripts(), replay: bool) {
+    fn nothing_is_lost_whatever_happens(script in scripts(), replay: bool, seed: Option<u64>) {
         let overrun = if replay { Overrun::Replay } else { Overrun::Skip };
         let shared = Shared::new(400);
-        let ran = play(&Beat { overrun, ..beat() }, &shared, script);
+        let offset = seed.map_or(Offset::None, |seed| Offset::Spread { percent: 100, seed });
+        let ran = play(&Beat { overrun, offset, ..beat() }, &shared, script);
         let Ran { tally, .. } = &ran;
         prop_assert_eq!(ran.total(|s| s.recorded) + tally.without_slot, tally.wakeups);
         for slice in &ran.slices {

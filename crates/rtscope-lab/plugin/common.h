@@ -1,0 +1,163 @@
+/*
+ * What the lab's plugins of the emulator share: the emulator's interface, the file that they write, the sampler's marks, and
+ * their arguments. It includes no header of the emulator, which distributions don't package: what is needed is declared
+ * here. INTERFACE is the version of the emulator's plugin interface to compile for:
+ *   1  QEMU up to 8
+ *   2  QEMU 9.0: counters are in memory of the emulator, which has one for each CPU
+ *   3  QEMU 9.1 and later: an instruction's bytes are copied
+ */
+
+typedef unsigned char u8;
+typedef signed char s8;
+typedef unsigned int u32;
+typedef signed int s32;
+typedef unsigned long long u64;
+typedef signed long long s64;
+typedef unsigned long size;
+
+struct tb;
+struct insn;
+
+extern void qemu_plugin_register_vcpu_tb_trans_cb(u64, void (*)(u64, struct tb *));
+extern size qemu_plugin_tb_n_insns(const struct tb *);
+extern struct insn *qemu_plugin_tb_get_insn(const struct tb *, size);
+extern size qemu_plugin_insn_size(const struct insn *);
+extern u64 qemu_plugin_insn_vaddr(const struct insn *);
+extern void *qemu_plugin_insn_haddr(const struct insn *);
+extern void qemu_plugin_register_vcpu_tb_exec_cb(struct tb *, void (*)(unsigned, void *), int, void *);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct insn *, void (*)(unsigned, void *), int, void *);
+extern void qemu_plugin_register_vcpu_mem_cb(struct insn *, void (*)(unsigned, u32, u64, void *), int, int, void *);
+extern void qemu_plugin_register_atexit_cb(u64, void (*)(u64, void *), void *);
+
+#if INTERFACE >= 3
+extern size qemu_plugin_insn_data(const struct insn *, void *, size);
+#else
+extern const void *qemu_plugin_insn_data(const struct insn *);
+#endif
+
+#if INTERFACE >= 2
+struct scoreboard;
+/* Passed by value. */
+struct counter {
+	struct scoreboard *of_each_cpu;
+	size offset;
+};
+extern struct scoreboard *qemu_plugin_scoreboard_new(size);
+extern void *qemu_plugin_scoreboard_find(struct scoreboard *, unsigned);
+extern void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct insn *, int, struct counter, u64);
+#else
+extern void qemu_plugin_register_vcpu_insn_exec_inline(struct insn *, int, void *, u64);
+#endif
+
+extern void _exit(int) __attribute__((noreturn));
+extern int open(const char *, int, ...);
+extern long write(int, const void *, size);
+extern void *mmap(void *, size, int, int, int, long);
+
+__attribute__((visibility("default"))) const int qemu_plugin_version = INTERFACE;
+
+/* Of <fcntl.h> and <sys/mman.h> of Linux, the same on x86-64 and arm64. */
+enum { WRITE_CREATE_TRUNCATE = 01 | 0100 | 01000 };
+enum { READ_WRITE = 3, PRIVATE_ANONYMOUS_NORESERVE = 2 | 0x20 | 0x4000 };
+/* QEMU 7.2 calls for reads only when writes are asked for, too. */
+enum { NO_REGISTERS = 0, ADD = 0, READS_AND_WRITES = 3 };
+
+static int out = -1;
+static int is_lost;
+
+static u8 buffer[1 << 16];
+static u32 buffered;
+
+static void flush(void)
+{
+	u32 from = 0;
+
+	while (from < buffered) {
+		long n = write(out, buffer + from, buffered - from);
+
+		if (n <= 0) {
+			is_lost = 1;
+			break;
+		}
+		from += n;
+	}
+	buffered = 0;
+}
+
+static void put(u64 value, int length)
+{
+	if (buffered + 8 > sizeof(buffer))
+		flush();
+	for (; length > 0; length--, value >>= 8)
+		buffer[buffered++] = (u8)value;
+}
+
+static void on_end(u64 id, void *unused)
+{
+	(void)id;
+	(void)unused;
+	if (is_lost)
+		put('L', 1);
+	put('E', 1);
+	flush();
+}
+
+/* The bytes of a mark so far: a latency and the expiry from which it counts. */
+static u64 mark[2];
+static u32 marked;
+
+/* What a plugin does with a whole mark. */
+static void on_mark(u64 latency, u64 expiry);
+
+/* Whether an instruction is the first of the two of which a mark has 16 (see mark.rs of rtscope-sys). */
+static int is_mark(const u8 *code, size length)
+{
+	static const u8 x86[] = { 0x0f, 0x1f, 0x80, 0x73, 0x72, 0x74, 0x6d };
+	static const u8 arm[] = { 0x7f, 0x4e, 0x8e, 0xd2 };
+	const u8 *wanted = length == sizeof(x86) ? x86 : arm;
+
+	if (length != sizeof(x86) && length != sizeof(arm))
+		return 0;
+	for (size n = 0; n < length; n++)
+		if (code[n] != wanted[n])
+			return 0;
+	return 1;
+}
+
+/* A load behind an instruction of a mark: its address ends in the mark's next byte. */
+static void on_marked(unsigned cpu, u32 kind, u64 address, void *unused)
+{
+	(void)cpu;
+	(void)kind;
+	(void)unused;
+	mark[marked / 8] |= (address & 0xff) << marked % 8 * 8;
+	if (++marked < 16)
+		return;
+	on_mark(mark[0], mark[1]);
+	mark[0] = mark[1] = marked = 0;
+}
+
+static void *memory(u64 length)
+{
+	void *at = mmap(0, length, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, -1, 0);
+
+	return at == (void *)-1 ? 0 : at;
+}
+
+/* The rest of a text behind its beginning; none when it begins in another way. */
+static const char *behind(const char *text, const char *beginning)
+{
+	while (*beginning)
+		if (*text++ != *beginning++)
+			return 0;
+	return text;
+}
+
+static u64 number(const char *text)
+{
+	u64 sum = 0;
+
+	for (; *text >= '0' && *text <= '9'; text++)
+		sum = sum * 10 + (u64)(*text - '0');
+	return sum;
+}
