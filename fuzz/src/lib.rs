@@ -2,6 +2,7 @@
 //!
 //! `crates/rtscope/tests/fuzz_corpus.rs` includes this file and replays the corpora with it.
 
+mod explain;
 mod guest;
 mod pipe;
 mod series;
@@ -18,7 +19,7 @@ use rtscope_model::{
     record::{Files, Record},
 };
 
-pub use self::{guest::guest, pipe::Stages, series::series, trace::trace};
+pub use self::{explain::explain, guest::guest, pipe::Stages, series::series, trace::trace};
 
 /// Imports bytes as a format, in pieces of a size that they choose, and takes the record through stages.
 ///

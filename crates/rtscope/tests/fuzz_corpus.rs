@@ -39,5 +39,6 @@ fn plans_and_captures_are_read() {
 #[test]
 fn traces_and_files_of_guests_are_read() {
     replay("trace", |bytes| fuzz::trace(bytes, Stages::All));
+    replay("explain", |bytes| fuzz::explain(bytes, Stages::All));
     replay("guest", |bytes| fuzz::guest(bytes, Stages::All));
 }
