@@ -51,7 +51,9 @@ use rtscope_sys::{
 };
 
 use crate::{
-    environment::{InterruptCounters, SystemCounters, kernel_log::KernelLog},
+    environment::{
+        InterruptCounters, SystemCounters, energy::EnergyCounters, kernel_log::KernelLog,
+    },
     interrupt::Interrupt,
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
@@ -295,6 +297,7 @@ fn sessions_in_turn(
         tree: &options.tree,
         counters: SystemCounters::read(&options.tree),
         interrupts: InterruptCounters::read(&options.tree),
+        energy: EnergyCounters::read(&options.tree),
         counters_at_ns: stream.elapsed_ns(),
         own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
         kernel_log: KernelLog::open(&options.tree),

@@ -8,6 +8,7 @@ mod matrix;
 mod mistakes;
 mod sampler;
 mod text;
+pub mod trial;
 
 use serde::{Deserialize, Serialize};
 
