@@ -42,7 +42,7 @@ impl EnergyCounters {
             })
         };
         let used: Vec<u64> = self.0.iter().filter_map(since).collect();
-        (!used.is_empty()).then(|| used.iter().fold(0, |sum, uj| sum.saturating_add(*uj)))
+        (!used.is_empty()).then(|| used.iter().fold(0u64, |sum, uj| sum.saturating_add(*uj)))
     }
 }
 

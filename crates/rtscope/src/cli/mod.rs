@@ -31,6 +31,7 @@ mod sched;
 mod shape;
 mod stat;
 mod throughput;
+mod tune;
 mod until;
 mod wave;
 
@@ -112,6 +113,9 @@ enum Verb {
     #[command(alias = "environment")]
     Doctor(Box<doctor::Args>),
     Collect(doctor::CollectArgs),
+    /// Change system settings and restore them: try
+    #[command(subcommand)]
+    Tune(tune::Verb),
     Ps(Box<ps::Args>),
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
@@ -174,6 +178,7 @@ impl Verb {
             | Verb::Explain(_)
             | Verb::Drift(_)
             | Verb::Stat(_) => true,
+            Verb::Tune(verb) => verb.changes(),
             Verb::Sched(verb) => verb.measures(),
             _ => false,
         }
@@ -260,6 +265,7 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::History(verb) => history::main(&verb),
         Verb::Doctor(args) => doctor::main(&args),
         Verb::Collect(args) => doctor::collect(&args),
+        Verb::Tune(verb) => tune::main(&verb),
         Verb::Ps(args) => ps::main(&args),
         Verb::Sched(verb) => sched::main(&verb),
         Verb::Restore => restore::main(),

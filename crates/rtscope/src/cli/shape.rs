@@ -158,6 +158,24 @@ impl Shape {
         Err(Refused(why).into())
     }
 
+    /// Refuses what sets a plan's length, for a verb that sets it itself.
+    ///
+    /// # Errors
+    ///
+    /// The option, and what sets the length.
+    pub(super) fn refuse_lengths(&self, instead: &str) -> Result<(), Refused> {
+        let given = [
+            ("scale", self.scale.is_some()),
+            ("duration", self.duration.is_some()),
+            ("cycles", self.cycles.is_some()),
+            ("until", self.until.is_some()),
+        ];
+        match given.into_iter().find(|option| option.1) {
+            None => Ok(()),
+            Some((name, _)) => Err(Refused(format!("--{name}: leave it out; {instead}"))),
+        }
+    }
+
     fn refuse_until(&self) -> Result<(), Refused> {
         let why = "--until: a claim of a rate needs hours on the machine that it is made for, with all that \
                    disturbs that machine; measure there with `rtscope run --until`, or ask here for \
