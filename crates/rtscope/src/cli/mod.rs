@@ -31,6 +31,7 @@ mod sched;
 mod shape;
 mod stat;
 mod throughput;
+mod tune;
 mod until;
 mod wave;
 
@@ -41,7 +42,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, wave::WaveError};
+use rtscope_measure::{RunError, tune::TuneError, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -116,6 +117,9 @@ enum Verb {
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
+    /// Change system settings, show which are changed, restore them
+    #[command(subcommand)]
+    Tune(tune::Verb),
     /// Restore settings that a killed run left changed
     ///
     /// Every verb that measures does the same when it starts.
@@ -175,6 +179,7 @@ impl Verb {
             | Verb::Drift(_)
             | Verb::Stat(_) => true,
             Verb::Sched(verb) => verb.measures(),
+            Verb::Tune(verb) => verb.changes(),
             _ => false,
         }
     }
@@ -262,6 +267,7 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Collect(args) => doctor::collect(&args),
         Verb::Ps(args) => ps::main(&args),
         Verb::Sched(verb) => sched::main(&verb),
+        Verb::Tune(verb) => tune::main(&verb),
         Verb::Restore => restore::main(),
         Verb::Check(args) => check::main(&args),
         Verb::Explain(args) => explain::main(&args),
@@ -283,11 +289,16 @@ fn code_of(error: &anyhow::Error) -> u8 {
         || error.is::<Refused>()
         || matches!(
             error.downcast_ref(),
+            Some(TuneError::Refused(_) | TuneError::EndsWithProcess { .. })
+        )
+        || matches!(
+            error.downcast_ref(),
             Some(
                 RunError::NoSuchCpu { .. }
                     | RunError::Load { .. }
                     | RunError::Limit(_)
                     | RunError::Intervals(_)
+                    | RunError::Tune(TuneError::Refused(_))
             )
         )
         || matches!(
