@@ -42,7 +42,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, wave::WaveError};
+use rtscope_measure::{RunError, tune::TuneError, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -113,13 +113,13 @@ enum Verb {
     #[command(alias = "environment")]
     Doctor(Box<doctor::Args>),
     Collect(doctor::CollectArgs),
-    /// Change system settings and restore them: try
-    #[command(subcommand)]
-    Tune(tune::Verb),
     Ps(Box<ps::Args>),
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
+    /// Change system settings, show which are changed, restore them
+    #[command(subcommand)]
+    Tune(tune::Verb),
     /// Restore settings that a killed run left changed
     ///
     /// Every verb that measures does the same when it starts.
@@ -178,8 +178,8 @@ impl Verb {
             | Verb::Explain(_)
             | Verb::Drift(_)
             | Verb::Stat(_) => true,
-            Verb::Tune(verb) => verb.changes(),
             Verb::Sched(verb) => verb.measures(),
+            Verb::Tune(verb) => verb.changes(),
             _ => false,
         }
     }
@@ -265,9 +265,9 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::History(verb) => history::main(&verb),
         Verb::Doctor(args) => doctor::main(&args),
         Verb::Collect(args) => doctor::collect(&args),
-        Verb::Tune(verb) => tune::main(&verb),
         Verb::Ps(args) => ps::main(&args),
         Verb::Sched(verb) => sched::main(&verb),
+        Verb::Tune(verb) => tune::main(&verb),
         Verb::Restore => restore::main(),
         Verb::Check(args) => check::main(&args),
         Verb::Explain(args) => explain::main(&args),
@@ -289,11 +289,16 @@ fn code_of(error: &anyhow::Error) -> u8 {
         || error.is::<Refused>()
         || matches!(
             error.downcast_ref(),
+            Some(TuneError::Refused(_) | TuneError::EndsWithProcess { .. })
+        )
+        || matches!(
+            error.downcast_ref(),
             Some(
                 RunError::NoSuchCpu { .. }
                     | RunError::Load { .. }
                     | RunError::Limit(_)
                     | RunError::Intervals(_)
+                    | RunError::Tune(TuneError::Refused(_))
             )
         )
         || matches!(

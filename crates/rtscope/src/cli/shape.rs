@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rtscope_measure::tune;
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 
 use super::{Refused, sampler, until};
@@ -96,19 +95,7 @@ impl Shape {
 
     /// The settings of the command line by name, each checked.
     fn settings(&self) -> anyhow::Result<BTreeMap<String, String>> {
-        let mut settings = BTreeMap::new();
-        for setting in &self.set {
-            let (name, value) = setting
-                .split_once('=')
-                .ok_or_else(|| Refused(format!("--set {setting}: write it as throttling=off")))?;
-            tune::check(name, value)
-                .map_err(|problem| Refused(format!("--set {setting}: {problem}")))?;
-            if settings.insert(name.to_owned(), value.to_owned()).is_some() {
-                let text = format!("--set {setting}: {name} is set twice; leave one out");
-                return Err(Refused(text).into());
-            }
-        }
-        Ok(settings)
+        super::tune::settings::read("--set ", &self.set)
     }
 
     /// As [`Shape::plan`], for a guest of the lab.

@@ -79,12 +79,7 @@ impl Bench {
 }
 
 fn line(setting: &str, path: &str, old: &str, new: &str) -> String {
-    let change = Change {
-        setting: setting.to_owned(),
-        path: path.to_owned(),
-        old: old.to_owned(),
-        new: new.to_owned(),
-    };
+    let change = Change::file(setting, path, old, new);
     serde_json::to_string(&change).expect("JSON") + "\n"
 }
 

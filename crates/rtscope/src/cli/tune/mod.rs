@@ -1,24 +1,57 @@
 //! `rtscope tune`: changes system settings, shows which are changed, and restores them.
 
+mod apply;
+mod restore;
 pub(super) mod settings;
+mod status;
 mod trial;
 
-use std::process::ExitCode;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use rtscope_sys::tree::Tree;
+
+use crate::{failure::Refused, output::shown};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
+    Apply(Box<apply::Args>),
+    Status(status::Args),
+    Restore(restore::Args),
     Try(Box<trial::Args>),
 }
 
 impl Verb {
     /// Whether it changes settings.
     pub(super) fn changes(&self) -> bool {
-        matches!(self, Verb::Try(args) if !args.only_shows())
+        match self {
+            Verb::Apply(args) => !args.only_shows(),
+            Verb::Try(args) => !args.only_shows(),
+            Verb::Status(_) | Verb::Restore(_) => false,
+        }
     }
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Apply(args) => apply::main(args),
+        Verb::Status(args) => status::main(args),
+        Verb::Restore(args) => restore::main(args),
         Verb::Try(args) => trial::main(args),
+    }
+}
+
+/// The tree to read or write; a folder that isn't there is none.
+fn tree(root: Option<&Path>) -> anyhow::Result<Tree> {
+    match root {
+        None => Ok(Tree::default()),
+        Some(folder) if folder.is_dir() => Ok(Tree::under(PathBuf::from(folder))),
+        Some(folder) => {
+            let text =
+                format!("--root {}: no such folder; name the root of a system", shown(folder));
+            Err(Refused(text).into())
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use rtscope_analyse::{
     compare::trial::{Trial, TrialCell, TrialEffect, TrialSide, TrialStatistic, trials},
     number::counted,
-    report::tune::{self as report, NotTried, TrialSeries, TuneTrials},
+    report::trials::{self as report, NotTried, TrialSeries, TuneTrials},
 };
 use rtscope_measure::{interrupt::Interrupt, tune};
 use rtscope_model::{
@@ -61,7 +61,7 @@ pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file; phases with the same loads and sampler count once [default: quick]
     plan: Option<String>,
     /// Setting to try, for example throttling=off. Several of them, separated by spaces, are tried as one; repeatable
-    #[arg(short, long = "try", value_name = "SETTING=VALUE")]
+    #[arg(long = "try", value_name = "SETTING=VALUE")]
     tried: Vec<String>,
     /// Time for all of it, for example 20min
     #[arg(long, value_name = "TIME", default_value = "10min")]

@@ -244,7 +244,7 @@ pub fn text(all: &TuneTrials) -> String {
 }
 
 #[derive(Template)]
-#[template(path = "tune.html")]
+#[template(path = "trials.html")]
 struct Page<'a> {
     style: &'static str,
     plot_rules: String,
