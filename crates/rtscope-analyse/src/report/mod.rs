@@ -15,5 +15,6 @@ pub mod sched;
 pub mod stat;
 pub mod terminal;
 pub mod throughput;
+pub mod tune;
 pub mod wave;
 pub mod worst_lab;
