@@ -16,5 +16,6 @@ pub mod stat;
 pub mod terminal;
 pub mod throughput;
 pub mod trials;
+pub mod tune;
 pub mod wave;
 pub mod worst_lab;

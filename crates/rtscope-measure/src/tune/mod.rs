@@ -15,6 +15,7 @@ mod held;
 mod interrupt;
 mod journal;
 mod kernel_thread;
+mod persist;
 mod proposal;
 mod request;
 mod restore;
@@ -48,6 +49,7 @@ use self::{
 pub use self::{
     error::TuneError,
     journal::{JOURNALS_OF_ROOT, journal_dir},
+    persist::{PersistError, Persisted, persist, persisted, remove_persisted},
     proposal::{Proposal, ProposedChange, propose},
     restore::{
         Holder, Restored, holders, left_by_root, restore_kept, restore_leftovers, restore_own,

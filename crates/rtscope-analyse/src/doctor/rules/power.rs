@@ -134,7 +134,7 @@ fn set_back(x: &Examined<'_>) -> Option<Symptom> {
 }
 
 /// Exit latency in us from which an idle state is worth a finding: it is paid in the wake-up.
-const DEEP_US: u64 = 10;
+pub(in crate::doctor) const DEEP_US: u64 = 10;
 
 fn deep_idle(x: &Examined<'_>) -> Option<Symptom> {
     let deepest = |cpu: &Cpu| {

@@ -4,11 +4,13 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, ExitStatus},
     time::Duration,
 };
 
 use anyhow::Context;
+use rtscope_lab::install::BootLayout;
 use rtscope_measure::{
     interrupt::Interrupt,
     tune::{self, Proposal, ProposedChange},
@@ -16,8 +18,13 @@ use rtscope_measure::{
 use rtscope_model::{cpu::CpuSet, event::Event};
 use rtscope_sys::{process, shield, tree::Tree};
 
-use super::settings;
-use crate::{cli::print, exit, failure::Refused, output::print_folded};
+use super::{boot, root_of, settings};
+use crate::{
+    cli::print,
+    exit,
+    failure::Refused,
+    output::{print_folded, shown},
+};
 
 /// Change settings while a command runs, or keep them
 ///
@@ -32,6 +39,8 @@ use crate::{cli::print, exit, failure::Refused, output::print_folded};
 /// Examples:
 ///   rtscope tune apply --dry-run shield=2-3 throttling=off
 ///   sudo rtscope tune apply shield=2-3 -- ./my-loop
+///   sudo rtscope tune apply --boot isolcpus=2-3 --boot nohz_full=2-3
+///   sudo rtscope tune apply --persist --root /mnt/card throttling=off
 ///   sudo rtscope tune apply --keep irq-affinity=0@eth0 thread-priority=fifo:80@irq/*eth0*
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -45,6 +54,24 @@ pub(in crate::cli) struct Args {
     /// Leave the settings changed until `rtscope tune restore` or the next boot
     #[arg(long, conflicts_with = "command")]
     keep: bool,
+    /// Change the settings at each boot: write a unit of systemd, or a start script, that applies them
+    #[arg(long, conflicts_with = "command")]
+    persist: bool,
+    /// Set PARAMETER on the kernel command line, as isolcpus=2-3, in a boot entry beside the old one
+    #[arg(long, value_name = "PARAMETER", conflicts_with = "command")]
+    boot: Vec<String>,
+    /// Write the files of --persist and --boot below DIR, for example a mounted SD card
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
+    root: Option<PathBuf>,
+    /// How the system boots: raspberry-pi, grub, extlinux, u-boot, systemd-boot [default: as its files show]
+    #[arg(long, value_name = "LAYOUT", requires = "boot")]
+    layout: Option<BootLayout>,
+    /// Where rtscope is on the system of --persist [default: this program; below --root, the one that is there]
+    #[arg(long, value_name = "FILE", requires = "persist")]
+    program: Option<PathBuf>,
+    /// Take parameters that look mistyped, and replace files of --persist that were edited
+    #[arg(long)]
+    force: bool,
     /// Print the changes as one JSON document
     #[arg(long, requires = "dry_run")]
     json: bool,
@@ -61,13 +88,89 @@ impl Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = settings::read("", &args.settings)?;
-    if settings.is_empty() {
+    if settings.is_empty() && args.boot.is_empty() {
         return Err(Refused(format!("name at least one setting: {}", names())).into());
     }
+    let root = root_of(args.root.as_deref())?;
+    if args.root.is_some() && !args.persist && !settings.is_empty() {
+        let text = "--root: settings of another system can only be made permanent: give --persist";
+        return Err(Refused(text.to_owned()).into());
+    }
+    if settings.is_empty() && (args.keep || args.persist || !args.command.is_empty()) {
+        return Err(Refused(format!("name at least one setting: {}", names())).into());
+    }
+    let words = boot::words(&args.boot, &root, args.force)?;
+    let layout = match words.is_empty() {
+        true => None,
+        false => Some(boot::layout(&root, args.layout)?),
+    };
     if args.dry_run {
-        return dry_run(args, &settings);
+        return dry_run(args, &settings, &root, layout.map(|layout| (layout, words.as_str())));
+    }
+    // What is permanent first: if it is refused, nothing is changed now either.
+    if args.persist {
+        make_permanent(args, &settings, &root)?;
+    }
+    if let Some(layout) = layout {
+        print_folded(&boot::set(&root, layout, &words)?)?;
+    }
+    if settings.is_empty() || args.persist && !args.keep {
+        return Ok(ExitCode::from(exit::PASS));
     }
     apply(args, &settings)
+}
+
+fn make_permanent(
+    args: &Args,
+    settings: &BTreeMap<String, String>,
+    root: &Path,
+) -> anyhow::Result<()> {
+    if root == Path::new("/") {
+        // What this machine doesn't have would fail at each boot.
+        tune::propose(&Tree::default(), &tune::journal_dir(), settings).or_else(
+            |error| match error {
+                tune::TuneError::Kept { .. } | tune::TuneError::Held { .. } => {
+                    Ok(Proposal::default())
+                }
+                other => Err(other),
+            },
+        )?;
+    }
+    let written = tune::persist(
+        root,
+        &program(args, root)?,
+        env!("CARGO_PKG_VERSION"),
+        settings,
+        args.force,
+    )?;
+    for path in &written.files {
+        print(&format!("{}\n", shown(path)))?;
+    }
+    reload(root);
+    print_folded(
+        "Each boot applies them from now on. `rtscope tune restore --persist` removes these files.\n",
+    )
+}
+
+/// The program that the files start.
+fn program(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(program) = &args.program {
+        return Ok(program.clone());
+    }
+    if root == Path::new("/") {
+        return std::env::current_exe().context("can't find this program's file");
+    }
+    let usual = ["/usr/local/bin/rtscope", "/usr/bin/rtscope"].map(PathBuf::from);
+    let there =
+        usual.iter().find(|path| root.join(path.strip_prefix("/").unwrap_or(path)).is_file());
+    Ok(there.unwrap_or(&usual[0]).clone())
+}
+
+/// Tells a running systemd of the new files. It reads them at the next boot in any case.
+pub(super) fn reload(root: &Path) {
+    if root == Path::new("/") && Path::new("/run/systemd/system").is_dir() {
+        let _ = Command::new("systemctl").arg("daemon-reload").status();
+    }
 }
 
 fn names() -> String {
@@ -75,12 +178,26 @@ fn names() -> String {
     names.join(", ")
 }
 
-fn dry_run(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    let proposal = tune::propose(&Tree::default(), &tune::journal_dir(), settings)?;
+fn dry_run(
+    args: &Args,
+    settings: &BTreeMap<String, String>,
+    root: &Path,
+    parameters: Option<(BootLayout, &str)>,
+) -> anyhow::Result<ExitCode> {
+    let proposal = match root == Path::new("/") {
+        true => tune::propose(&Tree::default(), &tune::journal_dir(), settings)?,
+        false => Proposal::default(),
+    };
+    let preview = match parameters {
+        Some((layout, words)) => boot::preview(root, layout, words)?,
+        None => String::new(),
+    };
     if args.json {
-        print(&(serde_json::to_string_pretty(&proposal)? + "\n"))?;
+        let mut document = serde_json::to_value(&proposal)?;
+        document["boot"] = serde_json::json!(parameters.map(|(_, words)| words));
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
-        print_folded(&text_of(&proposal, true))?;
+        print_folded(&(text_of(&proposal, true) + &preview))?;
         print_folded("Nothing was changed (--dry-run).\n")?;
     }
     Ok(ExitCode::from(exit::PASS))

@@ -1,9 +1,11 @@
 //! `rtscope tune`: changes system settings, shows which are changed, and restores them.
 
 mod apply;
+mod boot;
 mod restore;
 pub(super) mod settings;
 mod status;
+mod suggest;
 mod trial;
 
 use std::{
@@ -11,12 +13,11 @@ use std::{
     process::ExitCode,
 };
 
-use rtscope_sys::tree::Tree;
-
 use crate::{failure::Refused, output::shown};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
+    Suggest(suggest::Args),
     Apply(Box<apply::Args>),
     Status(status::Args),
     Restore(restore::Args),
@@ -29,13 +30,14 @@ impl Verb {
         match self {
             Verb::Apply(args) => !args.only_shows(),
             Verb::Try(args) => !args.only_shows(),
-            Verb::Status(_) | Verb::Restore(_) => false,
+            Verb::Suggest(_) | Verb::Status(_) | Verb::Restore(_) => false,
         }
     }
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Suggest(args) => suggest::main(args),
         Verb::Apply(args) => apply::main(args),
         Verb::Status(args) => status::main(args),
         Verb::Restore(args) => restore::main(args),
@@ -43,11 +45,11 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The tree to read or write; a folder that isn't there is none.
-fn tree(root: Option<&Path>) -> anyhow::Result<Tree> {
+/// The root of the system that is changed; a folder that isn't there is none.
+fn root_of(root: Option<&Path>) -> anyhow::Result<PathBuf> {
     match root {
-        None => Ok(Tree::default()),
-        Some(folder) if folder.is_dir() => Ok(Tree::under(PathBuf::from(folder))),
+        None => Ok(PathBuf::from("/")),
+        Some(folder) if folder.is_dir() => Ok(folder.to_owned()),
         Some(folder) => {
             let text =
                 format!("--root {}: no such folder; name the root of a system", shown(folder));

@@ -2,10 +2,15 @@
 
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
-use rtscope_measure::tune::{self, ChangedSetting, SettingOwner};
+use rtscope_lab::install;
+use rtscope_measure::tune::{self, ChangedSetting, Persisted, SettingOwner};
 use rtscope_sys::tree::Tree;
 
-use crate::{cli::print, exit, output::print_folded};
+use crate::{
+    cli::print,
+    exit,
+    output::{print_folded, shown},
+};
 
 /// Show settings that rtscope has changed, and by whom
 ///
@@ -28,11 +33,16 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = read(&tune::journal_dir())?;
+    let root = Path::new("/");
+    let permanent = tune::persisted(root)?;
+    let words = install::parameters(root)?;
     if args.json {
-        let document = serde_json::json!({ "settings": found });
+        let settings = permanent.as_ref().map(|one| &one.settings);
+        let document =
+            serde_json::json!({ "settings": found, "permanent": settings, "boot": words });
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
-        print_folded(&text(&found))?;
+        print_folded(&(text(&found) + &for_boots(permanent.as_ref(), words.as_deref())))?;
     }
     let is_sound = |one: &ChangedSetting| {
         !one.changed_since && !matches!(one.owner, SettingOwner::Left { .. })
@@ -66,6 +76,22 @@ fn text(found: &[ChangedSetting]) -> String {
     }
     if found.iter().any(|one| !matches!(one.owner, SettingOwner::Held { .. })) {
         text += "`rtscope tune restore` restores what is kept or left.\n";
+    }
+    text
+}
+
+/// What is there for the next boots.
+fn for_boots(permanent: Option<&Persisted>, words: Option<&str>) -> String {
+    let mut text = String::new();
+    if let Some(Persisted { settings, edited, files }) = permanent {
+        let each: Vec<String> =
+            settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let edited = if *edited { ", edited since" } else { "" };
+        let file = files.first().map_or(String::new(), |path| shown(path).to_string());
+        let _ = writeln!(text, "at each boot ({file}{edited}): {}", each.join(" "));
+    }
+    if let Some(words) = words {
+        let _ = writeln!(text, "boot parameters: {words}");
     }
     text
 }

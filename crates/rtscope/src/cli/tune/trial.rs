@@ -9,23 +9,25 @@ use std::{
 
 use rtscope_analyse::{
     compare::trial::{Trial, TrialCell, TrialEffect, TrialSide, TrialStatistic, trials},
+    doctor::Purpose,
     number::counted,
     report::trials::{self as report, NotTried, TrialSeries, TuneTrials},
 };
-use rtscope_measure::{interrupt::Interrupt, tune};
+use rtscope_measure::{doctor as measure, interrupt::Interrupt, tune};
 use rtscope_model::{
+    doctor::SettingValue,
     event::Event,
     plan::{
-        Plan,
+        CpuChoice, Plan,
         trial::{AS_FOUND, TrialPlan, TriedSettings},
     },
     time::Nanos,
 };
 use rtscope_sys::tree::Tree;
 
-use super::settings;
+use super::{settings, suggest};
 use crate::{
-    cli::{print, run, shape},
+    cli::{doctor, print, run, shape},
     exit,
     failure::Refused,
     output::{print_folded, shown},
@@ -63,6 +65,9 @@ pub(in crate::cli) struct Args {
     /// Setting to try, for example throttling=off. Several of them, separated by spaces, are tried as one; repeatable
     #[arg(long = "try", value_name = "SETTING=VALUE")]
     tried: Vec<String>,
+    /// Purpose of the machine, by which doctor's suggestions are chosen where --try names nothing
+    #[arg(long = "for", value_name = "PURPOSE", default_value = rtscope_analyse::doctor::PURPOSES[0].name, value_parser = doctor::Names)]
+    purpose: &'static Purpose,
     /// Time for all of it, for example 20min
     #[arg(long, value_name = "TIME", default_value = "10min")]
     budget: Nanos,
@@ -81,6 +86,9 @@ pub(in crate::cli) struct Args {
     #[command(flatten)]
     shape: shape::Shape,
 }
+
+/// Suggestions that are tried: more of them need a larger budget, or show less.
+const TRIED_MOST: usize = 8;
 
 /// Share of the budget in which settings are measured alone, in percent; what helped has the rest.
 const ALONE_PERCENT: u64 = 60;
@@ -116,11 +124,7 @@ impl Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.shape.refuse_lengths("--budget sets how long it takes")?;
     let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
-    let tried = args.tried()?;
-    if tried.is_empty() {
-        let text = "name the settings to try, for example --try throttling=off";
-        return Err(Refused(text.to_owned()).into());
-    }
+    let tried = if args.tried.is_empty() { suggested(args, &plan)? } else { args.tried()? };
     refuse_own(&plan, &tried)?;
     let first = lay_out(&plan, &tried, Nanos(args.budget.0 / 100 * ALONE_PERCENT))?;
     if args.dry_run {
@@ -133,6 +137,37 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let all = bench.measure(&tried, not_tried)?;
     bench.publish(&all)?;
     Ok(ExitCode::from(if all.helps() { exit::PASS } else { exit::INCONCLUSIVE }))
+}
+
+/// What `tune suggest` names and can be tried on a system that goes on working: no services are stopped, and CPUs are
+/// shielded only where the plan names those that it measures.
+fn suggested(args: &Args, plan: &Plan) -> anyhow::Result<Vec<TriedSettings>> {
+    let cpus = plan.phases.iter().find_map(|phase| match &phase.sampler.cpus {
+        CpuChoice::These(cpus) => Some(cpus.clone()),
+        CpuChoice::All | CpuChoice::Last => None,
+    });
+    let deadline = doctor::deadline(None, args.purpose)?;
+    let facts = measure::collect(&Tree::default());
+    let found = suggest::suggested(&facts, args.purpose, deadline, cpus.as_ref());
+    let is_tried = |setting: &&SettingValue| {
+        let is_own = plan.settings.contains_key(&setting.name);
+        setting.name != "services" && (setting.name != "shield" || cpus.is_some()) && !is_own
+    };
+    let mut all: Vec<TriedSettings> = Vec::new();
+    for suggestion in &found.suggestions {
+        let settings = suggestion.settings.iter().filter(is_tried);
+        let settings: BTreeMap<String, String> =
+            settings.map(|one| (one.name.clone(), one.value.clone())).collect();
+        let one = TriedSettings::new(settings);
+        if !one.settings.is_empty() && !all.contains(&one) && all.len() < TRIED_MOST {
+            all.push(one);
+        }
+    }
+    if all.is_empty() {
+        let text = "doctor finds nothing here that a setting changes: name settings, for example --try throttling=off";
+        return Err(Refused(text.to_owned()).into());
+    }
+    Ok(all)
 }
 
 /// Refuses to try what the plan sets itself: it would be as found and tried at once.
