@@ -3,6 +3,7 @@
 
 mod disk;
 mod fallback;
+mod parameters;
 mod target;
 
 use std::{
@@ -60,6 +61,8 @@ fn old_system(root: &Path, layout: BootLayout) {
             ("boot/vmlinuz-6.1.0-old", "old image"),
             ("boot/dtbs/6.1.0-old/am57xx.dtb", "old tree"),
         ],
+        // Kernels are not installed there.
+        BootLayout::SystemdBoot => &[],
     };
     for (name, text) in files {
         write(root, name, text);
