@@ -60,7 +60,9 @@ fn threads() -> BTreeMap<String, String> {
         let fields: Vec<&str> = rest.split(' ').collect();
         // Numbered from 3: parent 4, flags 9, start 22, priority 40, policy 41.
         let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
-        let of_kernel = pid == 2 || field(4) == "2";
+        // Of bound threads, older kernels change the CPUs by themselves with a partition, and nobody may set them.
+        let is_bound = field(9).parse::<u32>().unwrap_or(0) & 0x0400_0000 != 0;
+        let of_kernel = (pid == 2 || field(4) == "2") && !is_bound;
         if !of_kernel && pid != 1 && pid != std::process::id() {
             continue;
         }
