@@ -312,9 +312,9 @@ pub struct SuggestionDocument {
     pub cpus: CpuSet,
     /// In the order of the findings, the worst first.
     pub suggestions: Vec<Suggestion>,
-    /// One command for all that can be changed at once.
+    /// One command for all of severity medium or high that can be changed at once.
     pub command: Option<String>,
-    /// One command for all words of the command line.
+    /// One command for all words of the command line, of the same severities.
     pub boot_command: Option<String>,
     /// The line for all words in this machine's boot loader.
     pub boot_line: Option<String>,

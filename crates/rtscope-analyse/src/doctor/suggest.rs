@@ -43,8 +43,10 @@ pub fn suggest(
     {
         suggestions.insert(0, asked_shield(&examined, cpus));
     }
+    // What hardly matters for the deadline may cost more than it brings: it isn't in the commands for all.
+    let matter = || suggestions.iter().filter(|one| one.severity >= Severity::Medium);
     let mut all: Vec<SettingValue> = Vec::new();
-    for setting in suggestions.iter().flat_map(|one| &one.settings) {
+    for setting in matter().flat_map(|one| &one.settings) {
         match all.iter_mut().find(|known| known.name == setting.name) {
             // Two findings may name services of their own.
             Some(known) if known.name == "services" => {
@@ -58,7 +60,7 @@ pub fn suggest(
             None => all.push(setting.clone()),
         }
     }
-    let words: Vec<&str> = suggestions.iter().filter_map(|one| one.boot.as_deref()).collect();
+    let words: Vec<&str> = matter().filter_map(|one| one.boot.as_deref()).collect();
     let boot = merged(&words);
     SuggestionDocument {
         format: FORMAT,

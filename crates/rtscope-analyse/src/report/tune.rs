@@ -37,12 +37,12 @@ pub fn text(document: &SuggestionDocument) -> String {
     }
     for one in &by_hand {
         let _ = write!(text, "- {}", head(one));
-        let _ = writeln!(text, "   {}", one.by_hand.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "  {}", one.by_hand.as_deref().unwrap_or_default());
     }
     if let Some(command) = &document.command {
         let _ = write!(
             text,
-            "\nAll that can be changed now, until `rtscope tune restore` or the next boot:\n  {command}\n\
+            "\nAll of medium or high severity that can be changed now, until `rtscope tune restore` or the next boot:\n  {command}\n\
              First look at what it would change: add --dry-run. Measure before and after.\n"
         );
     }

@@ -232,7 +232,7 @@ impl Applied {
             let Change { setting, new: asked, .. } = change;
             return Err(TuneError::NotKept { setting, path: path.into(), asked, found });
         }
-        if !change.kind.is_bulk() {
+        if !change.kind.is_bulk() && change.kind != ChangeKind::FileOfFolder {
             on_event(Event::SettingChanged {
                 setting: change.setting,
                 path,
@@ -299,6 +299,7 @@ impl Applied {
             on_event(Event::SettingRestored { setting, path, to });
         }
         let mut failed = false;
+        let moved = shield::moved(&self.changes);
         for change in self.changes.drain(..).rev() {
             let path = change.place(&self.tree);
             let outcome = put_back(&self.tree, &change);
@@ -319,6 +320,10 @@ impl Applied {
                     Event::Found(not_restored(&self.tree, &change, &path, &why))
                 }
             });
+        }
+        if let Some(path) = moved {
+            let (setting, to) = ("shield".to_owned(), "every CPU".to_owned());
+            on_event(Event::SettingRestored { setting, path, to });
         }
         if let Some(journal) = self.journal.take().filter(|_| !failed) {
             journal.remove();

@@ -51,8 +51,8 @@ pub(super) fn plan(
     let others = online(tree).without(&asked.cpus);
     if others.is_empty() {
         let text = format!(
-            "shield: CPUs {} are all that this machine has: leave at least one for everything else",
-            asked.cpus
+            "shield: {} are all that this machine has: leave at least one for everything else",
+            cpus_text(&asked.cpus)
         );
         return Err(Problem::new(text).into());
     }
@@ -116,6 +116,11 @@ impl Sides {
     }
 }
 
+/// "CPU 3" or "CPUs 2-3".
+fn cpus_text(cpus: &CpuSet) -> String {
+    format!("CPU{} {cpus}", if cpus.len() == 1 { "" } else { "s" })
+}
+
 fn folder(path: &str) -> Change {
     let change = Change::file(NAME, path, cgroup::ABSENT, cgroup::MADE);
     Change { kind: ChangeKind::Folder, ..change }
@@ -175,8 +180,8 @@ fn version_1(
     }
     planned.notes.extend(elsewhere.into_iter().map(|(cpuset, count)| {
         let text = format!(
-            "shield: {count} threads stay on CPUs {}, because they are in the cpuset {cpuset} of another program",
-            sides.shielded
+            "shield: {count} threads stay on {}, because they are in the cpuset {cpuset} of another program",
+            cpus_text(&sides.shielded)
         );
         Finding::new("shield-not-moved", Weight::Note, text)
     }));
@@ -256,8 +261,8 @@ fn bound(tree: &Tree, sides: &Sides) -> Option<Finding> {
     let names: Vec<String> = names.into_iter().collect();
     (!names.is_empty()).then(|| {
         let text = format!(
-            "shield: threads of the kernel that belong to CPUs {} stay there: {}",
-            sides.shielded,
+            "shield: threads of the kernel that belong to {} stay there: {}",
+            cpus_text(&sides.shielded),
             names.join(", ")
         );
         Finding::new("shield-bound-threads", Weight::Note, text)

@@ -39,5 +39,6 @@ mod support;
 mod threads;
 mod throughput;
 mod truth;
+mod tune;
 mod wave;
 mod wrong_input;

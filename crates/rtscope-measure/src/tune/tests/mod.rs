@@ -1,6 +1,7 @@
 //! Settings on a machine made of files. What fails does so for root too: a file of `/proc` that can be
 //! opened but not written stands in for one that the kernel refuses to change.
 
+mod kinds;
 mod leftovers;
 
 use std::{

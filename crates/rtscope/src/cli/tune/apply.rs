@@ -272,7 +272,7 @@ fn told(event: Event) {
         && finding.code != "shield-bound-threads"
         && finding.code != "shield-not-moved"
     {
-        note!("{} {}", finding.text, finding.advice);
+        note!("{}", format!("{} {}", finding.text, finding.advice).trim_end());
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use rtscope_lab::install;
 use rtscope_measure::tune::{self, ChangedSetting, Persisted, SettingOwner};
-use rtscope_sys::tree::Tree;
+use rtscope_sys::{process, tree::Tree};
 
 use crate::{
     cli::print,
@@ -33,6 +33,9 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = read(&tune::journal_dir())?;
+    if !process::is_root() {
+        note!("what root's runs have changed is shown to root only");
+    }
     let root = Path::new("/");
     let permanent = tune::persisted(root)?;
     let words = install::parameters(root)?;
