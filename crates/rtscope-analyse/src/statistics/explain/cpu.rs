@@ -191,7 +191,7 @@ impl<'a> Timeline<'a> {
             context.see(event);
         }
         parts.push((since_ns, to_ns, context));
-        self.nmis().fold(parts, |parts, nmi| with_nmi(parts, nmi))
+        self.nmis().fold(parts, with_nmi)
     }
 
     /// Interrupts that can't be masked: from when to when, and the function that handled them. Their event comes at their
