@@ -44,7 +44,7 @@ fn an_injected_culprit_is_named_first_with_its_time() {
     let program = env!("CARGO_BIN_EXE_rtscope");
     let _hog = Hog::start(folder.path());
     let line = format!(
-        "explain --duration 3s --above 1ms --worst 30 --json --out run -- {program} {WATCHED}"
+        "explain --duration 3s --above 1ms --worst 10 --json --out run -- {program} {WATCHED}"
     );
     let document = json(folder.path(), &line);
     let culprit = &document["culprits"][0];
