@@ -333,6 +333,30 @@ pub(crate) fn symptom(
     (rule.find)(&examined)
 }
 
+/// Settings that may each use half of a latency limit on the measured CPUs, the largest delay first. What surrounds the
+/// kernel, such as a hypervisor, isn't among them: no setting of this machine changes it.
+pub(crate) fn suspects(
+    facts: &MachineFacts,
+    cpus: CpuSet,
+    idle_limit_us: u64,
+    limit_ns: u64,
+) -> Vec<DoctorFinding> {
+    let examined = Examined { cpus, idle_limit_us, ..Examined::new(facts, &PURPOSES[0]) };
+    let is_setting =
+        |rule: &&Rule| rule.kind == ProblemKind::Setting && rule.topic != Topic::Virtual;
+    let mut found: Vec<DoctorFinding> = rules::all()
+        .filter(is_setting)
+        .filter_map(|rule| {
+            let symptom = (rule.find)(&examined)?;
+            let severity =
+                severity(rule, &symptom, limit_ns).filter(|one| *one == Severity::High)?;
+            Some(finding(&examined, rule, symptom, severity))
+        })
+        .collect();
+    found.sort_by_key(|one| std::cmp::Reverse(one.delay_ns));
+    found
+}
+
 /// The codes of all rules, in the order of the table.
 pub fn codes() -> impl Iterator<Item = &'static str> {
     rules::all().map(|rule| rule.code)
