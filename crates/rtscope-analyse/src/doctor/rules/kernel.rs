@@ -208,8 +208,8 @@ pub(super) fn named_by_firmware<'a>(x: &Examined<'a>) -> Option<(&'static str, &
         name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| part == "rt")
     };
     ["boot/firmware/config.txt", "boot/config.txt"].into_iter().find_map(|path| {
-        let lines = x.facts.text(path)?.lines().map(str::trim);
-        Some((path, lines.filter(is_rt).next_back()?))
+        let mut lines = x.facts.text(path)?.lines().map(str::trim);
+        Some((path, lines.rfind(is_rt)?))
     })
 }
 
