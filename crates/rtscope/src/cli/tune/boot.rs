@@ -69,7 +69,8 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
         // The kernel also takes `all` and `N`, the last CPU; some parameters need no value.
         let value = word.split_once('=').map_or("all", |(_, value)| value);
         let is_open = value == "all" || value.contains('N');
-        let names = |name: &str| cmdline::cpus(word, name).is_some_and(|cpus| !cpus.is_empty());
+        let names =
+            |name: &str| cmdline::cpus(word, name, None).is_some_and(|cpus| !cpus.is_empty());
         if OF_CPUS.contains(&name.as_str()) && !is_open && !names(&name) {
             return refused(format!("{word}: {name} takes a set of CPUs, as {name}=2-3"));
         }
@@ -78,13 +79,13 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
     let online = environment::collect(&Tree::default()).cpus.online;
     if root == Path::new("/") && !force {
         for name in OF_CPUS {
-            let named = cmdline::cpus(&line, name).unwrap_or_default();
+            let named = cmdline::cpus(&line, name, online.last()).unwrap_or_default();
             let absent = named.without(&online);
             if !absent.is_empty() {
                 return refused(format!("{name}={named}: this machine has CPUs {online}"));
             }
         }
-        let isolated: CpuSet = cmdline::cpus(&line, "isolcpus").unwrap_or_default();
+        let isolated: CpuSet = cmdline::cpus(&line, "isolcpus", online.last()).unwrap_or_default();
         if !isolated.is_empty() && online.without(&isolated).is_empty() {
             return refused(format!(
                 "isolcpus={isolated}: these are all CPUs; leave at least one for everything else"
