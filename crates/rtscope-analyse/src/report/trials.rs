@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     compare::trial::{Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
-    number::{counted, us},
+    number::{counted, grouped, us},
     plot,
 };
 
@@ -132,7 +132,7 @@ fn values(figure: &TrialFigure) -> (String, String) {
 
 fn percent(ratio: f64) -> String {
     match 100.0 * (ratio - 1.0) {
-        change if ratio >= 10.0 && change.is_finite() => format!("{ratio:.0} times"),
+        change if ratio >= 10.0 && change.is_finite() => format!("{} times", grouped(ratio as u64)),
         change => format!("{change:+.0} %"),
     }
 }

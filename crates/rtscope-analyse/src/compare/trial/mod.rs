@@ -216,9 +216,9 @@ pub struct TrialFigure {
     pub statistic: String,
     /// Whether it is a share of activations, else it is in nanoseconds.
     pub is_share: bool,
-    /// Mean over the blocks as found.
+    /// As found: the geometric mean over the blocks of a latency, the mean of a share.
     pub found: f64,
-    /// Mean over the blocks with the setting.
+    /// The same with the setting.
     pub tried: f64,
     /// The change; none with fewer than [`BLOCKS_MIN`] blocks.
     #[serde(flatten)]
@@ -237,9 +237,9 @@ pub struct TrialCost {
     pub load: String,
     /// `work of LOAD` or `power`.
     pub what: String,
-    /// Mean over the blocks as found: units by second, or watts.
+    /// Geometric mean over the blocks as found: units by second, or watts.
     pub found: f64,
-    /// Mean over the blocks with the setting.
+    /// The same with the setting.
     pub tried: f64,
     /// The change, with an interval of its own.
     #[serde(flatten)]
@@ -330,16 +330,16 @@ fn trial(found: &TrialSide, tried: &TrialSide, statistics: &[TrialStatistic]) ->
     }
 }
 
-/// A figure's logarithm in a cell with the variance that it has at least, and the figure itself.
+/// A figure's logarithm in a cell, the variance that it has at least, and the figure itself.
 type Logged = (f64, f64, f64);
 
-/// What is known of one figure on both sides: its changes by block, and its means.
+/// What is known of one figure on both sides: its changes by block, and the means of its logarithms and of itself.
 struct Paired {
     changes: Vec<f64>,
     /// Least variance of a change.
     least: f64,
-    found: f64,
-    tried: f64,
+    logs: [f64; 2],
+    means: [f64; 2],
 }
 
 impl Paired {
@@ -357,7 +357,8 @@ impl Paired {
         let mut blocks: Vec<u64> = tried.cells.iter().map(|cell| cell.block).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        let mut paired = Paired { changes: Vec::new(), least: 0.0, found: 0.0, tried: 0.0 };
+        let mut paired =
+            Paired { changes: Vec::new(), least: 0.0, logs: [0.0; 2], means: [0.0; 2] };
         for block in blocks {
             let (before, after) = (in_block(found, block), in_block(tried, block));
             if before.is_empty() || after.is_empty() {
@@ -369,13 +370,14 @@ impl Paired {
             let spread = |side: &[Logged]| mean(side, |it| it.1) / side.len() as f64;
             paired.changes.push(mean(&after, |it| it.0) - mean(&before, |it| it.0));
             paired.least += spread(&before) + spread(&after);
-            paired.found += mean(&before, |it| it.2);
-            paired.tried += mean(&after, |it| it.2);
+            for (nth, side) in [&before, &after].into_iter().enumerate() {
+                paired.logs[nth] += mean(side, |it| it.0);
+                paired.means[nth] += mean(side, |it| it.2);
+            }
         }
         let n = paired.changes.len() as f64;
-        for sum in [&mut paired.least, &mut paired.found, &mut paired.tried] {
-            *sum /= n;
-        }
+        let sums = paired.logs.iter_mut().chain(&mut paired.means);
+        sums.chain(std::iter::once(&mut paired.least)).for_each(|sum| *sum /= n);
         (!paired.changes.is_empty()).then_some(paired)
     }
 
@@ -398,12 +400,16 @@ fn figure(
         Some((log, least, figure.value()))
     })?;
     let change = paired.change();
+    let [found, tried] = match statistic.is_share() {
+        true => paired.means,
+        false => paired.logs.map(f64::exp),
+    };
     Some(TrialFigure {
         load: load.to_owned(),
         statistic: statistic.name(),
         is_share: statistic.is_share(),
-        found: paired.found,
-        tried: paired.tried,
+        found,
+        tried,
         change: change.map(TrialRatio::from),
         chance: change.map(|it| it.chance),
         differs: false,
@@ -416,13 +422,8 @@ fn costs(found: &TrialSide, tried: &TrialSide, load: &str) -> Vec<TrialCost> {
         let logged = |cell: &TrialCell| of(cell).map(|value| (value.ln(), 0.0, value));
         let paired = Paired::new(found, tried, load, logged)?;
         let change = TrialRatio::from(paired.change()?);
-        Some(TrialCost {
-            load: load.to_owned(),
-            what,
-            found: paired.found,
-            tried: paired.tried,
-            change,
-        })
+        let [found, tried] = paired.logs.map(f64::exp);
+        Some(TrialCost { load: load.to_owned(), what, found, tried, change })
     };
     let mut lines: Vec<&String> = Vec::new();
     for (line, _) in tried.cells.iter().filter(|cell| cell.load == load).flat_map(|cell| &cell.work)

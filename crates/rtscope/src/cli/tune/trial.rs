@@ -189,9 +189,9 @@ fn lay_out(plan: &Plan, tried: &[TriedSettings], budget: Nanos) -> anyhow::Resul
     TrialPlan::new(plan, tried, budget).map_err(|needed| {
         let whole = Nanos(needed.0 / ALONE_PERCENT * 100);
         let text = format!(
-            "{} under {} need a budget of {whole} or more: raise --budget, or try fewer settings",
+            "{} under the loads of {} needs {whole} or more: raise --budget, or try fewer settings",
             counted(tried.len() as u64, "setting"),
-            counted(plan.phases.len() as u64, "phase")
+            plan.name
         );
         Refused(text).into()
     })
