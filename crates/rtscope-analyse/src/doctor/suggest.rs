@@ -44,7 +44,10 @@ pub fn suggest(
         suggestions.insert(0, asked_shield(&examined, cpus));
     }
     // What hardly matters for the deadline may cost more than it brings: it isn't in the commands for all.
-    let matter = || suggestions.iter().filter(|one| one.severity >= Severity::Medium);
+    // A shield for CPUs that the user named is asked for.
+    let matters =
+        |one: &&Suggestion| one.severity >= Severity::Medium || cpus.is_some() && has_shield(one);
+    let matter = || suggestions.iter().filter(matters);
     let mut all: Vec<SettingValue> = Vec::new();
     for setting in matter().flat_map(|one| &one.settings) {
         match all.iter_mut().find(|known| known.name == setting.name) {
