@@ -133,7 +133,7 @@ fn asked_shield(x: &Examined<'_>, cpus: &CpuSet) -> Suggestion {
     }
 }
 
-fn set(name: &str, value: impl ToString) -> SettingValue {
+fn set(name: &str, value: &(impl ToString + ?Sized)) -> SettingValue {
     SettingValue { name: name.to_owned(), value: value.to_string() }
 }
 
@@ -217,7 +217,7 @@ fn services(finding: &DoctorFinding) -> Option<Way> {
     let names = shown.map(|name| name.trim().trim_end_matches(".service"));
     let mut names: Vec<&str> = names.filter(|name| KNOWN.contains(name)).collect();
     names.dedup();
-    (!names.is_empty()).then(|| Way::Settings(vec![set("services", names.join(","))]))
+    (!names.is_empty()).then(|| Way::Settings(vec![set("services", &names.join(","))]))
 }
 
 /// The words of several findings; of two values of a parameter, the first stays.
