@@ -173,15 +173,25 @@ pub(super) fn collect(args: &CollectArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
+/// A document, or that of a folder that `--out` made.
 fn read(file: &Path) -> anyhow::Result<DoctorDocument> {
-    record::read_document(file, FORMAT)
+    let inside = file.join("doctor.json");
+    let file = if file.is_dir() { &inside } else { file };
+    record::read_document(file, FORMAT).map_err(|error| {
+        match error.chain().any(|cause| cause.is::<serde_json::Error>()) {
+            true => error.context(
+                "name a file that rtscope collect or rtscope doctor --json wrote, or a folder of doctor --out",
+            ),
+            false => error,
+        }
+    })
 }
 
 /// The deadline that was asked, or that of the purpose.
 pub(super) fn deadline(asked: Option<Nanos>, purpose: &Purpose) -> anyhow::Result<Nanos> {
     let deadline = asked.unwrap_or(Nanos(purpose.deadline_ns));
     if !(Nanos::from_us(1)..=Nanos::from_secs(10)).contains(&deadline) {
-        return Err(Refused(format!("--deadline {deadline}: from 1us to 10s")).into());
+        return Err(Refused(format!("--deadline {deadline}: it must be from 1us to 10s")).into());
     }
     Ok(deadline)
 }

@@ -56,6 +56,7 @@ const OF_CPUS: [&str; 5] = ["irqaffinity", "isolcpus", "kthread_cpus", "nohz_ful
 /// A word that looks like a parameter mistyped, CPUs that aren't there, or all CPUs isolated.
 pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result<String> {
     let line = each.join(" ");
+    let online = environment::collect(&Tree::default()).cpus.online;
     let refused = |text: String| Err(Refused(format!("--boot {text}")).into());
     for word in line.split_whitespace().filter(|_| !force) {
         let name = word.split('=').next().unwrap_or_default().replace('-', "_");
@@ -66,25 +67,25 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
                 "{word}: did you mean {meant}? With --force it is set as it is"
             ));
         }
-        // The kernel also takes `all` and `N`, the last CPU; some parameters need no value.
-        let value = word.split_once('=').map_or("all", |(_, value)| value);
-        let is_open = value == "all" || value.contains('N');
-        let names = |name: &str| cmdline::cpus(word, name).is_some_and(|cpus| !cpus.is_empty());
-        if OF_CPUS.contains(&name.as_str()) && !is_open && !names(&name) {
+        // How many CPUs another system has isn't known: any number will do for `N`, the last one.
+        let names = |name: &str| {
+            cmdline::cpus(word, name, online.last()).is_some_and(|cpus| !cpus.is_empty())
+        };
+        // Some parameters need no value.
+        if word.contains('=') && OF_CPUS.contains(&name.as_str()) && !names(&name) {
             return refused(format!("{word}: {name} takes a set of CPUs, as {name}=2-3"));
         }
     }
     // Whether CPUs are there is known only of this machine.
-    let online = environment::collect(&Tree::default()).cpus.online;
     if root == Path::new("/") && !force {
         for name in OF_CPUS {
-            let named = cmdline::cpus(&line, name).unwrap_or_default();
+            let named = cmdline::cpus(&line, name, online.last()).unwrap_or_default();
             let absent = named.without(&online);
             if !absent.is_empty() {
                 return refused(format!("{name}={named}: this machine has CPUs {online}"));
             }
         }
-        let isolated: CpuSet = cmdline::cpus(&line, "isolcpus").unwrap_or_default();
+        let isolated: CpuSet = cmdline::cpus(&line, "isolcpus", online.last()).unwrap_or_default();
         if !isolated.is_empty() && online.without(&isolated).is_empty() {
             return refused(format!(
                 "isolcpus={isolated}: these are all CPUs; leave at least one for everything else"
