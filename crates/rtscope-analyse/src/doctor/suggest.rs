@@ -44,7 +44,10 @@ pub fn suggest(
         suggestions.insert(0, asked_shield(&examined, cpus));
     }
     // What hardly matters for the deadline may cost more than it brings: it isn't in the commands for all.
-    let matter = || suggestions.iter().filter(|one| one.severity >= Severity::Medium);
+    // A shield for CPUs that the user named is asked for.
+    let matters =
+        |one: &&Suggestion| one.severity >= Severity::Medium || cpus.is_some() && has_shield(one);
+    let matter = || suggestions.iter().filter(matters);
     let mut all: Vec<SettingValue> = Vec::new();
     for setting in matter().flat_map(|one| &one.settings) {
         match all.iter_mut().find(|known| known.name == setting.name) {
@@ -130,7 +133,7 @@ fn asked_shield(x: &Examined<'_>, cpus: &CpuSet) -> Suggestion {
     }
 }
 
-fn set(name: &str, value: impl ToString) -> SettingValue {
+fn set(name: &str, value: &(impl ToString + ?Sized)) -> SettingValue {
     SettingValue { name: name.to_owned(), value: value.to_string() }
 }
 
@@ -214,7 +217,7 @@ fn services(finding: &DoctorFinding) -> Option<Way> {
     let names = shown.map(|name| name.trim().trim_end_matches(".service"));
     let mut names: Vec<&str> = names.filter(|name| KNOWN.contains(name)).collect();
     names.dedup();
-    (!names.is_empty()).then(|| Way::Settings(vec![set("services", names.join(","))]))
+    (!names.is_empty()).then(|| Way::Settings(vec![set("services", &names.join(","))]))
 }
 
 /// The words of several findings; of two values of a parameter, the first stays.

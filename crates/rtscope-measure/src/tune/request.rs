@@ -144,7 +144,7 @@ impl SettingRequest {
                 threads.iter().filter(|(_, stat)| kernel_thread::fits(&pattern, &stat.name));
             let before = all.len();
             for (tid, stat) in found {
-                let change = self.thread_change(aspect, ThreadName::of(*tid, stat), &entry.value);
+                let change = self.thread_change(aspect, &ThreadName::of(*tid, stat), &entry.value);
                 // It may have ended since it was listed.
                 let Ok(old) = change.present(tree) else { continue };
                 all.retain(|earlier| earlier.key() != change.key());
@@ -159,7 +159,7 @@ impl SettingRequest {
         Ok(Planned::tolerant(all))
     }
 
-    fn thread_change(&self, aspect: ThreadAspect, thread: ThreadName, new: &str) -> Change {
+    fn thread_change(&self, aspect: ThreadAspect, thread: &ThreadName, new: &str) -> Change {
         let kind = match aspect {
             ThreadAspect::Policy => ChangeKind::Policy,
             ThreadAspect::Cpus => ChangeKind::Affinity,

@@ -160,11 +160,7 @@ fn a_command_runs_inside_of_the_shield_and_its_code_is_ours() {
     let line =
         format!("run quick --duration 300ms --cpus {cpu} --set shield={cpu} --out run --json");
     let document = json(folder.path(), &line);
-    assert_eq!(
-        document["cells"][0]["threads"][0]["cpu"].as_u64(),
-        Some(u64::from(cpu)),
-        "{document}"
-    );
+    assert_eq!(document["cells"][0]["cpus"][0]["cpu"].as_u64(), Some(u64::from(cpu)), "{document}");
     assert_eq!(differences(&before, &state()), [""; 0]);
 }
 

@@ -56,6 +56,7 @@ const OF_CPUS: [&str; 5] = ["irqaffinity", "isolcpus", "kthread_cpus", "nohz_ful
 /// A word that looks like a parameter mistyped, CPUs that aren't there, or all CPUs isolated.
 pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result<String> {
     let line = each.join(" ");
+    let online = environment::collect(&Tree::default()).cpus.online;
     let refused = |text: String| Err(Refused(format!("--boot {text}")).into());
     for word in line.split_whitespace().filter(|_| !force) {
         let name = word.split('=').next().unwrap_or_default().replace('-', "_");
@@ -66,17 +67,16 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
                 "{word}: did you mean {meant}? With --force it is set as it is"
             ));
         }
-        // The kernel also takes `all` and `N`, the last CPU; some parameters need no value.
-        let value = word.split_once('=').map_or("all", |(_, value)| value);
-        let is_open = value == "all" || value.contains('N');
-        let names =
-            |name: &str| cmdline::cpus(word, name, None).is_some_and(|cpus| !cpus.is_empty());
-        if OF_CPUS.contains(&name.as_str()) && !is_open && !names(&name) {
+        // How many CPUs another system has isn't known: any number will do for `N`, the last one.
+        let names = |name: &str| {
+            cmdline::cpus(word, name, online.last()).is_some_and(|cpus| !cpus.is_empty())
+        };
+        // Some parameters need no value.
+        if word.contains('=') && OF_CPUS.contains(&name.as_str()) && !names(&name) {
             return refused(format!("{word}: {name} takes a set of CPUs, as {name}=2-3"));
         }
     }
     // Whether CPUs are there is known only of this machine.
-    let online = environment::collect(&Tree::default()).cpus.online;
     if root == Path::new("/") && !force {
         for name in OF_CPUS {
             let named = cmdline::cpus(&line, name, online.last()).unwrap_or_default();
