@@ -7,6 +7,7 @@ pub mod allocation;
 pub mod clock;
 pub mod error;
 pub mod ethtool;
+pub mod frame;
 pub mod fork;
 pub mod line;
 pub mod mapping;

@@ -6,12 +6,17 @@
 
 mod matrix;
 mod mistakes;
+mod network;
 mod sampler;
 mod text;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    network::{
+        CYCLE_MAX, CYCLE_MIN, FRAME_SIZE_MAX, FRAME_SIZE_MIN, FramePath, FrameRoute, FrameTransport,
+        NetworkSampler, PeerFaults,
+    },
     sampler::{
         ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,
         Spread, ThreadStart, too_many_intervals,

@@ -3,6 +3,7 @@
 //! The last lines are what stays on the screen, so the verdict and the next step come last. The
 //! sentences of the verdict's reasons are there, and the findings they come from are told once.
 
+mod frames;
 mod next;
 mod style;
 mod table;
@@ -29,6 +30,7 @@ pub fn summary(judgement: &Judgement, record: &Record, style: Style) -> String {
     let sections = [
         heading(record, style),
         table::table(judgement, &record.plan, style),
+        frames::frames(judgement, style),
         tail::tail(judgement, style),
         style.fold(&published::text(&published::of_run(record, judgement))),
         requirements(&judgement.outcomes, style),

@@ -73,6 +73,7 @@ impl Measurement<'_> {
             marker,
             cells: 1,
             one_cell: true,
+            network: None,
         })
     }
 
