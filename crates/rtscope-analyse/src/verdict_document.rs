@@ -190,7 +190,9 @@ fn of_row(row: &FigureRow) -> Map<String, Value> {
 
 /// What became of frames, and the parts of their way; null of any other sampler.
 fn of_frames(row: &FigureRow) -> Value {
-    let (Some(counts), Some(frames)) = (row.frame_counts(), &row.frames) else { return Value::Null };
+    let (Some(counts), Some(frames)) = (row.frame_counts(), &row.frames) else {
+        return Value::Null;
+    };
     let mut keys: Map<String, Value> =
         counts.iter().map(|one| (one.key.to_owned(), json!(one.count))).collect();
     let parts = frames::parts(frames).map(|(part, histogram)| {

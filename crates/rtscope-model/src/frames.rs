@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn frames_of_slices_add_up_part_by_part() {
-        let first = Frames { sent: 3, late: 1, parts: vec![one(Part::Send, 900, 2)], ..Frames::default() };
+        let first =
+            Frames { sent: 3, late: 1, parts: vec![one(Part::Send, 900, 2)], ..Frames::default() };
         let second = Frames {
             sent: 4,
             lost: 2,
@@ -186,7 +187,8 @@ mod tests {
 
     #[test]
     fn frames_are_written_and_read_back() {
-        let frames = Frames { sent: 1, parts: vec![one(Part::RoundTrip, 1, 1)], ..Frames::default() };
+        let frames =
+            Frames { sent: 1, parts: vec![one(Part::RoundTrip, 1, 1)], ..Frames::default() };
         let text = serde_json::to_string(&frames).expect("json");
         assert!(text.contains("\"round-trip\"") && !text.contains("duplicates"), "{text}");
         assert_eq!(serde_json::from_str::<Frames>(&text).expect("read"), frames);

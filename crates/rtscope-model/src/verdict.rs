@@ -171,9 +171,8 @@ impl FromStr for Requirement {
                 ("<", 0) => return Err(bad("a count is never below 0".to_owned())),
                 ("<", above) => above - 1,
                 ("=", 1..) => {
-                    let why = format!(
-                        "a count of what was {name} is a limit: write '{name} <= {count}'"
-                    );
+                    let why =
+                        format!("a count of what was {name} is a limit: write '{name} <= {count}'");
                     return Err(NotARequirement(why));
                 }
                 (_, most) => most,

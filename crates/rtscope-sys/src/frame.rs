@@ -5,7 +5,7 @@
 use std::{
     mem::{MaybeUninit, offset_of},
     net::UdpSocket,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
 use crate::error::{Error, check};
@@ -29,7 +29,10 @@ pub struct Stamps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A frame of so many bytes; of a longer one than the buffer the rest is lost.
-    Frame { len: usize, stamps: Stamps },
+    Frame {
+        len: usize,
+        stamps: Stamps,
+    },
     Nothing,
     /// The kernel's error number, as when a peer's system has no such port.
     Failed(i32),
@@ -106,10 +109,7 @@ impl FrameSocket {
         }
         program.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX));
         program.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, 0));
-        let filter = libc::sock_fprog {
-            len: program.len() as u16,
-            filter: program.as_mut_ptr(),
-        };
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         self.set(libc::SO_ATTACH_FILTER, &filter, "filter frames")
     }
 
@@ -190,8 +190,7 @@ impl FrameSocket {
     #[inline]
     fn message(&self, buffer: &mut [u8], flags: i32) -> Arrival {
         let mut control = MaybeUninit::<Control>::uninit();
-        let mut part =
-            libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: all of its fields may be zero.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = &raw mut part;
@@ -214,24 +213,30 @@ impl FrameSocket {
     /// Waits so long for something to read: a frame, or timestamps of one that was sent.
     #[inline]
     pub fn wait(&self, ns: u64) -> Waited {
-        let mut one = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let time = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        };
-        // SAFETY: both pointers are valid for the call; no set of signals is given.
-        match unsafe { libc::ppoll(&raw mut one, 1, &raw const time, std::ptr::null()) } {
-            0 => Waited::TimeOver,
-            n if n < 0 => Waited::Interrupted,
-            _ => Waited::Readable,
-        }
+        wait_readable(self.0.as_fd(), ns)
+    }
+}
+
+/// Waits so long until there is something to read, or an error.
+#[inline]
+pub(crate) fn wait_readable(socket: BorrowedFd<'_>, ns: u64) -> Waited {
+    let mut one = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let time = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: both pointers are valid for the call; no set of signals is given.
+    match unsafe { libc::ppoll(&raw mut one, 1, &raw const time, std::ptr::null()) } {
+        0 => Waited::TimeOver,
+        n if n < 0 => Waited::Interrupted,
+        _ => Waited::Readable,
     }
 }
 
 /// Timestamps of sent frames without the frames (`linux/net_tstamp.h`).
 const OPT_TSONLY: u32 = 1 << 11;
 
-fn last_errno() -> i32 {
+pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
@@ -311,8 +316,7 @@ impl Interface {
             .into();
         let mut ask = |number: u64| {
             // SAFETY: the structure lives through the call, and the kernel writes no more than it.
-            let answer =
-                unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) };
+            let answer = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) };
             check(i64::from(answer), call).map(|_| request.ifr_ifru)
         };
         // SAFETY: the kernel has filled the field of each request.
@@ -338,7 +342,8 @@ impl Interface {
 }
 
 // The kernel's three times begin where a control message's data does.
-const _: () = assert!(offset_of!(Control, 0) == 0 && align_of::<Control>() >= align_of::<libc::cmsghdr>());
+const _: () =
+    assert!(offset_of!(Control, 0) == 0 && align_of::<Control>() >= align_of::<libc::cmsghdr>());
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@ pub mod allocation;
 pub mod clock;
 pub mod error;
 pub mod ethtool;
-pub mod frame;
 pub mod fork;
+pub mod frame;
 pub mod line;
 pub mod mapping;
 pub mod mark;
@@ -28,5 +28,6 @@ pub mod thread;
 pub mod timer;
 pub mod tracefs;
 pub mod tree;
+pub mod xdp;
 
 pub use error::Error;

@@ -54,7 +54,8 @@ pub fn parts(frames: &Frames) -> impl Iterator<Item = (Part, Histogram)> {
 }
 
 /// The quantiles that a table of parts shows.
-const SHOWN: [(&str, u32); 3] = [("p50", 500_000_000), ("p99", 990_000_000), ("p99.9", 999_000_000)];
+const SHOWN: [(&str, u32); 3] =
+    [("p50", 500_000_000), ("p99", 990_000_000), ("p99.9", 999_000_000)];
 
 /// The parts as a table in microseconds.
 #[must_use]

@@ -61,10 +61,10 @@ pub(crate) fn lay_out(
         limits.check(&need(&spec, first_thread, has_frames)).map_err(RunError::Limit)?;
         let others = machine.cpus.allowed.common(&machine.cpus.online).without(&measured);
         let control = if others.is_empty() { machine.cpus.allowed.clone() } else { others };
-        spec.network = sampler.network.path().map(|path| NetworkSpec {
-            path: path.clone(),
-            peer_cpus: control.clone(),
-        });
+        spec.network = sampler
+            .network
+            .path()
+            .map(|path| NetworkSpec { path: path.clone(), peer_cpus: control.clone() });
         sessions.push(SessionPlan { cells, measured, control, spec });
     }
     Ok(sessions)

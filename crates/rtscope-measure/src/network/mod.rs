@@ -28,17 +28,19 @@ use rtscope_model::{
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     frame::{ETHER_TYPE, ETHERNET_HEADER, FrameSocket, Interface, MacAddress},
+    xdp::{FRAME_BYTES_MAX, XdpSocket},
 };
 
 pub use self::{
     message::VERSION,
     peer::{serve_ethernet, serve_udp},
 };
-pub(crate) use self::{peer::LocalPeer, wire::SocketWire};
 use self::{
     message::{Kind, Message, WORD_OF_KIND, WORD_OF_TOKEN},
-    peer::{PeerSocket, hear},
+    peer::PeerSocket,
+    wire::NearEnd,
 };
+pub(crate) use self::{peer::LocalPeer, wire::SocketWire};
 use crate::load::network::Sides;
 
 /// The port of `rtscope network --serve` when none is named.
@@ -58,15 +60,29 @@ pub enum NetworkError {
     NoInterface(String),
     #[error("the interface {0} is down: switch it on with `ip link set {0} up`")]
     Down(String),
-    #[error("the interface {0} has no carrier: plug its cable in, and see that the other end is on")]
+    #[error(
+        "the interface {0} has no carrier: plug its cable in, and see that the other end is on"
+    )]
     NoCarrier(String),
     #[error("the interface {0} carries no Ethernet frames: use udp, or another interface")]
     NotEthernet(String),
-    #[error("a frame of size {size} does not fit: {name} takes at most {most}; ask for a smaller size, or raise its MTU")]
+    #[error(
+        "a frame of size {size} does not fit: {name} takes at most {most}; ask for a smaller size, or raise its MTU"
+    )]
     Mtu { size: u32, name: String, most: u32 },
+    #[error(
+        "xdp takes one thread, and there are {0}: its socket has the interface's queue alone; add --threads 1"
+    )]
+    Threads(u32),
+    #[error(
+        "can't send frames by AF_XDP on {interface}: {error}; this needs root and Linux 5.9 or later, and no other XDP program on the interface"
+    )]
+    Xdp { interface: String, error: rtscope_sys::Error },
     #[error("no permission to {0}: run as root, or give the program CAP_NET_RAW and CAP_NET_ADMIN")]
     Permission(String),
-    #[error("there is no host {host:?} ({cause}): write a name or an address, with :PORT if it is not {PORT}")]
+    #[error(
+        "there is no host {host:?} ({cause}): write a name or an address, with :PORT if it is not {PORT}"
+    )]
     NoHost { host: String, cause: String },
     #[error("{0:?} is not a MAC address: write it as 02:00:00:00:00:01")]
     NotAMac(String),
@@ -75,11 +91,17 @@ pub enum NetworkError {
          firewall is in the way"
     )]
     Silent(String),
-    #[error("no frame came back from {out} to {back} within 2 s: connect the two, directly or by a switch")]
+    #[error(
+        "no frame came back from {out} to {back} within 2 s: connect the two, directly or by a switch"
+    )]
     NotConnected { out: String, back: String },
-    #[error("the peer at {peer} speaks version {theirs} of the frames and this rtscope version {VERSION}: use the same rtscope on both sides")]
+    #[error(
+        "the peer at {peer} speaks version {theirs} of the frames and this rtscope version {VERSION}: use the same rtscope on both sides"
+    )]
     Version { peer: String, theirs: u8 },
-    #[error("can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth")]
+    #[error(
+        "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
+    )]
     Cable(String),
     #[error("can't {0}: {1}")]
     Io(String, io::Error),
@@ -100,6 +122,7 @@ impl NetworkError {
                 | NetworkError::Mtu { .. }
                 | NetworkError::NoHost { .. }
                 | NetworkError::NotAMac(_)
+                | NetworkError::Threads(_)
         )
     }
 }
@@ -154,9 +177,10 @@ impl Links {
         for wire in &mut links.wires {
             greet(wire, path)?;
             if path.stamps {
-                wire.out.ask_stamps().map_err(NetworkError::System)?;
-                wire.back.iter().try_for_each(FrameSocket::ask_stamps).map_err(NetworkError::System)?;
-                wire.has_stamps = true;
+                wire.has_stamps = wire.out.ask_stamps().map_err(NetworkError::System)?;
+                if let Some(back) = &wire.back {
+                    back.ask_stamps().map_err(NetworkError::System)?;
+                }
             }
         }
         Ok(links)
@@ -166,14 +190,16 @@ impl Links {
 type Ends = Vec<(SocketWire, Option<PeerSocket>)>;
 
 fn ends(path: &FramePath, threads: u32) -> Result<Ends, NetworkError> {
+    if path.transport == FrameTransport::Xdp && threads > 1 {
+        return Err(NetworkError::Threads(threads));
+    }
     let is_udp = path.transport == FrameTransport::Udp;
     match &path.route {
-        FrameRoute::Loopback => {
-            (0..threads).map(|_| udp_pair(path, &Sides::loopback())).collect()
-        }
+        FrameRoute::Loopback => (0..threads).map(|_| udp_pair(path, &Sides::loopback())).collect(),
         FrameRoute::Veth => {
             let sides = Sides::cabled().map_err(|error| NetworkError::Cable(error.to_string()))?;
-            let pair = |_| if is_udp { udp_pair(path, &sides) } else { ethernet_pair(path, &sides) };
+            let pair =
+                |_| if is_udp { udp_pair(path, &sides) } else { ethernet_pair(path, &sides) };
             (0..threads).map(pair).collect()
         }
         FrameRoute::Peer { host, interface: None } => {
@@ -195,7 +221,8 @@ fn ends(path: &FramePath, threads: u32) -> Result<Ends, NetworkError> {
 
 /// An interface that Ethernet frames can be sent by.
 fn usable(name: &str) -> Result<Interface, NetworkError> {
-    let interface = Interface::named(name).map_err(|_| NetworkError::NoInterface(name.to_owned()))?;
+    let interface =
+        Interface::named(name).map_err(|_| NetworkError::NoInterface(name.to_owned()))?;
     let name = interface.name.clone();
     match (interface.is_ethernet, interface.is_up, interface.is_running) {
         (false, ..) => Err(NetworkError::NotEthernet(name)),
@@ -210,6 +237,19 @@ fn ethernet(interface: &Interface) -> Result<FrameSocket, NetworkError> {
         true => NetworkError::Permission(format!("send Ethernet frames by {}", interface.name)),
         false => NetworkError::System(error),
     })
+}
+
+/// What a transport sends Ethernet frames by on an interface.
+fn near_end(path: &FramePath, interface: &Interface) -> Result<NearEnd, NetworkError> {
+    fits(path.size, 0, interface.mtu, &interface.name)?;
+    if path.transport != FrameTransport::Xdp {
+        return ethernet(interface).map(NearEnd::Socket);
+    }
+    let most = (FRAME_BYTES_MAX - ETHERNET_HEADER) as u32;
+    fits(path.size, 0, most, "a frame by AF_XDP")?;
+    let rings = XdpSocket::open(interface)
+        .map_err(|error| NetworkError::Xdp { interface: interface.name.clone(), error })?;
+    Ok(NearEnd::Rings(Box::new(rings)))
 }
 
 /// Refuses a frame that isn't sent in one piece.
@@ -233,10 +273,14 @@ fn io_error(what: &str) -> impl FnOnce(io::Error) -> NetworkError {
 }
 
 /// Two sockets that are connected to each other.
-fn udp_pair(path: &FramePath, sides: &Sides) -> Result<(SocketWire, Option<PeerSocket>), NetworkError> {
+fn udp_pair(
+    path: &FramePath,
+    sides: &Sides,
+) -> Result<(SocketWire, Option<PeerSocket>), NetworkError> {
     let cable = |error: rtscope_sys::Error| NetworkError::Cable(error.to_string());
     let bind = |at: Ipv4Addr| UdpSocket::bind((at, 0)).map_err(io_error("open a UDP socket"));
-    let local = |socket: &UdpSocket| socket.local_addr().map_err(io_error("read a socket's address"));
+    let local =
+        |socket: &UdpSocket| socket.local_addr().map_err(io_error("read a socket's address"));
     if let Some((_, far)) = &sides.namespaces {
         far.enter().map_err(cable)?;
     }
@@ -246,17 +290,19 @@ fn udp_pair(path: &FramePath, sides: &Sides) -> Result<(SocketWire, Option<PeerS
     }
     let near = bind(sides.near)?;
     near.connect(local(&far)?).map_err(io_error("connect a UDP socket"))?;
-    let (near_address, far_namespace) = (local(&near)?, sides.namespaces.as_ref().map(|both| &both.1));
+    let (near_address, far_namespace) =
+        (local(&near)?, sides.namespaces.as_ref().map(|both| &both.1));
     if let Some(far) = far_namespace {
         far.enter().map_err(cable)?;
     }
     far.connect(near_address).map_err(io_error("connect a UDP socket"))?;
     let near = FrameSocket::from(near);
     if let Some(mtu) = near.path_mtu() {
-        let name = if sides.namespaces.is_some() { "the virtual cable" } else { "the loopback device" };
+        let name =
+            if sides.namespaces.is_some() { "the virtual cable" } else { "the loopback device" };
         fits(path.size, UDP_HEADERS, mtu, name)?;
     }
-    let wire = SocketWire::new(near, None, &[], path.size, new_token());
+    let wire = SocketWire::new(NearEnd::Socket(near), None, &[], path.size, new_token());
     Ok((wire, Some(PeerSocket::Udp(far.into()))))
 }
 
@@ -278,7 +324,7 @@ fn udp_to(path: &FramePath, address: SocketAddr, host: &str) -> Result<SocketWir
     if let Some(mtu) = socket.path_mtu() {
         fits(path.size, UDP_HEADERS, mtu, &format!("the way to {host}"))?;
     }
-    Ok(SocketWire::new(socket, None, &[], path.size, new_token()))
+    Ok(SocketWire::new(NearEnd::Socket(socket), None, &[], path.size, new_token()))
 }
 
 /// The header of an Ethernet frame.
@@ -313,22 +359,26 @@ fn ethernet_to(
     interface: &Interface,
     to: MacAddress,
 ) -> Result<SocketWire, NetworkError> {
-    fits(path.size, 0, interface.mtu, &interface.name)?;
-    let socket = ethernet(interface)?;
+    let socket = near_end(path, interface)?;
     let token = new_token();
     let frame = header(to, interface.mac);
     Ok(SocketWire::new(socket, None, &frame, path.size, token))
 }
 
-fn over_cards(path: &FramePath, out: &Interface, back: &Interface) -> Result<SocketWire, NetworkError> {
-    [out, back].into_iter().try_for_each(|one| fits(path.size, 0, one.mtu, &one.name))?;
-    let (sends, receives) = (ethernet(out)?, ethernet(back)?);
+fn over_cards(
+    path: &FramePath,
+    out: &Interface,
+    back: &Interface,
+) -> Result<SocketWire, NetworkError> {
+    let (sends, receives) = (near_end(path, out)?, near_end(path, back)?);
     Ok(SocketWire::new(sends, Some(receives), &header(back.mac, out.mac), path.size, new_token()))
 }
 
 fn mac_of(text: &str) -> Result<MacAddress, NetworkError> {
-    let bytes: Option<Vec<u8>> =
-        text.split(':').map(|pair| u8::from_str_radix(pair, 16).ok().filter(|_| pair.len() == 2)).collect();
+    let bytes: Option<Vec<u8>> = text
+        .split(':')
+        .map(|pair| u8::from_str_radix(pair, 16).ok().filter(|_| pair.len() == 2))
+        .collect();
     let mac = bytes.and_then(|bytes| MacAddress::try_from(bytes).ok());
     mac.ok_or_else(|| NetworkError::NotAMac(text.to_owned()))
 }
@@ -337,7 +387,7 @@ fn mac_of(text: &str) -> Result<MacAddress, NetworkError> {
 fn greet(wire: &mut SocketWire, path: &FramePath) -> Result<(), NetworkError> {
     for number in 0..HELLOS {
         let _ = wire.say(Kind::Hello, u64::from(number));
-        let Some((message, frame)) = hear(wire.incoming(), wire.at, wire.token, HELLO_NS) else {
+        let Some((message, frame)) = wire.hear(HELLO_NS) else {
             continue;
         };
         match message.kind {
@@ -349,7 +399,10 @@ fn greet(wire: &mut SocketWire, path: &FramePath) -> Result<(), NetworkError> {
             }
             Kind::Hello if wire.back.is_some() => {}
             Kind::Refused => {
-                return Err(NetworkError::Version { peer: where_to(path), theirs: message.version });
+                return Err(NetworkError::Version {
+                    peer: where_to(path),
+                    theirs: message.version,
+                });
             }
             _ => continue,
         }

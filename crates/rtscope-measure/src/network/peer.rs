@@ -24,6 +24,7 @@ use rtscope_sys::{
 use super::{
     NetworkError,
     message::{Kind, Message, VERSION},
+    wire::NearEnd,
 };
 use crate::interrupt::Interrupt;
 
@@ -60,9 +61,8 @@ impl<A: Copy> Responder<A> {
         if kind != Kind::Answer {
             return send(frame, from);
         }
-        let hits = |period: u32| {
-            period > 0 && message.number % u64::from(period) == u64::from(period) - 1
-        };
+        let hits =
+            |period: u32| period > 0 && message.number % u64::from(period) == u64::from(period) - 1;
         self.late.drain(..).for_each(|(frame, to)| send(&frame, to));
         let held = std::mem::take(&mut self.swapped);
         if hits(self.faults.drop) {
@@ -184,11 +184,7 @@ impl Drop for LocalPeer {
 /// # Errors
 ///
 /// When the socket fails.
-pub fn serve_udp(
-    socket: &UdpSocket,
-    faults: PeerFaults,
-    interrupt: &Interrupt,
-) -> io::Result<()> {
+pub fn serve_udp(socket: &UdpSocket, faults: PeerFaults, interrupt: &Interrupt) -> io::Result<()> {
     socket.set_read_timeout(Some(Duration::from_nanos(LOOK_NS)))?;
     let mut responder: Responder<SocketAddr> = Responder::new(faults);
     let mut buffer = vec![0; ROOM];
@@ -228,7 +224,7 @@ pub fn serve_ethernet(
 
 /// Waits for a message of a kind from a socket; what else comes is passed over.
 pub(super) fn hear(
-    socket: &FrameSocket,
+    socket: &mut NearEnd,
     at: usize,
     token: u64,
     wait_ns: u64,

@@ -5,20 +5,83 @@ use std::time::Duration;
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     frame::{Arrival, FrameSocket, Stamps, Waited},
+    xdp::XdpSocket,
 };
 
 use super::{
     message::{Kind, Message},
-    peer::ROOM,
+    peer::{ROOM, hear},
 };
 use crate::sampler::{Came, Wire};
+
+/// What frames are sent and received by.
+#[derive(Debug)]
+pub(super) enum NearEnd {
+    Socket(FrameSocket),
+    Rings(Box<XdpSocket>),
+}
+
+impl NearEnd {
+    #[inline]
+    fn send(&mut self, frame: &[u8]) -> Result<(), i32> {
+        match self {
+            NearEnd::Socket(socket) => socket.send(frame),
+            NearEnd::Rings(rings) => rings.send(frame),
+        }
+    }
+
+    #[inline]
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Arrival {
+        match self {
+            NearEnd::Socket(socket) => socket.receive(buffer),
+            NearEnd::Rings(rings) => match rings.receive(buffer) {
+                Some(len) => Arrival::Frame { len, stamps: Stamps::default() },
+                None => Arrival::Nothing,
+            },
+        }
+    }
+
+    #[inline]
+    pub(super) fn wait(&self, ns: u64) -> Waited {
+        match self {
+            NearEnd::Socket(socket) => socket.wait(ns),
+            NearEnd::Rings(rings) => rings.wait(ns),
+        }
+    }
+
+    /// The stamps of a frame that was sent; frames in rings have none.
+    #[inline]
+    pub(super) fn sent(&self) -> Option<Stamps> {
+        match self {
+            NearEnd::Socket(socket) => socket.sent(),
+            NearEnd::Rings(_) => None,
+        }
+    }
+
+    /// Whether the kernel stamps its frames.
+    pub(super) fn ask_stamps(&self) -> Result<bool, rtscope_sys::Error> {
+        match self {
+            NearEnd::Socket(socket) => socket.ask_stamps().map(|()| true),
+            NearEnd::Rings(_) => Ok(false),
+        }
+    }
+
+    /// Lets only frames with these words through. The program before a socket with rings has no such choice: others
+    /// are counted as strays.
+    pub(super) fn only(&self, words: &[(u32, u32)]) -> Result<(), rtscope_sys::Error> {
+        match self {
+            NearEnd::Socket(socket) => socket.only(words),
+            NearEnd::Rings(_) => Ok(()),
+        }
+    }
+}
 
 /// The near end of a path, ready to send.
 #[derive(Debug)]
 pub(crate) struct SocketWire {
-    pub(super) out: FrameSocket,
+    pub(super) out: NearEnd,
     /// Where frames come back, if it isn't where they go out.
-    pub(super) back: Option<FrameSocket>,
+    pub(super) back: Option<NearEnd>,
     /// The frame, with its headers; the number is filled in for each.
     pub(super) frame: Box<[u8]>,
     /// Where the payload begins.
@@ -36,8 +99,8 @@ const AFTER_ERROR: Duration = Duration::from_micros(50);
 
 impl SocketWire {
     pub(super) fn new(
-        out: FrameSocket,
-        back: Option<FrameSocket>,
+        out: NearEnd,
+        back: Option<NearEnd>,
         header: &[u8],
         size: u16,
         token: u64,
@@ -65,8 +128,14 @@ impl SocketWire {
         self.out.send(&self.frame)
     }
 
-    pub(super) fn incoming(&self) -> &FrameSocket {
-        self.back.as_ref().unwrap_or(&self.out)
+    pub(super) fn incoming(&mut self) -> &mut NearEnd {
+        self.back.as_mut().unwrap_or(&mut self.out)
+    }
+
+    /// Waits for a message of its token; what else comes is passed over.
+    pub(super) fn hear(&mut self, wait_ns: u64) -> Option<(Message, Vec<u8>)> {
+        let (at, token) = (self.at, self.token);
+        hear(self.incoming(), at, token, wait_ns)
     }
 
     /// Notes the stamps of the last frame that was sent, if they are there.
@@ -82,7 +151,7 @@ impl SocketWire {
 
     #[inline]
     fn look(&mut self) -> Option<Came> {
-        let socket = self.back.as_ref().unwrap_or(&self.out);
+        let socket = self.back.as_mut().unwrap_or(&mut self.out);
         match socket.receive(&mut self.buffer) {
             Arrival::Frame { len, stamps } => {
                 let payload = self.buffer.get(self.at..len.min(ROOM));

@@ -134,7 +134,12 @@ impl<C: Clock> FrameLoop<'_, C> {
                     let sample = RawSample { expiry_ns: instant_ns, latency_ns, cycle: nth };
                     tally.keep_raw(ring, sample);
                 }
-                self.end_if_due(&mut tally, exchange, (owner, instant_ns, now_ns.min(next_ns)), last_ns);
+                self.end_if_due(
+                    &mut tally,
+                    exchange,
+                    (owner, instant_ns, now_ns.min(next_ns)),
+                    last_ns,
+                );
                 last_cpu = cpu;
                 if self.live.asked.load(Relaxed) {
                     self.live.show(exchange.figures(), last_ns, cpu);
@@ -203,7 +208,13 @@ impl<C: Clock> FrameLoop<'_, C> {
 
     /// Before a slot of another cell is begun: frames of the one that ended, which are still on their way, are lost.
     #[inline]
-    fn close_reign(&self, ledger: &mut Ledger, exchange: &mut Exchange, instant_ns: u64, now_ns: u64) {
+    fn close_reign(
+        &self,
+        ledger: &mut Ledger,
+        exchange: &mut Exchange,
+        instant_ns: u64,
+        now_ns: u64,
+    ) {
         let current = exchange.slot().reign();
         if self.shared.reign() != current
             && self.shared.reign_at(current, instant_ns) != Some(current)

@@ -79,7 +79,8 @@ impl FrameCounts {
 
     /// The counts as a value; they are 0 afterwards.
     fn take(&mut self) -> Frames {
-        let parts = Part::ALL.into_iter().zip(&mut self.parts).filter(|(_, counts)| counts.count > 0);
+        let parts =
+            Part::ALL.into_iter().zip(&mut self.parts).filter(|(_, counts)| counts.count > 0);
         let parts = parts.map(|(part, counts)| {
             let taken = PartCounts { part, extent: counts.extent(), bins: counts.take() };
             counts.reset();

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     network::{
-        CYCLE_MAX, CYCLE_MIN, FRAME_SIZE_MAX, FRAME_SIZE_MIN, FramePath, FrameRoute, FrameTransport,
-        NetworkSampler, PeerFaults,
+        CYCLE_MAX, CYCLE_MIN, FRAME_SIZE_MAX, FRAME_SIZE_MIN, FramePath, FrameRoute,
+        FrameTransport, NetworkSampler, PeerFaults,
     },
     sampler::{
         ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,

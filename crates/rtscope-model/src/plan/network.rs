@@ -120,8 +120,18 @@ pub const CYCLE_MAX: Nanos = Nanos::from_secs(1);
 
 /// The options of a line.
 const OPTIONS: [&str; 12] = [
-    "over", "peer", "interface", "out", "in", "size", "timeout", "stamps", "drop", "duplicate",
-    "late", "swap",
+    "over",
+    "peer",
+    "interface",
+    "out",
+    "in",
+    "size",
+    "timeout",
+    "stamps",
+    "drop",
+    "duplicate",
+    "late",
+    "swap",
 ];
 
 impl FramePath {
@@ -225,7 +235,9 @@ impl<'a> Given<'a> {
     fn number(&mut self, key: &str, least: u32, most: u32) -> Result<Option<u32>, String> {
         let Some(text) = self.take(key) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.map(Some).ok_or_else(|| format!("{key}={text}: write a number from {least} to {most}"))
+        number
+            .map(Some)
+            .ok_or_else(|| format!("{key}={text}: write a number from {least} to {most}"))
     }
 
     fn faults(&mut self) -> Result<PeerFaults, String> {
@@ -297,18 +309,21 @@ impl FromStr for FramePath {
         let route = given.route(transport)?;
         let (least, most) = (u32::from(FRAME_SIZE_MIN), u32::from(FRAME_SIZE_MAX));
         let size = given.number("size", least, most)?.map_or(FRAME_SIZE, |size| size as u16);
-        let timeout: Option<Nanos> =
-            given.take("timeout").map(str::parse).transpose().map_err(|e| format!("timeout: {e}"))?;
+        let timeout: Option<Nanos> = given
+            .take("timeout")
+            .map(str::parse)
+            .transpose()
+            .map_err(|e| format!("timeout: {e}"))?;
         if timeout.is_some_and(|timeout| timeout < Nanos::from_us(10)) {
-            return Err("timeout: no frame comes back within less than 10us; write a longer time".to_owned());
+            return Err("timeout: no frame comes back within less than 10us; write a longer time"
+                .to_owned());
         }
         let stamps = match given.take("stamps") {
             None | Some("true") => true,
             Some("false") => false,
             Some(other) => return Err(format!("stamps={other}: write true or false")),
         };
-        let path =
-            FramePath { transport, route, size, timeout, stamps, faults: given.faults()? };
+        let path = FramePath { transport, route, size, timeout, stamps, faults: given.faults()? };
         if let Some(key) = given.0.keys().next() {
             return Err(format!("{key} has no meaning in {text:?}: leave it out"));
         }
@@ -335,7 +350,10 @@ mod tests {
             ("raw", "raw over=veth size=64"),
             ("udp  over=peer peer=board:99 size=24", "udp over=peer peer=board:99 size=24"),
             ("xdp over=peer interface=eth1", "xdp over=peer interface=eth1 size=64"),
-            ("raw over=cards out=a in=b stamps=false", "raw over=cards out=a in=b size=64 stamps=false"),
+            (
+                "raw over=cards out=a in=b stamps=false",
+                "raw over=cards out=a in=b size=64 stamps=false",
+            ),
             (
                 "udp drop=5 late=7 duplicate=9 swap=11 timeout=500us",
                 "udp over=loopback size=64 timeout=500us drop=5 duplicate=9 late=7 swap=11",

@@ -447,7 +447,8 @@ impl Sampler {
         let mut found = Vec::new();
         let is_cyclic = self.sleep == Sleep::Absolute && self.overrun == Overrun::Skip;
         if !is_cyclic || matches!(self.spread, Spread::Part(_)) {
-            let (sleep, overrun) = (spelling.with("sleep", "absolute"), spelling.with("overrun", "skip"));
+            let (sleep, overrun) =
+                (spelling.with("sleep", "absolute"), spelling.with("overrun", "skip"));
             found.push(format!(
                 "a network sampler keeps a fixed cycle: set {sleep} and {overrun}, and leave out a part for spread"
             ));

@@ -160,7 +160,9 @@ impl Condensed {
 fn bytes_of(slice: &Slice) -> usize {
     let frames = slice.frames.as_ref();
     let bins = slice.bins.len() + slice.omitted.len() + frames.map_or(0, |frames| frames.bins());
-    size_of::<Slice>() + frames.map_or(0, |frames| size_of_val(&**frames)) + bins * size_of::<crate::histogram::Bin>()
+    size_of::<Slice>()
+        + frames.map_or(0, |frames| size_of_val(&**frames))
+        + bins * size_of::<crate::histogram::Bin>()
 }
 
 /// Slices by thread and scope: what was read, whatever was joined since.

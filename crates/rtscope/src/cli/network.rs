@@ -35,6 +35,7 @@ use crate::{exit, plans};
 ///   rtscope network fieldbus
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
+#[group(id = "network")]
 pub(super) struct Args {
     #[command(flatten)]
     path: Path,
@@ -49,6 +50,7 @@ pub(super) struct Args {
 /// What frames are sent, and where.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Frames")]
+#[group(id = "frames")]
 struct Path {
     /// Kind of frames: udp, raw (Ethernet through AF_PACKET), or xdp (Ethernet through AF_XDP)
     #[arg(long, value_name = "KIND", value_parser = ["udp", "raw", "xdp"])]
@@ -124,9 +126,9 @@ impl Path {
         add("peer", self.to.as_deref());
         add("interface", self.interface.as_deref());
         if let Some(cards) = &self.cards {
-            let (out, back) = cards
-                .split_once(',')
-                .ok_or_else(|| Refused(format!("--cards {cards}: name two interfaces as eth1,eth2")))?;
+            let (out, back) = cards.split_once(',').ok_or_else(|| {
+                Refused(format!("--cards {cards}: name two interfaces as eth1,eth2"))
+            })?;
             add("over", Some("cards"));
             add("out", Some(out));
             add("in", Some(back));
@@ -161,7 +163,8 @@ fn serve(address: SocketAddr, path: &Path) -> anyhow::Result<ExitCode> {
             network::serve_ethernet(interface, faults, &interrupt)?;
         }
         (None, true) => {
-            let text = "--serve: name the interface on which Ethernet frames come, as --interface eth1";
+            let text =
+                "--serve: name the interface on which Ethernet frames come, as --interface eth1";
             return Err(Refused(text.to_owned()).into());
         }
         (None, false) => {

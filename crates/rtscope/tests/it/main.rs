@@ -21,6 +21,7 @@ mod kernels;
 mod killed;
 mod loads;
 mod long;
+mod network;
 mod observer;
 mod ordinary_user;
 mod packaging;

@@ -27,7 +27,8 @@ impl FramesView {
             let row = cell.all.frame_counts().into_iter().flatten().map(|one| grouped(one.count));
             counts.row(std::iter::once(cell.name.clone()).chain(row));
         }
-        let rows = cells.iter().filter_map(|cell| Some((cell.name.as_str(), cell.all.frames.as_ref()?)));
+        let rows =
+            cells.iter().filter_map(|cell| Some((cell.name.as_str(), cell.all.frames.as_ref()?)));
         Some(FramesView { headline: headline(&cells), counts, parts: table_of_parts(rows) })
     }
 }
@@ -41,6 +42,11 @@ fn headline(cells: &[&CellSummary]) -> String {
     );
     match (late, lost) {
         (0, 0) => format!("Each of {} came back in its cycle", counted(sent, "frame")),
-        _ => format!("Of {}, {} were late and {} lost", counted(sent, "frame"), grouped(late), grouped(lost)),
+        _ => format!(
+            "Of {}, {} were late and {} lost",
+            counted(sent, "frame"),
+            grouped(late),
+            grouped(lost)
+        ),
     }
 }

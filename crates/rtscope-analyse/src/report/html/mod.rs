@@ -18,8 +18,8 @@ use askama::Template;
 use rtscope_model::{finding::Weight, record::Record};
 
 use self::{
-    environment::EnvironmentView, figures::FiguresView, frames::FramesView, machine_use::MachineUseView,
-    provenance::ProvenanceView, tail::TailView, verdict::VerdictView,
+    environment::EnvironmentView, figures::FiguresView, frames::FramesView,
+    machine_use::MachineUseView, provenance::ProvenanceView, tail::TailView, verdict::VerdictView,
 };
 use crate::{
     judgement::Judgement,

@@ -36,7 +36,8 @@ fn counts(cell: &CellSummary) -> String {
 }
 
 fn parts(cells: &[&CellSummary]) -> String {
-    let rows = cells.iter().filter_map(|cell| Some((cell.name.as_str(), cell.all.frames.as_ref()?)));
+    let rows =
+        cells.iter().filter_map(|cell| Some((cell.name.as_str(), cell.all.frames.as_ref()?)));
     let table = table_of_parts(rows);
     let columns = 1..table.head.len();
     let width = |n: usize| {

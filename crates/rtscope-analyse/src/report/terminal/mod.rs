@@ -83,6 +83,16 @@ fn heading(record: &Record, style: Style) -> String {
     if !samplers.is_empty() {
         text += &style.paragraph("  ", 2, &samplers.join("; "));
     }
+    let mut paths: Vec<String> = Vec::new();
+    for path in record.plan.phases.iter().filter_map(|phase| phase.sampler.network.path()) {
+        let words = path.to_string();
+        if !paths.contains(&words) {
+            paths.push(words);
+        }
+    }
+    if !paths.is_empty() {
+        text += &style.paragraph("  frames: ", 10, &paths.join("; "));
+    }
     text
 }
 

@@ -1,6 +1,11 @@
 //! The table of figures: a line for each thread and for all of a cell, in microseconds.
 
-use rtscope_model::{event::EndReason, plan::{Phase, Plan}, time::Nanos, verdict::Statistic};
+use rtscope_model::{
+    event::EndReason,
+    plan::{Phase, Plan},
+    time::Nanos,
+    verdict::Statistic,
+};
 
 use super::style::{Ink, Style};
 use crate::{

@@ -31,7 +31,8 @@ pub(super) fn not_sent(scene: &Scene) -> Option<Finding> {
         Some(format!("{} ({not_sent} of {planned} cycles)", cell.name))
     }))?;
     let text = format!("the thread woke too late to send a frame: {places}");
-    let advice = "explain the late wake-ups first: `rtscope run` with the same load, or `rtscope explain`";
+    let advice =
+        "explain the late wake-ups first: `rtscope run` with the same load, or `rtscope explain`";
     Some(Finding::new("frames-not-sent", Weight::Warning, text).advise(advice))
 }
 
@@ -45,11 +46,13 @@ pub(super) fn odd(scene: &Scene) -> Option<Finding> {
             (frames.strays, "not of this phase"),
         ];
         let odd = all.into_iter().filter(|(count, _)| *count > 0);
-        let odd: Vec<String> = odd.map(|(count, how)| format!("{} {how}", grouped(count))).collect();
+        let odd: Vec<String> =
+            odd.map(|(count, how)| format!("{} {how}", grouped(count))).collect();
         (!odd.is_empty()).then(|| format!("{} ({})", cell.name, odd.join(", ")))
     }))?;
     let text = format!("frames came out of order, twice, or from elsewhere: {places}");
-    let advice = "look for a loop or two paths in the network, and for other senders of the same frames";
+    let advice =
+        "look for a loop or two paths in the network, and for other senders of the same frames";
     Some(Finding::new("frames-odd", Weight::Warning, text).advise(advice))
 }
 
@@ -58,10 +61,7 @@ mod tests {
     use rtscope_model::frames::Frames;
 
     use super::*;
-    use crate::{
-        judge,
-        test_support::Run,
-    };
+    use crate::{judge, test_support::Run};
 
     const PLAN: &str = "name = 'net'\nrequire = ['lost = 0', 'late <= 3', 'missed <= 6']\n[sampler]\nnetwork = 'udp'\n\
                         [[phase]]\nname = 'rest'\nduration = '1s'\n";

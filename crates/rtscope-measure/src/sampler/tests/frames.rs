@@ -153,8 +153,7 @@ fn told(story: Story) -> (Vec<Slice>, LoopTally) {
     let frames = FrameLoop { clock: &clock, beat: &beat, timeout_ns, shared: &shared, live: &live };
     let tally = frames.run(&mut wire, &mut Ledger::default(), &mut ours, None);
     let numbers: Vec<u32> = (0..cells).collect();
-    let owner =
-        SlotOwner { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &numbers };
+    let owner = SlotOwner { thread: 0, origin_ns: 0, grid_ns: Some(INTERVAL_NS), cells: &numbers };
     let (mut slices, mut cover) = (Vec::new(), Cover::new(LAYOUT, 0));
     cover.start(beat.first_ns);
     slots.drain(&owner, |taken| cover.add(&owner, &shared, taken, |slice| slices.push(slice)));
