@@ -35,7 +35,7 @@ use crate::{exit, plans};
 ///   rtscope network fieldbus
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-#[group(id = "network")]
+#[group(id = "network_verb")]
 pub(super) struct Args {
     #[command(flatten)]
     path: Path,
@@ -50,7 +50,7 @@ pub(super) struct Args {
 /// What frames are sent, and where.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Frames")]
-#[group(id = "frames")]
+#[group(id = "frame_path")]
 struct Path {
     /// Kind of frames: udp, raw (Ethernet through AF_PACKET), or xdp (Ethernet through AF_XDP)
     #[arg(long, value_name = "KIND", value_parser = ["udp", "raw", "xdp"])]
