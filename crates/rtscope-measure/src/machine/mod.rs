@@ -15,7 +15,8 @@ use rtscope_model::{
 use crate::{
     RunError,
     load::Launcher,
-    sampler::{Beat, NetworkSpec, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread},
+    network::NetworkSpec,
+    sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread},
 };
 
 pub(crate) use self::limits::Limits;

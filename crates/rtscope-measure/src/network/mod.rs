@@ -22,8 +22,9 @@ use std::{
 };
 
 use rtscope_model::{
+    cpu::CpuSet,
     plan::{FramePath, FrameRoute, FrameTransport, Plan},
-    schedule::Placement,
+    schedule::{Placement, Policy},
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
@@ -126,6 +127,29 @@ impl NetworkError {
         )
     }
 }
+
+/// How the threads of a session send frames.
+#[derive(Clone, Debug)]
+pub struct NetworkSpec {
+    pub path: FramePath,
+    /// Where a peer of this process runs.
+    pub peer_cpus: CpuSet,
+}
+
+impl NetworkSpec {
+    /// A peer runs as the thread does that waits for it, on CPUs of its own where there are some.
+    pub(crate) fn peer_place(&self, asked: &Placement) -> Placement {
+        let policy = if asked.policy == Policy::Deadline { Policy::Fifo } else { asked.policy };
+        let priority = match asked.priority {
+            0 if policy.has_priority() => PEER_PRIORITY,
+            priority => priority,
+        };
+        Placement { policy, priority, budget: None, cpus: self.peer_cpus.clone(), ..asked.clone() }
+    }
+}
+
+/// The priority of a peer whose thread has none, because it runs under the deadline policy.
+const PEER_PRIORITY: u8 = 90;
 
 /// The near ends of a path, one for each thread, and the peers that are threads of this process.
 #[derive(Debug, Default)]

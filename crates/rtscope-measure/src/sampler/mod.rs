@@ -10,6 +10,7 @@
 //! reign     which cell an activation belongs to
 //! frames    the loop of a thread that sends a frame at each activation and waits for it
 //! ledger    what became of each frame
+//! gate      what parked threads wait at
 //! offset    how much later than its instant of the grid an activation is due
 //! wakeup    the loop of one thread: the heart, free of allocation, locks and results
 //! slot      the buffers that a thread fills and the control thread empties
@@ -17,6 +18,7 @@
 
 mod cover;
 mod frames;
+mod gate;
 mod ledger;
 mod offset;
 mod reign;
@@ -31,9 +33,7 @@ pub use self::{
     ledger::Ledger,
     offset::{GuestExpiries, Offset},
     reign::{STOP, Shared},
-    session::{
-        EndedThread, NetworkSpec, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake,
-    },
+    session::{EndedThread, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
     slot::{Exchange, Slot, SlotOwner, Slots, Taken, exchange},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };

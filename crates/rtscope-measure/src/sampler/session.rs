@@ -4,7 +4,7 @@
 use std::{
     io,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc,
         atomic::Ordering::*,
         mpsc::{self, Receiver, Sender},
     },
@@ -16,8 +16,8 @@ use rtscope_model::{
     cpu::CpuSet,
     event::{Bounds, Live, Tally},
     histogram::Layout,
-    plan::{ClockName, FramePath, Sleep},
-    schedule::{Placement, Policy},
+    plan::{ClockName, Sleep},
+    schedule::Placement,
     slice::{RawSample, Slice},
 };
 use rtscope_sys::{
@@ -28,13 +28,14 @@ use rtscope_sys::{
 };
 
 use crate::{
-    network::{Links, LocalPeer, NetworkError, SocketWire},
+    network::{Links, LocalPeer, NetworkError, NetworkSpec, SocketWire},
     ps::holder,
 };
 
 use super::{
     cover::Cover,
     frames::FrameLoop,
+    gate::{Gate, Word},
     ledger::Ledger,
     reign::{Shared, is_cell},
     slot::{Exchange, Slot, SlotOwner, Slots, exchange_with, spare_slots},
@@ -121,29 +122,6 @@ pub struct SessionSpec {
     pub network: Option<NetworkSpec>,
 }
 
-/// How the threads of a session send frames.
-#[derive(Clone, Debug)]
-pub struct NetworkSpec {
-    pub path: FramePath,
-    /// Where a peer of this process runs.
-    pub peer_cpus: CpuSet,
-}
-
-impl NetworkSpec {
-    /// A peer runs as the thread does that waits for it, on CPUs of its own where there are some.
-    fn peer_place(&self, asked: &Placement) -> Placement {
-        let policy = if asked.policy == Policy::Deadline { Policy::Fifo } else { asked.policy };
-        let priority = match asked.priority {
-            0 if policy.has_priority() => PEER_PRIORITY,
-            priority => priority,
-        };
-        Placement { policy, priority, budget: None, cpus: self.peer_cpus.clone(), ..asked.clone() }
-    }
-}
-
-/// The priority of a peer whose thread has none, because it runs under the deadline policy.
-const PEER_PRIORITY: u8 = 90;
-
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
@@ -181,41 +159,6 @@ pub struct Starved {
     pub cpus: CpuSet,
     /// Who held its CPUs, in words.
     pub holder: String,
-}
-
-/// A gate that parked threads wait at.
-#[derive(Debug, Default)]
-struct Gate {
-    word: Mutex<Word>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Word {
-    #[default]
-    Wait,
-    /// The common start on the session's clock.
-    Go(u64),
-    Cancel,
-}
-
-impl Gate {
-    /// The first word counts: a thread that was released and has not run yet must not miss it.
-    fn say(&self, word: Word) {
-        let mut said = self.word.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said == Word::Wait {
-            *said = word;
-        }
-        self.changed.notify_all();
-    }
-
-    fn wait(&self) -> Word {
-        let guard = self.word.lock().unwrap_or_else(PoisonError::into_inner);
-        *self
-            .changed
-            .wait_while(guard, |word| *word == Word::Wait)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A running session, seen from the control thread.
