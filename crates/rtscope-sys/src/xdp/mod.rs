@@ -202,7 +202,7 @@ fn rings(socket: &OwnedFd) -> Result<[Ring; 4], Error> {
 fn bind(socket: &OwnedFd, interface: &Interface) -> Result<(), Error> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: libc::XDP_COPY as u16,
+        sxdp_flags: libc::XDP_COPY,
         sxdp_ifindex: interface.index,
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,

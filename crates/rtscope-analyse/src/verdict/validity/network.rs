@@ -60,7 +60,6 @@ pub(super) fn odd(scene: &Scene) -> Option<Finding> {
 mod tests {
     use rtscope_model::frames::Frames;
 
-    use super::*;
     use crate::{judge, test_support::Run};
 
     const PLAN: &str = "name = 'net'\nrequire = ['lost = 0', 'late <= 3', 'missed <= 6']\n[sampler]\nnetwork = 'udp'\n\
