@@ -3,6 +3,7 @@
 use rtscope_model::{
     event::EndReason,
     finding::Finding,
+    frames::Frames,
     histogram::Histogram,
     verdict::{Requirement, Verdict},
 };
@@ -137,6 +138,8 @@ pub struct FigureRow {
     pub exceedances: Vec<Exceedance>,
     /// How far the 95 % interval of the mean of `corrected` reaches from it, or why there is none.
     pub mean_margins_ns: Result<Margins, IntervalRefusal>,
+    /// Of a network sampler: what became of its frames.
+    pub frames: Option<Frames>,
 }
 
 /// Quantiles from which on latencies are the tail: p99.

@@ -288,6 +288,7 @@ pub(crate) fn slice_of(
         unplaced: Unplaced::default(),
         omitted: omitted.bins(),
         omitted_extent: extent(&omitted),
+        frames: None,
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
         dependence::{Dependence, IntervalRefusal},
         exceedance::{Exceedance, IntervalKind},
         explain::cost,
+        frames,
         machine_use::{self, MachineUse},
         quantile::{self, Quantile},
     },
@@ -180,6 +181,7 @@ fn of_row(row: &FigureRow) -> Map<String, Value> {
         "beyond_max": effective.map(quantile::beyond_max),
         "latency_ns": latencies(&row.histogram),
         "corrected_latency_ns": latencies(&row.corrected),
+        "frames": of_frames(row),
         "intervals": intervals(row),
         "exceedances": row.exceedances.iter().map(of_exceedance).collect::<Vec<_>>(),
     });
@@ -187,6 +189,23 @@ fn of_row(row: &FigureRow) -> Map<String, Value> {
         Value::Object(keys) => keys,
         _ => Map::new(),
     }
+}
+
+/// What became of frames, and the parts of their way; null of any other sampler.
+fn of_frames(row: &FigureRow) -> Value {
+    let (Some(counts), Some(frames)) = (row.frame_counts(), &row.frames) else {
+        return Value::Null;
+    };
+    let mut keys: Map<String, Value> =
+        counts.iter().map(|one| (one.key.to_owned(), json!(one.count))).collect();
+    let parts = frames::parts(frames).map(|(part, histogram)| {
+        let mut latency = latencies(&histogram);
+        latency["part"] = json!(part.key());
+        latency["count"] = json!(histogram.count());
+        latency
+    });
+    keys.insert("parts".to_owned(), parts.collect());
+    Value::Object(keys)
 }
 
 /// The key of a quantile: p99.99 is `p99_99`, so that it can be written after a dot.

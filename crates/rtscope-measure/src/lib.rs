@@ -19,6 +19,7 @@ pub mod explain;
 pub mod interrupt;
 pub mod load;
 mod machine;
+pub mod network;
 mod other_work;
 mod protocol;
 pub mod ps;
@@ -56,6 +57,7 @@ use crate::{
     },
     interrupt::Interrupt,
     load::{Launcher, LoadError},
+    network::NetworkError,
     protocol::{Conductor, LockedMemory},
     recorder::{RecordError, RecordFiles, Recorder},
     sampler::{GuestExpiries, SampleError},
@@ -127,6 +129,8 @@ pub enum RunError {
     Place(Box<SampleError>, [String; 3]),
     #[error(transparent)]
     Sample(SampleError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("can't place the control thread: {0}")]
     Control(rtscope_sys::Error),
     #[error(transparent)]
@@ -140,7 +144,10 @@ impl From<SampleError> for RunError {
                 let ways = environment::placement_advice(asked);
                 RunError::Place(Box::new(error), ways)
             }
-            _ => RunError::Sample(error),
+            _ => match error {
+                SampleError::Network(error) => RunError::Network(error),
+                error => RunError::Sample(error),
+            },
         }
     }
 }
@@ -238,6 +245,7 @@ fn lay_out(
     let online = found.cpus.online.clone();
     let mut launcher = Launcher { online, ..Launcher::new(CpuSet::default(), all) };
     machine::loads_can_start(plan, &sessions, &mut launcher)?;
+    network::check(plan)?;
     Ok((sessions, launcher))
 }
 

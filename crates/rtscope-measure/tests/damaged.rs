@@ -35,6 +35,7 @@ fn slice(n: u64) -> Event {
         unplaced: Unplaced::default(),
         omitted: Vec::new(),
         omitted_extent: Extent::default(),
+        frames: None,
     })
 }
 

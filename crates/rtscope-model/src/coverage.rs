@@ -199,7 +199,7 @@ impl Coverage {
                 }
             }
             sampled.reach_ns.insert(cell, slice.end_ns);
-            if slice.recorded == 0 && slice.missed > 0 {
+            if slice.recorded == 0 && slice.missed > 0 && slice.frames.is_none() {
                 let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
                 unanswered.count += slice.missed;
                 unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);

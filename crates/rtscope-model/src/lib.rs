@@ -20,6 +20,7 @@ pub mod environment;
 pub mod event;
 pub mod explain;
 pub mod finding;
+pub mod frames;
 pub mod guest;
 pub mod histogram;
 pub mod instructions;

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::histogram::{Bin, Layout, Unplaced};
+use crate::{
+    frames::Frames,
+    histogram::{Bin, Layout, Unplaced},
+};
 
 /// Which activations a slice holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,6 +69,9 @@ pub struct Slice {
     /// Largest and summed latency of `omitted`, exact.
     #[serde(default, skip_serializing_if = "is_default")]
     pub omitted_extent: Extent,
+    /// Of a network sampler: what became of the frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<Box<Frames>>,
 }
 
 /// One measured activation, for the raw file.
@@ -115,7 +121,7 @@ fn is_default(extent: &Extent) -> bool {
     *extent == Extent::default()
 }
 
-fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
+pub(crate) fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
     for &(index, count) in bins {
         match sum.binary_search_by_key(&index, |bin| bin.0) {
             Ok(at) => sum[at].1 = sum[at].1.saturating_add(count),
@@ -173,6 +179,7 @@ impl Slice {
             unplaced: Unplaced::default(),
             omitted: omitted.into_iter().collect(),
             omitted_extent: extent,
+            frames: None,
         }
     }
 
@@ -217,6 +224,9 @@ impl Slice {
                 sum_ns: own.sum_ns.saturating_add(new.sum_ns),
             };
             add_bins(&mut self.omitted, &next.omitted);
+        }
+        if let Some(next) = &next.frames {
+            self.frames.get_or_insert_default().absorb(next);
         }
     }
 

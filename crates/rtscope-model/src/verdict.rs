@@ -54,6 +54,18 @@ pub enum Statistic {
     Quantile(u32),
     /// Number of missed activations.
     Missed,
+    /// Of a network sampler: frames that came back after the timeout.
+    Late,
+    /// Of a network sampler: frames that did not come back.
+    Lost,
+}
+
+impl Statistic {
+    /// Whether it is a count, and not a latency.
+    #[must_use]
+    pub const fn is_count(self) -> bool {
+        matches!(self, Statistic::Missed | Statistic::Late | Statistic::Lost)
+    }
 }
 
 /// What a cell must satisfy, for example `max < 200us`, `p99.99 < 50us`, `missed = 0`, or a claim about a
@@ -61,8 +73,8 @@ pub enum Statistic {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirement {
     pub statistic: Statistic,
-    /// The limit: the statistic must stay below it (nanoseconds, or a count for `missed`, which must
-    /// not be above it).
+    /// The limit: the statistic must stay below it (nanoseconds, or a count for `missed`, `late` and `lost`, which
+    /// must not be above it).
     pub limit: u64,
     /// Of a claim: the limit may be reached at most once in this time, on average. Only with `max`.
     pub once_in: Option<Nanos>,
@@ -78,7 +90,7 @@ impl Requirement {
     /// The latency limit in nanoseconds; none for a count.
     #[must_use]
     pub fn limit_ns(&self) -> Option<u64> {
-        (self.statistic != Statistic::Missed).then_some(self.limit)
+        (!self.statistic.is_count()).then_some(self.limit)
     }
 }
 
@@ -88,6 +100,8 @@ impl fmt::Display for Statistic {
             Statistic::Max => f.write_str("max"),
             Statistic::Mean => f.write_str("mean"),
             Statistic::Missed => f.write_str("missed"),
+            Statistic::Late => f.write_str("late"),
+            Statistic::Lost => f.write_str("lost"),
             Statistic::Quantile(parts) => {
                 let (whole, rest) = (parts / 10_000_000, parts % 10_000_000);
                 let digits = format!("{rest:07}");
@@ -103,8 +117,8 @@ impl fmt::Display for Statistic {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.statistic {
-            Statistic::Missed if self.limit == 0 => f.write_str("missed = 0")?,
-            Statistic::Missed => write!(f, "missed <= {}", self.limit)?,
+            count if count.is_count() && self.limit == 0 => write!(f, "{count} = 0")?,
+            count if count.is_count() => write!(f, "{count} <= {}", self.limit)?,
             statistic => write!(f, "{statistic} < {}", Nanos(self.limit).exact())?,
         }
         match self.once_in {
@@ -144,20 +158,21 @@ impl FromStr for Requirement {
             "max" => Statistic::Max,
             "mean" | "avg" => Statistic::Mean,
             "missed" => Statistic::Missed,
+            "late" => Statistic::Late,
+            "lost" => Statistic::Lost,
             name => Statistic::Quantile(
                 quantile_parts_of(name)
                     .ok_or_else(|| bad(format!("{name:?} is not a statistic")))?,
             ),
         };
-        let limit = if statistic == Statistic::Missed {
+        let limit = if statistic.is_count() {
             let count: u64 = rest.parse().map_err(|_| bad(format!("{rest:?} is not a count")))?;
             match (sign, count) {
                 ("<", 0) => return Err(bad("a count is never below 0".to_owned())),
                 ("<", above) => above - 1,
                 ("=", 1..) => {
-                    let why = format!(
-                        "a count of missed activations is a limit: write 'missed <= {count}'"
-                    );
+                    let why =
+                        format!("a count of what was {name} is a limit: write '{name} <= {count}'");
                     return Err(NotARequirement(why));
                 }
                 (_, most) => most,
@@ -246,6 +261,8 @@ mod tests {
         assert_eq!(show("missed = 0").as_deref(), Ok("missed = 0"));
         assert_eq!(show("missed < 3").as_deref(), Ok("missed <= 2"));
         assert_eq!(show("missed < 1").as_deref(), Ok("missed = 0"));
+        assert_eq!(show("lost = 0").as_deref(), Ok("lost = 0"));
+        assert_eq!(show("late<=7").as_deref(), Ok("late <= 7"));
         assert_eq!(show("max <= 17470ns").as_deref(), Ok("max < 17.471us"));
         assert_eq!(show("max<200us once in 90 min").as_deref(), Ok("max < 200us once in 90min"));
         let claim = "max < 200us once in 1h".parse::<Requirement>().map(|r| r.claim());

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod error;
 pub mod ethtool;
 pub mod fork;
+pub mod frame;
 pub mod line;
 pub mod mapping;
 pub mod mark;
@@ -29,5 +30,6 @@ pub mod thread;
 pub mod timer;
 pub mod tracefs;
 pub mod tree;
+pub mod xdp;
 
 pub use error::Error;

@@ -12,6 +12,9 @@ pub struct Pages {
     len: usize,
 }
 
+// SAFETY: the mapping belongs to the value alone, and is reached through a reference to it.
+unsafe impl Send for Pages {}
+
 impl Pages {
     /// Maps memory; `len` bytes, at least 1.
     ///

@@ -31,7 +31,7 @@ macro_rules! shipped {
 
 /// Every shipped plan, the default first.
 pub(crate) const SHIPPED: &[Shipped] = shipped! {
-    "quick" "soak" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "vendor-toggle"
+    "quick" "soak" "network" "fieldbus" "goperf" "godd" "stress" "lab" "policies" "vendor-net" "vendor-toggle"
     "vendor-shield" "osadl" "load-matrix"
     "cost" "lab-quick" "lab-matrix" "lab-course"
 };
@@ -44,6 +44,9 @@ pub(crate) const DEFAULT: &str = "quick";
 
 /// The plan that runs until a claim is decided when none is named.
 pub(crate) const DEFAULT_UNTIL: &str = "soak";
+
+/// The plan of `network` when none is named.
+pub(crate) const DEFAULT_NETWORK: &str = "network";
 
 /// The plan of `lab run` and `lab bisect` when none is named.
 pub(crate) const DEFAULT_LAB: &str = "lab-quick";

@@ -304,5 +304,6 @@ pub(crate) fn slice_of(thread: u32, second: u64, one: &Histogram) -> Slice {
         unplaced: Unplaced::default(),
         omitted: Vec::new(),
         omitted_extent: Extent::default(),
+        frames: None,
     }
 }

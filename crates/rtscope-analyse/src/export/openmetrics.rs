@@ -104,6 +104,12 @@ fn document(subject: &Exported<'_>) -> String {
             }),
         ),
         (
+            "rtscope_frames".to_owned(),
+            "",
+            "Cycles and frames of a network sampler, by what became of them.",
+            frames(subject),
+        ),
+        (
             "rtscope_requirement_met".to_owned(),
             "",
             "1 where a requirement is met in a valid run, 0 where it is not, absent where the run can't tell.",
@@ -175,6 +181,21 @@ fn quantiles(subject: &Exported<'_>) -> Samples {
                 let share = f64::from(parts) / f64::from(quantile::WHOLE);
                 let labels = labels(subject, cell, row);
                 samples.push((format!("{labels},quantile=\"{share}\""), seconds(ns)));
+            }
+        }
+    }
+    samples
+}
+
+/// What became of frames; absent where none was sent.
+fn frames(subject: &Exported<'_>) -> Samples {
+    let mut samples = Samples::new();
+    for cell in &subject.judgement.cells {
+        for row in &cell.threads {
+            for one in row.frame_counts().into_iter().flatten() {
+                let labels =
+                    format!("{},{}", labels(subject, cell, row), pairs(&[("became", one.key)]));
+                samples.push((labels, one.count.to_string()));
             }
         }
     }

@@ -215,6 +215,7 @@ fn slice(thread: &ImportedThread, part: &Part, (index, cell): (u32, u32), origin
         unplaced: part.unplaced,
         omitted: Vec::new(),
         omitted_extent: Extent::default(),
+        frames: None,
     }
 }
 

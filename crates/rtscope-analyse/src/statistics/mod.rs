@@ -9,6 +9,7 @@ pub mod dependence;
 pub mod drift;
 pub mod exceedance;
 pub mod explain;
+pub mod frames;
 mod gamma;
 pub mod interruptions;
 pub mod machine_use;

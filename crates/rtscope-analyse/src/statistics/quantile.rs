@@ -80,7 +80,7 @@ pub fn statistic_ns(histogram: &Histogram, statistic: Statistic) -> Option<u64> 
         Statistic::Max => histogram.max_ns(),
         Statistic::Mean => histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
         Statistic::Quantile(parts) => histogram.at_rank_ns(rank(histogram.count(), parts)),
-        Statistic::Missed => None,
+        Statistic::Missed | Statistic::Late | Statistic::Lost => None,
     }
 }
 

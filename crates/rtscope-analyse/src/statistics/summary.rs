@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rtscope_model::{
     event::{EndReason, Event, IdleSpans},
+    frames::Frames,
     histogram::{Histogram, Layout},
     plan::Phase,
     printable::printable,
@@ -153,6 +154,7 @@ struct Sum {
     measured: Histogram,
     omitted: Histogram,
     blocks: Blocks,
+    frames: Option<Frames>,
 }
 
 impl Sum {
@@ -180,6 +182,7 @@ impl Sum {
             measured: Histogram::new(layout),
             omitted: Histogram::new(layout),
             blocks,
+            frames: None,
         }
     }
 
@@ -196,6 +199,13 @@ impl Sum {
         let omitted_sum_ns = u128::from(extent.sum_ns);
         self.omitted.add(&slice.omitted, extent.min_ns, extent.max_ns, omitted_sum_ns);
         self.blocks.add(slice);
+        self.add_frames(slice.frames.as_deref());
+    }
+
+    fn add_frames(&mut self, more: Option<&Frames>) {
+        if let Some(more) = more {
+            self.frames.get_or_insert_default().absorb(more);
+        }
     }
 
     fn merge(&mut self, other: &Sum) {
@@ -206,6 +216,7 @@ impl Sum {
         self.exposure_ns = self.exposure_ns.saturating_add(other.exposure_ns);
         self.measured.merge(&other.measured);
         self.omitted.merge(&other.omitted);
+        self.add_frames(other.frames.as_ref());
     }
 
     fn into_row(self, limits_ns: &[u64], watch: WatchedTime) -> FigureRow {
@@ -227,6 +238,7 @@ impl Sum {
             quantiles: quantile::ladder(&self.measured, &self.blocks),
             exceedances: limits_ns.iter().filter_map(exceed).collect(),
             mean_margins_ns: self.blocks.mean_margins_ns(),
+            frames: self.frames,
             histogram: self.measured,
             corrected,
         }

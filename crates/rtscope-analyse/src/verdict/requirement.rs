@@ -7,6 +7,7 @@
 //!   when the limit lies inside, the run is too short, or no interval can be given. A quantile without an interval
 //!   fails where so many latencies reach the limit that no dependence explains it.
 //! * `missed`: the count. Of a sampler that misses nothing by definition it is no answer.
+//! * `late` and `lost`: the counts of a network sampler's frames.
 //! * `max < 200us once in 1h`: a claim, see [`claim`].
 //!
 //! Quantiles and mean include what the missed activations would have seen, since a requirement is
@@ -14,6 +15,7 @@
 //! answered: then it is the time that it had waited at least.
 
 use rtscope_model::{
+    frames::Frames,
     plan::{Overrun, Sampler, Sleep},
     record::Record,
     time::Nanos,
@@ -82,6 +84,8 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
             let phase = record.plan.phases.get(cell.cell as usize);
             missed(row, requirement.limit, phase.and_then(|phase| never_misses(&phase.sampler)))
         }
+        Statistic::Late => Some(frames(row, requirement.limit, "late", |frames| frames.late)),
+        Statistic::Lost => Some(frames(row, requirement.limit, "lost", |frames| frames.lost)),
     };
     let why = match row.recorded {
         0 => "nothing was measured",
@@ -204,6 +208,21 @@ fn missed(row: &FigureRow, limit: u64, never_misses: Option<&str>) -> Option<Ans
         n => format!("{} of {of} were missed", grouped(n)),
     };
     Some((pass_if(row.missed <= limit), sentence))
+}
+
+/// Frames of a network sampler that something happened to.
+fn frames(row: &FigureRow, limit: u64, what: &str, of: fn(&Frames) -> u64) -> Answer {
+    let Some(frames) = row.frames.as_ref().filter(|frames| frames.sent > 0) else {
+        let text = "no frame was sent: this requirement is for a network sampler (sampler.network)";
+        return (Verdict::Inconclusive, text.to_owned());
+    };
+    let (count, sent) = (of(frames), counted(frames.sent, "frame"));
+    let sentence = match count {
+        0 => format!("none of {sent} was {what}"),
+        1 => format!("1 of {sent} was {what}"),
+        n => format!("{} of {sent} were {what}", grouped(n)),
+    };
+    (pass_if(count <= limit), sentence)
 }
 
 fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> Option<Answer> {

@@ -227,6 +227,7 @@ impl Latencies {
             unplaced: Unplaced::default(),
             omitted: Vec::new(),
             omitted_extent: Extent::default(),
+            frames: None,
         }
     }
 }

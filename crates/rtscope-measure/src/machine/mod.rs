@@ -15,6 +15,7 @@ use rtscope_model::{
 use crate::{
     RunError,
     load::Launcher,
+    network::NetworkSpec,
     sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread},
 };
 
@@ -51,15 +52,20 @@ pub(crate) fn lay_out(
     for cells in plan.sessions() {
         let sampler = &plan.phases[cells.start].sampler;
         let measured = measured_cpus(&sampler.cpus, machine)?;
-        let spec = session_spec(sampler, &measured, first_thread, cells.len() as u32);
+        let mut spec = session_spec(sampler, &measured, first_thread, cells.len() as u32);
         if sampler.intervals.len() > spec.threads.len() {
             let (intervals, threads) = (sampler.intervals.len(), spec.threads.len() as u32);
             return Err(RunError::Intervals(too_many_intervals(intervals, threads)));
         }
         first_thread += spec.threads.len() as u32;
-        limits.check(&need(&spec, first_thread)).map_err(RunError::Limit)?;
+        let has_frames = sampler.network.path().is_some();
+        limits.check(&need(&spec, first_thread, has_frames)).map_err(RunError::Limit)?;
         let others = machine.cpus.allowed.common(&machine.cpus.online).without(&measured);
         let control = if others.is_empty() { machine.cpus.allowed.clone() } else { others };
+        spec.network = sampler
+            .network
+            .path()
+            .map(|path| NetworkSpec { path: path.clone(), peer_cpus: control.clone() });
         sessions.push(SessionPlan { cells, measured, control, spec });
     }
     Ok(sessions)
@@ -127,6 +133,7 @@ fn session_spec(
         marker: None,
         cells,
         one_cell: false,
+        network: None,
         threads,
     }
 }
@@ -164,13 +171,14 @@ fn placement(sampler: &Sampler, interval_ns: u64, cpus: CpuSet) -> Placement {
 }
 
 /// What a session needs, when the plan has `threads` threads up to its end.
-fn need(spec: &SessionSpec, threads: u32) -> Need {
+fn need(spec: &SessionSpec, threads: u32, has_frames: bool) -> Need {
     let own = spec.threads.len() as u64;
     let raw = spec.raw_capacity as u64 * size_of::<RawSample>() as u64;
     let files = if spec.raw_capacity > 0 { 2 } else { 1 };
+    let memory = memory_of_thread(spec.layout, own as usize, has_frames);
     Need {
         threads: own,
-        memory_bytes: own.saturating_mul(memory_of_thread(spec.layout, own as usize) + raw),
+        memory_bytes: own.saturating_mul(memory + raw),
         files: u64::from(threads) * files,
     }
 }
@@ -336,11 +344,11 @@ mod tests {
     #[test]
     fn a_thousand_threads_need_less_than_half_a_gibibyte_of_slots() {
         let laid = lay_out(&plan("threads = 1024"), &machine(), &Limits::default()).expect("fits");
-        let need = need(&laid[0].spec, 1024);
+        let need = need(&laid[0].spec, 1024, false);
         assert_eq!((need.threads, need.files), (1024, 1024));
         assert!((300 << 20..600 << 20).contains(&need.memory_bytes), "{}", need.memory_bytes);
         let raw = lay_out(&plan("raw = true"), &machine(), &Limits::default()).expect("fits");
-        assert_eq!(super::need(&raw[0].spec, 3).files, 6);
+        assert_eq!(super::need(&raw[0].spec, 3, false).files, 6);
     }
 
     #[test]

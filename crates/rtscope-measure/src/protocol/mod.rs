@@ -31,6 +31,7 @@ use crate::{
     interrupt::Interrupt,
     load::{Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
+    network,
     other_work::OtherWorkWatch,
     sampler::{EndedThread, Offset, Session, Starved, look_span_ns},
     stream::Stream,
@@ -49,6 +50,9 @@ const COUNTERS_SPAN_MIN: Nanos = Nanos::from_ms(50);
 
 /// How long a load may outlive its phase before its own kernel timer ends it.
 const LOAD_GRACE: Nanos = Nanos::from_secs(5);
+
+/// When no frame came back for so long, the peer is gone.
+const PEER_SILENCE: Duration = Duration::from_secs(3);
 
 /// How long a session waits at its end for activations that are due later than their instants.
 const LAST_EXPIRY: Duration = Duration::from_secs(2);
@@ -131,9 +135,9 @@ impl Conductor<'_, '_> {
     }
 
     /// With an offset, the last activation of a cell may be due up to an interval after its instant, and so after the
-    /// cell's end. Where intervals are longer than anybody would wait, it counts as missed.
+    /// cell's end; and a frame may be awaited as long. Where intervals are longer than anybody would wait, it counts as missed.
     fn await_last_expiry(&self, laid: &SessionPlan) {
-        if laid.spec.beat.offset == Offset::None {
+        if laid.spec.beat.offset == Offset::None && laid.spec.network.is_none() {
             return;
         }
         let longest_ns = laid.spec.threads.iter().map(|thread| thread.interval_ns).max();
@@ -305,8 +309,8 @@ impl Conductor<'_, '_> {
                 span_ns = now_ns;
             }
             let (load_ended, died) = self.poll_loads(cell, phase, loads);
-            if let Some(starved) = session.starved(TICK) {
-                self.stream.found(starved_finding(&starved));
+            if let Some(gone) = self.gone(session, phase) {
+                self.stream.found(gone);
                 return EndReason::Failed;
             } else if session.is_broken() {
                 return EndReason::Break;
@@ -341,6 +345,16 @@ impl Conductor<'_, '_> {
             }
         }
         None
+    }
+
+    /// What makes it useless to go on: a thread that doesn't run, or frames that no longer come back.
+    fn gone(&self, session: &Session, phase: &Phase) -> Option<Finding> {
+        let starved = session.starved(TICK).map(|starved| starved_finding(&starved));
+        starved.or_else(|| {
+            let (thread, cycles) = session.silent(PEER_SILENCE)?;
+            let path = phase.sampler.network.path()?;
+            Some(silent_finding(thread, cycles, &network::where_to(path)))
+        })
     }
 
     /// Sleeps a tick, or less when the end is nearer, and hands on what was sampled meanwhile.
@@ -518,6 +532,16 @@ fn starved_finding(starved: &Starved) -> Finding {
     let text = format!("sampling thread {thread} did not run on CPU {cpus} for seconds: {holder}");
     Finding::new("thread-starved", Weight::PreventsPass, text)
         .advise("end these threads or give them a lower priority, or measure on another CPU")
+}
+
+/// Says that no frame comes back any more.
+fn silent_finding(thread: u32, cycles: u64, peer: &str) -> Finding {
+    let text = format!(
+        "no frame of thread {thread} came back in {cycles} cycles in a row: {peer} is silent"
+    );
+    Finding::new("peer-silent", Weight::PreventsPass, text).advise(
+        "see that the peer still runs and that the link is up; ask for a longer timeout or cycle if frames take longer",
+    )
 }
 
 /// A load of the running phase.

@@ -8,12 +8,18 @@
 //! session   places threads, verifies them while parked, releases them
 //! cover     what the control thread adds for activations that no thread has answered
 //! reign     which cell an activation belongs to
+//! frames    the loop of a thread that sends a frame at each activation and waits for it
+//! ledger    what became of each frame
+//! gate      what parked threads wait at
 //! offset    how much later than its instant of the grid an activation is due
 //! wakeup    the loop of one thread: the heart, free of allocation, locks and results
 //! slot      the buffers that a thread fills and the control thread empties
 //! ```
 
 mod cover;
+mod frames;
+mod gate;
+mod ledger;
 mod offset;
 mod reign;
 mod session;
@@ -23,6 +29,8 @@ mod tests;
 mod wakeup;
 
 pub use self::{
+    frames::{Came, FrameLoop, Wire},
+    ledger::Ledger,
     offset::{GuestExpiries, Offset},
     reign::{STOP, Shared},
     session::{EndedThread, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},

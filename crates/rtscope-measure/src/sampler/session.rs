@@ -4,7 +4,7 @@
 use std::{
     io,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc,
         atomic::Ordering::*,
         mpsc::{self, Receiver, Sender},
     },
@@ -27,10 +27,16 @@ use rtscope_sys::{
     tree::Tree,
 };
 
-use crate::ps::holder;
+use crate::{
+    network::{Links, LocalPeer, NetworkError, NetworkSpec, SocketWire},
+    ps::holder,
+};
 
 use super::{
     cover::Cover,
+    frames::FrameLoop,
+    gate::{Gate, Word},
+    ledger::Ledger,
     reign::{Shared, is_cell},
     slot::{Exchange, Slot, SlotOwner, Slots, exchange_with, spare_slots},
     wakeup::{Beat, LiveFigures, LoopTally, run},
@@ -41,8 +47,8 @@ const STACK_BYTES: usize = 2 * memory::STACK_PREFAULT_BYTES + 64 * 1024;
 
 /// The memory of each of so many sampling threads: slots and stack.
 #[must_use]
-pub(crate) fn memory_of_thread(layout: Layout, threads: usize) -> u64 {
-    Slot::bytes(layout) * (spare_slots(threads) as u64 + 1) + STACK_BYTES as u64
+pub(crate) fn memory_of_thread(layout: Layout, threads: usize, has_frames: bool) -> u64 {
+    Slot::bytes(layout, has_frames) * (spare_slots(threads) as u64 + 1) + STACK_BYTES as u64
 }
 
 /// How long a thread may take to place itself.
@@ -53,6 +59,9 @@ const ENDING_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long a thread may leave looks unanswered, besides the time in which it is to sleep.
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+
+/// So many frames in a row must be missing until a peer counts as silent.
+const SILENT_CYCLES: u64 = 5;
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +78,8 @@ pub enum SampleError {
         /// Who held the CPUs, in words.
         holder: String,
     },
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 impl SampleError {
@@ -110,6 +121,8 @@ pub struct SessionSpec {
     pub cells: u32,
     /// The session has one cell, and the threads end with it.
     pub one_cell: bool,
+    /// The frame that each thread sends at an activation, if it does.
+    pub network: Option<NetworkSpec>,
 }
 
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
@@ -151,41 +164,6 @@ pub struct Starved {
     pub holder: String,
 }
 
-/// A gate that parked threads wait at.
-#[derive(Debug, Default)]
-struct Gate {
-    word: Mutex<Word>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Word {
-    #[default]
-    Wait,
-    /// The common start on the session's clock.
-    Go(u64),
-    Cancel,
-}
-
-impl Gate {
-    /// The first word counts: a thread that was released and has not run yet must not miss it.
-    fn say(&self, word: Word) {
-        let mut said = self.word.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said == Word::Wait {
-            *said = word;
-        }
-        self.changed.notify_all();
-    }
-
-    fn wait(&self) -> Word {
-        let guard = self.word.lock().unwrap_or_else(PoisonError::into_inner);
-        *self
-            .changed
-            .wait_while(guard, |word| *word == Word::Wait)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A running session, seen from the control thread.
 #[derive(Debug)]
 pub struct Session {
@@ -199,6 +177,8 @@ pub struct Session {
     threads: Vec<Running>,
     /// What each thread was placed as, with its kernel number; in order of threads.
     pub placed: Vec<(i32, Placement)>,
+    /// Peers of this process: they end after the threads.
+    peers: Vec<LocalPeer>,
 }
 
 #[derive(Debug)]
@@ -239,12 +219,14 @@ impl Session {
             gate: Arc::new(Gate::default()),
             threads: Vec::new(),
             placed: Vec::new(),
+            peers: Vec::new(),
         };
+        let mut wires = session.open(spec)?.into_iter();
         thread::allow_wake();
         let (report, reports) = mpsc::channel();
         for (i, plan) in spec.threads.iter().enumerate() {
             let running = session
-                .spawn(i, plan, spec, report.clone())
+                .spawn(i, plan, spec, wires.next(), report.clone())
                 .map_err(|source| SampleError::Spawn { thread: plan.thread, source })?;
             session.threads.push(running);
         }
@@ -252,15 +234,31 @@ impl Session {
         Ok(session)
     }
 
+    /// The near ends of the frames' paths, one for each thread, if frames are sent.
+    fn open(&mut self, spec: &SessionSpec) -> Result<Vec<SocketWire>, NetworkError> {
+        let (Some(network), Some(first)) = (&spec.network, spec.threads.first()) else {
+            return Ok(Vec::new());
+        };
+        let place = network.peer_place(&first.asked);
+        let links = Links::open(&network.path, spec.threads.len() as u32, Some(&place))?;
+        self.peers = links.peers;
+        Ok(links.wires)
+    }
+
     fn spawn(
         &self,
         i: usize,
         plan: &ThreadPlan,
         spec: &SessionSpec,
+        wire: Option<SocketWire>,
         report: Sender<Report>,
     ) -> io::Result<Running> {
         let spare = spare_slots(spec.threads.len());
-        let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns);
+        let has_frames = wire.is_some();
+        let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns, has_frames);
+        let timeout = spec.network.as_ref().and_then(|network| network.path.timeout);
+        let timeout_ns = timeout.map_or(plan.interval_ns, |timeout| timeout.0);
+        let mut wire = wire.map(|wire| (wire, Ledger::default()));
         let (mut ring, raw) = match spec.raw_capacity {
             0 => (None, None),
             n => {
@@ -297,6 +295,11 @@ impl Session {
             let began_ns = clock.now_ns();
             let (figures, ring) = (&*figures, ring.as_mut());
             let tally = match wake {
+                _ if let Some((wire, ledger)) = &mut wire => {
+                    let (clock, beat, shared, live) = (&clock, &beat, &*shared, figures);
+                    let frames = FrameLoop { clock, beat, timeout_ns, shared, live };
+                    frames.run(wire, ledger, &mut exchange, ring)
+                }
                 Wake::ClockNanosleep => run(&clock, &beat, &shared, figures, &mut exchange, ring),
                 Wake::Nanosleep => {
                     run(&NanosleepClock(clock), &beat, &shared, figures, &mut exchange, ring)
@@ -418,6 +421,18 @@ impl Session {
             u128::from(running.unanswered) > silence.as_nanos() / look.as_nanos().max(1)
         };
         self.threads.iter().find(is_starved).map(Running::starved)
+    }
+
+    /// A thread whose frames have not come back for so long, and for how many cycles.
+    #[must_use]
+    pub fn silent(&self, limit: Duration) -> Option<(u32, u64)> {
+        let silent = |running: &Running| {
+            let cycles = running.live.silent.load(Relaxed);
+            let silent_ns = u128::from(cycles) * u128::from(running.plan.interval_ns);
+            (cycles >= SILENT_CYCLES && silent_ns >= limit.as_nanos())
+                .then_some((running.plan.thread, cycles))
+        };
+        self.threads.iter().find_map(silent)
     }
 
     /// Hands over raw samples: thread, expiry since the start of the run, latency.

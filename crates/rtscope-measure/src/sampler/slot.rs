@@ -6,6 +6,7 @@
 //! left, the thread stays in its slot: the slice gets longer, nothing is lost.
 
 use rtscope_model::{
+    frames::{Frames, PART_LAYOUT, Part, PartCounts},
     histogram::{Layout, Unplaced},
     slice::{Extent, Scope, Slice, expanded},
 };
@@ -40,6 +41,64 @@ pub struct Slot {
     worst_ns: [u64; WORST],
     /// The smallest of them.
     least_worst_ns: u64,
+    /// What became of frames, of a network sampler.
+    frames: Option<Box<FrameCounts>>,
+}
+
+/// What became of the frames of a slice.
+#[derive(Debug)]
+pub(super) struct FrameCounts {
+    pub(super) sent: u64,
+    pub(super) refused: u64,
+    pub(super) late: u64,
+    pub(super) lost: u64,
+    pub(super) out_of_order: u64,
+    pub(super) duplicates: u64,
+    pub(super) strays: u64,
+    parts: [Counts; Part::ALL.len()],
+}
+
+impl FrameCounts {
+    fn new() -> FrameCounts {
+        FrameCounts {
+            sent: 0,
+            refused: 0,
+            late: 0,
+            lost: 0,
+            out_of_order: 0,
+            duplicates: 0,
+            strays: 0,
+            parts: Part::ALL.map(|_| Counts::new(PART_LAYOUT)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, part: Part, ns: u64) {
+        self.parts[part.index()].add(PART_LAYOUT.index(ns), ns);
+    }
+
+    /// The counts as a value; they are 0 afterwards.
+    fn take(&mut self) -> Frames {
+        let parts =
+            Part::ALL.into_iter().zip(&mut self.parts).filter(|(_, counts)| counts.count > 0);
+        let parts = parts.map(|(part, counts)| {
+            let taken = PartCounts { part, extent: counts.extent(), bins: counts.take() };
+            counts.reset();
+            taken
+        });
+        let parts = parts.collect();
+        let take = std::mem::take::<u64>;
+        Frames {
+            sent: take(&mut self.sent),
+            late: take(&mut self.late),
+            lost: take(&mut self.lost),
+            out_of_order: take(&mut self.out_of_order),
+            duplicates: take(&mut self.duplicates),
+            strays: take(&mut self.strays),
+            refused: take(&mut self.refused),
+            parts,
+        }
+    }
 }
 
 /// So many of the worst latencies of each slice are marked: see [`rtscope_sys::mark`].
@@ -110,7 +169,7 @@ impl Figures {
     fn and(self, slot: &Slot) -> Figures {
         let (count, extent) = (slot.measured.count, slot.measured.extent);
         if count == 0 {
-            return self;
+            return Figures { missed: self.missed + slot.missed, ..self };
         }
         let first = self.recorded == 0;
         Figures {
@@ -125,11 +184,13 @@ impl Figures {
 
 impl Slot {
     /// The memory of a slot's counters.
-    pub(super) fn bytes(layout: Layout) -> u64 {
-        u64::from(layout.buckets()) * 2 * size_of::<u32>() as u64
+    pub(super) fn bytes(layout: Layout, has_frames: bool) -> u64 {
+        let parts = if has_frames { Part::ALL.len() as u64 } else { 0 };
+        let counters = u64::from(layout.buckets()) * 2 + u64::from(PART_LAYOUT.buckets()) * parts;
+        counters * size_of::<u32>() as u64
     }
 
-    fn new(layout: Layout) -> Slot {
+    fn new(layout: Layout, has_frames: bool) -> Slot {
         Slot {
             layout,
             reign: 0,
@@ -145,7 +206,33 @@ impl Slot {
             max_cpu: 0,
             worst_ns: [0; WORST],
             least_worst_ns: 0,
+            frames: has_frames.then(|| Box::new(FrameCounts::new())),
         }
+    }
+
+    /// Whose activations these are.
+    #[inline]
+    pub(super) fn reign(&self) -> u32 {
+        self.reign
+    }
+
+    /// Counts what became of a frame.
+    #[inline]
+    pub(super) fn count_frames(&mut self, count: impl FnOnce(&mut FrameCounts)) {
+        if let Some(frames) = self.frames.as_deref_mut() {
+            count(frames);
+        }
+    }
+
+    /// An activation was missed; how long it waits isn't known yet.
+    #[inline]
+    pub(super) fn miss(&mut self) {
+        self.missed += 1;
+    }
+
+    /// How long an activation that was missed has waited, or has waited at least.
+    pub(super) fn resolve(&mut self, waited_ns: u64) {
+        self.omitted.add(self.layout.index(waited_ns), waited_ns);
     }
 
     #[inline]
@@ -194,7 +281,11 @@ impl Slot {
     fn take(&mut self, of: &SlotOwner) -> Option<Taken> {
         let recorded = self.measured.count;
         let extent = self.measured.extent();
-        let slice = (recorded > 0).then(|| Slice {
+        // A slice may hold frames that were missed, and no latency.
+        let (max_at_ns, max_cpu) =
+            if recorded > 0 { (self.max_at_ns, self.max_cpu) } else { (self.start_ns, 0) };
+        let frames = self.frames.as_deref_mut().map(|frames| Box::new(frames.take()));
+        let slice = (recorded > 0 || self.missed > 0).then(|| Slice {
             thread: of.thread,
             scope: of.scope(self.reign),
             start_ns: self.start_ns.saturating_sub(of.origin_ns),
@@ -206,13 +297,14 @@ impl Slot {
             migrations: self.migrations,
             min_ns: extent.min_ns,
             max_ns: extent.max_ns,
-            max_at_ns: self.max_at_ns.saturating_sub(of.origin_ns),
-            max_cpu: self.max_cpu,
+            max_at_ns: max_at_ns.saturating_sub(of.origin_ns),
+            max_cpu,
             sum_ns: extent.sum_ns,
             bins: self.measured.take(),
             unplaced: Unplaced::default(),
             omitted: self.omitted.take(),
             omitted_extent: self.omitted.extent(),
+            frames,
         });
         self.measured.reset();
         self.omitted.reset();
@@ -316,17 +408,23 @@ pub(crate) fn look_span_ns(slice_ns: u64, threads: usize) -> u64 {
 /// Both ends for one of a few threads, with every slot made and touched.
 #[must_use]
 pub fn exchange(layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
-    exchange_with(spare_slots(1), layout, slice_ns)
+    exchange_with(spare_slots(1), layout, slice_ns, false)
 }
 
-/// Both ends with so many slots besides the one in use, every one made and touched.
+/// Both ends with so many slots besides the one in use, every one made and touched; with counters of frames or
+/// without.
 #[must_use]
-pub(crate) fn exchange_with(spare: usize, layout: Layout, slice_ns: u64) -> (Exchange, Slots) {
+pub(crate) fn exchange_with(
+    spare: usize,
+    layout: Layout,
+    slice_ns: u64,
+    has_frames: bool,
+) -> (Exchange, Slots) {
     let (mut give, take) = rtrb::RingBuffer::new(spare);
     let (fill, drain) = rtrb::RingBuffer::new(spare + 1);
-    while give.push(Box::new(Slot::new(layout))).is_ok() {}
+    while give.push(Box::new(Slot::new(layout, has_frames))).is_ok() {}
     let exchange = Exchange {
-        slot: Box::new(Slot::new(layout)),
+        slot: Box::new(Slot::new(layout, has_frames)),
         in_use: false,
         takes: NO_REIGN,
         lost: 0,
@@ -460,7 +558,7 @@ mod tests {
 
     #[test]
     fn the_worst_latencies_of_a_slice_are_noted_and_the_last_of_equal_maxima_keeps_its_instant() {
-        let mut slot = Slot::new(Layout::default());
+        let mut slot = Slot::new(Layout::default(), false);
         let latencies: Vec<u64> = (1..=500_u64).map(|n| n * 7_919 % 1_009 * 100 + 1_000).collect();
         for (n, latency_ns) in latencies.iter().enumerate() {
             slot.record(*latency_ns, n as u64, 0, false);

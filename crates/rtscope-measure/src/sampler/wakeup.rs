@@ -38,6 +38,8 @@ pub struct LiveFigures {
     pub sum_ns: AtomicU64,
     pub recorded: AtomicU64,
     pub missed: AtomicU64,
+    /// Of a network sampler: cycles in a row whose frame is not back.
+    pub silent: AtomicU64,
 }
 
 /// When a thread wakes, and what happens when it wakes late.
@@ -88,12 +90,12 @@ impl LoopTally {
     }
 
     #[inline]
-    fn keep_raw(&mut self, ring: &mut rtrb::Producer<RawSample>, sample: RawSample) {
+    pub(super) fn keep_raw(&mut self, ring: &mut rtrb::Producer<RawSample>, sample: RawSample) {
         self.raw_lost += u64::from(ring.push(sample).is_err());
     }
 
     /// The loop has ended: adds what found no slot.
-    fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
+    pub(super) fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
         self.ended_ns = ended_ns;
         self.wakeups += exchange.lost;
         self.without_slot = exchange.lost;
@@ -182,7 +184,7 @@ impl Beat {
 /// Sleeps until the next activation, of this instant of the grid and this expiry; the answer is those that it really
 /// had. A signal ends the sleep when it comes with a [`STOP`], and else nothing.
 #[inline]
-fn sleep<C: Clock>(
+pub(super) fn sleep<C: Clock>(
     clock: &C,
     beat: &Beat,
     shared: &Shared,
@@ -232,7 +234,7 @@ impl LiveFigures {
     /// Publishes the figures: this thread is their only writer.
     #[cold]
     #[inline(never)]
-    fn show(&self, figures: Figures, latency_ns: u64, cpu: u32) {
+    pub(super) fn show(&self, figures: Figures, latency_ns: u64, cpu: u32) {
         self.asked.store(false, Relaxed);
         self.cpu.store(cpu, Relaxed);
         self.now_ns.store(latency_ns, Relaxed);

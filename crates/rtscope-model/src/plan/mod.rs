@@ -6,6 +6,7 @@
 
 mod matrix;
 pub(crate) mod mistakes;
+mod network;
 mod sampler;
 mod text;
 pub mod trial;
@@ -13,6 +14,10 @@ pub mod trial;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    network::{
+        CYCLE_MAX, CYCLE_MIN, FRAME_SIZE_MAX, FRAME_SIZE_MIN, FramePath, FrameRoute,
+        FrameTransport, NetworkSampler, PeerFaults,
+    },
     sampler::{
         ClockName, CpuChoice, Overrun, Pinning, Resolution, Sampler, SamplerPatch, Sleep, Spelling,
         Spread, ThreadStart, too_many_intervals,

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::NetworkSampler;
 use crate::{
     cpu::CpuSet,
     histogram::{EXACT_MAX, EXACT_MIN, Layout},
@@ -284,6 +285,8 @@ sampler! {
     break_above: Nanos = Nanos::ZERO, "some";
     /// Keep every sample in a file.
     raw: bool = false, "some";
+    /// The frame that a thread sends at each activation and waits for.
+    network: NetworkSampler = NetworkSampler::Off, "some";
 }
 
 /// How much longer [`Spread::Even`] makes an interval, in parts of a billion: a hundredth of the golden ratio's
@@ -422,6 +425,7 @@ impl Sampler {
                 spelling.with("sleep", "absolute")
             ));
         }
+        found.extend(self.network_contradictions(spelling));
         if self.threads > 0 && self.intervals.len() > self.threads as usize {
             found.push(too_many_intervals(self.intervals.len(), self.threads));
         }
@@ -432,6 +436,31 @@ impl Sampler {
                 self.runtime
             ));
         }
+        found
+    }
+}
+
+impl Sampler {
+    /// What doesn't fit to frames.
+    fn network_contradictions(&self, spelling: Spelling) -> Vec<String> {
+        let Some(path) = self.network.path() else { return Vec::new() };
+        let mut found = Vec::new();
+        let is_cyclic = self.sleep == Sleep::Absolute && self.overrun == Overrun::Skip;
+        if !is_cyclic || matches!(self.spread, Spread::Part(_)) {
+            let (sleep, overrun) =
+                (spelling.with("sleep", "absolute"), spelling.with("overrun", "skip"));
+            found.push(format!(
+                "a network sampler keeps a fixed cycle: set {sleep} and {overrun}, and leave out a part for spread"
+            ));
+        }
+        if self.clock == ClockName::Realtime {
+            found.push(format!(
+                "a network sampler waits by the monotonic clock: set {}",
+                spelling.with("clock", "monotonic")
+            ));
+        }
+        let threads = 0..self.intervals.len().max(1) as u32;
+        found.extend(threads.filter_map(|n| path.contradiction(self.interval_of(n))).take(1));
         found
     }
 }

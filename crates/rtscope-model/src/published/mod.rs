@@ -162,7 +162,7 @@ impl PublishedStatistic {
             | PublishedStatistic::CpuLoad
             | PublishedStatistic::CpuTime(_) => PublishedUnit::Share,
             PublishedStatistic::Bandwidth => PublishedUnit::Bits,
-            PublishedStatistic::Latency(Of::Missed)
+            PublishedStatistic::Latency(Of::Missed | Of::Late | Of::Lost)
             | PublishedStatistic::Above(_)
             | PublishedStatistic::Recorded
             | PublishedStatistic::Counter(_)

@@ -158,8 +158,11 @@ impl Condensed {
 }
 
 fn bytes_of(slice: &Slice) -> usize {
-    let bins = slice.bins.len() + slice.omitted.len();
-    size_of::<Slice>() + bins * size_of::<crate::histogram::Bin>()
+    let frames = slice.frames.as_ref();
+    let bins = slice.bins.len() + slice.omitted.len() + frames.map_or(0, |frames| frames.bins());
+    size_of::<Slice>()
+        + frames.map_or(0, |frames| size_of_val(&**frames))
+        + bins * size_of::<crate::histogram::Bin>()
 }
 
 /// Slices by thread and scope: what was read, whatever was joined since.
@@ -202,6 +205,7 @@ pub(super) mod tests {
                     0 => Extent { min_ns: n % 5 * 1_000, max_ns: n % 5 * 1_000, sum_ns: 1_000 },
                     _ => Extent::default(),
                 },
+                frames: None,
             }
         };
         (0..count).map(slice).collect()

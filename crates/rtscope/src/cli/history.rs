@@ -124,8 +124,8 @@ fn statistic(text: &str) -> Result<Statistic, String> {
     let requirement: Result<rtscope_model::verdict::Requirement, _> =
         format!("{text} < 1s").parse();
     match requirement.map(|requirement| requirement.statistic) {
-        Ok(Statistic::Missed) | Err(_) => Err("write max, mean or a quantile as p99.9".to_owned()),
-        Ok(statistic) => Ok(statistic),
+        Ok(statistic) if !statistic.is_count() => Ok(statistic),
+        _ => Err("write max, mean or a quantile as p99.9".to_owned()),
     }
 }
 

@@ -17,6 +17,7 @@ mod kernel;
 mod lab;
 mod load;
 mod man;
+mod network;
 mod new;
 mod place;
 mod plan;
@@ -98,6 +99,7 @@ enum Verb {
     Plan(plan::Verb),
     Load(load::Args),
     Throughput(throughput::Args),
+    Network(Box<network::Args>),
     /// Capture, generate or watch square waves; find a limit
     #[command(subcommand)]
     Wave(wave::Verb),
@@ -174,6 +176,7 @@ impl Verb {
             Verb::Run(_)
             | Verb::Load(_)
             | Verb::Throughput(_)
+            | Verb::Network(_)
             | Verb::Wave(_)
             | Verb::Check(_)
             | Verb::Explain(_)
@@ -256,6 +259,7 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Plan(verb) => plan::main(&verb),
         Verb::Load(args) => load::main(&args),
         Verb::Throughput(args) => throughput::main(&args),
+        Verb::Network(args) => network::main(&args),
         Verb::Wave(verb) => wave::main(&verb),
         Verb::Report(args) => report::main(&args),
         Verb::Claim(args) => claim::main(&args),
@@ -302,6 +306,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
                     | RunError::Tune(TuneError::Refused(_))
             )
         )
+        || matches!(error.downcast_ref(), Some(RunError::Network(why)) if why.is_wrong_request())
         || matches!(
             error.downcast_ref(),
             Some(

@@ -70,7 +70,19 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
+    measured(args, args.shaped(plans::DEFAULT, None)?)
+}
+
+impl Args {
+    /// The plan that was named, or the default of the verb, as the options shape it; with frames if a verb has its own
+    /// options for them.
+    pub(super) fn shaped(&self, default: &str, network: Option<&str>) -> anyhow::Result<Plan> {
+        self.shape.plan_with_frames(self.plan.as_deref(), default, network)
+    }
+}
+
+/// Measures, judges, and writes the page.
+pub(super) fn measured(args: &Args, plan: Plan) -> anyhow::Result<ExitCode> {
     if let Some(earlier) = &args.compare_with {
         // Before minutes are spent on a run that has nothing to be compared with.
         record::open(&compare::split(earlier).0, &Additions::default())?;

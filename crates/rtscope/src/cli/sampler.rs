@@ -32,7 +32,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     runtime: Option<String>,
     /// Time between two wake-ups of a thread, for example 200us or 1ms
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(short, long, alias = "cycle", value_name = "TIME", allow_hyphen_values = true)]
     interval: Option<String>,
     /// Add n times this to the interval of thread n (first thread: 0)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -78,6 +78,10 @@ pub(crate) struct Options {
     /// End the run when a latency is above this
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     break_above: Option<String>,
+    /// Send a frame at each activation and wait for it, for example 'udp', 'raw over=veth' or
+    /// 'udp over=peer peer=HOST'; off measures wake-ups. See rtscope network
+    #[arg(long, value_name = "FRAMES")]
+    network: Option<String>,
     /// Keep every sample in DIR/raw
     #[arg(long)]
     raw: bool,
@@ -130,6 +134,7 @@ impl Options {
             ("buckets", self.buckets.as_deref()),
             ("slice", self.slice.as_deref()),
             ("break_above", self.break_above.as_deref()),
+            ("network", self.network.as_deref()),
             ("raw", self.raw.then_some("true")),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))

@@ -56,9 +56,26 @@ impl Shape {
 
     /// A plan with what the command line changes: the named one, else the default of the verb.
     pub(super) fn plan(&self, named: Option<&str>, default: &str) -> anyhow::Result<Plan> {
+        self.plan_with_frames(named, default, None)
+    }
+
+    /// The same, where a verb has options of its own for the frames that threads send.
+    pub(super) fn plan_with_frames(
+        &self,
+        named: Option<&str>,
+        default: &str,
+        network: Option<&str>,
+    ) -> anyhow::Result<Plan> {
         let default = if self.until.is_some() { plans::DEFAULT_UNTIL } else { default };
         let mut plan = plans::load(named.unwrap_or(default))?;
-        let patch = self.sampler.patch()?;
+        let mut patch = self.sampler.patch()?;
+        if let Some(line) = network {
+            if patch.network.is_some() {
+                let text = "--network says what frames are sent, and so do the options of this verb: leave one out";
+                return Err(Refused(text.to_owned()).into());
+            }
+            patch.network = Some(line.parse().map_err(Refused)?);
+        }
         plan.patch_sampler(&patch);
         if let Some(refusal) = plan.refusals(&patch).into_iter().next() {
             return Err(Refused(refusal).into());

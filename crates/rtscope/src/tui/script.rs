@@ -59,6 +59,7 @@ pub(crate) fn slice(thread: u32, cell: u32, layout: Layout, latencies_ns: &[u64]
         unplaced: Unplaced::default(),
         omitted: Vec::new(),
         omitted_extent: Extent::default(),
+        frames: None,
     }
 }
 

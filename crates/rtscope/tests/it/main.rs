@@ -23,6 +23,7 @@ mod killed;
 mod loads;
 mod long;
 mod mutations;
+mod network;
 mod observer;
 mod ordinary_user;
 mod packaging;

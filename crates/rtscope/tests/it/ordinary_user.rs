@@ -94,3 +94,24 @@ fn a_closed_folder_of_root_is_named_and_opened() {
     let output = as_nobody(folder.path(), "restore");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
+
+#[test]
+fn frames_over_loopback_need_no_permission_and_a_cable_says_what_it_needs() {
+    if !root_or_skip("frames_over_loopback_need_no_permission_and_a_cable_says_what_it_needs") {
+        return;
+    }
+    let folder = folder();
+    let output = as_nobody(folder.path(), "network --cycle 4ms --duration 2s --out run --json");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    assert!(document["cells"][0]["all"]["frames"]["in_time"].as_u64() > Some(0), "{document}");
+    for (arguments, words) in [
+        ("network --over veth --out no", "this needs root"),
+        ("network --transport raw --interface lo --out no", "carries no Ethernet"),
+    ] {
+        let output = as_nobody(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{said}");
+        assert!(!folder.path().join("no").exists(), "nothing is left");
+    }
+}

@@ -6,6 +6,7 @@
 
 mod environment;
 mod figures;
+mod frames;
 mod machine_use;
 mod provenance;
 mod tail;
@@ -17,8 +18,8 @@ use askama::Template;
 use rtscope_model::{finding::Weight, record::Record};
 
 use self::{
-    environment::EnvironmentView, figures::FiguresView, machine_use::MachineUseView,
-    provenance::ProvenanceView, tail::TailView, verdict::VerdictView,
+    environment::EnvironmentView, figures::FiguresView, frames::FramesView,
+    machine_use::MachineUseView, provenance::ProvenanceView, tail::TailView, verdict::VerdictView,
 };
 use crate::{
     judgement::Judgement,
@@ -40,6 +41,8 @@ struct Page {
     verdict: VerdictView,
     findings: Vec<FindingView>,
     figures: FiguresView,
+    /// None where no frame was sent.
+    frames: Option<FramesView>,
     tail: TailView,
     published: Vec<PublishedBesideOurs>,
     plots: Vec<PlotView>,
@@ -101,15 +104,17 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
     let plots: Vec<PlotView> =
         PlotKind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
     let machine_use = MachineUseView::new(record, judgement);
+    let frames = FramesView::new(judgement);
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
         style: include_str!("../template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
         script: include_str!("../template/script.js"),
-        sections: sections(record, machine_use.is_some()),
+        sections: sections(record, frames.is_some(), machine_use.is_some()),
         verdict: VerdictView::new(record, judgement, &scene),
         findings: judgement.findings.iter().map(finding_view).collect(),
         figures: FiguresView::new(judgement),
+        frames,
         tail: TailView::new(judgement),
         published: published::of_run(record, judgement),
         plots,
@@ -122,15 +127,17 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
 }
 
 /// Identifier and name of each section, in order.
-fn sections(record: &Record, uses: bool) -> Vec<(&'static str, &'static str)> {
+fn sections(record: &Record, has_frames: bool, uses: bool) -> Vec<(&'static str, &'static str)> {
     let why = record.explained.is_some().then_some(("why", "Why late"));
     let plots = PlotKind::of_page(record).flat_map(|kind| {
         let plot = (kind.name(), kind.plot().title);
         std::iter::once(plot).chain(why.filter(|_| kind == PlotKind::Timeline))
     });
     let published = (!record.plan.published.is_empty()).then_some(("published", "Published"));
-    [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures"), ("tail", "Tail")]
+    [("verdict", "Verdict"), ("findings", "Findings"), ("figures", "Figures")]
         .into_iter()
+        .chain(has_frames.then_some(("frames", "Frames")))
+        .chain([("tail", "Tail")])
         .chain(published)
         .chain(plots)
         .chain(uses.then_some(("cpu-time", "CPU time")))

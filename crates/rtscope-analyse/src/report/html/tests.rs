@@ -57,7 +57,7 @@ fn the_page_looks_as_reviewed() {
 fn every_record_gives_a_whole_page() {
     for (name, record) in records() {
         let page = page_of(&record);
-        for (id, _) in sections(&record, false) {
+        for (id, _) in sections(&record, false, false) {
             assert!(section(&page, id).contains("<h"), "{name}: section {id} has no heading");
         }
         for kind in PlotKind::of_page(&record) {

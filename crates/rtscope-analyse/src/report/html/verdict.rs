@@ -179,13 +179,15 @@ fn headline(scene: &Scene<'_>) -> String {
         return "No wake-up was measured.".to_owned();
     };
     let worst_text = late(worst);
+    let by = if has_frames(scene) { "" } else { "by " };
     let measured = scene.cells.iter().filter_map(|cell| Some((cell, max_ns(cell)?)));
     let measured: Vec<_> = measured.collect();
     if measured.len() > 4 {
         let best = measured.iter().min_by_key(|(_, max_ns)| *max_ns);
         let best = best.map(|(cell, _)| late(cell)).unwrap_or_default();
         return format!(
-            "The worst wake-up was late by {} in the best of {} phases and by {worst_text} in {}.",
+            "{} {} in the best of {} phases and {by}{worst_text} in {}.",
+            worst_of(scene),
             best,
             measured.len(),
             worst.summary.name
@@ -200,7 +202,20 @@ fn headline(scene: &Scene<'_>) -> String {
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
         None => String::new(),
     };
-    format!("The worst wake-up was late by {list}.")
+    format!("{} {list}.", worst_of(scene))
+}
+
+/// Whether each phase measured frames.
+fn has_frames(scene: &Scene) -> bool {
+    !scene.cells.is_empty() && scene.cells.iter().all(|cell| cell.summary.all.frames.is_some())
+}
+
+/// How a sentence about the worst latencies begins.
+fn worst_of(scene: &Scene) -> &'static str {
+    match has_frames(scene) {
+        true => "From the start of its cycle, the slowest frame took",
+        false => "The worst wake-up was late by",
+    }
 }
 
 fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
@@ -214,7 +229,8 @@ fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
             .map(|q| format!("{} {}", Statistic::Quantile(q.parts), time(q.value_ns)))
             .into_iter()
             .collect();
-        lines.push(counted(row.recorded, "wake-up"));
+        let noun = if row.frames.is_some() { "frame" } else { "wake-up" };
+        lines.push(counted(row.recorded, noun));
         if row.missed > 0 {
             lines.push(format!("{} missed", grouped(row.missed)));
         }

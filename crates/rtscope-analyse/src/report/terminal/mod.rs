@@ -3,6 +3,7 @@
 //! The last lines are what stays on the screen, so the verdict and the next step come last. The
 //! sentences of the verdict's reasons are there, and the findings they come from are told once.
 
+mod frames;
 mod style;
 mod table;
 mod tail;
@@ -29,6 +30,7 @@ pub fn summary(judgement: &Judgement, record: &Record, style: Style) -> String {
     let sections = [
         heading(record, style),
         table::table(judgement, &record.plan, style),
+        frames::frames(judgement, style),
         tail::tail(judgement, style),
         style.fold(&published::text(&published::of_run(record, judgement))),
         requirements(&judgement.outcomes, style),
@@ -80,6 +82,16 @@ fn heading(record: &Record, style: Style) -> String {
     }
     if !samplers.is_empty() {
         text += &style.paragraph("  ", 2, &samplers.join("; "));
+    }
+    let mut paths: Vec<String> = Vec::new();
+    for path in record.plan.phases.iter().filter_map(|phase| phase.sampler.network.path()) {
+        let words = path.to_string();
+        if !paths.contains(&words) {
+            paths.push(words);
+        }
+    }
+    if !paths.is_empty() {
+        text += &style.paragraph("  frames: ", 10, &paths.join("; "));
     }
     text
 }

@@ -1,6 +1,11 @@
 //! The table of figures: a line for each thread and for all of a cell, in microseconds.
 
-use rtscope_model::{event::EndReason, plan::Plan, time::Nanos, verdict::Statistic};
+use rtscope_model::{
+    event::EndReason,
+    plan::{Phase, Plan},
+    time::Nanos,
+    verdict::Statistic,
+};
 
 use super::style::{Ink, Style};
 use crate::{
@@ -141,7 +146,7 @@ pub(super) fn table(judgement: &Judgement, plan: &Plan, style: Style) -> String 
     });
     let label_width = labels.max().unwrap_or(0);
     let columns = fitting(&lines, style.width.saturating_sub(label_width));
-    let mut text = format!("Wake-up latency in us\n{}", " ".repeat(label_width));
+    let mut text = format!("{} in us\n{}", what(plan), " ".repeat(label_width));
     for (column, width) in &columns {
         text += &style.paint(Ink::Faint, &format!("{:>width$}", column.heading()));
     }
@@ -170,6 +175,16 @@ pub(super) fn table(judgement: &Judgement, plan: &Plan, style: Style) -> String 
         text += &loads_apart(judgement, style);
     }
     text
+}
+
+/// What a plan measures, in words.
+pub(crate) fn what(plan: &Plan) -> &'static str {
+    let has_frames = |phase: &Phase| phase.sampler.network.path().is_some();
+    match (plan.phases.iter().any(has_frames), plan.phases.iter().all(has_frames)) {
+        (true, true) => "From the start of the cycle until the frame is back,",
+        (true, false) => "Wake-up latency, or from the start of the cycle until the frame is back,",
+        _ => "Wake-up latency",
+    }
 }
 
 /// A cell with a line for each thread, or the worst of many.

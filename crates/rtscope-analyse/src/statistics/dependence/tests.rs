@@ -26,6 +26,7 @@ fn slice(thread: u32, start_ms: u64, length_ms: u64, late: u64, omitted: u64) ->
         unplaced: rtscope_model::histogram::Unplaced::default(),
         omitted: vec![(70, omitted)],
         omitted_extent: rtscope_model::slice::Extent::default(),
+        frames: None,
     }
 }
 

@@ -112,6 +112,7 @@ fn slices(
             unplaced: rtscope_model::histogram::Unplaced::default(),
             omitted: Vec::new(),
             omitted_extent: rtscope_model::slice::Extent::default(),
+            frames: None,
         }
     };
     let slices = (0..seconds).map(slice).collect();

@@ -8,6 +8,7 @@
 mod interference;
 mod load;
 mod machine;
+mod network;
 mod other_work;
 mod run;
 mod thread;
@@ -37,7 +38,7 @@ struct Scene<'a> {
 type Rule = fn(&Scene) -> Option<Finding>;
 
 /// Every rule with the code of its finding.
-const RULES: [(&str, Rule); 38] = [
+const RULES: [(&str, Rule); 41] = [
     ("no-samples", run::no_samples),
     ("phases-not-run", run::not_reached),
     ("accounting", run::accounting),
@@ -59,6 +60,9 @@ const RULES: [(&str, Rule); 38] = [
     ("load-did-not-run", load::did_not_run),
     ("load-idle", load::idle),
     ("load-ended-early", load::ended_early),
+    ("frames-not-back", network::not_back),
+    ("frames-not-sent", network::not_sent),
+    ("frames-odd", network::odd),
     ("environment-missing", machine::unknown),
     ("steal-time", interference::steal_time),
     ("competing-threads", interference::competing_threads),

@@ -18,6 +18,7 @@ use rtscope_sys::{clock::Clock, sched};
 
 use super::{cover::Cover, reign::is_cell, *};
 
+mod frames;
 mod offset;
 
 const INTERVAL_NS: u64 = 1_000_000;
@@ -467,6 +468,7 @@ fn a_thread_s_place_is_read_back_at_its_end() {
         marker: None,
         cells: 1,
         one_cell: false,
+        network: None,
     };
     let mut session = Session::park(&spec, 0).expect("threads");
     let (tid, found) = session.placed[0].clone();
@@ -510,6 +512,7 @@ fn a_session_ends_long_before_its_next_expiry() {
             marker: None,
             cells: 1,
             one_cell: false,
+            network: None,
         };
         let mut session = Session::park(&spec, 0).expect("threads");
         session.enter(0, None);

@@ -18,7 +18,7 @@ use crate::plans;
 
 /// The verbs as a user meets them. A test sees to it that every verb is in one group.
 const GROUPS: [(&str, &[&str]); 8] = [
-    ("Measure", &["run", "plan", "load", "throughput", "wave"]),
+    ("Measure", &["run", "plan", "load", "throughput", "network", "wave"]),
     ("Judge", &["report", "claim", "plot", "export"]),
     ("Compare and history", &["import", "compare", "history"]),
     ("The system", &["doctor", "collect", "ps", "sched", "tune", "restore"]),

@@ -75,6 +75,7 @@ impl Measurement<'_> {
             marker,
             cells: 1,
             one_cell: true,
+            network: None,
         })
     }
 

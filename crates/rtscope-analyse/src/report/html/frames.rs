@@ -1,0 +1,52 @@
+//! What became of the frames of a network sampler, and how long the parts of their way took.
+
+use crate::{
+    judgement::{CellSummary, Judgement},
+    number::{counted, grouped},
+    plot::table::Table,
+    statistics::frames::table_of_parts,
+};
+
+#[derive(Debug)]
+pub(super) struct FramesView {
+    pub(super) headline: String,
+    /// What became of them, phase by phase.
+    pub(super) counts: Table,
+    pub(super) parts: Table,
+}
+
+impl FramesView {
+    /// None where no frame was sent.
+    pub(super) fn new(judgement: &Judgement) -> Option<FramesView> {
+        let cells: Vec<&CellSummary> =
+            judgement.cells.iter().filter(|cell| cell.all.frames.is_some()).collect();
+        let first = cells.first()?.all.frame_counts()?;
+        let names = std::iter::once("phase").chain(first.iter().map(|count| count.name));
+        let mut counts = Table::new(names);
+        for cell in &cells {
+            let row = cell.all.frame_counts().into_iter().flatten().map(|one| grouped(one.count));
+            counts.row(std::iter::once(cell.name.clone()).chain(row));
+        }
+        let rows =
+            cells.iter().filter_map(|cell| Some((cell.name.as_str(), cell.all.frames.as_ref()?)));
+        Some(FramesView { headline: headline(&cells), counts, parts: table_of_parts(rows) })
+    }
+}
+
+fn headline(cells: &[&CellSummary]) -> String {
+    let sum = |of: fn(&CellSummary) -> u64| cells.iter().map(|cell| of(cell)).sum::<u64>();
+    let sent = sum(|cell| cell.all.frames.as_ref().map_or(0, |frames| frames.sent));
+    let (late, lost) = (
+        sum(|cell| cell.all.frames.as_ref().map_or(0, |frames| frames.late)),
+        sum(|cell| cell.all.frames.as_ref().map_or(0, |frames| frames.lost)),
+    );
+    match (late, lost) {
+        (0, 0) => format!("Each of {} came back in its cycle", counted(sent, "frame")),
+        _ => format!(
+            "Of {}, {} were late and {} lost",
+            counted(sent, "frame"),
+            grouped(late),
+            grouped(lost)
+        ),
+    }
+}
