@@ -15,6 +15,7 @@ mod drift;
 mod dropin;
 mod explain;
 mod export;
+mod hackbench;
 mod history;
 mod hostile;
 mod import;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path, process::Output, time::Duration};
 
 use rtscope_model::doctor::SuggestionDocument;
+use serde_json::Value;
 
 use crate::support::{
     folder, json, kill, output, refused, root_or_skip, skip, start, text, wait_for,
@@ -363,4 +364,75 @@ fn cpus_that_the_user_names_are_shielded() {
     assert!(command.contains(" shield=1"), "{command}");
     let line = found["boot_line"].as_str().expect("a line");
     assert!(line.contains("isolcpus=") && line.contains("irqaffinity="), "{line}");
+}
+
+#[test]
+fn settings_are_tried_in_turn_and_nothing_stays_changed() {
+    if !root_or_skip("settings_are_tried_in_turn_and_nothing_stays_changed") {
+        return;
+    }
+    let (folder, before) = (folder(), state());
+    let plan = "name = \"busy\"\n[[phase]]\nname = \"busy\"\nduration = \"1s\"\nload = [\"message groups=1\"]\n";
+    fs::write(folder.path().join("busy.toml"), plan).expect("written");
+    let now = fs::read_to_string("/proc/sys/vm/stat_interval").expect("a setting");
+    let words = format!(
+        "tune try busy.toml --quiet --budget 36s --try 'timer-migration=off stat-interval=93' --try stat-interval={} \
+         --out tried --cpus 0",
+        now.trim()
+    );
+    let words = words.as_str();
+    let tried = output(folder.path(), words);
+    assert!(matches!(tried.status.code(), Some(0 | 3)), "{}", text(&tried.stderr));
+    assert!(differences(&before, &state()).is_empty());
+    let document: Value = serde_json::from_slice(
+        &fs::read(folder.path().join("tried/trials.json")).expect("written"),
+    )
+    .expect("a document");
+    let trials = document["alone"]["trials"].as_array().expect("trials");
+    let rounds = document["alone"]["blocks"].as_u64().expect("rounds");
+    assert!(rounds >= 3 && trials.len() == 1);
+    assert_eq!(document["not_tried"][0]["why"], "it is so already");
+    for trial in trials {
+        assert_eq!(trial["blocks"], rounds, "{trial}");
+        let loads: Vec<&str> = trial["figures"]
+            .as_array()
+            .expect("figures")
+            .iter()
+            .filter_map(|it| it["load"].as_str())
+            .collect();
+        assert_eq!(loads, ["busy"]);
+        assert!(
+            trial["costs"][0]["what"]
+                .as_str()
+                .is_some_and(|what| what.starts_with("work of message"))
+        );
+    }
+    // The record has each cell, and each of them under the settings of its turn.
+    let plan = fs::read_to_string(folder.path().join("tried/alone/plan.toml")).expect("a plan");
+    let cells = plan.matches("[[phase]]").count() as u64;
+    assert_eq!(cells, rounds * (1 + trials.len() as u64));
+    assert!(folder.path().join("tried/index.html").exists());
+}
+
+#[test]
+fn a_trial_refuses_what_it_can_t_try() {
+    let folder = folder();
+    for (words, code, said) in [
+        ("tune try --try throtling=off", 64, "did you mean \"throttling\"?"),
+        ("tune try --try thp=never --try thp=never", 64, "named twice"),
+        ("tune try --try ''", 64, "name a setting"),
+        ("tune try --try thp=never --set thp=always", 64, "is set by the plan or by --set"),
+        ("tune try --try thp=never --budget 5s", 64, "raise --budget"),
+        ("tune try --try thp=never --duration 5s", 64, "--budget sets how long it takes"),
+        (
+            "tune try --try thp=never --until 'max < 1ms once in 1h'",
+            64,
+            "--budget sets how long it takes",
+        ),
+        ("lab tune --kernel debian-stock --try a:b", 64, "a space between parameters"),
+        ("lab tune --kernel debian-stock --try nohz=off --try nohz=off", 64, "named twice"),
+        ("lab tune --kernel debian-stock --seeds 2", 64, "5..=1000"),
+    ] {
+        refused(folder.path(), words, code, &[said]);
+    }
 }
