@@ -122,6 +122,14 @@ pub struct SessionSpec {
     pub network: Option<NetworkSpec>,
 }
 
+impl SessionSpec {
+    /// How long a frame of a thread may take.
+    fn timeout_ns(&self, plan: &ThreadPlan) -> u64 {
+        let timeout = self.network.as_ref().and_then(|network| network.path.timeout);
+        timeout.map_or(plan.interval_ns, |timeout| timeout.0)
+    }
+}
+
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
@@ -253,16 +261,9 @@ impl Session {
         let spare = spare_slots(spec.threads.len());
         let has_frames = wire.is_some();
         let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns, has_frames);
-        let timeout = spec.network.as_ref().and_then(|network| network.path.timeout);
-        let timeout_ns = timeout.map_or(plan.interval_ns, |timeout| timeout.0);
+        let timeout_ns = spec.timeout_ns(plan);
         let mut wire = wire.map(|wire| (wire, Ledger::default()));
-        let (mut ring, raw) = match spec.raw_capacity {
-            0 => (None, None),
-            n => {
-                let (producer, consumer) = rtrb::RingBuffer::new(n);
-                (Some(producer), Some(consumer))
-            }
-        };
+        let (mut ring, raw) = raw_ring(spec.raw_capacity);
         let live = Arc::new(LiveFigures::default());
         let (clock, shared, gate) = (self.clock, self.shared.clone(), self.gate.clone());
         let (figures, asked, wake) = (live.clone(), plan.asked.clone(), spec.wake);
@@ -557,6 +558,19 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.threads.iter().any(|running| running.handle.is_some()) {
             self.end_threads(ENDING_LIMIT);
+        }
+    }
+}
+
+/// Both ends of a ring for raw samples, if there are to be any.
+fn raw_ring(
+    capacity: usize,
+) -> (Option<rtrb::Producer<RawSample>>, Option<rtrb::Consumer<RawSample>>) {
+    match capacity {
+        0 => (None, None),
+        n => {
+            let (producer, consumer) = rtrb::RingBuffer::new(n);
+            (Some(producer), Some(consumer))
         }
     }
 }
