@@ -13,7 +13,7 @@ pub const PART_LAYOUT: Layout = Layout { unit_ns: 1, exact: 64 };
 /// A part of a frame's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum FramePart {
     /// From the start of the cycle until the thread is about to send.
     WakeUp,
     /// From then until the kernel hands the frame to the network card's driver.
@@ -28,12 +28,18 @@ pub enum Part {
     RoundTrip,
 }
 
-impl Part {
+impl FramePart {
     /// Every part, in the order of the way.
-    pub const ALL: [Part; 6] =
-        [Part::WakeUp, Part::Send, Part::Wire, Part::Card, Part::Receive, Part::RoundTrip];
+    pub const ALL: [FramePart; 6] = [
+        FramePart::WakeUp,
+        FramePart::Send,
+        FramePart::Wire,
+        FramePart::Card,
+        FramePart::Receive,
+        FramePart::RoundTrip,
+    ];
 
-    /// Its place in [`Part::ALL`].
+    /// Its place in [`FramePart::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -42,12 +48,12 @@ impl Part {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Part::WakeUp => "wake-up at the start of the cycle",
-            Part::Send => "send path",
-            Part::Wire => "drivers, wire and peer",
-            Part::Card => "wire and peer, by the card",
-            Part::Receive => "receive path and wake-up",
-            Part::RoundTrip => "round trip",
+            FramePart::WakeUp => "wake-up at the start of the cycle",
+            FramePart::Send => "send path",
+            FramePart::Wire => "drivers, wire and peer",
+            FramePart::Card => "wire and peer, by the card",
+            FramePart::Receive => "receive path and wake-up",
+            FramePart::RoundTrip => "round trip",
         }
     }
 
@@ -55,12 +61,12 @@ impl Part {
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
-            Part::WakeUp => "wake_up",
-            Part::Send => "send",
-            Part::Wire => "wire",
-            Part::Card => "card",
-            Part::Receive => "receive",
-            Part::RoundTrip => "round_trip",
+            FramePart::WakeUp => "wake_up",
+            FramePart::Send => "send",
+            FramePart::Wire => "wire",
+            FramePart::Card => "card",
+            FramePart::Receive => "receive",
+            FramePart::RoundTrip => "round_trip",
         }
     }
 }
@@ -98,7 +104,7 @@ pub struct Frames {
 /// How long a part of the way took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartCounts {
-    pub part: Part,
+    pub part: FramePart,
     /// Buckets of [`PART_LAYOUT`]: `[bucket, count]`, ascending.
     pub bins: Vec<Bin>,
     pub extent: Extent,
@@ -159,27 +165,31 @@ impl PartCounts {
 mod tests {
     use super::*;
 
-    fn one(part: Part, ns: u64, count: u64) -> PartCounts {
+    fn one(part: FramePart, ns: u64, count: u64) -> PartCounts {
         let extent = Extent { min_ns: ns, max_ns: ns, sum_ns: ns * count };
         PartCounts { part, bins: vec![(PART_LAYOUT.index(ns), count)], extent }
     }
 
     #[test]
     fn frames_of_slices_add_up_part_by_part() {
-        let first =
-            Frames { sent: 3, late: 1, parts: vec![one(Part::Send, 900, 2)], ..Frames::default() };
+        let first = Frames {
+            sent: 3,
+            late: 1,
+            parts: vec![one(FramePart::Send, 900, 2)],
+            ..Frames::default()
+        };
         let second = Frames {
             sent: 4,
             lost: 2,
             duplicates: 1,
-            parts: vec![one(Part::WakeUp, 50, 1), one(Part::Send, 700, 1)],
+            parts: vec![one(FramePart::WakeUp, 50, 1), one(FramePart::Send, 700, 1)],
             ..Frames::default()
         };
         let mut sum = first;
         sum.absorb(&second);
         assert_eq!((sum.sent, sum.late, sum.lost, sum.duplicates), (7, 1, 2, 1));
-        let parts: Vec<Part> = sum.parts.iter().map(|counts| counts.part).collect();
-        assert_eq!(parts, [Part::WakeUp, Part::Send]);
+        let parts: Vec<FramePart> = sum.parts.iter().map(|counts| counts.part).collect();
+        assert_eq!(parts, [FramePart::WakeUp, FramePart::Send]);
         assert_eq!(sum.parts[1].extent, Extent { min_ns: 700, max_ns: 900, sum_ns: 2_500 });
         assert_eq!(sum.parts[1].bins.iter().map(|bin| bin.1).sum::<u64>(), 3);
         assert_eq!(sum.bins(), 3);
@@ -188,7 +198,7 @@ mod tests {
     #[test]
     fn frames_are_written_and_read_back() {
         let frames =
-            Frames { sent: 1, parts: vec![one(Part::RoundTrip, 1, 1)], ..Frames::default() };
+            Frames { sent: 1, parts: vec![one(FramePart::RoundTrip, 1, 1)], ..Frames::default() };
         let text = serde_json::to_string(&frames).expect("json");
         assert!(text.contains("\"round-trip\"") && !text.contains("duplicates"), "{text}");
         assert_eq!(serde_json::from_str::<Frames>(&text).expect("read"), frames);
@@ -196,6 +206,6 @@ mod tests {
 
     #[test]
     fn every_part_has_its_place() {
-        assert!(Part::ALL.iter().enumerate().all(|(i, part)| part.index() == i));
+        assert!(FramePart::ALL.iter().enumerate().all(|(i, part)| part.index() == i));
     }
 }

@@ -40,7 +40,7 @@ pub enum Arrival {
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum FrameWait {
     /// There is something to read.
     Readable,
     TimeOver,
@@ -212,14 +212,14 @@ impl FrameSocket {
 
     /// Waits so long for something to read: a frame, or timestamps of one that was sent.
     #[inline]
-    pub fn wait(&self, ns: u64) -> Waited {
+    pub fn wait(&self, ns: u64) -> FrameWait {
         wait_readable(self.0.as_fd(), ns)
     }
 }
 
 /// Waits so long until there is something to read, or an error.
 #[inline]
-pub(crate) fn wait_readable(socket: BorrowedFd<'_>, ns: u64) -> Waited {
+pub(crate) fn wait_readable(socket: BorrowedFd<'_>, ns: u64) -> FrameWait {
     let mut one = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let time = libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -227,9 +227,9 @@ pub(crate) fn wait_readable(socket: BorrowedFd<'_>, ns: u64) -> Waited {
     };
     // SAFETY: both pointers are valid for the call; no set of signals is given.
     match unsafe { libc::ppoll(&raw mut one, 1, &raw const time, std::ptr::null()) } {
-        0 => Waited::TimeOver,
-        n if n < 0 => Waited::Interrupted,
-        _ => Waited::Readable,
+        0 => FrameWait::TimeOver,
+        n if n < 0 => FrameWait::Interrupted,
+        _ => FrameWait::Readable,
     }
 }
 
@@ -363,13 +363,13 @@ mod tests {
         far.ask_stamps().expect("stamps");
         let mut buffer = [0; 64];
         assert_eq!(far.receive(&mut buffer), Arrival::Nothing);
-        assert_eq!(far.wait(1_000_000), Waited::TimeOver);
+        assert_eq!(far.wait(1_000_000), FrameWait::TimeOver);
         // The kernel begins to stamp arrivals a moment after somebody asked.
         let mut stamps = (None, None);
         for _ in 0..100 {
             near.send(&[7; 30]).expect("sent");
             let sent = near.sent().and_then(|stamps| stamps.kernel_ns);
-            assert_eq!(far.wait(1_000_000_000), Waited::Readable);
+            assert_eq!(far.wait(1_000_000_000), FrameWait::Readable);
             let Arrival::Frame { len: 30, stamps: found } = far.receive(&mut buffer) else {
                 panic!("no frame")
             };

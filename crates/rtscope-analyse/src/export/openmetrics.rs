@@ -104,12 +104,6 @@ fn document(subject: &Exported<'_>) -> String {
             }),
         ),
         (
-            "rtscope_frames".to_owned(),
-            "",
-            "Cycles and frames of a network sampler, by what became of them.",
-            frames(subject),
-        ),
-        (
             "rtscope_requirement_met".to_owned(),
             "",
             "1 where a requirement is met in a valid run, 0 where it is not, absent where the run can't tell.",
@@ -125,6 +119,7 @@ fn document(subject: &Exported<'_>) -> String {
     ] {
         text += &gauge(&name, unit, help, &samples);
     }
+    text += &frames(subject);
     text + "# EOF\n"
 }
 
@@ -188,7 +183,7 @@ fn quantiles(subject: &Exported<'_>) -> Samples {
 }
 
 /// What became of frames; absent where none was sent.
-fn frames(subject: &Exported<'_>) -> Samples {
+fn frames(subject: &Exported<'_>) -> String {
     let mut samples = Samples::new();
     for cell in &subject.judgement.cells {
         for row in &cell.threads {
@@ -199,7 +194,8 @@ fn frames(subject: &Exported<'_>) -> Samples {
             }
         }
     }
-    samples
+    let help = "Cycles and frames of a network sampler, by what became of them.";
+    gauge("rtscope_frames", "", help, &samples)
 }
 
 fn requirements(subject: &Exported<'_>) -> Samples {

@@ -96,6 +96,9 @@ pub fn headline(all: &TuneTrials) -> String {
         Some(trial) if trial.effect == TrialEffect::Better => {
             format!("{} helps: {}{worse}", trial.name, strongest(trial))
         }
+        Some(trial) if trial.figures.iter().all(|figure| figure.change.is_none()) => {
+            format!("{} looked better, but was not measured again to the end{worse}", trial.name)
+        }
         Some(trial) => format!(
             "{} looked better, but not when it was measured again: {}{worse}",
             trial.name,

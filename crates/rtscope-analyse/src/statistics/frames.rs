@@ -1,7 +1,7 @@
 //! What a network sampler counted, of a row of figures: what became of the frames, and how long the parts took.
 
 use rtscope_model::{
-    frames::{Frames, PART_LAYOUT, Part},
+    frames::{FramePart, Frames, PART_LAYOUT},
     histogram::Histogram,
 };
 
@@ -44,7 +44,7 @@ impl FigureRow {
 }
 
 /// How long each part of the way took, in the order of the way.
-pub fn parts(frames: &Frames) -> impl Iterator<Item = (Part, Histogram)> {
+pub fn parts(frames: &Frames) -> impl Iterator<Item = (FramePart, Histogram)> {
     frames.parts.iter().map(|counts| {
         let mut histogram = Histogram::new(PART_LAYOUT);
         let extent = counts.extent;

@@ -17,7 +17,7 @@ use rtscope_model::{
     schedule::Placement,
 };
 use rtscope_sys::{
-    frame::{Arrival, ETHERNET_HEADER, FrameSocket, MacAddress, Waited},
+    frame::{Arrival, ETHERNET_HEADER, FrameSocket, FrameWait, MacAddress},
     memory, sched, thread,
 };
 
@@ -243,7 +243,7 @@ pub(super) fn hear(
             }
             _ if left.is_zero() => return None,
             Arrival::Nothing => {
-                if socket.wait(left.as_nanos() as u64) == Waited::Readable {
+                if socket.wait(left.as_nanos() as u64) == FrameWait::Readable {
                     // It may be the timestamps of a frame that was sent.
                     while socket.sent().is_some() {}
                 }

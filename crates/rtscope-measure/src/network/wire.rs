@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    frame::{Arrival, FrameSocket, Stamps, Waited},
+    frame::{Arrival, FrameSocket, FrameWait, Stamps},
     xdp::XdpSocket,
 };
 
@@ -42,7 +42,7 @@ impl NearEnd {
     }
 
     #[inline]
-    pub(super) fn wait(&self, ns: u64) -> Waited {
+    pub(super) fn wait(&self, ns: u64) -> FrameWait {
         match self {
             NearEnd::Socket(socket) => socket.wait(ns),
             NearEnd::Rings(rings) => rings.wait(ns),
@@ -187,9 +187,9 @@ impl Wire for SocketWire {
             return came;
         }
         match self.incoming().wait(wait_ns) {
-            Waited::TimeOver => Came::Nothing,
-            Waited::Interrupted => Came::Interrupted,
-            Waited::Readable => match self.look() {
+            FrameWait::TimeOver => Came::Nothing,
+            FrameWait::Interrupted => Came::Interrupted,
+            FrameWait::Readable => match self.look() {
                 Some(came) => came,
                 None => {
                     // Nothing but the stamps of the frame that was sent.

@@ -2,7 +2,7 @@
 //!
 //! From when to when: a latency starts at the programmed start of the cycle and ends at the first clock reading after
 //! the answer was read. So a late wake-up, which delays the frame, is a part of it. The parts of the way are kept
-//! beside it: see [`Part`].
+//! beside it: see [`FramePart`].
 //!
 //! A frame that isn't back at the timeout counts as missed, and the next cycle sends the next one. Later it turns out
 //! to be late or lost. What a cycle that was never sent would have waited is expanded as for any other sampler.
@@ -12,7 +12,7 @@
 
 use std::sync::atomic::Ordering::*;
 
-use rtscope_model::{frames::Part, slice::RawSample};
+use rtscope_model::{frames::FramePart, slice::RawSample};
 use rtscope_sys::{clock::Clock, frame::Stamps};
 
 use super::{
@@ -276,7 +276,7 @@ impl<C: Clock> FrameLoop<'_, C> {
 
 /// The parts of a way, each where the stamps at both its ends are known and in order.
 #[inline]
-fn parts(cycle: &Cycle, back_ns: u64, sent: Stamps, came: Stamps) -> [(Part, Option<u64>); 6] {
+fn parts(cycle: &Cycle, back_ns: u64, sent: Stamps, came: Stamps) -> [(FramePart, Option<u64>); 6] {
     // On the clock of the session.
     let own = |stamp_ns: Option<u64>| {
         let ns = i128::from(stamp_ns?) - cycle.ahead_ns?;
@@ -286,11 +286,11 @@ fn parts(cycle: &Cycle, back_ns: u64, sent: Stamps, came: Stamps) -> [(Part, Opt
     let (out_ns, in_ns) = (own(sent.kernel_ns), own(came.kernel_ns));
     let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
     [
-        (Part::WakeUp, Some(cycle.woke_ns.saturating_sub(cycle.instant_ns))),
-        (Part::Send, between(Some(cycle.woke_ns), out_ns)),
-        (Part::Wire, between(out_ns, in_ns)),
-        (Part::Card, between(sent.card_ns, came.card_ns)),
-        (Part::Receive, between(in_ns, Some(back_ns))),
-        (Part::RoundTrip, between(Some(cycle.woke_ns), Some(back_ns))),
+        (FramePart::WakeUp, Some(cycle.woke_ns.saturating_sub(cycle.instant_ns))),
+        (FramePart::Send, between(Some(cycle.woke_ns), out_ns)),
+        (FramePart::Wire, between(out_ns, in_ns)),
+        (FramePart::Card, between(sent.card_ns, came.card_ns)),
+        (FramePart::Receive, between(in_ns, Some(back_ns))),
+        (FramePart::RoundTrip, between(Some(cycle.woke_ns), Some(back_ns))),
     ]
 }

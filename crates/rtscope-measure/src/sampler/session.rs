@@ -21,7 +21,7 @@ use rtscope_model::{
     slice::{RawSample, Slice},
 };
 use rtscope_sys::{
-    clock::{Clock, NanosleepClock, SystemClock, TimerClock},
+    clock::{Clock, NanosleepClock, SystemClock},
     memory, sched, thread,
     tracefs::Marker,
     tree::Tree,
@@ -34,6 +34,7 @@ use crate::{
 
 use super::{
     cover::Cover,
+    enter::{Placed, enter},
     frames::FrameLoop,
     gate::{Gate, Word},
     ledger::Ledger,
@@ -125,6 +126,14 @@ pub struct SessionSpec {
     pub network: Option<NetworkSpec>,
 }
 
+impl SessionSpec {
+    /// How long a frame of a thread may take.
+    fn timeout_ns(&self, plan: &ThreadPlan) -> u64 {
+        let timeout = self.network.as_ref().and_then(|network| network.path.timeout);
+        timeout.map_or(plan.interval_ns, |timeout| timeout.0)
+    }
+}
+
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
@@ -197,7 +206,7 @@ struct Running {
 /// What a thread leaves behind.
 type Left = (Tally, Option<Placement>, LoopTally, Exchange);
 
-type Report = (usize, Result<(i32, Placement), (Placement, rtscope_sys::Error)>);
+type Report = (usize, Placed);
 
 impl Session {
     /// Starts the threads; each places itself, reads its place back and parks. `elapsed_ns` is the
@@ -256,16 +265,9 @@ impl Session {
         let spare = spare_slots(spec.threads.len());
         let has_frames = wire.is_some();
         let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns, has_frames);
-        let timeout = spec.network.as_ref().and_then(|network| network.path.timeout);
-        let timeout_ns = timeout.map_or(plan.interval_ns, |timeout| timeout.0);
+        let timeout_ns = spec.timeout_ns(plan);
         let mut wire = wire.map(|wire| (wire, Ledger::default()));
-        let (mut ring, raw) = match spec.raw_capacity {
-            0 => (None, None),
-            n => {
-                let (producer, consumer) = rtrb::RingBuffer::new(n);
-                (Some(producer), Some(consumer))
-            }
-        };
+        let (mut ring, raw) = raw_ring(spec.raw_capacity);
         let live = Arc::new(LiveFigures::default());
         let (clock, shared, gate) = (self.clock, self.shared.clone(), self.gate.clone());
         let (figures, asked, wake) = (live.clone(), plan.asked.clone(), spec.wake);
@@ -273,19 +275,8 @@ impl Session {
         let mut beat = Beat { interval_ns: plan.interval_ns, ..spec.beat };
         let offset_ns = spec.beat.first_ns * i as u64;
         let body = move || {
-            thread::block_signals();
-            if let Some(slack_ns) = slack_ns {
-                thread::set_timer_slack_ns(slack_ns);
-            }
-            let (placed, timer) = match timer_for(wake, clock) {
-                Ok(timer) => {
-                    let placed = sched::place(&asked).map(|found| (thread::id(), found));
-                    (placed.map_err(|e| (asked, e)), timer)
-                }
-                Err(e) => (Err((asked, e)), None),
-            };
+            let (placed, timer) = enter(asked, slack_ns, (wake, clock));
             let failed = placed.is_err();
-            memory::prefault_stack();
             let _ = report.send((i, placed));
             drop(report);
             let word = gate.wait();
@@ -566,9 +557,17 @@ impl Drop for Session {
     }
 }
 
-/// The calling thread's timer, where it wakes by one.
-fn timer_for(wake: Wake, clock: SystemClock) -> Result<Option<TimerClock>, rtscope_sys::Error> {
-    if wake == Wake::Timer { TimerClock::new(clock).map(Some) } else { Ok(None) }
+/// Both ends of a ring for raw samples, if there are to be any.
+fn raw_ring(
+    capacity: usize,
+) -> (Option<rtrb::Producer<RawSample>>, Option<rtrb::Consumer<RawSample>>) {
+    match capacity {
+        0 => (None, None),
+        n => {
+            let (producer, consumer) = rtrb::RingBuffer::new(n);
+            (Some(producer), Some(consumer))
+        }
+    }
 }
 
 fn whole_tally(counted: &LoopTally, used: thread::Usage, wall_ns: u64) -> Tally {

@@ -6,7 +6,7 @@
 //! left, the thread stays in its slot: the slice gets longer, nothing is lost.
 
 use rtscope_model::{
-    frames::{Frames, PART_LAYOUT, Part, PartCounts},
+    frames::{FramePart, Frames, PART_LAYOUT, PartCounts},
     histogram::{Layout, Unplaced},
     slice::{Extent, Scope, Slice, expanded},
 };
@@ -55,7 +55,7 @@ pub(super) struct FrameCounts {
     pub(super) out_of_order: u64,
     pub(super) duplicates: u64,
     pub(super) strays: u64,
-    parts: [Counts; Part::ALL.len()],
+    parts: [Counts; FramePart::ALL.len()],
 }
 
 impl FrameCounts {
@@ -68,19 +68,19 @@ impl FrameCounts {
             out_of_order: 0,
             duplicates: 0,
             strays: 0,
-            parts: Part::ALL.map(|_| Counts::new(PART_LAYOUT)),
+            parts: FramePart::ALL.map(|_| Counts::new(PART_LAYOUT)),
         }
     }
 
     #[inline]
-    pub(super) fn add(&mut self, part: Part, ns: u64) {
+    pub(super) fn add(&mut self, part: FramePart, ns: u64) {
         self.parts[part.index()].add(PART_LAYOUT.index(ns), ns);
     }
 
     /// The counts as a value; they are 0 afterwards.
     fn take(&mut self) -> Frames {
         let parts =
-            Part::ALL.into_iter().zip(&mut self.parts).filter(|(_, counts)| counts.count > 0);
+            FramePart::ALL.into_iter().zip(&mut self.parts).filter(|(_, counts)| counts.count > 0);
         let parts = parts.map(|(part, counts)| {
             let taken = PartCounts { part, extent: counts.extent(), bins: counts.take() };
             counts.reset();
@@ -185,7 +185,7 @@ impl Figures {
 impl Slot {
     /// The memory of a slot's counters.
     pub(super) fn bytes(layout: Layout, has_frames: bool) -> u64 {
-        let parts = if has_frames { Part::ALL.len() as u64 } else { 0 };
+        let parts = if has_frames { FramePart::ALL.len() as u64 } else { 0 };
         let counters = u64::from(layout.buckets()) * 2 + u64::from(PART_LAYOUT.buckets()) * parts;
         counters * size_of::<u32>() as u64
     }

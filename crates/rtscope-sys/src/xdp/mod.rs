@@ -14,7 +14,7 @@ use std::{
 use self::{program::Attached, ring::Ring};
 use crate::{
     error::{Error, check},
-    frame::{Interface, Waited, wait_readable},
+    frame::{FrameWait, Interface, wait_readable},
     mapping::Pages,
 };
 
@@ -148,7 +148,7 @@ impl XdpSocket {
 
     /// Waits so long for a frame.
     #[inline]
-    pub fn wait(&self, ns: u64) -> Waited {
+    pub fn wait(&self, ns: u64) -> FrameWait {
         wait_readable(self.socket.as_fd(), ns)
     }
 }
@@ -269,13 +269,13 @@ mod tests {
             for number in 0..10 * FRAMES {
                 frame[14] = number as u8;
                 socket.send(&frame).expect("room");
-                assert_eq!(far.wait(1_000_000_000), Waited::Readable);
+                assert_eq!(far.wait(1_000_000_000), FrameWait::Readable);
                 let Arrival::Frame { len: 60, .. } = far.receive(&mut buffer) else {
                     panic!("no frame {number}")
                 };
                 assert_eq!(buffer[14], number as u8);
                 far.send(&frame).expect("sent");
-                assert_eq!(socket.wait(1_000_000_000), Waited::Readable, "{number}");
+                assert_eq!(socket.wait(1_000_000_000), FrameWait::Readable, "{number}");
                 assert_eq!(socket.receive(&mut buffer), Some(60));
                 assert_eq!(buffer[..60], frame[..]);
                 assert_eq!(socket.receive(&mut buffer), None);
@@ -294,7 +294,7 @@ mod tests {
             let (near, _far) = ends()?;
             let mut socket = XdpSocket::open(&near)?;
             // A device that was just switched on sends frames of IPv6 by itself; none of them is ours.
-            assert_eq!(socket.wait(100_000_000), Waited::TimeOver);
+            assert_eq!(socket.wait(100_000_000), FrameWait::TimeOver);
             assert_eq!(socket.receive(&mut [0; 100]), None);
             assert!(XdpSocket::open(&near).is_err(), "the queue is taken");
             Ok(())

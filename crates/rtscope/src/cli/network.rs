@@ -26,7 +26,7 @@ use crate::{exit, plans};
 ///
 /// Examples:
 ///   rtscope network
-///   rtscope network --transport raw --cycle 250us --require 'missed = 0' --require 'p99.9 < 200us'
+///   rtscope network --transport raw --cycle 250us --require 'missed = 0'
 ///   rtscope network --serve
 ///   rtscope network --to board.local --cycle 1ms
 ///   rtscope network --serve --transport raw --interface eth1

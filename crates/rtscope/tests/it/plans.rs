@@ -2,9 +2,11 @@
 
 use crate::support::{folder, json, output, root_or_skip, text};
 
-const PLANS: [&str; 13] = [
+const PLANS: [&str; 15] = [
     "quick",
     "soak",
+    "network",
+    "fieldbus",
     "goperf",
     "godd",
     "stress",

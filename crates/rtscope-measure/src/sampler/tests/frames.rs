@@ -6,7 +6,7 @@ use std::{
 };
 
 use rtscope_model::{
-    frames::{Frames, PART_LAYOUT, Part},
+    frames::{FramePart, Frames, PART_LAYOUT},
     slice::Extent,
 };
 use rtscope_sys::frame::Stamps;
@@ -183,7 +183,7 @@ fn adds_up(slice: &Slice, frames: &Frames) {
     assert_eq!(frames.sent, slice.recorded + frames.late + frames.lost, "{slice:?}");
     let omitted: u64 = slice.omitted.iter().map(|bin| bin.1).sum();
     assert_eq!(omitted, slice.missed, "each missed cycle has waited for some time");
-    let woke = frames.parts.iter().find(|part| part.part == Part::WakeUp);
+    let woke = frames.parts.iter().find(|part| part.part == FramePart::WakeUp);
     let woke: u64 = woke.map_or(0, |part| part.bins.iter().map(|bin| bin.1).sum());
     assert_eq!(woke, slice.recorded, "each frame in time has its parts");
 }
@@ -199,16 +199,16 @@ fn a_quiet_wire_brings_each_frame_back_with_all_its_parts() {
     assert_eq!((slice.planned, slice.recorded, slice.missed, tally.wakeups), (100, 100, 0, 100));
     assert_eq!((slice.min_ns, slice.max_ns), (USUAL_NS, USUAL_NS));
     let extent = |ns: u64| Extent { min_ns: ns, max_ns: ns, sum_ns: 100 * ns };
-    let parts: Vec<(Part, Extent)> =
+    let parts: Vec<(FramePart, Extent)> =
         frames.parts.iter().map(|part| (part.part, part.extent)).collect();
     let expected = [
-        (Part::WakeUp, extent(0)),
-        (Part::Send, extent(SEND_NS)),
-        (Part::Wire, extent(WIRE_NS)),
+        (FramePart::WakeUp, extent(0)),
+        (FramePart::Send, extent(SEND_NS)),
+        (FramePart::Wire, extent(WIRE_NS)),
         // The card stamps 1,000 ns after the kernel on the way out, by another clock.
-        (Part::Card, extent(WIRE_NS - 1_000)),
-        (Part::Receive, extent(RECEIVE_NS)),
-        (Part::RoundTrip, extent(USUAL_NS)),
+        (FramePart::Card, extent(WIRE_NS - 1_000)),
+        (FramePart::Receive, extent(RECEIVE_NS)),
+        (FramePart::RoundTrip, extent(USUAL_NS)),
     ];
     assert_eq!(parts, expected);
     let bins = &frames.parts[1].bins;
@@ -293,7 +293,7 @@ fn a_thread_that_is_held_up_sends_late_or_not_at_all() {
     assert_eq!(slice.missed, 3);
     assert_eq!(tally.wakeups, slice.recorded);
     // 23 was sent 400 us late, which is a part of its latency.
-    let wake_up = frames.parts.iter().find(|part| part.part == Part::WakeUp).expect("parts");
+    let wake_up = frames.parts.iter().find(|part| part.part == FramePart::WakeUp).expect("parts");
     // The answer to 20 is read before its own.
     assert_eq!(slice.max_ns, wake_up.extent.max_ns + USUAL_NS + RECEIVE_NS - SEND_NS);
     assert!((400_000..500_000).contains(&wake_up.extent.max_ns), "{wake_up:?}");
