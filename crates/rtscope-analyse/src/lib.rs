@@ -15,6 +15,7 @@ pub mod export;
 pub mod import;
 pub mod instrument;
 pub mod judgement;
+mod next_step;
 pub mod number;
 pub mod plot;
 pub mod report;
@@ -27,6 +28,7 @@ pub mod verdict_document;
 use rtscope_model::record::Record;
 
 pub use judgement::Judgement;
+pub use next_step::{NextStep, next_step};
 
 /// Judges a record. `accept` holds codes of findings that the user takes responsibility for: they
 /// stay in the list but no longer touch the verdict.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     judgement::{CellSummary, FigureRow, Judgement, RequirementOutcome},
+    next_step::next_step,
     report::{explain, published},
     statistics::{
         claim,
@@ -53,6 +54,7 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
             .map(|outcome| of_outcome(outcome, judgement, record))
             .collect::<Vec<_>>(),
         "cells": judgement.cells.iter().map(|cell| of_cell(cell, record)).collect::<Vec<_>>(),
+        "next_step": next_step(judgement, record),
         "published": published::document(&published::of_run(record, judgement)),
     });
     if let Some(explained) = &record.explained {

@@ -47,33 +47,6 @@ static u8 *bytes;
 static struct executed *ring;
 static u64 blocks_used, bytes_used, executed_used;
 
-/* Instructions that were begun. The emulator's own code adds to it. A run that can be replayed has one CPU. */
-#if INTERFACE >= 2
-static struct counter begun_counter;
-
-static u64 begun_now(void)
-{
-	return *(u64 *)qemu_plugin_scoreboard_find(begun_counter.of_each_cpu, 0);
-}
-
-static void count(struct insn *insn)
-{
-	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, ADD, begun_counter, 1);
-}
-#else
-static u64 begun;
-
-static u64 begun_now(void)
-{
-	return begun;
-}
-
-static void count(struct insn *insn)
-{
-	qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD, &begun, 1);
-}
-#endif
-
 static u64 shift = 2, above;
 
 static void put_block(u32 number)
@@ -93,7 +66,7 @@ static void put_block(u32 number)
 static void put_window(u64 latency, u64 expiry)
 {
 	u64 length = (latency >> shift) + BEFORE;
-	u64 begun = begun_now();
+	u64 begun = *counter(BEGUN);
 	u64 from = begun > length ? begun - length : 0;
 	u64 first = executed_used;
 	u64 oldest = executed_used > RING ? executed_used - RING : 0;
@@ -120,7 +93,7 @@ static void on_block(unsigned cpu, void *number)
 	struct executed *one = ring + executed_used++ % RING;
 
 	(void)cpu;
-	one->before = begun_now();
+	one->before = *counter(BEGUN);
 	one->block = (u32)(size)number;
 }
 
@@ -128,19 +101,6 @@ static void on_mark(u64 latency, u64 expiry)
 {
 	if (latency >= above)
 		put_window(latency, expiry);
-}
-
-/* Copies the bytes of an instruction of this length. */
-static void copy_code(const struct insn *insn, u8 *to, size length)
-{
-#if INTERFACE >= 3
-	qemu_plugin_insn_data(insn, to, length);
-#else
-	const u8 *code = qemu_plugin_insn_data(insn);
-
-	for (size at = 0; at < length; at++)
-		to[at] = code[at];
-#endif
 }
 
 static void on_translated(u64 id, struct tb *tb)
@@ -171,7 +131,7 @@ static void on_translated(u64 id, struct tb *tb)
 		if (follows_mark)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_marked, NO_REGISTERS, READS_AND_WRITES, 0);
 		follows_mark = is_mark(code, length);
-		count(insn);
+		add_when_executed(insn, BEGUN, 1);
 	}
 	block->bytes_end = bytes_used;
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, (void *)blocks_used++);
@@ -200,14 +160,9 @@ int qemu_plugin_install(u64 id, const void *info, int argc, char **argv)
 	ring = memory(RING * sizeof(struct executed));
 	if (out < 0 || !blocks || !bytes || !ring)
 		return 1;
-	if (is_probe) {
-		put('E', 1);
-		flush();
-		_exit(is_lost);
-	}
-#if INTERFACE >= 2
-	begun_counter.of_each_cpu = qemu_plugin_scoreboard_new(sizeof(u64));
-#endif
+	if (is_probe)
+		end_probe();
+	make_counters();
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated);
 	qemu_plugin_register_atexit_cb(id, on_end, 0);
 	return 0;

@@ -62,6 +62,63 @@ enum { READ_WRITE = 3, PRIVATE_ANONYMOUS_NORESERVE = 2 | 0x20 | 0x4000 };
 /* QEMU 7.2 calls for reads only when writes are asked for, too. */
 enum { NO_REGISTERS = 0, ADD = 0, READS_AND_WRITES = 3 };
 
+/*
+ * Numbers to which the emulator's own code adds: instructions that were begun, and the preempt count. A run that can be
+ * replayed has one CPU.
+ */
+enum { BEGUN, PREEMPT_COUNT, COUNTERS };
+
+#if INTERFACE >= 2
+static struct scoreboard *counters;
+
+static u64 *counter(int which)
+{
+	return (u64 *)qemu_plugin_scoreboard_find(counters, 0) + which;
+}
+
+/* Whenever the instruction is executed, adds to a counter. */
+static void add_when_executed(struct insn *insn, int which, u64 number)
+{
+	struct counter one = { counters, (size)which * sizeof(u64) };
+
+	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, ADD, one, number);
+}
+
+static void make_counters(void)
+{
+	counters = qemu_plugin_scoreboard_new(COUNTERS * sizeof(u64));
+}
+#else
+static u64 counters[COUNTERS];
+
+static u64 *counter(int which)
+{
+	return counters + which;
+}
+
+static void add_when_executed(struct insn *insn, int which, u64 number)
+{
+	qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD, counters + which, number);
+}
+
+static void make_counters(void)
+{
+}
+#endif
+
+/* Copies the bytes of an instruction of this length. */
+static void copy_code(const struct insn *insn, u8 *to, size length)
+{
+#if INTERFACE >= 3
+	qemu_plugin_insn_data(insn, to, length);
+#else
+	const u8 *code = qemu_plugin_insn_data(insn);
+
+	for (size at = 0; at < length; at++)
+		to[at] = code[at];
+#endif
+}
+
 static int out = -1;
 static int is_lost;
 
@@ -100,6 +157,14 @@ static void on_end(u64 id, void *unused)
 		put('L', 1);
 	put('E', 1);
 	flush();
+}
+
+/* The emulator was only to load the plugin: ends it. */
+static void end_probe(void)
+{
+	put('E', 1);
+	flush();
+	_exit(is_lost);
 }
 
 /* The bytes of a mark so far: a latency and the expiry from which it counts. */

@@ -10,12 +10,12 @@
  * It can be wrong, because it sees no register. So a stretch is a place to look at: what counts is the latency that is
  * measured there.
  *
- * It is for x86-64 and version 1 of the interface (QEMU 7 and 8). It changes nothing that the guest can see. It follows
- * common.h.
+ * It is for x86-64. It changes nothing that the guest can see. It follows common.h.
  *
  * Arguments: out=FILE, shift=N (an instruction takes 2^N ns), above=NS (shorter stretches are left out), preempts=0|1,
- * points=A+B+..., entry=FROM+TO, lock=A: addresses in decimal. A function that takes a spin lock begins at `lock`: where
- * the kernel preempts itself, the first number in it that is added to is the preempt count.
+ * points=A+B+..., entry=FROM+TO, code=FROM+TO, lock=A: addresses in decimal; probe=1 (end the emulator as soon as it has
+ * loaded the plugin, with an empty file). A function that takes a spin lock begins at `lock`: where the kernel preempts
+ * itself, the first number in it that is added to is the preempt count. `code` is the kernel's own code.
  *
  * The file is a sequence of entries, all numbers little-endian and of 8 bytes:
  *   'M' latency expiry read idle   a mark of the sampler; where it had read the clock
@@ -42,19 +42,21 @@ enum { IS_USER = 1, IS_POINT = 2, IS_ENTRY = 4 };
 
 struct block {
 	u64 address;
+	/* Where the emulator has the guest's memory of the block, or 0. */
+	u64 host;
 	u64 kind;
 };
 
 static struct block *blocks;
 static u64 blocks_used;
 
-/* Instructions that were begun, and the preempt count. The emulator's own code adds to both. */
-static u64 begun, preempt_count;
-
 static u64 shift = 2, above;
-static u64 preempts, entry_from, entry_to, lock_at, count_at;
+static u64 preempts, entry_from, entry_to, code_from, code_to, lock_at, count_at;
 static u64 points[POINTS];
 static u32 points_used;
+
+/* The distance of `host` from `address` in the kernel's code, which is one piece in the emulator's memory; or 0. */
+static u64 code_distance;
 
 static int is_masked;
 
@@ -79,7 +81,7 @@ static u64 idle_ns(void)
 /* The kernel could switch here: the stretch ends. */
 static void close_stretch(void)
 {
-	u64 length = begun - open_from;
+	u64 length = *counter(BEGUN) - open_from;
 
 	if (is_open && length << shift >= above) {
 		put('S', 1);
@@ -100,16 +102,16 @@ static void on_block(unsigned cpu, void *number)
 	if (block->kind & IS_USER) {
 		close_stretch();
 		is_masked = 0;
-		preempt_count = 0;
+		*counter(PREEMPT_COUNT) = 0;
 		return;
 	}
 	if (block->kind & IS_ENTRY)
 		is_masked = 1;
-	if (block->kind & IS_POINT || (preempts && !is_masked && !(preempt_count & 0x7fffffff)))
+	if (block->kind & IS_POINT || (preempts && !is_masked && !(*counter(PREEMPT_COUNT) & 0x7fffffff)))
 		close_stretch();
 	if (!is_open) {
 		is_open = 1;
-		open_from = begun;
+		open_from = *counter(BEGUN);
 		open_first = block->address;
 	}
 	last_address = block->address;
@@ -134,7 +136,7 @@ static void on_read(unsigned cpu, void *unused)
 {
 	(void)cpu;
 	(void)unused;
-	read_at = begun;
+	read_at = *counter(BEGUN);
 }
 
 static void on_mark(u64 latency, u64 expiry)
@@ -194,7 +196,7 @@ static void watch_instruction(struct insn *insn, const u8 *code, size length, u6
 	u64 more = preempts ? added(code, length, address) : 0;
 
 	if (more)
-		qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD, &preempt_count, more);
+		add_when_executed(insn, PREEMPT_COUNT, more);
 	if (length == 1 && (code[0] == 0xfa || code[0] == 0xfb)) {
 		callback = on_mask;
 		argument = code[0] == 0xfa;
@@ -210,37 +212,70 @@ static void watch_instruction(struct insn *insn, const u8 *code, size length, u6
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, NO_REGISTERS, (void *)argument);
 }
 
-static void on_translated(u64 id, struct tb *tb)
+/*
+ * What a block is. Since QEMU 8 a block is translated once for all addresses that show the same memory, and named by the
+ * first one at which it is executed. A kernel that starts runs some of its functions at addresses like a program's.
+ */
+static void classify(struct block *block)
 {
-	size count = qemu_plugin_tb_n_insns(tb);
-	struct block *block = blocks + blocks_used;
-	int follows_mark = 0;
+	u64 in_code = block->host - code_distance;
 
-	(void)id;
-	if (blocks_used == BLOCKS) {
-		is_lost = 1;
-		return;
-	}
-	block->address = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
+	if (code_distance && block->host && code_from <= in_code && in_code < code_to)
+		block->address = in_code;
 	block->kind = block->address >> 63 ? 0 : IS_USER;
 	if (entry_from <= block->address && block->address < entry_to)
 		block->kind |= IS_ENTRY;
 	for (u32 n = 0; n < points_used; n++)
 		if (points[n] == block->address)
 			block->kind |= IS_POINT;
+}
+
+/* Learns from the first block at an address of the kernel's code where that code is, also for earlier blocks. */
+static void find_code(const struct block *block)
+{
+	if (code_distance || !block->host || block->address < code_from || block->address >= code_to)
+		return;
+	code_distance = block->host - block->address;
+	for (u64 n = 0; n < blocks_used; n++)
+		classify(blocks + n);
+}
+
+static void on_translated(u64 id, struct tb *tb)
+{
+	size count = qemu_plugin_tb_n_insns(tb);
+	struct insn *first = qemu_plugin_tb_get_insn(tb, 0);
+	struct block *block = blocks + blocks_used;
+	int follows_mark = 0;
+	u64 moved;
+
+	(void)id;
+	if (blocks_used == BLOCKS) {
+		is_lost = 1;
+		return;
+	}
+	block->address = qemu_plugin_insn_vaddr(first);
+	block->host = (size)qemu_plugin_insn_haddr(first);
+	find_code(block);
+	classify(block);
+	moved = block->address - qemu_plugin_insn_vaddr(first);
 	for (size n = 0; n < count; n++) {
 		struct insn *insn = qemu_plugin_tb_get_insn(tb, n);
-		const u8 *code = qemu_plugin_insn_data(insn);
 		size length = qemu_plugin_insn_size(insn);
+		u8 code[16];
 
+		if (length > sizeof(code))
+			length = sizeof(code);
+		copy_code(insn, code, length);
 		if (follows_mark)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_marked, NO_REGISTERS, READS_AND_WRITES, 0);
 		follows_mark = is_mark(code, length);
-		watch_instruction(insn, code, length, qemu_plugin_insn_vaddr(insn));
-		qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD, &begun, 1);
+		watch_instruction(insn, code, length, qemu_plugin_insn_vaddr(insn) + moved);
+		add_when_executed(insn, BEGUN, 1);
 	}
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, (void *)blocks_used++);
 }
+
+static int is_probe;
 
 static const char *after_plus(const char *text)
 {
@@ -266,6 +301,11 @@ static void read_argument(const char *text)
 	} else if ((given = behind(text, "entry="))) {
 		entry_from = number(given);
 		entry_to = (given = after_plus(given)) ? number(given) : 0;
+	} else if ((given = behind(text, "code="))) {
+		code_from = number(given);
+		code_to = (given = after_plus(given)) ? number(given) : 0;
+	} else if ((given = behind(text, "probe="))) {
+		is_probe = 1;
 	} else if ((given = behind(text, "points="))) {
 		for (; given && points_used < POINTS; given = after_plus(given))
 			points[points_used++] = number(given);
@@ -281,6 +321,9 @@ int qemu_plugin_install(u64 id, const void *info, int argc, char **argv)
 	blocks = memory(BLOCKS * sizeof(struct block));
 	if (out < 0 || !blocks || !icount_get || !icount_get_raw || !icount_to_ns)
 		return 1;
+	if (is_probe)
+		end_probe();
+	make_counters();
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated);
 	qemu_plugin_register_atexit_cb(id, on_end, 0);
 	return 0;

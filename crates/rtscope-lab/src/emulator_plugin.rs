@@ -18,18 +18,41 @@ use crate::{
     tool::{self, Need},
 };
 
-/// The source.
-const SOURCE: &str =
-    concat!(include_str!("../plugin/common.h"), include_str!("../plugin/blocks.c"));
+/// A plugin of the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PluginSource {
+    /// Writes the instructions before late wake-ups.
+    Blocks,
+    /// Writes the stretches in which a thread would have to wait.
+    Stretches,
+}
 
-/// The source of the plugin that writes stretches.
-const STRETCHES: &str =
-    concat!(include_str!("../plugin/common.h"), include_str!("../plugin/stretches.c"));
+impl PluginSource {
+    /// Its name, which its files have.
+    const fn name(self) -> &'static str {
+        match self {
+            PluginSource::Blocks => "blocks",
+            PluginSource::Stretches => "stretches",
+        }
+    }
+
+    /// Its text.
+    const fn text(self) -> &'static str {
+        match self {
+            PluginSource::Blocks => {
+                concat!(include_str!("../plugin/common.h"), include_str!("../plugin/blocks.c"))
+            }
+            PluginSource::Stretches => {
+                concat!(include_str!("../plugin/common.h"), include_str!("../plugin/stretches.c"))
+            }
+        }
+    }
+}
 
 /// What it is compiled with. The emulator has the C library, so neither its headers nor its objects are needed.
 const FLAGS: [&str; 5] = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-nostdlib"];
 
-/// Versions of the interface that the source is written for, the newest first: an emulator takes some older ones, too.
+/// Versions of the interface that the sources are written for, the newest first: an emulator takes some older ones, too.
 const INTERFACES: [u8; 3] = [3, 2, 1];
 
 /// Starts an emulator without a guest, which ends as soon as it has loaded the plugin.
@@ -45,10 +68,16 @@ const FOLDER: &str = "plugin";
 /// # Errors
 ///
 /// [`LabError::NoPlugin`]: it loads none, or none can be compiled, with what to do.
-pub fn loadable(cache: &Cache, emulator: &str, scratch: &Path) -> Result<PathBuf, LabError> {
+pub fn loadable(
+    source: PluginSource,
+    cache: &Cache,
+    emulator: &str,
+    scratch: &Path,
+) -> Result<PathBuf, LabError> {
     let mut said = String::new();
     for interface in INTERFACES {
-        let file = compiled(cache, interface).map_err(|why| LabError::NoPlugin(why.to_string()))?;
+        let file = compiled(source, cache, interface)
+            .map_err(|why| LabError::NoPlugin(why.to_string()))?;
         match probe(&file, emulator, scratch) {
             Ok(()) => return Ok(file),
             Err(why) => said = why,
@@ -71,22 +100,10 @@ fn probe(file: &Path, emulator: &str, scratch: &Path) -> Result<(), String> {
     Err(last.unwrap_or("without a word").trim().to_owned())
 }
 
-/// The plugin for a version of the interface, from the cache or put there.
-fn compiled(cache: &Cache, interface: u8) -> Result<PathBuf, LabError> {
-    compile(cache, "blocks", SOURCE, &format!("-DINTERFACE={interface}"))
-}
-
-/// The compiled plugin that writes the stretches in which a thread would have to wait, from the cache or put there. It is
-/// for version 1 of the interface.
-///
-/// # Errors
-///
-/// There is no C compiler, with the command that gets one; or it fails.
-pub fn stretches(cache: &Cache) -> Result<PathBuf, LabError> {
-    compile(cache, "stretches", STRETCHES, "-DINTERFACE=1")
-}
-
-fn compile(cache: &Cache, name: &str, text: &str, version: &str) -> Result<PathBuf, LabError> {
+/// A plugin for a version of the interface, from the cache or put there.
+fn compiled(source: PluginSource, cache: &Cache, interface: u8) -> Result<PathBuf, LabError> {
+    let (name, text) = (source.name(), source.text());
+    let version = &format!("-DINTERFACE={interface}");
     let folder = cache.root().join(FOLDER);
     let key = &sha256(format!("{text}{FLAGS:?}{version}").as_bytes())[..KEY_DIGITS];
     let path = folder.join(format!("{name}-{key}.so"));
@@ -96,12 +113,12 @@ fn compile(cache: &Cache, name: &str, text: &str, version: &str) -> Result<PathB
     tool::require(&[Need::of("cc", "gcc")])?;
     fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
     let part = |kind: &str| folder.join(format!("{name}-{}.{kind}", std::process::id()));
-    let (source, object) = (part("c"), part("part"));
-    fs::write(&source, text).map_err(LabError::file("write", &source))?;
+    let (code, object) = (part("c"), part("part"));
+    fs::write(&code, text).map_err(LabError::file("write", &code))?;
     let mut compiler = Command::new("cc");
-    compiler.args(FLAGS).arg(version).arg("-o").arg(&object).arg(&source);
+    compiler.args(FLAGS).arg(version).arg("-o").arg(&object).arg(&code);
     let made = tool::output(&mut compiler);
-    let _ = fs::remove_file(&source);
+    let _ = fs::remove_file(&code);
     made?;
     fs::rename(&object, &path).map_err(LabError::file("write", &path))?;
     Ok(path)
@@ -120,19 +137,21 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
-        for interface in INTERFACES {
-            let path = compiled(&cache, interface).expect("compiled");
+        let both = [PluginSource::Blocks, PluginSource::Stretches];
+        let all = both.into_iter().flat_map(|source| INTERFACES.map(|version| (source, version)));
+        for (source, interface) in all.clone() {
+            let path = compiled(source, &cache, interface).expect("compiled");
             let object = fs::read(&path).expect("there");
             let has = |name: &[u8]| object.windows(name.len()).any(|part| part == name);
             assert!(has(b"qemu_plugin_install\0") && has(b"qemu_plugin_version\0"));
             // Counters of each CPU came with version 2.
             assert_eq!(has(b"qemu_plugin_scoreboard_new\0"), interface >= 2);
             let made = fs::metadata(&path).and_then(|it| it.modified()).expect("there");
-            assert_eq!(compiled(&cache, interface).expect("again"), path);
+            assert_eq!(compiled(source, &cache, interface).expect("again"), path);
             assert_eq!(fs::metadata(&path).and_then(|it| it.modified()).expect("there"), made);
         }
         let kept = fs::read_dir(folder.path().join(FOLDER)).expect("a folder").count();
-        assert_eq!(kept, INTERFACES.len());
+        assert_eq!(kept, all.count());
     }
 
     #[test]
@@ -144,8 +163,10 @@ mod tests {
         let cache = Cache::at(folder.path());
         let out = folder.path().join("out,1");
         if tool::find("qemu-system-x86_64").is_some() {
-            let found = loadable(&cache, "qemu-system-x86_64", &out).expect("loads one");
-            assert!(found.is_file());
+            for source in [PluginSource::Blocks, PluginSource::Stretches] {
+                let found = loadable(source, &cache, "qemu-system-x86_64", &out);
+                assert!(found.expect("loads one").is_file());
+            }
         }
         // As an emulator refuses the option that was built without plugins.
         let without = folder.path().join("qemu");
@@ -153,7 +174,8 @@ mod tests {
         fs::write(&without, script).expect("written");
         fs::set_permissions(&without, fs::Permissions::from_mode(0o755)).expect("set");
         let without = without.display().to_string();
-        let said = loadable(&cache, &without, &folder.path().join("none")).expect_err("none");
+        let none = folder.path().join("none");
+        let said = loadable(PluginSource::Blocks, &cache, &without, &none).expect_err("none");
         let shown = said.to_string();
         assert!(matches!(said, LabError::NoPlugin(_)), "{shown}");
         assert!(shown.contains("-plugin: invalid option"), "{shown}");

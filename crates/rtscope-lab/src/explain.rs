@@ -16,7 +16,7 @@ use crate::{
     boot::Ending,
     cache::Cache,
     digest::key_of,
-    emulator_plugin,
+    emulator_plugin::{self, PluginSource},
     error::LabError,
     guest_run::{GuestRun, Surroundings},
     qemu::Plugin,
@@ -80,7 +80,8 @@ pub fn look(
     let _ = fs::remove_dir_all(&folder.0);
     fs::create_dir_all(&folder.0).map_err(LabError::file("make", &folder.0))?;
     let out = folder.0.join("instructions");
-    let file = emulator_plugin::loadable(cache, &guest.machine.program, &out)?;
+    let file =
+        emulator_plugin::loadable(PluginSource::Blocks, cache, &guest.machine.program, &out)?;
     let plugin = Plugin { file, out, shift, above_ns, more: Vec::new() };
     let files = match replay.run_watched(Some(&plugin), cache, guard, stop, on_line)? {
         Replayed::Equal(files) => files,

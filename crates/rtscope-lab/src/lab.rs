@@ -148,8 +148,13 @@ impl Lab {
     /// Which options these are.
     pub fn check_without_plan(&self) -> Result<(), LabError> {
         let options = &self.options;
-        if options.with_cyclictest || options.tracer.is_some() || options.gpio_lines.is_some() {
-            let text = "--with-cyclictest, --tracer and --gpio-sim need a plan: use lab run";
+        let is_of_plan = options.with_cyclictest
+            || options.tracer.is_some()
+            || options.spec.events
+            || options.gpio_lines.is_some();
+        if is_of_plan {
+            let text =
+                "--with-cyclictest, --tracer, --events and --gpio-sim need a plan: use lab run";
             return Err(LabError::Refused(text.to_owned()));
         }
         Ok(())

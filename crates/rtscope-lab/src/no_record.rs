@@ -57,6 +57,13 @@ impl GuestRun {
         if *ending == Ending::Halted {
             return None;
         }
+        if self.spec.cpus > 1 && self.spec.timing.is_virtual() {
+            return nothing(format!(
+                "it has {} CPUs in virtual time, and some kernels, such as those of Debian 12, don't boot that way: \
+                 leave --smp out, or try --wall",
+                self.spec.cpus
+            ));
+        }
         self.kernel.config.as_ref().filter(|path| path.is_file())?;
         if !SERIAL.iter().any(|option| self.kernel.has_option(option)) {
             return nothing(
@@ -195,6 +202,11 @@ mod tests {
         let mut kvm = run(folder.path(), &[], serial);
         kvm.spec.timing = Timing::Kvm;
         has(&kvm, "KVM is there and does not run the guest: use --wall");
+        let mut two = run(folder.path(), &[], serial);
+        two.spec.cpus = 2;
+        has(&two, "2 CPUs in virtual time");
+        two.spec.timing = Timing::Wall;
+        has(&two, "has serial support");
         let halted = GuestRun { silence, ..run(folder.path(), &[], None) }.explain(&Ending::Halted);
         assert!(halted.contains("CPU halted"), "its silence is not why: {halted}");
         let cut = run(folder.path(), &[], serial);

@@ -4,7 +4,13 @@ use std::path::Path;
 
 use rtscope_model::{guest::Timing, symbols::KernelSymbols};
 
-use crate::{cache::Cache, emulator_plugin, error::LabError, guest_run::GuestRun, qemu::Plugin};
+use crate::{
+    cache::Cache,
+    emulator_plugin::{self, PluginSource},
+    error::LabError,
+    guest_run::GuestRun,
+    qemu::Plugin,
+};
 
 /// Functions at whose beginning a kernel switches threads, or looks whether it has to.
 const POINTS: [&str; 5] = [
@@ -37,8 +43,8 @@ pub fn aimed(run: &GuestRun, at_ns: u64) -> GuestRun {
 ///
 /// # Errors
 ///
-/// The guest isn't an x86-64 one with one CPU in virtual time, its kernel's symbols lack a name, or the plugin can't be
-/// compiled.
+/// The guest isn't an x86-64 one with one CPU in virtual time, its kernel's symbols lack a name, or the emulator loads no
+/// plugin.
 pub fn watched(
     run: &GuestRun,
     preempts: bool,
@@ -57,13 +63,14 @@ pub fn watched(
         ("preempts", u8::from(preempts).to_string()),
         ("points", points.join("+")),
         ("entry", format!("{entry}+{entry_end}")),
+        ("code", format!("{}+{}", symbols.code().start, symbols.code().end)),
     ];
     if preempts {
         let lock = address(LOCK).ok_or_else(|| lacks(LOCK))?;
         more.push(("lock", lock.to_string()));
     }
     let plugin = Plugin {
-        file: emulator_plugin::stretches(cache)?,
+        file: emulator_plugin::loadable(PluginSource::Stretches, cache, &run.machine.program, out)?,
         out: out.to_owned(),
         shift,
         above_ns: ABOVE_NS,

@@ -11,13 +11,43 @@ pub fn value<'a>(cmdline: &'a str, parameter: &str) -> Option<&'a str> {
     words.filter_map(|word| word.split_once('=')).filter(|(name, _)| same(name)).last().map(|w| w.1)
 }
 
-/// The CPUs that a parameter names, without the flags before them: `isolcpus=domain,managed_irq,2-3`.
+/// The CPUs that a parameter names, without the flags before them: `isolcpus=domain,managed_irq,2-3`. `last` is the
+/// highest CPU of the machine, which may be written as `N`; without it, a list with `N` or `all` names none.
 #[must_use]
-pub fn cpus(cmdline: &str, parameter: &str) -> Option<CpuSet> {
+pub fn cpus(cmdline: &str, parameter: &str, last: Option<u32>) -> Option<CpuSet> {
     let list = value(cmdline, parameter)?;
-    let flag = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
-    let numbers: Vec<&str> = list.split(',').skip_while(flag).collect();
-    numbers.join(",").parse().ok()
+    let is_flag = |word: &&str| {
+        word.starts_with(|c: char| c.is_ascii_alphabetic()) && !["all", "N"].contains(word)
+    };
+    let mut found = CpuSet::default();
+    for part in list.split(',').skip_while(is_flag).filter(|part| !part.is_empty()) {
+        range(part, last)?.for_each(|cpu| found.insert(cpu));
+    }
+    Some(found)
+}
+
+/// A part of a list of CPUs as the kernel reads it: `3`, `2-N`, `all`, or `0-15:2/4` for the first two of each four.
+fn range(part: &str, last: Option<u32>) -> Option<impl Iterator<Item = u32>> {
+    let (ends, pattern) = match part.split_once(':') {
+        Some((ends, pattern)) => (ends, Some(pattern)),
+        None => (part, None),
+    };
+    let ends = match ends {
+        "all" => format!("0-{}", last?),
+        _ if ends.contains('N') => ends.replace('N', &last?.to_string()),
+        _ => ends.to_owned(),
+    };
+    let cpus: CpuSet = ends.parse().ok()?;
+    let (used, group) = match pattern {
+        Some(pattern) => {
+            let (used, group) = pattern.split_once('/')?;
+            (used.parse::<u32>().ok()?, group.parse::<u32>().ok().filter(|group| *group > 0)?)
+        }
+        None => (1, 1),
+    };
+    let first = cpus.iter().next().unwrap_or(0);
+    let cpus: Vec<u32> = cpus.iter().filter(|cpu| (cpu - first) % group < used).collect();
+    Some(cpus.into_iter())
 }
 
 /// Whether a parameter without a value is given, for example `threadirqs`.
@@ -41,9 +71,32 @@ mod tests {
     #[test]
     fn flags_before_the_cpus_are_skipped() {
         let line = "isolcpus=domain,managed_irq,2-3,5 nohz_full=1";
-        assert_eq!(cpus(line, "isolcpus").map(|set| set.to_string()), Some("2-3,5".to_owned()));
-        assert_eq!(cpus(line, "nohz_full").map(|set| set.to_string()), Some("1".to_owned()));
-        assert_eq!(cpus("isolcpus=nonsense!", "isolcpus").map(|set| set.len()), Some(0));
-        assert_eq!(cpus(line, "rcu_nocbs"), None);
+        let named = |line, name| cpus(line, name, None).map(|set| set.to_string());
+        assert_eq!(named(line, "isolcpus").as_deref(), Some("2-3,5"));
+        assert_eq!(named(line, "nohz_full").as_deref(), Some("1"));
+        assert_eq!(named("isolcpus=nonsense!", "isolcpus").as_deref(), Some(""));
+        assert_eq!(named(line, "rcu_nocbs"), None);
+    }
+
+    #[test]
+    fn lists_are_read_as_the_kernel_reads_them() {
+        let named = |list: &str, last| {
+            cpus(&format!("isolcpus={list}"), "isolcpus", last).map(|set| set.to_string())
+        };
+        for (list, expected) in [
+            ("managed_irq,4-N", "4-7"),
+            ("N", "7"),
+            ("all", "0-7"),
+            ("domain,all", "0-7"),
+            ("0-7:2/4", "0-1,4-5"),
+            ("1-6:1/2", "1,3,5"),
+            ("2,N", "2,7"),
+        ] {
+            assert_eq!(named(list, Some(7)).as_deref(), Some(expected), "{list}");
+        }
+        for wrong in ["4-", "5-2", "0-7:2/0", "0-7:x/4", "9x"] {
+            assert_eq!(named(wrong, Some(7)), None, "{wrong}");
+        }
+        assert_eq!(named("4-N", None), None);
     }
 }

@@ -51,6 +51,9 @@ pub struct Capture {
     pub end_ns: u64,
     /// An edge lies at most so far from its instant; a shorter pulse may go unseen.
     pub resolution_ns: u64,
+    /// The level at the first look. None where only edges say it, as of a GPIO line.
+    #[serde(default)]
+    pub starts_high: Option<bool>,
     pub edges: Vec<Edge>,
     /// The gaps, in order. No edge lies in one.
     pub gaps: Vec<Gap>,
@@ -60,6 +63,20 @@ pub struct Capture {
     pub made_in_gaps: Option<u64>,
     /// Whether it ended early because the room for edges or gaps was full.
     pub is_full: bool,
+}
+
+impl Capture {
+    /// The level at the start. Where no look saw it, the first edge and the changes in the gaps before it tell;
+    /// without an edge the line is taken as low.
+    #[must_use]
+    pub fn level_at_start(&self) -> bool {
+        let derived = || {
+            let Some(first) = self.edges.first() else { return false };
+            let before = self.gaps.iter().take_while(|gap| gap.end_ns <= first.at_ns());
+            !first.rises() ^ (before.filter(|gap| gap.moved).count() % 2 == 1)
+        };
+        self.starts_high.unwrap_or_else(derived)
+    }
 }
 
 /// What a line's own count of its changes said at an instant.

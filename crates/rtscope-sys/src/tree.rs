@@ -1,13 +1,26 @@
 //! `/proc`, `/sys`, `/dev` and `/boot` under a root that tests can put elsewhere.
 
 use std::{
-    fs, io,
-    path::{Path, PathBuf},
+    fs,
+    io::{self, Read},
+    path::{Component, Path, PathBuf},
 };
 
 use crate::Error;
 
+/// More than any file of this machine's kernel holds, `/proc/interrupts` of thousands of CPUs included.
+const OWN_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// More than a copy of such a file holds: a file that is something else must not take memory and time.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Symbolic links on the way to a file, as the kernel's own limit.
+const LINKS_MAX: usize = 40;
+
 /// A root folder. Paths are given without a leading slash: `proc/cmdline`.
+///
+/// Below another root than `/`, a symbolic link means what it means to the machine that the folder is of: an absolute
+/// one begins at the root. So no link leads to a file of this machine.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -31,19 +44,98 @@ impl Tree {
         self.root.join(path)
     }
 
-    /// The text of a file, without the white space around it. Bytes that are not UTF-8, as in the name of
-    /// a thread that was cut inside of a letter, are replaced.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
-        let path = self.path(path);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
-            Err(source) => Err(Error::File { operation: "read", path, source }),
+    /// The place of a file, with the links on the way followed.
+    fn resolved(&self, path: &Path) -> io::Result<PathBuf> {
+        if self.root == Path::new("/") {
+            return Ok(self.root.join(path));
         }
+        let mut ahead: Vec<PathBuf> = steps(path);
+        let mut found = PathBuf::new();
+        let mut links = 0;
+        while let Some(step) = ahead.pop() {
+            if step == Path::new("..") {
+                found.pop();
+                continue;
+            }
+            let Ok(target) = fs::read_link(self.root.join(&found).join(&step)) else {
+                found.push(step);
+                continue;
+            };
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(io::Error::other("too many symbolic links"));
+            }
+            if target.is_absolute() {
+                found = PathBuf::new();
+            }
+            ahead.extend(steps(&target));
+        }
+        Ok(self.root.join(found))
     }
 
+    /// Whether there is a regular file.
+    #[must_use]
+    pub fn is_file(&self, path: impl AsRef<Path>) -> bool {
+        self.resolved(path.as_ref()).is_ok_and(|path| path.is_file())
+    }
+
+    /// Whether there is a folder.
+    #[must_use]
+    pub fn is_folder(&self, path: impl AsRef<Path>) -> bool {
+        self.resolved(path.as_ref()).is_ok_and(|path| path.is_dir())
+    }
+
+    /// Whether there is anything.
+    #[must_use]
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.resolved(path.as_ref()).is_ok_and(|path| path.exists())
+    }
+
+    /// The text of a file, without the white space around it. Bytes that are not UTF-8, as in the name of
+    /// a thread that was cut inside of a letter, are replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::read_bytes`].
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(&self.read_bytes(path)?).trim().to_owned())
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be read, or is too large to be one of the kernel's. Below another root, only a regular file is
+    /// read: a pipe there would never end.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
-        let path = self.path(path);
-        fs::read(&path).map_err(|source| Error::File { operation: "read", path, source })
+        let path = path.as_ref();
+        let max = if self.root == Path::new("/") { OWN_BYTES_MAX } else { FILE_BYTES_MAX };
+        let read = |file: fs::File| {
+            let mut bytes = Vec::new();
+            file.take(max + 1).read_to_end(&mut bytes)?;
+            match bytes.len() as u64 > max {
+                true => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+                false => Ok(bytes),
+            }
+        };
+        self.open(path).and_then(read).map_err(|source| Error::File {
+            operation: "read",
+            path: self.path(path),
+            source,
+        })
+    }
+
+    /// Opens a file, to read a part of it. Below another root, only a regular file is opened.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be opened.
+    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<fs::File> {
+        let place = self.resolved(path.as_ref())?;
+        if self.root != Path::new("/") && !fs::metadata(&place)?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        fs::File::open(place)
     }
 
     /// Writes a text to a file that exists: the files of `/proc` and `/sys` are never made.
@@ -64,10 +156,83 @@ impl Tree {
     /// The names in a folder, sorted; none when it can't be read.
     #[must_use]
     pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
+        let folder = self.resolved(path.as_ref());
+        let Ok(entries) = folder.and_then(fs::read_dir) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
         names
+    }
+}
+
+/// The steps of a path, the last first. What leads above the root stays there.
+fn steps(path: &Path) -> Vec<PathBuf> {
+    let is_step =
+        |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    let parts = path.components().filter(is_step);
+    parts.rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, Tree) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = Tree::under(folder.path().join("root"));
+        fs::create_dir_all(tree.path("etc")).expect("made");
+        (folder, tree)
+    }
+
+    #[test]
+    fn a_link_below_another_root_stays_there() {
+        let (folder, tree) = tree();
+        fs::write(folder.path().join("outside"), "of this machine").expect("written");
+        fs::write(tree.path("etc/inside"), "of the card\n").expect("written");
+        for (link, target) in [
+            ("a", "/etc/inside"),
+            ("b", "../../../../etc/inside"),
+            ("c", "inside"),
+            ("d", "/etc/a"),
+        ] {
+            symlink(target, tree.path(format!("etc/{link}"))).expect("linked");
+            assert_eq!(tree.read(format!("etc/{link}")).ok().as_deref(), Some("of the card"));
+        }
+        symlink(folder.path().join("outside"), tree.path("etc/e")).expect("linked");
+        symlink("../../outside", tree.path("etc/f")).expect("linked");
+        symlink("/etc", tree.path("folder")).expect("linked");
+        assert!(
+            !tree.exists("etc/e") && tree.read("etc/e").is_err() && tree.read("etc/f").is_err()
+        );
+        assert!(
+            tree.list("folder").contains(&"inside".to_owned()) && tree.is_file("folder/inside")
+        );
+        assert!(tree.is_folder("folder") && !tree.is_file("folder"));
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let (_folder, tree) = tree();
+        symlink("b", tree.path("etc/a")).expect("linked");
+        symlink("/etc/a", tree.path("etc/b")).expect("linked");
+        symlink(".", tree.path("etc/c")).expect("linked");
+        assert!(tree.read("etc/a").is_err() && !tree.exists("etc/b"));
+        assert!(tree.list("etc/c/c/c").contains(&"a".to_owned()));
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read() {
+        let (_folder, tree) = tree();
+        symlink("/dev/zero", tree.path("etc/zero")).expect("linked");
+        assert!(tree.read("etc/zero").is_err(), "there is no such device below the root");
+        let _socket = std::os::unix::net::UnixListener::bind(tree.path("etc/socket"));
+        assert!(tree.read("etc/socket").is_err());
+        let file = fs::File::create(tree.path("etc/large")).expect("made");
+        file.set_len(FILE_BYTES_MAX + 1).expect("a hole");
+        let error = tree.read_bytes("etc/large").expect_err("too large");
+        let Error::File { source, .. } = error else { panic!("{error}") };
+        assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
     }
 }

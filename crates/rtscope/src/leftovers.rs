@@ -1,7 +1,10 @@
-//! Settings that a process of ours left changed: restored when it panics, or before anything is measured after it was
-//! killed.
+//! What a process of ours left when it was killed: settings and tracing instances. They are put back and removed when it
+//! panics, or before anything is measured.
 
-use rtscope_measure::tune::{self, Restored};
+use rtscope_measure::{
+    trace,
+    tune::{self, Restored},
+};
 use rtscope_sys::tree::Tree;
 
 /// From here on a panic of any thread restores what this process has changed: a release ends at once.
@@ -13,10 +16,17 @@ pub(crate) fn restore_on_panic() {
     }));
 }
 
-/// Restores what killed processes left, and says so on standard error. How many settings it found, and whether all are
-/// as they were.
+/// Restores what killed processes left, and says so on standard error. How many settings and tracing instances it found,
+/// and whether all settings are as they were.
 pub(crate) fn restore() -> (usize, bool) {
-    said(tune::restore_leftovers(&Tree::default(), &tune::journal_dir()))
+    let instances = trace::remove_left(&Tree::default());
+    for name in &instances {
+        note!(
+            "rtscope: removed {name}, a tracing instance of a killed rtscope that was still recording"
+        );
+    }
+    let (found, sound) = said(tune::restore_leftovers(&Tree::default(), &tune::journal_dir()));
+    (found + instances.len(), sound)
 }
 
 fn said(restored: Vec<Restored>) -> (usize, bool) {

@@ -7,6 +7,7 @@
 mod axe;
 mod kernel;
 mod libtest;
+mod perfetto;
 mod skips;
 
 use std::{
@@ -102,6 +103,9 @@ pub(crate) fn run() -> Result<bool> {
             let log = scratch.join("kernel.log");
             run.inside("kernel", || kernel::make(&log));
             run.inside("axe", || axe::fetch(&scratch.join("axe"), &scratch.join("axe.log")));
+            run.inside("perfetto", || {
+                perfetto::fetch(&scratch.join("perfetto"), &scratch.join("perfetto.log"))
+            });
         }
         run.cargo(step);
     }

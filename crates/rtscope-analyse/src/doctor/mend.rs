@@ -7,6 +7,9 @@ use rtscope_model::doctor::{BootLoader, MachineFacts};
 /// it.
 pub(super) fn boot(facts: &MachineFacts, words: &str) -> String {
     let line = match facts.boot_loader {
+        BootLoader::Grub if has_entries(facts) => {
+            return format!("grubby --update-kernel=ALL --args=\"{words}\" (then reboot)");
+        }
         BootLoader::Grub => return grub(facts, words),
         BootLoader::RaspberryPi => format!("the one line of {}", file(facts)),
         BootLoader::Extlinux => format!("the line APPEND in {}", file(facts)),
@@ -17,7 +20,7 @@ pub(super) fn boot(facts: &MachineFacts, words: &str) -> String {
                 ["cmdline", "optargs", "extraargs"].into_iter().find(has).unwrap_or("optargs");
             format!("the line {name}= in {}", file(facts))
         }
-        BootLoader::SystemdBoot => file(facts).to_owned(),
+        BootLoader::SystemdBoot => file(facts),
         BootLoader::Unknown => "the kernel command line, in your boot loader".to_owned(),
     };
     let after = match facts.boot_loader {
@@ -26,8 +29,13 @@ pub(super) fn boot(facts: &MachineFacts, words: &str) -> String {
         }
         _ => "then reboot",
     };
-    let old = facts.environment.kernel.cmdline.split_whitespace();
-    let old: Vec<&str> = old.filter(|word| sets_again(word, words)).collect();
+    // What the file has counts, and where it has nothing, what the kernel was started with.
+    let written = boot_words(facts).into_iter().flat_map(|(_, words)| words);
+    let mut old: Vec<String> = written.filter(|word| sets_again(word, words)).collect();
+    if old.is_empty() {
+        let running = facts.environment.kernel.cmdline.split_whitespace();
+        old = running.filter(|word| sets_again(word, words)).map(str::to_owned).collect();
+    }
     match old.is_empty() {
         true => format!("append to {line}: {words} ({after})"),
         false => format!("in {line}: {words} in place of {} ({after})", old.join(" ")),
@@ -40,19 +48,120 @@ fn sets_again(word: &str, words: &str) -> bool {
     words.split_whitespace().any(|new| name(new) == name(word))
 }
 
-/// The whole new line of GRUB's settings.
-fn grub(facts: &MachineFacts, words: &str) -> String {
-    const NAME: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
-    let text = facts.text("etc/default/grub").unwrap_or_default();
-    let old = text
+/// A word of a command line with its parameter's name as the kernel reads it: dash and underscore are the same.
+pub(super) fn canonical(word: &str) -> String {
+    match word.split_once('=') {
+        Some((name, value)) => format!("{}={value}", name.replace('-', "_")),
+        None => word.to_owned(),
+    }
+}
+
+/// The words that each file of this machine's boot loader has for the command line of the next boot, with the file's
+/// path. Files of other boot loaders can be left from another time.
+pub(super) fn boot_words(facts: &MachineFacts) -> Vec<(String, Vec<String>)> {
+    let words = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+        parts.filter(|word| !word.is_empty()).map(canonical).collect()
+    };
+    let path = file(facts);
+    let path = path.trim_start_matches('/');
+    let Some(text) = facts.text(path) else { return Vec::new() };
+    let words_of_file = match facts.boot_loader {
+        BootLoader::Grub => {
+            let line = |line: GrubLine<'_>| (line.path.to_owned(), words(line.value));
+            return grub_lines(facts).into_iter().map(line).collect();
+        }
+        BootLoader::Extlinux => words(&started_entry(text)),
+        BootLoader::UBoot => {
+            let values =
+                text.lines().filter_map(|line| line.split_once('=').map(|(_, value)| value));
+            words(&values.collect::<Vec<_>>().join(" "))
+        }
+        BootLoader::RaspberryPi | BootLoader::SystemdBoot | BootLoader::Unknown => words(text),
+    };
+    vec![(path.to_owned(), words_of_file)]
+}
+
+/// Whether a parameter is in the boot loader's settings, and not in the running kernel's command line.
+pub(super) fn is_pending(facts: &MachineFacts, name: &str) -> bool {
+    let is_it = |word: &str| canonical(word).split('=').next() == Some(name);
+    let line = &facts.environment.kernel.cmdline;
+    !line.is_empty()
+        && !line.split_whitespace().any(is_it)
+        && boot_words(facts).iter().any(|(_, words)| words.iter().any(|word| is_it(word)))
+}
+
+/// The lines APPEND of the entry that `extlinux.conf` starts by itself: that of DEFAULT, else the first.
+fn started_entry(text: &str) -> String {
+    let rows: Vec<(String, &str)> = text
         .lines()
-        .filter_map(|line| line.trim().strip_prefix(NAME)?.strip_prefix('='))
-        .next_back();
-    let old = old.unwrap_or_default().trim_matches(['"', '\'']);
+        .map(|line| line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), "")))
+        .map(|(word, rest)| (word.to_lowercase(), rest.trim()))
+        .collect();
+    let named = |word: &str| rows.iter().find(|(name, _)| name == word).map(|(_, rest)| *rest);
+    let wanted = named("default")
+        .filter(|label| rows.iter().any(|(name, rest)| name == "label" && rest == label));
+    let wanted = wanted.or_else(|| named("label"));
+    let mut label = None;
+    let mut found = Vec::new();
+    for (word, rest) in rows {
+        match word.as_str() {
+            "label" => label = Some(rest),
+            // What stands before the first entry is for all.
+            "append" if label.is_none() || label == wanted => found.push(rest),
+            _ => {}
+        }
+    }
+    found.join(" ")
+}
+
+/// A line of GRUB's settings that makes up the command line of its usual entry.
+struct GrubLine<'a> {
+    path: &'a str,
+    name: &'a str,
+    /// Without the quotes around it.
+    value: &'a str,
+}
+
+const GRUB_DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
+
+/// Those lines, in the order in which they are read.
+fn grub_lines<'a>(facts: &'a MachineFacts) -> Vec<GrubLine<'a>> {
+    let texts = facts.text("etc/default/grub").map(|text| ("etc/default/grub", text));
+    let all = texts.into_iter().chain(facts.texts_below("etc/default/grub.d/"));
+    let lines = all.flat_map(|(path, text)| text.lines().map(move |line| (path, line)));
+    let line = |(path, line): (&'a str, &'a str)| -> Option<GrubLine<'a>> {
+        let (name, value) = line.trim().split_once('=')?;
+        let name = name.trim_end_matches('+');
+        let is_usual = name == GRUB_DEFAULT || name == "GRUB_CMDLINE_LINUX";
+        is_usual.then(|| GrubLine { path, name, value: unquoted(value) })
+    };
+    lines.filter_map(line).collect()
+}
+
+/// What is between the quotes of a value; a comment may follow them.
+fn unquoted(value: &str) -> &str {
+    match value.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        Some(quote) => value[1..].split(quote).next().unwrap_or_default(),
+        None => value.split(" #").next().unwrap_or_default().trim(),
+    }
+}
+
+/// The whole new line of GRUB's settings: the last line that has one of the parameters, else the last one that sets the
+/// usual variable. One that only adds to the variable lets an earlier line count.
+fn grub(facts: &MachineFacts, words: &str) -> String {
+    let lines = grub_lines(facts);
+    let has =
+        |line: &&GrubLine<'_>| line.value.split_whitespace().any(|word| sets_again(word, words));
+    let sets =
+        |line: &&GrubLine<'_>| line.name == GRUB_DEFAULT && !line.value.contains(GRUB_DEFAULT);
+    let line = lines.iter().rfind(has).or_else(|| lines.iter().rfind(sets));
+    let (path, name, old) = line
+        .map_or(("etc/default/grub", GRUB_DEFAULT, ""), |line| (line.path, line.name, line.value));
     let kept = old.split_whitespace().filter(|word| !sets_again(word, words));
     let new: Vec<&str> = kept.chain(words.split_whitespace()).collect();
     let update = grub_update(facts);
-    format!("in /etc/default/grub: {NAME}=\"{}\" (then run {update} and reboot)", new.join(" "))
+    format!("in /{path}: {name}=\"{}\" (then run {update} and reboot)", new.join(" "))
 }
 
 fn grub_update(facts: &MachineFacts) -> &'static str {
@@ -62,21 +171,31 @@ fn grub_update(facts: &MachineFacts) -> &'static str {
     }
 }
 
+/// Whether GRUB starts entries of the Boot Loader Specification, which `grub2-mkconfig` doesn't rewrite.
+fn has_entries(facts: &MachineFacts) -> bool {
+    let text = facts.text("etc/default/grub").unwrap_or_default();
+    text.lines().any(|line| line.replace('"', "").trim() == "GRUB_ENABLE_BLSCFG=true")
+}
+
 /// Where the kernel's command line is.
-fn file(facts: &MachineFacts) -> &'static str {
+fn file(facts: &MachineFacts) -> String {
     match facts.boot_loader {
-        BootLoader::Grub => "/etc/default/grub",
+        BootLoader::Grub => {
+            let lines = grub_lines(facts);
+            let line = lines.iter().rfind(|line| line.name == GRUB_DEFAULT);
+            format!("/{}", line.map_or("etc/default/grub", |line| line.path))
+        }
         BootLoader::RaspberryPi
             if !facts.files.contains_key("boot/firmware/cmdline.txt")
                 && facts.files.contains_key("boot/cmdline.txt") =>
         {
-            "/boot/cmdline.txt"
+            "/boot/cmdline.txt".to_owned()
         }
-        BootLoader::RaspberryPi => "/boot/firmware/cmdline.txt",
-        BootLoader::Extlinux => "/boot/extlinux/extlinux.conf",
-        BootLoader::UBoot => "/boot/uEnv.txt",
-        BootLoader::SystemdBoot => "/etc/kernel/cmdline",
-        BootLoader::Unknown => "the boot loader's configuration",
+        BootLoader::RaspberryPi => "/boot/firmware/cmdline.txt".to_owned(),
+        BootLoader::Extlinux => "/boot/extlinux/extlinux.conf".to_owned(),
+        BootLoader::UBoot => "/boot/uEnv.txt".to_owned(),
+        BootLoader::SystemdBoot => "/etc/kernel/cmdline".to_owned(),
+        BootLoader::Unknown => "the boot loader's configuration".to_owned(),
     }
 }
 
@@ -84,6 +203,11 @@ fn file(facts: &MachineFacts) -> &'static str {
 /// change, for example "change rcu_nocbs=9" and " so that it names only CPUs 0-7".
 pub(super) fn boot_edit(facts: &MachineFacts, before: &str, after: &str) -> String {
     let next = match facts.boot_loader {
+        BootLoader::Grub if has_entries(facts) => {
+            return format!(
+                "{before} in the boot entries{after} (grubby --update-kernel=ALL), and reboot"
+            );
+        }
         BootLoader::Grub => format!(", run {}, and reboot", grub_update(facts)),
         BootLoader::SystemdBoot => ", run kernel-install add-all, and reboot".to_owned(),
         _ => ", and reboot".to_owned(),
@@ -94,6 +218,20 @@ pub(super) fn boot_edit(facts: &MachineFacts, before: &str, after: &str) -> Stri
 /// How to remove parameters from the kernel's command line here.
 pub(super) fn boot_without(facts: &MachineFacts, what: &str) -> String {
     boot_edit(facts, &format!("remove {what} from the kernel command line"), "")
+}
+
+/// What to do where the settings are right and the running kernel was started without them.
+pub(super) fn boot_again(facts: &MachineFacts) -> String {
+    match facts.boot_loader {
+        BootLoader::Grub if has_entries(facts) => {
+            "write them into the boot entries with grubby --update-kernel=ALL --args=..., and reboot".to_owned()
+        }
+        BootLoader::Grub => format!("run {} and reboot", grub_update(facts)),
+        BootLoader::SystemdBoot => {
+            "run kernel-install add-all, or reinstall the kernel, and reboot".to_owned()
+        }
+        _ => "reboot, and look at /proc/cmdline; if it is still missing, the boot loader reads another file".to_owned(),
+    }
 }
 
 /// How to set a value below `/proc/sys`, now and after each boot.

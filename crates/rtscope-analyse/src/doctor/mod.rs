@@ -38,7 +38,9 @@ impl<'a> Examined<'a> {
         let found = &facts.environment.cpus;
         let isolated = found.isolated.common(&found.online);
         let cpus = if isolated.is_empty() { found.online.clone() } else { isolated };
-        Examined { facts, cpus, idle_limit_us: u64::MAX, purpose }
+        // What programs ask for at this moment, by holding the device open.
+        let asked_us = facts.number("dev/cpu_dma_latency").and_then(|us| us.try_into().ok());
+        Examined { facts, cpus, idle_limit_us: asked_us.unwrap_or(u64::MAX), purpose }
     }
 
     fn environment(&self) -> &'a Environment {
@@ -62,7 +64,7 @@ impl<'a> Examined<'a> {
 
     /// The CPUs that a parameter of the command line names.
     fn parameter_cpus(&self, name: &str) -> Option<CpuSet> {
-        cmdline::cpus(self.line(), name)
+        cmdline::cpus(self.line(), name, self.environment().cpus.online.last())
     }
 
     /// Whether the configuration is known and an option is built in.
@@ -214,7 +216,7 @@ pub fn diagnose(
         let is_needed =
             rule.kind == ProblemKind::Contradiction || !purpose.without.contains(&rule.topic);
         match severity(rule, &symptom, deadline_ns).filter(|_| is_needed) {
-            Some(severity) => findings.push(finding(rule, symptom, severity)),
+            Some(severity) => findings.push(finding(&examined, rule, symptom, severity)),
             None => left_out.push(rule.code.to_owned()),
         }
     }
@@ -254,7 +256,17 @@ fn severity(rule: &Rule, symptom: &Symptom, deadline_ns: u64) -> Option<Severity
     Some(if symptom.at_most < severity { symptom.at_most } else { severity })
 }
 
-fn finding(rule: &Rule, symptom: Symptom, severity: Severity) -> DoctorFinding {
+/// Whether only the owner of the kernel can change it: of a container, that is its host.
+fn is_of_kernel(rule: &Rule) -> bool {
+    let of_group = ["cgroup-quota", "cpus-narrowed", "rt-group-without-time"];
+    !matches!(rule.topic, Topic::Permission | Topic::Virtual) && !of_group.contains(&rule.code)
+}
+
+fn finding(x: &Examined<'_>, rule: &Rule, symptom: Symptom, severity: Severity) -> DoctorFinding {
+    let mend = match x.around(true) {
+        Some(_) if is_of_kernel(rule) => format!("on the host: {}", symptom.mend),
+        _ => symptom.mend,
+    };
     let delay_us = symptom.delay_us.unwrap_or(rule.delay_us);
     let has_delay = delay_us > 0 && rule.kind != ProblemKind::NotKnown;
     DoctorFinding {
@@ -265,7 +277,7 @@ fn finding(rule: &Rule, symptom: Symptom, severity: Severity) -> DoctorFinding {
         text: symptom.text,
         found: symptom.found,
         why: symptom.why.unwrap_or(rule.why).to_owned(),
-        mend: symptom.mend,
+        mend,
         cost: rule.cost.to_owned(),
         delay_ns: has_delay.then(|| delay_us.saturating_mul(1_000)),
     }
@@ -319,6 +331,30 @@ pub(crate) fn symptom(
     let examined = Examined { cpus, idle_limit_us, ..Examined::new(facts, &PURPOSES[0]) };
     let rule = rules::all().find(|rule| rule.code == code)?;
     (rule.find)(&examined)
+}
+
+/// Settings that may each use half of a latency limit on the measured CPUs, the largest delay first. What surrounds the
+/// kernel, such as a hypervisor, isn't among them: no setting of this machine changes it.
+pub(crate) fn suspects(
+    facts: &MachineFacts,
+    cpus: CpuSet,
+    idle_limit_us: u64,
+    limit_ns: u64,
+) -> Vec<DoctorFinding> {
+    let examined = Examined { cpus, idle_limit_us, ..Examined::new(facts, &PURPOSES[0]) };
+    let is_setting =
+        |rule: &&Rule| rule.kind == ProblemKind::Setting && rule.topic != Topic::Virtual;
+    let mut found: Vec<DoctorFinding> = rules::all()
+        .filter(is_setting)
+        .filter_map(|rule| {
+            let symptom = (rule.find)(&examined)?;
+            let severity =
+                severity(rule, &symptom, limit_ns).filter(|one| *one == Severity::High)?;
+            Some(finding(&examined, rule, symptom, severity))
+        })
+        .collect();
+    found.sort_by_key(|one| std::cmp::Reverse(one.delay_ns));
+    found
 }
 
 /// The codes of all rules, in the order of the table.

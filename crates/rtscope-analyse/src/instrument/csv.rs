@@ -46,6 +46,7 @@ pub(super) fn read(text: &str, samples_hz: Option<f64>) -> Result<Content, Unrea
         start_ns: None,
         end_ns: 0,
         resolution_ns: 0,
+        is_rate_known: true,
         made: None,
         findings: Findings::default(),
     };

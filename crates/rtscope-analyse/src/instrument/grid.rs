@@ -16,6 +16,23 @@ const GROUPS_MIN: usize = 3;
 /// hide it: the answer is the median of those that each [`TOGETHER`] pulses give. Pulses with a gap in them are
 /// none.
 pub(super) fn distance_ns(edges: &[Edge], gaps: &[Gap]) -> Option<u64> {
+    let pulses = whole_pulses(edges, gaps);
+    let mut found: Vec<u64> =
+        pulses.chunks_exact(TOGETHER).filter(|some| differ(some)).map(common_divisor).collect();
+    found.sort_unstable();
+    found.get(found.len() / 2).copied().filter(|_| found.len() >= GROUPS_MIN)
+}
+
+/// The longest time between two samples that these edges can be of, where no grid shows: pulses that never differ are
+/// the same for each divisor of it. A wave that is too fast for the samples can look so, as one of 150 kHz does to
+/// samples of 5 us: like one of 50 kHz.
+pub(super) fn longest_ns(edges: &[Edge], gaps: &[Gap]) -> Option<u64> {
+    let pulses = whole_pulses(edges, gaps);
+    (pulses.len() >= TOGETHER).then(|| common_divisor(&pulses))
+}
+
+/// The pulses without a gap in them.
+fn whole_pulses(edges: &[Edge], gaps: &[Gap]) -> Vec<u64> {
     let mut pulses = Vec::with_capacity(edges.len());
     let mut gaps = gaps.iter().peekable();
     for pair in edges.windows(2) {
@@ -25,10 +42,7 @@ pub(super) fn distance_ns(edges: &[Edge], gaps: &[Gap]) -> Option<u64> {
             pulses.push(end_ns - start_ns);
         }
     }
-    let mut found: Vec<u64> =
-        pulses.chunks_exact(TOGETHER).filter(|some| differ(some)).map(common_divisor).collect();
-    found.sort_unstable();
-    found.get(found.len() / 2).copied().filter(|_| found.len() >= GROUPS_MIN)
+    pulses
 }
 
 /// Whether pulses of one level differ. Levels take turns.
@@ -88,6 +102,26 @@ mod tests {
         assert!(reading.findings[0].contains("a grid of 5 us"), "{:?}", reading.findings);
         let judged = wave::judge(&reading.capture, None);
         assert_eq!((judged.refusal, judged.frequency_hz), (Some(FrequencyRefusal::TooFast), None));
+    }
+
+    /// 150 kHz by samples of 5 us looks like an even wave of 50 kHz, and nothing in the file tells.
+    #[test]
+    fn an_even_wave_may_be_a_faster_one() {
+        let mut text = "$timescale 1 us $end $var wire 1 A 17 $end $enddefinitions $end".to_owned();
+        for edge in (1..400_u64).map(|n| Edge::new(n * 10_000, n % 2 == 1)) {
+            text += &format!("\n#{} {}A", edge.at_ns() / 1_000, u8::from(edge.rises()));
+        }
+        let read = |samples_hz| {
+            let choice = instrument::CaptureChoice { samples_hz, ..Default::default() };
+            instrument::read(text.as_bytes(), choice).expect("a VCD")
+        };
+        let reading = read(None);
+        assert_eq!((reading.capture.resolution_ns, reading.findings.len()), (1_000, 1));
+        assert!(reading.findings[0].contains("multiples of 10 us"), "{:?}", reading.findings);
+        let told = read(Some(200_000.0));
+        assert_eq!((told.capture.resolution_ns, told.findings.len()), (5_000, 0));
+        // A rate above that of the file's unit makes nothing better.
+        assert_eq!(read(Some(10e6)).capture.resolution_ns, 1_000);
     }
 
     #[test]

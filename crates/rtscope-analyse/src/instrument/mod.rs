@@ -40,7 +40,7 @@ pub struct CaptureReading {
 pub struct CaptureChoice<'a> {
     /// The channel; without one the only one that changes.
     pub channel: Option<&'a str>,
-    /// Samples in a second, for files that don't say.
+    /// Samples in a second, for files that don't say, or whose unit of time is shorter than a sample.
     pub samples_hz: Option<f64>,
 }
 
@@ -84,7 +84,7 @@ pub fn read(bytes: &[u8], choice: CaptureChoice<'_>) -> Result<CaptureReading, U
     } else {
         return Err(Unreadable::Format);
     };
-    content.choose(choice.channel)
+    content.choose(choice)
 }
 
 /// A file's channels, however it was written.
@@ -94,13 +94,16 @@ struct Content {
     start_ns: Option<u64>,
     end_ns: u64,
     resolution_ns: u64,
+    /// Whether the file tells how often its instrument sampled.
+    is_rate_known: bool,
     /// Counts of the line's program, where the file has them.
     made: Option<(u64, u64)>,
     findings: Findings,
 }
 
 impl Content {
-    fn choose(self, asked: Option<&str>) -> Result<CaptureReading, Unreadable> {
+    fn choose(self, choice: CaptureChoice<'_>) -> Result<CaptureReading, Unreadable> {
+        let asked = choice.channel;
         let names: Vec<String> = self.channels.iter().map(|one| one.name.clone()).collect();
         let mut changing = self.channels.iter().enumerate().filter(|(_, one)| one.is_changing());
         let place = match asked {
@@ -122,21 +125,29 @@ impl Content {
         let mut channel = channels.swap_remove(place);
         channel.close(self.end_ns);
         let (made, made_in_gaps) = self.made.unzip();
-        let grid_ns = grid::distance_ns(&channel.edges, &channel.gaps)
-            .filter(|grid| *grid > self.resolution_ns);
+        let asked_hz = choice.samples_hz.filter(|_| !self.is_rate_known);
+        let sample_ns = asked_hz.map_or(0, |hz| (1e9 / hz).ceil() as u64);
+        let resolution_ns = self.resolution_ns.max(sample_ns);
+        let grid_ns =
+            grid::distance_ns(&channel.edges, &channel.gaps).filter(|grid| *grid > resolution_ns);
         let mut findings = self.findings.finish();
         findings.extend(grid_ns.map(|grid_ns| {
             format!(
                 "the edges lie on a grid of {}: the instrument may have sampled only that often, although the file counts in {}",
                 Nanos(grid_ns),
-                Nanos(self.resolution_ns)
+                Nanos(resolution_ns)
             )
         }));
+        if grid_ns.is_none() && !self.is_rate_known && asked_hz.is_none() {
+            findings.extend(hidden_grid(&channel, resolution_ns));
+        }
         let capture = Capture {
             line: channel.name,
             start_ns: self.start_ns.unwrap_or(0),
             end_ns: self.end_ns,
-            resolution_ns: grid_ns.unwrap_or(self.resolution_ns).max(1),
+            resolution_ns: grid_ns.unwrap_or(resolution_ns).max(1),
+            // The first edge tells it as well, where there is one.
+            starts_high: channel.starts_high.filter(|_| channel.edges.is_empty()),
             edges: channel.edges,
             gaps: channel.gaps,
             made,
@@ -147,10 +158,25 @@ impl Content {
     }
 }
 
+/// That an instrument may have sampled less often than its file's unit, although no grid shows.
+fn hidden_grid(channel: &Channel, resolution_ns: u64) -> Option<String> {
+    let longest_ns = grid::longest_ns(&channel.edges, &channel.gaps)?;
+    (longest_ns >= 2 * resolution_ns.max(1)).then(|| {
+        format!(
+            "all pulses are multiples of {}, so the file doesn't show how often the instrument sampled. If it was less often than every {}, the frequency is less certain, or even that of a faster wave. Give --samplerate if you know the rate",
+            Nanos(longest_ns),
+            Nanos(resolution_ns)
+        )
+    })
+}
+
 /// A channel while its file is read.
 #[derive(Debug, Default)]
 struct Channel {
     name: String,
+    /// The first level, unless it is unknown.
+    starts_high: Option<bool>,
+    is_fed: bool,
     level: Option<bool>,
     /// Since when the level is unknown, and what it was.
     unknown: Option<(u64, bool)>,
@@ -165,6 +191,9 @@ impl Channel {
 
     /// The level from an instant on; none is unknown. Instants don't go back.
     fn feed(&mut self, at_ns: u64, value: Option<bool>) {
+        if !self.is_fed {
+            (self.is_fed, self.starts_high) = (true, value);
+        }
         match (self.level, value) {
             (Some(before), None) => self.unknown = Some((at_ns, before)),
             (Some(before), Some(now)) if before != now => self.edges.push(Edge::new(at_ns, now)),

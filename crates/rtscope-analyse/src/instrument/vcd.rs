@@ -46,6 +46,7 @@ pub(super) fn read(text: &str) -> Content {
         start_ns: None,
         end_ns: 0,
         resolution_ns: 1,
+        is_rate_known: false,
         made: None,
         findings: Findings::default(),
     };
@@ -122,6 +123,7 @@ impl Reader {
             }
             "$var" => self.variable(line, &section.words),
             "$comment" if section.words.first().is_some_and(|word| word == OURS) => {
+                self.content.is_rate_known = true;
                 self.ours(&section.words);
             }
             _ => {}
@@ -228,11 +230,7 @@ pub fn write(capture: &Capture) -> String {
         " $end\n$scope module rtscope $end\n$var wire 1 ! {name} $end\n\
          $upscope $end\n$enddefinitions $end\n"
     );
-    // The level before the first edge; without an edge the line is taken as low.
-    let mut level = capture.edges.first().is_some_and(|edge| !edge.rises());
-    let first_ns = capture.edges.first().map_or(0, |edge| edge.at_ns());
-    let before = capture.gaps.iter().take_while(|gap| gap.end_ns <= first_ns);
-    level ^= before.filter(|gap| gap.moved).count() % 2 == 1;
+    let mut level = capture.level_at_start();
     let _ = writeln!(text, "#{} {}!", capture.start_ns, u8::from(level));
     let mut gaps = capture.gaps.iter().peekable();
     let mut gap_to = |text: &mut String, level: &mut bool, at_ns: u64| {

@@ -120,7 +120,7 @@ pub(super) fn named(figure: StatFigure) -> &'static str {
         StatFigure::CpusUsed => "CPUs used",
         StatFigure::InstructionsPerCycle => "instructions per cycle",
         StatFigure::CyclesPerSecond => "clock",
-        StatFigure::BranchMissRate => "of branches missed",
+        StatFigure::BranchMissRate => "share of branches missed",
     }
 }
 

@@ -526,6 +526,7 @@ fn capture(line: &str, later_ns: u64) -> Capture {
         start_ns: 0,
         end_ns: 5_140_000,
         resolution_ns: 240,
+        starts_high: None,
         edges,
         gaps: vec![Gap { start_ns: 52_000, end_ns: 94_000, moved: true }],
         made: None,

@@ -1,6 +1,6 @@
 //! The files that the rules of `rtscope doctor` look at.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Read};
 
 use rtscope_model::{doctor::FileReading, environment::Environment, printable::printable_lines};
 use rtscope_sys::tree::Tree;
@@ -11,7 +11,7 @@ use super::reading;
 pub(super) const BYTES_MAX: usize = 32 * 1024;
 
 /// Files with a value or a few lines, whose text is kept as it is.
-const VALUES: [&str; 42] = [
+const VALUES: [&str; 43] = [
     "proc/1/cgroup",
     "proc/irq/default_smp_affinity",
     "proc/modules",
@@ -30,6 +30,7 @@ const VALUES: [&str; 42] = [
     "sys/devices/system/cpu/intel_pstate/status",
     "sys/devices/system/cpu/smt/active",
     "sys/devices/system/cpu/smt/control",
+    "sys/devices/system/edac/mc/mc0/mc_name",
     "sys/devices/system/machinecheck/machinecheck0/check_interval",
     "sys/devices/system/machinecheck/machinecheck0/ignore_ce",
     "sys/devices/system/node/online",
@@ -100,12 +101,14 @@ pub(super) fn collect(tree: &Tree, found: &Environment) -> BTreeMap<String, File
     tree.list(weaknesses).into_iter().for_each(|name| keep(format!("{weaknesses}/{name}"), false));
     for cpu in found.cpus.online.iter() {
         keep(format!("sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"), false);
+        keep(format!("sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us"), false);
     }
     for path in own_group(tree) {
         keep(path, false);
     }
     files.extend(first_lines(tree));
-    if tree.list("sys/kernel/debug").is_empty() && tree.path("sys/kernel/debug").is_dir() {
+    files.extend(idle_limit(tree));
+    if tree.list("sys/kernel/debug").is_empty() && tree.is_folder("sys/kernel/debug") {
         // Nothing below it can be read: not mounted, or not for this user.
         files.insert("sys/kernel/debug".to_owned(), FileReading::Refused);
     }
@@ -115,7 +118,8 @@ pub(super) fn collect(tree: &Tree, found: &Environment) -> BTreeMap<String, File
 /// The lines of a text with its settings only, and no character that a terminal would obey.
 fn trimmed(reading: FileReading, is_setting: bool) -> FileReading {
     let FileReading::Text(text) = reading else { return FileReading::Refused };
-    let text = text.trim_end_matches('\0').replace('\0', ",");
+    // A document shows a tab as two characters, and no rule should have to know.
+    let text = text.trim_end_matches('\0').replace('\0', ",").replace('\t', " ");
     let is_kept = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let text = match is_setting {
         true => text.lines().filter(is_kept).collect::<Vec<_>>().join("\n"),
@@ -134,7 +138,8 @@ fn own_group(tree: &Tree) -> Vec<String> {
         let (start, names): (String, &[&str]) = match controllers {
             "" => ("sys/fs/cgroup".to_owned(), &["cpu.max", "cpuset.cpus.effective"]),
             _ if is_cpu => {
-                (format!("sys/fs/cgroup/{controllers}"), &["cpu.rt_runtime_us", "cpu.cfs_quota_us"])
+                let names = &["cpu.rt_runtime_us", "cpu.cfs_quota_us", "cpu.cfs_period_us"];
+                (format!("sys/fs/cgroup/{controllers}"), names)
             }
             _ => continue,
         };
@@ -151,11 +156,25 @@ fn own_group(tree: &Tree) -> Vec<String> {
     paths
 }
 
-/// The line of all CPUs in `/proc/stat`, which has the stolen time of a guest.
-fn first_lines(tree: &Tree) -> Option<(String, FileReading)> {
-    let stat = tree.read("proc/stat").ok()?;
-    let line = stat.lines().next()?.to_owned();
-    Some(("proc/stat".to_owned(), FileReading::Text(line)))
+/// The line of all CPUs in `/proc/stat`, which has the stolen time of a guest, and that of this process' capabilities.
+fn first_lines(tree: &Tree) -> Vec<(String, FileReading)> {
+    let lines = [("proc/stat", "cpu "), ("proc/self/status", "CapEff:")];
+    let line = |(path, start): (&str, &str)| {
+        let text = tree.read(path).ok()?;
+        let line = text.lines().find(|line| line.starts_with(start))?;
+        Some((path.to_owned(), trimmed(FileReading::Text(line.to_owned()), false)))
+    };
+    lines.into_iter().filter_map(line).collect()
+}
+
+/// The longest exit latency in us that programs allow idle states at this moment. Opening the device adds no request of
+/// its own; only root may.
+fn idle_limit(tree: &Tree) -> Option<(String, FileReading)> {
+    const DEVICE: &str = "dev/cpu_dma_latency";
+    let mut bytes = [0; 4];
+    tree.open(DEVICE).ok()?.read_exact(&mut bytes).ok()?;
+    let us = i32::from_ne_bytes(bytes);
+    Some((DEVICE.to_owned(), FileReading::Text(us.to_string())))
 }
 
 #[cfg(test)]
@@ -184,6 +203,14 @@ mod tests {
     }
 
     #[test]
+    fn tabs_are_blanks() {
+        let fake = FakeTree::new();
+        fake.file("etc/security/limits.conf", "@audio\t-\trtprio\t95\n");
+        let facts = super::super::collect(&fake.tree);
+        assert_eq!(facts.text("etc/security/limits.conf"), Some("@audio - rtprio 95"));
+    }
+
+    #[test]
     fn the_groups_above_count_too() {
         let fake = FakeTree::new();
         fake.file("proc/self/cgroup", "0::/user.slice/user-1000.slice\n");
@@ -194,6 +221,17 @@ mod tests {
         fake.file("sys/fs/cgroup/cpu,cpuacct/job/cpu.rt_runtime_us", "0\n");
         let path = "sys/fs/cgroup/cpu,cpuacct/job/cpu.rt_runtime_us";
         assert_eq!(text(&fake, path).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn what_the_process_may_do_and_how_deep_cpus_may_sleep_are_kept() {
+        let fake = FakeTree::new();
+        fake.file("proc/self/status", "Name:\tx\nUid:\t1000\nCapEff:\t0000000000800000\n");
+        fake.bytes("dev/cpu_dma_latency", &20_i32.to_ne_bytes());
+        assert_eq!(text(&fake, "proc/self/status").as_deref(), Some("CapEff: 0000000000800000"));
+        assert_eq!(text(&fake, "dev/cpu_dma_latency").as_deref(), Some("20"));
+        fake.bytes("dev/cpu_dma_latency", b"1");
+        assert_eq!(text(&fake, "dev/cpu_dma_latency"), None);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn boot_loader(tree: &Tree) -> BootLoader {
         ("etc/default/grub", BootLoader::Grub),
         ("etc/kernel/cmdline", BootLoader::SystemdBoot),
     ];
-    let found = shown.into_iter().find(|(path, _)| tree.path(path).is_file());
+    let found = shown.into_iter().find(|(path, _)| tree.is_file(path));
     found.map_or(BootLoader::Unknown, |(_, loader)| loader)
 }
 

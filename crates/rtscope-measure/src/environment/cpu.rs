@@ -19,8 +19,9 @@ pub(super) fn collect(tree: &Tree, cpuinfo: &str, line: &str) -> Cpus {
     let known = |name: &str| listed(&format!("{FOLDER}/{name}"));
     let online = online(tree);
     // The command line is what old kernels show; partitions of cpuset are made while running.
-    let isolated =
-        known("isolated").or_else(|| cmdline::cpus(line, "isolcpus")).unwrap_or_default();
+    let isolated = known("isolated")
+        .or_else(|| cmdline::cpus(line, "isolcpus", online.last()))
+        .unwrap_or_default();
     let apart = listed("sys/fs/cgroup/cpuset.cpus.isolated").unwrap_or_default();
     Cpus {
         model: model(cpuinfo),
@@ -28,7 +29,7 @@ pub(super) fn collect(tree: &Tree, cpuinfo: &str, line: &str) -> Cpus {
         allowed: allowed(tree),
         isolated: isolated.iter().chain(apart.iter()).collect(),
         nohz_full: known("nohz_full")
-            .or_else(|| cmdline::cpus(line, "nohz_full"))
+            .or_else(|| cmdline::cpus(line, "nohz_full", online.last()))
             .unwrap_or_default(),
         online,
     }

@@ -9,8 +9,7 @@ pub(crate) fn collect(tree: &Tree, live: bool) -> Vec<NetworkCard> {
     const DEVICES: &str = "sys/class/net";
     let mut names = tree.list(DEVICES);
     names.sort_unstable();
-    let cards =
-        names.into_iter().filter(|name| tree.path(format!("{DEVICES}/{name}/device")).exists());
+    let cards = names.into_iter().filter(|name| tree.exists(format!("{DEVICES}/{name}/device")));
     let card = |name: String| {
         let driver = std::fs::read_link(tree.path(format!("{DEVICES}/{name}/device/driver")));
         NetworkCard {

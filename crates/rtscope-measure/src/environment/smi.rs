@@ -5,7 +5,7 @@
 //! A virtual machine shows no such register, or one that stays 0, and is not asked. The count says that
 //! the CPU was taken, not for how long.
 
-use std::{fs::File, io::Read, os::unix::fs::FileExt};
+use std::{io::Read, os::unix::fs::FileExt};
 
 use rtscope_sys::tree::Tree;
 
@@ -21,7 +21,7 @@ const CPUINFO_BYTES: u64 = 8 * 1024;
 /// register on the CPU itself: not for use while that CPU is being measured.
 #[must_use]
 pub fn count(tree: &Tree, cpu: u32) -> Option<u64> {
-    let register = File::open(tree.path(format!("dev/cpu/{cpu}/msr"))).ok()?;
+    let register = tree.open(format!("dev/cpu/{cpu}/msr")).ok()?;
     if !shows_count(tree) {
         return None;
     }
@@ -55,8 +55,8 @@ impl SmiCounter {
 
 fn shows_count(tree: &Tree) -> bool {
     let mut bytes = Vec::new();
-    let read = File::open(tree.path("proc/cpuinfo"))
-        .and_then(|file| file.take(CPUINFO_BYTES).read_to_end(&mut bytes));
+    let read =
+        tree.open("proc/cpuinfo").and_then(|file| file.take(CPUINFO_BYTES).read_to_end(&mut bytes));
     let cpuinfo = String::from_utf8_lossy(&bytes);
     let guest = value(&cpuinfo, "flags")
         .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));

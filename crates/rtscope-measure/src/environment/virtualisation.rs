@@ -125,7 +125,7 @@ fn container(tree: &Tree) -> Option<String> {
     if value(&sees_kernel, "Name") == Some("kthreadd") {
         return None;
     }
-    let exists = |path: &str| tree.path(path).exists();
+    let exists = |path: &str| tree.exists(path);
     let environ = tree.read("proc/1/environ").unwrap_or_default();
     let declared = environ.split('\0').find_map(|pair| pair.strip_prefix("container="));
     let declared = declared.map(str::to_owned).or_else(|| tree.read("run/systemd/container").ok());

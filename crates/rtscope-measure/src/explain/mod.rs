@@ -76,6 +76,9 @@ const WANTED: &[&str] = &[
     "irq/softirq_exit",
     "power/cpu_idle",
     "sched/sched_stat_runtime",
+    "workqueue/workqueue_execute_start",
+    "workqueue/workqueue_execute_end",
+    "nmi/nmi_handler",
 ];
 
 /// Interrupts of x86 that aren't a device's.
@@ -501,9 +504,10 @@ fn named(spikes: &mut [Spike], symbols: Option<&KernelSymbols>) -> Vec<String> {
     };
     for event in spikes.iter_mut().flat_map(|spike| &mut spike.events) {
         match &mut event.what {
-            What::Enter(Section::Expiry(address)) | What::Interrupted(Place::Kernel(address)) => {
-                *address = number(*address);
-            }
+            What::Enter(Section::Expiry(address))
+            | What::Interrupted(Place::Kernel(address))
+            | What::Work { function: address, .. }
+            | What::Nmi { handler: address, .. } => *address = number(*address),
             _ => {}
         }
     }

@@ -129,6 +129,7 @@ fn session_spec(
         },
         raw_capacity: if sampler.raw { samples } else { 0 },
         wake: Wake::default(),
+        timer_slack_ns: Some(1),
         marker: None,
         cells,
         one_cell: false,

@@ -112,6 +112,9 @@ pub struct SessionSpec {
     pub raw_capacity: usize,
     /// The kernel's call that threads sleep with.
     pub wake: Wake,
+    /// How late the kernel may wake threads of a fair policy on purpose; none leaves the 50 us that it has for every
+    /// thread. Real-time threads have no slack.
+    pub timer_slack_ns: Option<u64>,
     /// The kernel's trace, when a break shall mark and stop it.
     pub marker: Option<Marker>,
     /// How many cells the session has.
@@ -267,12 +270,14 @@ impl Session {
         let live = Arc::new(LiveFigures::default());
         let (clock, shared, gate) = (self.clock, self.shared.clone(), self.gate.clone());
         let (figures, asked, wake) = (live.clone(), plan.asked.clone(), spec.wake);
+        let slack_ns = spec.timer_slack_ns;
         let mut beat = Beat { interval_ns: plan.interval_ns, ..spec.beat };
         let offset_ns = spec.beat.first_ns * i as u64;
         let body = move || {
             thread::block_signals();
-            // A fair thread would be woken up to 50 us late on purpose.
-            thread::set_timer_slack_ns(1);
+            if let Some(slack_ns) = slack_ns {
+                thread::set_timer_slack_ns(slack_ns);
+            }
             let (placed, timer) = match timer_for(wake, clock) {
                 Ok(timer) => {
                     let placed = sched::place(&asked).map(|found| (thread::id(), found));

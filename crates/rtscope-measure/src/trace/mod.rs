@@ -1,7 +1,7 @@
 //! The kernel's events, for all that watch them: a tracing instance of our own, and its events as values.
 //!
 //! An instance disturbs no other user of the kernel's trace, and goes when it is dropped. What a killed
-//! rtscope left goes at the next start.
+//! rtscope left records on, and delays whatever is measured, until [`remove_left`] removes it.
 
 pub(crate) mod foreign;
 mod format;
@@ -42,7 +42,10 @@ const BUFFER_MIN_KIB: u32 = 64;
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    #[error("tracing the kernel's events is not permitted: run as root, or with CAP_SYS_ADMIN")]
+    #[error(
+        "tracing the kernel's events is not permitted: run as root, or with CAP_SYS_ADMIN, which root in a container may \
+         lack"
+    )]
     Permission,
     #[error(
         "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
@@ -75,11 +78,8 @@ impl Instance {
     /// a machine with so many that all buffers would exceed [`BUFFERS_MAX_KIB`]. No event is on.
     pub(crate) fn new(tree: &Tree, buffer_kib: u32) -> Result<Instance, TraceError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let place = TracefsFolder::find(tree).ok_or_else(|| match process::is_root() {
-            true => TraceError::Absent,
-            false => TraceError::Permission,
-        })?;
-        remove_leftovers(tree, &place.folder);
+        let place = TracefsFolder::find(tree).ok_or_else(|| unusable(tree))?;
+        remove_left_in(tree, &place.folder);
         let number = COUNT.fetch_add(1, Relaxed);
         let folder = format!("{}/instances/{NAME}{}-{number}", place.folder, std::process::id());
         let path = tree.path(&folder);
@@ -242,16 +242,34 @@ fn bounded(wanted_kib: u32, cpus: u32) -> u32 {
     wanted_kib.min((BUFFERS_MAX_KIB / cpus.max(1)).max(BUFFER_MIN_KIB))
 }
 
-/// Removes instances of processes that are gone.
-fn remove_leftovers(tree: &Tree, place: &str) {
-    for name in tree.list(format!("{place}/instances")) {
-        let Some(rest) = name.strip_prefix(NAME) else { continue };
+/// Why tracefs can't be used: root in a container may not mount it, though the kernel has it.
+fn unusable(tree: &Tree) -> TraceError {
+    let is_known =
+        tree.read("proc/filesystems").map(|all| all.split_whitespace().any(|it| it == "tracefs"));
+    match is_known.unwrap_or_else(|_| !process::is_root()) {
+        true => TraceError::Permission,
+        false => TraceError::Absent,
+    }
+}
+
+/// Removes the tracing instances of killed processes of ours, and gives their names. Nothing without tracefs or
+/// permission: then there is none either.
+#[must_use]
+pub fn remove_left(tree: &Tree) -> Vec<String> {
+    TracefsFolder::find(tree).map_or_else(Vec::new, |place| remove_left_in(tree, &place.folder))
+}
+
+fn remove_left_in(tree: &Tree, place: &str) -> Vec<String> {
+    let is_left = |name: &String| {
+        let Some(rest) = name.strip_prefix(NAME) else { return false };
         let pid = rest.split('-').next().unwrap_or_default();
         let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && !tree.path(format!("proc/{pid}")).exists() {
-            let _ = fs::remove_dir(tree.path(format!("{place}/instances/{name}")));
-        }
-    }
+        is_number && !tree.path(format!("proc/{pid}")).exists()
+    };
+    let names = tree.list(format!("{place}/instances")).into_iter().filter(is_left);
+    names
+        .filter(|name| fs::remove_dir(tree.path(format!("{place}/instances/{name}"))).is_ok())
+        .collect()
 }
 
 /// Timestamps from 146 years on are rejected, so that differences of two fit 64 bits. In a trace as text a
@@ -278,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_whose_tracefs_may_not_be_mounted_is_not_called_one_without_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tree = Tree::under(folder.path());
+        fs::create_dir_all(tree.path("proc")).expect("made");
+        for (kinds, is_there) in [("nodev\ttracefs\n\text4\n", true), ("nodev\tproc\n", false)] {
+            fs::write(tree.path("proc/filesystems"), kinds).expect("written");
+            let why = Instance::new(&tree, 64).expect_err("no folder");
+            assert_eq!(matches!(why, TraceError::Permission), is_there, "{why}");
+            assert_eq!(matches!(why, TraceError::Absent), !is_there, "{why}");
+        }
+    }
+
+    #[test]
     fn what_a_killed_process_left_goes_and_what_others_have_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let tree = Tree::under(folder.path());
@@ -286,6 +317,8 @@ mod tests {
             fs::create_dir_all(tree.path(format!("{instances}/{name}"))).expect("made");
         }
         fs::create_dir_all(tree.path("proc/77")).expect("made");
+        assert_eq!(remove_left(&tree), ["rtscope-4000000-0"]);
+        fs::create_dir_all(tree.path(format!("{instances}/rtscope-4000000-1"))).expect("made");
         assert!(Instance::new(&tree, 64).is_err(), "the files of an instance are missing");
         assert_eq!(tree.list(instances), ["other-4000000", "rtscope-77-1", "rtscope-x"]);
     }

@@ -187,7 +187,8 @@ pub fn watch(
     limits: CaptureLimits,
 ) -> Capture {
     let (mut edges, mut gaps) = (touched(limits.edges_max), Vec::with_capacity(limits.gaps_max));
-    let (mut level, changes_before) = level_and_changes(line);
+    let (starts_high, changes_before) = level_and_changes(line);
+    let mut level = starts_high;
     let mut tally =
         Tally { changes: changes_before, since_last_look: 0, was_gap: false, in_gaps: 0 };
     let start_ns = clock.now_ns();
@@ -238,6 +239,7 @@ pub fn watch(
         start_ns,
         end_ns: last_ns,
         resolution_ns,
+        starts_high: Some(starts_high),
         edges,
         gaps,
         made,

@@ -34,6 +34,7 @@ impl<P: Probe> Probe for Together<'_, P> {
 
 /// What is known of one line.
 struct Watched {
+    starts_high: bool,
     level: bool,
     /// The reading before the look that saw a change, until the reading after that look confirms it.
     pending: Option<u64>,
@@ -44,9 +45,15 @@ struct Watched {
 
 impl Watched {
     fn new(line: &impl Probe, limits: CaptureLimits) -> Watched {
-        let (level, changes_before) = level_and_changes(line);
-        let gaps = Vec::with_capacity(limits.gaps_max);
-        Watched { level, pending: None, edges: touched(limits.edges_max), gaps, changes_before }
+        let (starts_high, changes_before) = level_and_changes(line);
+        Watched {
+            starts_high,
+            level: starts_high,
+            pending: None,
+            edges: touched(limits.edges_max),
+            gaps: Vec::with_capacity(limits.gaps_max),
+            changes_before,
+        }
     }
 
     fn is_full(&self, limits: CaptureLimits) -> bool {
@@ -125,7 +132,7 @@ fn watch(
         }
     };
     let captures = all.into_iter().zip(lines).zip(names).map(|((one, line), name)| {
-        let Watched { edges, mut gaps, changes_before, .. } = one;
+        let Watched { starts_high, edges, mut gaps, changes_before, .. } = one;
         merge(&mut gaps);
         let made = level_and_changes(line).1.checked_sub(changes_before).filter(|made| *made > 0);
         Capture {
@@ -133,6 +140,7 @@ fn watch(
             start_ns,
             end_ns: last_ns,
             resolution_ns,
+            starts_high: Some(starts_high),
             edges,
             gaps,
             made,

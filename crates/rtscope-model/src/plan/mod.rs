@@ -5,7 +5,7 @@
 //! Adjacent phases with the same sampler share one set of sampling threads: a *session*.
 
 mod matrix;
-mod mistakes;
+pub(crate) mod mistakes;
 mod network;
 mod sampler;
 mod text;

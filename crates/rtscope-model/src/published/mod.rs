@@ -16,10 +16,11 @@ use toml::Spanned;
 use crate::{
     environment::Preemption,
     machine_use::CpuClass,
+    plan::mistakes,
     printable::printable,
     schedule::Policy,
     stat::Counted,
-    text::{Problem, TextError, line_of, problem_of, suggest},
+    text::{Problem, TextError, line_of, suggest},
     time::Nanos,
     verdict,
 };
@@ -312,7 +313,7 @@ impl<'de> Visitor<'de> for FiguresVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PublishedFigures, A::Error> {
         let mut figures = PublishedFigures::default();
         while let Some(Named(statistic)) = map.next_key()? {
-            let amount = map.next_value_seed(Valued(statistic.unit()))?;
+            let amount = map.next_value_seed(Valued(statistic))?;
             figures.0.push((statistic, amount));
         }
         figures.0.sort_by_key(|(statistic, _)| statistic.rank());
@@ -329,8 +330,8 @@ impl<'de> Deserialize<'de> for Named {
     }
 }
 
-/// A value of a unit: a text, or a number where there is no unit to write.
-struct Valued(PublishedUnit);
+/// The value of a statistic: a text, or a number where there is no unit to write.
+struct Valued(PublishedStatistic);
 
 impl<'de> DeserializeSeed<'de> for Valued {
     type Value = Amount;
@@ -344,11 +345,11 @@ impl Visitor<'_> for Valued {
     type Value = Amount;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.example())
+        f.write_str(self.0.unit().example())
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Amount, E> {
-        Amount::parse(text, self.0).map_err(E::custom)
+        Amount::parse(text, self.0.unit()).map_err(|e| E::custom(format!("{}: {e}", self.0)))
     }
 
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Amount, E> {
@@ -454,6 +455,7 @@ struct PublishedText {
     figures: PublishedFigures,
     #[serde(default)]
     missing: String,
+    #[serde(default)]
     source: String,
     #[serde(default)]
     why: String,
@@ -545,15 +547,26 @@ struct Entries {
     published: Vec<Spanned<Published>>,
 }
 
-/// What is wrong with the entries of a text that could be read, each with its line. Their subjects are a `noun`, one of
-/// these.
-pub(crate) fn problems(text: &str, noun: &str, subjects: &[&str]) -> Vec<Problem> {
-    let entries = toml::from_str::<Entries>(text).map(|read| read.published).unwrap_or_default();
-    let problem = |entry: &Spanned<Published>| {
-        let problem = entry.as_ref().problem(noun, subjects.iter().copied())?;
-        Some(Problem { line: Some(line_of(text, entry.span().start)), ..problem })
+/// What is wrong with the entries of a text, each with its line. Their subjects are a `noun`, one of these. Of an entry
+/// in which something could not be read (`known`), nothing else is said.
+pub(crate) fn problems(
+    text: &str,
+    noun: &str,
+    subjects: &[&str],
+    known: &[Problem],
+) -> Vec<Problem> {
+    let entries = mistakes::read::<Entries>(text).0.map_or_else(Vec::new, |read| read.published);
+    let starts: Vec<usize> = entries.iter().map(|one| line_of(text, one.span().start)).collect();
+    let is_read = |n: usize| {
+        let end = starts.get(n + 1).copied().unwrap_or(usize::MAX);
+        let lines = known.iter().filter_map(|problem| problem.line);
+        !lines.into_iter().any(|line| (starts[n]..end).contains(&line))
     };
-    entries.iter().filter_map(problem).collect()
+    let problem = |(n, entry): (usize, &Spanned<Published>)| {
+        let problem = entry.as_ref().problem(noun, subjects.iter().copied())?;
+        is_read(n).then_some(Problem { line: Some(starts[n]), ..problem })
+    };
+    entries.iter().enumerate().filter_map(problem).collect()
 }
 
 /// A table of published figures: a file for commands that have no plan.
@@ -569,13 +582,16 @@ pub struct PublishedTable {
 impl PublishedTable {
     /// Reads a table. `name` is how errors call the text.
     pub fn parse(name: &str, text: &str) -> Result<PublishedTable, TextError> {
-        let fail = |problems| TextError { name: name.to_owned(), problems };
-        let mut read: PublishedTable =
-            toml::from_str(text).map_err(|error| fail(vec![problem_of(text, &error)]))?;
+        let fail = |mut problems: Vec<Problem>| {
+            problems.sort_by_key(|problem| problem.line);
+            TextError { name: name.to_owned(), problems }
+        };
+        let (read, mut problems) = mistakes::read::<PublishedTable>(text);
+        let Some(mut read) = read else { return Err(fail(problems)) };
         // Any subject will do: a table doesn't know what will be measured.
         let named = read.published.clone();
         let subjects: Vec<&str> = named.iter().filter_map(|one| one.subject.as_deref()).collect();
-        let problems = problems(text, "", &subjects);
+        problems.extend(self::problems(text, "", &subjects, &problems));
         read.published.iter_mut().for_each(Published::make_printable);
         for text in [&mut read.name, &mut read.title] {
             *text = printable(text).into_owned();

@@ -60,6 +60,27 @@ fn mistakes_are_told_with_their_line() {
 }
 
 #[test]
+fn all_mistakes_of_a_table_are_told_at_once() {
+    let said = table(
+        "figures = { bandwidth = '3us', cpu_load = '24%', foo = 1 }\nbogus = 1\n\
+         [[published]]\nfigures = { max = '3us' }\n\
+         [[published]]\nsource = 'page 4'\nkernel = 'rt'\nfigures = { max = '3us' }",
+    );
+    let said = said.expect_err("refused");
+    let expected = [
+        "x.toml:5: bandwidth: \"3us\" doesn't fit",
+        "x.toml:5: \"foo\" is not a statistic",
+        "x.toml:6: unknown key `bogus`",
+        "x.toml:7: a published entry has a source",
+        "x.toml:11: unknown value `rt`",
+    ];
+    for part in expected {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.lines().count(), expected.len(), "{said}");
+}
+
+#[test]
 fn an_entry_of_an_earlier_version_is_read() {
     let read = table("phase = 'idle'\nreal_time = false\nmax = '1152us'").expect("a table");
     let entry = &read.published[0];

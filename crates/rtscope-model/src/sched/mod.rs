@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cpu::CpuSet,
+    plan::mistakes,
     printable::{printable, printable_lines},
     published::{self, Published},
     schedule::{Budget, Placement, Policy},
-    text::{Problem, TextError, problem_of},
+    text::{Problem, TextError},
     time::Nanos,
 };
 
@@ -209,12 +210,16 @@ impl Experiment {
     ///
     /// What is wrong, with its line where that is known.
     pub fn parse(name: &str, text: &str) -> Result<Experiment, TextError> {
-        let fail = |problems| TextError { name: name.to_owned(), problems };
-        let read: Experiment =
-            toml::from_str(text).map_err(|error| fail(vec![problem_of(text, &error)]))?;
+        let fail = |mut problems: Vec<Problem>| {
+            problems.sort_by_key(|problem| problem.line);
+            TextError { name: name.to_owned(), problems }
+        };
+        let (read, unread) = mistakes::read::<Experiment>(text);
+        // What else is wrong may only follow from a value that could not be read.
+        let Some(read) = read.filter(|_| unread.is_empty()) else { return Err(fail(unread)) };
         let mut problems = read.problems();
         let names: Vec<&str> = read.applications.iter().map(|app| app.name.as_str()).collect();
-        problems.extend(published::problems(text, "application", &names));
+        problems.extend(published::problems(text, "application", &names, &problems));
         if problems.is_empty() { Ok(read.with_printable_names()) } else { Err(fail(problems)) }
     }
 

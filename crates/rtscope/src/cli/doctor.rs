@@ -118,7 +118,7 @@ impl clap::builder::TypedValueParser for Names {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let deadline = args.deadline.unwrap_or(Nanos(args.purpose.deadline_ns));
     if !(Nanos::from_us(1)..=Nanos::from_secs(10)).contains(&deadline) {
-        return Err(Refused(format!("--deadline {deadline}: from 1us to 10s")).into());
+        return Err(Refused(format!("--deadline {deadline}: it must be from 1us to 10s")).into());
     }
     let facts = match &args.from {
         Some(file) => read(file)?.facts,
@@ -176,8 +176,18 @@ pub(super) fn collect(args: &CollectArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
+/// A document, or that of a folder that `--out` made.
 fn read(file: &Path) -> anyhow::Result<DoctorDocument> {
-    record::read_document(file, FORMAT)
+    let inside = file.join("doctor.json");
+    let file = if file.is_dir() { &inside } else { file };
+    record::read_document(file, FORMAT).map_err(|error| {
+        match error.chain().any(|cause| cause.is::<serde_json::Error>()) {
+            true => error.context(
+                "name a file that rtscope collect or rtscope doctor --json wrote, or a folder of doctor --out",
+            ),
+            false => error,
+        }
+    })
 }
 
 /// The tree to read; a folder that isn't there would be a machine without any fact.

@@ -45,8 +45,8 @@ pub(super) struct Args {
     /// Folder for the record and the page [default: rtscope-runs/import-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Format of the files: cyclictest, cyclictest-json, rtla, jitterdebugger, osadl, linuxcnc, columns,
-    /// vcd or sigrok-csv [default: recognised for each file]
+    /// Format of the files: cyclictest, cyclictest-json, rtla, rt-dataset, jitterdebugger, jitterdebugger-text, osadl,
+    /// linuxcnc, columns, vcd or sigrok-csv [default: recognised for each file]
     #[arg(short, long)]
     format: Option<String>,
     /// Unit of the latencies: us or ns [default: the unit named in the file, else us]

@@ -15,6 +15,7 @@ fn capture() -> Capture {
         start_ns: 0,
         end_ns: 50_000_000,
         resolution_ns: 240,
+        starts_high: None,
         edges: (0..49).flat_map(pulse).collect(),
         gaps: Vec::new(),
         made: Some(98),

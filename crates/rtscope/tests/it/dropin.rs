@@ -218,6 +218,33 @@ fn signals_and_the_pipe_show_the_state() {
     assert!(!Path::new(&snapshot).exists() && !pipe.exists(), "left behind");
 }
 
+/// cyclictest leaves the timer slack of its threads alone, and ordinary threads have 50 us of it.
+#[test]
+fn an_ordinary_thread_keeps_its_timer_slack() {
+    let folder = folder();
+    let mut child = Command::new(bin(folder.path(), "cyclictest"))
+        .args(words("-q -i1000"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let tasks = format!("/proc/{}/task", child.id());
+    let of_measuring = || -> Vec<String> {
+        let threads = fs::read_dir(&tasks).into_iter().flatten().flatten();
+        let threads = threads.filter(|thread| thread.file_name() != *child.id().to_string());
+        let slack = |id: std::ffi::OsString| {
+            fs::read_to_string(Path::new("/proc").join(id).join("timerslack_ns"))
+        };
+        threads.filter_map(|thread| slack(thread.file_name()).ok()).collect()
+    };
+    wait_for("the measuring thread", Duration::from_secs(60), || !of_measuring().is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    let slack = of_measuring();
+    kill(child.id(), "INT");
+    assert!(child.wait().expect("ends").success());
+    assert!(!slack.is_empty() && slack.iter().all(|ns| ns.trim() == "50000"), "{slack:?}");
+}
+
 /// As `get_cyclictest_snapshot` does it: a signal, and the file is read at once.
 #[test]
 fn a_snapshot_is_there_when_its_signal_was_sent() {

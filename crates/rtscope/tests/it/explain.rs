@@ -1,5 +1,6 @@
 //! `rtscope explain`: that an injected culprit is named first. Nothing here depends on how late the machine wakes: a
-//! thread that computes for 20 ms of CPU time keeps one below it from running for as long at least.
+//! thread that computes for 20 ms of CPU time keeps one below it from running for as long at least, and other culprits
+//! write down by the same clock when they were at work.
 
 use std::{
     path::Path,
@@ -43,7 +44,7 @@ fn an_injected_culprit_is_named_first_with_its_time() {
     let program = env!("CARGO_BIN_EXE_rtscope");
     let _hog = Hog::start(folder.path());
     let line = format!(
-        "explain --duration 3s --above 1ms --worst 30 --json --out run -- {program} {WATCHED}"
+        "explain --duration 3s --above 1ms --worst 10 --json --out run -- {program} {WATCHED}"
     );
     let document = json(folder.path(), &line);
     let culprit = &document["culprits"][0];
@@ -67,6 +68,136 @@ fn an_injected_culprit_is_named_first_with_its_time() {
     let ours =
         left.flatten().filter(|one| one.file_name().to_string_lossy().starts_with("rtscope-"));
     assert_eq!(ours.count(), 0, "an instance is left");
+}
+
+/// Computes for 2 ms of its CPU time in each 100 ms above everything else, and notes from when to when by
+/// `CLOCK_MONOTONIC`. Where something stopped it meanwhile, as a host does, it notes nothing.
+const BURSTS: &str = "\
+import os, time
+os.sched_setaffinity(0, {0})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(99))
+log = open('bursts', 'w', 1)
+while True:
+    time.sleep(0.098)
+    begin, until = time.monotonic_ns(), time.thread_time_ns() + 2000000
+    while time.thread_time_ns() < until: pass
+    end = time.monotonic_ns()
+    if end - begin < 2050000: print(begin, end, file=log)
+";
+
+/// Sends packets that the kernel takes some milliseconds to receive, in a softirq of the sender's CPU: 60 sockets look at
+/// each by a long filter (`packet(7)`: PACKET_IGNORE_OUTGOING is 23). Its network is a namespace of its own
+/// (`unshare(2)`: CLONE_NEWNET), in which it switches the loopback on (`netdevice(7)`: SIOCSIFFLAGS). It notes those that
+/// took about as long as the shortest one.
+const SOFTIRQS: &str = "\
+import ctypes, fcntl, os, socket, struct, time
+assert ctypes.CDLL(None).unshare(0x40000000) == 0
+os.sched_setaffinity(0, {0})
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+fcntl.ioctl(sender, 0x8914, struct.pack('16sh14x', b'lo', 1))
+code = b''.join(struct.pack('HBBI', 0x34, 0, 0, 3) for _ in range(4000)) + struct.pack('HBBI', 6, 0, 0, 0)
+code = ctypes.create_string_buffer(code, len(code))
+taps = []
+for _ in range(60):
+    tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    tap.setsockopt(263, 23, 1)
+    tap.setsockopt(socket.SOL_SOCKET, 26, struct.pack('HxxxxxxP', 4001, ctypes.addressof(code)))
+    tap.bind(('lo', 3))
+    taps.append(tap)
+log, shortest = open('bursts', 'w', 1), 1 << 60
+while True:
+    begin = time.monotonic_ns()
+    sender.sendto(b'x', ('127.0.0.1', 9))
+    end = time.monotonic_ns()
+    shortest = min(shortest, end - begin)
+    if end - begin < shortest * 1.2: print(begin, end, file=log)
+    time.sleep(0.02)
+";
+
+/// Of the late activations that a burst explains for the most part: how many there are, and how many say so first, with a
+/// time that differs by 5 % at most.
+fn told(folder: &Path, document: &Value, kind: &str, name: &str) -> (usize, usize) {
+    const MEETS_NS: u64 = 500_000;
+    let log = std::fs::read_to_string(folder.join("bursts")).expect("bursts");
+    let numbers =
+        |line: &str| -> Vec<u64> { line.split(' ').filter_map(|it| it.parse().ok()).collect() };
+    let bursts: Vec<Vec<u64>> = log.lines().map(numbers).filter(|all| all.len() == 2).collect();
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let (mut meet, mut right) = (0, 0);
+    for spike in document["spikes"].as_array().expect("spikes") {
+        let from_ns = number(&spike["at_ns"]);
+        let to_ns = from_ns + number(&spike["latency_ns"]);
+        let overlap = |burst: &Vec<u64>| burst[1].min(to_ns).saturating_sub(burst[0].max(from_ns));
+        let known_ns: u64 = bursts.iter().map(overlap).sum();
+        if known_ns < MEETS_NS || known_ns * 10 < (to_ns - from_ns) * 9 {
+            continue;
+        }
+        meet += 1;
+        let mut sums = std::collections::BTreeMap::new();
+        for piece in spike["pieces"].as_array().expect("pieces") {
+            let is_it = piece["kind"] == kind && text_of(&piece["name"]).contains(name);
+            let key =
+                if is_it { String::new() } else { format!("{} {}", piece["kind"], piece["name"]) };
+            *sums.entry(key).or_insert(0) += number(&piece["ns"]);
+        }
+        let told_ns = sums.remove("").unwrap_or(0);
+        let is_first = sums.values().all(|other| *other < told_ns);
+        right += usize::from(is_first && told_ns.abs_diff(known_ns) <= known_ns / 20);
+    }
+    (meet, right)
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// What this machine does beside can stop a culprit for a moment, which its explanation then says.
+#[test]
+fn culprits_that_note_when_they_were_at_work_come_first_with_that_time() {
+    const TEST: &str = "culprits_that_note_when_they_were_at_work_come_first_with_that_time";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    for (script, kind, name) in
+        [(BURSTS, "interference", "(real-time priority 99)"), (SOFTIRQS, "softirq", "NET_RX")]
+    {
+        let folder = folder();
+        std::fs::write(folder.path().join("culprit.py"), script).expect("written");
+        let mut culprit = Command::new("python3");
+        culprit.arg("culprit.py").current_dir(folder.path());
+        let _beside = Hog(culprit.spawn().expect("starts"));
+        let line = format!(
+            "explain --duration 5s --above 500us --worst 1000 --json --out run -- {program} drift --sleep absolute \
+             --period 1ms --work 0us --policy fifo:50 --cpus 0 --duration 60s --out app"
+        );
+        let document = json(folder.path(), &line);
+        let (meet, right) = told(folder.path(), &document, kind, name);
+        assert!(meet >= 10 && right * 4 >= meet * 3, "{kind}: {right} of {meet}");
+    }
+}
+
+/// SIGKILL leaves no time to end the recording. The next start that measures does.
+#[test]
+fn the_recording_of_a_killed_process_is_removed() {
+    if !root_or_skip("the_recording_of_a_killed_process_is_removed") {
+        return;
+    }
+    let folder = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
+    command.args(["explain", "--duration", "60s", "--out", "run", "--", "sleep", "60"]);
+    command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut watching = Hog(command.spawn().expect("starts"));
+    // It watches once it has waited for the program to settle: a second.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let name = format!("rtscope-{}-0", watching.0.id());
+    watching.0.kill().expect("killed");
+    watching.0.wait().expect("waited for");
+    let restored = output(folder.path(), "restore");
+    assert_eq!(restored.status.code(), Some(0), "{restored:?}");
+    assert!(text(&restored.stderr).contains(&format!("removed {name}, ")), "{restored:?}");
+    let again = output(folder.path(), "restore");
+    assert!(!text(&again.stderr).contains(&name), "{again:?}");
 }
 
 /// A process that a timer wakes writes to a second one, which writes to a third one.
@@ -145,13 +276,30 @@ fn a_thread_that_lets_its_timers_be_late_is_told_so() {
     }
     let folder = folder();
     std::fs::write(folder.path().join("slack.py"), SLACK).expect("written");
-    let document =
-        json(folder.path(), "explain --duration 3s --json --out run -- python3 slack.py");
+    let document = json(
+        folder.path(),
+        "explain --duration 3s --worst 500 --json --out run -- python3 slack.py",
+    );
     let culprits = document["culprits"].as_array().expect("culprits");
     let slack = culprits.iter().find(|one| one["kind"] == "timer-slack").expect("the slack");
     // Another timer of the CPU may take it along earlier. The kernel lets none wait for longer.
     let worst_ns = slack["worst_ns"].as_u64().expect("a time");
     assert!((1_900_000..=2_000_000).contains(&worst_ns), "{slack}");
+    // Where nothing else was in the way for long, it comes first.
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let spikes = document["spikes"].as_array().expect("spikes").iter();
+    let slack_ns = |spike: &Value| -> u64 {
+        let pieces = spike["pieces"].as_array().expect("pieces").iter();
+        pieces.filter(|it| it["kind"] == "timer-slack").map(|it| number(&it["ns"])).sum()
+    };
+    let alone = spikes.filter(|spike| number(&spike["latency_ns"]) < 3_000_000);
+    let late: Vec<&Value> = alone.filter(|spike| slack_ns(spike) >= 1_900_000).collect();
+    for spike in &late {
+        let largest = spike["pieces"]
+            .as_array()
+            .and_then(|all| all.iter().max_by_key(|it| number(&it["ns"])));
+        assert_eq!(largest.expect("a piece")["kind"], "timer-slack", "{spike}");
+    }
 }
 
 #[test]
@@ -245,6 +393,67 @@ fn trace_cmd_reads_the_kernels_events_around_what_was_late() {
     }
     let refused = output(folder.path(), "export run --format csv");
     assert_ne!(refused.status.code(), Some(0), "it has no figures of a run");
+}
+
+/// Each track of slices with the length of the outer one and the sum of those in it, and how many of the kernel's events
+/// there are.
+const PERFETTO: &str = "\
+import json
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+trace = Trace()
+trace.ParseFromString(open('late.perfetto-trace', 'rb').read())
+names, open_since, tracks, events = {}, {}, {}, 0
+for packet in trace.packet:
+    events += sum(1 for event in packet.ftrace_events.event if event.WhichOneof('event'))
+    if packet.HasField('track_descriptor'):
+        names[packet.track_descriptor.uuid] = packet.track_descriptor.name
+    if packet.HasField('track_event'):
+        event = packet.track_event
+        if event.type == event.TYPE_SLICE_BEGIN:
+            assert event.name
+            open_since.setdefault(event.track_uuid, []).append(packet.timestamp)
+        elif event.type == event.TYPE_SLICE_END:
+            since = open_since[event.track_uuid]
+            lengths = tracks.setdefault(names[event.track_uuid], [0, 0])
+            lengths[len(since) - 1] += packet.timestamp - since.pop()
+assert not any(open_since.values())
+print(json.dumps({'tracks': tracks, 'events': events}))
+";
+
+/// The pieces of a latency don't overlap, and add up to it there, too.
+#[test]
+fn perfettos_own_classes_read_the_pieces_of_each_late_activation() {
+    const TEST: &str = "perfettos_own_classes_read_the_pieces_of_each_late_activation";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let python = |script: &str, folder: &Path| {
+        let classes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/xtask/perfetto");
+        let mut python = Command::new("/usr/bin/python3");
+        python.args(["-c", script]).env("PYTHONPATH", classes).current_dir(folder);
+        python.output().ok().filter(|output| output.status.success())
+    };
+    let folder = folder();
+    if python("import perfetto.protos", folder.path()).is_none() {
+        return skip(TEST, "without Perfetto's Python classes");
+    }
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    let line = format!("explain --duration 1s --worst 5 --json --out run -- {program} {WATCHED}");
+    let document = json(folder.path(), &line);
+    let exported = output(folder.path(), "export run --format perfetto --out late.perfetto-trace");
+    assert_eq!(exported.status.code(), Some(0), "{}", text(&exported.stderr));
+    let read = python(PERFETTO, folder.path()).expect("a trace of Perfetto");
+    let read: Value = serde_json::from_slice(&read.stdout).expect("JSON");
+    let spikes = document["spikes"].as_array().expect("spikes");
+    let mut latencies: Vec<u64> =
+        spikes.iter().filter_map(|spike| spike["latency_ns"].as_u64()).collect();
+    let tracks = read["tracks"].as_object().expect("tracks");
+    assert!(tracks.values().all(|lengths| lengths[0] == lengths[1]), "{tracks:?}");
+    let mut sums: Vec<u64> = tracks.values().filter_map(|lengths| lengths[1].as_u64()).collect();
+    latencies.sort_unstable();
+    sums.sort_unstable();
+    assert_eq!(sums, latencies, "{tracks:?}");
+    assert!(!sums.is_empty() && read["events"].as_u64() > Some(20), "{read}");
 }
 
 #[test]

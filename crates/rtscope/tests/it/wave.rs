@@ -96,6 +96,11 @@ fn several_lines_are_captured_at_once() {
     let output = scope.wait_with_output().expect("ends");
     let seen: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert_eq!(seen["lines"].as_array().map(Vec::len), Some(2), "{seen}");
+    // Each look at an edge may take longer than a look at an idle line, and yet the edge is seen.
+    let first = &seen["lines"][0];
+    let (made, edges) = (u64_of(first, "made"), u64_of(first, "edges"));
+    let is_blind = u64_of(first, "blind_ns") * 10 > u64_of(first, "span_ns") * 3;
+    assert!(made > 0 && (is_blind || edges * 2 > made), "{first}");
     let between = &seen["between"][0];
     assert_eq!(between["lines"], serde_json::json!([line.0, alarm.0]), "{between}");
     // A pulse of the alarm may be shorter than the scope's look, and the scope rests.

@@ -46,6 +46,7 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
         ("drift --kernel x --duration 1ms", "from 10ms to 1d"),
         ("drift --kernel x --period 10ms --work 9ms", "at most 80 %"),
         ("drift --kernel x --gpio-sim 8", "need a plan"),
+        ("drift --kernel x --events", "need a plan"),
         ("throughput --kernel x --duration 1ms", "from 50ms"),
         ("stat --kernel x --compare -- ./a", "takes two commands"),
         ("wave sweep --subject pascal --kernel x", "in a guest: use c, "),

@@ -4,6 +4,7 @@ use rtscope_model::{
     cpu::CpuSet,
     doctor::{
         ProblemKind::{Contradiction, Setting},
+        Severity,
         Sureness::{Likely, Sure},
     },
     environment::Preemption,
@@ -182,53 +183,31 @@ fn absent_cpus(x: &Examined<'_>) -> Option<Symptom> {
         &format!("change {name}={value}"),
         &format!(" so that it names only {}", cpus_text(online)),
     );
+    // The kernel leaves out CPUs that it hasn't.
     Some(
         Symptom::new(text, mend)
+            .at_most(Severity::Low)
             .shown_by("/proc/cmdline", format!("{name}={value}"))
             .shown_by("/sys/devices/system/cpu/online", online),
     )
 }
 
-/// Files with parameters of the command line.
-const FILES: [&str; 6] = [
-    "etc/default/grub",
-    "boot/firmware/cmdline.txt",
-    "boot/cmdline.txt",
-    "boot/extlinux/extlinux.conf",
-    "boot/uEnv.txt",
-    "etc/kernel/cmdline",
-];
-
 fn not_in_force(x: &Examined<'_>) -> Option<Symptom> {
     if x.line().is_empty() {
         return None;
     }
-    let running: Vec<&str> = x.line().split_whitespace().collect();
-    let (path, missing) = FILES.iter().find_map(|path| {
-        let text = x.facts.text(path)?;
-        let words = text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
-        let matters = |word: &&str| {
-            word.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name))
-                || *word == "threadirqs"
-        };
-        let missing: Vec<String> = words
-            .filter(matters)
-            .filter(|word| !running.contains(word))
-            .map(str::to_owned)
-            .collect();
-        Some((*path, listed(missing)?))
+    let running: Vec<String> = x.line().split_whitespace().map(mend::canonical).collect();
+    let matters = |word: &&String| {
+        word.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name))
+            || *word == "threadirqs"
+    };
+    let (path, missing) = mend::boot_words(x.facts).into_iter().find_map(|(path, words)| {
+        let missing = words.iter().filter(matters).filter(|word| !running.contains(word));
+        Some((path, listed(missing.cloned())?))
     })?;
     let text = format!("/{path} has {missing}, but the running kernel was started without");
-    let mend = match path {
-        "etc/default/grub" => {
-            "run update-grub (or grub2-mkconfig -o /boot/grub2/grub.cfg) and reboot"
-        }
-        _ => {
-            "reboot, and look at /proc/cmdline; if it is still missing, the boot loader reads another file"
-        }
-    };
     Some(
-        Symptom::new(text, mend)
+        Symptom::new(text, mend::boot_again(x.facts))
             .shown_by(format!("/{path}"), missing)
             .shown_by("/proc/cmdline", x.line()),
     )

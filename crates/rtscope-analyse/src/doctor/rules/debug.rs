@@ -1,9 +1,12 @@
 //! What watches the kernel while it runs.
 
-use rtscope_model::doctor::{
-    ProblemKind::Setting,
-    Severity,
-    Sureness::{Likely, Possible, Sure},
+use rtscope_model::{
+    cpu::CpuSet,
+    doctor::{
+        ProblemKind::Setting,
+        Severity,
+        Sureness::{Likely, Possible, Sure},
+    },
 };
 
 use super::super::{Examined, Rule, Symptom, Topic, mend};
@@ -72,8 +75,14 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// Whether the watchdogs' mask, where it is shown, has a CPU of real-time threads.
+fn watches(x: &Examined<'_>) -> bool {
+    let mask = x.sysctl("kernel/watchdog_cpumask").and_then(|text| text.parse::<CpuSet>().ok());
+    mask.is_none_or(|mask| !mask.common(&x.cpus).is_empty())
+}
+
 fn nmi(x: &Examined<'_>) -> Option<Symptom> {
-    (x.sysctl("kernel/nmi_watchdog")? == "1").then(|| {
+    (x.sysctl("kernel/nmi_watchdog")? == "1" && watches(x)).then(|| {
         Symptom::new("the hard-lockup detector is on", mend::sysctl("kernel/nmi_watchdog", "0"))
             .shown_by("/proc/sys/kernel/nmi_watchdog", 1)
     })
@@ -82,7 +91,7 @@ fn nmi(x: &Examined<'_>) -> Option<Symptom> {
 fn soft(x: &Examined<'_>) -> Option<Symptom> {
     let is_on =
         x.sysctl("kernel/watchdog")? == "1" && x.sysctl("kernel/soft_watchdog") != Some("0");
-    is_on.then(|| {
+    (is_on && watches(x)).then(|| {
         Symptom::new("the soft-lockup detector is on", mend::sysctl("kernel/soft_watchdog", "0"))
             .shown_by("/proc/sys/kernel/watchdog", 1)
     })
@@ -129,6 +138,8 @@ fn machine_check(x: &Examined<'_>) -> Option<Symptom> {
 fn edac(x: &Examined<'_>) -> Option<Symptom> {
     let path = "sys/module/edac_core/parameters/edac_mc_poll_msec";
     let ms = x.facts.number(path).filter(|ms| *ms > 0 && *ms < 10_000)?;
+    // The interval is there without a driver that uses it.
+    x.facts.text("sys/devices/system/edac/mc/mc0/mc_name")?;
     let text = format!("the driver of the memory controller looks for errors every {ms} ms");
     Some(Symptom::new(text, mend::write(path, "60000")).shown_by(format!("/{path}"), ms))
 }

@@ -159,7 +159,9 @@ fn proposed(x: &Examined<'_>) -> Option<CpuSet> {
 fn nothing_isolated(x: &Examined<'_>) -> Option<Symptom> {
     let cpus = &x.environment().cpus;
     let core = proposed(x)?;
-    (cpus.isolated.is_empty() && cpus.online.len() > 1).then(|| {
+    // What waits for the next boot is another finding.
+    let comes = mend::is_pending(x.facts, "isolcpus");
+    (cpus.isolated.is_empty() && cpus.online.len() > 1 && !comes).then(|| {
         let rest = cpus.online.without(&core);
         // The kernel ignores what it isn't built with.
         let options = [
@@ -231,16 +233,33 @@ fn irqs(x: &Examined<'_>) -> Option<Symptom> {
     };
     let places = listed(reaching.iter().map(name))?;
     let rest = x.housekeeping();
-    let mend = format!(
-        "for n in {}; do echo {rest} > /proc/irq/$n/smp_affinity_list; done; for drivers that refuse: {}",
-        reaching.iter().take(8).map(|irq| irq.irq.to_string()).collect::<Vec<_>>().join(" "),
-        mend::boot(x.facts, &format!("isolcpus=managed_irq,domain,{isolated}"))
+    let numbers: Vec<String> = reaching.iter().take(8).map(|irq| irq.irq.to_string()).collect();
+    let away = format!(
+        "for n in {}; do echo {rest} > /proc/irq/$n/smp_affinity_list; done",
+        numbers.join(" ")
     );
+    let is_managed = x.parameter("isolcpus").is_some_and(|value| value.contains("managed_irq"));
+    let refused = match is_managed {
+        true => "where a driver refuses, its interrupt comes only when programs of that CPU use the device".to_owned(),
+        false => {
+            let words = format!("isolcpus=managed_irq,domain,{isolated}");
+            format!("for drivers that refuse: {}", mend::boot(x.facts, &words))
+        }
+    };
+    // Somebody, or its driver, put an interrupt there that may go nowhere else.
+    let is_meant = reaching.iter().all(|irq| irq.cpus.without(&isolated).is_empty());
+    let (severity, mend) = match is_meant {
+        true => {
+            (Severity::Low, format!("if no thread of these CPUs waits for it: {away}; {refused}"))
+        }
+        false => (Severity::High, format!("{away}; {refused}")),
+    };
     Some(
         Symptom::new(
             format!("interrupts may go to isolated {}: {places}", cpus_text(&isolated)),
             mend,
         )
+        .at_most(severity)
         .shown_by(format!("/proc/irq/{}/smp_affinity_list", first.irq), &first.cpus),
     )
 }
@@ -266,6 +285,9 @@ fn irqbalance(x: &Examined<'_>) -> Option<Symptom> {
 
 fn without_nocbs(x: &Examined<'_>) -> Option<Symptom> {
     let full = &x.environment().cpus.nohz_full;
+    if x.not_built("NO_HZ_FULL") {
+        return None;
+    }
     let asked = x.parameter_cpus("rcu_nocbs").unwrap_or_default();
     let missing = full.without(&asked);
     // Since then, the kernel offloads the callbacks of every CPU of nohz_full.
@@ -291,7 +313,8 @@ fn are(cpus: &CpuSet) -> String {
 fn nohz_not_isolated(x: &Examined<'_>) -> Option<Symptom> {
     let cpus = &x.environment().cpus;
     let open = cpus.nohz_full.without(&cpus.isolated);
-    (!open.is_empty()).then(|| {
+    // Without it, the parameter does nothing, which is another finding.
+    (!open.is_empty() && !x.not_built("NO_HZ_FULL")).then(|| {
         let mend = mend::boot(x.facts, &format!("isolcpus=managed_irq,domain,{}", cpus.nohz_full));
         Symptom::new(format!("nohz_full names {}, which isn't isolated", cpus_text(&open)), mend)
             .shown_by("/sys/devices/system/cpu/nohz_full", &cpus.nohz_full)
@@ -320,7 +343,7 @@ fn rcu_callbacks(x: &Examined<'_>) -> Option<Symptom> {
     })
 }
 
-fn shares_core(x: &Examined<'_>) -> Option<Symptom> {
+pub(super) fn shares_core(x: &Examined<'_>) -> Option<Symptom> {
     let cpus = &x.environment().cpus;
     let shared = cpus.each.iter().filter(|cpu| cpus.isolated.contains(cpu.cpu)).find_map(|cpu| {
         let beside = cpu.siblings.common(&cpus.online).without(&cpus.isolated);

@@ -3,6 +3,7 @@
 use rtscope_model::{
     doctor::{
         ProblemKind::{Contradiction, NotKnown, Setting},
+        Severity,
         Sureness::{Likely, Possible, Sure},
     },
     environment::Preemption,
@@ -131,6 +132,9 @@ fn not_real_time(x: &Examined<'_>) -> Option<Symptom> {
         _ => format!("the kernel is {}, not PREEMPT_RT", model.word()),
     };
     let package = match x.facts.text("proc/device-tree/compatible") {
+        Some(_) if named_by_firmware(x).is_some() => {
+            "boot the real-time kernel that config.txt names: see pi-kernel-not-booted"
+        }
         Some(board) if board.contains("raspberrypi") => {
             "install a PREEMPT_RT kernel: rtscope kernel help; Raspberry Pi OS has linux-image-rpi-v8-rt"
         }
@@ -197,6 +201,18 @@ fn preemption_not_known(x: &Examined<'_>) -> Option<Symptom> {
     Some(Symptom::new(text, mend).shown_by("uname -v", &kernel.version))
 }
 
+/// The line of a Raspberry Pi's `config.txt` that names a real-time kernel, with the path of the file.
+pub(super) fn named_by_firmware<'a>(x: &Examined<'a>) -> Option<(&'static str, &'a str)> {
+    let is_rt = |line: &&str| {
+        let name = line.strip_prefix("kernel=").unwrap_or_default();
+        name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| part == "rt")
+    };
+    ["boot/firmware/config.txt", "boot/config.txt"].into_iter().find_map(|path| {
+        let mut lines = x.facts.text(path)?.lines().map(str::trim);
+        Some((path, lines.rfind(is_rt)?))
+    })
+}
+
 fn name_lies(x: &Examined<'_>) -> Option<Symptom> {
     let kernel = &x.environment().kernel;
     let release = kernel.release.to_lowercase();
@@ -211,7 +227,11 @@ fn name_lies(x: &Examined<'_>) -> Option<Symptom> {
     (known && !is_real && parts.iter().any(names_rt)).then(|| {
         let text = format!("the release {} names a real-time kernel, but the kernel isn't PREEMPT_RT", kernel.release);
         let mend = "build it with CONFIG_PREEMPT_RT=y, or install another kernel; rtscope kernel verify checks it";
-        Symptom::new(text, mend).shown_by("uname -r", &kernel.release).shown_by("uname -v", &kernel.version)
+        // How much it delays is told by kernel-not-rt.
+        Symptom::new(text, mend)
+            .at_most(Severity::Medium)
+            .shown_by("uname -r", &kernel.release)
+            .shown_by("uname -v", &kernel.version)
     })
 }
 
@@ -223,7 +243,8 @@ fn sources_disagree(x: &Examined<'_>) -> Option<Symptom> {
         yes.file, no.file
     );
     let mend = "boot the kernel that the configuration belongs to, and remove files of older kernels from /boot";
-    Some(Symptom::new(text, mend).shown_by(&yes.file, &yes.value).shown_by(&no.file, &no.value))
+    let symptom = Symptom::new(text, mend).at_most(Severity::Medium);
+    Some(symptom.shown_by(&yes.file, &yes.value).shown_by(&no.file, &no.value))
 }
 
 /// Resolution in ns from which timers fire on ticks.
@@ -263,55 +284,52 @@ fn hz_low(x: &Examined<'_>) -> Option<Symptom> {
 }
 
 /// Options whose help in the kernel's Kconfig says that they cost run time.
-const DEBUG: [&str; 22] = [
+const DEBUG: [&str; 16] = [
     "DEBUG_ATOMIC_SLEEP",
     "DEBUG_KMEMLEAK",
     "DEBUG_LOCK_ALLOC",
     "DEBUG_MUTEXES",
     "DEBUG_OBJECTS",
     "DEBUG_PAGEALLOC_ENABLE_DEFAULT",
-    "DEBUG_PREEMPT",
     "DEBUG_RT_MUTEXES",
     "DEBUG_SPINLOCK",
     "DEBUG_WW_MUTEX_SLOWPATH",
-    "FAULT_INJECTION",
     "GCOV_PROFILE_ALL",
-    "IRQSOFF_TRACER",
     "KASAN",
-    "KCOV",
     "KCSAN",
     "KMSAN",
-    "LATENCYTOP",
     "LOCK_STAT",
-    "PREEMPT_TRACER",
     "PROVE_LOCKING",
     "SLUB_DEBUG_ON",
 ];
 
+/// Options with a cheap test in each call, or which do their work only when somebody switches them on.
+const CHEAP: [&str; 6] =
+    ["DEBUG_PREEMPT", "FAULT_INJECTION", "IRQSOFF_TRACER", "KCOV", "LATENCYTOP", "PREEMPT_TRACER"];
+
 fn debug_options(x: &Examined<'_>) -> Option<Symptom> {
-    let built =
-        DEBUG.iter().filter(|option| x.built(option)).map(|option| format!("CONFIG_{option}"));
-    let options = listed(built)?;
+    let is_built = |option: &&&str| x.built(option);
+    let is_cheap = !DEBUG.iter().any(|option| x.built(option));
+    let built = DEBUG.iter().chain(&CHEAP).filter(is_built);
+    let options = listed(built.map(|option| format!("CONFIG_{option}")))?;
     let mend =
         "run a kernel that is built without them: rtscope kernel build makes one from a spec";
     let source = x.environment().kernel.config_source.as_deref().unwrap_or("configuration");
-    Some(
-        Symptom::new(
-            format!("the kernel is built with debug options that cost run time: {options}"),
-            mend,
-        )
-        .shown_by(source, options),
-    )
+    let text = format!("the kernel is built with debug options that cost run time: {options}");
+    let symptom = Symptom::new(text, mend).shown_by(source, options);
+    Some(if is_cheap { symptom.delay_us(5) } else { symptom })
 }
 
 /// What Texas Instruments removed from its real-time kernels: "Linux Application Development on TI Processors Using
 /// Linux-RT SDK", section "Kernel Config Differences".
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 10] = [
     "BT",
     "CPU_FREQ",
     "CPU_IDLE",
+    "HOTPLUG_CPU",
     "KEXEC",
     "OPROFILE",
+    "PM",
     "SUSPEND",
     "THERMAL",
     "TRANSPARENT_HUGEPAGE",
@@ -334,7 +352,8 @@ fn vendor_options(x: &Examined<'_>) -> Option<Symptom> {
 fn irqs_not_threaded(x: &Examined<'_>) -> Option<Symptom> {
     let is_real = matches!(x.preemption(), Preemption::RealTime | Preemption::Unknown);
     let is_threaded = rtscope_model::cmdline::has_flag(x.line(), "threadirqs");
-    (!is_real && !is_threaded && x.built("IRQ_FORCED_THREADING")).then(|| {
+    let comes = mend::is_pending(x.facts, "threadirqs");
+    (!is_real && !is_threaded && !comes && x.built("IRQ_FORCED_THREADING")).then(|| {
         let mend = mend::boot(x.facts, "threadirqs");
         Symptom::new("interrupt handlers don't run as threads", mend)
             .shown_by("/proc/cmdline", "threadirqs is not given")

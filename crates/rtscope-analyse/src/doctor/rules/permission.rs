@@ -63,7 +63,21 @@ fn may_be_real_time(x: &Examined<'_>) -> Option<bool> {
     if x.facts.live {
         return Some(x.environment().permission.real_time);
     }
+    if has_capability(x, CAP_SYS_NICE) {
+        return Some(true);
+    }
     Some(limit(x, "Max realtime priority")? != "0")
+}
+
+/// Numbers of capabilities(7) in the kernel's `include/uapi/linux/capability.h`.
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_NICE: u32 = 23;
+
+/// Whether the process that the files are of has a capability.
+fn has_capability(x: &Examined<'_>, number: u32) -> bool {
+    let mask = x.facts.text("proc/self/status").and_then(|line| line.strip_prefix("CapEff:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> number & 1 == 1)
 }
 
 fn rtprio_shown(x: &Examined<'_>, symptom: Symptom) -> Symptom {
@@ -77,7 +91,8 @@ fn rtprio_shown(x: &Examined<'_>, symptom: Symptom) -> Symptom {
 }
 
 fn no_permission(x: &Examined<'_>) -> Option<Symptom> {
-    if may_be_real_time(x)? {
+    // A limit that isn't in effect is another finding.
+    if may_be_real_time(x)? || not_in_force(x).is_some() {
         return None;
     }
     let mend = match x.around(true) {
@@ -97,13 +112,18 @@ fn memlock(x: &Examined<'_>) -> Option<Symptom> {
     let bytes = match x.facts.live {
         true if x.environment().permission.root => None,
         true => x.environment().permission.memlock_limit_bytes,
+        false if has_capability(x, CAP_IPC_LOCK) => None,
         false => limit(x, "Max locked memory")?.parse().ok(),
     }?;
     // Stacks, code and libraries of a small program.
     const ENOUGH: u64 = 256 * 1024 * 1024;
     (bytes < ENOUGH).then(|| {
         let text = format!("this user may lock only {} KiB of memory", bytes / 1024);
-        let mend = "put \"@realtime - memlock unlimited\" into /etc/security/limits.d/realtime.conf, and log in again";
+        let mend = match x.around(true) {
+            Some("docker" | "podman") => "start the container with --ulimit memlock=-1",
+            Some(_) => "let the container's manager raise the limit of locked memory",
+            None => "put \"@realtime - memlock unlimited\" into /etc/security/limits.d/realtime.conf, and log in again",
+        };
         Symptom::new(text, mend)
             .at_most(Severity::Medium)
             .shown_by("/proc/self/limits", format!("Max locked memory {bytes}"))

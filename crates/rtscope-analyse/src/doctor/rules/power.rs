@@ -3,6 +3,7 @@
 use rtscope_model::{
     doctor::{
         ProblemKind::{Contradiction, Setting},
+        Severity,
         Sureness::{Likely, Possible, Sure},
     },
     environment::Cpu,
@@ -10,6 +11,7 @@ use rtscope_model::{
 
 use super::{
     super::{Examined, Rule, Symptom, Topic, mend},
+    isolation::shares_core,
     listed,
 };
 
@@ -130,15 +132,27 @@ fn set_back(x: &Examined<'_>) -> Option<Symptom> {
         _ => mend::disable(unit),
     };
     let shown = if x.facts.has_service(unit) { unit } else { program };
-    Some(Symptom::new(text, mend).shown_by("services", shown))
+    // What the governor is now is another finding.
+    Some(Symptom::new(text, mend).at_most(Severity::Medium).shown_by("services", shown))
 }
 
 /// Exit latency in us from which an idle state is worth a finding: it is paid in the wake-up.
 const DEEP_US: u64 = 10;
 
+/// The longest exit latency that the CPU's own setting allows: 0 there is no limit, `n/a` allows none.
+fn resume_limit_us(x: &Examined<'_>, cpu: u32) -> u64 {
+    let path = format!("sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
+    match x.facts.text(&path) {
+        Some("n/a") => 0,
+        Some(text) => text.parse().ok().filter(|us| *us > 0).unwrap_or(u64::MAX),
+        None => u64::MAX,
+    }
+}
+
 fn deep_idle(x: &Examined<'_>) -> Option<Symptom> {
     let deepest = |cpu: &Cpu| {
-        let allowed = cpu.idle_states.iter().filter(|state| state.latency_us <= x.idle_limit_us);
+        let limit_us = x.idle_limit_us.min(resume_limit_us(x, cpu.cpu));
+        let allowed = cpu.idle_states.iter().filter(|state| state.latency_us <= limit_us);
         allowed
             .max_by_key(|state| state.latency_us)
             .filter(|state| state.latency_us >= DEEP_US)
@@ -177,6 +191,10 @@ fn turbo(x: &Examined<'_>) -> Option<Symptom> {
 }
 
 fn smt(x: &Examined<'_>) -> Option<Symptom> {
+    // An isolated CPU beside one that isn't is the worse finding of the two.
+    if shares_core(x).is_some() {
+        return None;
+    }
     let cpu = cpus(x).find(|cpu| !cpu.siblings.common(&x.environment().cpus.online).is_empty())?;
     let path = "sys/devices/system/cpu/smt/control";
     let text = format!("CPU {} shares its core with CPU {}", cpu.cpu, cpu.siblings);

@@ -127,8 +127,13 @@ fn fair_server(x: &Examined<'_>) -> Option<Symptom> {
     });
     let (cpu, file, ns) = on?;
     let text = format!("the fair server of CPU {cpu} may take {} us in each second", ns / 1_000);
+    let cpus: Vec<String> = x.cpus.iter().map(|cpu| cpu.to_string()).collect();
+    let mend = format!(
+        "for n in {}; do echo 0 > /sys/kernel/debug/sched/fair_server/cpu$n/runtime; done (lasts until the next boot)",
+        cpus.join(" ")
+    );
     Some(
-        Symptom::new(text, mend::write(&file, "0"))
+        Symptom::new(text, mend)
             .at_most(at_most(x))
             .delay_us(ns / 1_000)
             .shown_by(format!("/{file}"), ns),
@@ -185,7 +190,10 @@ fn quota(x: &Examined<'_>) -> Option<Symptom> {
                 let (quota, period) = text.split_once(' ')?;
                 (quota.parse().ok()?, period.parse().ok()?)
             }
-            "cpu.cfs_quota_us" => (text.parse().ok()?, 100_000),
+            "cpu.cfs_quota_us" => {
+                let period = path.replace("cpu.cfs_quota_us", "cpu.cfs_period_us");
+                (text.parse().ok()?, x.facts.number(&period).unwrap_or(100_000))
+            }
             _ => return None,
         };
         (quota > 0).then(|| (path.to_owned(), text.to_owned(), quota, period))

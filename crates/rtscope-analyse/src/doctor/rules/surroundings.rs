@@ -8,6 +8,7 @@ use rtscope_model::doctor::{
 
 use super::{
     super::{Examined, Rule, Symptom, Topic, mend},
+    kernel::named_by_firmware,
     listed,
 };
 use crate::number::counted;
@@ -138,16 +139,17 @@ fn smi(x: &Examined<'_>) -> Option<Symptom> {
         .filter(|s| *s > 0.0)
         .map(|s| format!(", {:.1} per hour of uptime", *count as f64 * 3_600.0 / s));
     let text = format!(
-        "CPU {cpu} counted {} (SMI{}){}",
+        "CPU {cpu} counted {} (SMI{}) since its reset{}; some come while the firmware starts",
         counted(*count, "system management interrupt"),
         if *count == 1 { "" } else { "s" },
         rate.unwrap_or_default()
     );
     let mend = "in the firmware setup, try to disable legacy USB support, power capping and patrol-scrub reports; never \
-                disable SMIs that control fans or temperature; update the firmware; then see whether rtscope run still \
-                counts SMIs";
+                disable SMIs that control fans or temperature; update the firmware; rtscope run shows how many come while it \
+                measures";
     Some(
         Symptom::new(text, mend)
+            .at_most(Severity::Medium)
             .shown_by(format!("/dev/cpu/{cpu}/msr"), format!("MSR 0x34 is {count}")),
     )
 }
@@ -254,12 +256,7 @@ fn dwc_otg(x: &Examined<'_>) -> Option<Symptom> {
 
 fn pi_kernel(x: &Examined<'_>) -> Option<Symptom> {
     use rtscope_model::environment::Preemption;
-    let paths = ["boot/firmware/config.txt", "boot/config.txt"];
-    let (path, line) = paths.into_iter().find_map(|path| {
-        let lines = x.facts.text(path)?.lines().map(str::trim);
-        let mut named = lines.filter(|line| line.starts_with("kernel=") && line.contains("rt"));
-        Some((path, named.next_back()?))
-    })?;
+    let (path, line) = named_by_firmware(x)?;
     let runs = matches!(x.preemption(), Preemption::RealTime | Preemption::Unknown);
     (!runs).then(|| {
         let text = format!("/{path} has {line}, and the kernel that runs is {}", x.environment().kernel.release);

@@ -101,11 +101,16 @@ fn others(x: &Examined<'_>) -> Option<Symptom> {
             "lower its priority (rtscope ps --set {tid} --policy {policy}:40), move it (--cpus 0), or stop the program"
         ),
         _ => format!(
-            "give your thread a higher priority, or move theirs: rtscope ps --set {tid} --cpus 0, or stop the program"
+            "if it isn't yours: give your thread a higher priority, move theirs (rtscope ps --set {tid} --cpus 0), or stop \
+             the program"
         ),
     };
+    // Below the highest priority, it may be the thread that all this is for.
+    let is_above_all = first.policy == Policy::Deadline || first.priority >= 99;
+    let severity = if is_above_all { Severity::High } else { Severity::Medium };
     Some(
         Symptom::new(text, mend)
+            .at_most(severity)
             .shown_by(format!("/proc/{}/task/{}/stat", first.pid, first.tid), shown(first)),
     )
 }
@@ -113,6 +118,8 @@ fn others(x: &Examined<'_>) -> Option<Symptom> {
 fn ninety_nine(x: &Examined<'_>) -> Option<Symptom> {
     let threads: Vec<&RealTimeThread> = user_threads(x)
         .filter(|thread| thread.priority == 99 && thread.policy != Policy::Deadline)
+        // Those on the CPUs of real-time threads are in other-rt-threads.
+        .filter(|thread| thread.cpus.common(&x.cpus).is_empty())
         .collect();
     let first = threads.first()?;
     let places = listed(threads.iter().map(|thread| shown(thread)))?;
@@ -163,6 +170,9 @@ fn softirq_low(x: &Examined<'_>) -> Option<Symptom> {
     (is_real && sees_kernel && !raised).then(|| {
         let text = "ksoftirqd has no real-time policy";
         let mend = "if your thread waits for the network: rtscope ps --name ksoftirqd, then --set TID --policy fifo:11";
-        Symptom::new(text, mend).shown_by("kernel threads", "no ksoftirqd/N with a real-time policy")
+        // Interrupt threads receive packets themselves; ksoftirqd takes over only under much load.
+        Symptom::new(text, mend)
+            .at_most(Severity::Low)
+            .shown_by("kernel threads", "no ksoftirqd/N with a real-time policy")
     })
 }

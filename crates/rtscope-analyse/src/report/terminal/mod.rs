@@ -4,7 +4,6 @@
 //! sentences of the verdict's reasons are there, and the findings they come from are told once.
 
 mod frames;
-mod next;
 mod style;
 mod table;
 mod tail;
@@ -20,6 +19,7 @@ use self::style::Ink;
 pub use self::{style::Style, table::table_markdown};
 use crate::{
     judgement::{Judgement, RequirementOutcome},
+    next_step::next_step,
     number::counted,
     report::published,
 };
@@ -227,9 +227,10 @@ fn verdict(judgement: &Judgement, style: Style) -> String {
 
 fn next(judgement: &Judgement, record: &Record, style: Style) -> String {
     let first = style.paint(Ink::Strong, "Next: ");
-    let firsts = std::iter::once(first.as_str()).chain(std::iter::repeat("      "));
-    let steps = next::steps(judgement, record);
-    firsts.zip(&steps).map(|(first, step)| style.paragraph(first, 6, step)).collect()
+    let Some(step) = next_step(judgement, record) else { return String::new() };
+    // A command that is folded can't be copied.
+    let command = step.command.map_or(String::new(), |command| format!("      {command}\n"));
+    style.paragraph(&first, 6, &step.text) + &command
 }
 
 #[cfg(test)]
@@ -348,8 +349,9 @@ load = ["message groups=1"]
             threads counts as one
           - messages, missed = 0: none of 8,000 activations was missed
 
-        Next: to back '200us or more at most once a minute', each phase must last 3 min 42 s
-              without one (--duration 448s).
+        Next: the time measured doesn't back 'max < 200us once in 1min': that takes 3 min 42 s or
+              more under load. To measure until it is decided:
+              rtscope run --until 'max < 200us once in 1min'
         ");
     }
 
@@ -397,9 +399,9 @@ load = ["message groups=1"]
             in 4 s on 2 threads: once in 8 s on each thread, 95 % interval once in 5 min 15 s to
             once in 403.7 ms
 
-        Next: in the report, see when and on which CPU the latencies of messages came. The worst
-              was 93.210 us in messages, CPU 1. To end a run at the first such latency, add
-              --break-above 50us.
+        Next: find out what was in the way of the late wake-ups of messages. The worst was
+              93.210 us in messages, CPU 1. As root:
+              rtscope run --explain --above 50us
         ");
     }
 
@@ -429,7 +431,6 @@ load = ["message groups=1"]
 
         Next: resolve virtual-machine; if a finding doesn't matter for you, accept it, for example
               with --accept virtual-machine.
-              measure 23 times as long, with --duration 184s.
         ");
     }
 
@@ -440,8 +441,7 @@ load = ["message groups=1"]
         Verdict: MEASURED
           - no requirement was asked
 
-        Next: before you rely on the figures, resolve virtual-machine.
-              give your deadline to get a verdict, for example --require 'max<100us'.
+        Next: give your deadline to get a verdict, for example --require 'max<100us'.
         ");
     }
 
@@ -499,9 +499,9 @@ load = ["message groups=1"]
             in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
             least 2 s shows whether late wake-ups come in clusters)
 
-        Next: in the report, see when and on which CPU the latencies of load 1, load 2, load 3,
-              load 4, load 5, load 6 came. The worst was 6,001.800 us in load 6, CPU 1. To end a
-              run at the first such latency, add --break-above 1ms.
+        Next: find out what was in the way of the late wake-ups of load 1, load 2, load 3, load 4,
+              load 5, load 6. The worst was 6,001.800 us in load 6, CPU 1. As root:
+              rtscope run --explain --above 1ms
         ");
     }
 

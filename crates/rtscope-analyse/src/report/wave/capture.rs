@@ -294,6 +294,7 @@ mod tests {
             start_ns: 0,
             end_ns: count * 10_000 + 9_000,
             resolution_ns: 240,
+            starts_high: None,
             edges,
             gaps: vec![Gap { start_ns: 52_000, end_ns: 94_000, moved: true }],
             made: None,

@@ -18,6 +18,8 @@ pub(super) enum Doing {
     Idle,
     /// It runs a thread.
     Thread,
+    /// An interrupt that can't be masked, by the function that handles it.
+    Nmi(u64),
 }
 
 /// What a CPU is about: the thread that runs, and what interrupts it, one within the other.
@@ -28,13 +30,15 @@ pub(super) struct Context {
     others: Rc<BTreeMap<u32, RunningThread>>,
     /// Begin of each.
     sections: Vec<(Section, u64)>,
+    /// Functions of workqueues that threads are in.
+    works: BTreeMap<u32, u64>,
     innermost: Doing,
 }
 
 impl Context {
     fn new(thread: RunningThread, others: Rc<BTreeMap<u32, RunningThread>>) -> Context {
-        let (sections, innermost) = (Vec::new(), Doing::Thread);
-        let mut context = Context { thread, others, sections, innermost };
+        let (sections, works, innermost) = (Vec::new(), BTreeMap::new(), Doing::Thread);
+        let mut context = Context { thread, others, sections, works, innermost };
         context.settle();
         context
     }
@@ -75,7 +79,17 @@ impl Context {
         thread_text(self.thread.tid, self.thread.name)
     }
 
+    /// The function of a workqueue that the thread is in.
+    pub(super) fn work(&self) -> Option<u64> {
+        self.works.get(&self.thread.tid).copied()
+    }
+
     fn see(&mut self, event: &Event) {
+        match event.what {
+            What::Work { function, begins: true } => drop(self.works.insert(event.tid, function)),
+            What::Work { begins: false, .. } => drop(self.works.remove(&event.tid)),
+            _ => {}
+        }
         match event.what {
             What::Switch { to, to_priority, to_name, .. } => {
                 self.thread.tid = to;
@@ -177,7 +191,18 @@ impl<'a> Timeline<'a> {
             context.see(event);
         }
         parts.push((since_ns, to_ns, context));
-        parts
+        self.nmis().fold(parts, with_nmi)
+    }
+
+    /// Interrupts that can't be masked: from when to when, and the function that handled them. Their event comes at their
+    /// end, in whatever they interrupted.
+    fn nmis(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.events.iter().filter_map(|event| match event.what {
+            What::Nmi { handler, ns } => {
+                Some((event.at_ns.saturating_sub(ns), event.at_ns, handler))
+            }
+            _ => None,
+        })
     }
 
     /// Whether it wakes a thread at an instant.
@@ -259,6 +284,29 @@ impl<'a> Timeline<'a> {
         let (first, last) = (shown.first()?, shown.last()?);
         Some(last - first).filter(|ns| *ns > 0)
     }
+}
+
+/// Cuts the time of an interrupt that can't be masked out of what it interrupted.
+fn with_nmi(
+    parts: Vec<(u64, u64, Context)>,
+    (begin_ns, end_ns, handler): (u64, u64, u64),
+) -> Vec<(u64, u64, Context)> {
+    let mut all = Vec::with_capacity(parts.len() + 2);
+    for (from_ns, to_ns, context) in parts {
+        let (begin_ns, end_ns) = (begin_ns.clamp(from_ns, to_ns), end_ns.clamp(from_ns, to_ns));
+        if begin_ns >= end_ns {
+            all.push((from_ns, to_ns, context));
+            continue;
+        }
+        let in_nmi = Context { innermost: Doing::Nmi(handler), ..context.clone() };
+        let cut = [
+            (from_ns, begin_ns, context.clone()),
+            (begin_ns, end_ns, in_nmi),
+            (end_ns, to_ns, context),
+        ];
+        all.extend(cut.into_iter().filter(|(from_ns, to_ns, _)| from_ns < to_ns));
+    }
+    all
 }
 
 /// A section's name for people.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Explained, OWN_INTERRUPT, Piece, PieceKind};
+use super::{Explained, NMI, OWN_INTERRUPT, Piece, PieceKind};
 
 /// What was in the way of late activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,8 +31,7 @@ pub fn culprits(all: &[Explained], is_preempt_rt: Option<bool>, is_guest: bool) 
     let mut found: Vec<Culprit> = Vec::new();
     for one in all {
         for piece in one.causes().iter().filter(|piece| piece.ns * 10 >= one.latency_ns) {
-            // Numbers of threads differ from run to run; what a culprit is called must not.
-            let name = without_number(&piece.name);
+            let name = culprit_name(piece);
             let at = found.iter().position(|known| known.kind == piece.kind && known.name == name);
             let at = at.unwrap_or_else(|| {
                 found.push(Culprit {
@@ -57,6 +56,15 @@ pub fn culprits(all: &[Explained], is_preempt_rt: Option<bool>, is_guest: bool) 
     }
     found.sort_by(|a, b| b.sum_ns.cmp(&a.sum_ns).then_with(|| a.name.cmp(&b.name)));
     found
+}
+
+/// What a culprit is called. Numbers of threads differ from run to run; its name must not. A host that takes the CPU is
+/// one culprit, whatever ran then.
+fn culprit_name(piece: &Piece) -> String {
+    match piece.kind {
+        PieceKind::Steal | PieceKind::OutsideLinux => "whatever ran".to_owned(),
+        _ => without_number(&piece.name),
+    }
 }
 
 /// `NAME-TID (...)` without the number.
@@ -113,6 +121,10 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
         }
         PieceKind::Interrupt if piece.name.ends_with("from another CPU") => {
             "`rtscope explain --cpu N` shows which thread on another CPU sends it, and what helps"
+        }
+        PieceKind::Interrupt if piece.name.starts_with(NMI) => {
+            "profilers and the kernel's watchdog cause such interrupts: stop them, or boot with nmi_watchdog=0. Others come \
+             from firmware or hardware: look at the kernel's log"
         }
         PieceKind::Interrupt => {
             "`rtscope explain --cpu N` shows what else runs on this CPU, and what helps"
@@ -191,6 +203,9 @@ mod tests {
             [("hog (real-time priority 99)", 2, 60, 80), ("exit from idle", 1, 30, 30)]
         );
         assert!(found[0].remedy.contains("priority"));
+        let stolen = |name| late(90, &[(PieceKind::Steal, name, 80)]);
+        let one = culprits(&[stolen("while cc1-8 ran"), stolen("while ld-9 ran")], None, true);
+        assert_eq!((one.len(), one[0].count, one[0].sum_ns), (1, 2, 160), "{one:?}");
         let remedy_of = |kind, name: &str| {
             culprits(&[late(10, &[(kind, name, 10)])], Some(true), false)[0].remedy
         };

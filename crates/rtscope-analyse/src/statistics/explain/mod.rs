@@ -158,7 +158,10 @@ impl Explained {
     #[must_use]
     pub fn causes(&self) -> Vec<Piece> {
         let mut all: Vec<Piece> = Vec::new();
-        for piece in &self.pieces {
+        // The place of the longest stands for all.
+        let mut pieces: Vec<&Piece> = self.pieces.iter().collect();
+        pieces.sort_by_key(|piece| u64::MAX - piece.ns);
+        for piece in pieces {
             match all.iter_mut().find(|one| (one.kind, &one.name) == (piece.kind, &piece.name)) {
                 Some(one) => one.add(piece),
                 None => all.push(piece.clone()),
@@ -173,6 +176,7 @@ impl Piece {
     /// Adds another one of the same cause.
     fn add(&mut self, other: &Piece) {
         self.ns += other.ns;
+        self.at_ns = self.at_ns.min(other.at_ns);
         if self.place.is_none() && other.place.is_some() {
             self.place.clone_from(&other.place);
             (self.certainty, self.why) = (other.certainty, other.why);
@@ -294,6 +298,7 @@ impl Cut<'_> {
                     self.push(from_ns, to_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
                 }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
+                Doing::Nmi(handler) => self.push_nmi(from_ns, to_ns, *handler),
             }
         }
     }
@@ -313,6 +318,7 @@ impl Cut<'_> {
             // An interrupt runs with interrupts off. A softirq doesn't: the timer's would have interrupted it.
             Doing::Section(Section::Softirq(_)) | Doing::Thread => Cut::context_name(context),
             Doing::Section(_) => return self.push_section(from_ns, to_ns, context),
+            Doing::Nmi(handler) => return self.push_nmi(from_ns, to_ns, *handler),
         };
         let stolen_ns = timeline.stolen_ns(self.spike.waking.at_ns, self.spike.switched_ns);
         let late_ns = to_ns - from_ns;
@@ -370,6 +376,7 @@ impl Cut<'_> {
                     self.push(from_ns, to_ns, kind, cpu::section_name(section));
                 }
                 Doing::Section(_) => self.push_section(from_ns, to_ns, &context),
+                Doing::Nmi(handler) => self.push_nmi(from_ns, to_ns, *handler),
                 // An idle CPU wakes nobody: an interrupt does, on its way out, after its last event.
                 Doing::Idle if own.is_some() && timeline.wakes(to_ns) => {
                     self.push(from_ns, to_ns, PieceKind::ExpiryWork, OWN_INTERRUPT.to_owned());
@@ -408,7 +415,10 @@ impl Cut<'_> {
         let is_fair = priority >= ORDINARY && self.spike.priority >= ORDINARY;
         if priority <= self.spike.priority || is_fair {
             let name = format!("{name} ({})", cpu::priority_text(priority));
-            self.push(from_ns, to_ns, PieceKind::Interference, name);
+            let work = self.work(context);
+            if let Some(piece) = self.push(from_ns, to_ns, PieceKind::Interference, name) {
+                piece.place = work;
+            }
             return;
         }
         // What the scheduler takes at the end of the stretch is no fault of the thread's.
@@ -417,16 +427,31 @@ impl Cut<'_> {
             return;
         }
         let off_ns = timeline.preempt_off_ns(self.spike.waking.at_ns, from_ns);
-        if let (Some(piece), Some(ns)) =
-            (self.push(from_ns, to_ns, PieceKind::Blocking, name), off_ns)
-        {
-            piece.place = Some(format!(
-                "preemption was disabled for {} or more",
-                crate::number::exact_us(ns)
-            ));
+        let off = off_ns
+            .map(|ns| format!("preemption was disabled for {} us or more", crate::number::us(ns)));
+        let work = self.work(context);
+        let Some(piece) = self.push(from_ns, to_ns, PieceKind::Blocking, name) else { return };
+        piece.place = match (work, &off) {
+            (Some(work), Some(off)) => Some(format!("{work}; {off}")),
+            (work, off) => work.or_else(|| off.clone()),
+        };
+        if off.is_some() {
             piece.certainty = Certainty::LowerBound;
             piece.why = "the preempt counts of interrupts show that preemption was off from the first to the last of them, \
                          but not since when and until when";
+        }
+    }
+
+    /// What a thread of the kernel works at for others.
+    fn work(&self, context: &Context) -> Option<String> {
+        self.function(context.work()?).map(|function| format!("it runs {function}"))
+    }
+
+    fn push_nmi(&mut self, from_ns: u64, to_ns: u64, handler: u64) {
+        let name =
+            self.function(handler).map_or_else(|| NMI.to_owned(), |it| format!("{NMI} ({it})"));
+        if let Some(piece) = self.push(from_ns, to_ns, PieceKind::Interrupt, name) {
+            piece.why = "nmi_handler has its length";
         }
     }
 
@@ -444,6 +469,7 @@ impl Cut<'_> {
             Doing::Section(section) => cpu::section_name(*section),
             Doing::Idle => "idle".to_owned(),
             Doing::Thread => context.thread_name(),
+            Doing::Nmi(_) => NMI.to_owned(),
         }
     }
 
@@ -453,6 +479,9 @@ impl Cut<'_> {
         self.record.symbols.get(at).map(String::as_str)
     }
 }
+
+/// The name of an interrupt that can't be masked.
+const NMI: &str = "NMI";
 
 /// The name of the work of the timer's interrupt, beside that of the timers.
 const OWN_INTERRUPT: &str = "the interrupt itself";
@@ -500,12 +529,17 @@ const fn why(kind: PieceKind) -> &'static str {
     }
 }
 
-/// Neighbours of the same cause as one.
+/// Neighbours of the same cause and place as one.
 fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match all.last_mut() {
-            Some(last) if (last.kind, &last.name) == (piece.kind, &piece.name) => last.add(&piece),
+            Some(last)
+                if (last.kind, &last.name, &last.place)
+                    == (piece.kind, &piece.name, &piece.place) =>
+            {
+                last.add(&piece);
+            }
             _ => all.push(piece),
         }
     }

@@ -232,10 +232,46 @@ fn a_thread_of_higher_priority_interferes_and_one_of_lower_priority_blocks() {
     has(&all, PieceKind::Interference, "hog-8 (real-time priority 99)", 1_000);
     has(&all, PieceKind::Blocking, "low-9", 6);
     let place = explained.pieces.iter().rev().find_map(|piece| piece.place.as_deref());
-    assert_eq!(place, Some("preemption was disabled for 6.000 us or more"));
+    assert_eq!(place, Some("preemption was disabled for 6.0 us or more"));
     let certain = |n: usize| explained.pieces[n].certainty;
     let blocking = explained.pieces.iter().rposition(|piece| piece.kind == PieceKind::Blocking);
     assert_eq!(blocking.map(certain), Some(Certainty::LowerBound));
+}
+
+/// Function 1 of the record is `free_pages`, function 2 `tick_nohz_handler`.
+#[test]
+fn a_thread_of_the_kernel_is_told_by_the_work_that_it_does() {
+    let work = [
+        event(990, 9, What::Work { function: 1, begins: true }),
+        event(1_300, 9, What::Work { function: 1, begins: false }),
+        event(1_350, 9, What::Work { function: 2, begins: true }),
+    ];
+    let explained = explain(&record(spike(1_000, 1_400, &work))).remove(0);
+    let blocking = explained.pieces.iter().filter(|piece| piece.kind == PieceKind::Blocking);
+    let told: Vec<_> = blocking.map(|piece| (piece.ns / US, piece.place.as_deref())).collect();
+    let told_of = |ns, function| (ns, Some(function));
+    assert_eq!(
+        told,
+        [told_of(296, "it runs free_pages"), (50, None), told_of(50, "it runs tick_nohz_handler")]
+    );
+    // What it has done doesn't count.
+    let done = [work[0], Event { at_ns: 995 * US, ..work[1] }];
+    let explained = explain(&record(spike(1_000, 1_400, &done))).remove(0);
+    assert!(explained.pieces.iter().all(|piece| piece.place.is_none()));
+}
+
+/// The event of one comes at its end.
+#[test]
+fn an_interrupt_that_cannot_be_masked_is_taken_off_what_it_interrupted() {
+    let nmi = [event(1_100, 9, What::Nmi { handler: 1, ns: 60 * US })];
+    let all = pieces(spike(1_000, 1_200, &nmi));
+    has(&all, PieceKind::Blocking, "low-9", 36);
+    has(&all, PieceKind::Interrupt, "NMI (free_pages)", 60);
+    // One that keeps the timer's interrupt away, and that began before the timer was due.
+    let nmi = [event(1_040, 9, What::Nmi { handler: 0, ns: 60 * US })];
+    let all = pieces(spike(1_050, 1_060, &nmi));
+    has(&all, PieceKind::Interrupt, "NMI", 40);
+    has(&all, PieceKind::Unknown, "interrupts off in low-9, or not Linux", 10);
 }
 
 #[test]

@@ -100,6 +100,7 @@ mod tests {
             start_ns: 0,
             end_ns: 3_000_000,
             resolution_ns: 100,
+            starts_high: None,
             edges: edges.collect(),
             gaps: gaps.iter().map(gap).collect(),
             made: None,

@@ -259,6 +259,7 @@ mod tests {
             start_ns: 0,
             end_ns,
             resolution_ns: 10,
+            starts_high: None,
             edges,
             gaps: Vec::new(),
             made: None,

@@ -71,6 +71,7 @@ mod tests {
             start_ns: 0,
             end_ns: 1_000 * MS,
             resolution_ns: 500,
+            starts_high: None,
             edges: edges.collect(),
             gaps: Vec::new(),
             made: None,

@@ -24,28 +24,27 @@ pub(super) fn admit(capture: &Capture) -> Capture {
         super::median(&mut pairs.map(|pair| pair[1].0 - pair[0].0).collect::<Vec<_>>())
     };
     let longest_ns = (distances(0).min(distances(1)) as f64 * SHARE) as u64;
-    let (slow, gaps): (Vec<Gap>, Vec<Gap>) =
-        capture.gaps.iter().partition(|gap| gap.end_ns - gap.start_ns <= longest_ns);
-    let mut admitted = Capture { gaps, ..capture.clone() };
+    let mut admitted =
+        Capture { edges: Vec::with_capacity(all.len()), gaps: Vec::new(), ..capture.clone() };
     let mut later = capture.edges.iter().copied().peekable();
-    let mut edges: Vec<Edge> = Vec::with_capacity(all.len());
-    for gap in slow.iter().filter(|gap| gap.moved) {
+    let mut level = capture.level_at_start();
+    for gap in &capture.gaps {
         while let Some(edge) = later.next_if(|edge| edge.at_ns() <= gap.start_ns) {
-            edges.push(edge);
+            level = edge.rises();
+            admitted.edges.push(edge);
         }
-        // The next edge says which way the hidden one went; at the end the last one does.
-        let rises = match (later.peek(), edges.last()) {
-            (_, Some(before)) => !before.rises(),
-            (Some(after), None) => !after.rises(),
-            (None, None) => continue,
-        };
-        edges.push(Edge::new(middle_ns(gap), rises));
-        // The change lies within the gap, or between one of its ends and the look beside it.
-        let error_ns = (gap.end_ns - gap.start_ns).div_ceil(2) + capture.resolution_ns;
-        admitted.resolution_ns = admitted.resolution_ns.max(error_ns);
+        level ^= gap.moved;
+        let length_ns = gap.end_ns - gap.start_ns;
+        if length_ns > longest_ns {
+            admitted.gaps.push(*gap);
+        } else if gap.moved {
+            admitted.edges.push(Edge::new(middle_ns(gap), level));
+            // The change lies within the gap, or between one of its ends and the look beside it.
+            let error_ns = length_ns.div_ceil(2) + capture.resolution_ns;
+            admitted.resolution_ns = admitted.resolution_ns.max(error_ns);
+        }
     }
-    edges.extend(later);
-    admitted.edges = edges;
+    admitted.edges.extend(later);
     admitted
 }
 

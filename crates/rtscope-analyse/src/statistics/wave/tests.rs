@@ -15,6 +15,7 @@ fn capture(rises_ns: &[u64], high_ns: u64) -> Capture {
         start_ns: 0,
         end_ns,
         resolution_ns: 10,
+        starts_high: None,
         made: Some(edges.len() as u64),
         made_in_gaps: None,
         edges,
@@ -290,6 +291,53 @@ fn a_slow_look_beside_long_pulses_keeps_its_edge_and_costs_resolution() {
     assert_eq!((period.ns_min, period.ns_max), (10_000, 10_000));
     close(wave.frequency_hz.expect("resolved"), 100_000.0);
     assert_eq!((wave.missing_edges, wave.extra_edges), (0, 0));
+}
+
+/// Each look at a word that another CPU has just written is slow: not one edge is seen outside of them.
+#[test]
+fn a_wave_of_which_every_edge_lies_in_a_slow_look_is_seen() {
+    // Low for 3 us of each 10 us, and the capture begins in the middle of a high pulse.
+    let falls = (1..=1_000).map(|n: u64| (n * 10_000, false));
+    let rises = (1..=1_000).map(|n: u64| (n * 10_000 + 3_000, true));
+    let mut changes: Vec<(u64, bool)> = falls.chain(rises).collect();
+    changes.sort_unstable();
+    let gap =
+        |&(at_ns, _): &(u64, bool)| Gap { start_ns: at_ns - 150, end_ns: at_ns + 150, moved: true };
+    let hidden = Capture {
+        starts_high: Some(true),
+        edges: Vec::new(),
+        gaps: changes.iter().map(gap).collect(),
+        end_ns: 10_010_000,
+        made: Some(2_000),
+        ..capture(&[], 0)
+    };
+    let wave = judge(&hidden, Some(100_000.0));
+    assert_eq!((wave.edges, wave.lost, wave.gaps), (2_000, Some(0), 0));
+    close(wave.frequency_hz.expect("resolved"), 100_000.0);
+    close(wave.duty.expect("pulses"), 0.7);
+    let seen: Vec<(u64, bool)> =
+        admitted(&hidden).edges.iter().map(|edge| (edge.at_ns(), edge.rises())).collect();
+    assert_eq!(seen, changes);
+}
+
+/// Two changes before the first edge that was seen, and a gap whose change isn't known to the nanosecond.
+#[test]
+fn slow_looks_keep_the_direction_of_their_edges_across_gaps() {
+    let mut whole = capture(&steady(101, 10_000), 5_000);
+    let gap = |at_ns: u64, half_ns: u64| Gap {
+        start_ns: at_ns - half_ns,
+        end_ns: at_ns + half_ns,
+        moved: true,
+    };
+    whole.gaps = vec![gap(10_000, 150), gap(15_000, 150), gap(500_000, 2_000), gap(505_000, 150)];
+    let changes: Vec<(u64, bool)> =
+        whole.edges.iter().map(|edge| (edge.at_ns(), edge.rises())).collect();
+    whole.edges.retain(|edge| ![10_000, 15_000, 500_000, 505_000].contains(&edge.at_ns()));
+    let seen: Vec<(u64, bool)> =
+        admitted(&whole).edges.iter().map(|edge| (edge.at_ns(), edge.rises())).collect();
+    let expected: Vec<(u64, bool)> =
+        changes.into_iter().filter(|(at_ns, _)| *at_ns != 500_000).collect();
+    assert_eq!(seen, expected);
 }
 
 proptest! {

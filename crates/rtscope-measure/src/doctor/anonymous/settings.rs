@@ -71,7 +71,8 @@ pub(super) fn systemd(line: &str) -> Option<String> {
         let digits = part.trim_end_matches(['K', 'M', 'G', 'T']);
         words.contains(&part) || digits.chars().all(|c| c.is_ascii_digit())
     };
-    let is_plain = value.split([' ', ',', '-', ':']).all(is_value);
+    // A soft and a hard limit; more parts with colons are an address.
+    let is_plain = value.split([' ', ',', '-', ':']).all(is_value) && value.split(':').count() <= 2;
     is_kept.then(|| format!("{name}={}", if is_plain { value } else { HIDDEN }))
 }
 
@@ -195,6 +196,11 @@ pub(super) fn firmware(line: &str) -> Option<String> {
     })
 }
 
+/// Whether `rt` is a word of a name.
+fn names_rt(value: &str) -> bool {
+    value.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| part == "rt")
+}
+
 /// The name of a kernel's file. A rule asks whether `rt` is in it.
 fn kernel_image(value: &str) -> String {
     let known = ["kernel", "kernel7", "kernel7l", "kernel8", "kernel_2712"];
@@ -202,7 +208,7 @@ fn kernel_image(value: &str) -> String {
     let plain = stem.trim_end_matches("_rt").trim_end_matches("-rt");
     match known.contains(&plain) {
         true => value.to_owned(),
-        false if value.contains("rt") => format!("{HIDDEN}-rt"),
+        false if names_rt(value) => format!("{HIDDEN}-rt"),
         false => HIDDEN.to_owned(),
     }
 }

@@ -166,6 +166,7 @@ pub fn collect(
         start_ns,
         end_ns: until_ns,
         resolution_ns: STAMP_NS,
+        starts_high: None,
         edges: Vec::new(),
         gaps: Vec::new(),
         made: None,

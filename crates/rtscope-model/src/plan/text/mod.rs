@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanText {
-    name: String,
+    name: Option<String>,
     #[serde(default)]
     title: String,
     #[serde(default)]
@@ -45,7 +45,7 @@ struct PlanText {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PhaseText {
-    name: String,
+    name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     duration: Option<Typed<Nanos>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +108,7 @@ fn read(name: &str, text: &str, typed_now: bool, checks: &Checks<'_>) -> Result<
     };
     let (typed, mut problems) = mistakes::read::<PlanText>(text);
     let Some(typed) = typed else { return Err(fail(problems)) };
+    problems.extend(unnamed(text, &typed, &problems));
     problems.extend(unreadable(text, &typed));
     let size = typed.matrix.as_ref().map_or(typed.phase.len(), |matrix| matrix.as_ref().size());
     if size > PHASES_MAX {
@@ -137,7 +138,7 @@ fn read(name: &str, text: &str, typed_now: bool, checks: &Checks<'_>) -> Result<
         || typed.matrix.as_ref().is_some_and(|matrix| matrix.as_ref().asks_policy());
     let plan = Plan {
         policy_asked,
-        name: typed.name,
+        name: typed.name.unwrap_or_default(),
         title: typed.title,
         about: typed.about,
         require: values(&typed.require),
@@ -213,7 +214,7 @@ fn takes_text(key: &str) -> bool {
 impl PhaseText {
     fn resolved(&self, base: &Sampler) -> Phase {
         Phase {
-            name: self.name.clone(),
+            name: self.name.clone().unwrap_or_default(),
             end: PhaseEnd {
                 duration: self.duration.as_ref().and_then(Typed::value).copied(),
                 cycles: self.cycles,
@@ -226,6 +227,32 @@ impl PhaseText {
             sampler: self.sampler.applied_to(base),
         }
     }
+}
+
+/// What lacks its name, and not because its name can't be read. It isn't left to serde, which reads nothing further
+/// without it.
+fn unnamed(text: &str, typed: &PlanText, known: &[Problem]) -> Vec<Problem> {
+    let starts: Vec<usize> =
+        typed.phase.iter().map(|phase| line_of(text, phase.span().start)).collect();
+    let is_name = |line: usize| {
+        text.lines().nth(line - 1).is_some_and(|line| line.trim_start().starts_with("name"))
+    };
+    let unreadable: Vec<usize> =
+        known.iter().filter_map(|problem| problem.line).filter(|line| is_name(*line)).collect();
+    let mut problems = Vec::new();
+    let mut add = |start: usize, end: usize| {
+        if !unreadable.iter().any(|line| (start..end).contains(line)) {
+            problems.push(Problem { line: Some(start), ..Problem::new("missing key `name`") });
+        }
+    };
+    if typed.name.is_none() {
+        add(1, starts.first().copied().unwrap_or(usize::MAX));
+    }
+    for (n, _) in typed.phase.iter().enumerate().filter(|(_, phase)| phase.as_ref().name.is_none())
+    {
+        add(starts[n], starts.get(n + 1).copied().unwrap_or(usize::MAX));
+    }
+    problems
 }
 
 /// Values that can't be read.
@@ -241,11 +268,12 @@ fn unreadable(text: &str, typed: &PlanText) -> Vec<Problem> {
     limits.chain(typed.phase.iter().flat_map(|phase| of_phase(phase.as_ref()))).collect()
 }
 
-/// What was found, without what may follow from mistakes in the same phase: a phase whose duration can't be read
-/// isn't one without an end.
+/// What was found, without what may follow from mistakes in the same phase or published entry: a phase whose duration
+/// can't be read isn't one without an end.
 fn own(text: &str, typed: &PlanText, known: &[Problem], found: Vec<Problem>) -> Vec<Problem> {
-    let starts: Vec<usize> =
-        typed.phase.iter().map(|phase| line_of(text, phase.span().start)).collect();
+    let phases = typed.phase.iter().map(|phase| phase.span().start);
+    let entries = typed.published.iter().map(|entry| entry.span().start);
+    let starts: Vec<usize> = phases.chain(entries).map(|at| line_of(text, at)).collect();
     let phase_of = |problem: &Problem| {
         problem.line.map(|line| starts.iter().filter(|start| **start <= line).count())
     };
@@ -259,8 +287,15 @@ fn own(text: &str, typed: &PlanText, known: &[Problem], found: Vec<Problem>) -> 
     found.into_iter().filter(is_own).collect()
 }
 
-/// What is only said of a phase in which everything else could be read.
-const STRUCTURE: [&str; 3] = ["has no end", "ends with its load", "has no meaning"];
+/// What is only said of a phase, or of a published entry, in which everything else could be read.
+const STRUCTURE: [&str; 6] = [
+    "has no end",
+    "ends with its load",
+    "has no meaning",
+    "a published entry has",
+    "a published figure is of",
+    "no phase of the plan has",
+];
 
 /// Loads and settings that whoever runs the plan doesn't know.
 fn unknown(text: &str, typed: &PlanText, phases: &[Phase], checks: &Checks<'_>) -> Vec<Problem> {
@@ -419,7 +454,7 @@ pub(super) fn write(plan: &Plan) -> String {
     // What has no meaning for a phase's policy is left out: as typed it would be refused.
     let base = plan.phases.first().map_or_else(|| default.clone(), |p| p.sampler.in_effect());
     let phase = plan.phases.iter().map(|phase| PhaseText {
-        name: phase.name.clone(),
+        name: Some(phase.name.clone()),
         duration: phase.end.duration.map(Typed::from),
         cycles: phase.end.cycles,
         load_ends: phase.end.load_ends,

@@ -55,7 +55,7 @@ fn a_published_figure_belongs_to_a_phase() {
             "two.toml:20: a published figure is of phase \"rset\", which is not there (did you mean \"rest\"?)",
         ),
         ("figures = { maxx = \"3us\" }", "two.toml:23: \"maxx\" is not a statistic"),
-        ("figures = { max = \"3kHz\" }", "two.toml:23: \"3kHz\" doesn't fit: write a time"),
+        ("figures = { max = \"3kHz\" }", "two.toml:23: max: \"3kHz\" doesn't fit: write a time"),
         (
             "policy = \"other\"\nfigures = { max = \"3us\" }",
             "two.toml:20: no phase of the plan has this",
@@ -69,6 +69,58 @@ fn a_published_figure_belongs_to_a_phase() {
     let two = with("figures = { max = \"3kHz\" }").replace("priority = 80", "priority = 100");
     let said = parse("two.toml", &two).expect_err("refused").to_string();
     assert!(said.contains("two.toml:7:") && said.contains("two.toml:23:"), "{said}");
+}
+
+/// A mistake doesn't hide others, and none is told that only follows from another.
+#[test]
+fn all_mistakes_of_a_plan_are_told_at_once() {
+    let plan = r#"
+[sampler]
+interval = "0us"
+priority = 150
+[[phase]]
+name = "x"
+duration = "5s"
+sampler = { placement = "nowhere", policy = "fito", spread = true }
+[[phase]]
+name = "x"
+duration = "-5s"
+[[phase]]
+loads = ["cpu"]
+cycles = 10
+[[published]]
+phase = "x"
+figures = { maxx = "3us", p99 = "3kHz", 'above x' = 1, missed = 3 }
+source = "page 3"
+[[published]]
+phase = "x"
+figures = { min = 3 }
+[[published]]
+phase = "y"
+figures = { min = "3us" }
+source = "page 4"
+"#;
+    let said = parse("p", plan).expect_err("refused").to_string();
+    let expected = [
+        "p:1: missing key `name`",
+        "p:3: interval is out of range",
+        "p:4: priority is out of range",
+        "p:8: unknown value `fito`",
+        "p:8: unknown value `nowhere`",
+        "p:9: two phases are named \"x\"",
+        "p:11: \"-5s\" is not a duration",
+        "p:12: missing key `name`",
+        "p:13: unknown key `loads`",
+        "p:17: \"maxx\" is not a statistic",
+        "p:17: p99: \"3kHz\" doesn't fit",
+        "p:17: \"above x\": \"x\" is not a duration",
+        "p:21: min: \"3\" doesn't fit",
+        "p:22: a published figure is of phase \"y\"",
+    ];
+    for part in expected {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.lines().count(), expected.len(), "{said}");
 }
 
 #[test]

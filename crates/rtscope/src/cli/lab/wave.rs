@@ -44,8 +44,8 @@ pub(in crate::cli) enum Wave {
 /// compare the limits. In virtual time (the default) two runs with the same
 /// inputs find the same limit.
 ///
-/// Subjects: c, c-rt, cpp, ada (compiled here, without shared libraries), rust,
-/// or all of these. A path names a static program of your own, which must count
+/// Subjects: c, c-rt, cpp, ada, rust, or all of these, and course-c and
+/// course-c-rt. rtscope compiles them on this machine, without shared libraries. A path names a static program of your own, which must count
 /// its edges. With one CPU the scope reads this count. With --wall --smp 2 it
 /// looks at the line.
 ///

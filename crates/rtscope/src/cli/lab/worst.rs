@@ -53,7 +53,7 @@ use crate::{
 /// Every result is a measured wake-up, and `rtscope lab replay` repeats its run. Afterwards rtscope samples
 /// periodically for the same time, and sets both results side by side. So the command takes twice the budget.
 ///
-/// The command needs a C compiler, an x86-64 guest with one CPU in virtual time, and QEMU 7 or 8.
+/// The command needs a C compiler, an x86-64 guest with one CPU in virtual time, and QEMU with plugins.
 ///
 /// Examples:
 ///   rtscope lab worst --kernel debian-stock

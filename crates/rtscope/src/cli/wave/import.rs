@@ -27,7 +27,7 @@ pub(in crate::cli) struct Options {
     /// Channel of the capture [default: the only one that changes].
     #[arg(long, value_name = "NAME")]
     channel: Vec<String>,
-    /// Samples per second, for CSV that doesn't contain the rate
+    /// Samples per second of the instrument, if the file doesn't contain the rate
     #[arg(long, value_name = "FREQUENCY")]
     samplerate: Option<Hertz>,
     /// Intended frequency of the wave

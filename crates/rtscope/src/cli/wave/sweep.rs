@@ -37,8 +37,9 @@ const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
 /// Find how fast programs can make a square wave, also under load
 ///
 /// rtscope raises the requested frequency until the wave is out of tolerance, then bisects to find the
-/// limit. Subjects: c, c-rt, cpp, rust, python, ada (compiled with the compiler found here), or the path of
-/// your own program, which is run as PROGRAM LINE FREQUENCY.
+/// limit. Subjects: c, c-rt, cpp, rust, python and ada (or all of these), the programs of a university course
+/// (course-c, course-c-rt and course-python), or the path of your own program, which rtscope runs as PROGRAM LINE
+/// FREQUENCY. Most subjects need a compiler on this machine.
 ///
 /// Examples:
 ///   rtscope wave sweep --subject all --quick

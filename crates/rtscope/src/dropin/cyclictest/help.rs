@@ -39,7 +39,7 @@ const LINES: &[(&str, &str)] = &[
     ("-s       --system", "sleep with nanosleep"),
     ("-S       --smp", "one thread on each allowed CPU, all of the same priority"),
     ("--spike=US", "note every latency above US"),
-    ("--spike-nodes=N", "at most so many (default 1024; behind --spike)"),
+    ("--spike-nodes=N", "note at most N of them (default 1024; after --spike)"),
     ("--smi", "count system management interrupts (Intel, root, with -a or -S)"),
     ("-t [N]   --threads=N", "threads: N, or one for each CPU (default 1)"),
     ("--tracemark", "with -b: mark and stop the kernel's trace"),
