@@ -7,7 +7,10 @@ use rtscope_model::time::Nanos;
 use serde::Serialize;
 
 use crate::{
-    compare::trial::{Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
+    compare::{
+        Chance,
+        trial::{Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
+    },
     number::{counted, grouped, us},
     plot,
 };
@@ -160,6 +163,7 @@ fn figure_row(trial: &Trial, figure: &TrialFigure) -> [String; 6] {
     let effect = match (figure.differs, ratio(figure) < 1.0) {
         (true, true) => "better",
         (true, false) => "worse",
+        (false, _) if figure.chance.is_some_and(Chance::is_different) => "too small to count",
         (false, _) => "no difference shown",
     };
     let what = format!("{}, {}", figure.statistic, figure.load);
@@ -175,12 +179,19 @@ fn cost_text(cost: &TrialCost) -> String {
     format!("{what}: {}", change_text(cost.change))
 }
 
+/// The smallest change of a cost that is told: 1 %.
+const COST_LEAST: f64 = 0.01;
+
 /// The costs that differ from none by their own intervals; the others in one clause.
 fn costs_text(trial: &Trial) -> Option<String> {
     if trial.costs.is_empty() {
         return None;
     }
-    let is_shown = |cost: &&TrialCost| cost.change.low > 1.0 || cost.change.high < 1.0;
+    // In virtual time an interval may be so narrow that it excludes none by less than anybody sees.
+    let is_shown = |cost: &&TrialCost| {
+        let change = cost.change;
+        (change.low > 1.0 || change.high < 1.0) && change.ratio.ln().abs() >= COST_LEAST
+    };
     let shown: Vec<String> = trial.costs.iter().filter(is_shown).map(cost_text).collect();
     if !shown.is_empty() {
         return Some(shown.join("; "));
