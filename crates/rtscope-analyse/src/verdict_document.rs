@@ -113,6 +113,7 @@ fn of_cell(cell: &CellSummary, record: &Record) -> Value {
         "tail": cell.tail,
         "cpu_time": of_cpu_time(&machine_use::of_cell(record, cell.cell)),
         "interrupts": of_interrupts(&machine_use::of_cell(record, cell.cell)),
+        "power_w": machine_use::of_cell(record, cell.cell).power_w,
     })
 }
 

@@ -47,12 +47,14 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    sched as system_sched,
+    sched as system_sched, shield,
     tree::Tree,
 };
 
 use crate::{
-    environment::{InterruptCounters, SystemCounters, kernel_log::KernelLog},
+    environment::{
+        InterruptCounters, SystemCounters, energy::EnergyCounters, kernel_log::KernelLog,
+    },
     interrupt::Interrupt,
     load::{Launcher, LoadError},
     network::NetworkError,
@@ -269,6 +271,15 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
     Ok(Some(Finding::new("no-real-time-permission", Weight::PreventsPass, text).advise(advice)))
 }
 
+/// The CPUs of loads that may run anywhere: a shield keeps them off its CPUs, so they would not read back what they asked.
+fn outside_of_shields(all: &CpuSet) -> CpuSet {
+    let tree = Tree::default();
+    let hierarchies = shield::VERSION_1.iter().chain(&shield::VERSION_2);
+    let shielded = hierarchies.filter_map(|at| shield::shielded(&tree, at));
+    let outside = shielded.fold(all.clone(), |rest, own| rest.without(&own));
+    if outside.is_empty() { all.clone() } else { outside }
+}
+
 /// Whether settings of single phases change between sessions.
 fn changes_by_phase(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.settings.is_empty())
@@ -303,6 +314,7 @@ fn sessions_in_turn(
         tree: &options.tree,
         counters: SystemCounters::read(&options.tree),
         interrupts: InterruptCounters::read(&options.tree),
+        energy: EnergyCounters::read(&options.tree),
         counters_at_ns: stream.elapsed_ns(),
         own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
         kernel_log: KernelLog::open(&options.tree),
@@ -313,12 +325,14 @@ fn sessions_in_turn(
         progress_at_ns: 0,
         stream,
     };
+    let all = conductor.launcher.all.clone();
     let mut why = EndReason::Finished;
     for (i, session) in sessions.iter().enumerate() {
         let phase = &plan.phases[session.cells.start];
         let own = if changes_by_phase(plan) { plan.settings_of(phase) } else { BTreeMap::new() };
         let mut emit = |event| conductor.stream.emit(event);
         let settings = tune::apply(&options.tree, &options.journal, &own, &mut emit)?;
+        conductor.launcher.all = outside_of_shields(&all);
         let ended = conductor.session(i as u32, session);
         settings.restore(&mut |event| conductor.stream.emit(event));
         if let Some(reason) = ended? {

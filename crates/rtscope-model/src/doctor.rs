@@ -267,6 +267,59 @@ pub struct DoctorDocument {
     pub facts: MachineFacts,
 }
 
+/// A setting of `rtscope tune` with its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingValue {
+    pub name: String,
+    pub value: String,
+}
+
+/// What changes one thing that `rtscope doctor` found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suggestion {
+    /// Code of the finding; `cpus-asked` for CPUs that the user named.
+    pub code: String,
+    pub severity: Severity,
+    pub sureness: Sureness,
+    /// A sentence: what was found.
+    pub text: String,
+    /// Why it matters for latency.
+    pub why: String,
+    pub cost: String,
+    /// Order of magnitude of the delay that it may add.
+    pub delay_ns: Option<u64>,
+    /// Settings that can be changed at once.
+    pub settings: Vec<SettingValue>,
+    /// Words for the kernel's command line.
+    pub boot: Option<String>,
+    /// The line that sets these words in this machine's boot loader.
+    pub boot_line: Option<String>,
+    /// The command that changes it; none where rtscope has no setting for it.
+    pub command: Option<String>,
+    /// What to do where rtscope has no setting for it.
+    pub by_hand: Option<String>,
+}
+
+/// The document of `rtscope tune suggest --json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuggestionDocument {
+    pub format: u32,
+    /// Version of rtscope.
+    pub version: String,
+    pub purpose: String,
+    pub deadline_ns: u64,
+    /// CPUs that are meant for real-time threads.
+    pub cpus: CpuSet,
+    /// In the order of the findings, the worst first.
+    pub suggestions: Vec<Suggestion>,
+    /// One command for all of severity medium or high that can be changed at once.
+    pub command: Option<String>,
+    /// One command for all words of the command line, of the same severities.
+    pub boot_command: Option<String>,
+    /// The line for all words in this machine's boot loader.
+    pub boot_line: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -305,6 +305,9 @@ pub struct SystemSpan {
     /// CPU time of rtscope's own process; that of its loads is not in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_ns: Option<u64>,
+    /// Energy that the CPUs' packages used, in microjoules, where the kernel shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_uj: Option<u64>,
     /// CPU time by CPU.
     pub cpus: Vec<CpuSpan>,
     /// Interrupts by line, the busiest first; none in older records.
@@ -324,6 +327,7 @@ impl SystemSpan {
         };
         self.throttled = sum(self.throttled, next.throttled);
         self.own_ns = sum(self.own_ns, next.own_ns);
+        self.energy_uj = sum(self.energy_uj, next.energy_uj);
         for cpu in &next.cpus {
             match self.cpus.iter_mut().find(|own| own.cpu == cpu.cpu) {
                 Some(own) => own.absorb(cpu),

@@ -22,6 +22,8 @@ pub mod power;
 pub mod process;
 pub mod sched;
 pub mod shared;
+pub mod shield;
+pub mod swap;
 pub mod system;
 pub mod terminal;
 pub mod thread;

@@ -5,7 +5,10 @@ use rtscope_model::{
     schedule::{Budget, Placement, Policy},
 };
 
-use crate::error::{Error, check};
+use crate::{
+    error::{Error, check},
+    shield,
+};
 
 /// The calling thread, where a thread number is asked.
 pub const SELF: i32 = 0;
@@ -59,12 +62,21 @@ pub fn set_policy(tid: i32, placement: &Placement) -> Result<(), Error> {
     check(answer, || format!("sched_setattr {} {}", placement.policy, placement.priority)).map(drop)
 }
 
-/// Sets the CPUs of a thread.
+/// Sets the CPUs of a thread. The calling thread enters a shield where that is the only way to them.
 ///
 /// # Errors
 ///
 /// EINVAL when none of them is online and allowed.
 pub fn set_affinity(tid: i32, cpus: &CpuSet) -> Result<(), Error> {
+    let answer = try_affinity(tid, cpus);
+    let is_outside = |error: &Error| error.errno() == Some(libc::EINVAL);
+    if tid == SELF && answer.as_ref().is_err_and(is_outside) && shield::enter(cpus) {
+        return try_affinity(tid, cpus);
+    }
+    answer
+}
+
+fn try_affinity(tid: i32, cpus: &CpuSet) -> Result<(), Error> {
     let mut mask = [0u8; MASK_BYTES];
     for cpu in cpus.iter() {
         if let Some(byte) = mask.get_mut(cpu as usize / 8) {

@@ -29,7 +29,8 @@ pub(crate) fn restore() -> (usize, bool) {
     (found + instances.len(), sound)
 }
 
-fn said(restored: Vec<Restored>) -> (usize, bool) {
+/// Says what became of settings. How many there were, and whether all are as they were.
+pub(crate) fn said(restored: Vec<Restored>) -> (usize, bool) {
     let (found, mut sound) = (restored.len(), true);
     for one in restored {
         sound &= one.error.is_none();

@@ -127,6 +127,15 @@ impl Lines {
                 let expected = cells.get(nth)?.expected;
                 Some(format!("[{}/{}] {name}: {expected}", nth + 1, cells.len()))
             }
+            // Dozens of files, and then one event for all threads that were moved.
+            Event::SettingChanged { setting, path, .. }
+                if setting == "shield" && path.starts_with('/') && !self.verbose =>
+            {
+                None
+            }
+            Event::SettingChanged { setting, path, from, to } if !path.starts_with('/') => {
+                Some(format!("setting {setting}: {path}: {from} -> {to}, until the run ends"))
+            }
             Event::SettingChanged { setting, from, to, .. } => {
                 Some(format!("setting {setting}: {from} -> {to}, until the run ends"))
             }

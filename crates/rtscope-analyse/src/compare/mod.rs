@@ -21,6 +21,7 @@ mod ratio;
 mod sample;
 mod setting;
 mod shift;
+pub mod trial;
 
 use rtscope_model::record::Record;
 use serde::Serialize;

@@ -155,6 +155,11 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// A value that has no spread.
+    pub(crate) fn exact(value: f64) -> Values {
+        Values { mean: value, variance: 0.0, freedom: 1.0 }
+    }
+
     /// `least` is a variance of a single value below which theirs can't be.
     pub(crate) fn new(values: &[f64], least: f64) -> Values {
         let n = values.len() as f64;

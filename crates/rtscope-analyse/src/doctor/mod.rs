@@ -9,6 +9,7 @@ mod mend;
 pub(crate) mod preemption;
 mod purpose;
 mod rules;
+pub mod suggest;
 
 use rtscope_model::{
     cmdline,

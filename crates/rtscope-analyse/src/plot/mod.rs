@@ -30,6 +30,7 @@ mod theme;
 pub(crate) mod throughput;
 mod timeline;
 pub mod trend;
+pub(crate) mod trials;
 pub(crate) mod wave;
 pub(crate) mod words;
 

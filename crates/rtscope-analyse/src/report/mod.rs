@@ -15,5 +15,7 @@ pub mod sched;
 pub mod stat;
 pub mod terminal;
 pub mod throughput;
+pub mod trials;
+pub mod tune;
 pub mod wave;
 pub mod worst_lab;

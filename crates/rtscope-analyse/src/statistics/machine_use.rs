@@ -18,6 +18,8 @@ pub struct MachineUse {
     pub cpus: Vec<CpuUse>,
     /// Interrupt lines, the busiest first; empty in older records.
     pub lines: Vec<LineUse>,
+    /// Mean power of the CPUs' packages in watts; none where the machine doesn't show it.
+    pub power_w: Option<f64>,
 }
 
 /// What a CPU spent its time on.
@@ -121,7 +123,17 @@ pub fn of_cell(record: &Record, cell: u32) -> MachineUse {
     MachineUse {
         cpus: CpuUse::of(None, all_ns).into_iter().chain(each).collect(),
         lines: lines.into_iter().filter(|_| counted_ns > 0).map(line_use).collect(),
+        power_w: power_w(&spans),
     }
+}
+
+/// Microjoules by nanosecond are kilowatts.
+fn power_w(spans: &[&SystemSpan]) -> Option<f64> {
+    let with = || spans.iter().filter_map(|span| Some((span.energy_uj?, span.span_ns)));
+    let (energy_uj, span_ns) = with().fold((0u64, 0u64), |sum, (energy_uj, span_ns)| {
+        (sum.0.saturating_add(energy_uj), sum.1.saturating_add(span_ns))
+    });
+    (span_ns > 0).then(|| energy_uj as f64 / span_ns as f64 * 1e3)
 }
 
 fn add(sums: &mut [u64; 8], cpu: &CpuSpan) {

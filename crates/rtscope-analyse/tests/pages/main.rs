@@ -14,6 +14,7 @@ mod layout;
 #[path = "../../src/test_support.rs"]
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod test_support;
+mod trials;
 
 use std::{fs, path::Path, thread};
 

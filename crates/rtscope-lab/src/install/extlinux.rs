@@ -11,6 +11,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block, without_block},
+    parameters::{MARK, Words},
 };
 use crate::error::LabError;
 
@@ -132,6 +133,24 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let text = with_block(&quiet, &wish.title(), &body);
     changes.push(Change::Replace { path, text, mark: Mark::Block });
     Ok(changes)
+}
+
+/// A copy of the default label with other words.
+pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
+    let (path, text) = read(root)?;
+    let label = default_label(&text).ok_or_else(|| no_label(&path))?;
+    label.value(&IMAGE).ok_or_else(|| no_label(&path))?;
+    let kept = label.lines.iter().filter(|(key, _)| key != "APPEND");
+    // What a menu shows for the old label would be said of two.
+    let kept = kept.filter(|(key, _)| !key.starts_with("MENU"));
+    let lines: String = kept.map(|(key, rest)| format!("\t{key} {rest}\n")).collect();
+    let line = words.on(label.value(&["APPEND"]).unwrap_or_default());
+    let body = format!("LABEL {MARK}\n{lines}\tAPPEND {line}\nDEFAULT {MARK}\n");
+    let quiet = silenced(&text, |line| {
+        line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("DEFAULT"))
+    });
+    let text = with_block(&quiet, &words.title(), &body);
+    Ok(vec![Change::Replace { path, text, mark: Mark::Block }])
 }
 
 /// The new label's device tree: the same file of the new kernel, or its folder; none where the old label

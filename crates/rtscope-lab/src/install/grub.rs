@@ -12,6 +12,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, with_block, without_block},
+    parameters::{MARK, Words},
 };
 use crate::error::LabError;
 
@@ -171,13 +172,11 @@ fn id_of(text: &str) -> Option<String> {
 pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let folder = folder(wish.root)?;
     let main = read(&folder.join("grub.cfg"))?;
-    if !main.contains("custom.cfg") {
-        return Err(LabError::Refused(format!(
-            "{} doesn't read custom.cfg: install a Debian package instead (`rtscope kernel package`), \
-             or have /etc/grub.d/41_custom executable and run update-grub",
-            folder.join("grub.cfg").display()
-        )));
-    }
+    refuse_without_custom(
+        &folder,
+        &main,
+        "install a Debian package instead (`rtscope kernel package`)",
+    )?;
     let old_custom = custom(&folder)?;
     let entry =
         default_entry(&[&main, &without_block(&old_custom)]).ok_or_else(|| no_entry(&folder))?;
@@ -216,6 +215,54 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         Change::File { from: Content::Text(text), to: path }
     });
     Ok(changes)
+}
+
+/// Refuses a menu that doesn't read the file that our entry is in.
+fn refuse_without_custom(folder: &Path, main: &str, instead: &str) -> Result<(), LabError> {
+    if main.contains("custom.cfg") {
+        return Ok(());
+    }
+    Err(LabError::Refused(format!(
+        "{} doesn't read custom.cfg: {instead}, or have /etc/grub.d/41_custom executable and run update-grub",
+        folder.join("grub.cfg").display()
+    )))
+}
+
+/// A copy of the default entry with other words.
+pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
+    let folder = folder(root)?;
+    let main = read(&folder.join("grub.cfg"))?;
+    refuse_without_custom(
+        &folder,
+        &main,
+        "write the parameters into GRUB_CMDLINE_LINUX_DEFAULT of /etc/default/grub and run update-grub",
+    )?;
+    let old = custom(&folder)?;
+    let entry = default_entry(&[&main, &old]).ok_or_else(|| no_entry(&folder))?;
+    entry.line(&LINUX).ok_or_else(|| no_entry(&folder))?;
+    let title = entry.title.replace('\'', "");
+    let mut body = format!("menuentry '{title} (rtscope)' --id {MARK} {{\n");
+    for line in &entry.body {
+        let parts: Vec<&str> = line.split_whitespace().collect();
+        match parts.first() {
+            Some(first) if LINUX.contains(first) => {
+                let image = parts.get(1).copied().unwrap_or_default();
+                let rest = words.on(&parts.get(2..).unwrap_or_default().join(" "));
+                body += &format!("\t{first} {image} {rest}\n");
+            }
+            Some(&"echo") => {}
+            _ => body += &format!("\t{line}\n"),
+        }
+    }
+    // Falls back to the first entry when this one can't be loaded.
+    body += &format!("}}\nset default={MARK}\nset fallback=0\n");
+    let text = with_block(&old, &words.title(), &body);
+    let path = folder.join("custom.cfg");
+    Ok(vec![if path.is_file() {
+        Change::Replace { path, text, mark: Mark::Block }
+    } else {
+        Change::File { from: Content::Text(text), to: path }
+    }])
 }
 
 /// Our entry: the old one's lines with our files.

@@ -76,6 +76,9 @@ pub struct Heading {
     #[serde(flatten)]
     pub kernel: Identity,
     pub layout: BootLayout,
+    /// Words on the command line, where it is no kernel but only these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<String>,
 }
 
 /// A journal that is being written.

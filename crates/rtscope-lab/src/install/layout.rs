@@ -23,14 +23,17 @@ pub enum BootLayout {
     Extlinux,
     /// U-Boot with `uEnv.txt`.
     UBoot,
+    /// systemd-boot with `loader.conf`. Kernels are not installed there, only parameters are set.
+    SystemdBoot,
 }
 
 /// Names on the command line.
-const NAMES: [(&str, BootLayout); 4] = [
+const NAMES: [(&str, BootLayout); 5] = [
     ("raspberry-pi", BootLayout::RaspberryPi),
     ("grub", BootLayout::Grub),
     ("extlinux", BootLayout::Extlinux),
     ("u-boot", BootLayout::UBoot),
+    ("systemd-boot", BootLayout::SystemdBoot),
 ];
 
 impl fmt::Display for BootLayout {

@@ -7,7 +7,7 @@ use super::{
     change::Change,
     extlinux, grub,
     layout::{BootLayout, Chosen},
-    raspberry_pi, u_boot,
+    raspberry_pi, systemd_boot, u_boot,
 };
 use crate::error::LabError;
 
@@ -23,6 +23,7 @@ impl BootLayout {
             BootLayout::Grub => grub::chosen(root),
             BootLayout::Extlinux => extlinux::chosen(root),
             BootLayout::UBoot => u_boot::chosen(root),
+            BootLayout::SystemdBoot => systemd_boot::chosen(root),
         }
     }
 
@@ -33,6 +34,11 @@ impl BootLayout {
             BootLayout::Grub => grub::changes(wish),
             BootLayout::Extlinux => extlinux::changes(wish),
             BootLayout::UBoot => u_boot::changes(wish),
+            BootLayout::SystemdBoot => Err(LabError::Refused(
+                "with systemd-boot, install the kernel as a Debian package (`rtscope kernel package`): \
+                 kernel-install then makes its entry"
+                    .to_owned(),
+            )),
         }
     }
 }

@@ -15,8 +15,10 @@ pub mod journal;
 pub mod layout;
 mod loader;
 pub mod marked_block;
+mod parameters;
 mod raspberry_pi;
 mod steps;
+mod systemd_boot;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,9 @@ use self::{
 };
 pub use self::{
     layout::{BootLayout, Chosen},
+    parameters::{
+        ParametersSet, layout_of, lines_with, parameters, remove_parameters, set_parameters,
+    },
     steps::Steps,
 };
 use crate::{
@@ -160,7 +165,7 @@ pub fn install(
     if wish.check_space {
         check_space(wish, &changes)?;
     }
-    let heading = Heading { kernel: wish.kernel.identity(), layout: wish.layout };
+    let heading = Heading { kernel: wish.kernel.identity(), layout: wish.layout, parameters: None };
     step(report, format!("installing {} below {}", wish.title(), wish.root.display()));
     let outcome = apply(wish.root, &heading, &changes, steps);
     match outcome {
@@ -306,6 +311,12 @@ pub fn rollback(
             root.display()
         )));
     };
+    if newest.heading.parameters.is_some() {
+        return Err(LabError::Refused(
+            "boot parameters were set last and must be removed first: run `rtscope tune restore --boot`"
+                .to_owned(),
+        ));
+    }
     let is_asked = |found: &FoundJournal| {
         asked.is_none_or(|asked| {
             found.heading.kernel.name == asked

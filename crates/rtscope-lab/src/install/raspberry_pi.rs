@@ -22,6 +22,7 @@ use super::{
     marked_block::{
         Mark, is_marked, silenced, with_block, with_words, without_block, without_words,
     },
+    parameters::{MARK, Words},
     target,
 };
 use crate::error::LabError;
@@ -227,6 +228,30 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         false => Change::Replace { path, text, mark: Mark::Block },
     });
     Ok(changes)
+}
+
+/// A command line of its own, and the line in `config.txt` that names it. The old one stays as it is.
+pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
+    let boot = folder_with(root, &BOOT, CONFIG)?;
+    let path = boot.join(CONFIG);
+    let config = read(&path)?;
+    let now = of_config(&boot, &config)?;
+    let name = format!("{MARK}.txt");
+    // The firmware puts the prefix before this name too, where the prefix leads to a kernel.
+    let image = now.image.file_name().unwrap_or_default();
+    let prefix = now
+        .image
+        .strip_prefix(&boot)
+        .ok()
+        .and_then(|below| below.to_str()?.strip_suffix(image.to_str()?).map(str::to_owned));
+    let prefix = prefix.filter(|prefix| value(&config, "os_prefix").as_deref() == Some(prefix));
+    let line = words.on(&now.cmdline) + "\n";
+    let text = with_block(&config, &words.title(), &format!("[all]\ncmdline={name}\n"));
+    let to = boot.join(format!("{}{name}", prefix.unwrap_or_default()));
+    Ok(vec![
+        Change::File { from: Content::Text(line), to },
+        Change::Replace { path, text, mark: Mark::Block },
+    ])
 }
 
 /// A folder of its own, with the image under each of the names, and the initial RAM disk under the old

@@ -14,6 +14,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, with_block, without_block},
+    parameters::Words,
 };
 use crate::error::LabError;
 
@@ -64,6 +65,15 @@ impl Environment {
         paths.find(|path| path.is_file())
     }
 
+    /// The variable that holds words for the kernel: boards differ in it.
+    fn words_variable(&self) -> &'static str {
+        if self.value("uname_r").is_some() {
+            return "cmdline";
+        }
+        let known = ["optargs", "extraargs", "cmdline"];
+        known.into_iter().find(|name| self.value(name).is_some()).unwrap_or(known[0])
+    }
+
     fn image_name(&self) -> Option<String> {
         let asked = self.value("bootfile").or(self.value("name_kern"));
         let folder = self.boot_folder();
@@ -101,7 +111,7 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
         image: folder.join(name),
         initrd: environment.initrd_of_folder(),
         device_tree: Some(folder),
-        cmdline: words("optargs"),
+        cmdline: words(environment.words_variable()),
     })
 }
 
@@ -120,6 +130,15 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let text = with_block(&environment.text, &wish.title(), &body);
     changes.push(Change::Replace { path: environment.path, text, mark: Mark::Block });
     Ok(changes)
+}
+
+/// The variable with words for the kernel, set again with other words.
+pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
+    let environment = Environment::read(root)?;
+    let name = environment.words_variable();
+    let line = words.on(environment.value(name).unwrap_or_default());
+    let text = with_block(&environment.text, &words.title(), &format!("{name}={line}\n"));
+    Ok(vec![Change::Replace { path: environment.path, text, mark: Mark::Block }])
 }
 
 /// The new value of a variable with words for the kernel: the old one's with ours.

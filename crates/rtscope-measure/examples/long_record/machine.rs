@@ -171,6 +171,7 @@ fn system(cpus: u32) -> SystemSpan {
         interrupts: 4_000,
         throttled: Some(0),
         own_ns: Some(10_000_000),
+        energy_uj: None,
         cpus: cpus.collect(),
         ..SystemSpan::default()
     }

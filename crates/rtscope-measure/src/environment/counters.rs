@@ -111,6 +111,7 @@ impl SystemCounters {
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             throttled: None,
             own_ns: None,
+            energy_uj: None,
             cpus: self.cpus.iter().filter_map(since).collect(),
             lines: Vec::new(),
         }

@@ -7,6 +7,7 @@
 mod config;
 pub mod counters;
 mod cpu;
+pub mod energy;
 #[cfg(test)]
 pub(crate) mod fake;
 mod irq;

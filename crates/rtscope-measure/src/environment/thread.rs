@@ -10,6 +10,9 @@ use super::text::{numbered, value};
 /// `PF_KTHREAD` in the kernel's `include/linux/sched.h`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
+/// `PF_NO_SETAFFINITY` of the kernel.
+const NO_SET_AFFINITY: u32 = 0x0400_0000;
+
 /// `PF_EXITING` and `PF_SIGNALED` of the kernel.
 const EXITING: u32 = 0x4;
 const SIGNALED: u32 = 0x400;
@@ -76,6 +79,16 @@ impl Stat {
     /// Whether it is the kernel's own.
     pub(crate) fn is_kernel(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
+    }
+
+    /// Whether it belongs to its CPUs, so that nobody may move it.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.flags & NO_SET_AFFINITY != 0
+    }
+
+    /// Whether it is the thread that starts those of the kernel. No cgroup takes it.
+    pub(crate) fn is_kernel_parent(&self) -> bool {
+        self.is_kernel() && self.parent == 0
     }
 
     /// Whether it is on its way out: a fatal signal was taken, or the kernel already clears up after it.

@@ -25,7 +25,9 @@ use rtscope_sys::{
 
 use crate::{
     RunError,
-    environment::{InterruptCounters, SystemCounters, kernel_log::KernelLog, smi},
+    environment::{
+        InterruptCounters, SystemCounters, energy::EnergyCounters, kernel_log::KernelLog, smi,
+    },
     interrupt::Interrupt,
     load::{Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
@@ -68,6 +70,7 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) launcher: Launcher,
     pub(crate) counters: SystemCounters,
     pub(crate) interrupts: InterruptCounters,
+    pub(crate) energy: EnergyCounters,
     pub(crate) counters_at_ns: u64,
     /// CPU time of this process at that instant.
     pub(crate) own_cpu_ns: u64,
@@ -402,6 +405,9 @@ impl Conductor<'_, '_> {
         let mut span = counters.span_since(&self.counters, now_ns - self.counters_at_ns);
         let interrupts = InterruptCounters::read(self.tree);
         span.lines = interrupts.since(&self.interrupts);
+        let energy = EnergyCounters::read(self.tree);
+        span.energy_uj = energy.since_uj(&self.energy);
+        self.energy = energy;
         span.throttled = self.kernel_log.read();
         let own_cpu_ns = SystemClock::PROCESS_CPU.now_ns();
         span.own_ns = Some(own_cpu_ns - self.own_cpu_ns);

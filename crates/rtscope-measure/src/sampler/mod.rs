@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! session   places threads, verifies them while parked, releases them
+//! enter     what a thread does before it parks
 //! cover     what the control thread adds for activations that no thread has answered
 //! reign     which cell an activation belongs to
 //! frames    the loop of a thread that sends a frame at each activation and waits for it
@@ -17,6 +18,7 @@
 //! ```
 
 mod cover;
+mod enter;
 mod frames;
 mod gate;
 mod ledger;

@@ -21,7 +21,7 @@ use rtscope_model::{
     slice::{RawSample, Slice},
 };
 use rtscope_sys::{
-    clock::{Clock, NanosleepClock, SystemClock, TimerClock},
+    clock::{Clock, NanosleepClock, SystemClock},
     memory, sched, thread,
     tracefs::Marker,
     tree::Tree,
@@ -34,6 +34,7 @@ use crate::{
 
 use super::{
     cover::Cover,
+    enter::{Placed, enter},
     frames::FrameLoop,
     gate::{Gate, Word},
     ledger::Ledger,
@@ -197,7 +198,7 @@ struct Running {
 /// What a thread leaves behind.
 type Left = (Tally, Option<Placement>, LoopTally, Exchange);
 
-type Report = (usize, Result<(i32, Placement), (Placement, rtscope_sys::Error)>);
+type Report = (usize, Placed);
 
 impl Session {
     /// Starts the threads; each places itself, reads its place back and parks. `elapsed_ns` is the
@@ -265,17 +266,8 @@ impl Session {
         let mut beat = Beat { interval_ns: plan.interval_ns, ..spec.beat };
         let offset_ns = spec.beat.first_ns * i as u64;
         let body = move || {
-            thread::block_signals();
-            slack_ns.into_iter().for_each(thread::set_timer_slack_ns);
-            let (placed, timer) = match timer_for(wake, clock) {
-                Ok(timer) => {
-                    let placed = sched::place(&asked).map(|found| (thread::id(), found));
-                    (placed.map_err(|e| (asked, e)), timer)
-                }
-                Err(e) => (Err((asked, e)), None),
-            };
+            let (placed, timer) = enter(asked, slack_ns, (wake, clock));
             let failed = placed.is_err();
-            memory::prefault_stack();
             let _ = report.send((i, placed));
             drop(report);
             let word = gate.wait();
@@ -578,11 +570,6 @@ fn raw_ring(
             (Some(producer), Some(consumer))
         }
     }
-}
-
-/// The calling thread's timer, where it wakes by one.
-fn timer_for(wake: Wake, clock: SystemClock) -> Result<Option<TimerClock>, rtscope_sys::Error> {
-    if wake == Wake::Timer { TimerClock::new(clock).map(Some) } else { Ok(None) }
 }
 
 fn whole_tally(counted: &LoopTally, used: thread::Usage, wall_ns: u64) -> Tally {

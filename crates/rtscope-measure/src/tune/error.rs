@@ -4,7 +4,12 @@
 use std::{io, path::PathBuf};
 
 use rtscope_model::text::Problem;
-use rtscope_sys::Error;
+use rtscope_sys::{Error, tree::Tree};
+
+use super::{
+    change::{Change, ChangeKind},
+    journal::Author,
+};
 
 /// Why settings were not changed.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,22 @@ pub enum TuneError {
         path = path.display()
     )]
     Left { setting: String, path: PathBuf },
+    #[error(
+        "{setting}: `rtscope tune apply --keep` keeps {path} as it is until the next boot: \
+         run `rtscope tune restore` first",
+        path = path.display()
+    )]
+    Kept { setting: String, path: PathBuf },
+    #[error(
+        "{setting} lasts only while a program holds it, so it can't be kept: leave --keep out, or use idle-latency"
+    )]
+    EndsWithProcess { setting: String },
+    /// A shield that no journal names: rtscope would not know how to restore it.
+    #[error(
+        "shield: {path} is there already, and no journal names it: move its threads away and remove it",
+        path = path.display()
+    )]
+    ShieldThere { path: PathBuf },
     #[error("{operation} {path}: {source}: without a journal nothing is changed", path = path.display())]
     Journal {
         /// `make`, `lock`, `write`.
@@ -39,6 +60,18 @@ pub enum TuneError {
         path: PathBuf,
         source: io::Error,
     },
+}
+
+impl TuneError {
+    /// A shield that is there already has an owner, who is the better answer.
+    pub(super) fn or_owner_of_shield(self, tree: &Tree, changed: &[(Change, Author)]) -> TuneError {
+        let TuneError::ShieldThere { .. } = &self else { return self };
+        let folder = changed.iter().find(|(change, _)| change.kind == ChangeKind::Folder);
+        match folder {
+            Some((change, author)) => author.refusal("shield", change.place(tree).into()),
+            None => self,
+        }
+    }
 }
 
 impl From<Problem> for TuneError {

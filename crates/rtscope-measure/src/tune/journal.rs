@@ -13,27 +13,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rtscope_model::printable::printable;
 use rtscope_sys::{process, tree::Tree};
 use serde::{Deserialize, Serialize};
 
-use super::{error::TuneError, setting};
+use super::{change::Change, error::TuneError};
 use crate::environment::Stat;
-
-/// One change: what a file held, and what it was made to hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Change {
-    pub(super) setting: String,
-    /// Below the root, without a leading slash.
-    pub(super) path: String,
-    pub(super) old: String,
-    pub(super) new: String,
-}
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Heading {
     /// The kernel's name for this boot. Settings do not outlive a boot, a journal on a disk does.
     boot: String,
+    /// The command line of the process, for people.
+    #[serde(default)]
+    command: String,
 }
 
 /// Where root's journals are kept.
@@ -52,7 +46,7 @@ pub fn journal_dir() -> PathBuf {
 }
 
 /// A process, named so that no later one can have the name: number and start time in clock ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) pid: u32,
     started_ticks: u64,
@@ -78,10 +72,49 @@ impl Owner {
     fn file_name(self) -> String {
         format!("{}-{}.jsonl", self.pid, self.started_ticks)
     }
+}
 
-    fn of_file(path: &Path) -> Option<Owner> {
-        let (pid, started) = path.file_name()?.to_str()?.strip_suffix(".jsonl")?.split_once('-')?;
-        Some(Owner { pid: pid.parse().ok()?, started_ticks: started.parse().ok()? })
+/// Whose changes a journal names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Author {
+    /// Those of a process, which restores them when it ends.
+    Process(Owner),
+    /// Changes that are kept, by number: the newest has the highest.
+    Kept(u32),
+}
+
+impl Author {
+    fn file_name(self) -> String {
+        match self {
+            Author::Process(owner) => owner.file_name(),
+            Author::Kept(number) => format!("kept-{number:04}.jsonl"),
+        }
+    }
+
+    fn of_file(path: &Path) -> Option<Author> {
+        let (first, second) =
+            path.file_name()?.to_str()?.strip_suffix(".jsonl")?.split_once('-')?;
+        if first == "kept" {
+            return second.parse().ok().map(Author::Kept);
+        }
+        let (pid, started_ticks) = (first.parse().ok()?, second.parse().ok()?);
+        Some(Author::Process(Owner { pid, started_ticks }))
+    }
+
+    fn is_dead(self) -> bool {
+        matches!(self, Author::Process(owner) if !owner.is_alive())
+    }
+
+    /// Why what it has changed can't be changed by another.
+    pub(super) fn refusal(self, setting: &str, path: PathBuf) -> TuneError {
+        let setting = setting.to_owned();
+        match self {
+            Author::Kept(_) => TuneError::Kept { setting, path },
+            Author::Process(owner) if owner.is_alive() => {
+                TuneError::Held { setting, path, pid: owner.pid }
+            }
+            Author::Process(_) => TuneError::Left { setting, path },
+        }
     }
 }
 
@@ -193,6 +226,24 @@ impl Journal {
         })
     }
 
+    /// Makes it the journal of no process, so that only who asks for it restores what it names.
+    pub(super) fn keep(&self, dir: &Path, _lock: &Lock) -> Result<(), TuneError> {
+        let keep = || {
+            let numbers = named(dir)?.into_iter().filter_map(|(author, _)| match author {
+                Author::Kept(number) => Some(number),
+                Author::Process(_) => None,
+            });
+            let number = numbers.max().unwrap_or(0) + 1;
+            fs::rename(&self.path, dir.join(Author::Kept(number).file_name()))?;
+            File::open(dir)?.sync_all()
+        };
+        keep().map_err(|source| TuneError::Journal {
+            operation: "keep a journal in",
+            path: dir.to_owned(),
+            source,
+        })
+    }
+
     /// All is restored.
     pub(super) fn remove(self) {
         // One that stays makes a later restore look again, and find the old values.
@@ -201,7 +252,9 @@ impl Journal {
 }
 
 fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
-    let mut text = serde_json::to_string(&Heading { boot: boot() })? + "\n";
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let command = printable(&words.collect::<Vec<_>>().join(" ")).into_owned();
+    let mut text = serde_json::to_string(&Heading { boot: boot(), command })? + "\n";
     for change in changes {
         text += &serde_json::to_string(change)?;
         text.push('\n');
@@ -214,7 +267,9 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
-    pub(super) owner: Owner,
+    pub(super) author: Author,
+    /// Command line of the process that wrote it.
+    pub(super) command: String,
     pub(super) changes: Vec<Change>,
     /// Lines that are not changes, with what is wrong with each.
     pub(super) damaged: Vec<String>,
@@ -223,40 +278,43 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn is_alive(&self) -> bool {
-        !self.of_earlier_boot && self.owner.is_alive()
+    /// Whether nobody is there who would restore it. What is kept in this boot is kept on purpose.
+    pub(super) fn is_left(&self) -> bool {
+        self.of_earlier_boot || self.author.is_dead()
     }
 
     /// Whether this process wrote it.
     pub(super) fn is_own(&self) -> bool {
-        !self.of_earlier_boot && Owner::own().is_ok_and(|own| own == self.owner)
+        !self.of_earlier_boot && Owner::own().is_ok_and(|own| Author::Process(own) == self.author)
     }
 }
 
 /// The journal of a process that is no more, when a folder has one. Its name says so: it need not be
 /// read.
 pub(super) fn find_left(dir: &Path) -> io::Result<Option<PathBuf>> {
-    let left = named(dir)?.into_iter().find(|(owner, _)| !owner.is_alive());
+    let left = named(dir)?.into_iter().find(|(author, _)| author.is_dead());
     Ok(left.map(|(_, path)| path))
 }
 
-/// The files in a folder that are called as journals are, by name, with the processes that wrote them.
-/// None when there is no folder.
-pub(super) fn named(dir: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
+/// The files in a folder that are called as journals are, with their authors: of processes first, then those that
+/// are kept, the oldest first. None when there is no folder.
+pub(super) fn named(dir: &Path) -> io::Result<Vec<(Author, PathBuf)>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    Ok(paths.into_iter().filter_map(|path| Some((Owner::of_file(&path)?, path))).collect())
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut found: Vec<(Author, PathBuf)> =
+        paths.filter_map(|path| Some((Author::of_file(&path)?, path))).collect();
+    found.sort();
+    Ok(found)
 }
 
-/// Every journal of this user in a folder, by name.
+/// Every journal of this user in a folder, in the order of [`named`].
 pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
     let own = named(dir)?.into_iter().filter(|(_, path)| is_own_file(path));
-    own.map(|(owner, path)| Ok(parse(owner, &fs::read(&path)?, path))).collect()
+    own.map(|(author, path)| Ok(parse(author, &fs::read(&path)?, path))).collect()
 }
 
 /// A journal says what to write into the kernel: nobody else's is believed.
@@ -264,18 +322,25 @@ fn is_own_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.uid() == process::user())
 }
 
-pub(super) fn parse(owner: Owner, bytes: &[u8], path: PathBuf) -> Found {
-    let mut found =
-        Found { path, owner, changes: Vec::new(), damaged: Vec::new(), of_earlier_boot: false };
+pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {
+    let mut found = Found {
+        path,
+        author,
+        command: String::new(),
+        changes: Vec::new(),
+        damaged: Vec::new(),
+        of_earlier_boot: false,
+    };
     for (i, line) in String::from_utf8_lossy(bytes).lines().enumerate() {
         if i == 0
             && let Ok(heading) = serde_json::from_str::<Heading>(line)
         {
             found.of_earlier_boot = heading.boot != boot();
+            found.command = printable(&heading.command).into_owned();
             continue;
         }
         match serde_json::from_str::<Change>(line) {
-            Ok(change) if owned(&change) => found.changes.push(change),
+            Ok(change) if change.is_owned() => found.changes.push(change),
             Ok(change) => found.damaged.push(format!(
                 "line {}: {} is not a file of {}",
                 i + 1,
@@ -288,32 +353,29 @@ pub(super) fn parse(owner: Owner, bytes: &[u8], path: PathBuf) -> Found {
     found
 }
 
-fn owned(change: &Change) -> bool {
-    setting::find(&change.setting).is_ok_and(|setting| setting.owns(&change.path))
-}
-
-/// Refuses files that another journal names: two runs would restore them in the wrong order.
-pub(super) fn refuse_held(
-    dir: &Path,
-    tree: &Tree,
-    wanted: &[(&str, &str)],
-) -> Result<(), TuneError> {
+/// What others have changed, with who did.
+pub(super) fn changed_by_others(dir: &Path) -> Result<Vec<(Change, Author)>, TuneError> {
     let found = find_all(dir);
     let found = found.map_err(|source| TuneError::Journal {
         operation: "read",
         path: dir.to_owned(),
         source,
     })?;
-    for journal in found.iter().filter(|journal| !journal.of_earlier_boot) {
-        let named = |path: &str| journal.changes.iter().any(|change| change.path == path);
-        if let Some((setting, path)) = wanted.iter().find(|(_, path)| named(path)) {
-            let (setting, path) = ((*setting).to_owned(), tree.path(path));
-            return Err(if journal.is_alive() {
-                TuneError::Held { setting, path, pid: journal.owner.pid }
-            } else {
-                TuneError::Left { setting, path }
-            });
-        }
-    }
-    Ok(())
+    let now = found.into_iter().filter(|journal| !journal.of_earlier_boot);
+    let each = now.flat_map(|journal| {
+        let author = journal.author;
+        journal.changes.into_iter().map(move |change| (change, author))
+    });
+    Ok(each.collect())
+}
+
+/// Refuses what another journal names: two runs would restore it in the wrong order.
+pub(super) fn refuse_held(
+    changed: &[(Change, Author)],
+    tree: &Tree,
+    setting: &str,
+    claims: &[String],
+) -> Result<(), TuneError> {
+    let taken = changed.iter().find(|(change, _)| claims.contains(&change.key()));
+    taken.map_or(Ok(()), |(change, author)| Err(author.refusal(setting, change.place(tree).into())))
 }

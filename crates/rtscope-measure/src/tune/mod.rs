@@ -8,35 +8,56 @@
 //! Restoring leaves alone what somebody else has changed in between. Settings that are already as
 //! asked are neither written nor journalled.
 
+mod cgroup;
+mod change;
 mod error;
 mod held;
+mod interrupt;
 mod journal;
+mod kernel_thread;
+mod persist;
+mod proposal;
+mod request;
 mod restore;
+mod service;
 mod setting;
+mod shield;
+mod status;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use rtscope_model::{
     event::Event,
     finding::{Finding, Weight},
+    text::Problem,
 };
 use rtscope_sys::tree::Tree;
 
+use self::{
+    change::{Change, ChangeKind},
+    held::Held,
+    journal::{Journal, Lock},
+    request::{Planned, SettingRequest},
+    restore::{RestoreOutcome, put_back},
+    setting::Target,
+};
 pub use self::{
     error::TuneError,
     journal::{JOURNALS_OF_ROOT, journal_dir},
-    restore::{Holder, Restored, holders, left_by_root, restore_leftovers, restore_own},
+    persist::{PersistError, Persisted, persist, persisted, remove_persisted},
+    proposal::{Proposal, ProposedChange, propose},
+    restore::{
+        Holder, Restored, holders, left_by_root, restore_kept, restore_leftovers, restore_own,
+    },
     setting::{SETTINGS, SettingDescriptor, check},
+    status::{ChangedSetting, SettingOwner, status},
 };
-use self::{
-    held::Held,
-    journal::{Change, Journal, Lock},
-    restore::{RestoreOutcome, put_back, repair_command},
-    setting::{Target, present},
-};
-use crate::interrupt;
+use crate::interrupt as signals;
 
 /// Settings that are changed. Dropping the value restores them, last first; [`Applied::restore`] also
 /// tells what it did.
@@ -64,21 +85,15 @@ pub fn apply(
     settings: &BTreeMap<String, String>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Applied, TuneError> {
-    let mut asked = settings
-        .iter()
-        .map(|(name, value)| SettingRequest::new(tree, name, value))
-        .collect::<Result<Vec<SettingRequest>, TuneError>>()?;
-    // Without throttling the kernel does not check whether the fair server's bandwidth fits: some releases
-    // count it wrongly, and refuse to change it. What is changed last is put back first.
-    asked.sort_by_key(|one| one.setting.name != "throttling");
+    let asked = requests(settings)?;
     if !asked.is_empty() {
-        interrupt::protect_settings().map_err(TuneError::Signals)?;
+        signals::protect_settings().map_err(TuneError::Signals)?;
     }
-    let (journal, changes) = journal_all(tree, journal_dir, &asked)?;
+    let (journal, plans) = journal_all(tree, journal_dir, asked)?;
     let mut applied =
         Applied { tree: tree.clone(), journal, changes: Vec::new(), held: Vec::new() };
-    for (asked, changes) in asked.iter().zip(changes) {
-        if let Err(error) = applied.change(asked, changes, on_event) {
+    for (asked, planned) in plans {
+        if let Err(error) = applied.change(&asked, planned, on_event) {
             applied.undo(on_event);
             return Err(error);
         }
@@ -86,128 +101,145 @@ pub fn apply(
     Ok(applied)
 }
 
-/// A setting with its value and its files on this machine.
-struct SettingRequest {
-    setting: &'static SettingDescriptor,
-    text: String,
-    files: Vec<String>,
+/// Settings with what each takes on this machine, in the order in which they are applied.
+type Plans = Vec<(SettingRequest, Planned)>;
+
+/// Reads the names and values of settings, and puts them in order.
+fn requests(settings: &BTreeMap<String, String>) -> Result<Vec<SettingRequest>, TuneError> {
+    let asked = settings.iter().map(|(name, value)| SettingRequest::new(name, value));
+    let mut asked = asked.collect::<Result<Vec<SettingRequest>, _>>()?;
+    // Without throttling the kernel does not check whether the fair server's bandwidth fits: some releases
+    // count it wrongly, and refuse to change it. What is changed last is put back first. A shield leaves alone what
+    // others set, and services are stopped before what they would set back.
+    asked.sort_by_key(|one| match one.setting.name {
+        "services" => 0,
+        "throttling" => 1,
+        "shield" => 3,
+        _ => 2,
+    });
+    Ok(asked)
 }
 
-impl SettingRequest {
-    fn new(tree: &Tree, name: &str, value: &str) -> Result<SettingRequest, TuneError> {
-        let setting = setting::find(name)?;
-        let text = setting.text(value)?;
-        let files = setting.files(tree);
-        if files.is_empty() {
-            let path = tree.path(setting.place());
-            return Err(TuneError::Absent { setting: name.to_owned(), path });
-        }
-        Ok(SettingRequest { setting, text, files })
-    }
-
-    /// Its files that hold another value than the one asked.
-    fn changes(&self, tree: &Tree) -> Result<Vec<Change>, TuneError> {
-        let mut changes = Vec::new();
-        for path in self.files.iter().filter(|_| !self.is_held()) {
-            let Some(new) = self.setting.wanted(path, &self.text) else { continue };
-            let old = present(tree, path)?;
-            if old != new {
-                let (setting, path) = (self.setting.name.to_owned(), path.clone());
-                changes.push(Change { setting, path, old, new });
+/// Finds what is to be changed. Two settings that set the same are refused.
+fn plan_all(tree: &Tree, asked: Vec<SettingRequest>) -> Result<Plans, TuneError> {
+    let mut owners: BTreeMap<String, &'static str> = BTreeMap::new();
+    let mut plans = Plans::new();
+    for request in asked {
+        let taken: BTreeSet<String> = owners.keys().cloned().collect();
+        let planned = request.plan(tree, &taken)?;
+        for key in &planned.claims {
+            let name = request.setting.name;
+            if let Some(other) = owners.insert(key.clone(), name).filter(|other| *other != name) {
+                let text = format!("{other} and {name} both set {key}: leave one of them out");
+                return Err(Problem::new(text).into());
             }
         }
-        Ok(changes)
+        plans.push((request, planned));
     }
-
-    fn is_held(&self) -> bool {
-        matches!(self.setting.target, Target::Held(_))
-    }
+    Ok(plans)
 }
 
-/// Finds what is to be changed, by setting, and writes it down. Refuses a file that another run has
-/// changed, even one that is already as asked: that run will change it back.
+/// Finds what is to be changed and writes it down. Refuses a file that another run has changed, even one that is
+/// already as asked: that run will change it back.
 fn journal_all(
     tree: &Tree,
     dir: &Path,
-    asked: &[SettingRequest],
-) -> Result<(Option<Journal>, Vec<Vec<Change>>), TuneError> {
+    asked: Vec<SettingRequest>,
+) -> Result<(Option<Journal>, Plans), TuneError> {
     if asked.iter().all(SettingRequest::is_held) {
-        return Ok((None, asked.iter().map(|_| Vec::new()).collect()));
+        return Ok((None, plan_all(tree, asked)?));
     }
     // Read under the lock: what another run restores at this moment is not a value to go back to.
     let lock = Lock::take(dir)?;
-    let wanted: Vec<(&str, &str)> = asked
-        .iter()
-        .flat_map(|asked| asked.files.iter().map(|path| (asked.setting.name, path.as_str())))
-        .collect();
-    journal::refuse_held(dir, tree, &wanted)?;
-    let mut changes = Vec::new();
-    for asked in asked {
-        changes.push(asked.changes(tree)?);
+    let changed = journal::changed_by_others(dir)?;
+    let plans = plan_all(tree, asked).map_err(|error| error.or_owner_of_shield(tree, &changed))?;
+    for (request, planned) in &plans {
+        journal::refuse_held(&changed, tree, request.setting.name, &planned.claims)?;
     }
-    let all = changes.concat();
+    let all: Vec<Change> =
+        plans.iter().flat_map(|(_, planned)| planned.changes.iter().cloned()).collect();
     let journal = if all.is_empty() { None } else { Some(Journal::write(dir, &lock, &all)?) };
-    Ok((journal, changes))
+    Ok((journal, plans))
 }
 
 impl Applied {
     fn change(
         &mut self,
         asked: &SettingRequest,
-        changes: Vec<Change>,
+        planned: Planned,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), TuneError> {
-        let some_refuse = match asked.setting.target {
-            Target::Held(path) => return self.hold(asked, path, on_event),
-            Target::Each { some_refuse, .. } => some_refuse,
-            Target::File(_) | Target::IdleStates => false,
-        };
-        let mut kept = asked.files.len() - changes.len();
-        let mut refused = Vec::new();
-        for change in changes {
-            let path = self.tree.path(&change.path);
+        if let Target::Held(path) = asked.setting.target {
+            return self.hold(asked, path, on_event);
+        }
+        let name = asked.setting.name;
+        let (claimed, to_do) = (planned.claims.len(), planned.changes.len());
+        let mut refused: Vec<(String, TuneError)> = Vec::new();
+        let first = self.changes.len();
+        for change in planned.changes {
+            let place = change.place(&self.tree);
+            let needed = matches!(
+                change.kind,
+                ChangeKind::Folder | ChangeKind::FileOfFolder | ChangeKind::Controller
+            );
             match self.write(change, on_event) {
-                Ok(()) => kept += 1,
-                Err(error) if some_refuse => refused.push((path, error)),
+                Ok(()) => {}
+                Err(error) if planned.may_be_refused && !needed => refused.push((place, error)),
                 Err(error) => return Err(error),
             }
         }
-        let (count, all) = (refused.len(), asked.files.len());
-        let Some((path, error)) = refused.into_iter().next() else { return Ok(()) };
-        if kept == 0 {
+        self.after_shield(first, on_event);
+        if refused.len() == claimed.max(to_do)
+            && let Some((_, error)) = refused.pop()
+        {
             return Err(error);
         }
-        let text = format!(
-            "{}: {count} of {all} stay as they were, for the kernel does not let them be changed: \
-             as {}",
-            asked.setting.name,
-            path.display()
-        );
-        on_event(Event::Found(Finding::new("setting-partly-refused", Weight::Note, text)));
+        if !refused.is_empty() {
+            on_event(Event::Found(request::partly_refused(name, &refused, claimed.max(to_do))));
+        }
+        planned.notes.into_iter().for_each(|note| on_event(Event::Found(note)));
         Ok(())
+    }
+
+    /// What follows when threads were moved: those that were started meanwhile, and one event for all.
+    fn after_shield(&self, first: usize, on_event: &mut dyn FnMut(Event)) {
+        let changes = &self.changes[first.min(self.changes.len())..];
+        shield::sweep(&self.tree, changes);
+        let Some(moved) = shield::moved(changes) else { return };
+        let setting = changes[0].setting.clone();
+        let (path, from, to) = (moved, "every CPU".to_owned(), "other CPUs".to_owned());
+        on_event(Event::SettingChanged { setting, path, from, to });
     }
 
     fn write(&mut self, change: Change, on_event: &mut dyn FnMut(Event)) -> Result<(), TuneError> {
         // Noted before it is tried: a write that fails may still have changed something.
         self.changes.push(change.clone());
-        let written = self.tree.write(&change.path, &change.new);
-        let found = present(&self.tree, &change.path);
+        let written = change.write(&self.tree, &change.new);
+        if change.kind == ChangeKind::Remembered {
+            // The kernel moves it when the partition is made.
+            return Ok(());
+        }
+        let found = change.present(&self.tree);
         if found.as_ref().is_ok_and(|found| *found == change.old) {
             self.changes.pop();
         }
-        written?;
-        let (found, path) = (found?, self.tree.path(&change.path));
-        if found != change.new {
-            let Change { setting, new: asked, .. } = change;
-            return Err(TuneError::NotKept { setting, path, asked, found });
+        if change.kind.is_bulk() && found.as_ref().is_err_and(request::is_gone) {
+            return Ok(());
         }
-        let path = path.display().to_string();
-        on_event(Event::SettingChanged {
-            setting: change.setting,
-            path,
-            from: change.old,
-            to: found,
-        });
+        written?;
+        let (found, path) = (found?, change.place(&self.tree));
+        if !change.is_as_asked(&found) {
+            let Change { setting, new: asked, .. } = change;
+            return Err(TuneError::NotKept { setting, path: path.into(), asked, found });
+        }
+        if !change.kind.is_bulk() && change.kind != ChangeKind::FileOfFolder {
+            on_event(Event::SettingChanged {
+                setting: change.setting,
+                path,
+                from: change.old,
+                to: found,
+            });
+        }
         Ok(())
     }
 
@@ -240,6 +272,25 @@ impl Applied {
         self.undo(on_event);
     }
 
+    /// Leaves the settings as they are when this process ends, until [`restore_kept`] or the next boot.
+    ///
+    /// # Errors
+    ///
+    /// The journal can't be kept; then the settings are restored. So they are when one of them lasts only as long as
+    /// the process does.
+    pub fn keep(mut self, journal_dir: &Path) -> Result<(), TuneError> {
+        if let Some(held) = self.held.first() {
+            return Err(TuneError::EndsWithProcess { setting: held.setting.to_owned() });
+        }
+        let lock = Lock::take(journal_dir)?;
+        if let Some(journal) = &self.journal {
+            journal.keep(journal_dir, &lock)?;
+        }
+        self.journal = None;
+        self.changes.clear();
+        Ok(())
+    }
+
     fn undo(&mut self, on_event: &mut dyn FnMut(Event)) {
         for held in self.held.drain(..).rev() {
             let setting = held.setting.to_owned();
@@ -248,10 +299,14 @@ impl Applied {
             on_event(Event::SettingRestored { setting, path, to });
         }
         let mut failed = false;
+        let moved = shield::moved(&self.changes);
         for change in self.changes.drain(..).rev() {
-            let path = self.tree.path(&change.path).display().to_string();
+            let path = change.place(&self.tree);
             let outcome = put_back(&self.tree, &change);
             failed |= matches!(outcome, RestoreOutcome::Failed(_));
+            if change.is_quiet(&outcome) {
+                continue;
+            }
             on_event(match outcome {
                 // Where CPUs share a frequency, putting one back puts all back.
                 RestoreOutcome::Restored | RestoreOutcome::AsBefore => {
@@ -265,6 +320,10 @@ impl Applied {
                     Event::Found(not_restored(&self.tree, &change, &path, &why))
                 }
             });
+        }
+        if let Some(path) = moved {
+            let (setting, to) = ("shield".to_owned(), "every CPU".to_owned());
+            on_event(Event::SettingRestored { setting, path, to });
         }
         if let Some(journal) = self.journal.take().filter(|_| !failed) {
             journal.remove();
@@ -288,7 +347,7 @@ fn left_alone(change: &Change, path: &str, found: &str) -> Finding {
 
 fn not_restored(tree: &Tree, change: &Change, path: &str, why: &str) -> Finding {
     let text = format!("{} was not restored: {path}: {why}", change.setting);
-    let advice = format!("as root, run: {}", repair_command(tree, change));
+    let advice = format!("as root, run: {}", change.repair_command(tree));
     Finding::new("setting-not-restored", Weight::Warning, text).advise(advice)
 }
 

@@ -2,15 +2,15 @@
 
 use std::{
     fmt,
-    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use rtscope_sys::{Error, tree::Tree};
 
 use super::{
-    journal::{Change, Found, Lock, Owner, find_all, find_left, named, parse},
-    setting::present,
+    change::{Change, ChangeKind},
+    journal::{Author, Found, Lock, Owner, find_all, find_left, named, parse},
+    request::is_gone,
 };
 
 /// What became of one change.
@@ -31,15 +31,21 @@ pub(super) enum RestoreOutcome {
 /// Puts the old value back where the file still holds the new one.
 pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
     let attempt = || -> Result<RestoreOutcome, Error> {
-        let found = present(tree, &change.path)?;
+        if change.kind == ChangeKind::FileOfFolder {
+            return Ok(RestoreOutcome::AsBefore);
+        }
+        let found = change.present(tree)?;
         if found == change.old {
             return Ok(RestoreOutcome::AsBefore);
+        }
+        if change.kind == ChangeKind::Remembered {
+            return change.write(tree, &change.old).map(|()| RestoreOutcome::Restored);
         }
         if found != change.new {
             return Ok(RestoreOutcome::ChangedElsewhere(found));
         }
-        tree.write(&change.path, &change.old)?;
-        let found = present(tree, &change.path)?;
+        change.write(tree, &change.old)?;
+        let found = change.present(tree)?;
         if found == change.old {
             return Ok(RestoreOutcome::Restored);
         }
@@ -47,25 +53,9 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
     };
     match attempt() {
         Ok(outcome) => outcome,
-        Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            RestoreOutcome::Gone
-        }
+        Err(error) if is_gone(&error) => RestoreOutcome::Gone,
         Err(error) => RestoreOutcome::Failed(error.to_string()),
     }
-}
-
-/// The shell command that does what a failed restore did not.
-pub(super) fn repair_command(tree: &Tree, change: &Change) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,".contains(c);
-    let quoted = |text: &str| {
-        if !text.is_empty() && text.chars().all(plain) {
-            return text.to_owned();
-        }
-        format!("'{}'", text.replace('\'', r"'\''"))
-    };
-    let path = tree.path(&change.path).display().to_string();
-    let path = if path.chars().all(|c| plain(c) || c == '/') { path } else { quoted(&path) };
-    format!("echo {} > {path}", quoted(&change.old))
 }
 
 /// A setting that a run left changed, and what became of it.
@@ -96,7 +86,13 @@ impl fmt::Display for Restored {
 /// that it is reported once.
 #[must_use]
 pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
-    restore_all(tree, journal_dir, |journal| !journal.is_alive())
+    restore_all(tree, journal_dir, Found::is_left)
+}
+
+/// Restores what `rtscope tune apply --keep` has left changed, the newest first.
+#[must_use]
+pub fn restore_kept(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
+    restore_all(tree, journal_dir, |journal| matches!(journal.author, Author::Kept(_)))
 }
 
 /// Restores what this very process has changed, when it is about to end without doing so itself: at a panic.
@@ -124,7 +120,7 @@ fn restore_all(tree: &Tree, journal_dir: &Path, is_over: impl Fn(&Found) -> bool
         Err(error) => return vec![trouble(journal_dir, error.to_string())],
     };
     let mut restored = Vec::new();
-    for journal in journals.iter().filter(|journal| is_over(journal)) {
+    for journal in journals.iter().rev().filter(|journal| is_over(journal)) {
         restored.extend(journal.damaged.iter().map(|line| trouble(&journal.path, line.clone())));
         let done = journal.of_earlier_boot || restore_one(tree, journal, &mut restored);
         let left = if !done {
@@ -185,7 +181,7 @@ impl fmt::Display for Holder {
 #[must_use]
 pub fn holders(journal_dir: &Path) -> Vec<Holder> {
     let holder = |(owner, path): (Owner, PathBuf)| {
-        let journal = std::fs::read(&path).map(|bytes| parse(owner, &bytes, path));
+        let journal = std::fs::read(&path).map(|bytes| parse(Author::Process(owner), &bytes, path));
         let mut settings: Vec<String> = Vec::new();
         for change in journal.into_iter().flat_map(|journal| journal.changes) {
             if !settings.contains(&change.setting) {
@@ -194,9 +190,14 @@ pub fn holders(journal_dir: &Path) -> Vec<Holder> {
         }
         Holder { pid: owner.pid, settings }
     };
+    let process = |(author, path)| match author {
+        Author::Process(owner) => Some((owner, path)),
+        Author::Kept(_) => None,
+    };
     let mut holders: Vec<Holder> = named(journal_dir)
         .unwrap_or_default()
         .into_iter()
+        .filter_map(process)
         .filter(|(owner, _)| owner.is_alive())
         .map(holder)
         .collect();
@@ -208,7 +209,11 @@ pub fn holders(journal_dir: &Path) -> Vec<Holder> {
 fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> bool {
     let mut done = true;
     for change in journal.changes.iter().rev() {
-        let error = match put_back(tree, change) {
+        let outcome = put_back(tree, change);
+        if change.is_quiet(&outcome) {
+            continue;
+        }
+        let error = match outcome {
             RestoreOutcome::AsBefore | RestoreOutcome::Gone => continue,
             RestoreOutcome::Restored => None,
             RestoreOutcome::ChangedElsewhere(found) => Some(format!(
@@ -217,12 +222,12 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> bo
             )),
             RestoreOutcome::Failed(why) => {
                 done = false;
-                Some(format!("{why}; as root, run: {}", repair_command(tree, change)))
+                Some(format!("{why}; as root, run: {}", change.repair_command(tree)))
             }
         };
         restored.push(Restored {
             setting: change.setting.clone(),
-            path: tree.path(&change.path).display().to_string(),
+            path: change.place(tree),
             to: change.old.clone(),
             error,
         });

@@ -9,6 +9,7 @@ pub(crate) mod mistakes;
 mod network;
 mod sampler;
 mod text;
+pub mod trial;
 
 use serde::{Deserialize, Serialize};
 

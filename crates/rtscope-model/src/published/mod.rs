@@ -4,6 +4,8 @@
 //! figures belong (a phase, an application, a program, the subject of a sweep, a transfer), under which kernel,
 //! policy and load, and which document prints them. Each figure is a statistic with its value and unit.
 
+mod table;
+
 use std::{fmt, str::FromStr};
 
 use serde::{
@@ -20,7 +22,7 @@ use crate::{
     printable::printable,
     schedule::Policy,
     stat::Counted,
-    text::{Problem, TextError, line_of, suggest},
+    text::{Problem, line_of, suggest},
     time::Nanos,
     verdict,
 };
@@ -577,27 +579,6 @@ pub struct PublishedTable {
     /// The document, one line.
     pub title: String,
     pub published: Vec<Published>,
-}
-
-impl PublishedTable {
-    /// Reads a table. `name` is how errors call the text.
-    pub fn parse(name: &str, text: &str) -> Result<PublishedTable, TextError> {
-        let fail = |mut problems: Vec<Problem>| {
-            problems.sort_by_key(|problem| problem.line);
-            TextError { name: name.to_owned(), problems }
-        };
-        let (read, mut problems) = mistakes::read::<PublishedTable>(text);
-        let Some(mut read) = read else { return Err(fail(problems)) };
-        // Any subject will do: a table doesn't know what will be measured.
-        let named = read.published.clone();
-        let subjects: Vec<&str> = named.iter().filter_map(|one| one.subject.as_deref()).collect();
-        problems.extend(self::problems(text, "", &subjects, &problems));
-        read.published.iter_mut().for_each(Published::make_printable);
-        for text in [&mut read.name, &mut read.title] {
-            *text = printable(text).into_owned();
-        }
-        if problems.is_empty() { Ok(read) } else { Err(fail(problems)) }
-    }
 }
 
 #[cfg(test)]

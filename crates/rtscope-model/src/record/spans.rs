@@ -104,6 +104,7 @@ mod tests {
                 interrupts: n,
                 throttled: n.is_multiple_of(2).then_some(1),
                 own_ns: Some(2),
+                energy_uj: Some(4),
                 cpus: vec![cpu(0), cpu(1)],
                 lines: vec![line(&[(0, 2), (3, n)])],
             };
@@ -138,7 +139,10 @@ mod tests {
         assert_eq!((*span_ns, *work, *spans, *idle), expected);
         let Event::System(system) = &all[2].event else { panic!("{all:?}") };
         assert_eq!((system.span_ns, system.interrupts), (10 * SECOND_NS, (10..20).sum::<u64>()));
-        assert_eq!((system.throttled, system.own_ns), (Some(5), Some(20)));
+        assert_eq!(
+            (system.throttled, system.own_ns, system.energy_uj),
+            (Some(5), Some(20), Some(40))
+        );
         let cpu = CpuSpan {
             cpu: 1,
             busy_ns: (10..20).sum(),

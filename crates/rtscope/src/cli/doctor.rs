@@ -93,7 +93,7 @@ pub(super) struct CollectArgs {
 
 /// The names of purposes on the command line.
 #[derive(Clone, Debug)]
-struct Names;
+pub(super) struct Names;
 
 impl clap::builder::TypedValueParser for Names {
     type Value = &'static Purpose;
@@ -116,10 +116,7 @@ impl clap::builder::TypedValueParser for Names {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let deadline = args.deadline.unwrap_or(Nanos(args.purpose.deadline_ns));
-    if !(Nanos::from_us(1)..=Nanos::from_secs(10)).contains(&deadline) {
-        return Err(Refused(format!("--deadline {deadline}: it must be from 1us to 10s")).into());
-    }
+    let deadline = deadline(args.deadline, args.purpose)?;
     let facts = match &args.from {
         Some(file) => read(file)?.facts,
         None => measure::collect(&tree(args.root.as_deref())?),
@@ -190,8 +187,17 @@ fn read(file: &Path) -> anyhow::Result<DoctorDocument> {
     })
 }
 
+/// The deadline that was asked, or that of the purpose.
+pub(super) fn deadline(asked: Option<Nanos>, purpose: &Purpose) -> anyhow::Result<Nanos> {
+    let deadline = asked.unwrap_or(Nanos(purpose.deadline_ns));
+    if !(Nanos::from_us(1)..=Nanos::from_secs(10)).contains(&deadline) {
+        return Err(Refused(format!("--deadline {deadline}: it must be from 1us to 10s")).into());
+    }
+    Ok(deadline)
+}
+
 /// The tree to read; a folder that isn't there would be a machine without any fact.
-fn tree(root: Option<&Path>) -> anyhow::Result<Tree> {
+pub(super) fn tree(root: Option<&Path>) -> anyhow::Result<Tree> {
     match root {
         None => Ok(Tree::default()),
         Some(folder) if folder.is_dir() => Ok(Tree::under(folder)),

@@ -32,6 +32,7 @@ mod sched;
 mod shape;
 mod stat;
 mod throughput;
+mod tune;
 mod until;
 mod wave;
 
@@ -42,7 +43,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, wave::WaveError};
+use rtscope_measure::{RunError, tune::TuneError, wave::WaveError};
 use rtscope_model::text::TextError;
 use rtscope_sys::tree::Tree;
 
@@ -118,9 +119,13 @@ enum Verb {
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(sched::Verb),
+    /// Change system settings, show which are changed, restore them
+    #[command(subcommand)]
+    Tune(tune::Verb),
     /// Restore settings that a killed run left changed
     ///
-    /// Every verb that measures does the same when it starts.
+    /// Every verb that measures does the same when it starts. What `rtscope tune apply --keep` has changed stays:
+    /// `rtscope tune restore` restores it.
     ///
     /// Examples:
     ///   sudo rtscope restore
@@ -178,6 +183,7 @@ impl Verb {
             | Verb::Drift(_)
             | Verb::Stat(_) => true,
             Verb::Sched(verb) => verb.measures(),
+            Verb::Tune(verb) => verb.changes(),
             _ => false,
         }
     }
@@ -266,6 +272,7 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Collect(args) => doctor::collect(&args),
         Verb::Ps(args) => ps::main(&args),
         Verb::Sched(verb) => sched::main(&verb),
+        Verb::Tune(verb) => tune::main(&verb),
         Verb::Restore => restore::main(),
         Verb::Check(args) => check::main(&args),
         Verb::Explain(args) => explain::main(&args),
@@ -287,11 +294,16 @@ fn code_of(error: &anyhow::Error) -> u8 {
         || error.is::<Refused>()
         || matches!(
             error.downcast_ref(),
+            Some(TuneError::Refused(_) | TuneError::EndsWithProcess { .. })
+        )
+        || matches!(
+            error.downcast_ref(),
             Some(
                 RunError::NoSuchCpu { .. }
                     | RunError::Load { .. }
                     | RunError::Limit(_)
                     | RunError::Intervals(_)
+                    | RunError::Tune(TuneError::Refused(_))
             )
         )
         || matches!(error.downcast_ref(), Some(RunError::Network(why)) if why.is_wrong_request())

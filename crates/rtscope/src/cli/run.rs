@@ -1,6 +1,9 @@
 //! `rtscope run`: the main job.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use rtscope_analyse::report::{self, terminal};
 use rtscope_measure::{RunOptions, interrupt::Interrupt, sampler::GuestExpiries, tune};
@@ -85,7 +88,7 @@ pub(super) fn measured(args: &Args, plan: Plan) -> anyhow::Result<ExitCode> {
         record::open(&compare::split(earlier).0, &Additions::default())?;
     }
     let interrupt = Interrupt::install_patient()?;
-    let options = options(args, plan, interrupt);
+    let options = options(args.out.as_deref(), plan, interrupt);
     let show = match (args.live, args.quiet) {
         (true, _) => Show::Live,
         (_, true) => Show::Quiet,
@@ -156,11 +159,12 @@ fn compared(args: &Args, earlier: &str, options: &RunOptions) -> anyhow::Result<
     print(&format!("Comparison: {}\n", shown(&page)))
 }
 
-fn options(args: &Args, mut plan: Plan, interrupt: Interrupt) -> RunOptions {
+/// A run of this program.
+pub(super) fn options(out: Option<&Path>, mut plan: Plan, interrupt: Interrupt) -> RunOptions {
     let findings = rtscope_measure::leave_out(&mut plan, &Tree::default()).into_iter().collect();
     let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     RunOptions {
-        folder: args.out.clone().unwrap_or_else(|| record::fresh_folder(&plan.name, &wall_clock)),
+        folder: out.map_or_else(|| record::fresh_folder(&plan.name, &wall_clock), Path::to_owned),
         plan,
         findings,
         tree: Tree::default(),

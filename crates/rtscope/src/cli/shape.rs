@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rtscope_measure::tune;
 use rtscope_model::{plan::Plan, time::Nanos, verdict::Requirement};
 
 use super::{Refused, sampler, until};
@@ -113,19 +112,7 @@ impl Shape {
 
     /// The settings of the command line by name, each checked.
     fn settings(&self) -> anyhow::Result<BTreeMap<String, String>> {
-        let mut settings = BTreeMap::new();
-        for setting in &self.set {
-            let (name, value) = setting
-                .split_once('=')
-                .ok_or_else(|| Refused(format!("--set {setting}: write it as throttling=off")))?;
-            tune::check(name, value)
-                .map_err(|problem| Refused(format!("--set {setting}: {problem}")))?;
-            if settings.insert(name.to_owned(), value.to_owned()).is_some() {
-                let text = format!("--set {setting}: {name} is set twice; leave one out");
-                return Err(Refused(text).into());
-            }
-        }
-        Ok(settings)
+        super::tune::settings::read("--set ", &self.set)
     }
 
     /// As [`Shape::plan`], for a guest of the lab.
@@ -173,6 +160,24 @@ impl Shape {
             return Ok(settings);
         };
         Err(Refused(why).into())
+    }
+
+    /// Refuses what sets a plan's length, for a verb that sets it itself.
+    ///
+    /// # Errors
+    ///
+    /// The option, and what sets the length.
+    pub(super) fn refuse_lengths(&self, instead: &str) -> Result<(), Refused> {
+        let given = [
+            ("scale", self.scale.is_some()),
+            ("duration", self.duration.is_some()),
+            ("cycles", self.cycles.is_some()),
+            ("until", self.until.is_some()),
+        ];
+        match given.into_iter().find(|option| option.1) {
+            None => Ok(()),
+            Some((name, _)) => Err(Refused(format!("--{name}: leave it out; {instead}"))),
+        }
     }
 
     fn refuse_until(&self) -> Result<(), Refused> {

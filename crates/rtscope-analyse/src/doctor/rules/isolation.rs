@@ -148,7 +148,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// CPUs to isolate on a machine that isolates none: the last core.
-fn proposed(x: &Examined<'_>) -> Option<CpuSet> {
+pub(in crate::doctor) fn proposed(x: &Examined<'_>) -> Option<CpuSet> {
     let cpus = &x.environment().cpus;
     let last = cpus.online.last()?;
     let siblings = cpus.each.iter().find(|cpu| cpu.cpu == last).map(|cpu| cpu.siblings.clone());

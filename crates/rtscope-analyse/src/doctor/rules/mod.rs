@@ -12,6 +12,7 @@ mod surroundings;
 mod threads;
 mod time;
 
+pub(super) use self::{isolation::proposed, power::DEEP_US};
 use super::Rule;
 use crate::number::listed;
 

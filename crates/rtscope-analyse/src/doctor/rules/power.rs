@@ -137,7 +137,7 @@ fn set_back(x: &Examined<'_>) -> Option<Symptom> {
 }
 
 /// Exit latency in us from which an idle state is worth a finding: it is paid in the wake-up.
-const DEEP_US: u64 = 10;
+pub(in crate::doctor) const DEEP_US: u64 = 10;
 
 /// The longest exit latency that the CPU's own setting allows: 0 there is no limit, `n/a` allows none.
 fn resume_limit_us(x: &Examined<'_>, cpu: u32) -> u64 {

@@ -122,13 +122,8 @@ fn a_file_that_went_away_needs_no_restore() {
 
 #[test]
 fn the_command_that_repairs_is_safe_to_type() {
-    let change = Change {
-        setting: "thp".to_owned(),
-        path: HUGE.to_owned(),
-        old: "it's; rm".to_owned(),
-        new: "never".to_owned(),
-    };
-    assert_eq!(repair_command(&Tree::default(), &change), format!(r"echo 'it'\''s; rm' > /{HUGE}"));
+    let change = Change::file("thp", HUGE, "it's; rm", "never");
+    assert_eq!(change.repair_command(&Tree::default()), format!(r"echo 'it'\''s; rm' > /{HUGE}"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Settings on a machine made of files. What fails does so for root too: a file of `/proc` that can be
 //! opened but not written stands in for one that the kernel refuses to change.
 
+mod kinds;
 mod leftovers;
 
 use std::{
@@ -79,12 +80,7 @@ impl Bench {
 }
 
 fn line(setting: &str, path: &str, old: &str, new: &str) -> String {
-    let change = Change {
-        setting: setting.to_owned(),
-        path: path.to_owned(),
-        old: old.to_owned(),
-        new: new.to_owned(),
-    };
+    let change = Change::file(setting, path, old, new);
     serde_json::to_string(&change).expect("JSON") + "\n"
 }
 

@@ -21,7 +21,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Measure", &["run", "plan", "load", "throughput", "network", "wave"]),
     ("Judge", &["report", "claim", "plot", "export"]),
     ("Compare and history", &["import", "compare", "history"]),
-    ("The system", &["doctor", "collect", "ps", "sched", "restore"]),
+    ("The system", &["doctor", "collect", "ps", "sched", "tune", "restore"]),
     ("Programs", &["check", "explain", "drift", "stat", "new"]),
     ("Kernels", &["lab", "kernel"]),
     ("Other tools' names", &["cyclictest", "hackbench"]),

@@ -16,6 +16,7 @@ mod sched;
 mod stat;
 mod teller;
 mod throughput;
+mod tune;
 mod typed;
 mod verb;
 mod wave;
@@ -46,6 +47,7 @@ pub(super) enum Verb {
     Explain(explain::Args),
     Compare(compare::Args),
     Worst(Box<worst::Args>),
+    Tune(Box<tune::Args>),
     /// List or delete what the lab keeps: kernels, images, records
     #[command(subcommand)]
     Cache(cache::Verb),
@@ -72,6 +74,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Explain(args) => explain::main(args),
         Verb::Compare(args) => compare::main(args),
         Verb::Worst(args) => worst::main(args),
+        Verb::Tune(args) => tune::main(args),
         Verb::Cache(verb) => cache::main(verb),
         Verb::Machines => machines(),
     };

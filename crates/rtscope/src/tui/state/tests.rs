@@ -123,6 +123,7 @@ fn the_machine_is_shown_by_second() {
         interrupts: 1_000,
         throttled: None,
         own_ns: Some(200_000_000),
+        energy_uj: None,
         cpus: vec![cpu(0), cpu(400_000_000)],
         lines: vec![InterruptLine {
             line: "LOC".to_owned(),

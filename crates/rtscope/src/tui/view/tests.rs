@@ -333,6 +333,7 @@ fn a_machine_that_others_keep_busy_is_not_called_at_rest() {
         script.happens(Event::System(SystemSpan {
             span_ns: 1_000_000_000,
             own_ns: Some(20_000_000),
+            energy_uj: None,
             cpus: vec![CpuSpan { cpu: 0, busy_ns, ..CpuSpan::default() }],
             ..SystemSpan::default()
         }));

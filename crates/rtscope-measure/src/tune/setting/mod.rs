@@ -1,11 +1,18 @@
-//! The settings rtscope can change: one line in a table each. All but one are files that hold a value.
+//! The settings that rtscope can change: one line in a table each. Most are files that hold a value.
 
-use rtscope_model::{
-    cpu::CpuSet,
-    text::{Problem, suggest},
-};
+mod table;
+pub(super) mod value;
+
+use rtscope_model::{cpu::CpuSet, text::Problem};
 use rtscope_sys::{Error, tree::Tree};
 
+pub use self::table::SETTINGS;
+use self::value::{ForCpus, mask_like};
+use super::{
+    cgroup,
+    change::{Change, ChangeKind},
+    service,
+};
 use crate::environment::{bracketed, numbered};
 
 /// A setting that can be changed for a run.
@@ -39,160 +46,42 @@ pub(super) enum Target {
     },
     /// The switches of the idle states of every CPU that are deeper than one.
     IdleStates,
+    /// The same for those that take longer than a latency to leave.
+    IdleLatency,
+    /// The CPUs of interrupts, by number, name or device.
+    Interrupts,
+    /// The masks of unbound workqueues.
+    Workqueues,
+    /// Kernel threads by a pattern of their names.
+    Threads(ThreadAspect),
+    /// Units of systemd.
+    Services,
+    /// Every swap device.
+    Swap,
+    /// Cgroups, threads, interrupts and workqueues.
+    Shield,
     /// A device that keeps a value while it is held open.
     Held(&'static str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThreadAspect {
+    Policy,
+    Cpus,
 }
 
 /// Folder of the CPUs, each with a folder of its idle states.
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// Every setting, by name.
-pub const SETTINGS: &[SettingDescriptor] = &[
-    SettingDescriptor {
-        name: "dma-latency",
-        about: "highest exit latency of the idle states that CPUs may enter (/dev/cpu_dma_latency)",
-        values: "a latency in us, 0 to 2000000000; 0 keeps CPUs awake",
-        words: &[],
-        text: |value| number(value, 0, 2_000_000_000),
-        target: Target::Held("dev/cpu_dma_latency"),
-    },
-    SettingDescriptor {
-        name: "fair-server",
-        about: "CPU time that real-time threads leave to others in each second, since Linux 6.12",
-        values: "off, on (50000 us) or a time in us, 1 to 1000000",
-        words: &["off", "on"],
-        // The file counts in ns.
-        text: |value| match value {
-            "off" => Some("0".to_owned()),
-            "on" => Some("50000000".to_owned()),
-            _ => number(value, 1, 1_000_000).map(|us| format!("{us}000")),
-        },
-        target: Target::Each {
-            folder: "sys/kernel/debug/sched/fair_server",
-            prefix: "cpu",
-            file: "runtime",
-            some_refuse: false,
-        },
-    },
-    SettingDescriptor {
-        name: "governor",
-        about: "frequency governor of every CPU",
-        values: "a governor's name, as performance, powersave, schedutil, ondemand",
-        words: GOVERNORS,
-        text: |value| {
-            let mistyped =
-                !GOVERNORS.contains(&value) && suggest(value, GOVERNORS.to_vec()).is_some();
-            let word =
-                !value.is_empty() && value.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-            (word && !mistyped).then(|| value.to_owned())
-        },
-        target: Target::Each {
-            folder: "sys/devices/system/cpu",
-            prefix: "cpu",
-            file: "cpufreq/scaling_governor",
-            some_refuse: false,
-        },
-    },
-    SettingDescriptor {
-        name: "idle-state",
-        about: "deepest idle state that CPUs may enter, by number (cpuidle/stateN/disable)",
-        values: "a number from 0, or -1 for none at all; for some CPUs only as 0@2-3",
-        words: &[],
-        text: |value| Depth::read(value).map(|_| value.to_owned()),
-        target: Target::IdleStates,
-    },
-    SettingDescriptor {
-        name: "irq-affinity",
-        about: "CPUs that interrupts may go to, for every interrupt that can be steered",
-        values: "a set of CPUs, as 0-1",
-        words: &[],
-        text: |value| {
-            let cpus: CpuSet = value.parse().ok()?;
-            (!cpus.is_empty()).then(|| cpus.to_string())
-        },
-        target: Target::Each {
-            folder: "proc/irq",
-            prefix: "",
-            file: "smp_affinity_list",
-            some_refuse: true,
-        },
-    },
-    SettingDescriptor {
-        name: "nmi-watchdog",
-        about: "hard-lockup detector, which takes a performance counter and an NMI now and then",
-        values: "on or off",
-        words: &["off", "on"],
-        text: on_off,
-        target: Target::File("proc/sys/kernel/nmi_watchdog"),
-    },
-    SettingDescriptor {
-        name: "thp",
-        about: "transparent huge pages",
-        values: "always, madvise or never",
-        words: &["always", "madvise", "never"],
-        text: |value| ["always", "madvise", "never"].contains(&value).then(|| value.to_owned()),
-        target: Target::File("sys/kernel/mm/transparent_hugepage/enabled"),
-    },
-    SettingDescriptor {
-        name: "throttling",
-        about: "limit on the CPU time of FIFO and RR threads (sched_rt_runtime_us)",
-        values: "off, on (950000 us) or a time in us, at most the period (1000000 by default)",
-        words: &["off", "on"],
-        text: |value| match value {
-            "off" => Some("-1".to_owned()),
-            "on" => Some("950000".to_owned()),
-            _ => number(value, 1, i32::MAX as u32),
-        },
-        target: Target::File("proc/sys/kernel/sched_rt_runtime_us"),
-    },
-    SettingDescriptor {
-        name: "timer-migration",
-        about: "timers of idle CPUs move to busy ones",
-        values: "on or off",
-        words: &["off", "on"],
-        text: on_off,
-        target: Target::File("proc/sys/kernel/timer_migration"),
-    },
-];
+/// Folder of the unbound workqueues, with the mask of all of them.
+pub(super) const WORKQUEUES: &str = "sys/devices/virtual/workqueue";
 
-/// Governors of the mainline kernel. Other kernels bring more, so that any word is taken unless it
-/// looks like one of these mistyped.
-const GOVERNORS: &[&str] =
-    &["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
+/// CPUs that an interrupt goes to when its driver doesn't say, as a mask.
+pub(super) const DEFAULT_IRQ_MASK: &str = "proc/irq/default_smp_affinity";
 
-fn on_off(value: &str) -> Option<String> {
-    match value {
-        "on" => Some("1".to_owned()),
-        "off" => Some("0".to_owned()),
-        _ => None,
-    }
-}
-
-fn number(value: &str, least: u32, most: u32) -> Option<String> {
-    let number: u32 = value.parse().ok()?;
-    (least..=most).contains(&number).then(|| number.to_string())
-}
-
-/// The deepest idle state that is left, and on which CPUs; on all when none are named.
-struct Depth {
-    deepest: i32,
-    cpus: Option<CpuSet>,
-}
-
-impl Depth {
-    fn read(value: &str) -> Option<Depth> {
-        let (deepest, cpus) = match value.split_once('@') {
-            None => (value, None),
-            Some((deepest, cpus)) => (deepest, Some(cpus.parse::<CpuSet>().ok()?)),
-        };
-        let deepest = deepest.parse().ok().filter(|number| (-1..100).contains(number))?;
-        (!cpus.as_ref().is_some_and(CpuSet::is_empty)).then_some(Depth { deepest, cpus })
-    }
-
-    fn forbids(&self, cpu: u32, state: u32) -> bool {
-        i64::from(state) > i64::from(self.deepest)
-            && self.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu))
-    }
+/// The file of the CPUs of an interrupt.
+pub(super) fn irq_file(irq: &str) -> String {
+    format!("proc/irq/{irq}/smp_affinity_list")
 }
 
 /// The CPU and the state of the file that switches an idle state off.
@@ -213,6 +102,12 @@ fn idle_states(tree: &Tree) -> Vec<String> {
         states.map(move |(_, state)| format!("{folder}/{state}/disable"))
     };
     cpus.flat_map(of_cpu).collect()
+}
+
+/// The masks of unbound workqueues: that of all, and those of single ones.
+pub(super) fn workqueue_masks(tree: &Tree) -> Vec<String> {
+    let own = tree.list(WORKQUEUES).into_iter().map(|name| format!("{WORKQUEUES}/{name}/cpumask"));
+    std::iter::once(format!("{WORKQUEUES}/cpumask")).chain(own).collect()
 }
 
 /// Checks a setting's name and value. Touches nothing, so that it says nothing about this machine.
@@ -242,18 +137,35 @@ impl SettingDescriptor {
         })
     }
 
+    /// Whether it lasts only while the process that changed it lives.
+    #[must_use]
+    pub fn needs_its_process(&self) -> bool {
+        matches!(self.target, Target::Held(_))
+    }
+
     /// What is to stand in one of its files for a text; none for a file that stays as it is.
-    pub(super) fn wanted(&self, path: &str, text: &str) -> Option<String> {
+    pub(super) fn wanted(&self, tree: &Tree, path: &str, text: &str, old: &str) -> Option<String> {
+        let disabled = "1".to_owned();
         match self.target {
             Target::IdleStates => {
                 let (cpu, state) = idle_state(path)?;
-                Depth::read(text)?.forbids(cpu, state).then(|| "1".to_owned())
+                let deepest = ForCpus::read(text, -1, 99)?;
+                (deepest.is_for(cpu) && i64::from(state) > deepest.number).then_some(disabled)
             }
+            Target::IdleLatency => {
+                let (cpu, _) = idle_state(path)?;
+                let limit = ForCpus::read(text, 0, i64::MAX)?;
+                let latency = tree.read(path.replace("/disable", "/latency")).ok()?;
+                let latency_us: i64 = latency.parse().ok()?;
+                (limit.is_for(cpu) && latency_us > limit.number).then_some(disabled)
+            }
+            Target::Workqueues => Some(mask_like(old, &text.parse::<CpuSet>().ok()?)),
             _ => Some(text.to_owned()),
         }
     }
 
-    /// Its files on this machine, in order; none when this kernel has no such setting.
+    /// Its files on this machine, in order; none when this kernel has no such setting. What isn't a file of one
+    /// value has none.
     pub(super) fn files(&self, tree: &Tree) -> Vec<String> {
         let files: Vec<String> = match self.target {
             Target::File(path) | Target::Held(path) => vec![path.to_owned()],
@@ -261,7 +173,13 @@ impl SettingDescriptor {
                 .into_iter()
                 .map(|(_, name)| format!("{folder}/{name}/{file}"))
                 .collect(),
-            Target::IdleStates => idle_states(tree),
+            Target::IdleStates | Target::IdleLatency => idle_states(tree),
+            Target::Interrupts => numbered(tree.list("proc/irq"), "")
+                .into_iter()
+                .map(|(_, name)| irq_file(&name))
+                .collect(),
+            Target::Workqueues => workqueue_masks(tree),
+            Target::Threads(_) | Target::Services | Target::Swap | Target::Shield => Vec::new(),
         };
         files.into_iter().filter(|path| tree.path(path).exists()).collect()
     }
@@ -271,24 +189,83 @@ impl SettingDescriptor {
         match self.target {
             Target::File(path) | Target::Held(path) => path.to_owned(),
             Target::Each { folder, prefix, file, .. } => format!("{folder}/{prefix}*/{file}"),
-            Target::IdleStates => format!("{CPUS}/cpu*/cpuidle/state*/disable"),
+            Target::IdleStates | Target::IdleLatency => {
+                format!("{CPUS}/cpu*/cpuidle/state*/disable")
+            }
+            Target::Interrupts => irq_file("*"),
+            Target::Workqueues => format!("{WORKQUEUES}/cpumask"),
+            Target::Threads(_) => "proc".to_owned(),
+            Target::Services => "run/systemd/system".to_owned(),
+            Target::Swap => "proc/swaps".to_owned(),
+            Target::Shield => "sys/fs/cgroup".to_owned(),
         }
     }
 
-    /// Whether a path is one of its files on any machine. A journal is not trusted to name others.
-    pub(super) fn owns(&self, path: &str) -> bool {
-        match self.target {
-            Target::File(own) => path == own,
-            Target::Each { folder, prefix, file, .. } => {
-                let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
-                let name = rest.and_then(|rest| rest.strip_suffix(file)?.strip_suffix('/'));
-                let number = name.and_then(|name| name.strip_prefix(prefix));
-                number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+    /// Whether a change is one that it makes on some machine. A journal is not trusted to name others.
+    pub(super) fn owns(&self, change: &Change) -> bool {
+        let path = change.path.as_str();
+        match (change.kind, self.target) {
+            (ChangeKind::File, Target::Shield) => {
+                is_irq_file(path)
+                    || path == DEFAULT_IRQ_MASK
+                    || is_workqueue_mask(path)
+                    || cgroup::is_ours(path)
             }
-            Target::IdleStates => idle_state(path).is_some(),
-            Target::Held(_) => false,
+            (ChangeKind::File, _) => self.owns_file(path),
+            (ChangeKind::Folder | ChangeKind::FileOfFolder | ChangeKind::Controller, target) => {
+                matches!(target, Target::Shield) && cgroup::is_ours(path)
+            }
+            (ChangeKind::Cpuset, target) => {
+                let folder = |text: &str| text.starts_with('/') && !text.contains("..");
+                matches!(target, Target::Shield)
+                    && cgroup::is_version_1(path)
+                    && folder(&change.old)
+                    && folder(&change.new)
+            }
+            (ChangeKind::Remembered, target) => matches!(target, Target::Shield),
+            (ChangeKind::Affinity, target) => {
+                matches!(target, Target::Shield | Target::Threads(ThreadAspect::Cpus))
+            }
+            (ChangeKind::Policy, target) => matches!(target, Target::Threads(ThreadAspect::Policy)),
+            (ChangeKind::Service, target) => {
+                matches!(target, Target::Services) && service::UNITS.contains(&path)
+            }
+            (ChangeKind::Swap, target) => {
+                matches!(target, Target::Swap) && path.starts_with('/') && !path.contains("..")
+            }
         }
     }
+
+    fn owns_file(&self, path: &str) -> bool {
+        match self.target {
+            Target::File(own) => path == own,
+            Target::Each { folder, prefix, file, .. } => is_numbered(path, folder, prefix, file),
+            Target::IdleStates | Target::IdleLatency => idle_state(path).is_some(),
+            Target::Interrupts => is_irq_file(path),
+            Target::Workqueues => is_workqueue_mask(path),
+            _ => false,
+        }
+    }
+}
+
+fn is_numbered(path: &str, folder: &str, prefix: &str, file: &str) -> bool {
+    let rest = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    let name = rest.and_then(|rest| rest.strip_suffix(file)?.strip_suffix('/'));
+    let number = name.and_then(|name| name.strip_prefix(prefix));
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn is_irq_file(path: &str) -> bool {
+    is_numbered(path, "proc/irq", "", "smp_affinity_list")
+}
+
+fn is_workqueue_mask(path: &str) -> bool {
+    let below = path.strip_prefix(WORKQUEUES).and_then(|rest| rest.strip_prefix('/'));
+    let name = below.and_then(|below| below.strip_suffix("cpumask"));
+    name.is_some_and(|name| {
+        let bare = name.strip_suffix('/').unwrap_or(name);
+        !bare.contains('/') && bare != ".." && (name.is_empty() || name.ends_with('/'))
+    })
 }
 
 /// The present value of a setting's file: the word in brackets where the file lists all.
@@ -360,7 +337,9 @@ mod tests {
 
     #[test]
     fn a_setting_owns_its_files_only() {
-        let owns = |name: &str, path: &str| find(name).expect("a setting").owns(path);
+        let owns = |name: &str, path: &str| {
+            find(name).expect("a setting").owns(&Change::file(name, path, "0", "1"))
+        };
         assert!(owns("throttling", "proc/sys/kernel/sched_rt_runtime_us"));
         assert!(owns("governor", "sys/devices/system/cpu/cpu12/cpufreq/scaling_governor"));
         assert!(owns("irq-affinity", "proc/irq/26/smp_affinity_list"));

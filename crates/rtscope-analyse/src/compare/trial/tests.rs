@@ -1,0 +1,157 @@
+use super::*;
+use crate::statistics::random::Random;
+
+/// A normal deviate (G. E. P. Box and M. E. Muller, 1958).
+fn normal(random: &mut Random) -> f64 {
+    (-2.0 * random.share().ln()).sqrt() * (std::f64::consts::TAU * random.share()).cos()
+}
+
+fn cell(block: u64, load: &str, figure: Figure, rate: f64) -> TrialCell {
+    TrialCell {
+        block,
+        load: load.to_owned(),
+        figures: vec![Some(figure)],
+        work: vec![("message".to_owned(), rate)],
+        power_w: Some(rate / 10.0),
+    }
+}
+
+fn side(name: &str, cells: Vec<TrialCell>) -> TrialSide {
+    TrialSide { name: name.to_owned(), cells }
+}
+
+const P99: [TrialStatistic; 1] = [TrialStatistic::Latency(Statistic::Quantile(990_000_000))];
+
+/// Latencies in us by block under one load.
+fn latencies(name: &str, all_us: &[u64]) -> TrialSide {
+    let of = |(block, us): (u64, &u64)| cell(block, "rest", Figure::Latency(us * 1_000), 100.0);
+    side(name, (0..).zip(all_us).map(of).collect())
+}
+
+fn one(found_us: &[u64], tried_us: &[u64]) -> Trial {
+    let (found, tried) = (latencies("found", found_us), latencies("tried", tried_us));
+    trials(&found, &[tried], &P99, 1.0).remove(0)
+}
+
+#[test]
+fn a_change_in_every_round_is_a_difference_and_its_size_is_that_of_the_ratios() {
+    // The machine drifts by four times; in each round the setting halves the latency.
+    let trial = one(&[100, 200, 300, 400, 150], &[50, 100, 150, 200, 75]);
+    assert_eq!(trial.effect, TrialEffect::Better);
+    let change = trial.figures[0].change.expect("five rounds");
+    assert!((change.ratio - 0.5).abs() < 1e-9, "{change:?}");
+    assert!(change.low > 0.48 && change.high < 0.52, "as wide as a bucket leaves it: {change:?}");
+    // The fifth root of 100 x 200 x 300 x 400 x 150.
+    let found_us = 3.6e11_f64.powf(0.2);
+    let (found, tried) = (trial.figures[0].found / 1e3, trial.figures[0].tried / 1e3);
+    assert!((found - found_us).abs() < 1e-6 && (tried - found_us / 2.0).abs() < 1e-6, "{found}");
+    assert_eq!(one(&[50, 100, 150], &[100, 200, 300]).effect, TrialEffect::Worse);
+    assert_eq!(one(&[50, 100], &[100, 200]).effect, TrialEffect::NotShown, "two rounds");
+    assert_eq!(one(&[], &[]).figures, []);
+}
+
+#[test]
+fn the_interval_is_student_s_of_the_differences() {
+    // By hand: differences of logarithms ln 2, ln 4, ln 2: mean 0.92420, standard error 0.23105, t(2; 97.5 %) 4.30265.
+    let change = one(&[10, 10, 10], &[20, 40, 20]).figures[0].change.expect("three rounds");
+    let low = (0.924_196_2_f64 - 4.302_652_7 * 0.231_049_1).exp();
+    assert!((change.low - low).abs() < 1e-4, "{change:?} {low}");
+}
+
+#[test]
+fn counts_of_zero_are_no_proof() {
+    let share = |count: u64| Figure::Share { count, of: 10_000 };
+    let of = |name: &str, counts: &[u64]| {
+        let cells = (0..).zip(counts).map(|(block, n)| cell(block, "rest", share(*n), 1.0));
+        side(name, cells.collect())
+    };
+    let effect = |found: &[u64], tried: &[u64]| {
+        let statistics = [TrialStatistic::AtOrAbove(200_000)];
+        trials(&of("found", found), &[of("tried", tried)], &statistics, 1.0).remove(0).effect
+    };
+    assert_eq!(effect(&[1, 1, 0, 1, 1], &[0, 0, 0, 0, 0]), TrialEffect::NotShown);
+    assert_eq!(effect(&[90, 110, 100, 95, 105], &[0, 0, 0, 0, 0]), TrialEffect::Better);
+    assert_eq!(effect(&[0; 5], &[0; 5]), TrialEffect::NotShown);
+}
+
+#[test]
+fn a_setting_that_helps_under_one_load_and_hurts_under_another_is_both() {
+    let loaded = |name: &str, rest_us: u64, busy_us: u64| {
+        let cells = (0..5).flat_map(|block| {
+            let at = |load, us: u64| cell(block, load, Figure::Latency((us + block) * 1_000), 50.0);
+            [at("rest", rest_us), at("busy", busy_us)]
+        });
+        side(name, cells.collect())
+    };
+    let found = loaded("found", 100, 100);
+    let all = trials(
+        &found,
+        &[loaded("both", 20, 500), loaded("same", 100, 100), loaded("slightly", 80, 100)],
+        &P99,
+        1.5,
+    );
+    let effects: Vec<TrialEffect> = all.iter().map(|trial| trial.effect).collect();
+    // 20 % less is clear, and smaller than what another build of a kernel does.
+    assert_eq!(effects, [TrialEffect::Mixed, TrialEffect::NotShown, TrialEffect::NotShown]);
+    assert!(all[2].figures[0].chance.is_some_and(Chance::is_different));
+}
+
+#[test]
+fn the_work_of_loads_and_the_power_are_costs() {
+    let of = |name: &str, rate: f64| {
+        let one = |block: u64| {
+            let rate = rate * (1.0 + block as f64 / 1_000.0);
+            cell(block, "busy", Figure::Latency(10_000), rate)
+        };
+        side(name, (0..4).map(one).collect())
+    };
+    let trial = trials(&of("found", 1_000.0), &[of("tried", 800.0)], &P99, 1.0).remove(0);
+    let costs: Vec<(&str, f64)> =
+        trial.costs.iter().map(|cost| (cost.what.as_str(), cost.change.ratio)).collect();
+    assert_eq!(costs.len(), 2);
+    assert_eq!((costs[0].0, costs[1].0), ("work of message", "power"));
+    assert!(costs.iter().all(|cost| (cost.1 - 0.8).abs() < 1e-9), "{costs:?}");
+}
+
+/// How often any of 8 settings under 2 loads is called better or worse, of 400 trials of `rounds` rounds. The logarithm
+/// of a figure differs by 0.15 from cell to cell, and by 0.4 from round to round.
+fn called_different(rounds: u64, times: f64) -> [u32; 2] {
+    let mut random = Random::new(11);
+    let mut called = [0, 0];
+    for _ in 0..400 {
+        let drift: Vec<f64> = (0..rounds).map(|_| 0.4 * normal(&mut random)).collect();
+        let mut of = |name: &str, times: f64, cells: u64| {
+            let mut all = Vec::new();
+            for (block, drift) in (0..).zip(&drift) {
+                for load in ["rest", "busy"].iter().cycle().take(2 * cells as usize) {
+                    let log = drift + 0.15 * normal(&mut random);
+                    let ns = (50_000.0 * times * log.exp()) as u64;
+                    all.push(cell(block, load, Figure::Latency(ns), 1.0));
+                }
+            }
+            side(name, all)
+        };
+        let found = of("found", 1.0, 2);
+        let tried: Vec<TrialSide> =
+            (0..8).map(|nth| of("tried", if nth == 0 { times } else { 1.0 }, 1)).collect();
+        let all = trials(&found, &tried, &P99, 1.0);
+        called[0] += u32::from(all[0].effect == TrialEffect::Better);
+        called[1] += u32::from(all[1..].iter().any(|one| one.effect != TrialEffect::NotShown));
+    }
+    called
+}
+
+#[test]
+fn settings_without_an_effect_are_called_different_in_few_of_many_trials() {
+    for rounds in [3, 5, 10] {
+        let [_, wrong] = called_different(rounds, 1.0);
+        // At most 5 % are allowed: 20 of 400; 36 are three and a half standard deviations more.
+        assert!(wrong <= 36, "{wrong} of 400 with {rounds} rounds");
+    }
+}
+
+#[test]
+fn a_setting_that_halves_a_latency_is_found_among_others_that_do_nothing() {
+    let [found, wrong] = called_different(5, 0.5);
+    assert!(found >= 240 && wrong <= 36, "{found} found, {wrong} wrong, of 400");
+}

@@ -1,0 +1,311 @@
+//! What trials of settings have shown: for a terminal, as a page and as JSON.
+
+use std::fmt::Write as _;
+
+use askama::Template;
+use rtscope_model::time::Nanos;
+use serde::Serialize;
+
+use crate::{
+    compare::trial::{Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
+    number::{counted, grouped, us},
+    plot,
+};
+
+/// The document's file.
+pub const DOCUMENT: &str = "trials.json";
+
+/// [`TuneTrials::format`].
+pub const FORMAT: u32 = 1;
+
+/// Trials of settings.
+#[derive(Clone, Debug, Serialize)]
+pub struct TuneTrials {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of rtscope.
+    pub version: String,
+    /// The plan whose phases were measured.
+    pub plan: String,
+    /// Where: the kernel's release, or the kernel of the guests.
+    pub kernel: String,
+    /// What a block is: `round` or `seed`.
+    pub block: &'static str,
+    /// Whether the figures are those of guests in virtual time.
+    pub is_virtual: bool,
+    /// What was allowed, in nanoseconds; none for guests, whose number is known before.
+    pub budget_ns: Option<u64>,
+    /// Each setting alone.
+    pub alone: TrialSeries,
+    /// Settings that were not tried.
+    pub not_tried: Vec<NotTried>,
+    /// What helped, all of it at once, measured anew.
+    pub together: Option<TrialSeries>,
+    /// The command that applies what helped.
+    pub apply: Option<String>,
+}
+
+/// Settings that were measured in turn.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrialSeries {
+    /// Folder of the record, or of the guests' records.
+    pub record: String,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// How long each cell counted, in nanoseconds.
+    pub cell_ns: u64,
+    /// What each setting does.
+    pub trials: Vec<Trial>,
+}
+
+/// A setting that was not tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotTried {
+    /// The setting.
+    pub name: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl TuneTrials {
+    /// Whether settings were shown to help, in figures that were measured for that alone.
+    #[must_use]
+    pub fn helps(&self) -> bool {
+        self.together.iter().flat_map(|it| &it.trials).any(|it| it.effect == TrialEffect::Better)
+    }
+
+    fn records(&self) -> Vec<&str> {
+        let together = self.together.iter().map(|series| series.record.as_str());
+        std::iter::once(self.alone.record.as_str()).chain(together).collect()
+    }
+}
+
+/// The answer in one sentence.
+#[must_use]
+pub fn headline(all: &TuneTrials) -> String {
+    let of = |effect: TrialEffect| {
+        let names = all.alone.trials.iter().filter(|trial| trial.effect == effect);
+        names.map(|trial| trial.name.clone()).collect::<Vec<_>>().join(", ")
+    };
+    let together = all.together.iter().flat_map(|series| &series.trials).next();
+    let worse = match of(TrialEffect::Worse) {
+        names if names.is_empty() => String::new(),
+        names => format!("; worse: {names}"),
+    };
+    match together {
+        Some(trial) if trial.effect == TrialEffect::Better => {
+            format!("{} helps: {}{worse}", trial.name, strongest(trial))
+        }
+        Some(trial) if trial.figures.iter().all(|figure| figure.change.is_none()) => {
+            format!("{} looked better, but was not measured again to the end{worse}", trial.name)
+        }
+        Some(trial) => format!(
+            "{} looked better, but not when it was measured again: {}{worse}",
+            trial.name,
+            trial.effect.text()
+        ),
+        None if all.alone.trials.is_empty() => "no setting was tried".to_owned(),
+        None => format!("no setting is shown to help{worse}"),
+    }
+}
+
+/// The largest of the changes that a trial is better by.
+fn strongest(trial: &Trial) -> String {
+    let differing = trial.figures.iter().filter(|figure| figure.differs);
+    let best = differing.min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    best.map_or_else(String::new, |figure| {
+        let change = figure.change.map_or_else(String::new, change_text);
+        let (found, tried) = values(figure);
+        format!("{} under {} from {found} to {tried} ({change})", figure.statistic, figure.load)
+    })
+}
+
+fn ratio(figure: &TrialFigure) -> f64 {
+    figure.change.map_or(f64::INFINITY, |change| change.ratio)
+}
+
+/// A figure as found and as tried, with its unit.
+fn values(figure: &TrialFigure) -> (String, String) {
+    let text = |value: f64| match figure.is_share {
+        true => format!("{:.3} %", 100.0 * value),
+        false => format!("{} us", us(value.round() as u64)),
+    };
+    (text(figure.found), text(figure.tried))
+}
+
+fn percent(ratio: f64) -> String {
+    match 100.0 * (ratio - 1.0) {
+        change if ratio >= 10.0 && change.is_finite() => format!("{} times", grouped(ratio as u64)),
+        change => format!("{change:+.0} %"),
+    }
+}
+
+/// A change with its interval.
+fn change_text(change: TrialRatio) -> String {
+    format!(
+        "{}, 95 % interval {} to {}",
+        percent(change.ratio),
+        percent(change.low),
+        percent(change.high)
+    )
+}
+
+/// A row of a table: what, load, as found, with it, change, effect.
+fn figure_row(trial: &Trial, figure: &TrialFigure) -> [String; 6] {
+    let (found, tried) = values(figure);
+    let change = match figure.change {
+        Some(change) => change_text(change),
+        None => "too few blocks".to_owned(),
+    };
+    let effect = match (figure.differs, ratio(figure) < 1.0) {
+        (true, true) => "better",
+        (true, false) => "worse",
+        (false, _) => "no difference shown",
+    };
+    let what = format!("{}, {}", figure.statistic, figure.load);
+    [trial.name.clone(), what, found, tried, change, effect.to_owned()]
+}
+
+/// A cost in words.
+fn cost_text(cost: &TrialCost) -> String {
+    let what = match cost.what.as_str() {
+        "power" => format!("power under {}", cost.load),
+        what => what.to_owned(),
+    };
+    format!("{what}: {}", change_text(cost.change))
+}
+
+/// The costs that differ from none by their own intervals; the others in one clause.
+fn costs_text(trial: &Trial) -> Option<String> {
+    if trial.costs.is_empty() {
+        return None;
+    }
+    let is_shown = |cost: &&TrialCost| cost.change.low > 1.0 || cost.change.high < 1.0;
+    let shown: Vec<String> = trial.costs.iter().filter(is_shown).map(cost_text).collect();
+    if !shown.is_empty() {
+        return Some(shown.join("; "));
+    }
+    let widest = trial.costs.iter().map(|cost| cost.change.low).fold(f64::INFINITY, f64::min);
+    Some(format!("none shown: no load did less than {} of its work", percent(widest)))
+}
+
+fn series_text(series: &TrialSeries) -> String {
+    let mut text = String::new();
+    for trial in &series.trials {
+        let _ = writeln!(text, "\n  {}: {}", trial.name, trial.effect.text());
+        for figure in &trial.figures {
+            let [_, what, found, tried, change, effect] = figure_row(trial, figure);
+            let _ = writeln!(text, "    {what}: {found} -> {tried}; {change}; {effect}");
+        }
+        if let Some(costs) = costs_text(trial) {
+            let _ = writeln!(text, "    costs: {costs}");
+        }
+    }
+    text
+}
+
+/// How the figures were measured.
+fn basis(all: &TuneTrials, series: &TrialSeries) -> String {
+    let blocks = counted(series.blocks, all.block);
+    let cell = Nanos(series.cell_ns);
+    match all.is_virtual {
+        true => format!(
+            "{blocks} of each in virtual time, {} and the kernel as it is",
+            counted(series.trials.len() as u64, "change")
+        ),
+        false => format!(
+            "{blocks}, each with the system as found and {} in turn, {cell} under each load",
+            counted(series.trials.len() as u64, "setting")
+        ),
+    }
+}
+
+/// The answer for a terminal.
+#[must_use]
+pub fn text(all: &TuneTrials) -> String {
+    let mut text = format!("{}.\n", headline(all));
+    if !all.alone.trials.is_empty() {
+        let _ = writeln!(text, "\nEach alone: {}.", basis(all, &all.alone));
+        text += &series_text(&all.alone);
+    }
+    if let Some(together) = &all.together {
+        let _ = writeln!(text, "\nWhat helped, measured again: {}.", basis(all, together));
+        text += &series_text(together);
+    }
+    if !all.not_tried.is_empty() {
+        text += "\nNot tried:\n";
+    }
+    for one in &all.not_tried {
+        let _ = writeln!(text, "  {}: {}", one.name, one.why);
+    }
+    if let Some(command) = &all.apply {
+        let _ = write!(text, "\nTo apply it: {command}\n\n");
+    } else {
+        text.push('\n');
+    }
+    text
+}
+
+#[derive(Template)]
+#[template(path = "trials.html")]
+struct Page<'a> {
+    style: &'static str,
+    plot_rules: String,
+    all: &'a TuneTrials,
+    headline: String,
+    series: Vec<Shown<'a>>,
+    json: String,
+}
+
+/// A series on the page.
+struct Shown<'a> {
+    id: &'static str,
+    heading: &'static str,
+    basis: String,
+    plot: Option<String>,
+    rows: Vec<[String; 6]>,
+    costs: Vec<(&'a str, String)>,
+}
+
+fn shown<'a>(
+    all: &TuneTrials,
+    series: &'a TrialSeries,
+    (id, heading): (&'static str, &'static str),
+) -> Shown<'a> {
+    let rows = series
+        .trials
+        .iter()
+        .flat_map(|trial| trial.figures.iter().map(move |figure| figure_row(trial, figure)));
+    let cost = |trial: &'a Trial| Some((trial.name.as_str(), costs_text(trial)?));
+    Shown {
+        id,
+        heading,
+        basis: basis(all, series),
+        plot: plot::trials::draw(&series.trials, &format!("trials-{id}")),
+        rows: rows.collect(),
+        costs: series.trials.iter().filter_map(cost).collect(),
+    }
+}
+
+/// The page.
+///
+/// # Panics
+///
+/// Never: the template only fails when its target does, and that is a string.
+#[must_use]
+pub fn page(all: &TuneTrials) -> String {
+    let alone = (!all.alone.trials.is_empty())
+        .then(|| shown(all, &all.alone, ("alone", "Each setting alone")));
+    let together =
+        all.together.as_ref().map(|it| shown(all, it, ("together", "What helped, measured again")));
+    let page = Page {
+        style: include_str!("template/style.css"),
+        plot_rules: plot::dark_rules(),
+        headline: headline(all),
+        series: together.into_iter().chain(alone).collect(),
+        // Inside a script element only "</" would end it.
+        json: serde_json::to_string(all).expect("plain fields").replace("</", "<\\/"),
+        all,
+    };
+    page.render().expect("a string takes every text")
+}

@@ -1,0 +1,209 @@
+//! Parameters of the kernel command line: a new boot entry with them beside the old one, for the same kernel.
+//!
+//! The entry is a copy of the one that boots now, with other words on its command line. It is written as that of a
+//! new kernel is: in a marked block, with the old file in the journal. Nothing of the old entry changes.
+
+use std::path::Path;
+
+use super::{
+    apply,
+    change::Change,
+    extlinux, grub,
+    journal::{self, FoundJournal, Heading},
+    layout::{BootLayout, Chosen},
+    raspberry_pi,
+    steps::Steps,
+    systemd_boot, u_boot, undo, undo_unfinished,
+};
+use crate::{
+    cache::Identity,
+    error::LabError,
+    progress::{Report, step},
+};
+
+/// Name of files and entries with parameters.
+pub(super) const MARK: &str = "rtscope-parameters";
+
+/// What names it in a journal, where a kernel's name stands else.
+const NAME: &str = "boot parameters";
+
+/// Words for a kernel command line.
+#[derive(Debug)]
+pub(super) struct Words<'a>(pub(super) &'a str);
+
+impl Words<'_> {
+    /// A command line with them. A parameter that it has already gets the new value: the kernel takes the first of
+    /// two for some parameters and the last for others.
+    pub(super) fn on(&self, line: &str) -> String {
+        let kept = line.split_whitespace().filter(|word| {
+            let name = parameter(word);
+            !self.0.split_whitespace().any(|new| parameter(new) == name)
+        });
+        kept.chain(self.0.split_whitespace()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// One line for people.
+    pub(super) fn title(&self) -> String {
+        format!("{NAME}: {}", self.0)
+    }
+}
+
+/// A parameter's name. The kernel takes `-` and `_` for the same.
+fn parameter(word: &str) -> String {
+    word.split('=').next().unwrap_or_default().replace('-', "_")
+}
+
+/// What was done to a system's boot entries.
+#[derive(Clone, Debug)]
+pub struct ParametersSet {
+    /// What the boot loader starts now.
+    pub chosen: Chosen,
+    /// All words that are set, those of an earlier call too.
+    pub words: String,
+    /// Files that are new or replaced, below the root.
+    pub changed: Vec<std::path::PathBuf>,
+}
+
+/// Adds a boot entry with parameters and makes it the default one. Parameters that were set before are set again, with
+/// the new ones.
+///
+/// # Errors
+///
+/// Words that no command line can hold; a root that isn't of the layout, or whose entry can't be copied; a file that
+/// can't be written. Then nothing is changed.
+pub fn set_parameters(
+    root: &Path,
+    layout: BootLayout,
+    words: &str,
+    steps: &mut Steps,
+    report: &mut Report<'_>,
+) -> Result<ParametersSet, LabError> {
+    refuse_words(words)?;
+    undo_unfinished(root, steps, report)?;
+    layout.chosen(root)?;
+    let earlier = journal::all(root)?.pop().filter(|found| found.heading.parameters.is_some());
+    let words = match earlier.as_ref().and_then(|found| found.heading.parameters.as_deref()) {
+        Some(before) => Words(words).on(before),
+        None => words.split_whitespace().collect::<Vec<_>>().join(" "),
+    };
+    if let Some(earlier) = earlier {
+        undo(root, &earlier, steps)?;
+    }
+    let changes = changes(root, layout, &Words(&words))?;
+    let kernel =
+        Identity { name: NAME.to_owned(), key: "parameters".to_owned(), ..Identity::default() };
+    let heading = Heading { kernel, layout, parameters: Some(words.clone()) };
+    step(report, format!("setting {words} below {}", root.display()));
+    match apply(root, &heading, &changes, steps) {
+        Err(stopped @ LabError::Stopped(_)) => Err(stopped),
+        Err(error) => {
+            undo_unfinished(root, &mut Steps::default(), report)?;
+            Err(error)
+        }
+        Ok(_) => {
+            let below = |change: &Change| {
+                let place = change.place();
+                place.strip_prefix(root).unwrap_or(place).to_owned()
+            };
+            let changed = changes.iter().map(below).collect();
+            Ok(ParametersSet { chosen: layout.chosen(root)?, words, changed })
+        }
+    }
+}
+
+/// The words that are set below a root; none when none are.
+///
+/// # Errors
+///
+/// The journals can't be read.
+pub fn parameters(root: &Path) -> Result<Option<String>, LabError> {
+    let set = journal::all(root)?.into_iter().rev().find_map(|found| found.heading.parameters);
+    Ok(set)
+}
+
+/// Removes the boot entry with parameters: the old one is the default again. Answers the words; none when none are set.
+///
+/// # Errors
+///
+/// A kernel was installed after, and must be removed first; or a file can't be written: then it can be run again.
+pub fn remove_parameters(
+    root: &Path,
+    steps: &mut Steps,
+    report: &mut Report<'_>,
+) -> Result<Option<String>, LabError> {
+    undo_unfinished(root, steps, report)?;
+    let all = journal::all(root)?;
+    let is_ours = |found: &&FoundJournal| found.heading.parameters.is_some();
+    let Some(ours) = all.iter().rev().find(is_ours) else { return Ok(None) };
+    let newest = all.last().unwrap_or(ours);
+    if newest.dir != ours.dir {
+        return Err(LabError::Refused(format!(
+            "{} was installed after the boot parameters were set: run `rtscope kernel rollback` first",
+            newest.heading.kernel.name
+        )));
+    }
+    for note in undo(root, ours, steps)? {
+        report(crate::progress::StepProgress::Warning(note));
+    }
+    Ok(ours.heading.parameters.clone())
+}
+
+/// The layout of a root, by the boot loader's files in it.
+#[must_use]
+pub fn layout_of(root: &Path) -> Option<BootLayout> {
+    [
+        BootLayout::RaspberryPi,
+        BootLayout::Extlinux,
+        BootLayout::UBoot,
+        BootLayout::Grub,
+        BootLayout::SystemdBoot,
+    ]
+    .into_iter()
+    .find(|layout| layout.chosen(root).is_ok())
+}
+
+fn changes(root: &Path, layout: BootLayout, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
+    match layout {
+        BootLayout::RaspberryPi => raspberry_pi::with_parameters(root, words),
+        BootLayout::Grub => grub::with_parameters(root, words),
+        BootLayout::Extlinux => extlinux::with_parameters(root, words),
+        BootLayout::UBoot => u_boot::with_parameters(root, words),
+        BootLayout::SystemdBoot => systemd_boot::with_parameters(root, words),
+    }
+}
+
+/// Longest command line that a kernel of any architecture takes whole.
+const LINE_BYTES: usize = 1024;
+
+/// Refuses what would break a boot loader's file.
+fn refuse_words(words: &str) -> Result<(), LabError> {
+    let refused = |text: String| Err(LabError::Refused(text));
+    if words.trim().is_empty() {
+        return refused("name at least one parameter, for example isolcpus=2-3".to_owned());
+    }
+    if words.len() > LINE_BYTES {
+        return refused(format!("the parameters have more than {LINE_BYTES} characters"));
+    }
+    let is_plain = |c: char| c.is_ascii_graphic() || c == ' ';
+    let special = ['$', '"', '\'', '`', '\\', ';', '#', '{', '}'];
+    match words.chars().find(|c| !is_plain(*c) || special.contains(c)) {
+        Some(c) => refused(format!("{words:?}: a boot loader would not take {c:?} as it is")),
+        None => Ok(()),
+    }
+}
+
+/// The command line of the next boot, as it is and as it would be with words.
+///
+/// # Errors
+///
+/// The root isn't of the layout, or words that no command line can hold.
+pub fn lines_with(
+    root: &Path,
+    layout: BootLayout,
+    words: &str,
+) -> Result<(String, String), LabError> {
+    refuse_words(words)?;
+    let old = layout.chosen(root)?.cmdline;
+    let new = Words(words).on(&old);
+    Ok((old, new))
+}

@@ -1,0 +1,165 @@
+//! Parameters in a boot entry of their own: the old entry stays, and every byte comes back.
+
+use super::*;
+
+const ALL: [BootLayout; 5] = [
+    BootLayout::RaspberryPi,
+    BootLayout::Grub,
+    BootLayout::Extlinux,
+    BootLayout::UBoot,
+    BootLayout::SystemdBoot,
+];
+
+fn system(name: &str, layout: BootLayout) -> (tempfile::TempDir, PathBuf) {
+    let room = tempfile::tempdir().expect("a folder");
+    let root = room.path().join(name);
+    if layout == BootLayout::SystemdBoot {
+        write(&root, "var/lib/x", "");
+        write(&root, "boot/loader/loader.conf", "timeout 3\ndefault  debian-6.1*\n");
+        let entry = |version: &str| {
+            format!(
+                "title Debian\nversion {version}\nlinux /vmlinuz-{version}\noptions root=/dev/sda2 quiet isolcpus=3\n"
+            )
+        };
+        write(&root, "boot/loader/entries/debian-6.1.9.conf", &entry("6.1.9"));
+        write(&root, "boot/loader/entries/debian-6.1.10.conf", &entry("6.1.10"));
+        write(&root, "boot/loader/entries/debian-6.12.conf", &entry("6.12"));
+        write(&root, "boot/vmlinuz-6.1.10", "image");
+    } else {
+        old_system(&root, layout);
+    }
+    (room, root)
+}
+
+fn set(root: &Path, layout: BootLayout, words: &str) -> Result<ParametersSet, LabError> {
+    set_parameters(root, layout, words, &mut Steps::default(), &mut quiet)
+}
+
+fn back(root: &Path) -> Result<Option<String>, LabError> {
+    remove_parameters(root, &mut Steps::default(), &mut quiet)
+}
+
+#[test]
+fn every_layout_boots_the_same_kernel_with_the_words_and_goes_back() {
+    for layout in ALL {
+        let (_room, root) = system("root", layout);
+        assert_eq!(layout_of(&root), Some(layout));
+        let (before, old) = (snapshot(&root), layout.chosen(&root).expect("sound"));
+        let first = set(&root, layout, "isolcpus=2-3 nohz_full=2-3").expect("set");
+        assert_eq!(first.chosen.image, old.image, "{layout}");
+        assert_eq!((first.chosen.initrd, first.chosen.device_tree), (old.initrd, old.device_tree));
+        let line = first.chosen.cmdline;
+        assert!(line.ends_with("isolcpus=2-3 nohz_full=2-3"), "{layout}: {line}");
+        assert_eq!(line.matches("isolcpus=").count(), 1, "{layout}: the old value goes: {line}");
+        for word in old.cmdline.split_whitespace().filter(|word| !word.starts_with("isolcpus")) {
+            assert!(line.contains(word), "{layout}: {word} of the old line is in {line}");
+        }
+        // A second call adds to the first, and changes what it names again.
+        let second = set(&root, layout, "threadirqs isolcpus=3").expect("set");
+        assert_eq!(second.words, "nohz_full=2-3 threadirqs isolcpus=3");
+        assert!(second.chosen.cmdline.ends_with(&second.words), "{layout}");
+        assert_eq!(parameters(&root).expect("readable"), Some(second.words.clone()));
+        assert_eq!(back(&root).expect("back"), Some(second.words));
+        assert!(snapshot(&root) == before, "{layout}: every byte comes back");
+        assert!(!root.join("var/lib/rtscope").exists(), "nothing of ours stays");
+        assert_eq!(back(&root).expect("nothing to do"), None);
+    }
+}
+
+#[test]
+fn the_old_entry_stays_in_its_file() {
+    for (layout, file, kept) in [
+        (BootLayout::Extlinux, "boot/extlinux/extlinux.conf", "LABEL old\n"),
+        (BootLayout::SystemdBoot, "boot/loader/entries/debian-6.1.10.conf", "isolcpus=3"),
+        (BootLayout::RaspberryPi, "boot/firmware/cmdline.txt", "rootwait\n"),
+        (BootLayout::Grub, "boot/grub/grub.cfg", "menuentry 'Old'"),
+        (BootLayout::UBoot, "boot/uEnv.txt", "cmdline=coherent_pool=1M quiet\n"),
+    ] {
+        let (_room, root) = system("root", layout);
+        set(&root, layout, "isolcpus=1").expect("set");
+        let text = fs::read_to_string(root.join(file)).expect("a file");
+        assert!(text.contains(kept), "{layout}: {text}");
+    }
+}
+
+#[test]
+fn stopped_before_any_step_the_old_line_or_the_new_one_boots() {
+    for layout in ALL {
+        for n in 0.. {
+            let (_room, root) = system("root", layout);
+            let (before, old) = (snapshot(&root), layout.chosen(&root).expect("sound"));
+            let mut steps = Steps::stopping_before(n);
+            let outcome = set_parameters(&root, layout, "isolcpus=1", &mut steps, &mut quiet);
+            let now = layout.chosen(&root).expect("still sound");
+            assert_eq!(now.image, old.image, "{layout}, step {n}");
+            let is_new = now.cmdline.ends_with("isolcpus=1");
+            assert!(is_new || now.cmdline == old.cmdline, "{layout}, step {n}: {}", now.cmdline);
+            let done = outcome.is_ok();
+            assert!(!done || is_new);
+            back(&root).expect("back");
+            assert!(snapshot(&root) == before, "{layout}, step {n}");
+            if done {
+                assert!(n > 5);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_and_parameters_go_in_the_other_order() {
+    let case = Case::new();
+    for layout in LAYOUTS {
+        let root = case.root(&format!("{layout}"), layout);
+        let before = snapshot(&root);
+        set(&root, layout, "isolcpus=1").expect("set");
+        let refused = rollback(&root, None, &mut Steps::default(), &mut quiet).expect_err("ours");
+        assert!(refused.to_string().contains("tune restore --boot"), "{refused}");
+        let wish = wish(&case.kernel, &root, layout);
+        install(&wish, &mut Steps::default(), &mut quiet).expect("a kernel on top");
+        let refused = back(&root).expect_err("a kernel is on top").to_string();
+        assert!(refused.contains("rtscope kernel rollback"), "{refused}");
+        // The entry of the new kernel gets parameters of its own.
+        let on_top = set(&root, layout, "nohz_full=1").expect("set");
+        assert_eq!(on_top.words, "nohz_full=1");
+        assert!(on_top.chosen.cmdline.contains(WORDS), "{layout}: {}", on_top.chosen.cmdline);
+        assert!(on_top.chosen.cmdline.ends_with("nohz_full=1"), "{layout}");
+        back(&root).expect("the upper ones");
+        rollback(&root, None, &mut Steps::default(), &mut quiet).expect("the kernel");
+        back(&root).expect("the lower ones");
+        assert!(snapshot(&root) == before, "{layout}");
+    }
+}
+
+#[test]
+fn words_that_would_break_a_file_are_refused() {
+    let (_room, root) = system("root", BootLayout::Grub);
+    let before = snapshot(&root);
+    for words in
+        ["", " ", "a\nb", "x=$(reboot)", "a='b'", "a;b", "a#b", "{", &"x".repeat(2000), "ä"]
+    {
+        let refused = set(&root, BootLayout::Grub, words).expect_err("refused");
+        assert!(refused.is_usage(), "{words:?}: {refused}");
+    }
+    write(&root, "boot/grub/grub.cfg", &GRUB.replace("custom.cfg", "other.cfg"));
+    let refused =
+        set(&root, BootLayout::Grub, "isolcpus=1").expect_err("no custom.cfg").to_string();
+    assert!(refused.contains("GRUB_CMDLINE_LINUX_DEFAULT"), "{refused}");
+    write(&root, "boot/grub/grub.cfg", GRUB);
+    assert!(snapshot(&root) == before);
+    assert_eq!(layout_of(root.parent().expect("above")), None);
+}
+
+#[test]
+fn an_entry_that_firmware_variables_choose_is_not_guessed() {
+    let (_room, root) = system("root", BootLayout::SystemdBoot);
+    write(&root, "boot/loader/loader.conf", "default @saved\n");
+    let refused =
+        set(&root, BootLayout::SystemdBoot, "isolcpus=1").expect_err("unknown").to_string();
+    assert!(refused.contains("default @saved"), "{refused}");
+    // Without a default, the newest version is taken.
+    write(&root, "boot/loader/loader.conf", "timeout 1\n");
+    write(&root, "boot/vmlinuz-6.12", "image");
+    let done = set(&root, BootLayout::SystemdBoot, "isolcpus=1").expect("set");
+    assert!(done.chosen.image.ends_with("vmlinuz-6.12"), "{:?}", done.chosen);
+}

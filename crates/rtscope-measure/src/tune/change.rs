@@ -1,0 +1,285 @@
+//! One change of the system: what was, what is asked, and how each is written and read back.
+//!
+//! Most changes are files that hold a value. The others (a folder of cgroups, a thread's place, a service) are read
+//! and written as texts too, so that journal, read back and restore are the same for all of them.
+
+use std::{
+    io::{Error as IoError, ErrorKind},
+    path::PathBuf,
+};
+
+use rtscope_model::cpu::CpuSet;
+use rtscope_sys::{Error, sched, swap, tree::Tree};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    cgroup, kernel_thread,
+    restore::RestoreOutcome,
+    service,
+    setting::{self, present},
+};
+use crate::environment::Stat;
+
+/// What a change is made to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ChangeKind {
+    /// A file that holds a value.
+    #[default]
+    File,
+    /// A folder of cgroups: `absent` or `made`.
+    Folder,
+    /// A file in such a folder. It goes when the folder does.
+    FileOfFolder,
+    /// The cpuset controller for the children of a cgroup: `off` or `on`.
+    Controller,
+    /// Policy and priority of a thread, for example `fifo:50`.
+    Policy,
+    /// CPUs of a thread.
+    Affinity,
+    /// CPUs of a thread that the kernel moves by itself. Written only to restore them.
+    Remembered,
+    /// The cpuset of cgroup v1 that a thread is in.
+    Cpuset,
+    /// A unit of systemd: `active` or `inactive`.
+    Service,
+    /// A swap device: `off`, or its priority.
+    Swap,
+}
+
+impl ChangeKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_file(&self) -> bool {
+        *self == ChangeKind::File
+    }
+
+    /// Whether there are hundreds of them, so that they are counted instead of listed.
+    pub(super) fn is_bulk(self) -> bool {
+        matches!(self, ChangeKind::Remembered | ChangeKind::Cpuset)
+    }
+}
+
+/// A thread, named so that no later one can have the name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ThreadName {
+    pub(super) tid: u32,
+    pub(super) started_ticks: u64,
+    pub(super) name: String,
+}
+
+impl ThreadName {
+    pub(super) fn of(tid: u32, stat: &Stat) -> ThreadName {
+        ThreadName { tid, started_ticks: stat.started_ticks, name: stat.name.clone() }
+    }
+
+    /// Its number, as long as it is the same thread.
+    fn number(&self, tree: &Tree) -> Result<i32, Error> {
+        let path = format!("proc/{}/stat", self.tid);
+        let stat = Stat::parse(&tree.read_bytes(&path)?);
+        let same = stat.is_some_and(|stat| stat.started_ticks == self.started_ticks);
+        same.then_some(self.tid as i32).ok_or_else(|| gone(tree, &path))
+    }
+}
+
+fn gone(tree: &Tree, path: &str) -> Error {
+    let source = IoError::from(ErrorKind::NotFound);
+    Error::File { operation: "find", path: tree.path(path), source }
+}
+
+/// One change: what a file (or folder, thread, service) held, and what it was made to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Change {
+    pub(super) setting: String,
+    /// Below the root, without a leading slash; a unit's name for a service.
+    pub(super) path: String,
+    pub(super) old: String,
+    pub(super) new: String,
+    #[serde(default, skip_serializing_if = "ChangeKind::is_file")]
+    pub(super) kind: ChangeKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) thread: Option<ThreadName>,
+    /// CPUs of a thread before its cpuset was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cpus: Option<CpuSet>,
+}
+
+impl Change {
+    pub(super) fn file(setting: &str, path: &str, old: &str, new: &str) -> Change {
+        let text = str::to_owned;
+        Change {
+            setting: text(setting),
+            path: text(path),
+            old: text(old),
+            new: text(new),
+            ..Change::default()
+        }
+    }
+
+    /// What no two changes may have in common: each would restore what the other has changed.
+    pub(super) fn key(&self) -> String {
+        match (self.kind, &self.thread) {
+            (ChangeKind::Policy, Some(thread)) => format!("the policy of thread {}", thread.tid),
+            (_, Some(thread)) => format!("the CPUs of thread {}", thread.tid),
+            _ => self.path.clone(),
+        }
+    }
+
+    /// Where it is, for people.
+    pub(super) fn place(&self, tree: &Tree) -> String {
+        match (self.kind, &self.thread) {
+            (ChangeKind::Service | ChangeKind::Swap, _) => self.path.clone(),
+            (ChangeKind::Cpuset, Some(thread)) => {
+                format!("cpuset of thread {} ({})", thread.tid, thread.name)
+            }
+            (ChangeKind::Policy, Some(thread)) => {
+                format!("policy of thread {} ({})", thread.tid, thread.name)
+            }
+            (_, Some(thread)) => format!("CPUs of thread {} ({})", thread.tid, thread.name),
+            _ => self.full_path(tree).display().to_string(),
+        }
+    }
+
+    pub(super) fn full_path(&self, tree: &Tree) -> PathBuf {
+        tree.path(&self.path)
+    }
+
+    fn thread(&self, tree: &Tree) -> Result<i32, Error> {
+        self.thread.as_ref().ok_or_else(|| gone(tree, &self.path))?.number(tree)
+    }
+
+    /// What it holds now. An error of kind "not found" where the file or thread is no more.
+    pub(super) fn present(&self, tree: &Tree) -> Result<String, Error> {
+        match self.kind {
+            ChangeKind::File | ChangeKind::FileOfFolder => present(tree, &self.path),
+            ChangeKind::Folder => Ok(cgroup::state(tree, &self.path).to_owned()),
+            ChangeKind::Controller => cgroup::controller(tree, &self.path),
+            ChangeKind::Policy => kernel_thread::policy(self.thread(tree)?),
+            ChangeKind::Affinity | ChangeKind::Remembered => {
+                Ok(sched::affinity(self.thread(tree)?)?.to_string())
+            }
+            ChangeKind::Cpuset => tree.read(format!("proc/{}/cpuset", self.thread(tree)?)),
+            ChangeKind::Service => service::state(tree, &self.path),
+            ChangeKind::Swap => Ok(swap_state(tree, &self.path)),
+        }
+    }
+
+    /// Whether what it holds is what was asked. The kernel may add a remark to the state of a partition.
+    pub(super) fn is_as_asked(&self, found: &str) -> bool {
+        match (self.kind, self.new.parse::<CpuSet>(), found.parse::<CpuSet>()) {
+            (ChangeKind::FileOfFolder, Ok(asked), Ok(found)) => asked == found,
+            _ => found == self.new,
+        }
+    }
+
+    /// Whether nobody needs to hear what became of it: it is one of hundreds, or goes with its folder.
+    pub(super) fn is_quiet(&self, outcome: &RestoreOutcome) -> bool {
+        let is_counted = self.kind.is_bulk() || self.kind == ChangeKind::FileOfFolder;
+        is_counted && !matches!(outcome, RestoreOutcome::Failed(_))
+    }
+
+    /// Makes it hold a value.
+    pub(super) fn write(&self, tree: &Tree, value: &str) -> Result<(), Error> {
+        match self.kind {
+            ChangeKind::File | ChangeKind::FileOfFolder => tree.write(&self.path, value),
+            ChangeKind::Folder => cgroup::make_or_remove(tree, &self.path, value),
+            ChangeKind::Controller => cgroup::switch_controller(tree, &self.path, value),
+            ChangeKind::Policy => kernel_thread::set_policy(self.thread(tree)?, value),
+            ChangeKind::Affinity => sched::set_affinity(self.thread(tree)?, &cpus(value)),
+            ChangeKind::Remembered if value == self.new => Ok(()),
+            ChangeKind::Remembered => self.restore_cpus(tree, &cpus(value)),
+            ChangeKind::Cpuset => {
+                let tid = self.thread(tree)?;
+                let tasks = format!("{}{}/tasks", self.path, value.trim_end_matches('/'));
+                tree.write(tasks, &tid.to_string())?;
+                let before = self.cpus.as_ref().filter(|_| value == self.old);
+                before.map_or(Ok(()), |before| self.restore_cpus(tree, before))
+            }
+            ChangeKind::Service => service::make(tree, &self.path, value),
+            ChangeKind::Swap => swap_to(&self.path, value),
+        }
+    }
+
+    /// Gives a thread the CPUs that it had before it was moved. Newer kernels remember them; older ones gave it all.
+    fn restore_cpus(&self, tree: &Tree, before: &CpuSet) -> Result<(), Error> {
+        let tid = self.thread(tree)?;
+        let found = sched::affinity(tid)?;
+        // Fewer CPUs than before: somebody has placed it since, or it was left where it was moved to.
+        if found == *before || (!before.without(&found).is_empty() && found.to_string() != self.new)
+        {
+            return Ok(());
+        }
+        match sched::set_affinity(tid, before) {
+            // The kernel moves its own bound threads back, and lets nobody else do it.
+            Err(error) if error.errno() == Some(INVALID) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether it is a change that its setting makes on some machine. A journal is not trusted to name others.
+    pub(super) fn is_owned(&self) -> bool {
+        setting::find(&self.setting).is_ok_and(|setting| setting.owns(self))
+    }
+
+    /// The shell command that does what a failed restore did not.
+    pub(super) fn repair_command(&self, tree: &Tree) -> String {
+        let tid = self.thread.as_ref().map_or(0, |thread| thread.tid);
+        let path = quoted(&self.full_path(tree).display().to_string());
+        match self.kind {
+            ChangeKind::File | ChangeKind::FileOfFolder => {
+                format!("echo {} > {path}", quoted(&self.old))
+            }
+            ChangeKind::Folder => format!("rmdir {path}"),
+            ChangeKind::Controller => format!("echo -cpuset > {path}"),
+            ChangeKind::Policy => kernel_thread::policy_command(tid, &self.old),
+            ChangeKind::Affinity | ChangeKind::Remembered => {
+                format!("taskset -pc {} {tid}", quoted(&self.old))
+            }
+            ChangeKind::Cpuset => {
+                let old = self.old.trim_end_matches('/');
+                format!("echo {tid} > {}", quoted(&format!("/{}{old}/tasks", self.path)))
+            }
+            ChangeKind::Service => format!("systemctl start {}", quoted(&self.path)),
+            ChangeKind::Swap => format!("swapon -p {} {}", quoted(&self.old), quoted(&self.path)),
+        }
+    }
+}
+
+/// `EINVAL` on every architecture of Linux.
+const INVALID: i32 = 22;
+
+fn cpus(text: &str) -> CpuSet {
+    text.parse().unwrap_or_default()
+}
+
+/// A word that is safe to type into a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Devices and files that are swapped to, with their priority.
+pub(super) fn swaps(tree: &Tree) -> Vec<(String, String)> {
+    let text = tree.read("proc/swaps").unwrap_or_default();
+    let device = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // The kernel writes blanks in names as octal numbers.
+        let path = words.first()?.replace("\\040", " ");
+        path.starts_with('/').then(|| Some((path, (*words.last()?).to_owned())))?
+    };
+    text.lines().skip(1).filter_map(device).collect()
+}
+
+fn swap_state(tree: &Tree, device: &str) -> String {
+    let found = swaps(tree).into_iter().find(|(path, _)| path == device);
+    found.map_or_else(|| "off".to_owned(), |(_, priority)| priority)
+}
+
+fn swap_to(device: &str, value: &str) -> Result<(), Error> {
+    match value.parse::<i32>() {
+        Ok(priority) => swap::on(device, priority),
+        Err(_) => swap::off(device),
+    }
+}

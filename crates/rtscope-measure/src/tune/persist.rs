@@ -1,0 +1,407 @@
+//! Settings for every boot: a unit of systemd, or a start script where there is no systemd, that runs
+//! `rtscope tune apply --keep`. One way for all settings, with the same journal and the same checks as by hand.
+//!
+//! The file says who wrote it and with which settings, and has a checksum: what was edited since is not removed by
+//! accident.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use super::service;
+
+/// What starts programs at boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StartWay {
+    Systemd,
+    /// A folder of scripts that are run in the order of their names, as of BusyBox.
+    Scripts,
+}
+
+const UNIT: &str = "etc/systemd/system/rtscope-tune.service";
+const WANTS: &str = "etc/systemd/system/multi-user.target.wants/rtscope-tune.service";
+const SCRIPT: &str = "etc/init.d/S99rtscope-tune";
+
+/// Before the settings in the file.
+const SETTINGS: &str = "# Settings: ";
+/// Before the checksum of all other lines.
+const CHECKSUM: &str = "# Checksum: ";
+
+/// Why settings were not made permanent, or not taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    #[error("{operation} {path}: {source}", path = path.display())]
+    File { operation: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "{root} has neither systemd nor start scripts in etc/init.d: put this line into what it starts at boot: {line}",
+        root = root.display()
+    )]
+    NoStart { root: PathBuf, line: String },
+    #[error(
+        "{path} was edited since rtscope wrote it, so it stays as it is: give --force, or edit it by hand",
+        path = path.display()
+    )]
+    Edited { path: PathBuf },
+    #[error("{0}")]
+    Program(String),
+    #[error(
+        "{setting} lasts only while a program holds it, so no start script can keep it: use idle-latency"
+    )]
+    EndsWithProcess { setting: String },
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PersistError {
+    let path = path.to_owned();
+    move |source| PersistError::File { operation, path, source }
+}
+
+/// What is permanent below a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Persisted {
+    pub settings: BTreeMap<String, String>,
+    /// Whether somebody has edited the file.
+    pub edited: bool,
+    /// The files, with their root.
+    pub files: Vec<PathBuf>,
+}
+
+/// What is permanent below a root; none when nothing is.
+///
+/// # Errors
+///
+/// The file is there and can't be read.
+pub fn persisted(root: &Path) -> Result<Option<Persisted>, PersistError> {
+    for path in [UNIT, SCRIPT].map(|path| root.join(path)) {
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed("read", &path)(error)),
+        };
+        let settings = text.lines().find_map(|line| line.strip_prefix(SETTINGS));
+        let settings = settings.and_then(|json| serde_json::from_str(json).ok());
+        let links = [root.join(WANTS)].into_iter().filter(|link| link.symlink_metadata().is_ok());
+        let files = std::iter::once(path.clone()).chain(links).collect();
+        let edited = settings.is_none() || !is_whole(&text);
+        return Ok(Some(Persisted { settings: settings.unwrap_or_default(), edited, files }));
+    }
+    Ok(None)
+}
+
+/// Makes settings permanent, with those that are already.
+///
+/// # Errors
+///
+/// A root without a way to start something, a program that others may change, a file that was edited, or that can't be
+/// written.
+pub fn persist(
+    root: &Path,
+    program: &Path,
+    version: &str,
+    settings: &BTreeMap<String, String>,
+    force: bool,
+) -> Result<Persisted, PersistError> {
+    let held = super::SETTINGS
+        .iter()
+        .find(|one| one.needs_its_process() && settings.contains_key(one.name));
+    if let Some(held) = held {
+        return Err(PersistError::EndsWithProcess { setting: held.name.to_owned() });
+    }
+    let mut all = BTreeMap::new();
+    if let Some(found) = persisted(root)? {
+        if found.edited && !force {
+            return Err(PersistError::Edited { path: found.files[0].clone() });
+        }
+        all = found.settings;
+    }
+    all.extend(settings.clone());
+    check_program(root, program)?;
+    let way = start_way(root).ok_or_else(|| PersistError::NoStart {
+        root: root.to_owned(),
+        line: words(program, &all)
+            .into_iter()
+            .map(|word| shell(&word))
+            .collect::<Vec<_>>()
+            .join(" "),
+    })?;
+    let (path, text) = match way {
+        StartWay::Systemd => (root.join(UNIT), unit(program, version, &all)),
+        StartWay::Scripts => (root.join(SCRIPT), script(program, version, &all)),
+    };
+    put(&path, &with_checksum(&text), way)?;
+    if way == StartWay::Systemd {
+        enable(&root.join(WANTS))?;
+    }
+    let found = persisted(root)?;
+    Ok(found.unwrap_or(Persisted { settings: all, edited: false, files: vec![path] }))
+}
+
+/// Removes what [`persist`] wrote. Answers what it was; none when there was nothing.
+///
+/// # Errors
+///
+/// A file that was edited, unless forced, or that can't be removed.
+pub fn remove_persisted(root: &Path, force: bool) -> Result<Option<Persisted>, PersistError> {
+    let Some(found) = persisted(root)? else { return Ok(None) };
+    if found.edited && !force {
+        return Err(PersistError::Edited { path: found.files[0].clone() });
+    }
+    // The link first: a link without its file is reported at each boot.
+    for path in found.files.iter().rev() {
+        fs::remove_file(path).map_err(failed("remove", path))?;
+    }
+    // Only if it was made for the link.
+    let _ = fs::remove_dir(root.join(WANTS).parent().unwrap_or(root));
+    Ok(Some(found))
+}
+
+fn start_way(root: &Path) -> Option<StartWay> {
+    let systemd = ["usr/lib/systemd/systemd", "lib/systemd/systemd"];
+    if systemd.iter().any(|path| root.join(path).exists()) {
+        return Some(StartWay::Systemd);
+    }
+    root.join("etc/init.d/rcS").is_file().then_some(StartWay::Scripts)
+}
+
+/// Refuses a program that isn't in the system, or that somebody else than root could replace: root starts it.
+fn check_program(root: &Path, program: &Path) -> Result<(), PersistError> {
+    let refused = |text: String| Err(PersistError::Program(text));
+    if !program.is_absolute() {
+        return refused(format!("--program {}: give its whole path", program.display()));
+    }
+    let there = root.join(program.strip_prefix("/").unwrap_or(program));
+    if !there.is_file() {
+        return refused(format!(
+            "{} isn't there: copy rtscope to {}, or name it with --program",
+            there.display(),
+            root.join("usr/local/bin/rtscope").display()
+        ));
+    }
+    let whole = there.canonicalize().map_err(failed("find", &there))?;
+    let open =
+        whole.ancestors().take_while(|path| root == Path::new("/") || *path != root).find(|path| {
+            path.metadata()
+                .is_ok_and(|found| found.uid() != 0 || found.permissions().mode() & 0o022 != 0)
+        });
+    match open.filter(|_| root == Path::new("/")) {
+        Some(open) => refused(format!(
+            "{} can be changed by others than root, who would start it at each boot: copy rtscope to /usr/local/bin and \
+             name it with --program",
+            open.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+fn words(program: &Path, settings: &BTreeMap<String, String>) -> Vec<String> {
+    let own = [program.display().to_string(), "tune".into(), "apply".into(), "--keep".into()];
+    own.into_iter().chain(settings.iter().map(|(name, value)| format!("{name}={value}"))).collect()
+}
+
+fn heading(version: &str, settings: &BTreeMap<String, String>) -> String {
+    let json = serde_json::to_string(settings).unwrap_or_default();
+    format!(
+        "# Written by rtscope {version} (rtscope tune apply --persist).\n\
+         # `rtscope tune restore --persist` removes it. Don't edit it.\n{SETTINGS}{json}\n"
+    )
+}
+
+fn unit(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> String {
+    let line: Vec<String> = words(program, settings).iter().map(|word| systemd(word)).collect();
+    format!(
+        "{}\n[Unit]\nDescription=System settings that rtscope keeps\n\
+         # After what would set them back, or is to be stopped.\n\
+         After=sysinit.target network.target {}\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={}\nExecStop={} tune restore\n\n\
+         [Install]\nWantedBy=multi-user.target\n",
+        heading(version, settings),
+        service::UNITS.join(" "),
+        line.join(" "),
+        systemd(&program.display().to_string())
+    )
+}
+
+fn script(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> String {
+    let line: Vec<String> = words(program, settings).iter().map(|word| shell(word)).collect();
+    format!(
+        "#!/bin/sh\n{}case \"$1\" in\nstart|'') {} ;;\nstop) {} tune restore ;;\nesac\n",
+        heading(version, settings),
+        line.join(" "),
+        shell(&program.display().to_string())
+    )
+}
+
+/// A word as systemd reads it.
+fn systemd(word: &str) -> String {
+    let text =
+        word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.=:,@+%$".contains(c));
+    if plain { text } else { format!("\"{text}\"") }
+}
+
+/// A word as a shell reads it.
+fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/_-.=:,@+".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn with_checksum(text: &str) -> String {
+    format!("{text}{CHECKSUM}{:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
+fn is_whole(text: &str) -> bool {
+    let Some(at) = text.rfind(CHECKSUM) else { return false };
+    with_checksum(&text[..at]) == text
+}
+
+/// Writes a file whole or not at all.
+fn put(path: &Path, text: &str, way: StartWay) -> Result<(), PersistError> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    let part = path.with_extension("rtscope-part");
+    let write = || {
+        let mut file = fs::File::create(&part)?;
+        file.write_all(text.as_bytes())?;
+        let mode = if way == StartWay::Scripts { 0o755 } else { 0o644 };
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(failed("write", path))
+}
+
+/// What `systemctl enable` does.
+fn enable(link: &Path) -> Result<(), PersistError> {
+    if link.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let folder = link.parent().unwrap_or(link);
+    fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    symlink(format!("/{UNIT}"), link).map_err(failed("make", link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Image(tempfile::TempDir);
+
+    impl Image {
+        fn new(files: &[&str]) -> Image {
+            let image = Image(tempfile::tempdir().expect("a folder"));
+            for file in files {
+                image.file(file, "");
+            }
+            image
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        }
+
+        fn persist(&self, name: &str, value: &str, force: bool) -> Result<Persisted, PersistError> {
+            let settings = [(name.to_owned(), value.to_owned())].into();
+            persist(self.0.path(), Path::new("/usr/bin/rtscope"), "1.0", &settings, force)
+        }
+
+        fn read(&self, path: &str) -> String {
+            fs::read_to_string(self.0.path().join(path)).expect("a file")
+        }
+
+        fn all(&self) -> Vec<PathBuf> {
+            let (mut found, mut open) = (Vec::new(), vec![self.0.path().to_owned()]);
+            while let Some(folder) = open.pop() {
+                for entry in fs::read_dir(folder).expect("read").flatten() {
+                    if entry.file_type().expect("a type").is_dir() {
+                        open.push(entry.path());
+                    } else {
+                        found.push(entry.path());
+                    }
+                }
+            }
+            found.sort();
+            found
+        }
+    }
+
+    const SYSTEMD: [&str; 2] = ["usr/lib/systemd/systemd", "usr/bin/rtscope"];
+
+    #[test]
+    fn a_unit_says_who_wrote_it_and_is_taken_back_whole() {
+        let image = Image::new(&SYSTEMD);
+        let before = image.all();
+        image.persist("throttling", "off", false).expect("written");
+        let found = image.persist("thread-priority", "fifo:50@irq/*a b*", false).expect("both");
+        assert_eq!(found.settings.len(), 2);
+        assert!(!found.edited);
+        let unit = image.read(UNIT);
+        assert!(unit.starts_with("# Written by rtscope 1.0"), "{unit}");
+        let line = "ExecStart=/usr/bin/rtscope tune apply --keep \"thread-priority=fifo:50@irq/*a b*\" throttling=off\n";
+        assert!(unit.contains(line), "{unit}");
+        let link = fs::read_link(image.0.path().join(WANTS)).expect("enabled");
+        assert_eq!(link, Path::new("/etc/systemd/system/rtscope-tune.service"));
+        let removed = remove_persisted(image.0.path(), false).expect("removed").expect("something");
+        assert_eq!(removed.settings, found.settings);
+        assert_eq!(image.all(), before);
+        assert_eq!(remove_persisted(image.0.path(), false).expect("nothing to do"), None);
+    }
+
+    #[test]
+    fn an_edited_file_stays_unless_forced() {
+        let image = Image::new(&SYSTEMD);
+        image.persist("throttling", "off", false).expect("written");
+        image.file(UNIT, &image.read(UNIT).replace("throttling=off", "throttling=on"));
+        let refused = remove_persisted(image.0.path(), false).expect_err("edited").to_string();
+        assert!(refused.contains("was edited") && refused.contains("--force"), "{refused}");
+        assert!(image.persist("thp", "never", false).is_err());
+        assert!(image.0.path().join(UNIT).exists());
+        assert!(remove_persisted(image.0.path(), true).expect("forced").is_some());
+        // One that is no file of ours at all.
+        image.file(UNIT, "[Unit]\n");
+        assert!(remove_persisted(image.0.path(), false).is_err());
+    }
+
+    #[test]
+    fn without_systemd_a_start_script_is_written() {
+        let image = Image::new(&["etc/init.d/rcS", "usr/bin/rtscope"]);
+        image.persist("irq-affinity", "0@eth0;1@tty*", false).expect("written");
+        let script = image.read(SCRIPT);
+        assert!(script.starts_with("#!/bin/sh\n# Written by rtscope"), "{script}");
+        assert!(script.contains("tune apply --keep 'irq-affinity=0@eth0;1@tty*' ;;"), "{script}");
+        let mode = image.0.path().join(SCRIPT).metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_refused() {
+        let image = Image::new(&["usr/bin/rtscope"]);
+        let refused = image.persist("throttling", "off", false).expect_err("no init").to_string();
+        assert!(
+            refused.contains("neither systemd") && refused.contains("--keep throttling=off"),
+            "{refused}"
+        );
+        let image = Image::new(&["etc/init.d/rcS"]);
+        let refused =
+            image.persist("throttling", "off", false).expect_err("no program").to_string();
+        assert!(refused.contains("isn't there") && refused.contains("--program"), "{refused}");
+        let refused = image.persist("dma-latency", "0", false).expect_err("held").to_string();
+        assert!(refused.contains("idle-latency"), "{refused}");
+    }
+
+    #[test]
+    fn words_are_safe_for_systemd() {
+        assert_eq!(systemd("a=1%$x"), "a=1%%$$x");
+        assert_eq!(systemd("a\"b\\c"), r#""a\"b\\c""#);
+        assert_eq!(systemd("fifo:1@a*"), "\"fifo:1@a*\"");
+    }
+}

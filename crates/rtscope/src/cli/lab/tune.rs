@@ -1,0 +1,354 @@
+//! `rtscope lab tune`: kernel parameters and other kernels, tried in guests in virtual time.
+
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::anyhow;
+use rtscope_analyse::{
+    compare::trial::{Trial, TrialCell, TrialEffect, TrialSide, TrialStatistic, trials},
+    report::trials::{self as report, NotTried, TrialSeries, TuneTrials},
+};
+use rtscope_lab::{
+    brought::{self, Brought},
+    kernel_ref::KernelRef,
+    queue::QueuedRun,
+    record_folders::names,
+};
+use rtscope_measure::agent::SHOWN;
+use rtscope_model::plan::{Plan, trial::AS_FOUND};
+
+use super::{
+    order::{self, Lab},
+    output,
+};
+use crate::{
+    cli::shape,
+    exit,
+    failure::Refused,
+    output::shown,
+    plans,
+    record::{self, Additions},
+};
+
+/// Try kernel parameters, and other kernels, in guests in virtual time
+///
+/// Runs the plan in guests with the kernel as it is, and with each change alone, with the same seeds. Then it runs those
+/// that helped once more with other seeds, all of them together. It says of each change whether it is better, worse, or no
+/// difference is shown, and what it costs in work of the loads. The answer allows for the number of figures that were
+/// compared. A change of less than 1.5 times is never called a difference, because another build of the same kernel
+/// moves figures by as much.
+///
+/// Virtual time shows paths of the kernel, not caches, buses and idle states: see docs/method/virtual-time.md.
+///
+/// Exit codes: 0 something helped, 3 nothing is shown to help, 1 error, 64 wrong command line.
+///
+/// Examples:
+///   rtscope lab tune --kernel debian-stock
+///   rtscope lab tune --kernel debian-stock --try preempt=full --try threadirqs
+///   rtscope lab tune lab-matrix --kernel debian-stock --try 'preempt=full threadirqs' --try kernel=debian-rt
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// A shipped plan's name, or a file [default: lab-quick]
+    plan: Option<String>,
+    /// Kernel to tune, as `rtscope lab run` takes it
+    #[arg(short, long, value_name = "KERNEL")]
+    kernel: String,
+    /// Kernel parameter to try. Several of them, separated by spaces, are tried as one. kernel=NAME tries another kernel;
+    /// repeatable [default: preempt=full, threadirqs, nohz=off, mitigations=off, transparent_hugepage=never]
+    #[arg(long = "try", value_name = "PARAMETER")]
+    tried: Vec<String>,
+    /// Number of guests of each, each with its own seed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(5..=1000))]
+    seeds: u64,
+    /// Folder for the records and the page [default: rtscope-runs/lab-PLAN-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: order::Options,
+    #[command(flatten)]
+    shape: shape::Shape,
+}
+
+/// Parameters that can shorten a kernel's paths.
+const USUAL: [&str; 5] =
+    ["preempt=full", "threadirqs", "nohz=off", "mitigations=off", "transparent_hugepage=never"];
+
+/// Another build of a kernel moves a 99.9th percentile by less.
+const LEAST_RATIO: f64 = 1.5;
+
+/// A change of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TriedKernel {
+    /// Another kernel in place of the one that is tuned.
+    other: Option<String>,
+    words: Vec<String>,
+}
+
+impl TriedKernel {
+    fn parse(text: &str) -> anyhow::Result<TriedKernel> {
+        let mut tried = TriedKernel { other: None, words: Vec::new() };
+        for word in text.split_whitespace() {
+            if word.contains(':') {
+                let text = format!("--try {text}: write a space between parameters, not a colon");
+                return Err(Refused(text).into());
+            }
+            match word.strip_prefix("kernel=") {
+                Some(name) if tried.other.is_none() => tried.other = Some(name.to_owned()),
+                Some(_) => {
+                    let text = format!("--try {text}: it names two kernels; leave one out");
+                    return Err(Refused(text).into());
+                }
+                None => tried.words.push(word.to_owned()),
+            }
+        }
+        if tried.other.is_none() && tried.words.is_empty() {
+            let text = "--try '': name a kernel parameter, for example --try preempt=full";
+            return Err(Refused(text.to_owned()).into());
+        }
+        Ok(tried)
+    }
+
+    fn name(&self) -> String {
+        let other = self.other.iter().map(|name| format!("kernel={name}"));
+        other.chain(self.words.iter().cloned()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The kernel with this change.
+    fn of(&self, base: &KernelRef) -> KernelRef {
+        let words: Vec<String> = base.words().iter().chain(&self.words).cloned().collect();
+        KernelRef::named(self.other.as_deref().unwrap_or(base.name()), words)
+    }
+
+    /// Takes another change in, too; none where the two contradict each other.
+    fn with(&self, other: &TriedKernel) -> Option<TriedKernel> {
+        let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+        let apart =
+            |word: &String| self.words.iter().any(|own| own != word && key(own) == key(word));
+        let are_two = self.other.is_some() && other.other.is_some() && self.other != other.other;
+        if are_two || other.words.iter().any(apart) {
+            return None;
+        }
+        let new = other.words.iter().filter(|word| !self.words.contains(word));
+        Some(TriedKernel {
+            other: self.other.clone().or_else(|| other.other.clone()),
+            words: self.words.iter().chain(new).cloned().collect(),
+        })
+    }
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
+    let base = KernelRef::parse(&args.kernel)?;
+    let tried = tried(args, &base)?;
+    let lab = Lab::open(&args.options)?;
+    let out = output::empty(args.out.as_ref(), &plan.name)?;
+    let mut bench = Bench { lab, plan, out, base, not_tried: Vec::new() };
+    let all = bench.measure(&tried, args.seeds)?;
+    let (page, table) = (report::page(&all), report::text(&all));
+    let document = serde_json::to_value(&all)?;
+    output::publish(&bench.out, report::DOCUMENT, &page, &document, (&table, args.json))?;
+    Ok(ExitCode::from(if all.helps() { exit::PASS } else { exit::INCONCLUSIVE }))
+}
+
+/// What is tried: what is named, or the usual parameters that the kernel doesn't have yet.
+fn tried(args: &Args, base: &KernelRef) -> anyhow::Result<Vec<TriedKernel>> {
+    let usual = || USUAL.iter().filter(|word| !base.words().iter().any(|own| own == *word));
+    let texts: Vec<String> = match args.tried.as_slice() {
+        [] => usual().map(|word| (*word).to_owned()).collect(),
+        named => named.to_vec(),
+    };
+    let mut all: Vec<TriedKernel> = Vec::new();
+    for text in &texts {
+        let one = TriedKernel::parse(text)?;
+        if all.contains(&one) {
+            let text = format!("--try {}: it is named twice; leave one out", one.name());
+            return Err(Refused(text).into());
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
+/// Where changes are tried.
+struct Bench {
+    lab: Lab,
+    plan: Plan,
+    out: PathBuf,
+    base: KernelRef,
+    not_tried: Vec<NotTried>,
+}
+
+impl Bench {
+    fn measure(&mut self, tried: &[TriedKernel], seeds: u64) -> anyhow::Result<TuneTrials> {
+        let alone = self.series(tried, 1..=seeds, "alone")?;
+        let best = best_together(tried, &alone.trials);
+        let together = match &best {
+            Some(best) if !self.lab.console.interrupt().is_stopped() => {
+                // Other seeds: those that it was chosen by would flatter it.
+                let best = std::slice::from_ref(best);
+                Some(self.series(best, seeds + 1..=2 * seeds, "together")?)
+            }
+            _ => None,
+        };
+        let mut all = TuneTrials {
+            format: report::FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            plan: self.plan.name.clone(),
+            kernel: self.base.label().to_owned(),
+            block: "seed",
+            is_virtual: true,
+            budget_ns: None,
+            alone,
+            not_tried: std::mem::take(&mut self.not_tried),
+            together,
+            apply: None,
+        };
+        let words = best.filter(|best| all.helps() && best.other.is_none()).map(|best| best.words);
+        all.apply = words.map(|words| format!("rtscope tune apply --boot {}", words.join(" ")));
+        Ok(all)
+    }
+
+    /// Runs guests of the kernel as it is and with each change, and compares them.
+    fn series(
+        &mut self,
+        tried: &[TriedKernel],
+        seeds: RangeInclusive<u64>,
+        folder: &str,
+    ) -> anyhow::Result<TrialSeries> {
+        let refs =
+            std::iter::once(self.base.clone()).chain(tried.iter().map(|it| it.of(&self.base)));
+        let typed: Vec<String> = refs.map(|kernel| kernel.to_string()).collect();
+        let kernels = self.lab.kernels(&typed)?;
+        let names = names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
+        let out = self.out.join(folder);
+        let mut runs: Vec<(usize, QueuedRun)> = Vec::new();
+        for (nth, (kernel, name)) in kernels.iter().zip(names).enumerate() {
+            for seed in seeds.clone() {
+                let folder = out.join(format!("{name}-seed{seed}"));
+                runs.push((nth, self.lab.plan_run(kernel, &self.plan, seed, folder)?));
+            }
+        }
+        let queue: Vec<QueuedRun> = runs.iter().map(|(_, run)| run.clone()).collect();
+        let outcomes = self.lab.run_into(&out, &queue)?;
+        let labels =
+            std::iter::once(AS_FOUND.to_owned()).chain(tried.iter().map(TriedKernel::name));
+        let mut sides: Vec<TrialSide> =
+            labels.map(|name| TrialSide { name, cells: Vec::new() }).collect();
+        for ((nth, queued), outcome) in runs.iter().zip(outcomes) {
+            let side = &mut sides[*nth];
+            match queued.brought(outcome, SHOWN) {
+                Brought::Record(_) => {
+                    match self.refused_word(&queued.folder, tried.get(nth.wrapping_sub(1))) {
+                        Some(why) => self.leave_out(&side.name.clone(), why),
+                        None => side.cells.extend(self.cells(queued)?),
+                    }
+                }
+                Brought::NotReached(why) | Brought::Nothing { why, .. } => {
+                    self.leave_out(&side.name.clone(), why);
+                }
+            }
+        }
+        let found = sides.remove(0);
+        if found.cells.is_empty() {
+            let why = self.not_tried.iter().find(|one| one.name == AS_FOUND);
+            let why = why.map_or_else(|| "it brought no record".to_owned(), |one| one.why.clone());
+            return Err(anyhow!("{}: {why}", self.base));
+        }
+        sides.retain(|side| !side.cells.is_empty());
+        let statistics = TrialStatistic::of(&self.plan.require);
+        Ok(TrialSeries {
+            record: shown(&out),
+            blocks: seeds.count() as u64,
+            cell_ns: 0,
+            trials: trials(&found, &sides, &statistics, LEAST_RATIO),
+        })
+    }
+
+    /// A parameter of a change that the guest's kernel didn't know.
+    fn refused_word(&self, folder: &Path, tried: Option<&TriedKernel>) -> Option<String> {
+        let start = brought::start(folder)?;
+        let unknown = tried?.words.iter().find(|word| start.unknown_words.contains(word))?;
+        Some(format!("the kernel doesn't know {unknown}"))
+    }
+
+    fn leave_out(&mut self, name: &str, why: String) {
+        let is_known = self.not_tried.iter().any(|known| known.name == name && known.why == why);
+        if !is_known {
+            self.not_tried.push(NotTried { name: name.to_owned(), why });
+        }
+    }
+
+    /// The cells of a guest's record.
+    fn cells(&self, queued: &QueuedRun) -> anyhow::Result<Vec<TrialCell>> {
+        record::keep_required(&queued.folder, &self.plan)?;
+        let judged = record::open(&queued.folder, &Additions::default())?;
+        let statistics = TrialStatistic::of(&self.plan.require);
+        let cells = judged.judgement.cells.iter().filter(|cell| cell.all.recorded > 0);
+        let of = |cell| {
+            let summary: &rtscope_analyse::judgement::CellSummary = cell;
+            let seed = queued.run.spec.seed;
+            TrialCell::of(seed, &summary.name, summary, &judged.record, &statistics)
+        };
+        Ok(cells.map(of).collect())
+    }
+}
+
+/// What was better, all of it at once; where two contradict each other, the one that gained more.
+fn best_together(tried: &[TriedKernel], trials: &[Trial]) -> Option<TriedKernel> {
+    let mut better: Vec<(&TriedKernel, f64)> = trials
+        .iter()
+        .filter(|trial| trial.effect == TrialEffect::Better)
+        .filter_map(|trial| {
+            let tried = tried.iter().find(|one| one.name() == trial.name)?;
+            Some((tried, trial.gain()))
+        })
+        .collect();
+    better.sort_by(|a, b| a.1.total_cmp(&b.1));
+    better.into_iter().fold(None, |all: Option<TriedKernel>, (one, _)| match all {
+        None => Some(one.clone()),
+        Some(all) => Some(all.with(one).unwrap_or(all)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(text: &str) -> TriedKernel {
+        TriedKernel::parse(text).expect("sound")
+    }
+
+    #[test]
+    fn a_change_adds_parameters_or_takes_another_kernel() {
+        let base = KernelRef::parse("debian-stock:quiet").expect("a kernel");
+        let of = |text: &str| tried(text).of(&base).to_string();
+        assert_eq!(of("preempt=full threadirqs"), "debian-stock:quiet:preempt=full:threadirqs");
+        assert_eq!(of("kernel=debian-rt nohz=off"), "debian-rt:quiet:nohz=off");
+        for wrong in ["", " ", "a:b", "kernel=a kernel=b"] {
+            assert!(TriedKernel::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn changes_that_contradict_each_other_are_not_joined() {
+        let full = tried("preempt=full");
+        assert_eq!(
+            full.with(&tried("threadirqs")).map(|it| it.name()).as_deref(),
+            Some("preempt=full threadirqs")
+        );
+        assert_eq!(full.with(&tried("preempt=voluntary")), None);
+        assert_eq!(tried("kernel=a").with(&tried("kernel=b")), None);
+        assert_eq!(
+            full.with(&tried("kernel=b")).map(|it| it.name()).as_deref(),
+            Some("kernel=b preempt=full")
+        );
+        assert_eq!(full.with(&full), Some(full.clone()));
+    }
+}

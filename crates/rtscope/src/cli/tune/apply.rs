@@ -1,0 +1,318 @@
+//! `rtscope tune apply`: settings for as long as a program runs, until the next boot, or for every boot.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, ExitStatus},
+    time::Duration,
+};
+
+use anyhow::Context;
+use rtscope_lab::install::BootLayout;
+use rtscope_measure::{
+    interrupt::Interrupt,
+    tune::{self, Proposal, ProposedChange},
+};
+use rtscope_model::{cpu::CpuSet, event::Event};
+use rtscope_sys::{process, shield, tree::Tree};
+
+use super::{boot, root_of, settings};
+use crate::{
+    cli::print,
+    exit,
+    failure::Refused,
+    output::{print_folded, shown},
+};
+
+/// Change settings while a command runs, or keep them
+///
+/// rtscope writes the old values to a journal, changes the settings, reads them back and restores them when COMMAND
+/// ends. Without COMMAND, it restores them at Ctrl-C. With --keep, they stay until `rtscope tune restore` or the next
+/// boot. `rtscope help run` has the same settings as --set; docs/guide/settings.md describes them.
+///
+/// With `shield`, COMMAND and all that it starts run inside of the shield.
+///
+/// Exit code: that of COMMAND; without one 0, 1 error, 64 wrong command line.
+///
+/// Examples:
+///   rtscope tune apply --dry-run shield=2-3 throttling=off
+///   sudo rtscope tune apply shield=2-3 -- ./my-loop
+///   sudo rtscope tune apply --boot isolcpus=2-3 --boot nohz_full=2-3
+///   sudo rtscope tune apply --persist --root /mnt/card throttling=off
+///   sudo rtscope tune apply --keep irq-affinity=0@eth0 thread-priority=fifo:80@irq/*eth0*
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// Settings, as throttling=off
+    #[arg(value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Show what would change from what to what, and what can't be moved; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave the settings changed until `rtscope tune restore` or the next boot
+    #[arg(long, conflicts_with = "command")]
+    keep: bool,
+    /// Change the settings at each boot: write a unit of systemd, or a start script, that applies them
+    #[arg(long, conflicts_with = "command")]
+    persist: bool,
+    /// Set PARAMETER on the kernel command line, as isolcpus=2-3, in a boot entry beside the old one
+    #[arg(long, value_name = "PARAMETER", conflicts_with = "command")]
+    boot: Vec<String>,
+    /// Write the files of --persist and --boot below DIR, for example a mounted SD card
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
+    root: Option<PathBuf>,
+    /// How the system boots: raspberry-pi, grub, extlinux, u-boot, systemd-boot [default: as its files show]
+    #[arg(long, value_name = "LAYOUT", requires = "boot")]
+    layout: Option<BootLayout>,
+    /// Where rtscope is on the system of --persist [default: this program; below --root, the one that is there]
+    #[arg(long, value_name = "FILE", requires = "persist")]
+    program: Option<PathBuf>,
+    /// Take parameters that look mistyped, and replace files of --persist that were edited
+    #[arg(long)]
+    force: bool,
+    /// Print the changes as one JSON document
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+    /// Program that runs under the settings, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Args {
+    pub(super) fn only_shows(&self) -> bool {
+        self.dry_run
+    }
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let settings = settings::read("", &args.settings)?;
+    if settings.is_empty() && args.boot.is_empty() {
+        return Err(Refused(format!("name at least one setting: {}", names())).into());
+    }
+    let root = root_of(args.root.as_deref())?;
+    if args.root.is_some() && !args.persist && !settings.is_empty() {
+        let text = "--root: settings of another system can only be made permanent: give --persist";
+        return Err(Refused(text.to_owned()).into());
+    }
+    if settings.is_empty() && (args.keep || args.persist || !args.command.is_empty()) {
+        return Err(Refused(format!("name at least one setting: {}", names())).into());
+    }
+    let words = boot::words(&args.boot, &root, args.force)?;
+    let layout = match words.is_empty() {
+        true => None,
+        false => Some(boot::layout(&root, args.layout)?),
+    };
+    if args.dry_run {
+        return dry_run(args, &settings, &root, layout.map(|layout| (layout, words.as_str())));
+    }
+    // What is permanent first: if it is refused, nothing is changed now either.
+    if args.persist {
+        make_permanent(args, &settings, &root)?;
+    }
+    if let Some(layout) = layout {
+        print_folded(&boot::set(&root, layout, &words)?)?;
+    }
+    if settings.is_empty() || args.persist && !args.keep {
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    apply(args, &settings)
+}
+
+fn make_permanent(
+    args: &Args,
+    settings: &BTreeMap<String, String>,
+    root: &Path,
+) -> anyhow::Result<()> {
+    if root == Path::new("/") {
+        // What this machine doesn't have would fail at each boot.
+        tune::propose(&Tree::default(), &tune::journal_dir(), settings).or_else(
+            |error| match error {
+                tune::TuneError::Kept { .. } | tune::TuneError::Held { .. } => {
+                    Ok(Proposal::default())
+                }
+                other => Err(other),
+            },
+        )?;
+    }
+    let written = tune::persist(
+        root,
+        &program(args, root)?,
+        env!("CARGO_PKG_VERSION"),
+        settings,
+        args.force,
+    )?;
+    for path in &written.files {
+        print(&format!("{}\n", shown(path)))?;
+    }
+    reload(root);
+    print_folded(
+        "Each boot applies them from now on. `rtscope tune restore --persist` removes these files.\n",
+    )
+}
+
+/// The program that the files start.
+fn program(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(program) = &args.program {
+        return Ok(program.clone());
+    }
+    if root == Path::new("/") {
+        return std::env::current_exe().context("can't find this program's file");
+    }
+    let usual = ["/usr/local/bin/rtscope", "/usr/bin/rtscope"].map(PathBuf::from);
+    let there =
+        usual.iter().find(|path| root.join(path.strip_prefix("/").unwrap_or(path)).is_file());
+    Ok(there.unwrap_or(&usual[0]).clone())
+}
+
+/// Tells a running systemd of the new files. It reads them at the next boot in any case.
+pub(super) fn reload(root: &Path) {
+    if root == Path::new("/") && Path::new("/run/systemd/system").is_dir() {
+        let _ = Command::new("systemctl").arg("daemon-reload").status();
+    }
+}
+
+fn names() -> String {
+    let names: Vec<&str> = tune::SETTINGS.iter().map(|setting| setting.name).collect();
+    names.join(", ")
+}
+
+fn dry_run(
+    args: &Args,
+    settings: &BTreeMap<String, String>,
+    root: &Path,
+    parameters: Option<(BootLayout, &str)>,
+) -> anyhow::Result<ExitCode> {
+    let proposal = match root == Path::new("/") {
+        true => tune::propose(&Tree::default(), &tune::journal_dir(), settings)?,
+        false => Proposal::default(),
+    };
+    let preview = match parameters {
+        Some((layout, words)) => boot::preview(root, layout, words)?,
+        None => String::new(),
+    };
+    if args.json {
+        let mut document = serde_json::to_value(&proposal)?;
+        document["boot"] = serde_json::json!(parameters.map(|(_, words)| words));
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+    } else {
+        print_folded(&(text_of(&proposal, true) + &preview))?;
+        print_folded("Nothing was changed (--dry-run).\n")?;
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// The changes by setting. Of a setting with many, the first ones unless all are asked.
+fn text_of(proposal: &Proposal, all: bool) -> String {
+    const FIRST: usize = 4;
+    let mut text = String::new();
+    let mut rest = proposal.changes.as_slice();
+    while let Some(first) = rest.first() {
+        let count = rest.iter().take_while(|one| one.setting == first.setting).count();
+        let (of_setting, after) = rest.split_at(count);
+        let _ = writeln!(text, "{}", first.setting);
+        let shown = if all { count } else { count.min(FIRST) };
+        for ProposedChange { place, from, to, .. } in &of_setting[..shown] {
+            let _ = writeln!(text, "  {place}: {from} -> {to}");
+        }
+        if shown < count {
+            let _ = writeln!(text, "  and {} more (--dry-run lists them)", count - shown);
+        }
+        rest = after;
+    }
+    for name in &proposal.already {
+        let _ = writeln!(text, "{name}\n  is as asked already");
+    }
+    for note in &proposal.notes {
+        let _ = writeln!(text, "Note: {}", note.text);
+    }
+    text
+}
+
+fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let (tree, journal) = (Tree::default(), tune::journal_dir());
+    if args.keep {
+        let held = tune::SETTINGS
+            .iter()
+            .find(|one| one.needs_its_process() && settings.contains_key(one.name));
+        if let Some(held) = held {
+            return Err(tune::TuneError::EndsWithProcess { setting: held.name.to_owned() }.into());
+        }
+    }
+    let proposal = tune::propose(&tree, &journal, settings)?;
+    let to_terminal = text_of(&proposal, false);
+    to_terminal.lines().for_each(|line| note!("{line}"));
+    let interrupt = Interrupt::install_patient()?;
+    let applied = tune::apply(&tree, &journal, settings, &mut told)?;
+    if args.keep {
+        applied.keep(&journal)?;
+        note!("kept until `rtscope tune restore` or the next boot");
+        return Ok(ExitCode::from(exit::PASS));
+    }
+    let outcome = match args.command.split_first() {
+        None => {
+            note!("applied; Ctrl-C restores");
+            while !interrupt.is_stopped() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok(ExitCode::from(exit::PASS))
+        }
+        Some((program, words)) => start(program, words, settings.contains_key("shield"))
+            .and_then(|child| wait(child, &interrupt)),
+    };
+    applied.restore(&mut told);
+    note!("restored");
+    outcome
+}
+
+/// What happens is shown beforehand; what goes otherwise is said.
+fn told(event: Event) {
+    if let Event::Found(finding) = event
+        && finding.code != "shield-bound-threads"
+        && finding.code != "shield-not-moved"
+    {
+        note!("{}", format!("{} {}", finding.text, finding.advice).trim_end());
+    }
+}
+
+/// Starts a program, from a thread that is in the shield where there is one: what it starts is there too.
+fn start(program: &str, words: &[String], in_shield: bool) -> anyhow::Result<Child> {
+    let spawn = || {
+        if in_shield && !enter() {
+            anyhow::bail!("can't enter the shield, so {program} was not started");
+        }
+        Command::new(program).args(words).spawn().with_context(|| format!("can't start {program}"))
+    };
+    let started = std::thread::scope(|scope| scope.spawn(spawn).join());
+    started.unwrap_or_else(|_| anyhow::bail!("can't start {program}"))
+}
+
+fn enter() -> bool {
+    let tree = Tree::default();
+    let hierarchies = shield::VERSION_1.iter().chain(&shield::VERSION_2);
+    let cpus: Option<CpuSet> = hierarchies.filter_map(|at| shield::shielded(&tree, at)).next();
+    cpus.is_some_and(|cpus| shield::enter(&cpus))
+}
+
+/// Waits for a program. A terminal sends Ctrl-C to it as well; any other signal to rtscope ends it.
+fn wait(mut child: Child, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
+    const SIGTERM: i32 = 15;
+    let mut told_to_end = false;
+    loop {
+        if let Some(status) = child.try_wait().context("can't wait for the program")? {
+            return Ok(code(status));
+        }
+        if interrupt.is_stopped() && !told_to_end {
+            told_to_end = true;
+            let _ = process::signal(child.id(), SIGTERM);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// As a shell tells it: 128 and the signal for a program that was killed.
+fn code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    ExitCode::from(u8::try_from(code.unwrap_or(1)).unwrap_or(exit::ERROR))
+}

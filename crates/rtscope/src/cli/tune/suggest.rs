@@ -1,0 +1,89 @@
+//! `rtscope tune suggest`: from doctor's findings to the commands that change them.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use rtscope_analyse::{
+    doctor::{Purpose, diagnose, suggest},
+    report::tune as report,
+};
+use rtscope_measure::doctor as measure;
+use rtscope_model::{
+    cpu::CpuSet,
+    doctor::{MachineFacts, SuggestionDocument},
+    time::Nanos,
+};
+
+use crate::{
+    cli::{doctor, print},
+    exit,
+    failure::Refused,
+    output::print_folded,
+};
+
+/// Suggest settings for what rtscope doctor finds, in the order in which they matter
+///
+/// Each has the command that applies it, what it costs and how sure it is. What only a boot parameter changes has the
+/// line for this machine's boot loader. It changes nothing.
+///
+/// Examples:
+///   rtscope tune suggest
+///   rtscope tune suggest --for ethercat --deadline 200us --cpus 2-3
+///   rtscope tune suggest --root /mnt/card
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct Args {
+    /// Purpose of the machine, which sets the deadline and the topics
+    #[arg(long = "for", value_name = "PURPOSE", default_value = rtscope_analyse::doctor::PURPOSES[0].name, value_parser = doctor::Names)]
+    purpose: &'static Purpose,
+    /// Longest latency that the purpose allows, 1us to 10s [default: that of the purpose]
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Nanos>,
+    /// CPUs of your real-time threads [default: the isolated ones, or the last core]
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<CpuSet>,
+    /// Examine the system files below DIR, for example a mounted SD card, instead of this machine
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let deadline = doctor::deadline(args.deadline, args.purpose)?;
+    let facts = measure::collect(&doctor::tree(args.root.as_deref())?);
+    refuse_cpus(args.cpus.as_ref(), &facts)?;
+    let found = suggested(&facts, args.purpose, deadline, args.cpus.as_ref());
+    if args.json {
+        print(&(serde_json::to_string_pretty(&found)? + "\n"))?;
+    } else {
+        print_folded(&report::text(&found))?;
+    }
+    Ok(ExitCode::from(exit::PASS))
+}
+
+/// What changes what doctor finds.
+pub(super) fn suggested(
+    facts: &MachineFacts,
+    purpose: &Purpose,
+    deadline: Nanos,
+    cpus: Option<&CpuSet>,
+) -> SuggestionDocument {
+    let document = diagnose(facts, purpose, deadline.0, env!("CARGO_PKG_VERSION"));
+    suggest::suggest(&document, purpose, cpus)
+}
+
+/// Refuses CPUs for real-time threads that the machine doesn't have, and all of them.
+fn refuse_cpus(cpus: Option<&CpuSet>, facts: &MachineFacts) -> Result<(), Refused> {
+    let online = &facts.environment.cpus.online;
+    let Some(cpus) = cpus else { return Ok(()) };
+    if cpus.is_empty() || !cpus.without(online).is_empty() {
+        return Err(Refused(format!("--cpus {cpus}: this machine has CPUs {online}")));
+    }
+    if online.without(cpus).is_empty() {
+        let text =
+            format!("--cpus {cpus}: these are all CPUs; leave at least one for everything else");
+        return Err(Refused(text));
+    }
+    Ok(())
+}
