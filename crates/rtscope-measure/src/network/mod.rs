@@ -19,6 +19,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
 use rtscope_model::{
@@ -137,6 +138,11 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
+    /// How long a frame of a thread with this cycle may take.
+    pub(crate) fn timeout_ns(&self, interval_ns: u64) -> u64 {
+        self.path.timeout.map_or(interval_ns, |timeout| timeout.0)
+    }
+
     /// A peer runs as the thread does that waits for it, on CPUs of its own where there are some.
     pub(crate) fn peer_place(&self, asked: &Placement) -> Placement {
         let policy = if asked.policy == Policy::Deadline { Policy::Fifo } else { asked.policy };
@@ -245,6 +251,23 @@ fn ends(path: &FramePath, threads: u32) -> Result<Ends, NetworkError> {
 
 /// An interface that Ethernet frames can be sent by.
 fn usable(name: &str) -> Result<Interface, NetworkError> {
+    let mut looks = 0;
+    loop {
+        match look_at(name) {
+            Err(NetworkError::NoCarrier(_)) if looks < CARRIER_LOOKS => {
+                thread::sleep(CARRIER_PAUSE);
+                looks += 1;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// The kernel tells of the carrier of an interface that was just switched on, as of a virtual cable, a moment later.
+const CARRIER_LOOKS: u32 = 200;
+const CARRIER_PAUSE: Duration = Duration::from_millis(10);
+
+fn look_at(name: &str) -> Result<Interface, NetworkError> {
     let interface =
         Interface::named(name).map_err(|_| NetworkError::NoInterface(name.to_owned()))?;
     let name = interface.name.clone();

@@ -126,14 +126,6 @@ pub struct SessionSpec {
     pub network: Option<NetworkSpec>,
 }
 
-impl SessionSpec {
-    /// How long a frame of a thread may take.
-    fn timeout_ns(&self, plan: &ThreadPlan) -> u64 {
-        let timeout = self.network.as_ref().and_then(|network| network.path.timeout);
-        timeout.map_or(plan.interval_ns, |timeout| timeout.0)
-    }
-}
-
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
@@ -265,8 +257,7 @@ impl Session {
         let spare = spare_slots(spec.threads.len());
         let has_frames = wire.is_some();
         let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns, has_frames);
-        let timeout_ns = spec.timeout_ns(plan);
-        let mut wire = wire.map(|wire| (wire, Ledger::default()));
+        let mut near = near_end(wire, spec, plan);
         let (mut ring, raw) = raw_ring(spec.raw_capacity);
         let live = Arc::new(LiveFigures::default());
         let (clock, shared, gate) = (self.clock, self.shared.clone(), self.gate.clone());
@@ -286,8 +277,9 @@ impl Session {
             let began_ns = clock.now_ns();
             let (figures, ring) = (&*figures, ring.as_mut());
             let tally = match wake {
-                _ if let Some((wire, ledger)) = &mut wire => {
+                _ if let Some((wire, ledger, timeout_ns)) = &mut near => {
                     let (clock, beat, shared, live) = (&clock, &beat, &*shared, figures);
+                    let timeout_ns = *timeout_ns;
                     let frames = FrameLoop { clock, beat, timeout_ns, shared, live };
                     frames.run(wire, ledger, &mut exchange, ring)
                 }
@@ -555,6 +547,16 @@ impl Drop for Session {
             self.end_threads(ENDING_LIMIT);
         }
     }
+}
+
+/// What a thread sends frames by, the ledger of its frames, and their timeout.
+fn near_end(
+    wire: Option<SocketWire>,
+    spec: &SessionSpec,
+    plan: &ThreadPlan,
+) -> Option<(SocketWire, Ledger, u64)> {
+    let timeout_ns = spec.network.as_ref()?.timeout_ns(plan.interval_ns);
+    Some((wire?, Ledger::default(), timeout_ns))
 }
 
 /// Both ends of a ring for raw samples, if there are to be any.
