@@ -24,11 +24,13 @@ const LINKS_MAX: usize = 40;
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
+    /// Whether links below the root stay there.
+    is_closed: bool,
 }
 
 impl Default for Tree {
     fn default() -> Tree {
-        Tree { root: PathBuf::from("/") }
+        Tree { root: PathBuf::from("/"), is_closed: false }
     }
 }
 
@@ -36,7 +38,14 @@ impl Tree {
     /// A tree under another root.
     #[must_use]
     pub fn under(root: impl Into<PathBuf>) -> Tree {
-        Tree { root: root.into() }
+        let root = root.into();
+        Tree { is_closed: root != Path::new("/"), root }
+    }
+
+    /// A tree under another root whose links lead where they lead on this machine.
+    #[must_use]
+    pub fn with_open_links(root: impl Into<PathBuf>) -> Tree {
+        Tree { root: root.into(), is_closed: false }
     }
 
     #[must_use]
@@ -46,7 +55,7 @@ impl Tree {
 
     /// The place of a file, with the links on the way followed.
     fn resolved(&self, path: &Path) -> io::Result<PathBuf> {
-        if self.root == Path::new("/") {
+        if !self.is_closed {
             return Ok(self.root.join(path));
         }
         let mut ahead: Vec<PathBuf> = steps(path);

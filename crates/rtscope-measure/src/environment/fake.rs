@@ -17,6 +17,12 @@ impl FakeTree {
         FakeTree { tree: Tree::under(folder.path()), _folder: folder }
     }
 
+    /// A root with links to devices of this machine, as files that refuse to be written.
+    pub(crate) fn with_open_links() -> FakeTree {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        FakeTree { tree: Tree::with_open_links(folder.path()), _folder: folder }
+    }
+
     pub(crate) fn file(&self, path: &str, text: &str) {
         self.bytes(path, text.as_bytes());
     }

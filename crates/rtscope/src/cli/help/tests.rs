@@ -218,12 +218,12 @@ const NO_BEGINNING: [&str; 12] =
     ["A", "Also", "An", "As", "Each", "How", "Only", "The", "What", "Where", "Which", "With"];
 
 /// Verbs that a command does, or an option without a value.
-const VERBS: [&str; 44] = [
+const VERBS: [&str; 45] = [
     "Add", "Boot", "Build", "Capture", "Change", "Check", "Compare", "Count", "Create", "Delete",
     "Draw", "Explain", "Fetch", "Fill", "Find", "Generate", "Install", "Judge", "Keep", "Let",
     "List", "Make", "Measure", "Open", "Pack", "Pass", "Plot", "Print", "Read", "Record", "Remove",
-    "Repeat", "Restore", "Run", "Search", "Show", "Sort", "Start", "Take", "Try", "Unpack", "Use",
-    "Watch", "Write",
+    "Repeat", "Restore", "Run", "Search", "Show", "Sort", "Start", "Suggest", "Take", "Try",
+    "Unpack", "Use", "Watch", "Write",
 ];
 
 #[test]

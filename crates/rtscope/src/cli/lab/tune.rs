@@ -33,7 +33,7 @@ use crate::{
     record::{self, Additions},
 };
 
-/// Try kernel parameters, and other kernels, in guests in virtual time
+/// Try kernel parameters and kernels in guests
 ///
 /// Runs the plan in guests with the kernel as it is, and with each change alone, with the same seeds. Then it runs those
 /// that helped once more with other seeds, all of them together. It says of each change whether it is better, worse, or no
@@ -48,7 +48,8 @@ use crate::{
 /// Examples:
 ///   rtscope lab tune --kernel debian-stock
 ///   rtscope lab tune --kernel debian-stock --try preempt=full --try threadirqs
-///   rtscope lab tune lab-matrix --kernel debian-stock --try 'preempt=full threadirqs' --try kernel=debian-rt
+///   rtscope lab tune -k debian-stock --try 'preempt=full threadirqs'
+///   rtscope lab tune lab-matrix -k debian-stock --try kernel=debian-rt
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

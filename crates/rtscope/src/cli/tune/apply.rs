@@ -41,7 +41,7 @@ use crate::{
 ///   sudo rtscope tune apply shield=2-3 -- ./my-loop
 ///   sudo rtscope tune apply --boot isolcpus=2-3 --boot nohz_full=2-3
 ///   sudo rtscope tune apply --persist --root /mnt/card throttling=off
-///   sudo rtscope tune apply --keep irq-affinity=0@eth0 thread-priority=fifo:80@irq/*eth0*
+///   sudo rtscope tune apply --keep irq-affinity=0@eth0 thp=never
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Args {
     /// Show what would change from what to what, and what can't be moved; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Leave the settings changed until `rtscope tune restore` or the next boot
+    /// Keep the settings until `rtscope tune restore` or the next boot
     #[arg(long, conflicts_with = "command")]
     keep: bool,
     /// Change the settings at each boot: write a unit of systemd, or a start script, that applies them
@@ -63,10 +63,10 @@ pub(in crate::cli) struct Args {
     /// Write the files of --persist and --boot below DIR, for example a mounted SD card
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
     root: Option<PathBuf>,
-    /// How the system boots: raspberry-pi, grub, extlinux, u-boot, systemd-boot [default: as its files show]
+    /// Layout of the boot files: raspberry-pi, grub, extlinux, u-boot, systemd-boot [default: as its files show]
     #[arg(long, value_name = "LAYOUT", requires = "boot")]
     layout: Option<BootLayout>,
-    /// Where rtscope is on the system of --persist [default: this program; below --root, the one that is there]
+    /// Path of rtscope on the system of --persist [default: this program; below --root, the one that is there]
     #[arg(long, value_name = "FILE", requires = "persist")]
     program: Option<PathBuf>,
     /// Take parameters that look mistyped, and replace files of --persist that were edited

@@ -20,9 +20,9 @@ use crate::{
     output::print_folded,
 };
 
-/// Suggest settings for what rtscope doctor finds, in the order in which they matter
+/// Suggest settings for what doctor finds
 ///
-/// Each has the command that applies it, what it costs and how sure it is. What only a boot parameter changes has the
+/// The suggestions are in the order in which they matter. Each has the command that applies it, what it costs and how sure it is. What only a boot parameter changes has the
 /// line for this machine's boot loader. It changes nothing.
 ///
 /// Examples:
@@ -39,7 +39,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TIME")]
     deadline: Option<Nanos>,
     /// CPUs of your real-time threads [default: the isolated ones, or the last core]
-    #[arg(long, value_name = "CPUS")]
+    #[arg(short, long, value_name = "CPUS")]
     cpus: Option<CpuSet>,
     /// Examine the system files below DIR, for example a mounted SD card, instead of this machine
     #[arg(long, value_name = "DIR")]

@@ -36,7 +36,7 @@ use crate::{
     screen::{self, Show},
 };
 
-/// Try settings: which of them shorten wake-up latencies on this machine?
+/// Try settings: which shorten wake-up latencies?
 ///
 /// rtscope measures the system as found and each setting in turn, in several rounds, under each load of the plan. Then it
 /// measures those that helped once more, all of them together. It says of each setting whether it is better, worse, or no
@@ -55,7 +55,7 @@ use crate::{
 /// Examples:
 ///   sudo rtscope tune try --try throttling=off --try timer-migration=off
 ///   sudo rtscope tune try --budget 20min --require 'max < 200us'
-///   sudo rtscope tune try my-plan.toml --cpus 3 --try 'governor=performance dma-latency=0'
+///   sudo rtscope tune try --cpus 3 --try 'thp=never dma-latency=0'
 ///   rtscope tune try --dry-run
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

@@ -37,8 +37,8 @@ const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
 /// Find how fast programs can make a square wave, also under load
 ///
 /// rtscope raises the requested frequency until the wave is out of tolerance, then bisects to find the
-/// limit. Subjects: c, c-rt, cpp, rust, python and ada (or all of these), the programs of a university course
-/// (course-c, course-c-rt and course-python), or the path of your own program, which rtscope runs as PROGRAM LINE
+/// limit. Subjects are c, c-rt, cpp, rust, python and ada (or all of these), and the programs of a university course
+/// (course-c, course-c-rt and course-python). The path of your own program is one, too: rtscope runs it as PROGRAM LINE
 /// FREQUENCY. Most subjects need a compiler on this machine.
 ///
 /// Examples:
