@@ -7,15 +7,15 @@ use super::{
 };
 use crate::compare::trial::{Trial, TrialFigure};
 
-const WIDTH: f64 = 760.0;
-const LEFT: f64 = 300.0;
+const WIDTH: f64 = 700.0;
+const LEFT: f64 = 270.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const ROW: f64 = 24.0;
 const DOT: f64 = 4.0;
 
 /// Letters of a row's name that fit beside the plot.
-const LETTERS: usize = 44;
+const LETTERS: usize = 40;
 
 /// The axis reaches at least from a half to twice, and at most from a hundredth to a hundred times.
 const LEAST: f64 = 2.0;
