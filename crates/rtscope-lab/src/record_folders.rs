@@ -113,7 +113,15 @@ struct GuestList {
 /// A folder that only this rtscope writes into, until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct FolderLock {
-    _folder: File,
+    folder: File,
+}
+
+impl Drop for FolderLock {
+    /// A process that another thread is just starting has the open folder, too, until it executes its program: to close it
+    /// here would not unlock it.
+    fn drop(&mut self) {
+        let _ = flock(&self.folder, FlockOperation::Unlock);
+    }
 }
 
 /// Locks a folder that is there. Where a file system has no locks, nothing is locked.
@@ -124,7 +132,7 @@ pub struct FolderLock {
 fn lock(out: &Path) -> Result<FolderLock, LabError> {
     let folder = File::open(out).map_err(LabError::file("open", out))?;
     if flock(&folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK) {
-        return Ok(FolderLock { _folder: folder });
+        return Ok(FolderLock { folder });
     }
     let inode = folder.metadata().map(|found| found.ino()).unwrap_or_default();
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -418,5 +426,16 @@ mod tests {
         fs::remove_file(record.join("beside.txt")).expect("removed");
         claim(&out, guests(), false).expect("nothing is lost");
         assert!(!record.exists());
+    }
+
+    #[test]
+    fn a_folder_is_free_although_a_process_that_just_starts_has_it_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let held = lock(folder.path()).expect("free");
+        let in_the_child = held.folder.try_clone().expect("as fork does");
+        lock(folder.path()).expect_err("held");
+        drop(held);
+        lock(folder.path()).expect("free again");
+        drop(in_the_child);
     }
 }

@@ -60,7 +60,31 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "integration-tests",
-        words: &["test", "--workspace", "--test", "*", "--no-fail-fast", "--", "--test-threads=1"],
+        words: &[
+            "test",
+            "--workspace",
+            "--test",
+            "[!l]*",
+            "--test",
+            "l[!a]*",
+            "--no-fail-fast",
+            "--",
+            "--test-threads=1",
+        ],
+        tests: Some(1),
+    },
+    // The guests of the lab take as long as all other tests together.
+    Step {
+        name: "lab-tests",
+        words: &[
+            "test",
+            "--workspace",
+            "--test",
+            "la*",
+            "--no-fail-fast",
+            "--",
+            "--test-threads=1",
+        ],
         tests: Some(1),
     },
     Step {
