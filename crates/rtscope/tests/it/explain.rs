@@ -71,18 +71,21 @@ fn an_injected_culprit_is_named_first_with_its_time() {
 }
 
 /// Computes for 2 ms of its CPU time in each 100 ms above everything else, and notes from when to when by
-/// `CLOCK_MONOTONIC`. Where something stopped it meanwhile, as a host does, it notes nothing.
+/// `CLOCK_MONOTONIC`. Where something stopped it meanwhile, as a host does, it notes nothing. It writes the note of a burst
+/// in the next one, so that almost all that it does lies between the two instants.
 const BURSTS: &str = "\
 import os, time
 os.sched_setaffinity(0, {0})
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(99))
-log = open('bursts', 'w', 1)
+log, note = open('bursts', 'w', 1), None
 while True:
     time.sleep(0.098)
-    begin, until = time.monotonic_ns(), time.thread_time_ns() + 2000000
+    begin = time.monotonic_ns()
+    if note: print(*note, file=log)
+    start, until = time.monotonic_ns(), time.thread_time_ns() + 2000000
     while time.thread_time_ns() < until: pass
     end = time.monotonic_ns()
-    if end - begin < 2050000: print(begin, end, file=log)
+    note = (begin, end) if end - start < 2050000 else None
 ";
 
 /// Sends packets that the kernel takes some milliseconds to receive, in a softirq of the sender's CPU: 60 sockets look at
@@ -173,8 +176,7 @@ fn culprits_that_note_when_they_were_at_work_come_first_with_that_time() {
         );
         let document = json(folder.path(), &line);
         let (meet, right) = told(folder.path(), &document, kind, name);
-        // A host that stops this machine is in the way, too. Whoever guesses is right in few of them.
-        assert!(meet >= 10 && right * 2 > meet, "{kind}: {right} of {meet}");
+        assert!(meet >= 10 && right * 4 >= meet * 3, "{kind}: {right} of {meet}");
     }
 }
 
