@@ -129,13 +129,14 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
 /// A thread of the table.
 fn thread_rows(record: &ExplainRecord) -> Vec<[String; 6]> {
     let one = |thread: &rtscope_model::explain::WatchedThread| {
+        let if_known = |time_ns| if thread.activations > 0 { us(time_ns) } else { "-".to_owned() };
         [
             format!("{}-{}", thread.name, thread.tid),
             grouped(thread.activations),
             grouped(thread.by_timer),
             grouped(thread.late),
-            us(thread.latency_ns_sum / thread.activations.max(1)),
-            us(thread.latency_ns_max),
+            if_known(thread.latency_ns_sum / thread.activations.max(1)),
+            if_known(thread.latency_ns_max),
         ]
     };
     let mut threads: Vec<_> = record.threads.iter().collect();

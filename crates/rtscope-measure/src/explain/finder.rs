@@ -278,7 +278,7 @@ impl Finder {
         let mut spikes: Vec<Spike> = self.phases.into_iter().flat_map(|it| it.spikes).collect();
         spikes.sort_by_key(|spike| (u64::MAX - spike.latency_ns(), spike.switched_ns));
         let threads = self.sleepers.into_values().map(|sleeper| sleeper.thread);
-        (threads.filter(|thread| thread.activations > 0).collect(), spikes)
+        (threads.filter(|thread| thread.activations + thread.unseen > 0).collect(), spikes)
     }
 }
 

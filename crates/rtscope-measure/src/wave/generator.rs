@@ -167,7 +167,8 @@ impl Made {
 pub struct Alarm<'a> {
     /// The latency from which an edge is a violation; none is no limit.
     pub limit_ns: Option<u64>,
-    /// The line that is raised, and lowered again, right after a late edge.
+    /// The line that is high from right after a late edge until right after the next one in time. A pulse
+    /// is as long as one of the wave at least: whoever sees the wave can see it.
     pub line: Option<&'a mut dyn WaveOutput>,
 }
 
@@ -212,6 +213,7 @@ pub fn make(
     let edges = wanted.edges();
     let start_ns = clock.now_ns();
     let mut edge = 0;
+    let mut is_raised = false;
     loop {
         let planned_ns = wanted.edge_ns(edge);
         // A wave ends low: with the falling edge of the last period that it began.
@@ -237,15 +239,16 @@ pub fn make(
             made.last_rise_ns = now_ns;
             made.rises += 1;
         }
-        if latency_ns > limit_ns {
+        let is_late = latency_ns > limit_ns;
+        if is_late {
             made.violations += 1;
             if made.late.len() < LATE_KEPT {
                 made.late.push(Late { edge, planned_ns, latency_ns });
             }
-            if let Some(line) = &mut alarm.line {
-                line.set(true);
-                line.set(false);
-            }
+        }
+        if let Some(line) = alarm.line.as_mut().filter(|_| is_late != is_raised) {
+            line.set(is_late);
+            is_raised = is_late;
         }
         // No more than are left: one that is late beyond the end swallows only what was planned.
         let left = edges.saturating_sub(edge + 1) / 2;
@@ -255,6 +258,9 @@ pub fn make(
         };
         made.missed += 2 * swallowed;
         edge += 1 + 2 * swallowed;
+    }
+    if let Some(line) = alarm.line.as_mut().filter(|_| is_raised) {
+        line.set(false);
     }
     made.failures = line.failures();
     made
@@ -286,14 +292,14 @@ mod tests {
         method: Method,
         late: Option<(u64, u64)>,
         limit_ns: Option<u64>,
-    ) -> (Made, Vec<(u64, bool)>, usize) {
+    ) -> (Made, Vec<(u64, bool)>, Vec<(u64, bool)>) {
         let clock = SimulatedClock::at(1_000).with_pauses(late);
         let mut line = Recorded { clock: &clock, edges: RefCell::default() };
         let mut alarm_line = Recorded { clock: &clock, edges: RefCell::default() };
         let wanted = Wanted::new(1_000.0, 0.3, 10_000_000).expect("a wave");
         let mut alarm = Alarm { limit_ns, line: Some(&mut alarm_line) };
         let made = make(&mut line, &clock, &wanted, method, &mut alarm, &|| false);
-        (made, line.edges.into_inner(), alarm_line.edges.into_inner().len())
+        (made, line.edges.into_inner(), alarm_line.edges.into_inner())
     }
 
     #[test]
@@ -304,7 +310,7 @@ mod tests {
             [(1_001_000, true), (1_301_000, false), (2_001_000, true), (2_301_000, false)]
         );
         assert_eq!(edges.last(), Some(&(10_301_000, false)));
-        assert_eq!((made.edges, made.missed, made.violations, alarms), (20, 0, 0, 0));
+        assert_eq!((made.edges, made.missed, made.violations, alarms), (20, 0, 0, vec![]));
         assert_eq!(made.frequency_hz(), Some(1_000.0));
     }
 
@@ -315,7 +321,9 @@ mod tests {
             made(Method::Absolute, Some((3_001_000, 2_200_000)), Some(1_000_000));
         assert_eq!((made.edges, made.missed), (16, 4));
         assert_eq!(made.late, [Late { edge: 4, planned_ns: 3_000_000, latency_ns: 2_200_000 }]);
-        assert_eq!((made.violations, made.latency_ns_max, alarms), (1, 2_200_000, 2));
+        assert_eq!((made.violations, made.latency_ns_max), (1, 2_200_000));
+        // High until the falling edge, which is in time.
+        assert_eq!(alarms, [(5_201_000, true), (5_301_000, false)]);
         // The grid stays: the next rising edge is that of 6 ms.
         assert!(edges.contains(&(6_001_000, true)) && !edges.contains(&(4_001_000, true)));
     }

@@ -27,8 +27,9 @@ const LATE_SHOWN: usize = 20;
 /// Make a square wave on a line
 ///
 /// With --limit, an edge that is later than the limit is a violation. rtscope
-/// lists the violations and, with --alarm, raises a second line for each. If
-/// there is one, the exit code is 2.
+/// lists the violations. With --alarm, a second line goes high right after a
+/// late edge, and low after the next edge in time. If there is a violation,
+/// the exit code is 2.
 ///
 /// By default the generator is an ordinary thread on any CPU. The method spin
 /// with a real-time policy runs on the first CPU. It needs a second CPU, and
@@ -46,7 +47,7 @@ pub(in crate::cli) struct Args {
     line: String,
     #[command(flatten)]
     wave: WaveOptions,
-    /// Raise this line when an edge is later than the limit
+    /// Keep this line high while the last edge was later than the limit
     #[arg(long, value_name = "LINE", requires = "limit")]
     alarm: Option<String>,
     /// Print one JSON document
