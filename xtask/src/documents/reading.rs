@@ -287,6 +287,12 @@ fn shown(value: &Pointed, found: &Value) -> String {
         (Unit::Share, Value::Number(_)) => {
             format!("{:.2} %", found.as_f64().unwrap_or_default() * 100.0)
         }
+        // A float is written with every digit that it holds, and one decimal tells enough.
+        (_, Value::Number(number)) if number.is_f64() => {
+            let number = found.as_f64().unwrap_or_default();
+            let decimals = usize::from(number.abs() < 1e4);
+            format!("{number:.decimals$}")
+        }
         (_, other) => other.to_string(),
     };
     match value.name.as_str() {
@@ -361,7 +367,8 @@ mod tests {
     #[test]
     fn values_are_pointed_at_and_their_order_counts() {
         let document = r#"{"loops": [{"name": "delay", "drift": 2500000.0},
-            {"name": "until", "drift": 12.0}], "ok": true, "hz": 125000.0}"#;
+            {"name": "until", "drift": 12.0}], "ok": true, "hz": 125000.0,
+            "rate": 2075.7126762788475}"#;
         let order = |order: &str| {
             let toml = format!(
                 "item = 'x'\norder = '{order}'\n[[values]]\nname = 'delay'\nunit = 'ns'\n\
@@ -377,6 +384,8 @@ mod tests {
         let far = value("name = 'f'\nunit = 'hz'\nat = '/hz'\ntheirs = 1000.0");
         assert_eq!(far.ours, "f 125.00 kHz");
         assert_eq!(far.verdict.to_string(), "differs: 125 of theirs");
+        // A figure of no unit isn't printed with every digit of a float.
+        assert_eq!(value("name = 'r'\nat = '/rate'").ours, "r 2075.7");
         let gone = value("name = 'g'\nat = '/loops/name=other/drift'");
         assert_eq!(gone.verdict.to_string(), "missing: g isn't in its document");
     }
