@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use rtscope_model::cpu::CpuSet;
+use rtscope_model::{cpu::CpuSet, text::shell_word};
 use rtscope_sys::{Error, sched, swap, tree::Tree};
 use serde::{Deserialize, Serialize};
 
@@ -223,23 +223,25 @@ impl Change {
     /// The shell command that does what a failed restore did not.
     pub(super) fn repair_command(&self, tree: &Tree) -> String {
         let tid = self.thread.as_ref().map_or(0, |thread| thread.tid);
-        let path = quoted(&self.full_path(tree).display().to_string());
+        let path = shell_word(&self.full_path(tree).display().to_string());
         match self.kind {
             ChangeKind::File | ChangeKind::FileOfFolder => {
-                format!("echo {} > {path}", quoted(&self.old))
+                format!("echo {} > {path}", shell_word(&self.old))
             }
             ChangeKind::Folder => format!("rmdir {path}"),
             ChangeKind::Controller => format!("echo -cpuset > {path}"),
             ChangeKind::Policy => kernel_thread::policy_command(tid, &self.old),
             ChangeKind::Affinity | ChangeKind::Remembered => {
-                format!("taskset -pc {} {tid}", quoted(&self.old))
+                format!("taskset -pc {} {tid}", shell_word(&self.old))
             }
             ChangeKind::Cpuset => {
                 let old = self.old.trim_end_matches('/');
-                format!("echo {tid} > {}", quoted(&format!("/{}{old}/tasks", self.path)))
+                format!("echo {tid} > {}", shell_word(&format!("/{}{old}/tasks", self.path)))
             }
-            ChangeKind::Service => format!("systemctl start {}", quoted(&self.path)),
-            ChangeKind::Swap => format!("swapon -p {} {}", quoted(&self.old), quoted(&self.path)),
+            ChangeKind::Service => format!("systemctl start {}", shell_word(&self.path)),
+            ChangeKind::Swap => {
+                format!("swapon -p {} {}", shell_word(&self.old), shell_word(&self.path))
+            }
         }
     }
 }
@@ -249,15 +251,6 @@ const INVALID: i32 = 22;
 
 fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap_or_default()
-}
-
-/// A word that is safe to type into a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Devices and files that are swapped to, with their priority.

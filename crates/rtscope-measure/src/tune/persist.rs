@@ -12,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rtscope_model::text::shell_word;
+
 use super::service;
 
 /// What starts programs at boot.
@@ -123,7 +125,7 @@ pub fn persist(
         root: root.to_owned(),
         line: words(program, &all)
             .into_iter()
-            .map(|word| shell(&word))
+            .map(|word| shell_word(&word))
             .collect::<Vec<_>>()
             .join(" "),
     })?;
@@ -225,12 +227,12 @@ fn unit(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> S
 }
 
 fn script(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> String {
-    let line: Vec<String> = words(program, settings).iter().map(|word| shell(word)).collect();
+    let line: Vec<String> = words(program, settings).iter().map(|word| shell_word(word)).collect();
     format!(
         "#!/bin/sh\n{}case \"$1\" in\nstart|'') {} ;;\nstop) {} tune restore ;;\nesac\n",
         heading(version, settings),
         line.join(" "),
-        shell(&program.display().to_string())
+        shell_word(&program.display().to_string())
     )
 }
 
@@ -240,16 +242,6 @@ fn systemd(word: &str) -> String {
         word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.=:,@+%$".contains(c));
     if plain { text } else { format!("\"{text}\"") }
-}
-
-/// A word as a shell reads it.
-fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/_-.=:,@+".contains(c);
-    if word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 fn with_checksum(text: &str) -> String {
