@@ -304,6 +304,9 @@ pub struct SuggestionDocument {
     pub deadline_ns: u64,
     /// CPUs that are meant for real-time threads.
     pub cpus: CpuSet,
+    /// Folder with the files of the machine, as `--root` names it; none for the running machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
     /// In the order of the findings, the worst first.
     pub suggestions: Vec<Suggestion>,
     /// One command for all of severity medium or high that can be changed at once.

@@ -342,6 +342,8 @@ fn every_suggestion_is_a_setting_with_a_value() {
         for one in &found.suggestions {
             assert!(!one.cost.is_empty(), "{one:?}");
             assert!(one.by_hand.is_some() != one.command.is_some(), "{one:?}");
+            let place = format!("--root {}", root.display());
+            assert!(one.command.as_ref().is_none_or(|typed| typed.contains(&place)), "{one:?}");
             for setting in &one.settings {
                 rtscope_measure::tune::check(&setting.name, &setting.value).expect("a setting");
                 settings += 1;
