@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{
     apply,
-    change::Change,
+    change::{Change, settled},
     extlinux, grub,
     journal::{self, FoundJournal, Heading},
     layout::{BootLayout, Chosen},
@@ -89,7 +89,7 @@ pub fn set_parameters(
     if let Some(earlier) = earlier {
         undo(root, &earlier, steps)?;
     }
-    let changes = changes(root, layout, &Words(&words))?;
+    let changes = settled(root, changes(root, layout, &Words(&words))?)?;
     let kernel =
         Identity { name: NAME.to_owned(), key: "parameters".to_owned(), ..Identity::default() };
     let heading = Heading { kernel, layout, parameters: Some(words.clone()) };

@@ -73,8 +73,7 @@ impl SystemCounters {
         self.text.clear();
         self.cpus.clear();
         (self.context_switches, self.interrupts) = (0, 0);
-        let read = File::open(tree.path("proc/stat"))
-            .and_then(|mut file| file.read_to_string(&mut self.text));
+        let read = tree.open("proc/stat").and_then(|mut file| file.read_to_string(&mut self.text));
         if read.is_err() {
             self.text.clear();
         }
