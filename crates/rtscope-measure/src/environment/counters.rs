@@ -5,7 +5,7 @@
 //! Steal time is what a hypervisor admits to; many admit to nothing. The kernel counts nowhere how
 //! often it throttled real-time threads, so that figure stays empty.
 
-use std::{fs::File, io::Read};
+use std::io::Read;
 
 use rtscope_model::{
     event::{CpuSpan, SystemSpan},
