@@ -239,6 +239,9 @@ impl Change {
                 format!("echo {tid} > {}", shell_word(&format!("/{}{old}/tasks", self.path)))
             }
             ChangeKind::Service => format!("systemctl start {}", shell_word(&self.path)),
+            ChangeKind::Swap if self.old == AUTOMATIC => {
+                format!("swapon {}", shell_word(&self.path))
+            }
             ChangeKind::Swap => {
                 format!("swapon -p {} {}", shell_word(&self.old), shell_word(&self.path))
             }
@@ -253,26 +256,36 @@ fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
+/// Priority of a swap area that the kernel chose: below 0, and another one whenever an area comes or goes.
+const AUTOMATIC: &str = "auto";
+
+/// The priority of a swap area as it can be given back.
+pub(super) fn priority_text(priority: i32) -> String {
+    if priority < 0 { AUTOMATIC.to_owned() } else { priority.to_string() }
+}
+
 /// Devices and files that are swapped to, with their priority.
-pub(super) fn swaps(tree: &Tree) -> Vec<(String, String)> {
+pub(super) fn swaps(tree: &Tree) -> Vec<(String, i32)> {
     let text = tree.read("proc/swaps").unwrap_or_default();
     let device = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         // The kernel writes blanks in names as octal numbers.
         let path = words.first()?.replace("\\040", " ");
-        path.starts_with('/').then(|| Some((path, (*words.last()?).to_owned())))?
+        path.starts_with('/').then(|| Some((path, words.last()?.parse().ok()?)))?
     };
     text.lines().skip(1).filter_map(device).collect()
 }
 
 fn swap_state(tree: &Tree, device: &str) -> String {
     let found = swaps(tree).into_iter().find(|(path, _)| path == device);
-    found.map_or_else(|| "off".to_owned(), |(_, priority)| priority)
+    found.map_or_else(|| "off".to_owned(), |(_, priority)| priority_text(priority))
 }
 
 fn swap_to(device: &str, value: &str) -> Result<(), Error> {
     match value.parse::<i32>() {
         Ok(priority) => swap::on(device, priority),
+        // A negative one is the kernel's to choose.
+        Err(_) if value == AUTOMATIC => swap::on(device, -1),
         Err(_) => swap::off(device),
     }
 }
