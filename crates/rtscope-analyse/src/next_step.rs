@@ -6,6 +6,7 @@ use rtscope_model::{
     event::Event,
     finding::{DAMAGE, Weight},
     record::Record,
+    text::shell_word,
     time::Nanos,
     verdict::{Requirement, Statistic, Verdict},
 };
@@ -208,19 +209,10 @@ fn own_command(record: &Record) -> String {
         let is_joined = LEFT_OUT.iter().any(|left| word.starts_with(&format!("{left}=")));
         if !is_joined && !["--explain", "--json"].contains(&word.as_str()) {
             text.push(' ');
-            text.push_str(&quoted(word));
+            text.push_str(&shell_word(word));
         }
     }
     text
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 /// The tightest limit of a maximum that failed.
@@ -488,12 +480,5 @@ mod tests {
         assert_eq!(step(&guest).code, "resolve-findings");
         guest.plan = plan("");
         assert_eq!(step(&guest).code, "give-deadline", "a guest without a requirement");
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("a-b=c,d"), "a-b=c,d");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -56,6 +56,21 @@ impl CpuSet {
     }
 }
 
+impl CpuSet {
+    /// Reads a mask as the kernel writes it, the first CPU in its last digit: `ff,00000003`. None where it isn't one.
+    #[must_use]
+    pub fn from_mask(text: &str) -> Option<CpuSet> {
+        let digits: Option<Vec<u32>> =
+            text.trim().chars().filter(|c| *c != ',').map(|c| c.to_digit(16)).collect();
+        let digits = digits.filter(|digits| !digits.is_empty())?;
+        let places = (0_u32..).zip(digits.into_iter().rev());
+        let bits = places.flat_map(|(place, digit)| {
+            (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| place * 4 + bit)
+        });
+        Some(bits.collect())
+    }
+}
+
 impl FromIterator<u32> for CpuSet {
     fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> CpuSet {
         CpuSet(cpus.into_iter().collect())
@@ -125,6 +140,17 @@ mod tests {
         assert_eq!("".parse::<CpuSet>().expect("empty").len(), 0);
         for wrong in ["a", "3-1", "1,,2", "0-99999999", "-1", "1-"] {
             assert!(wrong.parse::<CpuSet>().is_err(), "{wrong:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_mask_names_the_cpus_of_its_bits() {
+        let mask = |text| CpuSet::from_mask(text).map(|cpus| cpus.to_string());
+        assert_eq!(mask("3\n").as_deref(), Some("0-1"));
+        assert_eq!(mask("00000001,0000000c").as_deref(), Some("2-3,32"));
+        assert_eq!(mask("0").as_deref(), Some(""));
+        for wrong in ["", "0x3", "0-3", "3 4"] {
+            assert_eq!(mask(wrong), None, "{wrong:?}");
         }
     }
 

@@ -61,13 +61,7 @@ impl MachineFacts {
     /// A file that holds a mask of CPUs in hexadecimal digits, for example `ff,00000003`.
     #[must_use]
     pub fn mask(&self, path: &str) -> Option<CpuSet> {
-        let digits: String = self.text(path)?.chars().filter(|c| *c != ',').collect();
-        let mut cpus = CpuSet::default();
-        for (place, digit) in (0_u32..).zip(digits.chars().rev()) {
-            let digit = digit.to_digit(16)?;
-            (0..4).filter(|bit| digit >> bit & 1 == 1).for_each(|bit| cpus.insert(place * 4 + bit));
-        }
-        Some(cpus)
+        CpuSet::from_mask(self.text(path)?)
     }
 
     /// The files whose path begins so, with their texts.
@@ -310,6 +304,9 @@ pub struct SuggestionDocument {
     pub deadline_ns: u64,
     /// CPUs that are meant for real-time threads.
     pub cpus: CpuSet,
+    /// Folder with the files of the machine, as `--root` names it; none for the running machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
     /// In the order of the findings, the worst first.
     pub suggestions: Vec<Suggestion>,
     /// One command for all of severity medium or high that can be changed at once.
@@ -327,15 +324,6 @@ mod tests {
     fn facts(path: &str, text: &str) -> MachineFacts {
         let files = [(path.to_owned(), FileReading::Text(text.to_owned()))].into();
         MachineFacts { files, ..MachineFacts::default() }
-    }
-
-    #[test]
-    fn a_mask_names_the_cpus_of_its_bits() {
-        let mask = |text| facts("m", text).mask("m").map(|cpus| cpus.to_string());
-        assert_eq!(mask("3").as_deref(), Some("0-1"));
-        assert_eq!(mask("00000001,0000000c").as_deref(), Some("2-3,32"));
-        assert_eq!(mask("0x3"), None);
-        assert_eq!(MachineFacts::default().mask("m"), None);
     }
 
     #[test]

@@ -53,8 +53,28 @@ impl Tree {
         self.root.join(path)
     }
 
-    /// The place of a file, with the links on the way followed.
-    fn resolved(&self, path: &Path) -> io::Result<PathBuf> {
+    /// The place of a name: the links on the way to it are followed, itself it may be one. What replaces, removes or
+    /// makes a file needs the place of its name.
+    ///
+    /// # Errors
+    ///
+    /// When links lead in a circle.
+    pub fn place_of_name(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        let path = path.as_ref();
+        match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => Ok(self.place(folder)?.join(name)),
+            _ => self.place(path),
+        }
+    }
+
+    /// The place of a file, with the links on the way followed. It need not be there. Below another root than `/`, no
+    /// step of it is a link, and none leads out.
+    ///
+    /// # Errors
+    ///
+    /// When links lead in a circle.
+    pub fn place(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        let path = path.as_ref();
         if !self.is_closed {
             return Ok(self.root.join(path));
         }
@@ -85,19 +105,19 @@ impl Tree {
     /// Whether there is a regular file.
     #[must_use]
     pub fn is_file(&self, path: impl AsRef<Path>) -> bool {
-        self.resolved(path.as_ref()).is_ok_and(|path| path.is_file())
+        self.place(path.as_ref()).is_ok_and(|path| path.is_file())
     }
 
     /// Whether there is a folder.
     #[must_use]
     pub fn is_folder(&self, path: impl AsRef<Path>) -> bool {
-        self.resolved(path.as_ref()).is_ok_and(|path| path.is_dir())
+        self.place(path.as_ref()).is_ok_and(|path| path.is_dir())
     }
 
     /// Whether there is anything.
     #[must_use]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.resolved(path.as_ref()).is_ok_and(|path| path.exists())
+        self.place(path.as_ref()).is_ok_and(|path| path.exists())
     }
 
     /// The text of a file, without the white space around it. Bytes that are not UTF-8, as in the name of
@@ -140,11 +160,17 @@ impl Tree {
     ///
     /// When it can't be opened.
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<fs::File> {
-        let place = self.resolved(path.as_ref())?;
-        if self.root != Path::new("/") && !fs::metadata(&place)?.is_file() {
+        let place = self.place(path)?;
+        self.refuse_special(&place)?;
+        fs::File::open(place)
+    }
+
+    /// Refuses what isn't a regular file below another root: opening a pipe there may never end.
+    fn refuse_special(&self, place: &Path) -> io::Result<()> {
+        if self.root != Path::new("/") && !fs::metadata(place)?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        fs::File::open(place)
+        Ok(())
     }
 
     /// Writes a text to a file that exists: the files of `/proc` and `/sys` are never made.
@@ -153,25 +179,39 @@ impl Tree {
     ///
     /// When it is missing or the kernel refuses the value.
     pub fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<(), Error> {
-        let path = self.path(path);
-        let written = fs::OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(&path)
-            .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
-        written.map_err(|source| Error::File { operation: "write", path, source })
+        let path = path.as_ref();
+        let write = || {
+            let place = self.place(path)?;
+            self.refuse_special(&place)?;
+            let mut file = fs::OpenOptions::new().write(true).truncate(true).open(place)?;
+            io::Write::write_all(&mut file, text.as_bytes())
+        };
+        write().map_err(|source| Error::File { operation: "write", path: self.path(path), source })
     }
 
     /// The names in a folder, sorted; none when it can't be read.
     #[must_use]
     pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
-        let folder = self.resolved(path.as_ref());
+        let folder = self.place(path.as_ref());
         let Ok(entries) = folder.and_then(fs::read_dir) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
         names
     }
+}
+
+/// A new file in the place of whatever has its name, without following a link there.
+///
+/// # Errors
+///
+/// When it can't be made, or a folder has its name.
+pub fn create_anew(path: &Path) -> io::Result<fs::File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 /// The steps of a path, the last first. What leads above the root stays there.
@@ -219,6 +259,41 @@ mod tests {
             tree.list("folder").contains(&"inside".to_owned()) && tree.is_file("folder/inside")
         );
         assert!(tree.is_folder("folder") && !tree.is_file("folder"));
+    }
+
+    #[test]
+    fn what_is_written_below_another_root_stays_there() {
+        let (folder, tree) = tree();
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "of this machine").expect("written");
+        fs::write(tree.path("etc/inside"), "old").expect("written");
+        symlink(&outside, tree.path("etc/a")).expect("linked");
+        symlink("../../outside", tree.path("etc/b")).expect("linked");
+        symlink("/etc/inside", tree.path("etc/c")).expect("linked");
+        symlink(folder.path(), tree.path("etc/d")).expect("linked");
+        for path in ["etc/a", "etc/b", "etc/d/outside", "../outside"] {
+            assert!(tree.write(path, "new").is_err(), "{path}");
+        }
+        assert_eq!(tree.write("etc/c", "new").ok(), Some(()));
+        let read = |path: PathBuf| fs::read_to_string(path).expect("a file");
+        assert_eq!(
+            (read(tree.path("etc/inside")), read(outside)),
+            ("new".into(), "of this machine".into())
+        );
+    }
+
+    #[test]
+    fn a_new_file_takes_the_place_of_a_link() {
+        let (folder, tree) = tree();
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "of this machine").expect("written");
+        symlink(&outside, tree.path("etc/a")).expect("linked");
+        symlink("etc", tree.path("here")).expect("linked");
+        let place = tree.place_of_name("here/a").expect("a place");
+        assert_eq!(place, tree.path("etc/a"));
+        io::Write::write_all(&mut create_anew(&place).expect("made"), b"new").expect("written");
+        assert_eq!(fs::read_to_string(&place).expect("a file"), "new");
+        assert_eq!(fs::read_to_string(outside).expect("a file"), "of this machine");
     }
 
     #[test]

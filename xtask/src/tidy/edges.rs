@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rtscope-testing", &["rtscope-sys"]),
     ("rtscope-measure", &["rtscope-model", "rtscope-sys", TESTING]),
     ("rtscope-analyse", &["rtscope-model", TESTING]),
-    ("rtscope-lab", &["rtscope-model", TESTING]),
+    ("rtscope-lab", &["rtscope-model", "rtscope-sys", TESTING]),
     (
         "rtscope",
         &[

@@ -8,6 +8,7 @@ use rtscope_model::{
         DoctorDocument, DoctorFinding, SettingValue, Severity, Suggestion, SuggestionDocument,
         Sureness,
     },
+    text::shell_word,
 };
 
 use super::{Examined, Purpose, mend, rules};
@@ -26,22 +27,28 @@ enum Way {
 }
 
 /// The settings that a machine's findings ask for. `cpus` are those of the user's real-time threads; without them, the
-/// isolated ones or the last core.
+/// isolated ones or the last core. `root` is where the commands find the machine's files; without it, they change the
+/// machine that they are typed on.
 #[must_use]
 pub fn suggest(
     document: &DoctorDocument,
     purpose: &Purpose,
     cpus: Option<&CpuSet>,
+    root: Option<&str>,
 ) -> SuggestionDocument {
     let examined = Examined::new(&document.facts, purpose);
+    let commands = Commands { root };
     let own = cpus.cloned().or_else(|| for_threads(&examined)).unwrap_or_default();
-    let mut suggestions: Vec<Suggestion> =
-        document.findings.iter().map(|finding| suggestion(&examined, finding, &own)).collect();
+    let mut suggestions: Vec<Suggestion> = document
+        .findings
+        .iter()
+        .map(|finding| suggestion(&examined, finding, &own, commands))
+        .collect();
     let has_shield = |one: &Suggestion| one.settings.iter().any(|setting| setting.name == "shield");
     if let Some(cpus) = cpus.filter(|cpus| is_open(&examined, cpus))
         && !suggestions.iter().any(has_shield)
     {
-        suggestions.insert(0, asked_shield(&examined, cpus));
+        suggestions.insert(0, asked_shield(&examined, cpus, commands));
     }
     // What hardly matters for the deadline may cost more than it brings: it isn't in the commands for all.
     // A shield for CPUs that the user named is asked for.
@@ -71,8 +78,9 @@ pub fn suggest(
         purpose: document.purpose.clone(),
         deadline_ns: document.deadline_ns,
         cpus: own,
-        command: command(&all),
-        boot_command: (!boot.is_empty()).then(|| boot_command(&boot)),
+        root: root.map(str::to_owned),
+        command: commands.settings(&all),
+        boot_command: (!boot.is_empty()).then(|| commands.boot(&boot)),
         boot_line: (!boot.is_empty()).then(|| mend::boot(&document.facts, &boot)),
         suggestions,
     }
@@ -91,7 +99,12 @@ fn is_open(x: &Examined<'_>, cpus: &CpuSet) -> bool {
         && !online.without(cpus).is_empty()
 }
 
-fn suggestion(x: &Examined<'_>, finding: &DoctorFinding, own: &CpuSet) -> Suggestion {
+fn suggestion(
+    x: &Examined<'_>,
+    finding: &DoctorFinding,
+    own: &CpuSet,
+    commands: Commands<'_>,
+) -> Suggestion {
     let (settings, boot) = match way(x, finding, own) {
         Some(Way::Settings(settings)) => (settings, None),
         Some(Way::Boot(words)) => (Vec::new(), Some(words)),
@@ -106,7 +119,9 @@ fn suggestion(x: &Examined<'_>, finding: &DoctorFinding, own: &CpuSet) -> Sugges
         why: finding.why.clone(),
         cost: finding.cost.clone(),
         delay_ns: finding.delay_ns,
-        command: command(&settings).or_else(|| boot.as_deref().map(boot_command)),
+        command: commands
+            .settings(&settings)
+            .or_else(|| boot.as_deref().map(|words| commands.boot(words))),
         boot_line: boot.as_deref().map(|words| mend::boot(x.facts, words)),
         by_hand: (settings.is_empty() && boot.is_none()).then(|| finding.mend.clone()),
         settings,
@@ -114,9 +129,9 @@ fn suggestion(x: &Examined<'_>, finding: &DoctorFinding, own: &CpuSet) -> Sugges
     }
 }
 
-fn asked_shield(x: &Examined<'_>, cpus: &CpuSet) -> Suggestion {
+fn asked_shield(x: &Examined<'_>, cpus: &CpuSet, commands: Commands<'_>) -> Suggestion {
     let settings = vec![set("shield", cpus)];
-    let boot = isolation(x, cpus);
+    let boot = rules::isolating(x, cpus);
     Suggestion {
         code: "cpus-asked".to_owned(),
         severity: Severity::Medium,
@@ -125,7 +140,7 @@ fn asked_shield(x: &Examined<'_>, cpus: &CpuSet) -> Suggestion {
         why: "any other thread, interrupt or work of the kernel there delays yours".to_owned(),
         cost: "all other programs have fewer CPUs".to_owned(),
         delay_ns: None,
-        command: command(&settings),
+        command: commands.settings(&settings),
         boot_line: Some(mend::boot(x.facts, &boot)),
         by_hand: None,
         settings,
@@ -137,19 +152,6 @@ fn set(name: &str, value: &(impl ToString + ?Sized)) -> SettingValue {
     SettingValue { name: name.to_owned(), value: value.to_string() }
 }
 
-/// Words that isolate CPUs from the start. The kernel ignores what it isn't built with.
-fn isolation(x: &Examined<'_>, cpus: &CpuSet) -> String {
-    let rest = x.environment().cpus.online.without(cpus);
-    let options = [
-        ("CPU_ISOLATION", format!("isolcpus=managed_irq,domain,{cpus}")),
-        ("NO_HZ_FULL", format!("nohz_full={cpus}")),
-        ("RCU_NOCB_CPU", format!("rcu_nocbs={cpus}")),
-    ];
-    let built =
-        options.into_iter().filter(|(option, _)| !x.not_built(option)).map(|(_, word)| word);
-    built.chain([format!("irqaffinity={rest}")]).collect::<Vec<_>>().join(" ")
-}
-
 /// What changes a finding; none where rtscope has no setting for it.
 fn way(x: &Examined<'_>, finding: &DoctorFinding, own: &CpuSet) -> Option<Way> {
     let one = |name: &str, value: &str| Some(Way::Settings(vec![set(name, value)]));
@@ -158,7 +160,7 @@ fn way(x: &Examined<'_>, finding: &DoctorFinding, own: &CpuSet) -> Option<Way> {
     let others = x.environment().cpus.online.without(own);
     match finding.code.as_str() {
         "nothing-isolated" if !own.is_empty() && !others.is_empty() => {
-            Some(Way::Both(vec![set("shield", own)], isolation(x, own)))
+            Some(Way::Both(vec![set("shield", own)], rules::isolating(x, own)))
         }
         "irqaffinity-over-isolated" | "default-affinity-over-isolated" => {
             boot(format!("irqaffinity={rest}"))
@@ -232,19 +234,33 @@ fn merged(words: &[&str]) -> String {
     kept.join(" ")
 }
 
-fn command(settings: &[SettingValue]) -> Option<String> {
-    let word = |setting: &SettingValue| {
-        let text = format!("{}={}", setting.name, setting.value);
-        // Of what values hold, a shell takes these for its own.
-        if text.contains(['*', ';', ' ']) { format!("'{text}'") } else { text }
-    };
-    let words: Vec<String> = settings.iter().map(word).collect();
-    (!words.is_empty()).then(|| format!("rtscope tune apply --keep {}", words.join(" ")))
+/// The commands that change a system: this machine, or the one whose files are below a root.
+#[derive(Clone, Copy)]
+struct Commands<'a> {
+    root: Option<&'a str>,
 }
 
-fn boot_command(words: &str) -> String {
-    let each: Vec<String> = words.split_whitespace().map(|word| format!("--boot {word}")).collect();
-    format!("rtscope tune apply {}", each.join(" "))
+impl Commands<'_> {
+    /// Settings of another system can only be made permanent.
+    fn settings(self, settings: &[SettingValue]) -> Option<String> {
+        let word =
+            |setting: &SettingValue| shell_word(&format!("{}={}", setting.name, setting.value));
+        let words: Vec<String> = settings.iter().map(word).collect();
+        let how = match self.root {
+            None => "--keep".to_owned(),
+            Some(_) => format!("--persist{}", self.place()),
+        };
+        (!words.is_empty()).then(|| format!("rtscope tune apply {how} {}", words.join(" ")))
+    }
+
+    fn boot(self, words: &str) -> String {
+        let each = words.split_whitespace().map(|word| format!(" --boot {}", shell_word(word)));
+        format!("rtscope tune apply{}{}", each.collect::<String>(), self.place())
+    }
+
+    fn place(self) -> String {
+        self.root.map_or(String::new(), |root| format!(" --root {}", shell_word(root)))
+    }
 }
 
 #[cfg(test)]
@@ -266,7 +282,7 @@ mod tests {
     fn suggested(facts: &MachineFacts, cpus: Option<&str>) -> SuggestionDocument {
         let document = diagnose(facts, &PURPOSES[0], 100_000, "test");
         let cpus = cpus.map(|text| text.parse::<CpuSet>().expect("CPUs"));
-        suggest(&document, &PURPOSES[0], cpus.as_ref())
+        suggest(&document, &PURPOSES[0], cpus.as_ref(), None)
     }
 
     #[test]
@@ -286,7 +302,7 @@ mod tests {
     fn the_order_is_that_of_the_findings_and_nothing_is_lost() {
         let facts = two_cpus();
         let document = diagnose(&facts, &PURPOSES[0], 100_000, "test");
-        let found = suggest(&document, &PURPOSES[0], None);
+        let found = suggest(&document, &PURPOSES[0], None, None);
         let codes: Vec<&str> = found.suggestions.iter().map(|one| one.code.as_str()).collect();
         let expected: Vec<&str> = document.findings.iter().map(|one| one.code.as_str()).collect();
         assert_eq!(codes, expected);
@@ -303,8 +319,27 @@ mod tests {
     }
 
     #[test]
+    fn commands_for_another_system_do_not_change_this_one() {
+        let document = diagnose(&two_cpus(), &PURPOSES[0], 100_000, "test");
+        let root = "/mnt/it's a card";
+        let found = suggest(&document, &PURPOSES[0], None, Some(root));
+        let place = r" --root '/mnt/it'\''s a card'";
+        let each = found.suggestions.iter().filter_map(|one| one.command.as_ref());
+        let all: Vec<&String> = each.chain(&found.command).chain(&found.boot_command).collect();
+        assert!(all.len() > 3, "{all:?}");
+        for command in all {
+            assert!(command.contains(place) && !command.contains("--keep"), "{command}");
+            assert!(command.contains("--persist") != command.contains("--boot"), "{command}");
+        }
+        let text = crate::report::tune::text(&found);
+        assert!(text.contains(" at each boot of that system"), "{text}");
+        assert!(!text.contains("changed now"), "{text}");
+    }
+
+    #[test]
     fn a_pattern_is_quoted_for_the_shell() {
-        let text = command(&[set("thread-priority", "fifo:11@ksoftirqd/*")]).expect("a command");
+        let settings = [set("thread-priority", "fifo:11@ksoftirqd/*")];
+        let text = Commands { root: None }.settings(&settings).expect("a command");
         assert!(text.ends_with(" 'thread-priority=fifo:11@ksoftirqd/*'"), "{text}");
     }
 }

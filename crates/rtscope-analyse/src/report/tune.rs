@@ -40,11 +40,16 @@ pub fn text(document: &SuggestionDocument) -> String {
         let _ = writeln!(text, "  {}", one.by_hand.as_deref().unwrap_or_default());
     }
     if let Some(command) = &document.command {
-        let _ = write!(
-            text,
-            "\nAll of medium or high severity that can be changed now, until `rtscope tune restore` or the next boot:\n  {command}\n\
-             First look at what it would change: add --dry-run. Measure before and after.\n"
-        );
+        text += &match document.root {
+            None => format!(
+                "\nAll of medium or high severity that can be changed now, until `rtscope tune restore` or the next boot:\n  {command}\n\
+                 First look at what it would change: add --dry-run. Measure before and after.\n"
+            ),
+            Some(_) => format!(
+                "\nAll of medium or high severity that can be changed at each boot of that system:\n  {command}\n\
+                 Measure before and after.\n"
+            ),
+        };
     }
     if let Some(command) = &document.boot_command {
         let _ = write!(text, "From the next boot on:\n  {command}\n");

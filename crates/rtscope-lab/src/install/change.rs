@@ -9,7 +9,10 @@ use std::{
     process::Command,
 };
 
+use rtscope_sys::tree::create_anew;
+
 use super::{
+    below,
     journal::{FoundJournal, Journal, JournalLine, sync_folder},
     marked_block::Mark,
     steps::Steps,
@@ -73,6 +76,24 @@ impl Change {
         }
     }
 
+    /// Whether something has the place of a new file already.
+    pub(super) fn is_taken(&self) -> bool {
+        !matches!(self, Change::Replace { .. }) && self.place().symlink_metadata().is_ok()
+    }
+
+    /// The same change where the system below the root has its place.
+    fn settle(self, root: &Path) -> Result<Change, LabError> {
+        let name = |to: PathBuf| below::place_of_name(root, &to);
+        Ok(match self {
+            Change::Tree { from, to } => Change::Tree { from, to: name(to)? },
+            Change::Files { from, to } => Change::Files { from, to: name(to)? },
+            Change::File { from, to } => Change::File { from, to: name(to)? },
+            Change::Replace { path, text, mark } => {
+                Change::Replace { path: below::place(root, &path)?, text, mark }
+            }
+        })
+    }
+
     /// Adds what it takes on its file system, while it is being made.
     pub(super) fn demand(&self, sum: &mut Demand, block: u64) {
         // The folders above it, at most.
@@ -113,16 +134,17 @@ impl Change {
             journal.add(&JournalLine::Replaced { path, saved, sha256, mark: *mark }, steps)?;
             return put(place, text.as_bytes(), None, steps);
         }
-        if place.exists() {
+        if self.is_taken() {
             return Err(LabError::Refused(format!("{} is there already", place.display())));
         }
         journal.add(&JournalLine::New { path }, steps)?;
         let part = part_of(place);
+        remove(&part, steps)?;
         match self {
             Change::Tree { from, .. } => copy_tree(from, &part, steps)?,
             Change::Files { from, .. } => {
                 steps.take()?;
-                fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
+                fs::create_dir(&part).map_err(LabError::file("make", &part))?;
                 for (content, name) in from {
                     let to = part.join(name);
                     if let Some(folder) = to.parent() {
@@ -155,6 +177,11 @@ impl Change {
         }
         Ok(())
     }
+}
+
+/// Changes where the system below the root has their places.
+pub(super) fn settled(root: &Path, changes: Vec<Change>) -> Result<Vec<Change>, LabError> {
+    changes.into_iter().map(|change| change.settle(root)).collect()
 }
 
 impl Content {
@@ -213,7 +240,7 @@ fn put(place: &Path, bytes: &[u8], like: Option<&Path>, steps: &mut Steps) -> Re
 
 fn write_file(to: &Path, bytes: &[u8], steps: &mut Steps) -> Result<(), LabError> {
     steps.take()?;
-    let mut file = File::create(to).map_err(LabError::file("write", to))?;
+    let mut file = create_anew(to).map_err(LabError::file("write", to))?;
     steps.take()?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(LabError::file("write", to))
 }
@@ -222,7 +249,7 @@ fn copy_file(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> 
     steps.take()?;
     let copy = || {
         let mut source = File::open(from)?;
-        let mut file = File::create(to)?;
+        let mut file = create_anew(to)?;
         io::copy(&mut source, &mut file)?;
         let _ = file.set_permissions(source.metadata()?.permissions());
         file.sync_all()
@@ -273,15 +300,17 @@ pub(super) fn undo(
     for line in found.lines.iter().rev() {
         match line {
             JournalLine::Replaced { path, saved, sha256, mark } => {
-                let place = root.join(path);
-                notes.extend(restore(&place, &found.dir.join(saved), sha256, *mark, steps)?);
+                let place = below::place(root, path)?;
+                let saved = below::place(root, &found.dir.join(saved))?;
+                notes.extend(restore(root, &place, &saved, (sha256, *mark), steps)?);
             }
             JournalLine::New { path } => {
-                remove(&part_of(&root.join(path)), steps)?;
-                remove(&root.join(path), steps)?;
+                let path = below::place_of_name(root, path)?;
+                remove(&part_of(&path), steps)?;
+                remove(&path, steps)?;
             }
             JournalLine::Folder { path } => {
-                let path = root.join(path);
+                let path = below::place_of_name(root, path)?;
                 steps.take()?;
                 // Somebody may have put something there since.
                 if fs::remove_dir(&path).is_err() && path.exists() {
@@ -296,10 +325,10 @@ pub(super) fn undo(
 
 /// Puts a replaced file back. One that was edited since keeps the edits and loses our part only.
 fn restore(
+    root: &Path,
     place: &Path,
     saved: &Path,
-    sha256: &str,
-    mark: Mark,
+    (sha256, mark): (&str, Mark),
     steps: &mut Steps,
 ) -> Result<Option<String>, LabError> {
     if !place.exists() {
@@ -310,8 +339,8 @@ fn restore(
         )));
     }
     remove(&part_of(place), steps)?;
-    let old = fs::read(saved).map_err(LabError::file("read", saved))?;
-    let now = fs::read(place).ok();
+    let old = below::read(root, saved)?;
+    let now = below::read(root, place).ok();
     let ours = now.as_ref().is_some_and(|now| digest::sha256(now) == sha256);
     match now {
         Some(now) if now == old => Ok(None),

@@ -1,12 +1,9 @@
 //! `extlinux.conf`, as U-Boot and syslinux read it: our label beside the old ones, and the default.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
-    Wish,
+    Wish, below,
     change::{Change, Content},
     initrd,
     layout::{Chosen, folder_with, located},
@@ -20,7 +17,7 @@ const CONFIG: &str = "extlinux.conf";
 
 fn read(root: &Path) -> Result<(PathBuf, String), LabError> {
     let path = folder_with(root, &FOLDERS, CONFIG)?.join(CONFIG);
-    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+    let text = below::read_text(root, &path)?;
     Ok((path, text))
 }
 

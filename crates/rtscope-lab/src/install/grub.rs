@@ -1,13 +1,10 @@
 //! GRUB with a generated `grub.cfg`, which is left alone: our entry goes into `custom.cfg`, which Debian's
 //! and most others' `grub.cfg` reads at its end. The entry is the old kernel's with our files in it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
-    Wish,
+    Wish, below,
     change::{Change, Content},
     initrd,
     layout::{Chosen, folder_with, located},
@@ -45,20 +42,20 @@ fn folder(root: &Path) -> Result<PathBuf, LabError> {
     folder_with(root, &FOLDERS, "grub.cfg")
 }
 
-fn read(path: &Path) -> Result<String, LabError> {
-    fs::read_to_string(path).map_err(LabError::file("read", path))
+fn read(root: &Path, folder: &Path) -> Result<String, LabError> {
+    below::read_text(root, &folder.join("grub.cfg"))
 }
 
-fn custom(folder: &Path) -> Result<String, LabError> {
+fn custom(root: &Path, folder: &Path) -> Result<String, LabError> {
     let path = folder.join("custom.cfg");
-    if path.is_file() { read(&path) } else { Ok(String::new()) }
+    if below::is_file(root, &path) { below::read_text(root, &path) } else { Ok(String::new()) }
 }
 
 /// What GRUB would start.
 pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
     let folder = folder(root)?;
-    let main = read(&folder.join("grub.cfg"))?;
-    let custom = custom(&folder)?;
+    let main = read(root, &folder)?;
+    let custom = custom(root, &folder)?;
     let entry = default_entry(&[&main, &custom]).ok_or_else(|| no_entry(&folder))?;
     let linux = entry.line(&LINUX).ok_or_else(|| no_entry(&folder))?;
     let boot = folder.parent().unwrap_or(root).to_owned();
@@ -171,13 +168,13 @@ fn id_of(text: &str) -> Option<String> {
 
 pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let folder = folder(wish.root)?;
-    let main = read(&folder.join("grub.cfg"))?;
+    let main = read(wish.root, &folder)?;
     refuse_without_custom(
         &folder,
         &main,
         "install a Debian package instead (`rtscope kernel package`)",
     )?;
-    let old_custom = custom(&folder)?;
+    let old_custom = custom(wish.root, &folder)?;
     let entry =
         default_entry(&[&main, &without_block(&old_custom)]).ok_or_else(|| no_entry(&folder))?;
     let linux = entry.line(&LINUX).ok_or_else(|| no_entry(&folder))?;
@@ -209,7 +206,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         &block(wish, &entry, seen, has_initrd),
     );
     let path = folder.join("custom.cfg");
-    changes.push(if path.is_file() {
+    changes.push(if below::is_file(wish.root, &path) {
         Change::Replace { path, text, mark: Mark::Block }
     } else {
         Change::File { from: Content::Text(text), to: path }
@@ -231,13 +228,13 @@ fn refuse_without_custom(folder: &Path, main: &str, instead: &str) -> Result<(),
 /// A copy of the default entry with other words.
 pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
     let folder = folder(root)?;
-    let main = read(&folder.join("grub.cfg"))?;
+    let main = read(root, &folder)?;
     refuse_without_custom(
         &folder,
         &main,
         "write the parameters into GRUB_CMDLINE_LINUX_DEFAULT of /etc/default/grub and run update-grub",
     )?;
-    let old = custom(&folder)?;
+    let old = custom(root, &folder)?;
     let entry = default_entry(&[&main, &old]).ok_or_else(|| no_entry(&folder))?;
     entry.line(&LINUX).ok_or_else(|| no_entry(&folder))?;
     let title = entry.title.replace('\'', "");
@@ -258,7 +255,7 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     body += &format!("}}\nset default={MARK}\nset fallback=0\n");
     let text = with_block(&old, &words.title(), &body);
     let path = folder.join("custom.cfg");
-    Ok(vec![if path.is_file() {
+    Ok(vec![if below::is_file(root, &path) {
         Change::Replace { path, text, mark: Mark::Block }
     } else {
         Change::File { from: Content::Text(text), to: path }

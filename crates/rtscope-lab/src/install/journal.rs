@@ -11,13 +11,14 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
+use rtscope_sys::tree::create_anew;
 use rustix::{fs::FallocateFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 
-use super::{layout::BootLayout, marked_block::Mark, steps::Steps};
+use super::{below, layout::BootLayout, marked_block::Mark, steps::Steps};
 use crate::{cache::Identity, disk::Demand, error::LabError};
 
 /// Folder of the journals, below the root.
@@ -27,8 +28,8 @@ const FOLDER: &str = "var/lib/rtscope/kernels";
 const RESERVED_BYTES: u64 = 64 * 1024;
 
 /// The folder of the journals of a system.
-pub(super) fn folder(root: &Path) -> PathBuf {
-    root.join(FOLDER)
+pub(super) fn folder(root: &Path) -> Result<PathBuf, LabError> {
+    below::place(root, &root.join(FOLDER))
 }
 
 /// Adds what a journal takes, without what it keeps.
@@ -102,7 +103,7 @@ pub struct FoundJournal {
 impl Journal {
     /// Begins a journal below a root.
     pub fn begin(root: &Path, heading: &Heading, steps: &mut Steps) -> Result<Journal, LabError> {
-        let folder = folder(root);
+        let folder = folder(root)?;
         let above = folder.ancestors().skip(1).take_while(|path| *path != root);
         let mut made: Vec<PathBuf> =
             above.filter(|path| !path.exists()).map(Path::to_owned).collect();
@@ -128,16 +129,18 @@ impl Journal {
         made: &[PathBuf],
         steps: &mut Steps,
     ) -> Result<Journal, LabError> {
-        let folder = folder(root);
+        let folder = folder(root)?;
         steps.take()?;
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         steps.take()?;
+        // What is there has this number and no whole first line: nothing may go after it, and no link in it be followed.
+        clear(dir).map_err(LabError::file("remove", dir))?;
+        fs::create_dir(dir).map_err(LabError::file("make", dir))?;
         let saved = dir.join("saved");
-        fs::create_dir_all(&saved).map_err(LabError::file("make", &saved))?;
+        fs::create_dir(&saved).map_err(LabError::file("make", &saved))?;
         let path = dir.join("journal.jsonl");
         steps.take()?;
-        // What is there has this number and no whole first line: nothing may go after it.
-        let file = File::create(&path).map_err(LabError::file("write", &path))?;
+        let file = create_anew(&path).map_err(LabError::file("write", &path))?;
         reserve(&file).map_err(LabError::file("reserve space for", &path))?;
         let mut journal = Journal { dir: dir.to_owned(), file, saved: 0 };
         journal.add(&JournalLine::Begin(heading.clone()), steps)?;
@@ -198,7 +201,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 /// Every journal below a root, the oldest first. A folder whose journal has no first line is of an
 /// installation that never began.
 pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
-    let folder = root.join(FOLDER);
+    let folder = folder(root)?;
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -206,26 +209,62 @@ pub fn all(root: &Path) -> Result<Vec<FoundJournal>, LabError> {
     };
     let mut dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     dirs.retain(|dir| number_of(dir).is_some() && dir.extension().is_none());
+    dirs.retain(|dir| dir.symlink_metadata().is_ok_and(|there| there.is_dir()));
     dirs.sort();
     let mut found = Vec::new();
     for dir in dirs {
         let path = dir.join("journal.jsonl");
-        let text = match fs::read(&path) {
+        let text = match below::read(root, &path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(e) => return Err(LabError::file("read", path)(e)),
+            Err(LabError::File { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+                String::new()
+            }
+            Err(error) => return Err(error),
         };
         let lines = text.lines().map_while(|line| serde_json::from_str(line).ok());
         let mut lines: Vec<JournalLine> = lines.collect();
         if !matches!(lines.first(), Some(JournalLine::Begin(_))) {
             continue;
         }
+        refuse_outside(&path, &lines)?;
         if let JournalLine::Begin(heading) = lines.remove(0) {
             let done = lines.last() == Some(&JournalLine::Done);
             found.push(FoundJournal { dir, heading, lines, done });
         }
     }
     Ok(found)
+}
+
+/// Refuses a journal that names something outside of its root, or of its own folder: somebody else wrote it.
+fn refuse_outside(journal: &Path, lines: &[JournalLine]) -> Result<(), LabError> {
+    let is_below = |path: &Path| {
+        let mut parts = path.components().peekable();
+        parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    let paths = lines.iter().flat_map(|line| match line {
+        JournalLine::Above { path } | JournalLine::Folder { path } | JournalLine::New { path } => {
+            vec![path]
+        }
+        JournalLine::Replaced { path, saved, .. } => vec![path, saved],
+        JournalLine::Begin(_) | JournalLine::Done => Vec::new(),
+    });
+    match paths.into_iter().find(|path| !is_below(path)) {
+        None => Ok(()),
+        Some(path) => Err(LabError::Refused(format!(
+            "{} names {path:?}, which is outside of that system, so rtscope didn't write it: look at it, and remove its \
+             folder by hand",
+            journal.display()
+        ))),
+    }
+}
+
+/// Removes what has a name, without following links.
+fn clear(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(there) if there.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Removes a journal whose changes are undone: out of sight in one step, then its files; and the
@@ -238,7 +277,7 @@ pub fn forget(root: &Path, found: &FoundJournal, steps: &mut Steps) -> Result<()
     for line in &found.lines {
         if let JournalLine::Above { path } = line {
             steps.take()?;
-            let _ = fs::remove_dir(root.join(path));
+            let _ = fs::remove_dir(below::place_of_name(root, path)?);
         }
     }
     Ok(())

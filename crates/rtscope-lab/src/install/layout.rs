@@ -9,6 +9,7 @@ use std::{
 use rtscope_model::text::suggest;
 use serde::{Deserialize, Serialize};
 
+use super::below;
 use crate::error::LabError;
 
 /// How a system boots.
@@ -83,8 +84,8 @@ impl Chosen {
 
 /// The first folder below a root that has a file.
 pub(super) fn folder_with(root: &Path, folders: &[&str], file: &str) -> Result<PathBuf, LabError> {
-    let found =
-        folders.iter().map(|folder| root.join(folder)).find(|folder| folder.join(file).is_file());
+    let mut all = folders.iter().map(|folder| root.join(folder));
+    let found = all.find(|folder| below::is_file(root, &folder.join(file)));
     found.ok_or_else(|| {
         let places: Vec<String> = folders
             .iter()
@@ -103,6 +104,6 @@ pub(super) fn folder_with(root: &Path, folders: &[&str], file: &str) -> Result<P
 pub(super) fn located(root: &Path, base: &Path, name: &str) -> PathBuf {
     let bare = name.trim_start_matches('/');
     let places = [root.join(bare), root.join("boot").join(bare), base.join(bare)];
-    let there = places.iter().find(|path| path.exists());
+    let there = places.iter().find(|path| below::is_there(root, path));
     there.unwrap_or(if name.starts_with('/') { &places[0] } else { &places[2] }).clone()
 }

@@ -1,9 +1,9 @@
 //! The boot loader of a layout: what it would start, and what makes it start another kernel.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{
-    Wish,
+    Wish, below,
     change::Change,
     extlinux, grub,
     layout::{BootLayout, Chosen},
@@ -18,13 +18,20 @@ impl BootLayout {
     ///
     /// The root isn't of this layout, or its configuration can't be read.
     pub fn chosen(self, root: &Path) -> Result<Chosen, LabError> {
-        match self {
+        let named = match self {
             BootLayout::RaspberryPi => raspberry_pi::chosen(root),
             BootLayout::Grub => grub::chosen(root),
             BootLayout::Extlinux => extlinux::chosen(root),
             BootLayout::UBoot => u_boot::chosen(root),
             BootLayout::SystemdBoot => systemd_boot::chosen(root),
-        }
+        }?;
+        let place = |path: PathBuf| below::place(root, &path);
+        Ok(Chosen {
+            image: place(named.image)?,
+            initrd: named.initrd.map(place).transpose()?,
+            device_tree: named.device_tree.map(place).transpose()?,
+            cmdline: named.cmdline,
+        })
     }
 
     /// The changes that install a kernel. The one that makes the boot loader take it is the last.

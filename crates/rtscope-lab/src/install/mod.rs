@@ -8,6 +8,7 @@
 //! On FAT, where boards keep their boot files, a power failure (not a killed process) in the instant of
 //! the replacement may leave both names or none: that file system keeps no journal.
 
+mod below;
 mod change;
 mod extlinux;
 mod grub;
@@ -154,8 +155,9 @@ pub fn install(
     target::check(wish, &before)?;
     let mut changes = modules(wish);
     changes.extend(wish.layout.changes(wish)?);
+    let changes = change::settled(wish.root, changes)?;
     let is_new = |change: &&Change| !matches!(change, Change::Replace { .. });
-    if let Some(there) = changes.iter().filter(is_new).find(|change| change.place().exists()) {
+    if let Some(there) = changes.iter().filter(is_new).find(|change| change.is_taken()) {
         return Err(LabError::Refused(format!(
             "{} is there already: remove that kernel first (`rtscope kernel rollback` if rtscope \
              installed it), or give yours another name with CONFIG_LOCALVERSION in a fragment",
@@ -222,19 +224,8 @@ fn has_its_modules(kernel: &KeptKernel) -> Result<(), LabError> {
 
 /// The modules' folder, where the kernel has modules.
 fn modules(wish: &Wish<'_>) -> Vec<Change> {
-    let to = library(wish.root).join("modules").join(wish.release());
+    let to = wish.root.join("lib/modules").join(wish.release());
     wish.kernel.modules().map(|from| Change::Tree { from, to }).into_iter().collect()
-}
-
-/// `/lib` of a system. Where it is a link to an absolute path, that path is meant below the root.
-fn library(root: &Path) -> PathBuf {
-    let lib = root.join("lib");
-    match lib.read_link() {
-        Ok(target) if target.is_absolute() => {
-            root.join(target.strip_prefix("/").unwrap_or(&target))
-        }
-        _ => lib,
-    }
 }
 
 /// Checks free space on each file system that something goes to.
@@ -247,7 +238,7 @@ fn check_space(wish: &Wish<'_>, changes: &[Change]) -> Result<(), LabError> {
         let (_, sum) = entry.or_insert_with(|| (there.to_owned(), Demand::default()));
         demand(sum, disk::block_bytes(there));
     };
-    let journal = journal::folder(wish.root);
+    let journal = journal::folder(wish.root)?;
     add(&journal, &|sum, block| journal::demand(sum, block));
     for change in changes {
         add(change.place(), &|sum, block| change.demand(sum, block));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{
     apply,
-    change::Change,
+    change::{Change, settled},
     extlinux, grub,
     journal::{self, FoundJournal, Heading},
     layout::{BootLayout, Chosen},
@@ -70,7 +70,7 @@ pub struct ParametersSet {
 /// # Errors
 ///
 /// Words that no command line can hold; a root that isn't of the layout, or whose entry can't be copied; a file that
-/// can't be written. Then nothing is changed.
+/// can't be written. Then nothing is changed, or the error says that the parameters set before are gone.
 pub fn set_parameters(
     root: &Path,
     layout: BootLayout,
@@ -80,35 +80,59 @@ pub fn set_parameters(
 ) -> Result<ParametersSet, LabError> {
     refuse_words(words)?;
     undo_unfinished(root, steps, report)?;
-    layout.chosen(root)?;
     let earlier = journal::all(root)?.pop().filter(|found| found.heading.parameters.is_some());
-    let words = match earlier.as_ref().and_then(|found| found.heading.parameters.as_deref()) {
+    let before = earlier.as_ref().and_then(|found| found.heading.parameters.clone());
+    let words = match &before {
         Some(before) => Words(words).on(before),
         None => words.split_whitespace().collect::<Vec<_>>().join(" "),
     };
-    if let Some(earlier) = earlier {
-        undo(root, &earlier, steps)?;
+    // What can't be written at all is refused while the earlier entry is still there.
+    changes(root, layout, &Words(&words))?;
+    if let Some(earlier) = &earlier {
+        undo(root, earlier, steps)?;
     }
-    let changes = changes(root, layout, &Words(&words))?;
+    let error = match set_entry(root, layout, &words, steps, report) {
+        Err(error) if !matches!(error, LabError::Stopped(_)) => error,
+        outcome => return outcome,
+    };
+    let mut steps = Steps::default();
+    let undone = undo_unfinished(root, &mut steps, report);
+    let (Some(earlier), Some(before)) = (earlier, before) else {
+        return undone.and(Err(error));
+    };
+    let again =
+        undone.and_then(|()| set_entry(root, earlier.heading.layout, &before, &mut steps, report));
+    Err(match again {
+        Ok(_) => error,
+        Err(cause) => {
+            // What it began; the errors that count are there already.
+            let _ = undo_unfinished(root, &mut steps, report);
+            let (error, cause) = (Box::new(error), Box::new(cause));
+            LabError::ParametersGone { words: before, error, cause }
+        }
+    })
+}
+
+/// Adds the entry, where none of ours is.
+fn set_entry(
+    root: &Path,
+    layout: BootLayout,
+    words: &str,
+    steps: &mut Steps,
+    report: &mut Report<'_>,
+) -> Result<ParametersSet, LabError> {
+    let changes = settled(root, changes(root, layout, &Words(words))?)?;
     let kernel =
         Identity { name: NAME.to_owned(), key: "parameters".to_owned(), ..Identity::default() };
-    let heading = Heading { kernel, layout, parameters: Some(words.clone()) };
+    let heading = Heading { kernel, layout, parameters: Some(words.to_owned()) };
     step(report, format!("setting {words} below {}", root.display()));
-    match apply(root, &heading, &changes, steps) {
-        Err(stopped @ LabError::Stopped(_)) => Err(stopped),
-        Err(error) => {
-            undo_unfinished(root, &mut Steps::default(), report)?;
-            Err(error)
-        }
-        Ok(_) => {
-            let below = |change: &Change| {
-                let place = change.place();
-                place.strip_prefix(root).unwrap_or(place).to_owned()
-            };
-            let changed = changes.iter().map(below).collect();
-            Ok(ParametersSet { chosen: layout.chosen(root)?, words, changed })
-        }
-    }
+    apply(root, &heading, &changes, steps)?;
+    let below = |change: &Change| {
+        let place = change.place();
+        place.strip_prefix(root).unwrap_or(place).to_owned()
+    };
+    let changed = changes.iter().map(below).collect();
+    Ok(ParametersSet { chosen: layout.chosen(root)?, words: words.to_owned(), changed })
 }
 
 /// The words that are set below a root; none when none are.

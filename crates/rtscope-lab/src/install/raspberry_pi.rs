@@ -11,11 +11,11 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use super::{
-    Wish,
+    Wish, below,
     change::{Change, Content},
     initrd,
     layout::{Chosen, folder_with},
@@ -38,14 +38,10 @@ const IMAGES: [&str; 5] =
 const CONFIG: &str = "config.txt";
 const TRY: &str = "tryboot.txt";
 
-fn read(path: &Path) -> Result<String, LabError> {
-    fs::read_to_string(path).map_err(LabError::file("read", path))
-}
-
 /// What the firmware would start.
 pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
     let boot = folder_with(root, &BOOT, CONFIG)?;
-    of_config(&boot, &read(&boot.join(CONFIG))?)
+    of_config(root, &boot, &below::read_text(root, &boot.join(CONFIG))?)
 }
 
 /// The last value of a key.
@@ -55,7 +51,12 @@ fn value(config: &str, key: &str) -> Option<String> {
     values.next_back().map(|(_, value)| value.trim().to_owned())
 }
 
-fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
+/// Whether a prefix leads to a file of the boot partition.
+fn stays_below(prefix: &str) -> bool {
+    Path::new(prefix).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn of_config(root: &Path, boot: &Path, config: &str) -> Result<Chosen, LabError> {
     let value = |key: &str| value(config, key);
     let image = |prefix: &str| match value("kernel") {
         Some(name) => boot.join(format!("{prefix}{name}")),
@@ -65,18 +66,18 @@ fn of_config(boot: &Path, config: &str) -> Result<Chosen, LabError> {
             there.unwrap_or_else(|| boot.join(format!("{prefix}{}", IMAGES[1])))
         }
     };
-    let prefix = value("os_prefix").unwrap_or_default();
+    let prefix = value("os_prefix").filter(|prefix| stays_below(prefix)).unwrap_or_default();
     // The firmware takes a prefix only where it leads to a kernel and a device tree.
     let viable = prefix.is_empty() || (image(&prefix).is_file() && has_board(boot, &prefix));
     let prefix = if viable { prefix } else { String::new() };
     let named = value("cmdline").unwrap_or_else(|| "cmdline.txt".to_owned());
     let own = boot.join(format!("{prefix}{named}"));
-    let cmdline = if own.is_file() { own } else { boot.join(&named) };
+    let cmdline = if below::is_file(root, &own) { own } else { boot.join(&named) };
     Ok(Chosen {
         initrd: initramfs_of(boot, config, &prefix, &image(&prefix)),
         image: image(&prefix),
         device_tree: (!trees_of(boot, &prefix).is_empty()).then(|| boot.join(&prefix)),
-        cmdline: read(&cmdline)?.trim_end().to_owned(),
+        cmdline: below::read_text(root, &cmdline)?.trim_end().to_owned(),
     })
 }
 
@@ -166,8 +167,8 @@ fn lacks_no_board(
 
 pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let boot = folder_with(wish.root, &BOOT, CONFIG)?;
-    let config = read(&boot.join(CONFIG))?;
-    let cmdline = read(&boot.join("cmdline.txt"))?;
+    let config = below::read_text(wish.root, &boot.join(CONFIG))?;
+    let cmdline = below::read_text(wish.root, &boot.join("cmdline.txt"))?;
     if is_marked(&cmdline) && wish.in_place {
         return Err(LabError::Refused(
             "cmdline.txt has words of an earlier installation: run `rtscope kernel rollback` first"
@@ -175,7 +176,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         ));
     }
     let plain = without_block(&config);
-    let old = of_config(&boot, &plain)?;
+    let old = of_config(wish.root, &boot, &plain)?;
     let initrd = initrd(wish, old.initrd.as_deref())?;
     let wide = wish.kernel.manifest.arch == "arm64";
     // [all] ends whatever section the file ends in.
@@ -192,7 +193,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     } else {
         body += &format!("os_prefix={}/\n", wish.mark());
         let mut names = old_names(&boot, &plain, &old.image, wide);
-        if is_wide(&old.image).is_some_and(|old| old != wide) {
+        if is_wide(&below::place(wish.root, &old.image)?).is_some_and(|old| old != wide) {
             wish.refuse_unless_forced(&format!(
                 "only one of the old kernel ({}) and {} has 64 bits, so the firmware couldn't fall back to \
                  the old one",
@@ -234,8 +235,8 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
 pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
     let boot = folder_with(root, &BOOT, CONFIG)?;
     let path = boot.join(CONFIG);
-    let config = read(&path)?;
-    let now = of_config(&boot, &config)?;
+    let config = below::read_text(root, &path)?;
+    let now = of_config(root, &boot, &config)?;
     let name = format!("{MARK}.txt");
     // The firmware puts the prefix before this name too, where the prefix leads to a kernel.
     let image = now.image.file_name().unwrap_or_default();

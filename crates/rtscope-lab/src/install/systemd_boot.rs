@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    below,
     change::{Change, Content},
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block},
@@ -43,13 +44,17 @@ impl Loader {
     fn read(root: &Path) -> Result<Loader, LabError> {
         let folder = folder_with(root, &FOLDERS, CONFIG)?;
         let path = folder.join(CONFIG);
-        let config = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+        let config = below::read_text(root, &path)?;
         let mut entries = Vec::new();
-        for file in fs::read_dir(folder.join("entries")).into_iter().flatten().flatten() {
+        for file in fs::read_dir(below::place(root, &folder.join("entries"))?)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let path = file.path();
             let name = file.file_name().to_string_lossy().into_owned();
             if name.ends_with(".conf") {
-                let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+                let text = below::read_text(root, &path)?;
                 entries.push(Entry { name, text });
             }
         }
@@ -114,7 +119,7 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
     let base = loader.folder.parent().unwrap_or(root).to_owned();
     let at = |name: &str| {
         let own = base.join(name.trim_start_matches('/'));
-        if own.exists() { own } else { located(root, &base, name) }
+        if below::is_there(root, &own) { own } else { located(root, &base, name) }
     };
     let options = entry.text.lines().filter_map(|line| value_of(line, "options"));
     Ok(Chosen {

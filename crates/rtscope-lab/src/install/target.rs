@@ -1,15 +1,11 @@
 //! Whether a kernel is one for the system that it is to go into: what that system runs is read from its
 //! programs, and from its old kernel.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io::Read, path::Path};
 
 use flate2::read::GzDecoder;
 
-use super::{BootLayout, Wish, layout::Chosen};
+use super::{BootLayout, Wish, below, layout::Chosen};
 use crate::error::LabError;
 
 /// Programs of which every system has some. A system's first program may be a link that leads out of a
@@ -80,7 +76,7 @@ fn runs_there(wish: &Wish<'_>, old: &Chosen) -> Option<(String, &'static [&'stat
         return Some((what.to_owned(), boards));
     }
     let program = PROGRAMS.iter().find_map(|name| {
-        let path = inside(root, &root.join(name))?;
+        let path = below::place(root, &root.join(name)).ok()?;
         let head = head_of(&path)?;
         let little = head.get(..6)?.starts_with(b"\x7fELF") && head[5] == 1;
         let (_, called, kernels) = MACHINES.iter().find(|(n, ..)| Some(n) == head.get(18))?;
@@ -93,12 +89,6 @@ fn runs_there(wish: &Wish<'_>, old: &Chosen) -> Option<(String, &'static [&'stat
         let what = format!("the kernel that boots now ({}) is for", old.image.display());
         Some((format!("{what} {}", arch.join("")), arch))
     })
-}
-
-/// A file with its links followed, if they stay below the root.
-fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
-    let (root, path) = (root.canonicalize().ok()?, path.canonicalize().ok()?);
-    path.starts_with(root).then_some(path)
 }
 
 /// The architecture that a kernel's image is for, where its head says it.
@@ -114,6 +104,10 @@ fn head_of(path: &Path) -> Option<Vec<u8>> {
         let mut head = Vec::new();
         reader.take(HEAD).read_to_end(&mut head).ok().map(|_| head)
     };
+    // A pipe would never end.
+    if !path.is_file() {
+        return None;
+    }
     let head = read(&mut File::open(path).ok()?)?;
     match head.starts_with(&[0x1f, 0x8b]) {
         true => read(&mut GzDecoder::new(File::open(path).ok()?)),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Initrd, Wish,
+    Initrd, Wish, below,
     change::{Change, Content},
     initrd,
     layout::{Chosen, folder_with, located},
@@ -33,7 +33,7 @@ struct Environment {
 impl Environment {
     fn read(root: &Path) -> Result<Environment, LabError> {
         let path = folder_with(root, &FOLDERS, CONFIG)?.join(CONFIG);
-        let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+        let text = below::read_text(root, &path)?;
         Ok(Environment { path, text, root: root.to_owned() })
     }
 
@@ -62,7 +62,7 @@ impl Environment {
         });
         let folder = self.boot_folder();
         let mut paths = named.map(|(_, name)| located(&self.root, &folder, name.trim()));
-        paths.find(|path| path.is_file())
+        paths.find(|path| below::is_file(&self.root, path))
     }
 
     /// The variable that holds words for the kernel: boards differ in it.
@@ -78,7 +78,10 @@ impl Environment {
         let asked = self.value("bootfile").or(self.value("name_kern"));
         let folder = self.boot_folder();
         asked.map(str::to_owned).or_else(|| {
-            IMAGES.iter().find(|name| folder.join(name).is_file()).map(|name| (*name).to_owned())
+            IMAGES
+                .iter()
+                .find(|name| below::is_file(&self.root, &folder.join(name)))
+                .map(|name| (*name).to_owned())
         })
     }
 }
@@ -93,8 +96,8 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
         let trees = boot.join("dtbs").join(release);
         return Ok(Chosen {
             image: boot.join(format!("vmlinuz-{release}")),
-            initrd: initrd.is_file().then_some(initrd),
-            device_tree: trees.is_dir().then_some(trees),
+            initrd: below::is_file(root, &initrd).then_some(initrd),
+            device_tree: below::is_there(root, &trees).then_some(trees),
             cmdline: words("cmdline"),
         });
     }
@@ -163,7 +166,9 @@ fn by_release(
         changes.push(Change::Tree { from, to: boot.join("dtbs").join(release) });
     }
     let old_initrd = boot.join(format!("initrd.img-{old}"));
-    if let Some(from) = initrd(wish, old_initrd.is_file().then_some(&*old_initrd))? {
+    if let Some(from) =
+        initrd(wish, below::is_file(wish.root, &old_initrd).then_some(&*old_initrd))?
+    {
         changes.push(Change::File { from, to: boot.join(format!("initrd.img-{release}")) });
     }
     Ok((changes, format!("uname_r={release}\n{}", words_line(wish, environment, "cmdline"))))

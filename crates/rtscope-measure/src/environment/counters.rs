@@ -5,7 +5,7 @@
 //! Steal time is what a hypervisor admits to; many admit to nothing. The kernel counts nowhere how
 //! often it throttled real-time threads, so that figure stays empty.
 
-use std::{fs::File, io::Read};
+use std::io::Read;
 
 use rtscope_model::{
     event::{CpuSpan, SystemSpan},
@@ -73,8 +73,7 @@ impl SystemCounters {
         self.text.clear();
         self.cpus.clear();
         (self.context_switches, self.interrupts) = (0, 0);
-        let read = File::open(tree.path("proc/stat"))
-            .and_then(|mut file| file.read_to_string(&mut self.text));
+        let read = tree.open("proc/stat").and_then(|mut file| file.read_to_string(&mut self.text));
         if read.is_err() {
             self.text.clear();
         }

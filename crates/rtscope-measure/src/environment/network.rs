@@ -11,7 +11,9 @@ pub(crate) fn collect(tree: &Tree, live: bool) -> Vec<NetworkCard> {
     names.sort_unstable();
     let cards = names.into_iter().filter(|name| tree.exists(format!("{DEVICES}/{name}/device")));
     let card = |name: String| {
-        let driver = std::fs::read_link(tree.path(format!("{DEVICES}/{name}/device/driver")));
+        let driver = tree
+            .place_of_name(format!("{DEVICES}/{name}/device/driver"))
+            .and_then(std::fs::read_link);
         NetworkCard {
             driver: driver.ok().and_then(|to| Some(to.file_name()?.to_str()?.to_owned())),
             pacing: live.then(|| ethtool::coalescing(&name)).flatten(),

@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use rtscope_model::cpu::CpuSet;
+use rtscope_model::{cpu::CpuSet, text::shell_word};
 use rtscope_sys::{Error, sched, swap, tree::Tree};
 use serde::{Deserialize, Serialize};
 
@@ -223,23 +223,28 @@ impl Change {
     /// The shell command that does what a failed restore did not.
     pub(super) fn repair_command(&self, tree: &Tree) -> String {
         let tid = self.thread.as_ref().map_or(0, |thread| thread.tid);
-        let path = quoted(&self.full_path(tree).display().to_string());
+        let path = shell_word(&self.full_path(tree).display().to_string());
         match self.kind {
             ChangeKind::File | ChangeKind::FileOfFolder => {
-                format!("echo {} > {path}", quoted(&self.old))
+                format!("echo {} > {path}", shell_word(&self.old))
             }
             ChangeKind::Folder => format!("rmdir {path}"),
             ChangeKind::Controller => format!("echo -cpuset > {path}"),
             ChangeKind::Policy => kernel_thread::policy_command(tid, &self.old),
             ChangeKind::Affinity | ChangeKind::Remembered => {
-                format!("taskset -pc {} {tid}", quoted(&self.old))
+                format!("taskset -pc {} {tid}", shell_word(&self.old))
             }
             ChangeKind::Cpuset => {
                 let old = self.old.trim_end_matches('/');
-                format!("echo {tid} > {}", quoted(&format!("/{}{old}/tasks", self.path)))
+                format!("echo {tid} > {}", shell_word(&format!("/{}{old}/tasks", self.path)))
             }
-            ChangeKind::Service => format!("systemctl start {}", quoted(&self.path)),
-            ChangeKind::Swap => format!("swapon -p {} {}", quoted(&self.old), quoted(&self.path)),
+            ChangeKind::Service => format!("systemctl start {}", shell_word(&self.path)),
+            ChangeKind::Swap if self.old == AUTOMATIC => {
+                format!("swapon {}", shell_word(&self.path))
+            }
+            ChangeKind::Swap => {
+                format!("swapon -p {} {}", shell_word(&self.old), shell_word(&self.path))
+            }
         }
     }
 }
@@ -251,35 +256,36 @@ fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
-/// A word that is safe to type into a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
+/// Priority of a swap area that the kernel chose: below 0, and another one whenever an area comes or goes.
+const AUTOMATIC: &str = "auto";
+
+/// The priority of a swap area as it can be given back.
+pub(super) fn priority_text(priority: i32) -> String {
+    if priority < 0 { AUTOMATIC.to_owned() } else { priority.to_string() }
 }
 
 /// Devices and files that are swapped to, with their priority.
-pub(super) fn swaps(tree: &Tree) -> Vec<(String, String)> {
+pub(super) fn swaps(tree: &Tree) -> Vec<(String, i32)> {
     let text = tree.read("proc/swaps").unwrap_or_default();
     let device = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         // The kernel writes blanks in names as octal numbers.
         let path = words.first()?.replace("\\040", " ");
-        path.starts_with('/').then(|| Some((path, (*words.last()?).to_owned())))?
+        path.starts_with('/').then(|| Some((path, words.last()?.parse().ok()?)))?
     };
     text.lines().skip(1).filter_map(device).collect()
 }
 
 fn swap_state(tree: &Tree, device: &str) -> String {
     let found = swaps(tree).into_iter().find(|(path, _)| path == device);
-    found.map_or_else(|| "off".to_owned(), |(_, priority)| priority)
+    found.map_or_else(|| "off".to_owned(), |(_, priority)| priority_text(priority))
 }
 
 fn swap_to(device: &str, value: &str) -> Result<(), Error> {
     match value.parse::<i32>() {
         Ok(priority) => swap::on(device, priority),
+        // A negative one is the kernel's to choose.
+        Err(_) if value == AUTOMATIC => swap::on(device, -1),
         Err(_) => swap::off(device),
     }
 }

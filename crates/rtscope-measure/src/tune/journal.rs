@@ -314,7 +314,13 @@ pub(super) fn named(dir: &Path) -> io::Result<Vec<(Author, PathBuf)>> {
 /// Every journal of this user in a folder, in the order of [`named`].
 pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
     let own = named(dir)?.into_iter().filter(|(_, path)| is_own_file(path));
-    own.map(|(author, path)| Ok(parse(author, &fs::read(&path)?, path))).collect()
+    let read = |(author, path): (Author, PathBuf)| match fs::read(&path) {
+        Ok(bytes) => Some(Ok(parse(author, &bytes, path))),
+        // A run that has ended meanwhile has restored all that it named: it removes its journal without the lock.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(error)),
+    };
+    own.filter_map(read).collect()
 }
 
 /// A journal says what to write into the kernel: nobody else's is believed.

@@ -45,6 +45,11 @@ pub(super) fn policy(tid: i32) -> Result<String, Error> {
     Ok(Rank { policy: found.policy, number }.text())
 }
 
+/// Whether a policy that was read can be given back: not that of SCHED_DEADLINE, whose budget isn't in the text.
+pub(super) fn is_restorable(policy: &str) -> bool {
+    Rank::read(policy).is_some()
+}
+
 /// Gives a thread another policy.
 pub(super) fn set_policy(tid: i32, text: &str) -> Result<(), Error> {
     let refused = || Error::Call {

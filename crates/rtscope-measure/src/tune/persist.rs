@@ -7,10 +7,13 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
+
+use rtscope_model::text::shell_word;
+use rtscope_sys::tree::{Tree, create_anew};
 
 use super::service;
 
@@ -20,11 +23,25 @@ enum StartWay {
     Systemd,
     /// A folder of scripts that are run in the order of their names, as of BusyBox.
     Scripts,
+    /// The same, with links in a folder of its own that name those to run, as of sysvinit.
+    LinkedScripts,
+}
+
+impl StartWay {
+    /// The link that makes our file run, and what it leads to.
+    fn link(self) -> Option<(&'static str, String)> {
+        match self {
+            StartWay::Systemd => Some((WANTS, format!("/{UNIT}"))),
+            StartWay::LinkedScripts => Some((START, "../init.d/S99rtscope-tune".to_owned())),
+            StartWay::Scripts => None,
+        }
+    }
 }
 
 const UNIT: &str = "etc/systemd/system/rtscope-tune.service";
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants/rtscope-tune.service";
 const SCRIPT: &str = "etc/init.d/S99rtscope-tune";
+const START: &str = "etc/rcS.d/S99rtscope-tune";
 
 /// Before the settings in the file.
 const SETTINGS: &str = "# Settings: ";
@@ -37,7 +54,7 @@ pub enum PersistError {
     #[error("{operation} {path}: {source}", path = path.display())]
     File { operation: &'static str, path: PathBuf, source: io::Error },
     #[error(
-        "{root} has neither systemd nor start scripts in etc/init.d: put this line into what it starts at boot: {line}",
+        "{root} has neither systemd nor a folder of start scripts that rtscope knows: put this line into what it starts at boot: {line}",
         root = root.display()
     )]
     NoStart { root: PathBuf, line: String },
@@ -75,20 +92,43 @@ pub struct Persisted {
 ///
 /// The file is there and can't be read.
 pub fn persisted(root: &Path) -> Result<Option<Persisted>, PersistError> {
-    for path in [UNIT, SCRIPT].map(|path| root.join(path)) {
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+    let tree = Tree::under(root);
+    for (file, link) in [(UNIT, WANTS), (SCRIPT, START)] {
+        let path = place(&tree, file)?;
+        let is_file = match path.symlink_metadata() {
+            Ok(there) => there.is_file(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(failed("read", &path)(error)),
         };
+        // A link or a pipe in its place is not what was written, and isn't followed.
+        let text = match is_file {
+            true => read(&path).map_err(failed("read", &path))?,
+            false => Vec::new(),
+        };
+        let text = String::from_utf8_lossy(&text);
         let settings = text.lines().find_map(|line| line.strip_prefix(SETTINGS));
         let settings = settings.and_then(|json| serde_json::from_str(json).ok());
-        let links = [root.join(WANTS)].into_iter().filter(|link| link.symlink_metadata().is_ok());
-        let files = std::iter::once(path.clone()).chain(links).collect();
+        let links = [place(&tree, link)?];
+        let links = links.into_iter().filter(|link| link.symlink_metadata().is_ok());
         let edited = settings.is_none() || !is_whole(&text);
+        let files = std::iter::once(path.clone()).chain(links).collect();
         return Ok(Some(Persisted { settings: settings.unwrap_or_default(), edited, files }));
     }
     Ok(None)
+}
+
+/// More bytes than any file of ours has: a longer one was edited.
+const BYTES_MAX: u64 = 1024 * 1024;
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The place of a name below a root, with the links on the way followed as the system there would.
+fn place(tree: &Tree, name: &str) -> Result<PathBuf, PersistError> {
+    tree.place_of_name(name).map_err(failed("find", &tree.path(name)))
 }
 
 /// Makes settings permanent, with those that are already.
@@ -110,33 +150,43 @@ pub fn persist(
     if let Some(held) = held {
         return Err(PersistError::EndsWithProcess { setting: held.name.to_owned() });
     }
-    let mut all = BTreeMap::new();
-    if let Some(found) = persisted(root)? {
-        if found.edited && !force {
-            return Err(PersistError::Edited { path: found.files[0].clone() });
-        }
-        all = found.settings;
+    let found = persisted(root)?;
+    if let Some(found) = found.as_ref().filter(|found| found.edited && !force) {
+        return Err(PersistError::Edited { path: found.files[0].clone() });
     }
-    all.extend(settings.clone());
+    let all = with_earlier(found.map(|found| found.settings), settings);
     check_program(root, program)?;
     let way = start_way(root).ok_or_else(|| PersistError::NoStart {
         root: root.to_owned(),
         line: words(program, &all)
             .into_iter()
-            .map(|word| shell(&word))
+            .map(|word| shell_word(&word))
             .collect::<Vec<_>>()
             .join(" "),
     })?;
-    let (path, text) = match way {
-        StartWay::Systemd => (root.join(UNIT), unit(program, version, &all)),
-        StartWay::Scripts => (root.join(SCRIPT), script(program, version, &all)),
+    let (file, text) = match way {
+        StartWay::Systemd => (UNIT, unit(program, version, &all)),
+        StartWay::Scripts | StartWay::LinkedScripts => (SCRIPT, script(program, version, &all)),
     };
+    let tree = Tree::under(root);
+    let path = place(&tree, file)?;
     put(&path, &with_checksum(&text), way)?;
-    if way == StartWay::Systemd {
-        enable(&root.join(WANTS))?;
+    if let Some((link, target)) = way.link() {
+        enable(&place(&tree, link)?, &target)?;
     }
     let found = persisted(root)?;
     Ok(found.unwrap_or(Persisted { settings: all, edited: false, files: vec![path] }))
+}
+
+/// All that each boot would apply: settings, with those that are permanent already.
+#[must_use]
+pub fn with_earlier(
+    earlier: Option<BTreeMap<String, String>>,
+    settings: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut all = earlier.unwrap_or_default();
+    all.extend(settings.clone());
+    all
 }
 
 /// Removes what [`persist`] wrote. Answers what it was; none when there was nothing.
@@ -154,39 +204,53 @@ pub fn remove_persisted(root: &Path, force: bool) -> Result<Option<Persisted>, P
         fs::remove_file(path).map_err(failed("remove", path))?;
     }
     // Only if it was made for the link.
-    let _ = fs::remove_dir(root.join(WANTS).parent().unwrap_or(root));
+    if let Ok(wants) = place(&Tree::under(root), WANTS) {
+        let _ = fs::remove_dir(wants.parent().unwrap_or(root));
+    }
     Ok(Some(found))
 }
 
 fn start_way(root: &Path) -> Option<StartWay> {
+    let tree = Tree::under(root);
     let systemd = ["usr/lib/systemd/systemd", "lib/systemd/systemd"];
-    if systemd.iter().any(|path| root.join(path).exists()) {
+    if systemd.iter().any(|path| tree.exists(path)) {
         return Some(StartWay::Systemd);
     }
-    root.join("etc/init.d/rcS").is_file().then_some(StartWay::Scripts)
+    if !tree.is_file("etc/init.d/rcS") {
+        return None;
+    }
+    match (tree.is_folder("etc/rcS.d"), tree.exists("etc/init.d/.depend.boot")) {
+        (false, _) => Some(StartWay::Scripts),
+        (true, false) => Some(StartWay::LinkedScripts),
+        // What starts is in the order of this file, which insserv writes on the system itself.
+        (true, true) => None,
+    }
 }
 
-/// Refuses a program that isn't in the system, or that somebody else than root could replace: root starts it.
+/// Refuses a program that isn't in the system, or, on this machine, that somebody else than root could replace: root
+/// starts it. On a card, who owns which file is decided by whoever writes the card.
 fn check_program(root: &Path, program: &Path) -> Result<(), PersistError> {
     let refused = |text: String| Err(PersistError::Program(text));
     if !program.is_absolute() {
         return refused(format!("--program {}: give its whole path", program.display()));
     }
     let there = root.join(program.strip_prefix("/").unwrap_or(program));
-    if !there.is_file() {
+    if !Tree::under(root).is_file(program.strip_prefix("/").unwrap_or(program)) {
         return refused(format!(
             "{} isn't there: copy rtscope to {}, or name it with --program",
             there.display(),
             root.join("usr/local/bin/rtscope").display()
         ));
     }
+    if root != Path::new("/") {
+        return Ok(());
+    }
     let whole = there.canonicalize().map_err(failed("find", &there))?;
-    let open =
-        whole.ancestors().take_while(|path| root == Path::new("/") || *path != root).find(|path| {
-            path.metadata()
-                .is_ok_and(|found| found.uid() != 0 || found.permissions().mode() & 0o022 != 0)
-        });
-    match open.filter(|_| root == Path::new("/")) {
+    let is_open = |path: &&Path| {
+        path.metadata()
+            .is_ok_and(|found| found.uid() != 0 || found.permissions().mode() & 0o022 != 0)
+    };
+    match whole.ancestors().find(is_open) {
         Some(open) => refused(format!(
             "{} can be changed by others than root, who would start it at each boot: copy rtscope to /usr/local/bin and \
              name it with --program",
@@ -225,12 +289,12 @@ fn unit(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> S
 }
 
 fn script(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> String {
-    let line: Vec<String> = words(program, settings).iter().map(|word| shell(word)).collect();
+    let line: Vec<String> = words(program, settings).iter().map(|word| shell_word(word)).collect();
     format!(
         "#!/bin/sh\n{}case \"$1\" in\nstart|'') {} ;;\nstop) {} tune restore ;;\nesac\n",
         heading(version, settings),
         line.join(" "),
-        shell(&program.display().to_string())
+        shell_word(&program.display().to_string())
     )
 }
 
@@ -240,16 +304,6 @@ fn systemd(word: &str) -> String {
         word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.=:,@+%$".contains(c));
     if plain { text } else { format!("\"{text}\"") }
-}
-
-/// A word as a shell reads it.
-fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/_-.=:,@+".contains(c);
-    if word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 fn with_checksum(text: &str) -> String {
@@ -267,9 +321,9 @@ fn put(path: &Path, text: &str, way: StartWay) -> Result<(), PersistError> {
     fs::create_dir_all(folder).map_err(failed("make", folder))?;
     let part = path.with_extension("rtscope-part");
     let write = || {
-        let mut file = fs::File::create(&part)?;
+        let mut file = create_anew(&part)?;
         file.write_all(text.as_bytes())?;
-        let mode = if way == StartWay::Scripts { 0o755 } else { 0o644 };
+        let mode = if way == StartWay::Systemd { 0o644 } else { 0o755 };
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()?;
         fs::rename(&part, path)?;
@@ -278,14 +332,20 @@ fn put(path: &Path, text: &str, way: StartWay) -> Result<(), PersistError> {
     write().map_err(failed("write", path))
 }
 
-/// What `systemctl enable` does.
-fn enable(link: &Path) -> Result<(), PersistError> {
-    if link.symlink_metadata().is_ok() {
+/// What `systemctl enable` does, and `update-rc.d`.
+fn enable(link: &Path, target: &str) -> Result<(), PersistError> {
+    if fs::read_link(link).is_ok_and(|there| there == Path::new(target)) {
         return Ok(());
     }
     let folder = link.parent().unwrap_or(link);
     fs::create_dir_all(folder).map_err(failed("make", folder))?;
-    symlink(format!("/{UNIT}"), link).map_err(failed("make", link))
+    match fs::remove_file(link) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("replace", link)(error));
+        }
+        _ => {}
+    }
+    symlink(target, link).map_err(failed("make", link))
 }
 
 #[cfg(test)]
@@ -380,6 +440,64 @@ mod tests {
         assert!(script.contains("tune apply --keep 'irq-affinity=0@eth0;1@tty*' ;;"), "{script}");
         let mode = image.0.path().join(SCRIPT).metadata().expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
+    }
+
+    /// Yocto and Devuan have BusyBox's folder too, and run what another one names.
+    #[test]
+    fn sysvinit_runs_the_start_script_by_a_link() {
+        let image = Image::new(&["etc/init.d/rcS", "etc/rcS.d/S02banner.sh", "usr/bin/rtscope"]);
+        let before = image.all();
+        let found = image.persist("throttling", "off", false).expect("written");
+        let link = image.0.path().join("etc/rcS.d/S99rtscope-tune");
+        assert_eq!(found.files.last(), Some(&link));
+        assert_eq!(fs::read_link(&link).expect("a link"), Path::new("../init.d/S99rtscope-tune"));
+        let run = std::process::Command::new("sh").arg("-n").arg(&link).status();
+        assert!(run.is_ok_and(|status| status.success()), "the link leads to the script");
+        remove_persisted(image.0.path(), false).expect("removed").expect("something");
+        assert_eq!(image.all(), before);
+        // Where insserv has written the order, a link alone starts nothing.
+        image.file("etc/init.d/.depend.boot", "TARGETS = mountkernfs.sh\n");
+        let refused = image.persist("throttling", "off", false).expect_err("no start").to_string();
+        assert!(refused.contains("put this line"), "{refused}");
+    }
+
+    #[test]
+    fn links_and_pipes_of_a_card_do_not_lead_to_this_machine() {
+        let host = tempfile::tempdir().expect("a folder");
+        let (file, folder) = (host.path().join("shadow"), host.path().join("etc"));
+        let systemd = "etc/systemd/system/rtscope-tune";
+        for (name, target) in [
+            ("etc", &folder),
+            ("etc/systemd/system/multi-user.target.wants", &folder),
+            (&format!("{systemd}.rtscope-part"), &file),
+            (UNIT, &file),
+            (WANTS, &file),
+        ] {
+            for force in [false, true] {
+                fs::create_dir_all(&folder).expect("made");
+                fs::write(&file, "secret").expect("written");
+                let image = Image::new(&SYSTEMD);
+                let link = image.0.path().join(name);
+                fs::create_dir_all(link.parent().expect("a folder")).expect("made");
+                symlink(target, &link).expect("linked");
+                let done = image.persist("throttling", "off", force);
+                assert_eq!(done.is_ok(), name != UNIT || force, "{name}: {done:?}");
+                let _ = remove_persisted(image.0.path(), true);
+                assert_eq!(fs::read_to_string(&file).expect("a file"), "secret", "{name}");
+                assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "{name}");
+            }
+        }
+        let image = Image::new(&SYSTEMD);
+        image.file(UNIT, "");
+        let unit = image.0.path().join(UNIT);
+        fs::remove_file(&unit).expect("removed");
+        let made = std::process::Command::new("mkfifo").arg(&unit).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        assert!(matches!(
+            image.persist("throttling", "off", false),
+            Err(PersistError::Edited { .. })
+        ));
+        assert!(image.persist("throttling", "off", true).is_ok_and(|found| !found.edited));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rtscope_model::{
 use rtscope_sys::{Error, tree::Tree};
 
 use super::{
-    change::{Change, ChangeKind, ThreadName, swaps},
+    change::{Change, ChangeKind, ThreadName, priority_text, swaps},
     error::TuneError,
     interrupt, kernel_thread, service,
     setting::{self, SettingDescriptor, Target, ThreadAspect, value},
@@ -133,6 +133,7 @@ impl SettingRequest {
         let entries =
             value::for_names(&self.text, |text| Some(text.to_owned())).unwrap_or_default();
         let mut all: Vec<Change> = Vec::new();
+        let mut left_out: Vec<String> = Vec::new();
         let threads = kernel_thread::all(tree);
         for entry in entries {
             if aspect == ThreadAspect::Cpus {
@@ -147,6 +148,10 @@ impl SettingRequest {
                 let change = self.thread_change(aspect, &ThreadName::of(*tid, stat), &entry.value);
                 // It may have ended since it was listed.
                 let Ok(old) = change.present(tree) else { continue };
+                if aspect == ThreadAspect::Policy && !kernel_thread::is_restorable(&old) {
+                    left_out.push(format!("{} (thread {tid}, {old})", stat.name));
+                    continue;
+                }
                 all.retain(|earlier| earlier.key() != change.key());
                 all.push(Change { old, ..change });
             }
@@ -156,7 +161,13 @@ impl SettingRequest {
                 return Err(no_thread(tree, self.setting.name, &pattern));
             }
         }
-        Ok(Planned::tolerant(all))
+        if all.is_empty() && !left_out.is_empty() {
+            let text = format!("{}: {}", self.setting.name, not_restorable(&left_out));
+            return Err(Problem::new(text).into());
+        }
+        let note = || Finding::new("setting-left-out", Weight::Note, not_restorable(&left_out));
+        let notes = (!left_out.is_empty()).then(note).into_iter().collect();
+        Ok(Planned { notes, ..Planned::tolerant(all) })
     }
 
     fn thread_change(&self, aspect: ThreadAspect, thread: &ThreadName, new: &str) -> Change {
@@ -198,11 +209,15 @@ impl SettingRequest {
     }
 
     fn swap(&self, tree: &Tree) -> Planned {
-        let change = |(path, priority): (String, String)| Change {
+        let change = |(path, priority): (String, i32)| Change {
             kind: ChangeKind::Swap,
-            ..Change::file(self.setting.name, &path, &priority, "off")
+            ..Change::file(self.setting.name, &path, &priority_text(priority), "off")
         };
-        let changes: Vec<Change> = swaps(tree).into_iter().map(change).collect();
+        let mut areas = swaps(tree);
+        // The kernel gives priorities of its own in the order in which areas come, the highest first; and what is
+        // changed last is put back first.
+        areas.sort_by_key(|(_, priority)| *priority);
+        let changes: Vec<Change> = areas.into_iter().map(change).collect();
         Planned::new(changes.iter().map(Change::key).collect(), changes)
     }
 }
@@ -215,6 +230,15 @@ pub(super) fn refuse_absent(tree: &Tree, setting: &str, cpus: &CpuSet) -> Result
         return Ok(());
     }
     Err(Problem::new(format!("{setting}: {}", not_online(&absent, &online))))
+}
+
+fn not_restorable(threads: &[String]) -> String {
+    let first = threads.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    format!(
+        "{} kernel thread{} left out, because rtscope could not restore the policy: {first}",
+        threads.len(),
+        if threads.len() == 1 { " is" } else { "s are" }
+    )
 }
 
 fn no_thread(tree: &Tree, setting: &str, pattern: &str) -> TuneError {

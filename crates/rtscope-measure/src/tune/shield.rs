@@ -25,7 +25,7 @@ use super::{
     request::{Planned, refuse_absent},
     setting::{
         self, DEFAULT_IRQ_MASK, present,
-        value::{ShieldValue, mask_like, of_mask},
+        value::{ShieldValue, mask_like},
     },
 };
 use crate::environment::{Stat, numbered, online};
@@ -103,7 +103,7 @@ fn workqueues(tree: &Tree, sides: &Sides, taken: &BTreeSet<String>, planned: &mu
 
 fn mask(tree: &Tree, path: &str, sides: &Sides, taken: &BTreeSet<String>, planned: &mut Planned) {
     let Ok(old) = tree.read(path) else { return };
-    let cpus = of_mask(&old);
+    let Some(cpus) = CpuSet::from_mask(&old) else { return };
     if cpus.common(&sides.shielded).is_empty() || taken.contains(path) {
         return;
     }

@@ -1,6 +1,13 @@
 //! `rtscope tune` on this machine, and on roots made of files.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Output, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
 
 use rtscope_model::doctor::SuggestionDocument;
 use serde_json::Value;
@@ -342,6 +349,8 @@ fn every_suggestion_is_a_setting_with_a_value() {
         for one in &found.suggestions {
             assert!(!one.cost.is_empty(), "{one:?}");
             assert!(one.by_hand.is_some() != one.command.is_some(), "{one:?}");
+            let place = format!("--root {}", root.display());
+            assert!(one.command.as_ref().is_none_or(|typed| typed.contains(&place)), "{one:?}");
             for setting in &one.settings {
                 rtscope_measure::tune::check(&setting.name, &setting.value).expect("a setting");
                 settings += 1;
@@ -435,4 +444,44 @@ fn a_trial_refuses_what_it_can_t_try() {
     ] {
         refused(folder.path(), words, code, &[said]);
     }
+}
+
+/// Two swap areas whose priorities the kernel chose. They come back in their order.
+#[test]
+fn swap_areas_are_used_again_as_before() {
+    let folder = folder();
+    let swaps = || fs::read_to_string("/proc/swaps").expect("readable");
+    let before = swaps();
+    let areas = ["a", "b"].map(|name| folder.path().join(name).display().to_string());
+    let run = |program: &str, words: &[&str]| {
+        Command::new(program).args(words).output().is_ok_and(|done| done.status.success())
+    };
+    for area in &areas {
+        fs::write(area, vec![0; 1 << 20]).expect("written");
+        fs::set_permissions(area, fs::Permissions::from_mode(0o600)).expect("set");
+    }
+    let used = areas.each_ref().map(|area| run("mkswap", &[area]) && run("swapon", &[area]));
+    let found = swaps();
+    let ran = output(folder.path(), "tune apply swap=off -- cat /proc/swaps");
+    let after = swaps();
+    for area in &areas {
+        run("swapoff", &[area]);
+    }
+    if used != [true; 2] {
+        return skip("swap_areas_are_used_again_as_before", "needs a file system with swap files");
+    }
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert!(!text(&ran.stdout).contains(&areas[0]), "{}", text(&ran.stdout));
+    assert!(!text(&ran.stderr).contains("not restored"), "{}", text(&ran.stderr));
+    let order = |text: &str| {
+        let line = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            Some((words.last()?.parse::<i32>().ok()?, words.first()?.to_string()))
+        };
+        let mut lines: Vec<_> = text.lines().filter_map(line).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(order(&after), order(&found));
+    assert_eq!(swaps(), before);
 }

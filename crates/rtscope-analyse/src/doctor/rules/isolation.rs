@@ -156,22 +156,26 @@ pub(in crate::doctor) fn proposed(x: &Examined<'_>) -> Option<CpuSet> {
     (!cpus.online.without(&core).is_empty()).then_some(core)
 }
 
+/// Words that isolate CPUs from the start. The kernel ignores what it isn't built with.
+pub(in crate::doctor) fn isolating(x: &Examined<'_>, cpus: &CpuSet) -> String {
+    let rest = x.environment().cpus.online.without(cpus);
+    let options = [
+        ("CPU_ISOLATION", format!("isolcpus=managed_irq,domain,{cpus}")),
+        ("NO_HZ_FULL", format!("nohz_full={cpus}")),
+        ("RCU_NOCB_CPU", format!("rcu_nocbs={cpus}")),
+    ];
+    let built =
+        options.into_iter().filter(|(option, _)| !x.not_built(option)).map(|(_, word)| word);
+    built.chain([format!("irqaffinity={rest}")]).collect::<Vec<_>>().join(" ")
+}
+
 fn nothing_isolated(x: &Examined<'_>) -> Option<Symptom> {
     let cpus = &x.environment().cpus;
     let core = proposed(x)?;
     // What waits for the next boot is another finding.
     let comes = mend::is_pending(x.facts, "isolcpus");
     (cpus.isolated.is_empty() && cpus.online.len() > 1 && !comes).then(|| {
-        let rest = cpus.online.without(&core);
-        // The kernel ignores what it isn't built with.
-        let options = [
-            ("CPU_ISOLATION", format!("isolcpus=managed_irq,domain,{core}")),
-            ("NO_HZ_FULL", format!("nohz_full={core}")),
-            ("RCU_NOCB_CPU", format!("rcu_nocbs={core}")),
-        ];
-        let built = options.into_iter().filter(|(option, _)| !x.not_built(option));
-        let words = built.map(|(_, word)| word).chain([format!("irqaffinity={rest}")]);
-        let boot = mend::boot(x.facts, &words.collect::<Vec<_>>().join(" "));
+        let boot = mend::boot(x.facts, &isolating(x, &core));
         let mend = match x.not_built("CPU_ISOLATION") {
             true => format!("use a kernel built with CONFIG_CPU_ISOLATION=y; on this one, {boot}"),
             false => boot,

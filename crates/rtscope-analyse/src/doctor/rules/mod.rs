@@ -12,7 +12,10 @@ mod surroundings;
 mod threads;
 mod time;
 
-pub(super) use self::{isolation::proposed, power::DEEP_US};
+pub(super) use self::{
+    isolation::{isolating, proposed},
+    power::DEEP_US,
+};
 use super::Rule;
 use crate::number::listed;
 

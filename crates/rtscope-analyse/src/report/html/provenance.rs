@@ -1,6 +1,6 @@
 //! Where the numbers come from, that they add up, and the numbers themselves.
 
-use rtscope_model::{event::Event, record::Record, slice::Scope, time::Nanos};
+use rtscope_model::{event::Event, record::Record, slice::Scope, text::shell_word, time::Nanos};
 use serde_json::{Value, json};
 
 use super::Fact;
@@ -123,12 +123,8 @@ fn slices(record: &Record) -> String {
 
 /// A command line that a shell would read back.
 fn command_line(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quoted = |word: &String| match !word.is_empty() && word.chars().all(plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let quoted = words.iter().map(|word| shell_word(word));
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// `planned = recorded + missed` and `recorded = inside + overflow` for each thread of each phase,

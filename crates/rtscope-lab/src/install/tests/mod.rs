@@ -3,6 +3,7 @@
 
 mod disk;
 mod fallback;
+mod hostile;
 mod parameters;
 mod target;
 

@@ -163,3 +163,55 @@ fn an_entry_that_firmware_variables_choose_is_not_guessed() {
     let done = set(&root, BootLayout::SystemdBoot, "isolcpus=1").expect("set");
     assert!(done.chosen.image.ends_with("vmlinuz-6.12"), "{:?}", done.chosen);
 }
+
+/// Sets parameters of which the second ones can't be written. Answers the error, and what is set then.
+fn second_fails(root: &Path, again: bool) -> (String, Option<String>) {
+    let layout = BootLayout::RaspberryPi;
+    set(root, layout, "isolcpus=1").expect("set");
+    let in_the_way = root.join("boot/firmware/rtscope-parameters.txt");
+    let mut calls = 0;
+    // It is called first when the earlier entry is gone, and then when what failed is to be undone.
+    let mut report = |_: StepProgress| {
+        calls += 1;
+        match calls {
+            1 => fs::write(&in_the_way, "of somebody else").expect("written"),
+            2 if again => fs::remove_file(&in_the_way).expect("removed"),
+            _ => {}
+        }
+    };
+    let outcome = set_parameters(root, layout, "nosmt", &mut Steps::default(), &mut report);
+    let error = outcome.expect_err("it is in the way").to_string();
+    assert!(error.contains("rtscope-parameters.txt is there already"), "{error}");
+    (error, parameters(root).expect("readable"))
+}
+
+#[test]
+fn parameters_that_cannot_be_written_leave_those_before() {
+    let (_room, root) = system("root", BootLayout::RaspberryPi);
+    let before = snapshot(&root);
+    let (error, set) = second_fails(&root, true);
+    assert!(!error.contains("could not be set again"), "{error}");
+    assert_eq!(set.as_deref(), Some("isolcpus=1"));
+    let line = BootLayout::RaspberryPi.chosen(&root).expect("sound").cmdline;
+    assert!(line.ends_with(" isolcpus=1"), "{line}");
+    back(&root).expect("back");
+    assert!(snapshot(&root) == before);
+}
+
+#[test]
+fn parameters_that_are_lost_are_named() {
+    let (_room, root) = system("root", BootLayout::RaspberryPi);
+    let (error, set) = second_fails(&root, false);
+    assert!(error.ends_with("the next boot is without isolcpus=1"), "{error}");
+    assert_eq!(set, None);
+    assert!(BootLayout::RaspberryPi.chosen(&root).is_ok());
+}
+
+#[test]
+fn what_no_boot_loader_would_read_leaves_the_parameters_before() {
+    let (_room, root) = system("root", BootLayout::Grub);
+    set(&root, BootLayout::Grub, "isolcpus=1").expect("set");
+    write(&root, "boot/grub/grub.cfg", &GRUB.replace("custom.cfg", "other.cfg"));
+    assert!(set(&root, BootLayout::Grub, "nosmt").is_err());
+    assert_eq!(parameters(&root).expect("readable").as_deref(), Some("isolcpus=1"));
+}

@@ -153,16 +153,6 @@ pub(in crate::tune) fn mask_like(old: &str, cpus: &CpuSet) -> String {
     text
 }
 
-/// The CPUs of a mask.
-pub(in crate::tune) fn of_mask(text: &str) -> CpuSet {
-    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
-    let places = (0_u32..).zip(digits.iter().rev());
-    let bits = places.flat_map(|(place, digit)| {
-        (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| place * 4 + bit)
-    });
-    bits.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,7 +168,7 @@ mod tests {
             ("1", "4", "10"),
         ] {
             assert_eq!(mask_like(old, &set(cpus)), new);
-            assert_eq!(of_mask(new), set(cpus));
+            assert_eq!(CpuSet::from_mask(new), Some(set(cpus)));
         }
     }
 }

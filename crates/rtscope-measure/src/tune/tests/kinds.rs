@@ -3,7 +3,10 @@
 
 use std::{os::unix::fs::PermissionsExt, sync::mpsc};
 
-use rtscope_model::schedule::Policy;
+use rtscope_model::{
+    cpu::CpuSet,
+    schedule::{Budget, Placement, Policy},
+};
 use rtscope_sys::{sched, thread};
 
 use super::*;
@@ -191,6 +194,90 @@ fn threads_of_the_kernel_get_a_policy_by_their_name() {
     let error = user.refused(&[("thread-affinity", "0@*")]).to_string();
     assert!(error.contains("no kernel thread") && error.contains("rtscope ps"), "{error}");
     own.stop();
+}
+
+/// SCHED_DEADLINE has a budget that no text of ours holds, and SCHED_IDLE keeps a nice value that can't be set.
+#[test]
+fn a_thread_whose_policy_could_not_be_restored_is_left_out() {
+    let bench = Bench::new();
+    let plain = OwnThread::start(&bench.fake, "worker/0", None);
+    let others = [Policy::Idle, Policy::Deadline].map(|policy| {
+        let own = OwnThread::start(&bench.fake, "sugov:0", None);
+        kernel_thread::set_policy(own.tid as i32, "batch:5").expect("allowed");
+        let budget =
+            Budget { runtime_ns: 1_000_000, deadline_ns: 100_000_000, period_ns: 100_000_000 };
+        let budget = (policy == Policy::Deadline).then_some(budget);
+        let placement = Placement { policy, priority: 0, nice: 0, budget, cpus: CpuSet::default() };
+        let set = sched::set_policy(own.tid as i32, &placement);
+        // Only root may, and not in every container.
+        assert!(set.is_ok() || policy == Policy::Deadline, "{set:?}");
+        (own, set.is_ok())
+    });
+    let changed = others.iter().filter(|(_, is_set)| *is_set).map(|(own, _)| own.policy());
+    let changed: Vec<Policy> = changed.collect();
+    let error = bench.refused(&[("thread-priority", "batch:1@sugov*")]);
+    let pattern = if changed.len() == 2 { "*" } else { "worker*" };
+    let (applied, events) = bench.apply(&[("thread-priority", &format!("batch:1@{pattern}"))]);
+    let applied = applied.expect("the others are changed");
+    assert_eq!(plain.policy(), Policy::Batch);
+    let now = others.iter().filter(|(_, is_set)| *is_set).map(|(own, _)| own.policy());
+    assert_eq!(now.collect::<Vec<_>>(), changed);
+    drop(applied);
+    assert_eq!((plain.policy(), bench.journals()), (Policy::Other, Vec::<String>::new()));
+    if changed.len() == 2 {
+        assert!(error.to_string().contains("could not restore"), "{error}");
+        let note = events.iter().find_map(|event| match event {
+            Event::Found(finding) if finding.code == "setting-left-out" => Some(&finding.text),
+            _ => None,
+        });
+        let note = note.expect("a note");
+        assert!(note.contains("sugov:0") && note.contains("deadline:0"), "{note}");
+    }
+    plain.stop();
+    others.into_iter().for_each(|(own, _)| own.stop());
+}
+
+/// The kernel gives out -2, -3 and so on, in the order in which areas come.
+#[test]
+fn swap_areas_with_automatic_priorities_come_back_in_their_order() {
+    let bench = Bench::new();
+    bench.fake.file(
+        "proc/swaps",
+        "Filename Type Size Used Priority\n/swap-2 file 1 0 -2\n/swap-3 file 1 0 -3\n/swap5 file 1 0 5\n",
+    );
+    let proposal = bench.propose(&[("swap", "off")]).expect("proposed");
+    let shown = proposal.changes.iter().map(|one| (one.place.as_str(), one.from.as_str()));
+    let shown: Vec<_> = shown.collect();
+    // Restored from the last to the first.
+    assert_eq!(shown, [("/swap-3", "auto"), ("/swap-2", "auto"), ("/swap5", "5")]);
+    let change =
+        |old| Change { kind: ChangeKind::Swap, ..Change::file("swap", "/swap-2", old, "off") };
+    assert_eq!(change("auto").repair_command(&bench.fake.tree), "swapon /swap-2");
+    assert_eq!(change("5").repair_command(&bench.fake.tree), "swapon -p 5 /swap-2");
+    assert_eq!(change("auto").present(&bench.fake.tree).ok().as_deref(), Some("auto"));
+}
+
+#[test]
+fn a_journal_that_goes_while_the_folder_is_read_is_no_error() {
+    let bench = Bench::new();
+    let folder = bench.journals.path().to_owned();
+    let until = Instant::now() + Duration::from_secs(2);
+    let writer = std::thread::spawn(move || {
+        let path = folder.join(NOBODY);
+        let mut count = 0_u32;
+        while Instant::now() < until {
+            fs::write(&path, "").expect("written");
+            fs::remove_file(&path).expect("removed");
+            count += 1;
+        }
+        count
+    });
+    let mut looks = 0_u32;
+    while !writer.is_finished() {
+        journal::find_all(bench.journals.path()).expect("no error");
+        looks += 1;
+    }
+    assert!(writer.join().expect("no panic") > 10 && looks > 10);
 }
 
 #[test]

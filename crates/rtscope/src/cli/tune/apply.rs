@@ -126,15 +126,8 @@ fn make_permanent(
     root: &Path,
 ) -> anyhow::Result<()> {
     if root == Path::new("/") {
-        // What this machine doesn't have would fail at each boot.
-        tune::propose(&Tree::default(), &tune::journal_dir(), settings).or_else(
-            |error| match error {
-                tune::TuneError::Kept { .. } | tune::TuneError::Held { .. } => {
-                    Ok(Proposal::default())
-                }
-                other => Err(other),
-            },
-        )?;
+        let earlier = tune::persisted(root)?.map(|found| found.settings);
+        check_each_boot(&Tree::default(), &tune::journal_dir(), earlier, settings)?;
     }
     let written = tune::persist(
         root,
@@ -152,6 +145,33 @@ fn make_permanent(
     )
 }
 
+/// Refuses settings that would fail at each boot: what this machine doesn't have, or what doesn't go with the settings
+/// that are permanent already. Each boot applies all of them or none.
+fn check_each_boot(
+    tree: &Tree,
+    journal: &Path,
+    earlier: Option<BTreeMap<String, String>>,
+    settings: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    let with_them = match &earlier {
+        None => String::new(),
+        Some(earlier) => {
+            let each: Vec<String> =
+                earlier.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!(
+                "with what each boot applies already ({}; `rtscope tune restore --persist` removes it)",
+                each.join(" ")
+            )
+        }
+    };
+    let all = tune::with_earlier(earlier, settings);
+    match tune::propose(tree, journal, &all) {
+        Ok(_) | Err(tune::TuneError::Kept { .. } | tune::TuneError::Held { .. }) => Ok(()),
+        Err(error) if with_them.is_empty() => Err(error.into()),
+        Err(error) => Err(anyhow::Error::from(error).context(with_them)),
+    }
+}
+
 /// The program that the files start.
 fn program(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
     if let Some(program) = &args.program {
@@ -161,8 +181,8 @@ fn program(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
         return std::env::current_exe().context("can't find this program's file");
     }
     let usual = ["/usr/local/bin/rtscope", "/usr/bin/rtscope"].map(PathBuf::from);
-    let there =
-        usual.iter().find(|path| root.join(path.strip_prefix("/").unwrap_or(path)).is_file());
+    let tree = Tree::under(root);
+    let there = usual.iter().find(|path| tree.is_file(path.strip_prefix("/").unwrap_or(path)));
     Ok(there.unwrap_or(&usual[0]).clone())
 }
 
@@ -315,4 +335,34 @@ fn wait(mut child: Child, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     ExitCode::from(u8::try_from(code.unwrap_or(1)).unwrap_or(exit::ERROR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_persist_does_not_disable_the_first() {
+        let machine = tempfile::tempdir().expect("a folder");
+        let state = machine.path().join("sys/devices/system/cpu/cpu0/cpuidle/state1");
+        std::fs::create_dir_all(&state).expect("made");
+        for (file, text) in [("disable", "0\n"), ("latency", "20\n")] {
+            std::fs::write(state.join(file), text).expect("written");
+        }
+        let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let check = |earlier, settings| {
+            let journal = machine.path().join("journals");
+            check_each_boot(&Tree::under(machine.path()), &journal, earlier, &settings)
+        };
+        check(None, one("idle-latency", "10")).expect("alone");
+        check(Some(one("idle-latency", "5")), one("idle-latency", "10")).expect("in its place");
+        let refused = check(Some(one("idle-state", "0")), one("idle-latency", "10"));
+        let refused = refused.expect_err("both set the same files");
+        let is_usage = refused.downcast_ref::<tune::TuneError>();
+        assert!(matches!(is_usage, Some(tune::TuneError::Refused(_))), "{refused:?}");
+        let text = crate::failure::error_text(&refused);
+        for part in ["idle-state=0", "tune restore --persist", "both set"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

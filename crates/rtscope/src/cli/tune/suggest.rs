@@ -1,6 +1,9 @@
 //! `rtscope tune suggest`: from doctor's findings to the commands that change them.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use rtscope_analyse::{
     doctor::{Purpose, diagnose, suggest},
@@ -53,7 +56,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let deadline = doctor::deadline(args.deadline, args.purpose)?;
     let facts = measure::collect(&doctor::tree(args.root.as_deref())?);
     refuse_cpus(args.cpus.as_ref(), &facts)?;
-    let found = suggested(&facts, args.purpose, deadline, args.cpus.as_ref());
+    // The running machine's own root is no other system.
+    let root = args.root.as_deref().filter(|root| *root != Path::new("/"));
+    let root = root.map(|root| root.to_string_lossy());
+    let document = diagnose(&facts, args.purpose, deadline.0, env!("CARGO_PKG_VERSION"));
+    let found = suggest::suggest(&document, args.purpose, args.cpus.as_ref(), root.as_deref());
     if args.json {
         print(&(serde_json::to_string_pretty(&found)? + "\n"))?;
     } else {
@@ -62,7 +69,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
-/// What changes what doctor finds.
+/// What changes what doctor finds on this machine.
 pub(super) fn suggested(
     facts: &MachineFacts,
     purpose: &Purpose,
@@ -70,7 +77,7 @@ pub(super) fn suggested(
     cpus: Option<&CpuSet>,
 ) -> SuggestionDocument {
     let document = diagnose(facts, purpose, deadline.0, env!("CARGO_PKG_VERSION"));
-    suggest::suggest(&document, purpose, cpus)
+    suggest::suggest(&document, purpose, cpus, None)
 }
 
 /// Refuses CPUs for real-time threads that the machine doesn't have, and all of them.
