@@ -109,6 +109,16 @@ pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
     Problem { line: error.span().map(|span| line_of(text, span.start)), message, suggestion }
 }
 
+/// A word as a shell reads it back: in single quotes where it has characters that mean something to a shell.
+#[must_use]
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// Whether a word that stands for a name or a file of TOML means a file, there or not.
 #[must_use]
 pub fn is_toml_file(word: &str) -> bool {
@@ -153,6 +163,25 @@ mod tests {
                 "unknown value `realtme`: write `monotonic` or `realtime` (did you mean \"realtime\"?)"
             )
         );
+    }
+
+    #[test]
+    fn what_means_something_to_a_shell_is_in_quotes() {
+        for plain in ["throttling=off", "irq-affinity=0@eth0", "a-b=c,d", "/usr/bin/x_1:2+3%"] {
+            assert_eq!(shell_word(plain), plain);
+        }
+        for (word, quoted) in [
+            ("", "''"),
+            ("it's", r"'it'\''s'"),
+            ("a b", "'a b'"),
+            ("0@eth0;1@nvme*", "'0@eth0;1@nvme*'"),
+            ("$(x)", "'$(x)'"),
+            ("~", "'~'"),
+            ("a\nb", "'a\nb'"),
+            ("\\", r"'\'"),
+        ] {
+            assert_eq!(shell_word(word), quoted);
+        }
     }
 
     #[test]
