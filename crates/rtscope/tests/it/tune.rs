@@ -397,7 +397,7 @@ fn settings_are_tried_in_turn_and_nothing_stays_changed() {
     .expect("a document");
     let trials = document["alone"]["trials"].as_array().expect("trials");
     let rounds = document["alone"]["blocks"].as_u64().expect("rounds");
-    assert!(rounds >= 4 && rounds % 2 == 0 && trials.len() == 1);
+    assert!(rounds >= 4 && rounds.is_multiple_of(2) && trials.len() == 1);
     assert_eq!(document["not_tried"][0]["why"], "it is so already");
     for trial in trials {
         assert_eq!(trial["blocks"], rounds, "{trial}");
