@@ -2,6 +2,8 @@
 //!
 //! All instants are of `CLOCK_MONOTONIC`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -47,6 +49,9 @@ pub struct ExplainRecord {
     pub symbols: Vec<String>,
     /// Events that had no room.
     pub lost: u64,
+    /// The same by CPU, where it is known and not 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost_by_cpu: BTreeMap<u32, u64>,
     /// When the kernel's events were not recorded, to find out what recording them costs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<Pause>,

@@ -39,73 +39,74 @@ const RUSTDOC_FLAGS: &str = "--deny warnings --allow rustdoc::private_intra_doc_
 /// Words for cargo, and what the step is called.
 struct Step {
     name: &'static str,
-    words: &'static [&'static str],
+    words: Vec<String>,
     /// For a call of `cargo test`, whose tests are counted: fewer than this were not found.
     tests: Option<usize>,
 }
 
-/// The integration tests change and measure the machine: one at a time.
-const STEPS: &[Step] = &[
-    Step { name: "fmt", words: &["fmt", "--all", "--check", "--", "--color=never"], tests: None },
-    Step {
-        name: "clippy",
-        words: &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"],
-        tests: None,
-    },
-    Step { name: "build", words: &["test", "--workspace", "--no-run"], tests: None },
-    Step {
-        name: "unit-tests",
-        words: &["test", "--workspace", "--lib", "--bins", "--no-fail-fast"],
-        tests: Some(1),
-    },
-    Step {
-        name: "integration-tests",
-        words: &[
-            "test",
-            "--workspace",
-            "--test",
-            "[!l]*",
-            "--test",
-            "l[!a]*",
-            "--no-fail-fast",
-            "--",
-            "--test-threads=1",
-        ],
-        tests: Some(1),
-    },
-    // The guests of the lab take as long as all other tests together.
-    Step {
-        name: "lab-tests",
-        words: &[
-            "test",
-            "--workspace",
-            "--test",
-            "la*",
-            "--no-fail-fast",
-            "--",
-            "--test-threads=1",
-        ],
-        tests: Some(1),
-    },
-    Step {
-        name: "parquet",
-        words: &["test", "--package=rtscope-analyse", "--features=parquet", "--lib", "export::"],
-        tests: Some(1),
-    },
-    Step {
-        name: "doc-tests",
-        words: &["test", "--workspace", "--doc", "--no-fail-fast"],
-        tests: Some(0),
-    },
-    Step {
-        name: "doc",
-        words: &["doc", "--workspace", "--no-deps", "--document-private-items"],
-        tests: None,
-    },
-];
+impl Step {
+    fn new(name: &'static str, words: &str, tests: Option<usize>) -> Step {
+        Step { name, words: words.split(' ').map(str::to_owned).collect(), tests }
+    }
+}
+
+/// The crate whose tests neither change nor measure the machine.
+const CALCULATES: &str = "rtscope-analyse";
+
+/// The tests whose guests take longer than all other tests together.
+const LAB: &str = "lab";
 
 /// The step before which the kernel of our own is made, and the checker of pages is fetched.
-const BOOTS_KERNELS: &str = "integration-tests";
+const NEEDS_MORE: &str = "unit-tests";
+
+/// All calls of cargo, in their order.
+fn steps() -> Result<Vec<Step>> {
+    let programs = test_programs(&crate::root().join("crates"))?;
+    let chosen = |is_one: &dyn Fn(&(String, String)) -> bool| -> String {
+        let names = programs.iter().filter(|one| is_one(one));
+        names.map(|(_, name)| format!(" --test {name}")).collect()
+    };
+    let calculating = chosen(&|(of, _)| of == CALCULATES);
+    let measuring = chosen(&|(of, name)| of != CALCULATES && name != LAB);
+    let test = "test --workspace --no-fail-fast";
+    Ok(vec![
+        Step::new("fmt", "fmt --all --check -- --color=never", None),
+        Step::new("clippy", "clippy --workspace --all-targets -- --deny warnings", None),
+        Step::new("build", "test --workspace --no-run", None),
+        Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
+        // They change and measure the machine: one at a time.
+        Step::new("integration-tests", &format!("{test}{measuring} -- --test-threads=1"), Some(1)),
+        // In virtual time, nothing depends on what runs beside.
+        Step::new("lab-tests", &format!("{test} --test {LAB} -- --test-threads=2"), Some(1)),
+        Step::new(
+            "parquet",
+            "test --package=rtscope-analyse --features=parquet --lib export::",
+            Some(1),
+        ),
+        Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
+        Step::new("doc", "doc --workspace --no-deps --document-private-items", None),
+    ])
+}
+
+/// The test programs below a folder of crates: the crate, and the program's name.
+fn test_programs(crates: &Path) -> Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    for of in fs::read_dir(crates)? {
+        let of = of?;
+        let Ok(tests) = fs::read_dir(of.path().join("tests")) else { continue };
+        for test in tests {
+            let path = test?.path();
+            let is_one =
+                path.extension().is_some_and(|it| it == "rs") || path.join("main.rs").exists();
+            if let Some(name) = path.file_stem().filter(|_| is_one) {
+                let of = of.file_name().to_string_lossy().into_owned();
+                all.push((of, name.to_string_lossy().into_owned()));
+            }
+        }
+    }
+    all.sort();
+    Ok(all)
+}
 
 /// Runs all steps, however many fail, and prints the counts.
 pub(crate) fn run() -> Result<bool> {
@@ -122,8 +123,8 @@ pub(crate) fn run() -> Result<bool> {
         false => Err(anyhow!("rules are broken")),
     });
     run.advisories();
-    for step in STEPS {
-        if step.name == BOOTS_KERNELS {
+    for step in &steps()? {
+        if step.name == NEEDS_MORE {
             let log = scratch.join("kernel.log");
             run.inside("kernel", || kernel::make(&log));
             run.inside("axe", || axe::fetch(&scratch.join("axe"), &scratch.join("axe.log")));
@@ -164,7 +165,7 @@ impl Run {
     /// A step that is a call of cargo.
     fn cargo(&mut self, step: &Step) {
         let mut command = shell::cargo();
-        command.args(step.words).env(skips::VARIABLE, &self.skip_file);
+        command.args(&step.words).env(skips::VARIABLE, &self.skip_file);
         command.env("RUSTDOCFLAGS", RUSTDOC_FLAGS).env("CARGO_TERM_COLOR", "never");
         let log = self.scratch.join(step.name).with_extension("log");
         begin(step.name);
@@ -299,6 +300,17 @@ fn say(name: &str, took: Duration, ok: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_test_program_is_in_one_step() {
+        let programs = test_programs(&crate::root().join("crates")).expect("crates");
+        assert!(programs.len() > 10, "{programs:?}");
+        let steps = steps().expect("crates");
+        for (of, name) in programs {
+            let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
+            assert_eq!(steps.iter().filter(has).count(), 1, "{of}: {name}");
+        }
+    }
 
     #[test]
     fn a_program_that_dies_is_a_failure() {

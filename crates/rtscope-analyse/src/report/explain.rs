@@ -1,6 +1,8 @@
 //! Late activations explained: culprits and time lines, for a terminal, as a page and as JSON. The same record gives
 //! the same bytes.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use rtscope_model::{
     explain::{ExplainRecord, Spike},
@@ -54,6 +56,7 @@ pub fn document(record: &ExplainRecord) -> Value {
         "events": record.events,
         "missing": record.missing,
         "lost": record.lost,
+        "lost_by_cpu": record.lost_by_cpu,
         "limits": limits(record),
     })
 }
@@ -119,11 +122,21 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
     }
     if record.lost > 0 {
         all.push(format!(
-            "{} didn't fit in the kernel's buffer: late activations around them are marked.",
-            counted(record.lost, "event")
+            "{}{} didn't fit in the kernel's buffer: late activations around them are marked.",
+            counted(record.lost, "event"),
+            by_cpu(&record.lost_by_cpu)
         ));
     }
     all
+}
+
+/// In parentheses, on which CPUs; nothing where that isn't known.
+fn by_cpu(lost: &BTreeMap<u32, u64>) -> String {
+    let of = |(cpu, lost): (&u32, &u64)| format!("CPU {cpu}: {}", grouped(*lost));
+    match lost.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", lost.iter().map(of).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// A thread of the table.
@@ -402,6 +415,13 @@ pub fn page(record: &ExplainRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lost_events_are_told_of_each_cpu_where_that_is_known() {
+        assert_eq!(by_cpu(&BTreeMap::new()), "");
+        let lost = BTreeMap::from([(0, 1_200), (3, 5)]);
+        assert_eq!(by_cpu(&lost), " (CPU 0: 1,200, CPU 3: 5)");
+    }
 
     #[test]
     fn a_worst_wake_up_that_nothing_explains_is_told_of() {

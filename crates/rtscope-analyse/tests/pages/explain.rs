@@ -1,5 +1,7 @@
 //! Records of `explain`.
 
+use std::collections::BTreeMap;
+
 use rtscope_model::{
     explain::{ExpiredTimer, ExplainRecord, RunningThread, Spike, Wakeup, WatchedThread},
     interruptions::{Accounts, Interruption, InterruptionKind, Interruptions, Owner, Sender},
@@ -74,6 +76,7 @@ pub(crate) fn explained() -> ExplainRecord {
         spikes: vec![spike],
         symbols: Vec::new(),
         lost: 3,
+        lost_by_cpu: BTreeMap::from([(1, 3)]),
         pauses: Vec::new(),
     }
 }

@@ -79,9 +79,10 @@ const SHOWS: [&str; 6] = [
 ];
 
 /// The file systems of a guest. Those that a kernel lacks are left out: what needs them says so.
-const MOUNTS: [(&str, &str); 9] = [
+const MOUNTS: [(&str, &str); 10] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
+    ("cgroup2", "/sys/fs/cgroup"),
     ("devtmpfs", "/dev"),
     ("tmpfs", "/dev/shm"),
     ("tmpfs", "/run"),

@@ -1,6 +1,8 @@
 //! Explains what others recorded: the files of `trace-cmd record`, what `trace-cmd report` prints, and copies of
 //! `/sys/kernel/tracing/trace`.
 
+use std::collections::BTreeMap;
+
 use rtscope_model::{
     explain::{ExplainRecord, FORMAT},
     time::Nanos,
@@ -100,7 +102,7 @@ fn of_dat(dat: TraceDat) -> Trace {
 
 /// Marks what happened between the begin and the end of an interrupt: `trace-cmd report` leaves out what says so.
 fn mark_interrupts(events: &mut [Event]) {
-    let mut depth = std::collections::BTreeMap::new();
+    let mut depth = BTreeMap::new();
     for event in events {
         let depth = depth.entry(event.cpu).or_insert(0_u32);
         match event.what {
@@ -153,6 +155,7 @@ fn explained(trace: Trace, only: Option<u32>, keep: Keep) -> Result<ExplainRecor
         spikes,
         symbols: Vec::new(),
         lost: trace.lost,
+        lost_by_cpu: BTreeMap::new(),
         pauses: Vec::new(),
     };
     Ok(record)

@@ -419,6 +419,7 @@ impl Watch {
         if lost > self.lost {
             self.finder.lost(self.read_ns);
         }
+        let lost_by_cpu = self.recording.lost_by_cpu();
         self.recording.retain_pages(u64::MAX, &self.finder.times());
         let (threads, mut spikes) = self.finder.finish();
         let trace_dat = self.recording.trace_dat(&names_in(&spikes));
@@ -444,6 +445,7 @@ impl Watch {
             spikes,
             symbols,
             lost,
+            lost_by_cpu,
             pauses: self.pauses,
         };
         Ok(ExplainLook { record, trace_dat })

@@ -180,7 +180,12 @@ impl Recording {
 
     /// Events that had no room so far.
     pub(crate) fn lost(&self) -> u64 {
-        self.events.lost().iter().sum()
+        self.events.lost().values().sum()
+    }
+
+    /// Of which CPUs these were.
+    pub(crate) fn lost_by_cpu(&self) -> BTreeMap<u32, u64> {
+        self.events.lost().into_iter().filter(|(_, lost)| *lost > 0).collect()
     }
 
     /// The kernel's functions, where events have addresses.

@@ -103,13 +103,14 @@ impl Events {
     }
 
     /// Events that had no room so far, of each CPU.
-    pub(crate) fn lost(&self) -> Vec<u64> {
+    pub(crate) fn lost(&self) -> BTreeMap<u32, u64> {
         let cpus = self.tree.list(format!("{}/per_cpu", self.folder));
         let lost = |cpu: &String| {
             let path = format!("{}/per_cpu/{cpu}/stats", self.folder);
-            lost_in(&self.tree.read(path).unwrap_or_default())
+            let number = cpu.strip_prefix("cpu")?.parse().ok()?;
+            Some((number, lost_in(&self.tree.read(path).unwrap_or_default())))
         };
-        cpus.iter().map(lost).collect()
+        cpus.iter().filter_map(lost).collect()
     }
 
     /// The kernel's functions, where events have addresses; none where they are read as text.
@@ -303,7 +304,7 @@ mod tests {
         let mut found = [Vec::new(), Vec::new()];
         for (Recording { events, .. }, found) in recordings.iter_mut().zip(&mut found) {
             events.finish(|event| found.push(*event)).expect("read");
-            assert_eq!(events.lost().iter().sum::<u64>(), 0);
+            assert_eq!(events.lost().values().sum::<u64>(), 0);
             // Instances are switched on one after the other: compared is what lies between the sleeps.
             let is_sleep = |event: &Event| matches!(event.what, What::TimerStart { function, .. } if function.ends_a_sleep());
             let first = found.iter().position(is_sleep).expect("a sleep");

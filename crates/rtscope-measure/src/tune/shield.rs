@@ -47,16 +47,18 @@ pub(super) fn plan(
 ) -> Result<Planned, TuneError> {
     let asked = ShieldValue::read(text)
         .ok_or_else(|| Problem::new(format!("{text:?} is not a value of shield")))?;
-    refuse_absent(tree, NAME, &asked.cpus)?;
-    let others = online(tree).without(&asked.cpus);
+    let online = online(tree);
+    let shielded = asked.cpus.unwrap_or_else(|| online.last().into_iter().collect());
+    refuse_absent(tree, NAME, &shielded)?;
+    let others = online.without(&shielded);
     if others.is_empty() {
         let text = format!(
             "shield: {} are all that this machine has: leave at least one for everything else",
-            cpus_text(&asked.cpus)
+            cpus_text(&shielded)
         );
         return Err(Problem::new(text).into());
     }
-    let sides = Sides { shielded: asked.cpus, others, balanced: asked.balanced };
+    let sides = Sides { shielded, others, balanced: asked.balanced };
     let hierarchy = Hierarchy::find(tree).ok_or_else(|| {
         Problem::new(
             "shield: no cgroup hierarchy with the cpuset controller is mounted here. In a container, run it on the \

@@ -288,11 +288,14 @@ mod tests {
         }
     }
 
+    /// When, and whether the line rose.
+    type Edges = Vec<(u64, bool)>;
+
     fn made(
         method: Method,
         late: Option<(u64, u64)>,
         limit_ns: Option<u64>,
-    ) -> (Made, Vec<(u64, bool)>, Vec<(u64, bool)>) {
+    ) -> (Made, Edges, Edges) {
         let clock = SimulatedClock::at(1_000).with_pauses(late);
         let mut line = Recorded { clock: &clock, edges: RefCell::default() };
         let mut alarm_line = Recorded { clock: &clock, edges: RefCell::default() };

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use rtscope_model::{
     explain::{FORMAT, RunningThread, Waker, Wakeup, WatchedThread},
     time::Nanos,
@@ -34,6 +36,7 @@ fn record(spike: Spike) -> ExplainRecord {
         spikes: vec![spike],
         symbols: vec!["free_pages".to_owned(), "tick_nohz_handler".to_owned()],
         lost: 0,
+        lost_by_cpu: BTreeMap::new(),
         pauses: Vec::new(),
     }
 }

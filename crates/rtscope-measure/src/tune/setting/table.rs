@@ -132,8 +132,8 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "shield",
         about: "CPUs that are kept for threads that enter the shield: all other threads, interrupts and work move away",
-        values: "a set of CPUs, as 2-3; isolated@2-3 also keeps the kernel from spreading threads over them",
-        words: &[],
+        values: "a set of CPUs, as 2-3, or last; isolated@2-3 also keeps the kernel from spreading threads over them",
+        words: &[value::LAST],
         text: |value| ShieldValue::read(value).map(|_| value.to_owned()),
         target: Target::Shield,
     },

@@ -109,9 +109,13 @@ pub(super) fn units(value: &str) -> Option<String> {
     units.map(|units| units.join(","))
 }
 
+/// The word for the last CPU of a machine.
+pub(in crate::tune) const LAST: &str = "last";
+
 /// The CPUs of a shield, and whether the kernel spreads threads over them.
 pub(in crate::tune) struct ShieldValue {
-    pub(in crate::tune) cpus: CpuSet,
+    /// None is the last CPU that is online.
+    pub(in crate::tune) cpus: Option<CpuSet>,
     pub(in crate::tune) balanced: bool,
 }
 
@@ -123,7 +127,8 @@ impl ShieldValue {
             "isolated" => false,
             _ => return None,
         };
-        Some(ShieldValue { cpus: cpus(at)?, balanced })
+        let cpus = if at == LAST { None } else { Some(cpus(at)?) };
+        Some(ShieldValue { cpus, balanced })
     }
 }
 

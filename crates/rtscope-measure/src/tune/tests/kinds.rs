@@ -364,6 +364,9 @@ fn a_shield_moves_interrupts_and_work_but_not_what_others_set() {
         .filter(|one| one.place.contains("/irq/"))
         .map(|one| (name(&one.place), one.to.clone()))
         .collect();
+    let last =
+        bench.propose(&[("shield", "last"), ("irq-affinity", "0-1@24")]).expect("a proposal");
+    assert_eq!(last.changes, found.changes);
     let to = |path: &str, to: &str| (path.to_owned(), to.to_owned());
     assert_eq!(
         irqs,
