@@ -7,7 +7,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -49,6 +49,32 @@ pub(crate) fn protect_settings() -> io::Result<()> {
         process.early = Some(early);
     }
     Ok(())
+}
+
+/// Signals that are for a program that this process started and waits for.
+///
+/// A terminal sends Ctrl-C to that program as well, which decides what it means: a debugger goes on. So SIGINT does
+/// nothing here. SIGTERM and SIGHUP are to be sent on.
+#[derive(Debug)]
+pub struct ForwardedSignals(Arc<AtomicUsize>);
+
+impl ForwardedSignals {
+    /// Listens to signals from now on. The program that is started gets the usual effects of all of them.
+    pub fn install() -> io::Result<ForwardedSignals> {
+        let last = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, last.clone(), signal as usize)?;
+        }
+        // A handler that does nothing: exec resets it, but would hand an ignored signal on.
+        signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
+        Ok(ForwardedSignals(last))
+    }
+
+    /// The signal that came since the last call.
+    #[must_use]
+    pub fn take(&self) -> Option<i32> {
+        i32::try_from(self.0.swap(0, Relaxed)).ok().filter(|signal| *signal != 0)
+    }
 }
 
 /// Whether the run shall end, and why.

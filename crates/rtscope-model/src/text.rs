@@ -140,6 +140,11 @@ pub fn suggest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word.to_owned())
 }
 
+/// The known word that one slip makes a mistyped one of: a letter too many, too few, another or out of its place.
+pub fn slip<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known.into_iter().find(|word| strsim::osa_distance(wrong, word) == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 
 use askama::Template;
-use rtscope_model::time::Nanos;
+use rtscope_model::{
+    finding::{Finding, Weight},
+    time::Nanos,
+};
 use serde::Serialize;
 
 use crate::{
     compare::{
         Chance,
-        trial::{Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
+        trial::{POWER, Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
     },
     number::{counted, grouped, us},
     plot,
@@ -53,10 +56,14 @@ pub struct TuneTrials {
 pub struct TrialSeries {
     /// Folder of the record, or of the guests' records.
     pub record: String,
-    /// Number of blocks.
+    /// Number of blocks that were measured.
     pub blocks: u64,
     /// How long each cell counted, in nanoseconds.
     pub cell_ns: u64,
+    /// Number of cells that were measured and left out: a load failed in them, or nothing was recorded.
+    pub cells_left_out: u64,
+    /// What the reader must know of the records: warnings, and what weighs more.
+    pub findings: Vec<Finding>,
     /// What each setting does.
     pub trials: Vec<Trial>,
 }
@@ -68,6 +75,29 @@ pub struct NotTried {
     pub name: String,
     /// The reason.
     pub why: String,
+}
+
+impl TrialSeries {
+    /// Adds what a judgement found, if it weighs enough and isn't there yet.
+    pub fn add_findings(&mut self, findings: &[Finding]) {
+        for finding in findings.iter().filter(|one| one.weight >= Weight::Warning) {
+            if !self.findings.contains(finding) {
+                self.findings.push(finding.clone());
+            }
+        }
+    }
+
+    /// What its reader must know, a sentence each.
+    fn remarks(&self) -> Vec<String> {
+        let left_out = (self.cells_left_out > 0).then(|| {
+            format!(
+                "{} left out, because a load failed or nothing was recorded",
+                counted(self.cells_left_out, "cell")
+            )
+        });
+        let findings = self.findings.iter().map(|one| format!("{}: {}", one.code, one.text));
+        left_out.into_iter().chain(findings).collect()
+    }
 }
 
 impl TuneTrials {
@@ -108,6 +138,9 @@ pub fn headline(all: &TuneTrials) -> String {
             trial.effect.text()
         ),
         None if all.alone.trials.is_empty() => "no setting was tried".to_owned(),
+        None if !of(TrialEffect::Better).is_empty() => {
+            format!("{} looked better, but was not measured again{worse}", of(TrialEffect::Better))
+        }
         None => format!("no setting is shown to help{worse}"),
     }
 }
@@ -173,7 +206,7 @@ fn figure_row(trial: &Trial, figure: &TrialFigure) -> [String; 6] {
 /// A cost in words.
 fn cost_text(cost: &TrialCost) -> String {
     let what = match cost.what.as_str() {
-        "power" => format!("power under {}", cost.load),
+        POWER => format!("power under {}", cost.load),
         what => what.to_owned(),
     };
     format!("{what}: {}", change_text(cost.change))
@@ -196,8 +229,14 @@ fn costs_text(trial: &Trial) -> Option<String> {
     if !shown.is_empty() {
         return Some(shown.join("; "));
     }
-    let widest = trial.costs.iter().map(|cost| cost.change.low).fold(f64::INFINITY, f64::min);
-    Some(format!("none shown: no load did less than {} of its work", percent(widest)))
+    // Power is no work of a load.
+    let work = trial.costs.iter().filter(|cost| cost.what != POWER).map(|cost| cost.change.low);
+    Some(match work.reduce(f64::min) {
+        Some(least) => {
+            format!("none shown: no load did less than {:.0} % of its work", 100.0 * least)
+        }
+        None => "none shown".to_owned(),
+    })
 }
 
 fn series_text(series: &TrialSeries) -> String {
@@ -211,6 +250,9 @@ fn series_text(series: &TrialSeries) -> String {
         if let Some(costs) = costs_text(trial) {
             let _ = writeln!(text, "    costs: {costs}");
         }
+    }
+    for remark in series.remarks() {
+        let _ = writeln!(text, "  Note: {remark}");
     }
     text
 }
@@ -276,6 +318,7 @@ struct Shown<'a> {
     plot: Option<String>,
     rows: Vec<[String; 6]>,
     costs: Vec<(&'a str, String)>,
+    remarks: Vec<String>,
 }
 
 fn shown<'a>(
@@ -295,6 +338,7 @@ fn shown<'a>(
         plot: plot::trials::draw(&series.trials, &format!("trials-{id}")),
         rows: rows.collect(),
         costs: series.trials.iter().filter_map(cost).collect(),
+        remarks: series.remarks(),
     }
 }
 
@@ -319,4 +363,71 @@ pub fn page(all: &TuneTrials) -> String {
         all,
     };
     page.render().expect("a string takes every text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(what: &str, ratio: f64, low: f64) -> TrialCost {
+        let change = TrialRatio { ratio, low, high: 2.0 - low };
+        TrialCost { load: "busy".to_owned(), what: what.to_owned(), found: 1.0, tried: 1.0, change }
+    }
+
+    fn trial(effect: TrialEffect, costs: Vec<TrialCost>) -> Trial {
+        Trial { name: "thp=never".to_owned(), effect, blocks: 4, figures: Vec::new(), costs }
+    }
+
+    fn series(trials: Vec<Trial>) -> TrialSeries {
+        TrialSeries {
+            record: "alone".to_owned(),
+            blocks: 4,
+            cell_ns: 1,
+            cells_left_out: 0,
+            findings: Vec::new(),
+            trials,
+        }
+    }
+
+    /// It said "no load did less than -7 % of its work", and took the power for the work of a load.
+    #[test]
+    fn the_least_work_is_a_share_of_all_and_power_is_none() {
+        let of = |costs| costs_text(&trial(TrialEffect::NotShown, costs));
+        let work = cost("work of message", 1.0, 0.93);
+        assert_eq!(
+            of(vec![work, cost(POWER, 1.0, 0.4)]).as_deref(),
+            Some("none shown: no load did less than 93 % of its work")
+        );
+        assert_eq!(of(vec![cost(POWER, 1.0, 0.4)]).as_deref(), Some("none shown"));
+        assert_eq!(of(Vec::new()), None);
+    }
+
+    #[test]
+    fn what_looked_better_and_was_not_measured_again_is_named() {
+        let all = TuneTrials {
+            format: FORMAT,
+            version: "0".to_owned(),
+            plan: "quick".to_owned(),
+            kernel: "6.12".to_owned(),
+            block: "round",
+            is_virtual: false,
+            budget_ns: None,
+            alone: series(vec![trial(TrialEffect::Better, Vec::new())]),
+            not_tried: Vec::new(),
+            together: None,
+            apply: None,
+        };
+        assert_eq!(headline(&all), "thp=never looked better, but was not measured again");
+    }
+
+    #[test]
+    fn notes_are_not_among_the_findings_and_each_is_there_once() {
+        let mut series = series(Vec::new());
+        let finding = |code: &str, weight| Finding::new(code, weight, "a text");
+        let elsewhere = finding("setting-changed-elsewhere", Weight::Warning);
+        series.add_findings(&[finding("governor", Weight::Note), elsewhere.clone()]);
+        series.add_findings(std::slice::from_ref(&elsewhere));
+        assert_eq!(series.findings, [elsewhere]);
+        assert_eq!(series.remarks(), ["setting-changed-elsewhere: a text"]);
+    }
 }

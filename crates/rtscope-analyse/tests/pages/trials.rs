@@ -4,6 +4,7 @@ use rtscope_analyse::{
     compare::trial::{Trial, TrialCost, TrialEffect, TrialFigure, TrialRatio},
     report::trials::{self, NotTried, TrialSeries, TuneTrials},
 };
+use rtscope_model::finding::{Finding, Weight};
 
 fn figure(load: &str, found: f64, ratio: f64, differs: bool) -> TrialFigure {
     TrialFigure {
@@ -40,6 +41,8 @@ pub(crate) fn tried() -> String {
         record: "tune/<alone>".to_owned(),
         blocks: 5,
         cell_ns: 5_000_000_000,
+        cells_left_out: 2,
+        findings: vec![Finding::new("load-died", Weight::Invalidates, "the load <disk> died")],
         trials,
     };
     let better = || trial("governor=performance <b>", TrialEffect::Better, 0.5);
@@ -71,6 +74,9 @@ pub(crate) fn tried() -> String {
         ),
         "{text}"
     );
+    let notes = "  Note: 2 cells left out, because a load failed or nothing was recorded\n  Note: load-died: the load \
+                 <disk> died\n";
+    assert_eq!(text.matches(notes).count(), 2, "{text}");
     assert!(text.contains("\nNot tried:\n  thp=never: it is so already\n"), "{text}");
     trials::page(&all)
 }

@@ -52,8 +52,13 @@ pub const PORT: u16 = 15_202;
 const HELLOS: u32 = 20;
 const HELLO_NS: u64 = 100_000_000;
 
-/// Headers of a UDP datagram: those of IPv4 and UDP.
-const UDP_HEADERS: u32 = 28;
+/// Headers of a UDP datagram: that of UDP, and that of IPv4 or IPv6.
+const UDP_HEADERS_V4: u32 = 8 + 20;
+const UDP_HEADERS_V6: u32 = 8 + 40;
+
+fn udp_headers(address: &SocketAddr) -> u32 {
+    if address.is_ipv4() { UDP_HEADERS_V4 } else { UDP_HEADERS_V6 }
+}
 
 /// Why frames can't be sent.
 #[derive(Debug, thiserror::Error)]
@@ -347,7 +352,7 @@ fn udp_pair(
     if let Some(mtu) = near.path_mtu() {
         let name =
             if sides.namespaces.is_some() { "the virtual cable" } else { "the loopback device" };
-        fits(path.size, UDP_HEADERS, mtu, name)?;
+        fits(path.size, UDP_HEADERS_V4, mtu, name)?;
     }
     let wire = SocketWire::new(NearEnd::Socket(near), None, &[], path.size, new_token());
     Ok((wire, Some(PeerSocket::Udp(far.into()))))
@@ -356,8 +361,13 @@ fn udp_pair(
 fn address_of(host: &str) -> Result<SocketAddr, NetworkError> {
     let no_host = |cause: String| NetworkError::NoHost { host: host.to_owned(), cause };
     let found = host.to_socket_addrs().or_else(|_| (host, PORT).to_socket_addrs());
-    let mut found = found.map_err(|error| no_host(error.to_string()))?;
-    found.next().ok_or_else(|| no_host("it has no address".to_owned()))
+    let found = found.map_err(|error| no_host(error.to_string()))?;
+    preferred(found).ok_or_else(|| no_host("it has no address".to_owned()))
+}
+
+/// The address of a host that has several. `rtscope network --serve` listens at those of IPv4 when none is named.
+fn preferred(addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketAddr> {
+    addresses.min_by_key(SocketAddr::is_ipv6)
 }
 
 fn udp_to(path: &FramePath, address: SocketAddr, host: &str) -> Result<SocketWire, NetworkError> {
@@ -369,7 +379,7 @@ fn udp_to(path: &FramePath, address: SocketAddr, host: &str) -> Result<SocketWir
     socket.connect(address).map_err(io_error(&format!("reach {host}")))?;
     let socket = FrameSocket::from(socket);
     if let Some(mtu) = socket.path_mtu() {
-        fits(path.size, UDP_HEADERS, mtu, &format!("the way to {host}"))?;
+        fits(path.size, udp_headers(&address), mtu, &format!("the way to {host}"))?;
     }
     Ok(SocketWire::new(NearEnd::Socket(socket), None, &[], path.size, new_token()))
 }

@@ -115,3 +115,25 @@ fn a_silent_peer_and_one_of_another_version_are_told_apart() {
     assert!(other.contains(&format!("speaks version {}", VERSION + 1)), "{other}");
     answering.join().expect("no panic");
 }
+
+/// A name with addresses of both families led to the one at which `rtscope network --serve` doesn't listen.
+#[test]
+fn a_host_with_both_families_is_reached_by_ipv4() {
+    let all = |texts: &[&str]| -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().expect("an address")).collect()
+    };
+    let (first, second) = ("192.0.2.1:15202", "192.0.2.2:15202");
+    let both = all(&["[2001:db8::1]:15202", first, second]);
+    assert_eq!(preferred(both.into_iter()), Some(all(&[first])[0]));
+    let six = all(&["[2001:db8::1]:15202"]);
+    assert_eq!(preferred(six.clone().into_iter()), Some(six[0]));
+    assert_eq!(preferred(std::iter::empty()), None);
+}
+
+/// Sizes from 1,453 to 1,472 were sent in fragments by IPv6.
+#[test]
+fn a_datagram_by_ipv6_has_a_longer_header() {
+    let headers = |text: &str| udp_headers(&text.parse().expect("an address"));
+    let largest = |text: &str| 1_500 - headers(text);
+    assert_eq!((largest("192.0.2.1:1"), largest("[2001:db8::1]:1")), (1_472, 1_452));
+}

@@ -210,4 +210,9 @@ impl Wire for SocketWire {
     fn stamp_clock_ns(&self) -> Option<u64> {
         self.has_stamps.then(|| SystemClock::REALTIME.now_ns())
     }
+
+    #[inline]
+    fn has_one_card(&self) -> bool {
+        self.back.is_none()
+    }
 }

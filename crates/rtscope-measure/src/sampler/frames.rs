@@ -32,6 +32,8 @@ pub trait Wire {
     fn sent(&mut self) -> Stamps;
     /// The clock that the kernel stamps frames with; none where frames have no stamps.
     fn stamp_clock_ns(&self) -> Option<u64>;
+    /// Whether one card stamps frames as they go and as they come. Two cards have clocks that nobody has compared.
+    fn has_one_card(&self) -> bool;
 }
 
 /// What came.
@@ -247,6 +249,7 @@ impl<C: Clock> FrameLoop<'_, C> {
         let latency_ns = back_ns.saturating_sub(cycle.instant_ns);
         slot.record(latency_ns, cycle.instant_ns, cpu, false);
         let sent = if cycle.ahead_ns.is_some() { wire.sent() } else { Stamps::default() };
+        let came = if wire.has_one_card() { came } else { Stamps { card_ns: None, ..came } };
         for (part, ns) in parts(cycle, back_ns, sent, came) {
             if let Some(ns) = ns {
                 slot.count_frames(|frames| frames.add(part, ns));

@@ -1,7 +1,8 @@
 //! A plan that tries settings: rounds, each of which measures the system as found and every setting under every load.
 //!
-//! A machine changes while it is measured. So settings take turns within each round, and the rounds differ in their
-//! order: each begins one setting later than the one before, and every second one goes backwards.
+//! A machine changes while it is measured. So settings take turns within each round, and rounds come in pairs: the
+//! second round of a pair has the order of the first one backwards, so a steady drift cancels in each pair. Each pair
+//! begins one setting later than the pair before it.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +12,16 @@ use crate::time::Nanos;
 /// What cells of the system as found are called.
 pub const AS_FOUND: &str = "as found";
 
-/// Rounds of a trial.
-const ROUNDS: std::ops::RangeInclusive<u64> = 3..=10;
+/// Numbers of rounds that a trial may have, all of them even: a drift cancels only in pairs of rounds.
+const ROUNDS: [u64; 4] = [10, 8, 6, 4];
+const ROUNDS_LEAST: u64 = ROUNDS[ROUNDS.len() - 1];
 
 /// Rounds are made fewer before cells get shorter than this.
 const LONG: Nanos = Nanos::from_secs(5);
 
-/// The same for five rounds or fewer.
+/// The same for six rounds or fewer.
 const SHORT: Nanos = Nanos::from_secs(2);
-const SHORT_ROUNDS: u64 = 5;
+const SHORT_ROUNDS: u64 = 6;
 
 /// The shortest cell: a second is a slice.
 const SHORTEST: Nanos = Nanos::from_secs(1);
@@ -75,6 +77,12 @@ pub struct TrialPlan {
 }
 
 impl TrialPlan {
+    /// The shortest budget that so many settings need.
+    #[must_use]
+    pub fn shortest(base: &Plan, tried: usize) -> Nanos {
+        RoundLength::new(&loads(base), turns(tried).len() as u64).shortest()
+    }
+
     /// Lays out rounds that fit into a budget. The phases of a plan that have the same loads and the same sampler count
     /// once.
     ///
@@ -84,7 +92,8 @@ impl TrialPlan {
     pub fn new(base: &Plan, tried: &[TriedSettings], budget: Nanos) -> Result<TrialPlan, Nanos> {
         let loads = loads(base);
         let turns = turns(tried.len());
-        let (rounds, cell) = fit(&loads, turns.len() as u64, budget)?;
+        let length = RoundLength::new(&loads, turns.len() as u64);
+        let (rounds, cell) = length.fit(budget).ok_or_else(|| length.shortest())?;
         let mut trial = TrialPlan {
             plan: Plan { phases: Vec::new(), require: base.require.clone(), ..base.clone() },
             cells: Vec::new(),
@@ -133,7 +142,7 @@ fn turns(tried: usize) -> Vec<Option<usize>> {
 /// The turns of a round.
 fn in_order(turns: &[Option<usize>], round: u64) -> Vec<Option<usize>> {
     let mut turns = turns.to_vec();
-    let first = usize::try_from(round).unwrap_or(0) % turns.len();
+    let first = usize::try_from(round / 2).unwrap_or(0) % turns.len();
     turns.rotate_left(first);
     if round % 2 == 1 {
         turns.reverse();
@@ -141,20 +150,42 @@ fn in_order(turns: &[Option<usize>], round: u64) -> Vec<Option<usize>> {
     turns
 }
 
-/// Rounds, and how long each cell counts.
-fn fit(loads: &[Phase], turns: u64, budget: Nanos) -> Result<(u64, Nanos), Nanos> {
-    let cells = turns * loads.len() as u64;
-    let settle_ns: u64 = loads.iter().map(|load| load.settle.0).sum();
-    let warmup_ns = loads.first().map_or(0, |load| load.sampler.warmup.0);
-    let fixed_ns = turns * (settle_ns + warmup_ns + CHANGE.0);
-    let cell = |rounds: u64| Nanos((budget.0 / rounds).saturating_sub(fixed_ns) / cells.max(1));
-    let fits = |least: Nanos| move |rounds: &u64| cell(*rounds) >= least;
-    let rounds = ROUNDS.rev().find(fits(LONG));
-    let rounds = rounds.or_else(|| (*ROUNDS.start()..=SHORT_ROUNDS).rev().find(fits(SHORT)));
-    let rounds = rounds.or_else(|| Some(*ROUNDS.start()).filter(fits(SHORTEST)));
-    match rounds {
-        Some(rounds) => Ok((rounds, cell(rounds))),
-        None => Err(Nanos(ROUNDS.start() * (fixed_ns + cells * SHORTEST.0))),
+/// How long a round takes.
+#[derive(Clone, Copy, Debug)]
+struct RoundLength {
+    /// Time in which nothing counts.
+    fixed_ns: u64,
+    cells: u64,
+}
+
+impl RoundLength {
+    fn new(loads: &[Phase], turns: u64) -> RoundLength {
+        let settle_ns: u64 = loads.iter().map(|load| load.settle.0).sum();
+        let warmup_ns = loads.first().map_or(0, |load| load.sampler.warmup.0);
+        RoundLength {
+            fixed_ns: turns * (settle_ns + warmup_ns + CHANGE.0),
+            cells: turns * loads.len() as u64,
+        }
+    }
+
+    /// The shortest trial.
+    fn shortest(self) -> Nanos {
+        Nanos(ROUNDS_LEAST * (self.fixed_ns + self.cells * SHORTEST.0))
+    }
+
+    /// Rounds, and how long each cell counts; none where the budget is too short.
+    fn fit(self, budget: Nanos) -> Option<(u64, Nanos)> {
+        let cell = |rounds: u64| {
+            Nanos((budget.0 / rounds).saturating_sub(self.fixed_ns) / self.cells.max(1))
+        };
+        let most = |rounds: u64, least: Nanos| {
+            let mut fewer = ROUNDS.into_iter().filter(|one| *one <= rounds);
+            fewer.find(|one| cell(*one) >= least)
+        };
+        let rounds = most(ROUNDS[0], LONG)
+            .or_else(|| most(SHORT_ROUNDS, SHORT))
+            .or_else(|| most(ROUNDS_LEAST, SHORTEST))?;
+        Some((rounds, cell(rounds)))
     }
 }
 
@@ -231,14 +262,42 @@ duration = "5s"
         }
     }
 
+    /// With one setting every round had the system as found first, so a drift was taken for an effect of the setting.
     #[test]
-    fn rounds_begin_with_different_settings() {
-        let trial = TrialPlan::new(&base(), &tried(3), Nanos::from_secs(1_200)).expect("fits");
-        let cells = trial.cells.len() / usize::try_from(trial.rounds).expect("few");
-        let first: Vec<Option<usize>> =
-            trial.cells.chunks(cells).take(4).map(|round| round[0].tried).collect();
-        // As found, 0, 1, 2 rotated by the round, and backwards in rounds 1 and 3.
-        assert_eq!(first, [None, None, Some(1), Some(1)]);
+    fn a_linear_drift_cancels_in_the_differences_of_all_rounds() {
+        for count in [1, 2, 3, 4, 7] {
+            let trial =
+                TrialPlan::new(&base(), &tried(count), Nanos::from_secs(2_000)).expect("fits");
+            // The drift at a cell is its number, which sums up without rounding.
+            let mean = |round: u64, load: &str, of: Option<usize>| {
+                let own = (0i64..).zip(&trial.cells).filter(|(_, cell)| {
+                    cell.round == round && cell.load == load && cell.tried == of
+                });
+                let at: Vec<i64> = own.map(|(nth, _)| nth).collect();
+                // Doubled: the system as found may be there twice.
+                2 * at.iter().sum::<i64>() / at.len() as i64
+            };
+            for load in ["rest", "busy"] {
+                for nth in 0..count {
+                    let change = |round| mean(round, load, Some(nth)) - mean(round, load, None);
+                    let changes: Vec<i64> = (0..trial.rounds).map(change).collect();
+                    assert_eq!(changes.iter().sum::<i64>(), 0, "{count} {nth} {load}: {changes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_of_rounds_begin_with_different_settings() {
+        let first = |count: usize| -> Vec<Option<usize>> {
+            let trial =
+                TrialPlan::new(&base(), &tried(count), Nanos::from_secs(1_200)).expect("fits");
+            let cells = trial.cells.len() / usize::try_from(trial.rounds).expect("few");
+            trial.cells.chunks(cells).take(4).map(|round| round[0].tried).collect()
+        };
+        // As found, 0, 1, 2: rounds 1 and 3 are the rounds before them backwards.
+        assert_eq!(first(3), [None, Some(2), Some(0), None]);
+        assert_eq!(first(1), [None, Some(0), Some(0), None]);
     }
 
     #[test]
@@ -247,11 +306,13 @@ duration = "5s"
         // Two turns under two loads: 4 cells. In each round 1 s for changes, 1 s for settling, 0.4 s of warm-up.
         let shape = |secs: u64| lay(secs).map(|trial| (trial.rounds, trial.cell));
         assert_eq!(shape(224), Ok((10, Nanos::from_secs(5))));
-        assert_eq!(shape(223).map(|it| it.0), Ok(9));
-        assert_eq!(shape(52), Ok((5, Nanos::from_secs(2))));
-        assert_eq!(shape(51).map(|it| it.0), Ok(4));
-        assert_eq!(shape(19), Err(Nanos::from_ms(19_200)));
-        assert_eq!(shape(20).map(|it| it.0), Ok(3));
+        assert_eq!(shape(223).map(|it| it.0), Ok(8));
+        assert_eq!(shape(63).map(|it| it.0), Ok(6));
+        assert_eq!(shape(62).map(|it| it.0), Ok(4));
+        assert_eq!(shape(25), Err(Nanos::from_ms(25_600)));
+        assert_eq!(TrialPlan::shortest(&base(), 1), Nanos::from_ms(25_600));
+        let shortest = TrialPlan::new(&base(), &tried(1), Nanos::from_ms(25_600)).expect("fits");
+        assert_eq!((shortest.rounds, shortest.cell), (4, Nanos::from_secs(1)));
         assert!(lay(440).expect("fits").cell > LONG);
     }
 }

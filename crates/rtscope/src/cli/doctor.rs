@@ -28,13 +28,14 @@ use crate::{
 /// Find settings that delay real-time threads, and what to change
 ///
 /// rtscope reads the kernel, its command line, CPUs, interrupts, limits, services and boot files. It shows the worst
-/// five findings: what was found, and the line that changes it here. It changes nothing. A contradiction is two
-/// settings that work against each other. Where the kernel hides something, rtscope says that it isn't known.
+/// five findings, each with the line that changes the setting on this machine. It changes nothing. A contradiction is
+/// two settings that work against each other. If the kernel hides something, rtscope says that it isn't known.
 ///
-/// The deadline decides what matters. High: the estimated delay is at least half of the deadline. Medium: at least a
-/// tenth. Findings that don't matter for the purpose are left out, and their codes are listed.
+/// The deadline decides how severe a finding is. High: the estimated delay is at least half of the deadline. Medium: it
+/// is at least a tenth. rtscope leaves out findings that don't matter, and lists their codes.
 ///
-/// Exit code: 0 no high finding, 1 error, 2 at least one high finding, 3 too little is known.
+/// Exit code: 0 no finding of severity high, 1 error, 2 at least one finding of severity high, 3 the files don't show a
+/// kernel and its CPUs.
 ///
 /// Examples:
 ///   rtscope doctor
@@ -51,7 +52,7 @@ pub(super) struct Args {
     /// Longest latency that the purpose allows, 1us to 10s [default: that of the purpose]
     #[arg(long, value_name = "TIME")]
     deadline: Option<Nanos>,
-    /// Show all findings, with the files, the reasons and the costs
+    /// Show all findings, each with its files, its reason and the cost of the change
     #[arg(long)]
     all: bool,
     /// Examine the system files below DIR, for example a mounted SD card, instead of this machine
@@ -73,8 +74,9 @@ pub(super) struct Args {
 
 /// Write what rtscope doctor reads into one file, for a bug report
 ///
-/// The file keeps only values that rules read: no host name, user names, addresses or disk identifiers. Names of programs with
-/// real-time threads stay in it. Look at it before you publish it. `rtscope doctor --from` examines it anywhere.
+/// The file contains only values that doctor's rules read. It has no host name, user names, addresses or disk
+/// identifiers. It does name programs with real-time threads. Look at the file before you publish it.
+/// `rtscope doctor --from` examines it on any machine.
 ///
 /// Examples:
 ///   rtscope collect
@@ -159,7 +161,10 @@ pub(super) fn collect(args: &CollectArgs) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.root
         && facts.environment.kernel.release.is_empty()
     {
-        note!("no kernel is shown below {}; the file says little", folder.display());
+        note!(
+            "found no kernel below {}, so the file contains little; name a folder with copies of proc, sys and etc",
+            folder.display()
+        );
     }
     let general = &PURPOSES[0];
     let document = diagnose(&facts, general, general.deadline_ns, env!("CARGO_PKG_VERSION"));

@@ -31,23 +31,23 @@ use crate::{exit, output::shown, record};
 ///
 /// rtscope watches the threads of a program through the kernel's events. The
 /// program needs no change. A latency lasts from the expiry of the thread's timer,
-/// or from its wake-up by something else, until the switch to it.
+/// or from its wake-up by something else, until the kernel switches to the thread.
 ///
 /// rtscope cuts each late activation into pieces that add up to its latency. A
 /// piece is an interrupt, a softirq, another thread, an idle CPU, kernel code with
-/// interrupts off, or time that Linux didn't take. The output names the culprits
-/// and what helps against them.
+/// interrupts off, or time in which something other than Linux had the CPU. The
+/// output names the culprits and what helps against them.
 ///
 /// With --cpu, rtscope shows what else runs on a CPU: interrupts, kernel work and
 /// threads by name, how often and for how long. It names the threads on other
 /// CPUs that sent the interrupts.
 ///
-/// PATH is a recorded folder, which is shown again, or a trace that another
-/// program recorded: trace.dat of trace-cmd (uncompressed), what `trace-cmd report`
-/// prints, or a copy of /sys/kernel/tracing/trace.
+/// PATH is a folder that rtscope recorded, or a trace that another program
+/// recorded. Such a trace is an uncompressed trace.dat of trace-cmd, the output of
+/// `trace-cmd report`, or a copy of /sys/kernel/tracing/trace.
 ///
-/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late, no thread was woken, or the events of
-/// the CPU are not reliable.
+/// Exit code: 0 something was explained, or a CPU was watched; 3 nothing was late, no thread was woken, or the events
+/// of the CPU are not reliable.
 ///
 /// Examples:
 ///   sudo rtscope explain -- ./motor --period-us 500
@@ -79,7 +79,7 @@ pub(super) struct Args {
     /// Time to wait after the start of a command before watching: up to 10min
     #[arg(long, value_name = "TIME", default_value = "1s")]
     settle: Nanos,
-    /// Explain or show this again: the same as PATH
+    /// Folder or trace to explain again: the same as PATH
     #[arg(long, value_name = "PATH", conflicts_with = "words")]
     from: Option<PathBuf>,
     /// Folder for the record and the page [default: rtscope-runs/explain-TIME]
@@ -88,7 +88,7 @@ pub(super) struct Args {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// The command, after --
+    /// Command to start and watch, with its arguments
     #[arg(last = true, required_unless_present_any = ["pid", "cpu", "from", "path"], value_name = "COMMAND")]
     words: Vec<OsString>,
 }
@@ -268,7 +268,8 @@ impl Lateness {
 /// Whether `run` explains what its sampling threads were late by.
 #[derive(Debug, clap::Args)]
 pub(super) struct OfRun {
-    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; delays each wake-up by a few us
+    /// Explain the worst wake-ups afterwards, and write explain.html beside the report; recording delays each wake-up
+    /// by a few us
     #[arg(long)]
     explain: bool,
     /// Count wake-ups with at least this latency as late, for --explain [default: keep the worst]

@@ -14,15 +14,16 @@ use crate::{exit, plans};
 
 /// Measure the round trip of small frames in a fixed cycle
 ///
-/// In each cycle a real-time thread sends one frame and waits until it is back. A frame that isn't back at the timeout
-/// counts as missed, and later as late or lost. The latency runs from the start of the cycle until the thread has the
-/// frame back. The report also splits this way into parts, by the kernel's timestamps.
+/// In each cycle a real-time thread sends one frame and waits until the frame comes back. A frame that isn't back at
+/// the timeout counts as missed: late if it still comes back, otherwise lost. The latency runs from the start of the
+/// cycle until the thread has the frame back. The report also splits this time into parts, by the kernel's timestamps.
 ///
-/// The run is one of rtscope run: phases, loads, requirements, page and exports are the same, and so are the options.
+/// The command works like `rtscope run`: phases, loads, requirements, the page, exports and options are the same.
 /// Without a plan rtscope runs `network`: at rest, under a message load, and under a network load.
 ///
-/// Over loopback and veth the peer is a thread of this process. Another machine runs rtscope network --serve.
-/// Over cards a frame goes out of one interface and comes in at another, without a peer.
+/// With --over, the peer is a thread of this process. With --to or --interface, the peer is another machine that runs
+/// `rtscope network --serve`. With --cards, a frame leaves through one interface and arrives at another, without a
+/// peer.
 ///
 /// Examples:
 ///   rtscope network
@@ -39,8 +40,8 @@ use crate::{exit, plans};
 pub(super) struct Args {
     #[command(flatten)]
     path: Path,
-    /// Send frames back until Ctrl-C: UDP at an address [default: port 15202 of every address], or with --interface
-    /// Ethernet frames. Anyone who can reach it may use it
+    /// Send frames back until Ctrl-C: UDP at ADDRESS:PORT [default: port 15202 of every address], or Ethernet frames
+    /// with --interface. Anyone who can reach the server can use it
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:15202", conflicts_with_all = ["over", "to", "cards", "size", "timeout"])]
     serve: Option<SocketAddr>,
     #[command(flatten)]
@@ -76,7 +77,7 @@ struct Path {
     /// Measure without the kernel's timestamps
     #[arg(long, conflicts_with = "serve")]
     no_stamps: bool,
-    /// Let the peer drop, send twice, delay or swap every N-th frame, to test what watches it:
+    /// Let the peer drop, send twice, delay or swap every N-th frame, to test the software that monitors the network:
     /// drop=N, duplicate=N, late=N, swap=N; repeatable
     #[arg(long, value_name = "FAULT=N", conflicts_with_all = ["to", "cards"])]
     fault: Vec<String>,

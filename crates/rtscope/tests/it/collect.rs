@@ -203,5 +203,5 @@ fn a_folder_without_a_kernel_is_told_of() {
     let room = room();
     let out = output(room.path(), "collect --root . --out collected.json");
     assert_eq!(out.status.code(), Some(0));
-    assert!(text(&out.stderr).contains("no kernel is shown below ."), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("found no kernel below ."), "{}", text(&out.stderr));
 }

@@ -14,6 +14,7 @@ mod documents;
 mod drift;
 mod dropin;
 mod explain;
+mod explain_files;
 mod export;
 mod hackbench;
 mod history;

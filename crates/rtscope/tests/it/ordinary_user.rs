@@ -115,3 +115,20 @@ fn frames_over_loopback_need_no_permission_and_a_cable_says_what_it_needs() {
         assert!(!folder.path().join("no").exists(), "nothing is left");
     }
 }
+
+/// It applied the settings for an instant: it changed them, and said of each that it can't be tried.
+#[test]
+fn the_plan_of_a_trial_is_shown_without_root() {
+    if !root_or_skip("the_plan_of_a_trial_is_shown_without_root") {
+        return;
+    }
+    let folder = folder();
+    let shown = as_nobody(
+        folder.path(),
+        "tune try --dry-run --try stat-interval=93 --try 'swappiness=11 stat-interval=94'",
+    );
+    let plan = text(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(0), "{plan}{}", text(&shown.stderr));
+    assert!(plan.contains("  stat-interval=93\n"), "{plan}");
+    assert!(plan.contains("  stat-interval=94 swappiness=11\n"), "{plan}");
+}

@@ -7,6 +7,8 @@
 //! the histogram's buckets, or Poisson counts, leave open. All figures of all settings are adjusted together (Holm),
 //! because of twenty settings without any effect one looks better by chance.
 
+use std::collections::BTreeSet;
+
 use rtscope_model::{
     record::Record,
     time::Nanos,
@@ -29,6 +31,9 @@ const BUCKET_VARIANCE: f64 = 1e-4;
 /// The quantile that is compared where nothing is required: p99.
 const DEFAULT_QUANTILE: Statistic = Statistic::Quantile(990_000_000);
 
+/// [`TrialCost::what`] of the power of the CPUs, which is no work of a load.
+pub const POWER: &str = "power";
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialStatistic {
@@ -38,6 +43,10 @@ pub enum TrialStatistic {
     AtOrAbove(u64),
     /// Share of activations that were missed.
     Missed,
+    /// Share of frames that came back after the timeout.
+    Late,
+    /// Share of frames that did not come back.
+    Lost,
 }
 
 impl TrialStatistic {
@@ -47,6 +56,8 @@ impl TrialStatistic {
         let of_one = |requirement: &Requirement| match requirement.statistic {
             Statistic::Max => TrialStatistic::AtOrAbove(requirement.limit),
             Statistic::Missed => TrialStatistic::Missed,
+            Statistic::Late => TrialStatistic::Late,
+            Statistic::Lost => TrialStatistic::Lost,
             statistic => TrialStatistic::Latency(statistic),
         };
         let mut all = Vec::new();
@@ -68,6 +79,8 @@ impl TrialStatistic {
             TrialStatistic::Latency(statistic) => statistic.to_string(),
             TrialStatistic::AtOrAbove(limit_ns) => format!("{} or more", Nanos(limit_ns)),
             TrialStatistic::Missed => "missed".to_owned(),
+            TrialStatistic::Late => "late".to_owned(),
+            TrialStatistic::Lost => "lost".to_owned(),
         }
     }
 
@@ -77,10 +90,11 @@ impl TrialStatistic {
         !matches!(self, TrialStatistic::Latency(_))
     }
 
-    /// Its figure in one cell; none where the cell recorded nothing.
+    /// Its figure in one cell; none where the cell recorded nothing, or sent no frames.
     fn of_row(self, row: &FigureRow) -> Option<Figure> {
         let all = row.corrected.count();
         let share = |count: u64, of: u64| (of > 0).then_some(Figure::Share { count, of });
+        let frames = row.frames.as_ref();
         match self {
             TrialStatistic::Latency(statistic) => {
                 quantile::statistic_ns(&row.corrected, statistic).map(Figure::Latency)
@@ -89,6 +103,8 @@ impl TrialStatistic {
                 share(row.corrected.at_or_above(limit_ns).1, all)
             }
             TrialStatistic::Missed => share(row.missed, row.planned),
+            TrialStatistic::Late => frames.and_then(|frames| share(frames.late, frames.sent)),
+            TrialStatistic::Lost => frames.and_then(|frames| share(frames.lost, frames.sent)),
         }
     }
 }
@@ -133,6 +149,18 @@ pub struct TrialCell {
     power_w: Option<f64>,
 }
 
+/// Whether the figures of a cell are those of its load: something was recorded, and every load did run.
+#[must_use]
+pub fn is_usable(cell: &CellSummary) -> bool {
+    cell.all.recorded > 0 && cell.loads.iter().all(|load| load.ok)
+}
+
+/// Whether a cell was measured, but its figures can't be compared.
+#[must_use]
+pub fn is_left_out(cell: &CellSummary) -> bool {
+    cell.all.planned > 0 && !is_usable(cell)
+}
+
 impl TrialCell {
     /// Takes the figures of a judged cell.
     #[must_use]
@@ -161,6 +189,15 @@ pub struct TrialSide {
     pub name: String,
     /// Its cells.
     pub cells: Vec<TrialCell>,
+}
+
+/// Number of blocks in which the system as found and at least one setting were measured.
+#[must_use]
+pub fn measured_blocks(found: &TrialSide, tried: &[TrialSide]) -> u64 {
+    let blocks =
+        |side: &TrialSide| -> BTreeSet<u64> { side.cells.iter().map(|cell| cell.block).collect() };
+    let of_tried: BTreeSet<u64> = tried.iter().flat_map(blocks).collect();
+    blocks(found).intersection(&of_tried).count() as u64
 }
 
 /// What a setting does.
@@ -268,6 +305,25 @@ impl Trial {
         let logs = self.figures.iter().filter_map(|figure| figure.change.map(|it| it.ratio.ln()));
         logs.sum::<f64>() / self.figures.len().max(1) as f64
     }
+}
+
+/// All that was better at once, by the name of its trial. What gained most comes first, and `join` adds the next one: it
+/// gives none for two that contradict each other, and the one that gained less is left out.
+#[must_use]
+pub fn best_together<T: Clone>(
+    tried: &[T],
+    trials: &[Trial],
+    name: impl Fn(&T) -> String,
+    join: impl Fn(&T, &T) -> Option<T>,
+) -> Option<T> {
+    let mut better: Vec<&Trial> =
+        trials.iter().filter(|trial| trial.effect == TrialEffect::Better).collect();
+    better.sort_by(|a, b| a.gain().total_cmp(&b.gain()));
+    let of = |trial: &Trial| tried.iter().find(|one| name(one) == trial.name);
+    better.into_iter().filter_map(of).fold(None, |all: Option<T>, one| match all {
+        None => Some(one.clone()),
+        Some(all) => Some(join(&all, one).unwrap_or(all)),
+    })
 }
 
 /// Compares each setting with the system as found. Changes by less than `least_ratio` times are never called a
@@ -437,7 +493,7 @@ fn costs(found: &TrialSide, tried: &TrialSide, load: &str) -> Vec<TrialCost> {
             cell.work.iter().find(|work| work.0 == *line).map(|work| work.1)
         })
     });
-    let power = cost("power".to_owned(), &|cell| cell.power_w.filter(|watts| *watts > 0.0));
+    let power = cost(POWER.to_owned(), &|cell| cell.power_w.filter(|watts| *watts > 0.0));
     work.chain(power).collect()
 }
 

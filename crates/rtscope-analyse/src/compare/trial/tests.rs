@@ -1,5 +1,7 @@
+use rtscope_model::{event::Event, frames::Frames};
+
 use super::*;
-use crate::statistics::random::Random;
+use crate::{statistics::random::Random, test_support::Run};
 
 /// A normal deviate (G. E. P. Box and M. E. Muller, 1958).
 fn normal(random: &mut Random) -> f64 {
@@ -111,6 +113,87 @@ fn the_work_of_loads_and_the_power_are_costs() {
     assert_eq!(costs.len(), 2);
     assert_eq!((costs[0].0, costs[1].0), ("work of message", "power"));
     assert!(costs.iter().all(|cost| (cost.1 - 0.8).abs() < 1e-9), "{costs:?}");
+}
+
+/// A judged cell under a load, whose events were changed.
+fn busy_cell(edit: impl FnMut(&mut Event)) -> CellSummary {
+    let plan = "name = 'busy'\n[[phase]]\nname = 'busy'\nduration = '2s'\nload = ['cpu']\n";
+    let (rest, work) = ([[20_000u64; 8]; 2], [100, 100]);
+    let run = Run::new(plan, 1).cell(0, &rest.each_ref().map(|it| it.as_slice()));
+    let record = run.load(0, "cpu", &work).end().edit(edit).record();
+    crate::judge(&record, &[]).cells.remove(0)
+}
+
+/// The figures of a cell whose load had failed were taken for those under the load.
+#[test]
+fn a_cell_whose_load_failed_is_left_out_and_counted() {
+    let sound = busy_cell(|_| ());
+    assert!(is_usable(&sound) && !is_left_out(&sound));
+    let failed = busy_cell(|event| {
+        if let Event::LoadEnded { ok, .. } = event {
+            *ok = false;
+        }
+    });
+    assert!(failed.all.recorded > 0 && !is_usable(&failed) && is_left_out(&failed));
+    let mut never = failed;
+    (never.all.recorded, never.all.planned) = (0, 0);
+    assert!(!is_usable(&never) && !is_left_out(&never), "after Ctrl-C");
+}
+
+/// The frames of a network sampler: requirements of `late` and `lost` had no figure, and trials by them were empty.
+#[test]
+fn late_and_lost_frames_are_shares_of_those_sent() {
+    let statistics =
+        TrialStatistic::of(&["late = 0", "lost = 0"].map(|text| text.parse().expect("sound")));
+    assert_eq!(statistics, [TrialStatistic::Late, TrialStatistic::Lost]);
+    let mut row = busy_cell(|_| ()).all;
+    assert!(statistics.iter().all(|one| one.of_row(&row).is_none()), "a sampler without frames");
+    row.frames = Some(Frames { sent: 1_000, late: 20, lost: 3, ..Frames::default() });
+    let shares = statistics.iter().map(|one| one.of_row(&row).map(Figure::value));
+    assert_eq!(shares.collect::<Vec<_>>(), [Some(0.02), Some(0.003)]);
+}
+
+fn named(name: &str, effect: TrialEffect, ratio: f64) -> Trial {
+    let change = TrialRatio { ratio, low: ratio, high: ratio };
+    let figure = TrialFigure {
+        load: "rest".to_owned(),
+        statistic: "p99".to_owned(),
+        is_share: false,
+        found: 1.0,
+        tried: ratio,
+        change: Some(change),
+        chance: None,
+        differs: effect != TrialEffect::NotShown,
+    };
+    Trial { name: name.to_owned(), effect, blocks: 5, figures: vec![figure], costs: vec![] }
+}
+
+#[test]
+fn of_two_that_contradict_each_other_the_better_one_goes_with_the_others() {
+    let tried = ["thp=never", "thp=madvise", "throttling=off", "timer-migration=off"];
+    let trials = [
+        named("thp=never", TrialEffect::Better, 0.9),
+        named("thp=madvise", TrialEffect::Better, 0.5),
+        named("throttling=off", TrialEffect::NotShown, 0.1),
+        named("timer-migration=off", TrialEffect::Better, 0.8),
+    ];
+    let join = |all: &String, one: &String| {
+        (!(all.contains("thp=") && one.contains("thp="))).then(|| format!("{all} {one}"))
+    };
+    let tried = tried.map(str::to_owned);
+    let best = |trials: &[Trial]| best_together(&tried, trials, String::clone, join);
+    assert_eq!(best(&trials).as_deref(), Some("thp=madvise timer-migration=off"));
+    assert_eq!(best(&[named("thp=never", TrialEffect::Worse, 2.0)]), None);
+    assert_eq!(best(&[named("something else", TrialEffect::Better, 0.5)]), None);
+}
+
+#[test]
+fn blocks_count_that_have_the_system_as_found_and_a_setting() {
+    let found = latencies("found", &[1, 1, 1]);
+    let (two, none) = (latencies("tried", &[1, 1]), latencies("tried", &[]));
+    assert_eq!(measured_blocks(&found, &[two.clone(), none.clone()]), 2);
+    assert_eq!(measured_blocks(&none, &[two]), 0);
+    assert_eq!(measured_blocks(&found, &[]), 0);
 }
 
 /// How often any of 8 settings under 2 loads is called better or worse, of 400 trials of `rounds` rounds. The logarithm

@@ -40,6 +40,7 @@ struct SimulatedWire<'a> {
     last: u64,
     /// A frame that isn't ours comes with each of these.
     strays: Vec<u64>,
+    has_one_card: bool,
 }
 
 impl Wire for SimulatedWire<'_> {
@@ -102,6 +103,10 @@ impl Wire for SimulatedWire<'_> {
     fn stamp_clock_ns(&self) -> Option<u64> {
         Some(self.clock.time_ns() + AHEAD_NS)
     }
+
+    fn has_one_card(&self) -> bool {
+        self.has_one_card
+    }
 }
 
 struct Story {
@@ -110,6 +115,7 @@ struct Story {
     strays: Vec<u64>,
     turns: Vec<u64>,
     last: u64,
+    has_one_card: bool,
     timeout_ns: u64,
     /// The thread is held up at the first clock reading after these instants.
     pauses: Vec<(u64, u64)>,
@@ -123,6 +129,7 @@ impl Default for Story {
             strays: Vec::new(),
             turns: Vec::new(),
             last: 99,
+            has_one_card: true,
             timeout_ns: INTERVAL_NS,
             pauses: Vec::new(),
         }
@@ -145,6 +152,7 @@ fn told(story: Story) -> (Vec<Slice>, LoopTally) {
         turns: story.turns,
         last: story.last,
         strays: story.strays,
+        has_one_card: story.has_one_card,
     };
     // A slice of 10 cycles: more slots than the whole story needs.
     let (mut ours, mut slots) = exchange_with(40, LAYOUT, 10 * INTERVAL_NS, true);
@@ -213,6 +221,23 @@ fn a_quiet_wire_brings_each_frame_back_with_all_its_parts() {
     assert_eq!(parts, expected);
     let bins = &frames.parts[1].bins;
     assert_eq!(bins[..], [(PART_LAYOUT.index(SEND_NS), 100)]);
+}
+
+/// The clock of the card that received was taken for that of the card that sent.
+#[test]
+fn two_cards_have_no_part_by_the_card() {
+    let (slices, _) = told(Story { has_one_card: false, ..Story::default() });
+    let (slice, frames) = sum(&slices, 0);
+    adds_up(&slice, &frames);
+    let parts: Vec<FramePart> = frames.parts.iter().map(|part| part.part).collect();
+    let expected = [
+        FramePart::WakeUp,
+        FramePart::Send,
+        FramePart::Wire,
+        FramePart::Receive,
+        FramePart::RoundTrip,
+    ];
+    assert_eq!(parts, expected);
 }
 
 #[test]

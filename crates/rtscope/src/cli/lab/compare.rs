@@ -18,16 +18,16 @@ use crate::{
 
 /// Compare two guests by the instructions of their worst wake-ups
 ///
-/// rtscope replays both records as `rtscope lab explain` does. It sets the worst wake-ups of each phase side by side: where
-/// the time went, and how many instructions each section of the path took. These counts are exact. If the path from
-/// the interrupt to the wake-up became 200 instructions longer, the difference is 200, on any machine.
+/// rtscope replays both records as `rtscope lab explain` does. It sets the worst wake-ups of each phase side by side:
+/// where the time went, and how many instructions each section of the path took. These counts are exact. If the path
+/// from the interrupt to the wake-up became 200 instructions longer, the difference is 200, on any machine.
 ///
-/// With --longer-by, the exit code says whether a section of the shortest path became longer by more than that. This suits continuous
-/// integration: compare the kernel before a change with the one after it.
+/// With --longer-by N, the exit code says whether a section of the shortest path became longer by more than N
+/// instructions. This suits continuous integration: compare the kernel before a change with the one after it.
 ///
 /// The page explain-compare.html is written into the second record's folder.
 ///
-/// Exit code: 0, or with --longer-by 2 when a part became longer.
+/// Exit code: 0. With --longer-by: 2 if a section became longer by more than N instructions.
 ///
 /// Examples:
 ///   rtscope lab compare lab/debian-stock-seed1 lab/debian-rt-seed1
@@ -42,13 +42,14 @@ pub(in crate::cli) struct Args {
     /// Phase to compare, as the plan calls it [default: all]
     #[arg(long, value_name = "PHASE")]
     cell: Vec<String>,
-    /// Number of the worst wake-ups of each phase to explain, 1 to 8. With more, rtscope finds a shorter path
+    /// Number of the worst wake-ups of each phase to explain, 1 to 8. With more wake-ups, rtscope may
+    /// find a shorter path
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
     worst: u8,
     /// Exit with 2 if a section of the shortest path takes more than N instructions longer in the second record
     #[arg(long, value_name = "N")]
     longer_by: Option<u64>,
-    /// Print the document instead of the table
+    /// Print one JSON document instead of the table
     #[arg(long)]
     json: bool,
     /// Folder of kernels and images [default: that of `lab cache list`]

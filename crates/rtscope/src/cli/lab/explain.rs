@@ -43,9 +43,10 @@ use crate::{
 /// of the replayed record with the original one, and explains nothing if they differ. The pieces of a latency add up to
 /// it exactly.
 ///
-/// The guest must run x86-64 or arm64. rtscope compiles the plugin once with the C compiler of this machine. explain.json
-/// and explain.html go into the record's folder. With --events, rtscope runs the guest again and explains that run by its
-/// kernel's events. Without a compiler or plugins, rtscope does so too, after a message.
+/// The guest must run x86-64 or arm64. rtscope compiles the plugin once with the C compiler of this machine.
+/// explain.json and explain.html go into the record's folder. With --events, rtscope runs the guest again and explains
+/// that run by its kernel's events. If there is no compiler, or QEMU has no plugins, rtscope prints a message and does
+/// the same.
 ///
 /// Examples:
 ///   rtscope lab explain rtscope-runs/lab-quick-20260101T000000/debian-stock-seed1
@@ -66,7 +67,7 @@ pub(in crate::cli) struct Args {
     /// plugins, and this machine no compiler, but recording delays each wake-up; rtscope prints by how much
     #[arg(long, conflicts_with_all = ["cell", "worst"])]
     events: bool,
-    /// Print the document instead of the table
+    /// Print one JSON document instead of the table
     #[arg(long)]
     json: bool,
     /// Folder of kernels and images [default: that of `lab cache list`]

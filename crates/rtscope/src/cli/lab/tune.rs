@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::anyhow;
 use rtscope_analyse::{
-    compare::trial::{Trial, TrialCell, TrialEffect, TrialSide, TrialStatistic, trials},
+    compare::trial::{
+        TrialCell, TrialSide, TrialStatistic, best_together, is_left_out, is_usable,
+        measured_blocks, trials,
+    },
     report::trials::{self as report, NotTried, TrialSeries, TuneTrials},
 };
 use rtscope_lab::{
@@ -18,16 +21,20 @@ use rtscope_lab::{
     record_folders::names,
 };
 use rtscope_measure::agent::SHOWN;
-use rtscope_model::plan::{Plan, trial::AS_FOUND};
+use rtscope_model::{
+    finding::Finding,
+    plan::{Plan, trial::AS_FOUND},
+    text::shell_word,
+};
 
 use super::{
     order::{self, Lab},
     output,
 };
 use crate::{
-    cli::shape,
+    cli::{shape, tune::refuse_frames},
     exit,
-    failure::Refused,
+    failure::{Refused, error_text},
     output::shown,
     plans,
     record::{self, Additions},
@@ -35,13 +42,14 @@ use crate::{
 
 /// Try kernel parameters and kernels in guests
 ///
-/// Runs the plan in guests with the kernel as it is, and with each change alone, with the same seeds. Then it runs those
-/// that helped once more with other seeds, all of them together. It says of each change whether it is better, worse, or no
-/// difference is shown, and what it costs in work of the loads. The answer allows for the number of figures that were
-/// compared. A change of less than 1.5 times is never called a difference, because another build of the same kernel
-/// moves figures by as much.
+/// rtscope runs the plan in guests with the kernel as it is, and in guests with each change alone, with the same seeds.
+/// Then it applies all changes that helped, all at once, and runs the plan again with other seeds. For each change it
+/// says better, worse, or no difference shown, and what the change costs in work of the loads. The answer allows for
+/// the number of figures that were compared. A change by a factor of less than 1.5 is never called a difference,
+/// because another build of the same kernel moves figures by as much.
 ///
-/// Virtual time shows paths of the kernel, not caches, buses and idle states: see docs/method/virtual-time.md.
+/// Virtual time shows the kernel's paths, but not the effects of caches, buses and idle states: see
+/// docs/method/virtual-time.md.
 ///
 /// Exit codes: 0 something helped, 3 nothing is shown to help, 1 error, 64 wrong command line.
 ///
@@ -58,11 +66,11 @@ pub(in crate::cli) struct Args {
     /// Kernel to tune, as `rtscope lab run` takes it
     #[arg(short, long, value_name = "KERNEL")]
     kernel: String,
-    /// Kernel parameter to try. Several of them, separated by spaces, are tried as one. kernel=NAME tries another kernel;
-    /// repeatable [default: preempt=full, threadirqs, nohz=off, mitigations=off, transparent_hugepage=never]
+    /// Kernel parameter to try. Several of them, separated by spaces, are tried as one. kernel=NAME tries another
+    /// kernel; repeatable [default: preempt=full, threadirqs, nohz=off, mitigations=off, transparent_hugepage=never]
     #[arg(long = "try", value_name = "PARAMETER")]
     tried: Vec<String>,
-    /// Number of guests of each, each with its own seed
+    /// Number of guests for the kernel and for each change, each with its own seed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(5..=1000))]
     seeds: u64,
     /// Folder for the records and the page [default: rtscope-runs/lab-PLAN-TIME]
@@ -146,6 +154,7 @@ impl TriedKernel {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
+    refuse_frames(&plan)?;
     let base = KernelRef::parse(&args.kernel)?;
     let tried = tried(args, &base)?;
     let lab = Lab::open(&args.options)?;
@@ -189,12 +198,11 @@ struct Bench {
 impl Bench {
     fn measure(&mut self, tried: &[TriedKernel], seeds: u64) -> anyhow::Result<TuneTrials> {
         let alone = self.series(tried, 1..=seeds, "alone")?;
-        let best = best_together(tried, &alone.trials);
+        let best = best_together(tried, &alone.trials, TriedKernel::name, TriedKernel::with);
         let together = match &best {
+            // Other seeds: those that it was chosen by would flatter it.
             Some(best) if !self.lab.console.interrupt().is_stopped() => {
-                // Other seeds: those that it was chosen by would flatter it.
-                let best = std::slice::from_ref(best);
-                Some(self.series(best, seeds + 1..=2 * seeds, "together")?)
+                self.again(best, seeds + 1..=2 * seeds)
             }
             _ => None,
         };
@@ -212,8 +220,20 @@ impl Bench {
             apply: None,
         };
         let words = best.filter(|best| all.helps() && best.other.is_none()).map(|best| best.words);
-        all.apply = words.map(|words| format!("rtscope tune apply --boot {}", words.join(" ")));
+        all.apply = words.map(|words| boot_command(&words));
         Ok(all)
+    }
+
+    /// Runs what helped once more. What goes wrong now must not lose what was measured before.
+    fn again(&mut self, best: &TriedKernel, seeds: RangeInclusive<u64>) -> Option<TrialSeries> {
+        let series = self.series(std::slice::from_ref(best), seeds, "together");
+        let left_out = |error: &anyhow::Error| {
+            self.leave_out(
+                &best.name(),
+                format!("it was not measured again: {}", error_text(error)),
+            );
+        };
+        series.inspect_err(left_out).ok()
     }
 
     /// Runs guests of the kernel as it is and with each change, and compares them.
@@ -242,13 +262,19 @@ impl Bench {
             std::iter::once(AS_FOUND.to_owned()).chain(tried.iter().map(TriedKernel::name));
         let mut sides: Vec<TrialSide> =
             labels.map(|name| TrialSide { name, cells: Vec::new() }).collect();
+        let (mut cells_left_out, mut findings) = (0, Vec::new());
         for ((nth, queued), outcome) in runs.iter().zip(outcomes) {
             let side = &mut sides[*nth];
             match queued.brought(outcome, SHOWN) {
                 Brought::Record(_) => {
                     match self.refused_word(&queued.folder, tried.get(nth.wrapping_sub(1))) {
                         Some(why) => self.leave_out(&side.name.clone(), why),
-                        None => side.cells.extend(self.cells(queued)?),
+                        None => {
+                            let guest = self.guest(queued)?;
+                            side.cells.extend(guest.cells);
+                            cells_left_out += guest.left_out;
+                            findings.extend(guest.findings);
+                        }
                     }
                 }
                 Brought::NotReached(why) | Brought::Nothing { why, .. } => {
@@ -264,12 +290,16 @@ impl Bench {
         }
         sides.retain(|side| !side.cells.is_empty());
         let statistics = TrialStatistic::of(&self.plan.require);
-        Ok(TrialSeries {
+        let mut series = TrialSeries {
             record: shown(&out),
-            blocks: seeds.count() as u64,
+            blocks: measured_blocks(&found, &sides),
             cell_ns: 0,
+            cells_left_out,
+            findings: Vec::new(),
             trials: trials(&found, &sides, &statistics, LEAST_RATIO),
-        })
+        };
+        series.add_findings(&findings);
+        Ok(series)
     }
 
     /// A parameter of a change that the guest's kernel didn't know.
@@ -286,36 +316,34 @@ impl Bench {
         }
     }
 
-    /// The cells of a guest's record.
-    fn cells(&self, queued: &QueuedRun) -> anyhow::Result<Vec<TrialCell>> {
+    /// Judges a guest's record.
+    fn guest(&self, queued: &QueuedRun) -> anyhow::Result<JudgedGuest> {
         record::keep_required(&queued.folder, &self.plan)?;
         let judged = record::open(&queued.folder, &Additions::default())?;
         let statistics = TrialStatistic::of(&self.plan.require);
-        let cells = judged.judgement.cells.iter().filter(|cell| cell.all.recorded > 0);
-        let of = |cell| {
-            let summary: &rtscope_analyse::judgement::CellSummary = cell;
-            let seed = queued.run.spec.seed;
-            TrialCell::of(seed, &summary.name, summary, &judged.record, &statistics)
-        };
-        Ok(cells.map(of).collect())
+        let all = &judged.judgement.cells;
+        let seed = queued.run.spec.seed;
+        let usable = all.iter().filter(|cell| is_usable(cell));
+        let cells = usable
+            .map(|cell| TrialCell::of(seed, &cell.name, cell, &judged.record, &statistics))
+            .collect();
+        let left_out = all.iter().filter(|cell| is_left_out(cell)).count() as u64;
+        Ok(JudgedGuest { cells, left_out, findings: judged.judgement.findings })
     }
 }
 
-/// What was better, all of it at once; where two contradict each other, the one that gained more.
-fn best_together(tried: &[TriedKernel], trials: &[Trial]) -> Option<TriedKernel> {
-    let mut better: Vec<(&TriedKernel, f64)> = trials
-        .iter()
-        .filter(|trial| trial.effect == TrialEffect::Better)
-        .filter_map(|trial| {
-            let tried = tried.iter().find(|one| one.name() == trial.name)?;
-            Some((tried, trial.gain()))
-        })
-        .collect();
-    better.sort_by(|a, b| a.1.total_cmp(&b.1));
-    better.into_iter().fold(None, |all: Option<TriedKernel>, (one, _)| match all {
-        None => Some(one.clone()),
-        Some(all) => Some(all.with(one).unwrap_or(all)),
-    })
+/// What a guest has shown.
+struct JudgedGuest {
+    cells: Vec<TrialCell>,
+    /// Number of cells that can't be compared.
+    left_out: u64,
+    findings: Vec<Finding>,
+}
+
+/// The command that sets parameters at each boot.
+fn boot_command(words: &[String]) -> String {
+    let each = words.iter().map(|word| format!(" --boot {}", shell_word(word)));
+    format!("rtscope tune apply{}", each.collect::<String>())
 }
 
 #[cfg(test)]
@@ -335,6 +363,16 @@ mod tests {
         for wrong in ["", " ", "a:b", "kernel=a kernel=b"] {
             assert!(TriedKernel::parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    /// Of `--boot preempt=full threadirqs`, the second parameter was taken for a setting and refused.
+    #[test]
+    fn each_parameter_of_the_printed_command_has_its_own_option() {
+        let words = ["preempt=full", "threadirqs", "a=x;y"].map(str::to_owned);
+        assert_eq!(
+            boot_command(&words),
+            "rtscope tune apply --boot preempt=full --boot threadirqs --boot 'a=x;y'"
+        );
     }
 
     #[test]

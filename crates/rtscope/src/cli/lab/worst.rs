@@ -44,11 +44,11 @@ use crate::{
 
 /// Search for the worst wake-up of a kernel
 ///
-/// A periodic sampler meets a rare long section of the kernel only by chance. In virtual time, rtscope can aim. It runs the
-/// plan in a guest while a plugin of the emulator records the stretches in which a wake-up would have had to wait. Then
-/// it runs the guest again, with one expiry moved to the beginning of the longest stretch. Up to that instant both runs
-/// should be the same, so the stretch is there again, and the guest measures how late the wake-up is. rtscope goes on with
-/// the other stretches, with earlier instants for the worst wake-up, and with other seeds.
+/// A periodic sampler meets a rare long section of the kernel only by chance. In virtual time, rtscope can aim at it.
+/// It runs the plan in a guest while a plugin of the emulator records the stretches in which a wake-up would have had
+/// to wait. Then it runs the guest again, with one expiry moved to the beginning of the longest stretch. Up to that
+/// instant both runs should be the same, so the stretch is there again, and the guest measures how late the wake-up
+/// is. rtscope goes on with the other stretches, with earlier instants for the worst wake-up, and with other seeds.
 ///
 /// Every result is a measured wake-up, and `rtscope lab replay` repeats its run. Afterwards rtscope samples
 /// periodically for the same time, and sets both results side by side. So the command takes twice the budget.

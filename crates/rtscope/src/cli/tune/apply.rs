@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use rtscope_lab::install::BootLayout;
 use rtscope_measure::{
-    interrupt::Interrupt,
+    interrupt::{ForwardedSignals, Interrupt},
     tune::{self, Proposal, ProposedChange},
 };
 use rtscope_model::{cpu::CpuSet, event::Event};
@@ -32,9 +32,10 @@ use crate::{
 /// ends. Without COMMAND, it restores them at Ctrl-C. With --keep, they stay until `rtscope tune restore` or the next
 /// boot. `rtscope help run` has the same settings as --set; docs/guide/settings.md describes them.
 ///
-/// With `shield`, COMMAND and all that it starts run inside of the shield.
+/// With `shield`, COMMAND and every process that it starts run inside the shield. Ctrl-C is COMMAND's: rtscope goes on
+/// until COMMAND ends. It sends SIGTERM and SIGHUP on to COMMAND.
 ///
-/// Exit code: that of COMMAND; without one 0, 1 error, 64 wrong command line.
+/// Exit code: that of COMMAND. Without COMMAND: 0 success, 1 error, 64 wrong command line.
 ///
 /// Examples:
 ///   rtscope tune apply --dry-run shield=2-3 throttling=off
@@ -45,19 +46,19 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// Settings, as throttling=off
+    /// Settings to change, for example throttling=off
     #[arg(value_name = "NAME=VALUE")]
     settings: Vec<String>,
-    /// Show what would change from what to what, and what can't be moved; change nothing
+    /// Show what would change, with old and new values, and what can't be moved; change nothing
     #[arg(long)]
     dry_run: bool,
     /// Keep the settings until `rtscope tune restore` or the next boot
     #[arg(long, conflicts_with = "command")]
     keep: bool,
-    /// Change the settings at each boot: write a unit of systemd, or a start script, that applies them
+    /// Change the settings at each boot: write a systemd unit or a start script that applies them
     #[arg(long, conflicts_with = "command")]
     persist: bool,
-    /// Set PARAMETER on the kernel command line, as isolcpus=2-3, in a boot entry beside the old one
+    /// Set PARAMETER on the kernel command line, for example isolcpus=2-3, in a boot entry beside the old one
     #[arg(long, value_name = "PARAMETER", conflicts_with = "command")]
     boot: Vec<String>,
     /// Write the files of --persist and --boot below DIR, for example a mounted SD card
@@ -66,7 +67,8 @@ pub(in crate::cli) struct Args {
     /// Layout of the boot files: raspberry-pi, grub, extlinux, u-boot, systemd-boot [default: as its files show]
     #[arg(long, value_name = "LAYOUT", requires = "boot")]
     layout: Option<BootLayout>,
-    /// Path of rtscope on the system of --persist [default: this program; below --root, the one that is there]
+    /// Path of rtscope on the system that --persist changes [default: this program; with --root, the rtscope found
+    /// there]
     #[arg(long, value_name = "FILE", requires = "persist")]
     program: Option<PathBuf>,
     /// Take parameters that look mistyped, and replace files of --persist that were edited
@@ -242,7 +244,7 @@ fn text_of(proposal: &Proposal, all: bool) -> String {
         rest = after;
     }
     for name in &proposal.already {
-        let _ = writeln!(text, "{name}\n  is as asked already");
+        let _ = writeln!(text, "{name}\n  already has this value");
     }
     for note in &proposal.notes {
         let _ = writeln!(text, "Note: {}", note.text);
@@ -264,6 +266,7 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
     let to_terminal = text_of(&proposal, false);
     to_terminal.lines().for_each(|line| note!("{line}"));
     let interrupt = Interrupt::install_patient()?;
+    let forwarded = ForwardedSignals::install()?;
     let applied = tune::apply(&tree, &journal, settings, &mut told)?;
     if args.keep {
         applied.keep(&journal)?;
@@ -278,8 +281,12 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
             }
             Ok(ExitCode::from(exit::PASS))
         }
+        Some((program, _)) if interrupt.is_stopped() => {
+            note!("interrupted, so {program} was not started");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
         Some((program, words)) => start(program, words, settings.contains_key("shield"))
-            .and_then(|child| wait(child, &interrupt)),
+            .and_then(|child| wait(child, &forwarded)),
     };
     applied.restore(&mut told);
     note!("restored");
@@ -315,17 +322,17 @@ fn enter() -> bool {
     cpus.is_some_and(|cpus| shield::enter(&cpus))
 }
 
-/// Waits for a program. A terminal sends Ctrl-C to it as well; any other signal to rtscope ends it.
-fn wait(mut child: Child, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
-    const SIGTERM: i32 = 15;
-    let mut told_to_end = false;
+/// As a shell tells it of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Waits for a program, and sends on to it what ends rtscope.
+fn wait(mut child: Child, forwarded: &ForwardedSignals) -> anyhow::Result<ExitCode> {
     loop {
         if let Some(status) = child.try_wait().context("can't wait for the program")? {
             return Ok(code(status));
         }
-        if interrupt.is_stopped() && !told_to_end {
-            told_to_end = true;
-            let _ = process::signal(child.id(), SIGTERM);
+        if let Some(signal) = forwarded.take() {
+            let _ = process::signal(child.id(), signal);
         }
         std::thread::sleep(Duration::from_millis(20));
     }

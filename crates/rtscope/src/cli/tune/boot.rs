@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use rtscope_lab::install::{self, BootLayout, Steps};
 use rtscope_measure::environment;
-use rtscope_model::{cmdline, cpu::CpuSet, text::suggest};
+use rtscope_model::{cmdline, cpu::CpuSet, text::slip};
 use rtscope_sys::tree::Tree;
 
 use crate::{
@@ -46,8 +46,16 @@ const KNOWN: [&str; 30] = [
     "workqueue.power_efficient",
 ];
 
+/// Parameters of the kernel that are one letter away from a known one.
+const NEARLY_KNOWN: [&str; 3] = ["nosmp", "tsa", "tsx"];
+
 /// Parameters that name CPUs.
 const OF_CPUS: [&str; 5] = ["irqaffinity", "isolcpus", "kthread_cpus", "nohz_full", "rcu_nocbs"];
+
+/// The parameter that a name is one slip away from. Others are none of ours to judge: a kernel has many hundred.
+fn mistyped(name: &str) -> Option<&'static str> {
+    (!KNOWN.contains(&name) && !NEARLY_KNOWN.contains(&name)).then(|| slip(name, KNOWN)).flatten()
+}
 
 /// The words in one line, each checked.
 ///
@@ -58,13 +66,11 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
     let line = each.join(" ");
     let online = environment::collect(&Tree::default()).cpus.online;
     let refused = |text: String| Err(Refused(format!("--boot {text}")).into());
-    for word in line.split_whitespace().filter(|_| !force) {
+    for word in line.split_whitespace() {
         let name = word.split('=').next().unwrap_or_default().replace('-', "_");
-        if !KNOWN.contains(&name.as_str())
-            && let Some(meant) = suggest(&name, KNOWN)
-        {
+        if !force && let Some(meant) = mistyped(&name) {
             return refused(format!(
-                "{word}: did you mean {meant}? With --force it is set as it is"
+                "{word}: did you mean {meant}? With --force, rtscope sets it as you typed it"
             ));
         }
         // How many CPUs another system has isn't known: any number will do for `N`, the last one.
@@ -77,7 +83,7 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
         }
     }
     // Whether CPUs are there is known only of this machine.
-    if root == Path::new("/") && !force {
+    if root == Path::new("/") {
         for name in OF_CPUS {
             let named = cmdline::cpus(&line, name, online.last()).unwrap_or_default();
             let absent = named.without(&online);
@@ -144,4 +150,48 @@ pub(super) fn remove(root: &Path) -> anyhow::Result<String> {
         Some(words) => format!("the next boot is without {words}\n"),
         None => format!("no boot parameters were set by rtscope below {}\n", shown(root)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Real parameters were refused because they look like known ones from afar.
+    #[test]
+    fn only_a_slip_of_one_letter_is_mistyped() {
+        for real in [
+            "rcupdate.rcu_expedited",
+            "rcutree.use_softirq",
+            "cpuidle.governor",
+            "intel_iommu",
+            "nosmp",
+            "tsa",
+            "tsx",
+            "isolcpus",
+            "quiet",
+        ] {
+            assert_eq!(mistyped(real), None, "{real}");
+        }
+        for (typed, meant) in [
+            ("isolcpu", "isolcpus"),
+            ("isolcpsu", "isolcpus"),
+            ("nohz_ful", "nohz_full"),
+            ("threadirq", "threadirqs"),
+            ("premept", "preempt"),
+            ("mitigatoins", "mitigations"),
+        ] {
+            assert_eq!(mistyped(typed), Some(meant));
+        }
+    }
+
+    #[test]
+    fn force_takes_a_mistyped_parameter_and_no_absent_cpus() {
+        let words_of = |word: &str, force| words(&[word.to_owned()], Path::new("/"), force);
+        assert!(words_of("isolcpu=0", false).is_err());
+        assert_eq!(words_of("isolcpu=0", true).expect("forced"), "isolcpu=0");
+        for word in ["nohz_full=4000", "irqaffinity=x"] {
+            let error = words_of(word, true).expect_err("no such CPUs").to_string();
+            assert!(error.starts_with("--boot "), "{error}");
+        }
+    }
 }

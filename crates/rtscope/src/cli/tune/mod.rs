@@ -13,6 +13,7 @@ use std::{
     process::ExitCode,
 };
 
+pub(super) use self::trial::refuse_frames;
 use crate::{failure::Refused, output::shown};
 
 #[derive(Debug, clap::Subcommand)]

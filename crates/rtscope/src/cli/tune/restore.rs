@@ -13,8 +13,9 @@ use crate::{cli::print, exit, failure::Refused, leftovers, output::shown};
 
 /// Restore settings that were kept, or that a killed process left
 ///
-/// A setting that somebody else has changed since is left alone, and named with the value that it had. Settings that a
-/// running process holds are its own to restore. `rtscope restore` restores only what killed processes left.
+/// If somebody else has changed a setting since, rtscope leaves it alone and prints the original value. It doesn't
+/// touch settings that a running process holds: that process restores them. `rtscope restore` restores only what killed
+/// processes left.
 ///
 /// With --persist it removes the files of `tune apply --persist` instead, with --boot the boot entry of
 /// `tune apply --boot`.
@@ -31,10 +32,10 @@ pub(in crate::cli) struct Args {
     /// Remove the boot entry with parameters, and make the old one the default
     #[arg(long)]
     boot: bool,
-    /// Do so below DIR, for example on a mounted SD card
+    /// Remove the files of --persist and --boot below DIR, for example on a mounted SD card
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Remove the files of --persist also when they were edited
+    /// Remove the files of --persist even if they were edited
     #[arg(long, requires = "persist")]
     force: bool,
 }

@@ -14,11 +14,12 @@ use crate::{
 
 /// Show settings that rtscope has changed, and by whom
 ///
-/// Held: a process changed it and restores it at its end. Kept: `rtscope tune apply --keep` changed it. Left: the
-/// process was killed; the next verb that measures restores it, and so does `rtscope tune restore`.
+/// Held: a running process changed the setting, and restores it when it ends. Kept: `rtscope tune apply --keep` changed
+/// it. Left: the process was killed. The next rtscope command that measures restores the setting, and so does
+/// `rtscope tune restore`.
 ///
-/// Exit code: 0 nothing is changed, or all as rtscope wrote it; 1 error; 2 somebody changed a setting since, or a killed
-/// process left one.
+/// Exit code: 0 no setting is changed, or all are as rtscope wrote them; 1 error; 2 somebody has changed a setting
+/// since, or a killed process left one.
 ///
 /// Examples:
 ///   sudo rtscope tune status

@@ -25,8 +25,9 @@ use crate::{
 
 /// Suggest settings for what doctor finds
 ///
-/// The suggestions are in the order in which they matter. Each has the command that applies it, what it costs and how sure it is. What only a boot parameter changes has the
-/// line for this machine's boot loader. It changes nothing.
+/// The most important suggestions come first. Each has the command that applies it, what it costs, and how certain it
+/// is. If only a boot parameter makes the change, the suggestion has the line for this machine's boot loader. The
+/// command changes nothing.
 ///
 /// Examples:
 ///   rtscope tune suggest
