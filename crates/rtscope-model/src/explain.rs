@@ -106,6 +106,10 @@ pub struct Spike {
     pub cpu: u32,
     /// When.
     pub switched_ns: u64,
+    /// When its system call ended after that, or the last page fault began that it met right then. None where the
+    /// kernel's events don't show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned_ns: Option<u64>,
     /// What ran on each of its CPUs when the events begin.
     pub before: Vec<RunningThread>,
     /// What happened on these CPUs, in order.
@@ -121,10 +125,16 @@ impl Spike {
         self.timer.map_or(self.waking.at_ns, |timer| timer.expires_ns)
     }
 
-    /// From there to the switch to it.
+    /// When it was back in its program, or else when it came to run.
+    #[must_use]
+    pub fn end_ns(&self) -> u64 {
+        self.returned_ns.unwrap_or(self.switched_ns)
+    }
+
+    /// From its start to its end.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
-        self.switched_ns.saturating_sub(self.start_ns())
+        self.end_ns().saturating_sub(self.start_ns())
     }
 }
 

@@ -53,6 +53,8 @@ pub enum What {
     },
     /// `page_fault_user`.
     PageFault,
+    /// `sys_exit`: the thread's system call ends, and it returns to its program.
+    SystemCallEnds,
     /// `sys_enter_futex`, its operation without the flags.
     Futex {
         operation: u32,

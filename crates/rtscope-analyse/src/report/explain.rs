@@ -91,12 +91,25 @@ fn of_which(record: &ExplainRecord, all: &Judged) -> String {
     }
 }
 
+/// With what a latency ends.
+fn ends(record: &ExplainRecord) -> &'static str {
+    match record.spikes.iter().filter(|spike| spike.returned_ns.is_none()).count() {
+        0 => "A latency ends when the thread is back in its program.",
+        count if count == record.spikes.len() => {
+            "A latency ends with the switch to the thread: what the thread itself does then, for example a page fault, \
+             is not in it."
+        }
+        _ => {
+            "A latency ends when the thread is back in its program, or with the switch to it where no event shows the \
+             return."
+        }
+    }
+}
+
 /// What the figures don't show, a sentence each.
 fn limits(record: &ExplainRecord) -> Vec<String> {
     let mut all = vec![
-        "A latency ends with the switch to the thread: what the thread itself does then, for example a page fault, is \
-         not in it."
-            .to_owned(),
+        ends(record).to_owned(),
         "The kernel records 5 to 9 events for each activation. They delay it by a few us, by more on a busy machine, and \
          count as part of what they interrupt."
             .to_owned(),

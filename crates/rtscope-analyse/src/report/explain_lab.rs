@@ -129,8 +129,8 @@ fn agreement_text(events: &Agreement) -> String {
 /// The wake-ups of which the events say something else, and what.
 fn disagreements(events: &Agreement) -> Vec<String> {
     let line = |one: &ComparedWakeup| {
-        let latency = us(one.until_switch_ns);
-        format!("{}, {latency} us until the switch: {}", one.phase, one.differences().join("; "))
+        let latency = us(one.until_end_ns);
+        format!("{}, {latency} us by the events: {}", one.phase, one.differences().join("; "))
     };
     events.compared.iter().filter(|one| !one.agrees).map(line).collect()
 }

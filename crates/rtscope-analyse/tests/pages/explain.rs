@@ -12,13 +12,9 @@ use rtscope_model::{
 /// A thread that waits for an interrupt, for a thread of a higher priority and for one of a lower one.
 pub(crate) fn explained() -> ExplainRecord {
     let name = |text: &str| Name::new(text.as_bytes());
-    let event = |at_ns: u64, tid: u32, what: What| Event {
-        at_ns,
-        cpu: 1,
-        tid,
-        in_interrupt: false,
-        preempt_depth: 0,
-        what,
+    let event = |at_ns: u64, tid: u32, what: What| {
+        let (cpu, in_interrupt, preempt_depth) = (1, false, 0);
+        Event { at_ns, cpu, tid, in_interrupt, preempt_depth, what }
     };
     let switch = |at_ns, from, to, to_priority, text| {
         let (is_ready, to_name) = (true, name(text));
@@ -44,6 +40,7 @@ pub(crate) fn explained() -> ExplainRecord {
         wakers: Vec::new(),
         cpu: 1,
         switched_ns: 1_590_000,
+        returned_ns: None,
         before: vec![low],
         events,
         is_lossy: true,

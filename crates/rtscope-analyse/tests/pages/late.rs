@@ -82,7 +82,7 @@ fn disagreement() -> Agreement {
     let one = ComparedWakeup {
         phase: "disk".to_owned(),
         at_ns: 7 * MS,
-        until_switch_ns: 870_500,
+        until_end_ns: 870_500,
         kinds: vec![kind],
         names: Vec::new(),
         agrees: false,

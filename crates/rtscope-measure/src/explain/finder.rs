@@ -17,6 +17,12 @@ use crate::trace::OTHER_CLOCK_NS;
 /// the running thread was charged with is in it.
 pub(super) const LEAD_NS: u64 = 30_000_000;
 
+/// A thread that is so long in the kernel after it came to run does more there than to return to its program.
+const RETURN_NS: u64 = 5_000_000;
+
+/// A page fault is a part of the return when it follows the end of the system call, or another page fault, so closely.
+const FAULT_NS: u64 = 20_000;
+
 /// Events of a CPU that are held for activations to come.
 const HELD_MAX: usize = 100_000;
 
@@ -112,6 +118,8 @@ pub(super) struct Finder {
     sleepers: BTreeMap<u32, Sleeper>,
     /// Who woke whom.
     wakeups: Wakeups,
+    /// Activations of threads that came to run and aren't back in their programs.
+    returning: Vec<Returning>,
     /// The times whose worst activations are kept, in their order.
     phases: Vec<KeptPhase>,
 }
@@ -123,6 +131,46 @@ struct KeptPhase {
     spikes: Vec<Spike>,
 }
 
+/// An activation whose thread has come to run and isn't back in its program, as far as the events show.
+#[derive(Debug)]
+struct Returning {
+    spike: Spike,
+    /// From then on nothing that happens belongs to it.
+    until_ns: u64,
+}
+
+impl Returning {
+    fn new(spike: Spike) -> Returning {
+        Returning { until_ns: spike.switched_ns + RETURN_NS, spike }
+    }
+
+    /// Whether it is over by the time of an event.
+    fn ends_with(&mut self, event: &Event) -> bool {
+        let Returning { spike, until_ns } = self;
+        match event.what {
+            _ if event.at_ns > *until_ns => return true,
+            What::Switch { to, .. } if to == spike.tid && event.at_ns > spike.switched_ns => {
+                *until_ns = event.at_ns + RETURN_NS;
+                return event.cpu != spike.cpu;
+            }
+            _ if event.tid != spike.tid || event.in_interrupt => return false,
+            // Another thread goes first.
+            What::Switch { is_ready: true, .. } => *until_ns = spike.switched_ns + LEAD_NS,
+            What::SystemCallEnds if spike.returned_ns.is_none() => {
+                spike.returned_ns = Some(event.at_ns);
+                *until_ns = event.at_ns + FAULT_NS;
+            }
+            What::PageFault if spike.returned_ns.is_some() => {
+                spike.returned_ns = Some(event.at_ns);
+                *until_ns = event.at_ns + FAULT_NS;
+            }
+            What::Switch { .. } => return true,
+            _ => return spike.returned_ns.is_some(),
+        }
+        false
+    }
+}
+
 impl Finder {
     pub(super) fn new(limits: Limits) -> Finder {
         let mut finder = Finder {
@@ -130,6 +178,7 @@ impl Finder {
             cpus: BTreeMap::new(),
             sleepers: BTreeMap::new(),
             wakeups: Wakeups::default(),
+            returning: Vec::new(),
             phases: Vec::new(),
         };
         finder.keep_in(std::slice::from_ref(&(0..u64::MAX)));
@@ -161,6 +210,7 @@ impl Finder {
         cpu.before.cpu = event.cpu;
         cpu.push(*event);
         let is_expiring = cpu.expiring > 0;
+        self.follow_returns(event);
         if let Some(sleeper) = self.sleepers.get_mut(&event.tid) {
             // Some kernels leave out switches away from some threads: who does something runs.
             if let Some((waking, _)) = sleeper.waking.take() {
@@ -198,16 +248,27 @@ impl Finder {
                     sleeper.thread.name = to_name;
                     sleeper.thread.priority = to_priority;
                     sleeper.is_running = true;
-                    let activation = sleeper.activation(event);
-                    self.keep(activation);
+                    self.returning.extend(sleeper.activation(event).map(Returning::new));
                 }
             }
             _ => {}
         }
     }
 
-    fn keep(&mut self, activation: Option<Spike>) {
-        let Some(mut spike) = activation else { return };
+    /// Keeps the activations that an event ends.
+    fn follow_returns(&mut self, event: &Event) {
+        let ended: Vec<Returning> =
+            self.returning.extract_if(.., |one| one.ends_with(event)).collect();
+        ended.into_iter().for_each(|one| self.keep(one.spike));
+    }
+
+    /// Keeps the activations that have begun, with what is known of them.
+    fn end_returns(&mut self) {
+        let all = std::mem::take(&mut self.returning);
+        all.into_iter().for_each(|one| self.keep(one.spike));
+    }
+
+    fn keep(&mut self, mut spike: Spike) {
         let latency_ns = spike.latency_ns();
         let Some(sleeper) = self.sleepers.get_mut(&spike.tid) else { return };
         let thread = &mut sleeper.thread;
@@ -229,14 +290,15 @@ impl Finder {
             Some((at, _)) if is_full => drop(kept.swap_remove(at)),
             _ => {}
         }
-        let from_ns = spike.start_ns().min(spike.waking.at_ns).saturating_sub(LEAD_NS);
+        let (start_ns, end_ns) = (spike.start_ns().min(spike.waking.at_ns), spike.end_ns());
+        let from_ns = start_ns.saturating_sub(LEAD_NS);
         let wakers = spike.wakers.iter().map(|waker| waker.waking.cpu);
         let cpus: BTreeSet<u32> = wakers.chain([spike.cpu, spike.waking.cpu]).collect();
         for cpu in cpus {
             let Some(cpu) = self.cpus.get(&cpu) else { continue };
             let (before, events) = cpu.since(from_ns);
             spike.before.push(before);
-            spike.events.extend(events);
+            spike.events.extend(events.take_while(|event| event.at_ns <= end_ns));
         }
         spike.events.sort_by_key(|event| event.at_ns);
         kept.push(spike);
@@ -247,23 +309,25 @@ impl Finder {
         let mut spikes: Vec<&Spike> = self.phases.iter().flat_map(|it| &it.spikes).collect();
         spikes.sort_by_key(|spike| u64::MAX - spike.latency_ns());
         let start_ns = |spike: &Spike| spike.start_ns().min(spike.waking.at_ns);
-        spikes.iter().map(|one| (start_ns(one).saturating_sub(LEAD_NS), one.switched_ns)).collect()
+        spikes.iter().map(|one| (start_ns(one).saturating_sub(LEAD_NS), one.end_ns())).collect()
     }
 
     /// Events of a time had no room: who was woken in it may have been woken otherwise than it seems.
     pub(super) fn lost(&mut self, from_ns: u64) {
+        self.end_returns();
         self.wakeups.forget();
         for sleeper in self.sleepers.values_mut() {
             sleeper.timers.clear();
             sleeper.waking = None;
         }
         for spike in self.phases.iter_mut().flat_map(|phase| &mut phase.spikes) {
-            spike.is_lossy |= spike.switched_ns >= from_ns;
+            spike.is_lossy |= spike.end_ns() >= from_ns;
         }
     }
 
     /// Nothing was recorded for a time: what was begun before has no end.
     pub(super) fn forget(&mut self) {
+        self.end_returns();
         self.cpus.clear();
         self.wakeups.forget();
         for sleeper in self.sleepers.values_mut() {
@@ -274,7 +338,8 @@ impl Finder {
     }
 
     /// The threads, and what was late, the worst first.
-    pub(super) fn finish(self) -> (Vec<WatchedThread>, Vec<Spike>) {
+    pub(super) fn finish(mut self) -> (Vec<WatchedThread>, Vec<Spike>) {
+        self.end_returns();
         let mut spikes: Vec<Spike> = self.phases.into_iter().flat_map(|it| it.spikes).collect();
         spikes.sort_by_key(|spike| (u64::MAX - spike.latency_ns(), spike.switched_ns));
         let threads = self.sleepers.into_values().map(|sleeper| sleeper.thread);
@@ -308,6 +373,7 @@ impl Sleeper {
             wakers: std::mem::take(&mut self.wakers),
             cpu: switch.cpu,
             switched_ns: switch.at_ns,
+            returned_ns: None,
             before: Vec::new(),
             events: Vec::new(),
             is_lossy: false,
@@ -389,6 +455,43 @@ mod tests {
         // The events of both CPUs, in order.
         assert_eq!(spikes[0].events.len(), 4);
         assert!(spikes[0].events.is_sorted_by_key(|event| event.at_ns));
+    }
+
+    /// From the expiry on, of a thread that comes to run 10 us after it.
+    fn latency_us(after: &[Event]) -> u64 {
+        let mut finder = limits(0, 5);
+        activation(1_000, 1_004, 1_010).iter().chain(after).for_each(|event| finder.see(event));
+        let (_, spikes) = finder.finish();
+        assert_eq!((spikes.len(), spikes[0].switched_ns), (1, 1_010 * US));
+        spikes[0].latency_ns() / US
+    }
+
+    #[test]
+    fn a_latency_ends_when_the_thread_is_back_in_its_program() {
+        let ends = |at_us| event(at_us, 0, 7, What::SystemCallEnds);
+        let faults = |at_us| event(at_us, 0, 7, What::PageFault);
+        assert_eq!(latency_us(&[]), 10, "the kernel doesn't show it");
+        assert_eq!(latency_us(&[ends(1_013), ends(1_014)]), 13);
+        assert_eq!(latency_us(&[faults(1_012), ends(1_013), faults(1_015), faults(1_030)]), 30);
+        assert_eq!(latency_us(&[ends(1_013), faults(1_500)]), 13, "the program's own work");
+        assert_eq!(latency_us(&[ends(1_013), arm(1_014, 9), faults(1_015)]), 13);
+        let interrupt = Event { in_interrupt: true, ..ends(1_012) };
+        assert_eq!(latency_us(&[interrupt, ends(1_013)]), 13);
+        assert_eq!(latency_us(&[ends(1_010 + RETURN_NS / US + 1)]), 10, "its call goes on");
+    }
+
+    #[test]
+    fn a_thread_that_is_preempted_on_its_way_back_is_late_and_one_that_sleeps_is_not() {
+        let ends = |at_us, cpu| event(at_us, cpu, 7, What::SystemCallEnds);
+        let leaves = |is_ready| {
+            let (to_priority, to_name) = (0, Name::new(b"hog"));
+            event(1_012, 0, 7, What::Switch { from: 7, is_ready, to: 8, to_priority, to_name })
+        };
+        let after_us = 1_012 + 2 * RETURN_NS / US;
+        let back = |cpu| switch(after_us, cpu, 8, 7);
+        assert_eq!(latency_us(&[leaves(true), back(0), ends(after_us + 2, 0)]), after_us - 998);
+        assert_eq!(latency_us(&[leaves(false), back(0), ends(after_us + 2, 0)]), 10);
+        assert_eq!(latency_us(&[leaves(true), back(1), ends(after_us + 2, 1)]), 10, "another CPU");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Threads watched by the kernel's events, and what was in the way when one was late.
 //!
 //! The threads run as they are: nothing is put into them. From when to when: a latency goes from the expiry of the
-//! timer that the thread had set, or from its wake-up by something else, to the switch to it.
+//! timer that the thread had set, or from its wake-up by something else, to its return to its program, or to the switch
+//! to it where the kernel doesn't show the return.
 
 mod accounts;
 mod clock_fit;
@@ -80,6 +81,12 @@ const WANTED: &[&str] = &[
     "workqueue/workqueue_execute_end",
     "nmi/nmi_handler",
 ];
+
+/// Events of the watched threads alone, where the kernel has them: what follows the switch to a thread.
+const OWN: &[&str] = &["raw_syscalls/sys_exit", "exceptions/page_fault_user"];
+
+/// So many threads at most are named in a filter of such events.
+const OWN_THREADS_MAX: usize = 64;
 
 /// Interrupts of x86 that aren't a device's.
 const VECTORS: &[&str] =
@@ -317,6 +324,8 @@ struct Watch {
     recording: Recording,
     /// Kinds of events that are there, and that aren't.
     kinds: (Vec<String>, Vec<String>),
+    /// The threads whose events of [`OWN`] are recorded.
+    own: Vec<u32>,
     begin: Instant,
     /// Events that had no room.
     lost: u64,
@@ -339,6 +348,7 @@ impl Watch {
             finder: Finder::new(limits),
             recording,
             kinds: (there, missing),
+            own: Vec::new(),
             begin: Instant::now(),
             lost: 0,
             read_ns: SystemClock::MONOTONIC.now_ns(),
@@ -352,21 +362,34 @@ impl Watch {
         let tasks = |pid: &u32| self.tree.list(format!("proc/{pid}/task"));
         let tids = processes.iter().flat_map(tasks).filter_map(|name| name.parse().ok());
         let meant: Vec<u32> = tids.filter(|tid| only.is_none_or(|only| only == *tid)).collect();
-        meant.iter().for_each(|tid| self.finder.watch(*tid));
+        self.watch(&meant);
         !meant.is_empty()
+    }
+
+    fn watch(&mut self, tids: &[u32]) {
+        tids.iter().for_each(|tid| self.finder.watch(*tid));
+        let named = &tids[..tids.len().min(OWN_THREADS_MAX)];
+        if self.own == named {
+            return;
+        }
+        for event in OWN.iter().filter(|event| self.kinds.0.iter().any(|there| there == *event)) {
+            // Without the filter the returns of these threads are unknown, and their latencies end with the switch.
+            let _ = self.recording.filter(event, &of_threads(named));
+        }
+        self.own = named.to_vec();
     }
 
     /// Watches the sampling threads of this process that there are now.
     fn follow_samplers(&mut self) {
         let tasks = format!("proc/{}/task", std::process::id());
-        for tid in self.tree.list(&tasks) {
+        let is_sampler = |tid: &String| {
             let name = self.tree.read(format!("{tasks}/{tid}/comm")).unwrap_or_default();
-            if let Ok(tid) = tid.parse()
-                && name.starts_with(THREAD_NAME)
-            {
-                self.finder.watch(tid);
-            }
-        }
+            name.starts_with(THREAD_NAME)
+        };
+        let tids = self.tree.list(&tasks);
+        let samplers: Vec<u32> =
+            tids.iter().filter(|tid| is_sampler(tid)).filter_map(|tid| tid.parse().ok()).collect();
+        self.watch(&samplers);
     }
 
     fn read(&mut self) -> Result<(), ExplainError> {
@@ -465,6 +488,12 @@ fn record(tree: &Tree) -> Result<(Recording, Vec<String>, Vec<String>), TraceErr
             false => missing.push((*event).to_owned()),
         }
     }
+    for event in OWN {
+        match instance.switch_on_where(event, &of_threads(&[])) {
+            Ok(()) => there.push(event),
+            Err(_) => missing.push((*event).to_owned()),
+        }
+    }
     let mut there: Vec<String> = there.into_iter().map(str::to_owned).collect();
     for vector in VECTORS {
         for event in ["entry", "exit"].map(|edge| format!("irq_vectors/{vector}_{edge}")) {
@@ -479,6 +508,12 @@ fn record(tree: &Tree) -> Result<(Recording, Vec<String>, Vec<String>), TraceErr
         missing.push("stack of a timer's expiry".to_owned());
     }
     Ok((instance.record()?, there, missing))
+}
+
+/// A filter of the kernel that lets the events of these threads pass; those of none where there are none.
+fn of_threads(tids: &[u32]) -> String {
+    let each = tids.iter().map(|tid| format!("common_pid == {tid}"));
+    each.reduce(|all, one| format!("{all} || {one}")).unwrap_or("common_pid == -1".to_owned())
 }
 
 /// The names of all threads that came to run around these.
@@ -540,6 +575,12 @@ mod tests {
 
     fn keep() -> Keep {
         Keep { above: None, kept_max: 3, version: "0".to_owned(), wall_clock: String::new() }
+    }
+
+    #[test]
+    fn a_filter_names_the_threads_or_none() {
+        assert_eq!(of_threads(&[]), "common_pid == -1");
+        assert_eq!(of_threads(&[4, 7]), "common_pid == 4 || common_pid == 7");
     }
 
     #[test]

@@ -98,6 +98,7 @@ enum Kind {
         mode: Field,
     },
     PageFault,
+    SystemCallEnds,
     Futex {
         operation: Field,
         value: Field,
@@ -166,6 +167,7 @@ impl Kind {
                 mode: field("mode")?,
             },
             "exceptions/page_fault_user" => Kind::PageFault,
+            "raw_syscalls/sys_exit" => Kind::SystemCallEnds,
             "syscalls/sys_enter_futex" => Kind::Futex {
                 operation: field("op")?,
                 value: field("val")?,
@@ -340,6 +342,7 @@ impl Decoder {
                 }
             }
             Kind::PageFault => What::PageFault,
+            Kind::SystemCallEnds => What::SystemCallEnds,
             Kind::Futex { operation, value, timeout } => {
                 // The kernel keeps arguments of 32 bits in words of 64.
                 let low = |field| number(field).map(|word| word & u64::from(u32::MAX));

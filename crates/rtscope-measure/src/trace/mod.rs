@@ -213,6 +213,11 @@ impl Recording {
         self.events.retain_pages(since_ns, times);
     }
 
+    /// Has an event that is on pass another filter of the kernel.
+    pub(crate) fn filter(&self, event: &str, filter: &str) -> Result<(), TraceError> {
+        self.instance.write(&format!("events/{event}/filter"), filter)
+    }
+
     /// Stops recording, or goes on.
     pub(crate) fn pause(&self, is_paused: bool) -> Result<(), TraceError> {
         self.instance.write("tracing_on", if is_paused { "0" } else { "1" })

@@ -93,6 +93,7 @@ fn happened(event: &str) -> Option<What> {
             })
         }
         "page_fault_user" => Some(What::PageFault),
+        "sys_exit" => Some(What::SystemCallEnds),
         "irq_handler_entry" => {
             let name = Name::new(words.split_once(" name=")?.1.as_bytes());
             Some(What::Enter(Section::Irq { line: number(words, "irq=")?, name }))

@@ -352,6 +352,17 @@ fn a_run_explains_its_own_late_wake_ups() {
     }
     let spikes = document["spikes"].as_array().expect("spikes");
     assert!(!spikes.is_empty() && spikes.len() <= 20);
+    let record = std::fs::read_to_string(folder.path().join("run/explain.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let events = record["events"].as_array().expect("events");
+    if events.iter().any(|event| event == "raw_syscalls/sys_exit") {
+        for spike in spikes {
+            let last =
+                spike["pieces"].as_array().and_then(|pieces| pieces.last()).expect("a piece");
+            let name = last["name"].as_str().expect("a name");
+            assert!(["return to user space", "page fault"].contains(&name), "{spike}");
+        }
+    }
     let page = || std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
     assert!(page().contains("id=\"why\"") && page().contains("Verdict"), "the run's own page");
     let judged = json(folder.path(), "report run --json");

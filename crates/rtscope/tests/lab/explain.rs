@@ -83,12 +83,15 @@ fn check_both_ways(room: &Path, record: &str, run: &[&str]) {
     let all: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
     let both = all["events"]["compared"].as_array().expect("wake-ups that both explain");
     assert!(both.len() >= 2, "{}", all["events"]);
-    for one in both {
+    // The end of an interrupt comes after its event: with several in a wake-up, the times differ by some microseconds.
+    let apart = |one: &&Value| {
         let kinds = one["kinds"].as_array().expect("kinds");
         let blocking = kinds.iter().find(|kind| kind["kind"] == "blocking").expect("the cause");
         let both = ["by_instructions_ns", "by_events_ns"].map(|way| ns(&blocking[way]));
-        assert!(both[0].abs_diff(both[1]) <= (both[0] / 20).max(2_000), "{one}");
-    }
+        assert!(both[0].abs_diff(both[1]) <= both[0] / 10, "{one}");
+        both[0].abs_diff(both[1]) > (both[0] / 20).max(2_000)
+    };
+    assert!(both.iter().filter(apart).count() <= 1, "{both:?}");
     // Recording takes instructions between the interrupt and the wake-up, and the exit code says so.
     let compare = ["compare", record, recorded, "--cell", "disk", "--worst", "1"];
     let compared = lab(&[&compare[..], &["--longer-by", "500", "--json"]].concat());

@@ -1,7 +1,7 @@
 //! Whether the kernel's events and the instructions say the same of late wake-ups of a guest.
 //!
-//! Both look at the same run, so each wake-up is known by its expiry. The events end with the switch to the thread, so
-//! the instructions are compared up to there.
+//! Both look at the same run, so each wake-up is known by its expiry. By the events a latency ends when the thread leaves
+//! the kernel, or with the switch to it, so the instructions are compared up to there.
 
 use rtscope_model::trace::Section;
 use serde::Serialize;
@@ -34,8 +34,8 @@ pub struct ComparedWakeup {
     pub phase: String,
     /// When it should have run, on the guest's clock.
     pub at_ns: u64,
-    /// From there to the switch.
-    pub until_switch_ns: u64,
+    /// From there to the end of the latency by the events.
+    pub until_end_ns: u64,
     /// Time of each kind of piece that either has.
     pub kinds: Vec<KindTimes>,
     /// Names that only one of them has, with their kinds.
@@ -125,7 +125,7 @@ fn compared(one: &LateWakeup, events: &Explained) -> ComparedWakeup {
     ComparedWakeup {
         phase: one.phase.clone(),
         at_ns: events.at_ns,
-        until_switch_ns: events.latency_ns,
+        until_end_ns: events.latency_ns,
         agrees: names.is_empty() && kinds.iter().all(KindTimes::agree),
         kinds,
         names,

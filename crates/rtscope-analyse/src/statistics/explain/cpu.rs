@@ -211,6 +211,11 @@ impl<'a> Timeline<'a> {
         self.events.iter().any(|event| event.at_ns == at_ns && is_wakeup(event))
     }
 
+    /// Whether something of a thread happened at an instant.
+    pub(super) fn has(&self, at_ns: u64, tid: u32, what: What) -> bool {
+        self.events.iter().any(|event| (event.at_ns, event.tid, event.what) == (at_ns, tid, what))
+    }
+
     /// Since when only the scheduler did something before a switch, at most so long: since the last event but those of
     /// the scheduler, or else since its own.
     pub(super) fn switching_since(&self, waking_ns: u64, switched_ns: u64, limit_ns: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Explained, NMI, OWN_INTERRUPT, Piece, PieceKind};
+use super::{Explained, NMI, OWN_INTERRUPT, PAGE_FAULT, Piece, PieceKind};
 
 /// What was in the way of late activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -114,21 +114,7 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
         PieceKind::OutsideLinux | PieceKind::Steal => {
             "firmware or hardware stopped the CPU: look for SMIs (`rtscope doctor`) and check the BIOS settings"
         }
-        // Only a device's interrupt has a number in /proc/irq.
-        PieceKind::Interrupt if piece.name.starts_with("IRQ ") => {
-            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or move this thread instead. A \
-             managed interrupt, as of NVMe, refuses that: boot with isolcpus=managed_irq,LIST"
-        }
-        PieceKind::Interrupt if piece.name.ends_with("from another CPU") => {
-            "`rtscope explain --cpu N` shows which thread on another CPU sends it, and what helps"
-        }
-        PieceKind::Interrupt if piece.name.starts_with(NMI) => {
-            "profilers and the kernel's watchdog cause such interrupts: stop them, or boot with nmi_watchdog=0. Others come \
-             from firmware or hardware: look at the kernel's log"
-        }
-        PieceKind::Interrupt => {
-            "`rtscope explain --cpu N` shows what else runs on this CPU, and what helps"
-        }
+        PieceKind::Interrupt => interrupt_remedy(&piece.name),
         PieceKind::ExpiryWork
             if piece.name == OWN_INTERRUPT || piece.name.starts_with("hrtimer_wakeup") =>
         {
@@ -143,10 +129,33 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
         PieceKind::Interference => {
             "raise this thread's priority above the other's, lower the other's, or give them different CPUs"
         }
+        PieceKind::Switching if piece.name == PAGE_FAULT => {
+            "lock the program's memory with mlockall(MCL_CURRENT | MCL_FUTURE), and touch all of it before the loop \
+             begins"
+        }
         PieceKind::Switching => {
             "the scheduler's own work: use a faster CPU, or a kernel with fewer debug options"
         }
         PieceKind::Unknown => "the events don't say: see which events this kernel lacks",
+    }
+}
+
+/// What helps against an interrupt of this name.
+fn interrupt_remedy(name: &str) -> &'static str {
+    match name {
+        // Only a device's interrupt has a number in /proc/irq.
+        _ if name.starts_with("IRQ ") => {
+            "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or move this thread instead. A \
+             managed interrupt, as of NVMe, refuses that: boot with isolcpus=managed_irq,LIST"
+        }
+        _ if name.ends_with("from another CPU") => {
+            "`rtscope explain --cpu N` shows which thread on another CPU sends it, and what helps"
+        }
+        _ if name.starts_with(NMI) => {
+            "profilers and the kernel's watchdog cause such interrupts: stop them, or boot with nmi_watchdog=0. Others come \
+             from firmware or hardware: look at the kernel's log"
+        }
+        _ => "`rtscope explain --cpu N` shows what else runs on this CPU, and what helps",
     }
 }
 

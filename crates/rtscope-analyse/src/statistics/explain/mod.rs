@@ -47,7 +47,7 @@ pub enum PieceKind {
     Interference,
     /// A thread of a lower priority ran on, though this one was ready.
     Blocking,
-    /// The scheduler itself, between the last event before the switch and the switch.
+    /// The scheduler itself, between the last event before the switch and the switch, and the way back to the program.
     Switching,
     /// The events don't say.
     Unknown,
@@ -125,7 +125,8 @@ pub struct Explained {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// From the timer's expiry, or from the wake-up, to the switch to it.
+    /// From the timer's expiry, or from the wake-up, to its return to its program, or to the switch to it where the
+    /// return isn't known.
     pub latency_ns: u64,
     /// The CPU that it came to run on.
     pub cpu: u32,
@@ -200,7 +201,7 @@ pub fn explain_one(record: &ExplainRecord, spike: &Spike) -> Explained {
         cut.until_waking(&waker, timer);
     }
     let runner = Timeline::new(spike, spike.cpu);
-    cut.until_switch(&runner, waker.interrupt_of(spike.waking.at_ns));
+    cut.until_return(&runner, waker.interrupt_of(spike.waking.at_ns));
     let woken_by = spike.timer.is_none().then(|| waker_name(&waker, spike.waking));
     let thread = record.threads.iter().find(|thread| thread.tid == spike.tid);
     Explained {
@@ -348,12 +349,12 @@ impl Cut<'_> {
         }
     }
 
-    /// From the wake-up to the switch, on the CPU that the thread came to run on. `own` is the begin of the timer's
-    /// interrupt that the wake-up was in.
-    fn until_switch(&mut self, timeline: &Timeline<'_>, own: Option<u64>) {
+    /// From the wake-up over the switch to the end, on the CPU that the thread came to run on. `own` is the begin of
+    /// the timer's interrupt that the wake-up was in.
+    fn until_return(&mut self, timeline: &Timeline<'_>, own: Option<u64>) {
         let (waking_ns, switched_ns) = (self.spike.waking.at_ns, self.spike.switched_ns);
         let switching_ns = timeline.switching_since(waking_ns, switched_ns, SWITCH_NS);
-        for (from_ns, to_ns, context) in timeline.between(waking_ns, switched_ns) {
+        for (from_ns, to_ns, context) in timeline.between(waking_ns, self.spike.end_ns()) {
             let is_last = to_ns == switched_ns && to_ns - from_ns <= SWITCH_NS;
             match context.innermost() {
                 // A later one, such as the tick, has nothing to do with this activation.
@@ -364,7 +365,7 @@ impl Cut<'_> {
                 }
                 // A thread in which a softirq runs is preempted: its softirq does nothing then.
                 Doing::Section(Section::Softirq(_) | Section::Expiry(_))
-                    if from_ns >= switching_ns =>
+                    if (switching_ns..switched_ns).contains(&from_ns) =>
                 {
                     self.push(from_ns, to_ns, PieceKind::Switching, "scheduler".to_owned());
                 }
@@ -384,6 +385,9 @@ impl Cut<'_> {
                 Doing::Idle => {
                     self.push(from_ns, to_ns, PieceKind::IdleExit, "exit from idle".to_owned());
                 }
+                Doing::Thread if context.thread.tid == self.spike.tid && from_ns >= switched_ns => {
+                    self.returns(timeline, from_ns, to_ns);
+                }
                 Doing::Thread
                     if context.thread.tid == 0 || context.thread.tid == self.spike.tid =>
                 {
@@ -395,6 +399,26 @@ impl Cut<'_> {
                 }
                 Doing::Thread => self.held_up(timeline, (from_ns, to_ns), &context, is_last),
             }
+        }
+    }
+
+    /// The thread itself runs, and isn't back in its program.
+    fn returns(&mut self, timeline: &Timeline<'_>, from_ns: u64, to_ns: u64) {
+        let is_fault = timeline.has(from_ns, self.spike.tid, What::PageFault);
+        let name = if is_fault { PAGE_FAULT } else { RETURN };
+        let ends_with_fault =
+            to_ns == self.spike.end_ns() && timeline.has(to_ns, self.spike.tid, What::PageFault);
+        let Some(piece) = self.push(from_ns, to_ns, PieceKind::Switching, name.to_owned()) else {
+            return;
+        };
+        piece.why = if is_fault {
+            piece.certainty = Certainty::LowerBound;
+            "page_fault_user shows its begin, and no event its end"
+        } else {
+            "sys_exit shows when the thread's system call ended"
+        };
+        if ends_with_fault {
+            piece.place = Some("a page fault of unknown length followed".to_owned());
         }
     }
 
@@ -479,6 +503,12 @@ impl Cut<'_> {
         self.record.symbols.get(at).map(String::as_str)
     }
 }
+
+/// The name of the way from the switch back to the program.
+const RETURN: &str = "return to user space";
+
+/// The name of a page fault on that way.
+const PAGE_FAULT: &str = "page fault";
 
 /// The name of an interrupt that can't be masked.
 const NMI: &str = "NMI";

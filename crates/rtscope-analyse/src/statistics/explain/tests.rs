@@ -79,6 +79,7 @@ fn spike(interrupt_us: u64, switched_us: u64, more: &[Event]) -> Spike {
         wakers: Vec::new(),
         cpu: 0,
         switched_ns: switched_us * US,
+        returned_ns: None,
         before: vec![by],
         events,
         is_lossy: false,
@@ -336,6 +337,31 @@ fn a_wake_up_from_another_cpu_waits_for_that_one() {
     has(&all, PieceKind::Interrupt, "reschedule from another CPU", 4);
 }
 
+#[test]
+fn the_way_back_to_the_program_belongs_to_the_latency() {
+    let more = [
+        event(1_008, 7, What::Enter(irq())),
+        event(1_028, 7, What::Leave(irq())),
+        switch(1_030, 7, 5, 0, "hog"),
+        switch(1_080, 5, 7, 9, "app"),
+        event(1_083, 7, What::SystemCallEnds),
+        event(1_084, 7, What::PageFault),
+        event(1_090, 7, What::PageFault),
+    ];
+    let late = Spike { returned_ns: Some(1_090 * US), ..spike(1_000, 1_006, &more) };
+    let all = explain(&record(late.clone())).remove(0).pieces;
+    let faults = all.last().expect("pieces");
+    assert_eq!((faults.name.as_str(), faults.certainty), ("page fault", Certainty::LowerBound));
+    assert_eq!(faults.place.as_deref(), Some("a page fault of unknown length followed"));
+    let all = pieces(late);
+    has(&all, PieceKind::Interrupt, "IRQ 9 (disk)", 20);
+    has(&all, PieceKind::Interference, "hog-5 (real-time priority 99)", 50);
+    has(&all, PieceKind::Switching, "return to user space", 4);
+    has(&all, PieceKind::Switching, "page fault", 6);
+    // Where the return isn't known, the latency ends with the switch.
+    assert_eq!(pieces(spike(1_000, 1_006, &more)), pieces(spike(1_000, 1_006, &[])));
+}
+
 /// Whatever the events are, the pieces add up and nothing panics.
 #[test]
 fn pieces_add_up_whatever_the_events_are() {
@@ -356,6 +382,9 @@ fn pieces_add_up_whatever_the_events_are() {
             });
         }
         let late_us = (random.share() * 200.0) as u64;
-        let _ = pieces(spike(EXPIRY_US + late_us, EXPIRY_US + late_us + 10, &more));
+        let spike = spike(EXPIRY_US + late_us, EXPIRY_US + late_us + 10, &more);
+        let returned_us = late_us + 10 + (random.share() * 200.0) as u64;
+        let returned_ns = Some((EXPIRY_US + returned_us) * US).filter(|_| random.share() < 0.5);
+        let _ = pieces(Spike { returned_ns, ..spike });
     }
 }

@@ -135,6 +135,12 @@ impl TriedKernel {
         KernelRef::named(self.other.as_deref().unwrap_or(base.name()), words)
     }
 
+    /// The other kernel without the parameters; none where it names only one of them.
+    fn kernel_alone(&self) -> Option<TriedKernel> {
+        let is_both = self.other.is_some() && !self.words.is_empty();
+        is_both.then(|| TriedKernel { other: self.other.clone(), words: Vec::new() })
+    }
+
     /// Takes another change in, too; none where the two contradict each other.
     fn with(&self, other: &TriedKernel) -> Option<TriedKernel> {
         let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
@@ -226,7 +232,14 @@ impl Bench {
 
     /// Runs what helped once more. What goes wrong now must not lose what was measured before.
     fn again(&mut self, best: &TriedKernel, seeds: RangeInclusive<u64>) -> Option<TrialSeries> {
-        let series = self.series(std::slice::from_ref(best), seeds, "together");
+        let series = self.series(std::slice::from_ref(best), seeds.clone(), "together");
+        // A parameter that helped one kernel may be unknown to the other, which is then measured without any.
+        if series.as_ref().is_ok_and(|series| series.trials.is_empty())
+            && let Some(kernel) = best.kernel_alone()
+            && !self.lab.console.interrupt().is_stopped()
+        {
+            return self.again(&kernel, seeds);
+        }
         let left_out = |error: &anyhow::Error| {
             self.leave_out(
                 &best.name(),
@@ -363,6 +376,14 @@ mod tests {
         for wrong in ["", " ", "a:b", "kernel=a kernel=b"] {
             assert!(TriedKernel::parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_kernel_with_parameters_can_be_tried_without_them() {
+        let alone = |text: &str| tried(text).kernel_alone().map(|it| it.name());
+        assert_eq!(alone("kernel=debian-rt preempt=full").as_deref(), Some("kernel=debian-rt"));
+        assert_eq!(alone("kernel=debian-rt"), None);
+        assert_eq!(alone("preempt=full"), None);
     }
 
     /// Of `--boot preempt=full threadirqs`, the second parameter was taken for a setting and refused.

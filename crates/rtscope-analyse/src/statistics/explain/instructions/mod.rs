@@ -30,7 +30,7 @@ use self::{
     preempt_count::{OffSection, PreemptCount},
     walk::{NodeId, Run, SWITCHES, USER, Walk},
 };
-use super::{Certainty, Explained, Piece, PieceKind, cpu, merged};
+use super::{Certainty, Explained, Piece, PieceKind, RETURN, cpu, merged};
 
 /// Functions that wake a thread.
 const WAKES: [&str; 2] = ["try_to_wake_up", "wake_up_process"];
@@ -88,9 +88,6 @@ const SETTLES: u64 = 4;
 
 /// Functions that a piece names beside the one that held the CPU.
 const NAMED: usize = 3;
-
-/// Name of the piece from the end of the switch to the reading of the clock.
-const RETURN: &str = "return to user space";
 
 /// By what pieces are known.
 const WHY: &str = "the emulator recorded the instructions that the guest executed";
