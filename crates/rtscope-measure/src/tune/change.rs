@@ -215,6 +215,16 @@ impl Change {
         }
     }
 
+    /// Gives a thread its new CPUs where it has these and others.
+    pub(super) fn narrow(&self, tree: &Tree) -> Result<(), Error> {
+        let (tid, asked) = (self.thread(tree)?, cpus(&self.new));
+        let found = sched::affinity(tid)?;
+        if found == asked || !asked.without(&found).is_empty() {
+            return Ok(());
+        }
+        sched::set_affinity(tid, &asked)
+    }
+
     /// Whether it is a change that its setting makes on some machine. A journal is not trusted to name others.
     pub(super) fn is_owned(&self) -> bool {
         setting::find(&self.setting).is_ok_and(|setting| setting.owns(self))
