@@ -185,7 +185,8 @@ impl Change {
             ChangeKind::Controller => cgroup::switch_controller(tree, &self.path, value),
             ChangeKind::Policy => kernel_thread::set_policy(self.thread(tree)?, value),
             ChangeKind::Affinity => sched::set_affinity(self.thread(tree)?, &cpus(value)),
-            ChangeKind::Remembered if value == self.new => Ok(()),
+            // One whose CPUs stay as they are has nothing but these to go back to.
+            ChangeKind::Remembered if value == self.new && value != self.old => Ok(()),
             ChangeKind::Remembered => self.restore_cpus(tree, &cpus(value)),
             ChangeKind::Cpuset => {
                 let tid = self.thread(tree)?;
