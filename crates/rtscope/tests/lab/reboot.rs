@@ -37,7 +37,7 @@ const MODULES: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"
 const COMMANDS: &str = "[ cat chown cp cut echo find grep kill ls md5sum mkdir mount poweroff reboot renice sed sh sleep \
                         sort stat sync taskset umount";
 
-/// By hand 60 to 100 s on two CPUs, several times as long where others work beside.
+/// Where others work beside, it takes several times as long as on a quiet machine.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 const TEST: &str = "settings_and_boot_parameters_outlive_a_reboot_and_go_back_to_the_byte";
@@ -88,6 +88,8 @@ fn settings_are_as_they_were_after_a_command_and_after_a_kill(facts: &Facts) {
     equal(held, &facts["settings-killed"]);
     let status = &facts["status-killed"];
     assert!(status.contains("which was killed") && status.ends_with("exit 2"), "{status}");
+    // Some interrupts can't be moved: they are as they were, and nobody made them so since.
+    assert!(!status.contains("somebody made"), "{status}");
     let restored = &facts["restore-killed"];
     assert!(
         restored.ends_with("every setting that was kept or left is as it was\nexit 0"),
