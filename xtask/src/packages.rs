@@ -30,12 +30,18 @@ impl Package {
 
 /// The reasons of several.
 const KERNEL: &str = "builds kernels";
+const REBOOT: &str = "makes the disk and the boot loader of the guest that reboots";
 const SKELETON: &str = "makes a skeleton that `rtscope new` wrote into a program";
 
 /// What the tests use, beyond what every Debian has, in alphabetical order.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "bc", sign: "bc", reason: KERNEL },
     Package { name: "bison", sign: "bison", reason: KERNEL },
+    Package {
+        name: "busybox-static",
+        sign: "/usr/share/doc/busybox-static",
+        reason: "is the system of the guest that reboots",
+    },
     Package { name: "chromium", sign: "chromium", reason: "opens the report in a real browser" },
     Package { name: "curl", sign: "curl", reason: "resumes the download of a source" },
     Package {
@@ -43,6 +49,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "mkfs.vfat",
         reason: "makes the boot partition that a kernel is installed on",
     },
+    Package { name: "e2fsprogs", sign: "/usr/sbin/mke2fs", reason: REBOOT },
     Package { name: "flex", sign: "flex", reason: KERNEL },
     Package { name: "g++", sign: "g++", reason: SKELETON },
     Package { name: "gcc", sign: "gcc", reason: KERNEL },
@@ -53,6 +60,8 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "gnuplot",
         reason: "plots our output by other people's recipes",
     },
+    Package { name: "grub-common", sign: "grub-mkrescue", reason: REBOOT },
+    Package { name: "grub-pc-bin", sign: "/usr/lib/grub/i386-pc/moddep.lst", reason: REBOOT },
     Package { name: "iperf3", sign: "iperf3", reason: "receives what rtscope throughput sends" },
     Package {
         name: "iproute2",
@@ -64,6 +73,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
     Package { name: "lz4", sign: "lz4", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
+    Package { name: "mtools", sign: "mformat", reason: REBOOT },
     Package { name: "npm", sign: "npm", reason: "fetches axe-core, which checks the pages" },
     Package { name: "patch", sign: "patch", reason: "applies real-time patches" },
     Package { name: "perl", sign: "prove", reason: "reads our KTAP as TAP" },
@@ -94,6 +104,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "valgrind",
         reason: "counts instructions of the sampler's loop, and simulates branches for rtscope stat",
     },
+    Package { name: "xorriso", sign: "xorriso", reason: REBOOT },
     Package { name: "xz-utils", sign: "xz", reason: "unpacks sources" },
 ];
 
@@ -208,7 +219,7 @@ mod tests {
     #[test]
     fn packages_are_listed_once_and_in_order() {
         assert!(OF_TESTS.windows(2).all(|pair| pair[0].name < pair[1].name));
-        assert!(names(OF_TESTS).starts_with("bc bison chromium "));
+        assert!(names(OF_TESTS).starts_with("bc bison busybox-static "));
     }
 
     #[test]

@@ -91,12 +91,6 @@ pub enum LabError {
         shortages.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     NoRoom { kernel: String, shortages: Vec<Shortage> },
-    /// New boot parameters failed, and so did setting the earlier ones again.
-    #[error(
-        "{error}; the boot parameters that were set before could not be set again ({cause}): the next boot is without \
-         {words}"
-    )]
-    ParametersGone { words: String, error: Box<LabError>, cause: Box<LabError> },
     /// The compiler or the linker failed.
     #[error("the build failed in {file}:\n{}\nthe whole output is in {log}", lines.join("\n"), log = log.display())]
     Build {

@@ -8,7 +8,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block, without_block},
-    parameters::{MARK, Words},
+    parameters::{MARK, Words, without_parameters},
 };
 use crate::error::LabError;
 
@@ -135,6 +135,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
 /// A copy of the default label with other words.
 pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
     let (path, text) = read(root)?;
+    let text = without_parameters(&text);
     let label = default_label(&text).ok_or_else(|| no_label(&path))?;
     label.value(&IMAGE).ok_or_else(|| no_label(&path))?;
     let kept = label.lines.iter().filter(|(key, _)| key != "APPEND");

@@ -9,7 +9,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, with_block, without_block},
-    parameters::{MARK, Words},
+    parameters::{MARK, Words, without_parameters},
 };
 use crate::error::LabError;
 
@@ -234,7 +234,7 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
         &main,
         "write the parameters into GRUB_CMDLINE_LINUX_DEFAULT of /etc/default/grub and run update-grub",
     )?;
-    let old = custom(root, &folder)?;
+    let old = without_parameters(&custom(root, &folder)?);
     let entry = default_entry(&[&main, &old]).ok_or_else(|| no_entry(&folder))?;
     entry.line(&LINUX).ok_or_else(|| no_entry(&folder))?;
     let title = entry.title.replace('\'', "");

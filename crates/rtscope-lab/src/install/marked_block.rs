@@ -65,22 +65,63 @@ pub fn silenced(text: &str, chosen: impl Fn(&str) -> bool) -> String {
 /// A text without a block of ours and with its silenced lines back.
 #[must_use]
 pub fn without_block(text: &str) -> String {
+    let cut = cut(text, "");
+    cut.split_inclusive('\n').map(loud).collect()
+}
+
+/// A text without the block of ours whose title begins so, and with the lines that it silenced. A kernel's block stays, and
+/// the lines that it silenced stay silent.
+#[must_use]
+pub fn without_titled_block(text: &str, title: &str) -> String {
+    let cut = cut(text, title);
+    if cut == text {
+        return cut;
+    }
+    let is_kernels = cut.lines().any(|line| line_begin(line, "").is_some());
+    let mut inside = false;
+    let line = |line| {
+        inside |= line_begin(line, "").is_some();
+        let is_back = inside || !is_kernels;
+        inside &= bare(line) != END;
+        if is_back { loud(line) } else { line }
+    };
+    cut.split_inclusive('\n').map(line).collect()
+}
+
+/// A text without the blocks whose title begins so.
+fn cut(text: &str, title: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut inside = false;
     for line in text.split_inclusive('\n') {
-        let bare = line.trim_end_matches(['\n', '\r']);
-        if bare == END && inside {
+        if bare(line) == END && inside {
             inside = false;
-        } else if bare.starts_with(BEGIN_JOINED) {
+        } else if let Some(begin) = line_begin(line, title) {
             inside = true;
-            kept.pop();
-        } else if bare.starts_with(BEGIN) {
-            inside = true;
+            if begin == BEGIN_JOINED {
+                kept.pop();
+            }
         } else if !inside {
-            kept.push_str(line.strip_prefix(SILENCED).unwrap_or(line));
+            kept.push_str(line);
         }
     }
     kept
+}
+
+/// A line without its end.
+fn bare(line: &str) -> &str {
+    line.trim_end_matches(['\n', '\r'])
+}
+
+/// How a block begins in this line, if its title begins so.
+fn line_begin(line: &str, title: &str) -> Option<&'static str> {
+    let begins =
+        |begin: &&str| line.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(title));
+    [BEGIN_JOINED, BEGIN].into_iter().find(|begin| begins(&begin))
+}
+
+/// A silenced line as it was.
+fn loud(line: &str) -> &str {
+    line.strip_prefix(SILENCED).unwrap_or(line)
 }
 
 /// The one line of a file with words of ours at its end; what follows the line stays.
@@ -129,6 +170,22 @@ mod tests {
         assert_eq!(without_block(&edited), "a=2\nb=3c=4\n");
         let quiet = silenced("DEFAULT a\nLABEL a\n", |line| line.starts_with("DEFAULT"));
         assert_eq!(quiet, "#rtscope# DEFAULT a\nLABEL a\n");
+    }
+
+    #[test]
+    fn parameters_go_from_above_a_kernels_block() {
+        let silent = |text: &str| silenced(text, |line| line.starts_with("DEFAULT"));
+        for old in ["DEFAULT old\nLABEL old\n", "LABEL old\nDEFAULT old"] {
+            let kernel = with_block(&silent(old), "tiny 6.12", "LABEL tiny\nDEFAULT tiny\n");
+            for below in [old, &kernel] {
+                let with = with_block(&silent(below), "boot parameters: nosmt", "DEFAULT ours\n");
+                assert_eq!(without_titled_block(&with, "boot parameters"), below);
+                assert_eq!(without_titled_block(below, "boot parameters"), below);
+                let more = format!("{with}# more\n");
+                let without = without_titled_block(&more, "boot parameters");
+                assert_eq!(without, format!("{below}# more\n"));
+            }
+        }
     }
 
     proptest! {

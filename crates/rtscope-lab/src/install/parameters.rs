@@ -3,14 +3,15 @@
 //! The entry is a copy of the one that boots now, with other words on its command line. It is written as that of a
 //! new kernel is: in a marked block, with the old file in the journal. Nothing of the old entry changes.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use super::{
     apply,
-    change::{Change, settled},
+    change::{Change, Content, settled},
     extlinux, grub,
-    journal::{self, FoundJournal, Heading},
+    journal::{self, FoundJournal, Heading, JournalLine},
     layout::{BootLayout, Chosen},
+    marked_block::{Mark, without_titled_block},
     raspberry_pi,
     steps::Steps,
     systemd_boot, u_boot, undo, undo_unfinished,
@@ -64,13 +65,13 @@ pub struct ParametersSet {
     pub changed: Vec<std::path::PathBuf>,
 }
 
-/// Adds a boot entry with parameters and makes it the default one. Parameters that were set before are set again, with
-/// the new ones.
+/// Adds a boot entry with parameters and makes it the default one. Parameters that were set before stay set: the new entry,
+/// which has them too, takes the earlier one's place in one step.
 ///
 /// # Errors
 ///
 /// Words that no command line can hold; a root that isn't of the layout, or whose entry can't be copied; a file that
-/// can't be written. Then nothing is changed, or the error says that the parameters set before are gone.
+/// can't be written. Then nothing is changed.
 pub fn set_parameters(
     root: &Path,
     layout: BootLayout,
@@ -80,48 +81,55 @@ pub fn set_parameters(
 ) -> Result<ParametersSet, LabError> {
     refuse_words(words)?;
     undo_unfinished(root, steps, report)?;
-    let earlier = journal::all(root)?.pop().filter(|found| found.heading.parameters.is_some());
-    let before = earlier.as_ref().and_then(|found| found.heading.parameters.clone());
-    let words = match &before {
+    let earlier = topmost(&journal::all(root)?).to_vec();
+    let words = match earlier.last().and_then(|found| found.heading.parameters.as_ref()) {
         Some(before) => Words(words).on(before),
         None => words.split_whitespace().collect::<Vec<_>>().join(" "),
     };
-    // What can't be written at all is refused while the earlier entry is still there.
-    changes(root, layout, &Words(&words))?;
-    if let Some(earlier) = &earlier {
-        undo(root, earlier, steps)?;
+    let outcome = set_entry(root, layout, &words, &earlier, steps, report);
+    if matches!(&outcome, Err(error) if !matches!(error, LabError::Stopped(_))) {
+        undo_unfinished(root, &mut Steps::default(), report)?;
     }
-    let error = match set_entry(root, layout, &words, steps, report) {
-        Err(error) if !matches!(error, LabError::Stopped(_)) => error,
-        outcome => return outcome,
-    };
-    let mut steps = Steps::default();
-    let undone = undo_unfinished(root, &mut steps, report);
-    let (Some(earlier), Some(before)) = (earlier, before) else {
-        return undone.and(Err(error));
-    };
-    let again =
-        undone.and_then(|()| set_entry(root, earlier.heading.layout, &before, &mut steps, report));
-    Err(match again {
-        Ok(_) => error,
-        Err(cause) => {
-            // What it began; the errors that count are there already.
-            let _ = undo_unfinished(root, &mut steps, report);
-            let (error, cause) = (Box::new(error), Box::new(cause));
-            LabError::ParametersGone { words: before, error, cause }
-        }
-    })
+    outcome
 }
 
-/// Adds the entry, where none of ours is.
+/// The journals of parameters on top of all others, the oldest first.
+fn topmost(all: &[FoundJournal]) -> &[FoundJournal] {
+    let count = all.iter().rev().take_while(|found| found.heading.parameters.is_some()).count();
+    &all[all.len() - count..]
+}
+
+/// A text without the block of parameters that were set before.
+pub(super) fn without_parameters(text: &str) -> String {
+    without_titled_block(text, NAME)
+}
+
+/// A file that was made for earlier parameters gets another text: it is ours, and the boot loader reads it.
+fn in_place_of(root: &Path, earlier: &[FoundJournal], change: Change) -> Change {
+    let made = |to: &Path| {
+        let is_it = |line: &JournalLine| matches!(line, JournalLine::New { path } if root.join(path) == *to);
+        earlier.iter().flat_map(|found| &found.lines).any(is_it)
+    };
+    match change {
+        Change::File { from: Content::Text(text), to } if made(&to) && to.is_file() => {
+            Change::Replace { path: to, text, mark: Mark::Block }
+        }
+        other => other,
+    }
+}
+
+/// Writes the entry. The journal keeps what was there, which may be an earlier entry of ours.
 fn set_entry(
     root: &Path,
     layout: BootLayout,
     words: &str,
+    earlier: &[FoundJournal],
     steps: &mut Steps,
     report: &mut Report<'_>,
 ) -> Result<ParametersSet, LabError> {
     let changes = settled(root, changes(root, layout, &Words(words))?)?;
+    let changes: Vec<Change> =
+        changes.into_iter().map(|change| in_place_of(root, earlier, change)).collect();
     let kernel =
         Identity { name: NAME.to_owned(), key: "parameters".to_owned(), ..Identity::default() };
     let heading = Heading { kernel, layout, parameters: Some(words.to_owned()) };
@@ -141,8 +149,13 @@ fn set_entry(
 ///
 /// The journals can't be read.
 pub fn parameters(root: &Path) -> Result<Option<String>, LabError> {
-    let set = journal::all(root)?.into_iter().rev().find_map(|found| found.heading.parameters);
-    Ok(set)
+    let all = journal::all(root)?;
+    let newest = |done: bool| {
+        let mut set = all.iter().rev().filter(|found| found.done || !done);
+        set.find_map(|found| found.heading.parameters.clone())
+    };
+    // The next command that writes there undoes what was broken off.
+    Ok(newest(true).or_else(|| newest(false)))
 }
 
 /// Removes the boot entry with parameters: the old one is the default again. Answers the words; none when none are set.
@@ -166,7 +179,13 @@ pub fn remove_parameters(
             newest.heading.kernel.name
         )));
     }
-    for note in undo(root, ours, steps)? {
+    let mut notes = Vec::new();
+    for found in topmost(&all).iter().rev() {
+        notes.extend(undo(root, found, steps)?);
+    }
+    // A file that was edited after the last of several calls is told of by each.
+    let mut told = BTreeSet::new();
+    for note in notes.into_iter().filter(|note| told.insert(note.clone())) {
         report(crate::progress::StepProgress::Warning(note));
     }
     Ok(ours.heading.parameters.clone())

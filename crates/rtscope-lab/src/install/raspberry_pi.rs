@@ -22,7 +22,7 @@ use super::{
     marked_block::{
         Mark, is_marked, silenced, with_block, with_words, without_block, without_words,
     },
-    parameters::{MARK, Words},
+    parameters::{MARK, Words, without_parameters},
     target,
 };
 use crate::error::LabError;
@@ -235,7 +235,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
 pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
     let boot = folder_with(root, &BOOT, CONFIG)?;
     let path = boot.join(CONFIG);
-    let config = below::read_text(root, &path)?;
+    let config = without_parameters(&below::read_text(root, &path)?);
     let now = of_config(root, &boot, &config)?;
     let name = format!("{MARK}.txt");
     // The firmware puts the prefix before this name too, where the prefix leads to a kernel.

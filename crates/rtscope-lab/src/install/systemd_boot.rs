@@ -11,7 +11,7 @@ use super::{
     change::{Change, Content},
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block},
-    parameters::{MARK, Words},
+    parameters::{MARK, Words, without_parameters},
 };
 use crate::error::LabError;
 
@@ -132,7 +132,10 @@ pub(super) fn chosen(root: &Path) -> Result<Chosen, LabError> {
 
 /// A copy of the default entry with other options, and a line that names it.
 pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
-    let loader = Loader::read(root)?;
+    let mut loader = Loader::read(root)?;
+    let name = format!("{MARK}.conf");
+    loader.config = without_parameters(&loader.config);
+    loader.entries.retain(|entry| entry.name != name);
     let entry = loader.default()?;
     let options = entry.text.lines().filter_map(|line| value_of(line, "options"));
     let line = words.on(&options.collect::<Vec<_>>().join(" "));
@@ -144,7 +147,6 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
         }
     }
     text += &format!("options {line}\n");
-    let name = format!("{MARK}.conf");
     let config = silenced(&loader.config, |old| value_of(old, "default").is_some());
     let config = with_block(&config, &words.title(), &format!("default {name}\n"));
     Ok(vec![

@@ -14,7 +14,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, with_block, without_block},
-    parameters::Words,
+    parameters::{Words, without_parameters},
 };
 use crate::error::LabError;
 
@@ -137,7 +137,8 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
 
 /// The variable with words for the kernel, set again with other words.
 pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Change>, LabError> {
-    let environment = Environment::read(root)?;
+    let mut environment = Environment::read(root)?;
+    environment.text = without_parameters(&environment.text);
     let name = environment.words_variable();
     let line = words.on(environment.value(name).unwrap_or_default());
     let text = with_block(&environment.text, &words.title(), &format!("{name}={line}\n"));

@@ -185,7 +185,8 @@ impl Change {
             ChangeKind::Controller => cgroup::switch_controller(tree, &self.path, value),
             ChangeKind::Policy => kernel_thread::set_policy(self.thread(tree)?, value),
             ChangeKind::Affinity => sched::set_affinity(self.thread(tree)?, &cpus(value)),
-            ChangeKind::Remembered if value == self.new => Ok(()),
+            // One whose CPUs stay as they are has nothing but these to go back to.
+            ChangeKind::Remembered if value == self.new && value != self.old => Ok(()),
             ChangeKind::Remembered => self.restore_cpus(tree, &cpus(value)),
             ChangeKind::Cpuset => {
                 let tid = self.thread(tree)?;
@@ -213,6 +214,16 @@ impl Change {
             Err(error) if error.errno() == Some(INVALID) => Ok(()),
             other => other,
         }
+    }
+
+    /// Gives a thread its new CPUs where it has these and others.
+    pub(super) fn narrow(&self, tree: &Tree) -> Result<(), Error> {
+        let (tid, asked) = (self.thread(tree)?, cpus(&self.new));
+        let found = sched::affinity(tid)?;
+        if found == asked || !asked.without(&found).is_empty() {
+            return Ok(());
+        }
+        sched::set_affinity(tid, &asked)
     }
 
     /// Whether it is a change that its setting makes on some machine. A journal is not trusted to name others.

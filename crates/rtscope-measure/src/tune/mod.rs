@@ -201,10 +201,12 @@ impl Applied {
         Ok(())
     }
 
-    /// What follows when threads were moved: those that were started meanwhile, and one event for all.
+    /// What follows when threads were moved: those that were started meanwhile or were spread too far, and one event for
+    /// all.
     fn after_shield(&self, first: usize, on_event: &mut dyn FnMut(Event)) {
         let changes = &self.changes[first.min(self.changes.len())..];
         shield::sweep(&self.tree, changes);
+        shield::narrow(&self.tree, changes);
         let Some(moved) = shield::moved(changes) else { return };
         let setting = changes[0].setting.clone();
         let (path, from, to) = (moved, "every CPU".to_owned(), "other CPUs".to_owned());

@@ -275,11 +275,18 @@ fn heading(version: &str, settings: &BTreeMap<String, String>) -> String {
 
 fn unit(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> String {
     let line: Vec<String> = words(program, settings).iter().map(|word| systemd(word)).collect();
+    let delegated = match settings.contains_key("shield") {
+        true => {
+            "# Else systemd switches the controller off when it reads its units again, and the shield ends.\n\
+             Delegate=cpuset\n"
+        }
+        false => "",
+    };
     format!(
         "{}\n[Unit]\nDescription=System settings that rtscope keeps\n\
          # After what would set them back, or is to be stopped.\n\
          After=sysinit.target network.target {}\n\n\
-         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={}\nExecStop={} tune restore\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\n{delegated}ExecStart={}\nExecStop={} tune restore\n\n\
          [Install]\nWantedBy=multi-user.target\n",
         heading(version, settings),
         service::UNITS.join(" "),
@@ -407,7 +414,9 @@ mod tests {
         let unit = image.read(UNIT);
         assert!(unit.starts_with("# Written by rtscope 1.0"), "{unit}");
         let line = "ExecStart=/usr/bin/rtscope tune apply --keep \"thread-priority=fifo:50@irq/*a b*\" throttling=off\n";
-        assert!(unit.contains(line), "{unit}");
+        assert!(unit.contains(line) && !unit.contains("Delegate"), "{unit}");
+        let found = image.persist("shield", "2", false).expect("all three");
+        assert!(image.read(UNIT).contains("\nDelegate=cpuset\nExecStart="));
         let link = fs::read_link(image.0.path().join(WANTS)).expect("enabled");
         assert_eq!(link, Path::new("/etc/systemd/system/rtscope-tune.service"));
         let removed = remove_persisted(image.0.path(), false).expect("removed").expect("something");

@@ -198,10 +198,10 @@ fn version_2(
     taken: &BTreeSet<String>,
     planned: &mut Planned,
 ) -> Result<(), TuneError> {
-    // Before the partition, so that they are restored after it: the kernel then gives all CPUs back.
+    // Before the partition, so that they are restored after it: the kernel then gives all CPUs back. Before Linux 6.2 it
+    // gives them to threads too that somebody has pinned to other CPUs, so each thread is remembered.
     for (tid, stat) in every_thread(tree) {
         let Ok(cpus) = sched::affinity(tid as i32) else { continue };
-        let is_moved = !cpus.common(&sides.shielded).is_empty() && !stat.is_bound();
         let change = Change {
             kind: ChangeKind::Remembered,
             thread: Some(ThreadName::of(tid, &stat)),
@@ -212,7 +212,7 @@ fn version_2(
                 &sides.kept_of(&cpus).to_string(),
             )
         };
-        if is_moved && !taken.contains(&change.key()) {
+        if !stat.is_bound() && !taken.contains(&change.key()) {
             planned.changes.push(change);
         }
     }
@@ -289,8 +289,18 @@ pub(super) fn sweep(tree: &Tree, changes: &[Change]) {
     }
 }
 
+/// Gives threads the CPUs that are left of their own. Before Linux 6.2, a new partition spreads every thread over all CPUs
+/// outside of it, also those that somebody has pinned to some of them.
+pub(super) fn narrow(tree: &Tree, changes: &[Change]) {
+    for change in changes.iter().filter(|change| change.kind == ChangeKind::Remembered) {
+        // A thread that has ended, or that isn't to be moved, needs nothing.
+        let _ = change.narrow(tree);
+    }
+}
+
 /// How many threads were moved, in one sentence.
 pub(super) fn moved(changes: &[Change]) -> Option<String> {
-    let count = changes.iter().filter(|change| change.kind.is_bulk()).count();
+    let is_moved = |change: &&Change| change.kind.is_bulk() && change.old != change.new;
+    let count = changes.iter().filter(is_moved).count();
     (count > 0).then(|| format!("{count} threads"))
 }

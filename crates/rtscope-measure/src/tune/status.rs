@@ -54,9 +54,13 @@ pub fn status(tree: &Tree, journal_dir: &Path) -> std::io::Result<Vec<ChangedSet
             Author::Process(owner) => SettingOwner::Left { pid: owner.pid },
         };
         let single = journal.changes.iter().filter(|change| !change.kind.is_bulk());
-        found.extend(single.map(|change| {
+        found.extend(single.filter_map(|change| {
             let now = change.present(tree).ok();
-            ChangedSetting {
+            // The kernel has refused the change, or it is back already.
+            if now.as_ref() == Some(&change.old) {
+                return None;
+            }
+            Some(ChangedSetting {
                 setting: change.setting.clone(),
                 place: change.place(tree),
                 before: before(change),
@@ -65,7 +69,7 @@ pub fn status(tree: &Tree, journal_dir: &Path) -> std::io::Result<Vec<ChangedSet
                 now,
                 owner: owner.clone(),
                 command: journal.command.clone(),
-            }
+            })
         }));
         found.extend(super::shield::moved(&journal.changes).map(|moved| ChangedSetting {
             setting: "shield".to_owned(),

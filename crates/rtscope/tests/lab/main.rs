@@ -8,6 +8,7 @@ mod experiments;
 mod explain;
 mod failures;
 mod preemption;
+mod reboot;
 mod verbs;
 
 use std::{

@@ -164,47 +164,102 @@ fn an_entry_that_firmware_variables_choose_is_not_guessed() {
     assert!(done.chosen.image.ends_with("vmlinuz-6.12"), "{:?}", done.chosen);
 }
 
-/// Sets parameters of which the second ones can't be written. Answers the error, and what is set then.
-fn second_fails(root: &Path, again: bool) -> (String, Option<String>) {
-    let layout = BootLayout::RaspberryPi;
-    set(root, layout, "isolcpus=1").expect("set");
-    let in_the_way = root.join("boot/firmware/rtscope-parameters.txt");
-    let mut calls = 0;
-    // It is called first when the earlier entry is gone, and then when what failed is to be undone.
-    let mut report = |_: StepProgress| {
-        calls += 1;
-        match calls {
-            1 => fs::write(&in_the_way, "of somebody else").expect("written"),
-            2 if again => fs::remove_file(&in_the_way).expect("removed"),
-            _ => {}
+/// The boot loader's files, without the journals.
+fn boot_files(root: &Path) -> Snapshot {
+    snapshot(&root.join("boot"))
+}
+
+/// The earlier entry went before the new one was written: killed in between, the next boot was without either.
+#[test]
+fn stopped_before_any_step_of_a_second_call_the_earlier_words_or_both_boot() {
+    for layout in ALL {
+        let (_room, at_once) = system("root", layout);
+        set(&at_once, layout, "isolcpus=1 nosmt").expect("set");
+        for n in 0.. {
+            let (_room, root) = system("root", layout);
+            let before = snapshot(&root);
+            set(&root, layout, "isolcpus=1").expect("set");
+            let mut steps = Steps::stopping_before(n);
+            let outcome = set_parameters(&root, layout, "nosmt", &mut steps, &mut quiet);
+            let line = layout.chosen(&root).expect("still sound").cmdline;
+            let is_new = line.ends_with("isolcpus=1 nosmt");
+            assert!(is_new || line.ends_with("isolcpus=1"), "{layout}, step {n}: {line}");
+            let done = outcome.is_ok();
+            let words = if done { "isolcpus=1 nosmt" } else { "isolcpus=1" };
+            assert_eq!(parameters(&root).expect("readable").as_deref(), Some(words));
+            if done {
+                assert!(n > 5 && is_new);
+                assert!(boot_files(&root) == boot_files(&at_once), "{layout}: as of one call");
+            } else {
+                // A third call finds the earlier words, and makes what one call would have.
+                let third = set(&root, layout, "nosmt").expect("set");
+                assert_eq!(third.words, "isolcpus=1 nosmt", "{layout}, step {n}");
+                assert!(boot_files(&root) == boot_files(&at_once), "{layout}, step {n}");
+            }
+            back(&root).expect("back");
+            assert!(snapshot(&root) == before, "{layout}, step {n}");
+            if done {
+                break;
+            }
         }
-    };
-    let outcome = set_parameters(root, layout, "nosmt", &mut Steps::default(), &mut report);
-    let error = outcome.expect_err("it is in the way").to_string();
-    assert!(error.contains("rtscope-parameters.txt is there already"), "{error}");
-    (error, parameters(root).expect("readable"))
+    }
+}
+
+#[test]
+fn stopped_while_they_go_back_the_words_go_at_the_second_try() {
+    for layout in ALL {
+        for n in 0.. {
+            let (_room, root) = system("root", layout);
+            let before = snapshot(&root);
+            set(&root, layout, "isolcpus=1").expect("set");
+            set(&root, layout, "nosmt").expect("set");
+            let done = remove_parameters(&root, &mut Steps::stopping_before(n), &mut quiet).is_ok();
+            layout.chosen(&root).expect("still sound");
+            back(&root).expect("back");
+            assert!(snapshot(&root) == before, "{layout}, step {n}");
+            if done {
+                assert!(n > 5);
+                break;
+            }
+        }
+    }
 }
 
 #[test]
 fn parameters_that_cannot_be_written_leave_those_before() {
-    let (_room, root) = system("root", BootLayout::RaspberryPi);
+    let layout = BootLayout::RaspberryPi;
+    let (_room, root) = system("root", layout);
     let before = snapshot(&root);
-    let (error, set) = second_fails(&root, true);
-    assert!(!error.contains("could not be set again"), "{error}");
-    assert_eq!(set.as_deref(), Some("isolcpus=1"));
-    let line = BootLayout::RaspberryPi.chosen(&root).expect("sound").cmdline;
+    set(&root, layout, "isolcpus=1").expect("set");
+    // Written last, after the line of words: that one goes back.
+    let in_the_way = root.join("boot/firmware/config.txt.rtscope-part/file");
+    let mut report = |_: StepProgress| {
+        fs::create_dir_all(in_the_way.parent().expect("a folder")).expect("made");
+        fs::write(&in_the_way, "of somebody else").expect("written");
+    };
+    let outcome = set_parameters(&root, layout, "nosmt", &mut Steps::default(), &mut report);
+    let error = outcome.expect_err("it is in the way").to_string();
+    assert!(error.contains("config.txt.rtscope-part"), "{error}");
+    assert_eq!(parameters(&root).expect("readable").as_deref(), Some("isolcpus=1"));
+    let line = layout.chosen(&root).expect("sound").cmdline;
     assert!(line.ends_with(" isolcpus=1"), "{line}");
     back(&root).expect("back");
     assert!(snapshot(&root) == before);
 }
 
 #[test]
-fn parameters_that_are_lost_are_named() {
-    let (_room, root) = system("root", BootLayout::RaspberryPi);
-    let (error, set) = second_fails(&root, false);
-    assert!(error.ends_with("the next boot is without isolcpus=1"), "{error}");
-    assert_eq!(set, None);
-    assert!(BootLayout::RaspberryPi.chosen(&root).is_ok());
+fn an_updated_kernel_gets_the_words_of_both_calls() {
+    let (_room, root) = system("root", BootLayout::Grub);
+    set(&root, BootLayout::Grub, "isolcpus=1").expect("set");
+    let old = BootLayout::Grub.chosen(&root).expect("sound").image;
+    let name = old.file_name().expect("a name").to_string_lossy().into_owned();
+    let path = root.join("boot/grub/grub.cfg");
+    let menu = fs::read_to_string(&path).expect("a menu").replace(&name, "vmlinuz-newer");
+    fs::write(&path, menu).expect("updated");
+    write(&root, "boot/vmlinuz-newer", "image");
+    let chosen = set(&root, BootLayout::Grub, "nosmt").expect("set").chosen;
+    assert!(chosen.image.ends_with("vmlinuz-newer"), "{chosen:?}");
+    assert!(chosen.cmdline.ends_with("isolcpus=1 nosmt"), "{chosen:?}");
 }
 
 #[test]
