@@ -104,7 +104,7 @@ pub fn page(record: &Record, judgement: &Judgement) -> String {
     let plots: Vec<PlotView> =
         PlotKind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
     let machine_use = MachineUseView::new(record, judgement);
-    let frames = FramesView::new(judgement);
+    let frames = FramesView::new(judgement, &scene);
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
         style: include_str!("../template/style.css"),
