@@ -165,10 +165,10 @@ fn what_became_of_frames_is_told_of_both_sides() {
     );
     let busy = &found.changes[1];
     let (a, b) = (busy.a.frames.expect("frames"), busy.b.frames.expect("frames"));
-    assert_eq!((a.sent, a.late, a.lost, a.not_sent, a.out_of_order), (2_020, 14, 6, 4, 2));
+    assert_eq!((a.sent, a.late, a.lost, a.not_sent, a.out_of_order), (1_996, 14, 6, 4, 2));
     // The books of this side don't balance any more: what was not late was not sent.
-    assert_eq!((b.sent, b.late, b.lost, b.not_sent, b.duplicates), (1_010, 0, 3, 9, 5));
-    let words = "frames: 14 late, 6 lost and 4 not sent of 2,024 cycles against 0 late, 3 lost and 9 not sent of";
+    assert_eq!((b.sent, b.late, b.lost, b.not_sent, b.duplicates), (998, 0, 3, 9, 5));
+    let words = "frames: 14 late, 6 lost and 4 not sent of 2,000 cycles against 0 late, 3 lost and 9 not sent of";
     assert!(busy.sentences.iter().any(|one| one.starts_with(words)), "{:?}", busy.sentences);
     assert!(!found.changes[0].sentences.iter().any(|one| one.starts_with("frames")));
     let page = crate::report::compare::page(&found);

@@ -36,8 +36,11 @@ pub(super) const PLOT: Plot = Plot {
     table,
 };
 
+/// Width that the page draws it for: a telephone shows all of it, without scrolling.
+pub(crate) const PAGE_WIDTH: u32 = 460;
+
 /// Room for the names of the parts.
-const LEFT: f64 = 150.0;
+const LEFT: f64 = 128.0;
 
 /// Height of a part's row, and of its bar.
 const ROW: f64 = 20.0;
@@ -136,7 +139,7 @@ fn keys(ink: usize) -> [Key; 3] {
     [
         key("shortest to longest", format!("k{ink}"), Sample::Line(0)),
         key("median to p99", format!("K{ink}"), Sample::Square),
-        key("p99 to p99.9", format!("between K{ink}"), Sample::Square),
+        key("p99 to p99.9", format!("light K{ink}"), Sample::Square),
     ]
 }
 
@@ -177,7 +180,7 @@ fn draw_part(sheet: &mut Sheet, x: &Scale, y: f64, ink: usize, histogram: &Histo
         bar
     };
     if p99_9 > p99 {
-        sheet.svg.path(&format!("between K{ink}"), &bar(p99, p99_9));
+        sheet.svg.path(&format!("light K{ink}"), &bar(p99, p99_9));
     }
     // Equal times still leave a mark.
     sheet.svg.path(&format!("K{ink}"), &bar(median, p99.max(median + 2.0)));

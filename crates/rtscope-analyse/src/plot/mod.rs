@@ -10,7 +10,7 @@ mod exceedance;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod flame;
-mod frame_parts;
+pub(crate) mod frame_parts;
 pub mod gantt;
 mod heatmap;
 mod histogram;

@@ -95,7 +95,14 @@ fn the_picture_of_the_parts_can_be_read_on_a_phone_and_aloud() {
         "{named:?}"
     );
     assert!(named[1].contains("One row a part"), "{named:?}");
-    // The card scrolls, the page doesn't; and the names of the parts are on the screen from the start.
+    // All of it is on the screen of a phone without scrolling, in letters that can be read.
+    let sheet = browser.evaluate(
+        "(() => { const svg = document.querySelector('#frames svg[role=img]'), box = svg.getBoundingClientRect();\
+         return [box.left, box.right, 11 * svg.getScreenCTM().a]; })()",
+    );
+    let [left, right, letter]: [f64; 3] = serde_json::from_value(sheet).expect("numbers");
+    assert!(left >= 0.0 && right <= 400.0, "{left} to {right}");
+    assert!(letter >= 7.9, "{letter} px");
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 400);
     let names = "[...document.querySelectorAll('#frames svg .text')].filter(one => {\
          const box = one.getBoundingClientRect(); return box.left >= 0 && box.right <= 400 && box.height >= 8; })\

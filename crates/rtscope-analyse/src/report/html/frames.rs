@@ -4,7 +4,7 @@ use super::{PlotView, plot_view};
 use crate::{
     judgement::{CellSummary, Judgement},
     number::{counted, grouped},
-    plot::{PlotKind, Scene, table::Table},
+    plot::{PlotKind, Scene, frame_parts, table::Table},
 };
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl FramesView {
             let row = cell.all.frame_counts().into_iter().flatten().map(|one| grouped(one.count));
             counts.row(std::iter::once(cell.name.clone()).chain(row));
         }
-        let parts = plot_view(PlotKind::FrameParts, scene);
+        let parts = plot_view(PlotKind::FrameParts, scene, frame_parts::PAGE_WIDTH);
         Some(FramesView { headline: headline(&cells), counts, parts })
     }
 }
