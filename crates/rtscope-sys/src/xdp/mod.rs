@@ -242,6 +242,12 @@ mod tests {
         net::{Namespace, make_veth, set_up},
     };
 
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![0xff; 60];
+        frame[12..14].copy_from_slice(&crate::frame::ETHER_TYPE.to_be_bytes());
+        frame
+    }
+
     /// The near end of a cable between two namespaces, and a socket on the far one.
     fn ends() -> Result<(Interface, FrameSocket), Error> {
         let near = Namespace::enter_new()?;
@@ -251,7 +257,13 @@ mod tests {
         let far = FrameSocket::ethernet(&Interface::named("far0")?)?;
         near.enter()?;
         set_up("near0")?;
-        Ok((Interface::named("near0")?, far))
+        let near = Interface::named("near0")?;
+        // The kernel lets a device send up to a second after its cable was plugged in; what is sent earlier is lost.
+        let arrives = FrameSocket::ethernet(&near)?;
+        while arrives.wait(10_000_000) == FrameWait::TimeOver {
+            far.send(&frame()).expect("sent");
+        }
+        Ok((near, far))
     }
 
     #[test]
@@ -263,8 +275,7 @@ mod tests {
         let run = || -> Result<(), Error> {
             let (near, far) = ends()?;
             let mut socket = XdpSocket::open(&near)?;
-            let mut frame = vec![0xff; 60];
-            frame[12..14].copy_from_slice(&crate::frame::ETHER_TYPE.to_be_bytes());
+            let mut frame = frame();
             let mut buffer = [0; 200];
             for number in 0..10 * FRAMES {
                 frame[14] = number as u8;
