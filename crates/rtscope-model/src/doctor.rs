@@ -119,6 +119,10 @@ pub enum BootLoader {
     RaspberryPi,
     /// `extlinux.conf`.
     Extlinux,
+    /// `extlinux.conf` that Debian's u-boot-menu writes from `/etc/default/u-boot`.
+    UBootMenu,
+    /// U-Boot with the boot script of Armbian, which reads `armbianEnv.txt`.
+    Armbian,
     /// U-Boot with `uEnv.txt`.
     UBoot,
     /// systemd-boot with `/etc/kernel/cmdline`.

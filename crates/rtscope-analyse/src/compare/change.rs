@@ -15,7 +15,8 @@ use super::{
     shift::{self, Shift},
 };
 use crate::{
-    judgement::RequirementOutcome,
+    judgement::{FigureRow, RequirementOutcome},
+    number::{counted, grouped},
     statistics::{exceedance, quantile},
 };
 
@@ -54,6 +55,8 @@ pub struct SideFigures {
     pub recorded: u64,
     /// Swallowed activations; none where that is not known, as of imports.
     pub missed: Option<u64>,
+    /// What became of frames; none where a run of this side sent none.
+    pub frames: Option<SideFrames>,
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
     pub mean_ns: Option<u64>,
@@ -63,6 +66,22 @@ pub struct SideFigures {
     pub max_ns: u64,
     /// Whether it is the time that an activation which nobody answered had waited at least.
     pub max_is_at_least: bool,
+}
+
+/// What became of the frames of a side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SideFrames {
+    /// Cycles in which no frame was sent.
+    pub not_sent: u64,
+    pub sent: u64,
+    /// Came back after the timeout.
+    pub late: u64,
+    pub lost: u64,
+    /// Of those lost, frames that the kernel did not take.
+    pub refused: u64,
+    pub out_of_order: u64,
+    pub duplicates: u64,
+    pub strays: u64,
 }
 
 /// What a difference means for a requirement.
@@ -152,6 +171,7 @@ impl CellComparison {
         }
         sentences.extend(shift::sentence(&self.shifts));
         sentences.extend(self.missed.as_ref().and_then(Missed::sentence));
+        sentences.extend(frames_sentence(&self.a, &self.b));
         sentences.extend(self.wasserstein_ns.map(|ns| {
             format!("the distributions are {:.2} us apart (Wasserstein distance)", ns / 1e3)
         }));
@@ -168,12 +188,49 @@ fn figures(members: &[Member<'_>], sample: &Sample<'_>) -> SideFigures {
         runs: members.len(),
         recorded: histogram.count(),
         missed: is_known.then(|| rows().map(|row| row.missed).sum()),
+        frames: side_frames(rows()),
         exposure_ns: rows().map(|row| row.exposure_ns).sum(),
         mean_ns: histogram.mean_ns().map(|mean_ns| mean_ns.round() as u64),
         p50_ns: histogram.at_rank_ns(middle),
         max_ns: rows().filter_map(|row| row.max_ns()).max().unwrap_or(0),
         max_is_at_least: rows().filter_map(|row| row.max_ns()).max() > histogram.max_ns(),
     }
+}
+
+/// What became of the frames, where some of a side did not come back in time.
+fn frames_sentence(a: &SideFigures, b: &SideFigures) -> Option<String> {
+    let (a, b) = (a.frames?, b.frames?);
+    let text = |side: SideFrames| {
+        format!(
+            "{} late, {} lost and {} not sent of {}",
+            grouped(side.late),
+            grouped(side.lost),
+            grouped(side.not_sent),
+            counted(side.sent.saturating_add(side.not_sent), "cycle")
+        )
+    };
+    let any = |side: SideFrames| side.late > 0 || side.lost > 0 || side.not_sent > 0;
+    (any(a) || any(b)).then(|| format!("frames: {} against {}", text(a), text(b)))
+}
+
+fn side_frames<'a>(rows: impl Iterator<Item = &'a FigureRow>) -> Option<SideFrames> {
+    let mut sum = SideFrames::default();
+    for row in rows {
+        let frames = row.frames.as_ref()?;
+        for (own, more) in [
+            (&mut sum.not_sent, row.not_sent()?),
+            (&mut sum.sent, frames.sent),
+            (&mut sum.late, frames.late),
+            (&mut sum.lost, frames.lost),
+            (&mut sum.refused, frames.refused),
+            (&mut sum.out_of_order, frames.out_of_order),
+            (&mut sum.duplicates, frames.duplicates),
+            (&mut sum.strays, frames.strays),
+        ] {
+            *own = own.saturating_add(more);
+        }
+    }
+    Some(sum)
 }
 
 /// The required limits, those asked for, and if there is none some round ones in the tails.

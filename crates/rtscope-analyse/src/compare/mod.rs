@@ -27,7 +27,7 @@ use rtscope_model::record::Record;
 use serde::Serialize;
 
 pub use self::{
-    change::{CellComparison, Effect, SideFigures},
+    change::{CellComparison, Effect, SideFigures, SideFrames},
     limit::{Exceedances, Missed},
     pairing::is_cell,
     ratio::{Chance, ShareRatio},

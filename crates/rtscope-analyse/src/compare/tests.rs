@@ -3,7 +3,7 @@
 use rtscope_model::environment::Preemption;
 
 use super::*;
-use crate::{judge, statistics::random::Random, test_support};
+use crate::{judge, plot::fixture, statistics::random::Random, test_support};
 
 const PLAN: &str = r#"
 name = "two"
@@ -150,6 +150,35 @@ fn a_system_compared_with_itself_is_rarely_called_different() {
         assert!(different <= most, "{late:?}: {different} of 25");
         assert!(excluded <= most, "{late:?}: {excluded} of 25");
     }
+}
+
+#[test]
+fn what_became_of_frames_is_told_of_both_sides() {
+    let mut faster = fixture::network();
+    for frames in faster.slices.iter_mut().filter_map(|slice| slice.frames.as_mut()) {
+        (frames.late, frames.duplicates) = (0, 5);
+    }
+    let found = compared(
+        &[fixture::network().record(), fixture::network().record()],
+        &[faster.record()],
+        None,
+    );
+    let busy = &found.changes[1];
+    let (a, b) = (busy.a.frames.expect("frames"), busy.b.frames.expect("frames"));
+    assert_eq!((a.sent, a.late, a.lost, a.not_sent, a.out_of_order), (1_996, 14, 6, 4, 2));
+    // The books of this side don't balance any more: what was not late was not sent.
+    assert_eq!((b.sent, b.late, b.lost, b.not_sent, b.duplicates), (998, 0, 3, 9, 5));
+    let words = "frames: 14 late, 6 lost and 4 not sent of 2,000 cycles against 0 late, 3 lost and 9 not sent of";
+    assert!(busy.sentences.iter().any(|one| one.starts_with(words)), "{:?}", busy.sentences);
+    assert!(!found.changes[0].sentences.iter().any(|one| one.starts_with("frames")));
+    let page = crate::report::compare::page(&found);
+    assert!(page.contains("message: what became of the frames"));
+    let document = serde_json::to_value(&found).expect("json");
+    assert_eq!(document["changes"][1]["a"]["frames"]["out_of_order"], 2);
+    // A side without frames has none.
+    let found = compared(&[record(1, 8e3, 20)], &[record(5, 5e3, 0)], None);
+    assert_eq!(found.changes[0].a.frames, None);
+    assert!(!crate::report::compare::page(&found).contains("became of the frames"));
 }
 
 #[test]

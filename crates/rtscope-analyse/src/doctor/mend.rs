@@ -11,6 +11,8 @@ pub(super) fn boot(facts: &MachineFacts, words: &str) -> String {
             return format!("grubby --update-kernel=ALL --args=\"{words}\" (then reboot)");
         }
         BootLoader::Grub => return grub(facts, words),
+        BootLoader::UBootMenu => return u_boot_menu(facts, words),
+        BootLoader::Armbian => return armbian(facts, words),
         BootLoader::RaspberryPi => format!("the one line of {}", file(facts)),
         BootLoader::Extlinux => format!("the line APPEND in {}", file(facts)),
         BootLoader::UBoot => {
@@ -63,14 +65,22 @@ pub(super) fn boot_words(facts: &MachineFacts) -> Vec<(String, Vec<String>)> {
         let parts = text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
         parts.filter(|word| !word.is_empty()).map(canonical).collect()
     };
+    let words_of = |line: ShellLine<'_>| (line.path.to_owned(), words(line.value));
     let path = file(facts);
     let path = path.trim_start_matches('/');
     let Some(text) = facts.text(path) else { return Vec::new() };
     let words_of_file = match facts.boot_loader {
-        BootLoader::Grub => {
-            let line = |line: GrubLine<'_>| (line.path.to_owned(), words(line.value));
-            return grub_lines(facts).into_iter().map(line).collect();
+        BootLoader::Grub => return grub_lines(facts).into_iter().map(words_of).collect(),
+        BootLoader::UBootMenu => {
+            let lines = u_boot_menu_lines(facts);
+            if lines.is_empty() {
+                let of_kernel = file_of(facts, "etc/kernel/cmdline");
+                return of_kernel.map(|(path, text)| (path.to_owned(), words(text))).collect();
+            }
+            let from = lines.iter().rposition(ShellLine::replaces).unwrap_or_default();
+            return lines.into_iter().skip(from).map(words_of).collect();
         }
+        BootLoader::Armbian => words(extra_arguments(text).unwrap_or_default()),
         BootLoader::Extlinux => words(&started_entry(text)),
         BootLoader::UBoot => {
             let values =
@@ -115,29 +125,105 @@ fn started_entry(text: &str) -> String {
     found.join(" ")
 }
 
-/// A line of GRUB's settings that makes up the command line of its usual entry.
-struct GrubLine<'a> {
+/// A line of settings for the shell that makes up the command line.
+struct ShellLine<'a> {
     path: &'a str,
     name: &'a str,
     /// Without the quotes around it.
     value: &'a str,
 }
 
-const GRUB_DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
+impl ShellLine<'_> {
+    /// Whether the lines before it don't count any more: it doesn't add to what its variable has.
+    fn replaces(&self) -> bool {
+        !self.value.contains(self.name)
+    }
 
-/// Those lines, in the order in which they are read.
-fn grub_lines<'a>(facts: &'a MachineFacts) -> Vec<GrubLine<'a>> {
-    let texts = facts.text("etc/default/grub").map(|text| ("etc/default/grub", text));
-    let all = texts.into_iter().chain(facts.texts_below("etc/default/grub.d/"));
-    let lines = all.flat_map(|(path, text)| text.lines().map(move |line| (path, line)));
-    let line = |(path, line): (&'a str, &'a str)| -> Option<GrubLine<'a>> {
+    fn has_one_of(&self, words: &str) -> bool {
+        self.value.split_whitespace().any(|word| sets_again(word, words))
+    }
+
+    /// The whole new line with these words.
+    fn with(&self, words: &str) -> String {
+        let kept = self.value.split_whitespace().filter(|word| !sets_again(word, words));
+        let new: Vec<&str> = kept.chain(words.split_whitespace()).collect();
+        format!("in /{}: {}=\"{}\"", self.path, self.name, new.join(" "))
+    }
+}
+
+/// The lines of some files that set one of these variables.
+fn shell_lines<'a>(
+    files: impl Iterator<Item = (&'a str, &'a str)>,
+    names: &[&str],
+) -> Vec<ShellLine<'a>> {
+    let lines = files.flat_map(|(path, text)| text.lines().map(move |line| (path, line)));
+    let line = |(path, line): (&'a str, &'a str)| -> Option<ShellLine<'a>> {
         let (name, value) = line.trim().split_once('=')?;
         let name = name.trim_end_matches('+');
-        let is_usual = name == GRUB_DEFAULT || name == "GRUB_CMDLINE_LINUX";
-        is_usual.then(|| GrubLine { path, name, value: unquoted(value) })
+        names.contains(&name).then(|| ShellLine { path, name, value: unquoted(value) })
     };
     lines.filter_map(line).collect()
 }
+
+fn file_of<'a>(facts: &'a MachineFacts, path: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    facts.text(path).map(|text| (path, text)).into_iter()
+}
+
+const GRUB_DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
+
+/// Lines of GRUB's settings for its usual entry, in the order in which they are read.
+fn grub_lines(facts: &MachineFacts) -> Vec<ShellLine<'_>> {
+    let files = file_of(facts, "etc/default/grub");
+    let all = files.chain(facts.texts_below("etc/default/grub.d/"));
+    shell_lines(all, &[GRUB_DEFAULT, "GRUB_CMDLINE_LINUX"])
+}
+
+/// Settings of u-boot-menu that come with other packages, and those of the user, which count more.
+const MENU_VENDOR: &str = "usr/share/u-boot-menu/conf.d/";
+const MENU_USER: &str = "etc/u-boot-menu/conf.d/";
+
+/// Lines of u-boot-menu's settings, in the order in which `u-boot-update` reads them.
+fn u_boot_menu_lines(facts: &MachineFacts) -> Vec<ShellLine<'_>> {
+    let all = file_of(facts, "etc/default/u-boot").chain(facts.texts_below(MENU_VENDOR));
+    shell_lines(all.chain(facts.texts_below(MENU_USER)), &["U_BOOT_PARAMETERS"])
+}
+
+/// The whole new line of u-boot-menu's settings. Without one, `u-boot-update` takes `/etc/kernel/cmdline`, else `ro
+/// quiet`: a first line must begin with what it replaces.
+fn u_boot_menu(facts: &MachineFacts, words: &str) -> String {
+    const THEN: &str = "(then run u-boot-update and reboot)";
+    let lines = u_boot_menu_lines(facts);
+    let of_kernel = facts.text("etc/kernel/cmdline").unwrap_or_default().split_whitespace();
+    let kept: Vec<&str> = of_kernel.filter(|word| !word.starts_with("root=")).collect();
+    let kept = if kept.is_empty() { "ro quiet".to_owned() } else { kept.join(" ") };
+    let first =
+        ShellLine { path: "etc/default/u-boot", name: "U_BOOT_PARAMETERS", value: kept.as_str() };
+    // What stands before the last line that replaces all doesn't count.
+    let from = lines.iter().rposition(ShellLine::replaces).unwrap_or_default();
+    let counting = lines.get(from..).unwrap_or_default();
+    let line = counting.iter().rfind(|line| line.has_one_of(words)).or(counting.first());
+    let line = line.unwrap_or(&first);
+    // Files of packages are overwritten by the next version: a later file of the user counts more.
+    let own = format!("{MENU_USER}latency.conf");
+    let path = if line.path.starts_with(MENU_VENDOR) { own.as_str() } else { line.path };
+    format!("{} {THEN}", ShellLine { path, ..*line }.with(words))
+}
+
+/// The parameters in `armbianEnv.txt`; of several lines, U-Boot takes the last.
+fn extra_arguments(text: &str) -> Option<&str> {
+    text.lines().rev().find_map(|line| line.trim().strip_prefix("extraargs=")).map(str::trim)
+}
+
+/// The whole new line of `armbianEnv.txt`, whose values have no quotes.
+fn armbian(facts: &MachineFacts, words: &str) -> String {
+    let text = facts.text(ARMBIAN).unwrap_or_default();
+    let old = extra_arguments(text).unwrap_or_default().split_whitespace();
+    let kept = old.filter(|word| !sets_again(word, words));
+    let new: Vec<&str> = kept.chain(words.split_whitespace()).collect();
+    format!("in /{ARMBIAN}: extraargs={} (then reboot)", new.join(" "))
+}
+
+const ARMBIAN: &str = "boot/armbianEnv.txt";
 
 /// What is between the quotes of a value; a comment may follow them.
 fn unquoted(value: &str) -> &str {
@@ -151,17 +237,12 @@ fn unquoted(value: &str) -> &str {
 /// usual variable. One that only adds to the variable lets an earlier line count.
 fn grub(facts: &MachineFacts, words: &str) -> String {
     let lines = grub_lines(facts);
-    let has =
-        |line: &&GrubLine<'_>| line.value.split_whitespace().any(|word| sets_again(word, words));
-    let sets =
-        |line: &&GrubLine<'_>| line.name == GRUB_DEFAULT && !line.value.contains(GRUB_DEFAULT);
-    let line = lines.iter().rfind(has).or_else(|| lines.iter().rfind(sets));
-    let (path, name, old) = line
-        .map_or(("etc/default/grub", GRUB_DEFAULT, ""), |line| (line.path, line.name, line.value));
-    let kept = old.split_whitespace().filter(|word| !sets_again(word, words));
-    let new: Vec<&str> = kept.chain(words.split_whitespace()).collect();
-    let update = grub_update(facts);
-    format!("in /{path}: {name}=\"{}\" (then run {update} and reboot)", new.join(" "))
+    let sets = |line: &&ShellLine<'_>| line.name == GRUB_DEFAULT && line.replaces();
+    let line = lines.iter().rfind(|line| line.has_one_of(words));
+    let line = line.or_else(|| lines.iter().rfind(sets));
+    let none = ShellLine { path: "etc/default/grub", name: GRUB_DEFAULT, value: "" };
+    let new = line.unwrap_or(&none).with(words);
+    format!("{new} (then run {} and reboot)", grub_update(facts))
 }
 
 fn grub_update(facts: &MachineFacts) -> &'static str {
@@ -193,6 +274,11 @@ fn file(facts: &MachineFacts) -> String {
         }
         BootLoader::RaspberryPi => "/boot/firmware/cmdline.txt".to_owned(),
         BootLoader::Extlinux => "/boot/extlinux/extlinux.conf".to_owned(),
+        BootLoader::UBootMenu => {
+            let lines = u_boot_menu_lines(facts);
+            format!("/{}", lines.last().map_or("etc/default/u-boot", |line| line.path))
+        }
+        BootLoader::Armbian => format!("/{ARMBIAN}"),
         BootLoader::UBoot => "/boot/uEnv.txt".to_owned(),
         BootLoader::SystemdBoot => "/etc/kernel/cmdline".to_owned(),
         BootLoader::Unknown => "the boot loader's configuration".to_owned(),
@@ -209,6 +295,7 @@ pub(super) fn boot_edit(facts: &MachineFacts, before: &str, after: &str) -> Stri
             );
         }
         BootLoader::Grub => format!(", run {}, and reboot", grub_update(facts)),
+        BootLoader::UBootMenu => ", run u-boot-update, and reboot".to_owned(),
         BootLoader::SystemdBoot => ", run kernel-install add-all, and reboot".to_owned(),
         _ => ", and reboot".to_owned(),
     };
@@ -227,6 +314,7 @@ pub(super) fn boot_again(facts: &MachineFacts) -> String {
             "write them into the boot entries with grubby --update-kernel=ALL --args=..., and reboot".to_owned()
         }
         BootLoader::Grub => format!("run {} and reboot", grub_update(facts)),
+        BootLoader::UBootMenu => "run u-boot-update and reboot".to_owned(),
         BootLoader::SystemdBoot => {
             "run kernel-install add-all, or reinstall the kernel, and reboot".to_owned()
         }
@@ -297,5 +385,82 @@ mod tests {
         pi.environment.kernel.cmdline = "quiet irqaffinity=0-3".to_owned();
         let line = "irqaffinity=0-2 in place of irqaffinity=0-3 (then reboot)";
         assert!(boot(&pi, "irqaffinity=0-2").ends_with(line));
+    }
+
+    fn with(mut facts: MachineFacts, path: &str, text: &str) -> MachineFacts {
+        facts.files.insert(path.to_owned(), FileReading::Text(text.to_owned()));
+        facts
+    }
+
+    #[test]
+    fn armbian_has_its_parameters_in_one_line_without_quotes() {
+        let env = "verbosity=1\nextraargs=old=1\nextraargs=cma=256M isolcpus=1";
+        let board = facts(BootLoader::Armbian, ARMBIAN, env);
+        assert_eq!(
+            boot(&board, "isolcpus=3 nohz_full=3"),
+            "in /boot/armbianEnv.txt: extraargs=cma=256M isolcpus=3 nohz_full=3 (then reboot)"
+        );
+        assert_eq!(
+            boot_words(&board),
+            [(
+                "boot/armbianEnv.txt".to_owned(),
+                vec!["cma=256M".to_owned(), "isolcpus=1".to_owned()]
+            )]
+        );
+        let bare = facts(BootLoader::Armbian, ARMBIAN, "verbosity=1");
+        assert_eq!(
+            boot(&bare, "isolcpus=3"),
+            "in /boot/armbianEnv.txt: extraargs=isolcpus=3 (then reboot)"
+        );
+        assert_eq!(
+            boot_without(&board, "cma=256M"),
+            "remove cma=256M from the kernel command line in /boot/armbianEnv.txt, and reboot"
+        );
+    }
+
+    #[test]
+    fn the_first_line_of_u_boot_menu_begins_with_what_it_replaces() {
+        let menu = facts(BootLoader::UBootMenu, "etc/default/u-boot", "U_BOOT_TIMEOUT=\"5\"");
+        assert_eq!(
+            boot(&menu, "isolcpus=3"),
+            "in /etc/default/u-boot: U_BOOT_PARAMETERS=\"ro quiet isolcpus=3\" (then run u-boot-update and reboot)"
+        );
+        let menu = with(menu, "etc/kernel/cmdline", "root=LABEL=x rw loglevel=3");
+        assert!(boot(&menu, "isolcpus=3").contains("PARAMETERS=\"rw loglevel=3 isolcpus=3\""));
+        assert!(is_pending(&with_line(menu.clone(), "ro"), "loglevel"));
+    }
+
+    #[test]
+    fn the_last_file_of_u_boot_menu_counts() {
+        let text = "U_BOOT_PARAMETERS=\"ro isolcpus=1\"";
+        let menu = facts(BootLoader::UBootMenu, "etc/default/u-boot", text);
+        assert_eq!(
+            boot(&menu, "isolcpus=3"),
+            "in /etc/default/u-boot: U_BOOT_PARAMETERS=\"ro isolcpus=3\" (then run u-boot-update and reboot)"
+        );
+        assert!(is_pending(&with_line(menu.clone(), "ro"), "isolcpus"));
+        // A package's file replaces that line, and an update of the package would replace the file.
+        let path = format!("{MENU_VENDOR}board.conf");
+        let menu = with(menu, &path, "U_BOOT_PARAMETERS=\"ro console=ttyS2\"");
+        assert!(!is_pending(&with_line(menu.clone(), "ro"), "isolcpus"));
+        assert_eq!(
+            boot(&menu, "isolcpus=3"),
+            "in /etc/u-boot-menu/conf.d/latency.conf: U_BOOT_PARAMETERS=\"ro console=ttyS2 isolcpus=3\" (then run \
+             u-boot-update and reboot)"
+        );
+        let path = format!("{MENU_USER}mine.conf");
+        let menu = with(menu, &path, "U_BOOT_PARAMETERS=\"$U_BOOT_PARAMETERS nosmt\"");
+        assert!(boot(&menu, "nosmt=force").contains(
+            "in /etc/u-boot-menu/conf.d/mine.conf: U_BOOT_PARAMETERS=\"$U_BOOT_PARAMETERS nosmt=force\""
+        ));
+        assert!(
+            boot_without(&menu, "nosmt")
+                .ends_with("in /etc/u-boot-menu/conf.d/mine.conf, run u-boot-update, and reboot")
+        );
+    }
+
+    fn with_line(mut facts: MachineFacts, line: &str) -> MachineFacts {
+        line.clone_into(&mut facts.environment.kernel.cmdline);
+        facts
     }
 }

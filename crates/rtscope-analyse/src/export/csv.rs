@@ -4,12 +4,12 @@
 
 use std::fmt::Display;
 
-use rtscope_model::verdict::Statistic;
+use rtscope_model::{frames::Frames, verdict::Statistic};
 
 use super::{Exported, Format, rows};
 use crate::{
     judgement::{CellSummary, FigureRow},
-    statistics::quantile,
+    statistics::{frames, quantile},
 };
 
 pub(super) const FIGURES: Format = Format {
@@ -74,11 +74,25 @@ fn of_row(cell: &CellSummary, row: &FigureRow) -> Line {
     Line::default().with(&cell.name).with(&row.label).with_known(row.cpu)
 }
 
+/// The columns of what became of frames; they are empty of a sampler without frames.
+fn frame_columns() -> String {
+    frames::COUNTS.map(|key| format!(",frames_{key}")).concat()
+}
+
+fn with_frames(mut line: Line, found: Option<&Frames>) -> Line {
+    let counts = found.map(frames::counts);
+    for place in 0..frames::COUNTS.len() {
+        line = line.with_known(counts.as_ref().map(|counts| counts[place].count));
+    }
+    line
+}
+
 fn figures(subject: &Exported<'_>) -> String {
     let quantiles = quantile::LADDER.map(|parts| format!("{}_ns", Statistic::Quantile(parts)));
     let mut text = format!(
-        "cell,thread,cpu,planned,recorded,missed,overflow,early,exposure_ns,min_ns,mean_ns,{},max_ns,waited_at_least_ns\n",
-        quantiles.join(",")
+        "cell,thread,cpu,planned,recorded,missed,overflow,early,exposure_ns,min_ns,mean_ns,{},max_ns,waited_at_least_ns{}\n",
+        quantiles.join(","),
+        frame_columns()
     );
     for cell in &subject.judgement.cells {
         for row in rows(cell) {
@@ -98,7 +112,8 @@ fn figures(subject: &Exported<'_>) -> String {
                 line = line.with_known(histogram.at_rank_ns(rank));
             }
             // The maximum is that of the latencies. An activation that was never answered has none.
-            text += &line.with_known(histogram.max_ns()).with_known(row.waited_ns()).end();
+            line = line.with_known(histogram.max_ns()).with_known(row.waited_ns());
+            text += &with_frames(line, row.frames.as_ref()).end();
         }
     }
     text
@@ -128,7 +143,7 @@ fn histogram(subject: &Exported<'_>) -> String {
 
 fn slices(subject: &Exported<'_>) -> String {
     let heading = "cell,thread,cpu,start_ns,end_ns,planned,recorded,missed,min_ns,mean_ns,max_ns,max_at_ns,max_cpu";
-    let mut text = format!("{heading}\n");
+    let mut text = format!("{heading}{}\n", frame_columns());
     for cell in &subject.judgement.cells {
         for slice in subject.record.slices_of(cell.cell) {
             let Some(row) = cell.threads.iter().find(|row| row.thread == Some(slice.thread)) else {
@@ -136,7 +151,7 @@ fn slices(subject: &Exported<'_>) -> String {
             };
             let known = |count: u64| row.missed_is_known.then_some(count);
             let seen = |value: u64| (slice.recorded > 0).then_some(value);
-            text += &of_row(cell, row)
+            let line = of_row(cell, row)
                 .with(slice.start_ns)
                 .with(slice.end_ns)
                 .with_known(known(slice.planned))
@@ -146,8 +161,8 @@ fn slices(subject: &Exported<'_>) -> String {
                 .with_known(seen(slice.sum_ns.checked_div(slice.recorded).unwrap_or(0)))
                 .with_known(seen(slice.max_ns))
                 .with_known(seen(slice.max_at_ns))
-                .with_known(seen(u64::from(slice.max_cpu)))
-                .end();
+                .with_known(seen(u64::from(slice.max_cpu)));
+            text += &with_frames(line, slice.frames.as_deref()).end();
         }
     }
     text

@@ -150,7 +150,7 @@ fn a_wait_that_nobody_answered_is_marked_as_a_lower_bound() {
     };
     // Thread 1 counted 20,000 cycles of 1 ms where thread 0 had 60,000.
     for (format, marks) in [
-        ("csv", &[",waited_at_least_ns\n", ",9000,36"][..]),
+        ("csv", &[",waited_at_least_ns,frames_sent,", ",9000,36"][..]),
         ("hgrm", &["#[Waited  = at least 36", "#[Max     =        9.000"]),
         ("cyclictest", &["# Waited: thread 1 at least 36", "# Max Latencies: 00009 00009"]),
         ("cyclictest-json", &["\"waited_at_least\": { \"thread 1\": 36"]),

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     import::{self, Import, ImportOptions},
     judge,
+    plot::fixture,
     test_support::Run,
 };
 
@@ -185,8 +186,39 @@ fn an_import_without_a_histogram_is_exported_without_one() {
     let line = figures.lines().nth(1).expect("a line");
     assert_eq!(
         line,
-        "export,thread 0,,,3000,,3000,0,3000000000,4000,9000,,,,,,98999,98999,98999,98000,"
+        "export,thread 0,,,3000,,3000,0,3000000000,4000,9000,,,,,,98999,98999,98999,98000,,,,,,,,"
     );
+}
+
+#[test]
+fn each_line_of_figures_and_slices_has_what_became_of_frames() {
+    let record = fixture::network().record();
+    for format in ["csv", "csv-slices"] {
+        let text = document(format, &record, None).expect("written");
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let column = |name: &str| rows[0].iter().position(|head| *head == name).expect("a column");
+        let busy = rows.iter().rfind(|row| row[0] == "message").expect("a line");
+        // 988 came back in time, 7 late, 3 never, and 2 were not sent; one was overtaken.
+        for (name, count) in [
+            ("planned", "1000"),
+            ("recorded", "988"),
+            ("missed", "12"),
+            ("frames_sent", "998"),
+            ("frames_late", "7"),
+            ("frames_lost", "3"),
+            ("frames_refused", "0"),
+            ("frames_out_of_order", "1"),
+            ("frames_duplicates", "0"),
+            ("frames_strays", "0"),
+        ] {
+            assert_eq!(busy[column(name)], count, "{format}: {name}");
+        }
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{format}");
+        // A sampler without frames has none, which is not 0.
+        let without = document(format, &run().record(), None).expect("written");
+        let line = without.lines().nth(1).expect("a line");
+        assert!(line.ends_with(",,,,,,,"), "{format}: {line}");
+    }
 }
 
 #[test]

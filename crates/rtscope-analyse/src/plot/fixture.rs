@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use rtscope_model::{
     event::{CpuSpan, Event, Stamped, SystemSpan},
     finding::{Finding, Weight},
+    frames::{FramePart, Frames, PART_LAYOUT, PartCounts},
+    histogram::Histogram,
     record::Record,
+    slice::Extent,
 };
 
 use crate::{
@@ -172,6 +175,71 @@ pub(crate) fn wide(cpus: u32, cells: u32) -> Record {
         run = run.cell(cell, &latencies);
     }
     run.end().record()
+}
+
+/// A run of a network sampler: 1,000 cycles at rest and 1,000 under a load, of which 7 frames are late, 3 lost and 2 were
+/// not sent.
+pub(crate) fn network() -> Run {
+    let plan = "name = \"network\"\n[sampler]\nnetwork = \"udp\"\n[[phase]]\nname = \"rest\"\nduration = \"1s\"\n\
+                [[phase]]\nname = \"message\"\nduration = \"1s\"\nload = [\"message groups=1\"]\n";
+    let mut dice = Dice(11);
+    let ways: Vec<Vec<[u64; 4]>> =
+        [(1_000, 1.0), (988, 3.0)].map(|(frames, busy)| ways(&mut dice, frames, busy)).into();
+    let mut run = Run::new(plan, 1);
+    for (cell, ways) in (0u32..).zip(&ways) {
+        let latencies_ns: Vec<u64> = ways.iter().map(|way| way.iter().sum()).collect();
+        run = run.cell(cell, &[&latencies_ns]);
+        if cell == 1 {
+            run = run.load(1, "message groups=1", &[118_000]);
+        }
+    }
+    for (slice, (ways, (late, lost))) in
+        run.slices.iter_mut().zip(ways.iter().zip([(0, 0), (7, 3)]))
+    {
+        slice.missed = late + lost + 2 * u64::from(lost > 0);
+        slice.planned = slice.recorded + slice.missed;
+        slice.end_ns = slice.start_ns + SECOND_NS;
+        slice.omitted = (slice.missed > 0).then_some((1_000, slice.missed)).into_iter().collect();
+        let sent = slice.recorded + late + lost;
+        let odd = u64::from(late > 0);
+        let parts = part_counts(ways);
+        let frames = Frames { sent, late, lost, out_of_order: odd, parts, ..Frames::default() };
+        slice.frames = Some(Box::new(frames));
+    }
+    let mut run = run.end();
+    // The second cell lasts as long as its cycles that brought nothing, too.
+    let late = run.events.iter_mut().filter(|stamped| stamped.at_ns > SECOND_NS);
+    late.for_each(|stamped| stamped.at_ns = 2 * SECOND_NS);
+    run
+}
+
+/// Wake-up, send path, wire, and receive path of so many frames.
+fn ways(dice: &mut Dice, frames: usize, busy: f64) -> Vec<[u64; 4]> {
+    let levels_ns = [4_000.0, 2_500.0, 9_000.0, 5_000.0];
+    (0..frames).map(|_| levels_ns.map(|level| dice.latency_ns(level * busy, 80_000.0))).collect()
+}
+
+fn part_counts(ways: &[[u64; 4]]) -> Vec<PartCounts> {
+    use FramePart::{Receive, RoundTrip, Send, WakeUp, Wire};
+    let part = |part: FramePart| {
+        let mut histogram = Histogram::new(PART_LAYOUT);
+        for &[wake_up, send, wire, receive] in ways {
+            histogram.record(match part {
+                WakeUp => wake_up,
+                Send => send,
+                Wire => wire,
+                Receive => receive,
+                _ => send + wire + receive,
+            });
+        }
+        let extent = Extent {
+            min_ns: histogram.min_ns().unwrap_or(0),
+            max_ns: histogram.max_ns().unwrap_or(0),
+            sum_ns: histogram.sum_ns() as u64,
+        };
+        PartCounts { part, bins: histogram.bins(), extent }
+    };
+    [WakeUp, Send, Wire, Receive, RoundTrip].map(part).into()
 }
 
 /// As wide as it comes: 64 CPUs through 30 cells, judged.

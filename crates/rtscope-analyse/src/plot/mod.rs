@@ -10,6 +10,7 @@ mod exceedance;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod flame;
+pub(crate) mod frame_parts;
 pub mod gantt;
 mod heatmap;
 mod histogram;
@@ -64,6 +65,8 @@ pub enum PlotKind {
     Losses,
     /// What the loads achieved and how busy the CPUs were.
     Load,
+    /// How long each part of a frame's way took, of a network sampler.
+    FrameParts,
 }
 
 /// How to draw.
@@ -105,7 +108,7 @@ pub(crate) struct Plot {
 
 impl PlotKind {
     /// All plots, in the order of the page.
-    pub const ALL: [PlotKind; 7] = [
+    pub const ALL: [PlotKind; 8] = [
         PlotKind::Histogram,
         PlotKind::Exceedance,
         PlotKind::Timeline,
@@ -113,12 +116,18 @@ impl PlotKind {
         PlotKind::Heatmap,
         PlotKind::Losses,
         PlotKind::Load,
+        PlotKind::FrameParts,
     ];
 
-    /// Those that a page of the record has.
+    /// Those that have a section of their own in a page of the record.
     pub(crate) fn of_page(record: &Record) -> impl Iterator<Item = PlotKind> {
         let has_samples = !record.samples.is_empty();
-        PlotKind::ALL.into_iter().filter(move |kind| has_samples || *kind != PlotKind::Samples)
+        PlotKind::ALL.into_iter().filter(move |kind| match kind {
+            PlotKind::Samples => has_samples,
+            // The section of the frames has it.
+            PlotKind::FrameParts => false,
+            _ => true,
+        })
     }
 
     /// The word on the command line.
@@ -132,6 +141,9 @@ impl PlotKind {
         if self == PlotKind::Samples {
             let none = "The run kept no samples: `rtscope run --raw` does";
             return scene.record.samples.is_empty().then_some(none);
+        }
+        if self == PlotKind::FrameParts {
+            return frame_parts::lacks(scene);
         }
         let mut origins = scene.record.origins().peekable();
         origins.peek()?;
@@ -152,7 +164,9 @@ impl PlotKind {
             PlotKind::Losses => {
                 "An import does not say what was planned, so what was missed is not known"
             }
-            PlotKind::Load | PlotKind::Samples => "An import holds no proof of load",
+            PlotKind::Load | PlotKind::Samples | PlotKind::FrameParts => {
+                "An import holds no proof of load"
+            }
         };
         Some(text)
     }
@@ -166,6 +180,7 @@ impl PlotKind {
             PlotKind::Heatmap => &heatmap::PLOT,
             PlotKind::Losses => &losses::PLOT,
             PlotKind::Load => &load::PLOT,
+            PlotKind::FrameParts => &frame_parts::PLOT,
         }
     }
 }
@@ -251,6 +266,7 @@ mod tests {
             fixture::hostile(),
             fixture::long(900),
             fixture::wide(20, 14),
+            fixture::network().record(),
         ];
         for record in records.iter().chain(&fixture::extreme()) {
             for standalone in [true, false] {

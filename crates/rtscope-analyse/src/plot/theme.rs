@@ -58,7 +58,7 @@ pub(crate) const DASHES: [&str; COLOURS] =
 
 /// Everything that is not a colour of a CPU, a cell or a heat. Texts that lie on curves have a rim of
 /// the colour of the paper.
-const INKS: [(&str, &[Property]); 28] = [
+const INKS: [(&str, &[Property]); 29] = [
     ("paper", &[("fill", "#ffffff", "#151b2b")]),
     (
         "head",
@@ -121,6 +121,7 @@ const INKS: [(&str, &[Property]); 28] = [
     ),
     ("area", &[("fill-opacity", "0.1", "0.14"), ("stroke", "none", "")]),
     ("between", &[("fill-opacity", "0.16", "0.22"), ("stroke", "none", "")]),
+    ("light", &[("fill-opacity", "0.4", ""), ("stroke", "none", "")]),
     ("others", &[("stroke", "#8e99a9", "#77859c")]),
     ("others-area", &[("fill", "#8e99a9", "#77859c"), ("fill-opacity", "0.22", "0.25")]),
     (

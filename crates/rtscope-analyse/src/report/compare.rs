@@ -7,7 +7,7 @@ use rtscope_model::{time::Nanos, verdict::Statistic};
 use crate::{
     compare::{
         Basis, CellComparison, Chance, Comparison, SettingDifference, ShareRatio, Shift,
-        SideFigures, counted,
+        SideFigures, SideFrames, counted,
     },
     number::{grouped, us},
     plot::{self, PlotOptions, overlay, table::Table},
@@ -39,6 +39,8 @@ struct ChangeView<'a> {
     sentences: Vec<String>,
     svg: String,
     sides: Table,
+    /// What became of the frames of each side; without a row where none was sent.
+    frames: Table,
     limits: Table,
     shifts: Table,
 }
@@ -101,6 +103,7 @@ fn change_view(number: usize, change: &CellComparison) -> ChangeView<'_> {
             false => overlay::draw(change, number, &options),
         },
         sides: sides(change),
+        frames: frames(change),
         limits: limits(change),
         shifts: Table { note: interval.to_owned(), ..shifts(&change.shifts) },
     }
@@ -127,6 +130,39 @@ fn sides(change: &CellComparison) -> Table {
         ]);
     }
     table.note = "A maximum is one latency: which side's is larger says nothing.".to_owned();
+    table
+}
+
+fn frames(change: &CellComparison) -> Table {
+    let mut table = Table::new([
+        "side",
+        "sent",
+        "not sent",
+        "late",
+        "lost",
+        "refused by the kernel",
+        "out of order",
+        "duplicates",
+        "strays",
+    ]);
+    for (name, figures) in [("A", &change.a), ("B", &change.b)] {
+        let Some(SideFrames {
+            sent,
+            not_sent,
+            late,
+            lost,
+            refused,
+            out_of_order,
+            duplicates,
+            strays,
+        }) = figures.frames
+        else {
+            continue;
+        };
+        let counts = [sent, not_sent, late, lost, refused, out_of_order, duplicates, strays];
+        table.row(std::iter::once(name.to_owned()).chain(counts.map(grouped)));
+    }
+    table.note = "Missed activations are the sum of not sent, late and lost.".to_owned();
     table
 }
 

@@ -26,21 +26,42 @@ impl FigureRow {
     /// What became of the cycles and frames of a network sampler; none of any other.
     #[must_use]
     pub fn frame_counts(&self) -> Option<[FrameCount; 10]> {
-        let frames = self.frames.as_ref()?;
+        let [sent, rest @ ..] = counts(self.frames.as_ref()?);
+        let [late, lost, refused, out_of_order, duplicates, strays] = rest;
         let count = |key, name, count| FrameCount { key, name, count };
         Some([
             count("planned", "cycles", self.planned),
             count("not_sent", "not sent", self.not_sent().unwrap_or_default()),
-            count("sent", "sent", frames.sent),
+            sent,
             count("in_time", "back in time", self.recorded),
-            count("late", "late", frames.late),
-            count("lost", "lost", frames.lost),
-            count("refused", "refused by the kernel", frames.refused),
-            count("out_of_order", "out of order", frames.out_of_order),
-            count("duplicates", "duplicates", frames.duplicates),
-            count("strays", "strays", frames.strays),
+            late,
+            lost,
+            refused,
+            out_of_order,
+            duplicates,
+            strays,
         ])
     }
+}
+
+/// Keys of [`counts`].
+pub const COUNTS: [&str; 7] =
+    ["sent", "late", "lost", "refused", "out_of_order", "duplicates", "strays"];
+
+/// What was counted of frames, in the order of [`COUNTS`].
+#[must_use]
+pub fn counts(frames: &Frames) -> [FrameCount; 7] {
+    let each = [
+        ("sent", frames.sent),
+        ("late", frames.late),
+        ("lost", frames.lost),
+        ("refused by the kernel", frames.refused),
+        ("out of order", frames.out_of_order),
+        ("duplicates", frames.duplicates),
+        ("strays", frames.strays),
+    ];
+    let mut keys = COUNTS.into_iter();
+    each.map(|(name, count)| FrameCount { key: keys.next().unwrap_or_default(), name, count })
 }
 
 /// How long each part of the way took, in the order of the way.

@@ -52,9 +52,11 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("page-run", page_of(&fixture::typical())),
         ("page-wide", page_of(&fixture::wide(6, 6))),
         ("page-explained", explained_run()),
+        ("page-network", page_of(&fixture::network().record())),
         ("page-empty", page_of(&fixture::empty())),
         ("page-import", import()),
         ("compare", compared()),
+        ("compare-network", compared_networks()),
         ("lab", lab::page(&comparison())),
         ("sched", report::sched::page(&experiment("rr-quantum"))),
         ("sched_guests", report::sched::guests::page(&guests())),
@@ -121,11 +123,24 @@ fn import() -> String {
 }
 
 fn compared() -> String {
-    let (a, b) = (fixture::typical(), fixture::run(600).record());
-    let (judged_a, judged_b) = (judge(&a, &[]), judge(&b, &[]));
+    compared_with(&fixture::typical(), &fixture::run(600).record())
+}
+
+/// The same frames, of which some of the second side were not late.
+fn compared_networks() -> String {
+    let mut faster = fixture::network();
+    for slice in &mut faster.slices {
+        let frames = slice.frames.as_mut().expect("frames");
+        (frames.lost, frames.late) = (frames.lost + frames.late, 0);
+    }
+    compared_with(&fixture::network().record(), &faster.record())
+}
+
+fn compared_with(a: &Record, b: &Record) -> String {
+    let (judged_a, judged_b) = (judge(a, &[]), judge(b, &[]));
     let run =
         |name, record, judgement| compare::ComparedRun { name, record, judgement, cell: None };
-    let (a, b) = (run("before", &a, &judged_a), run("after", &b, &judged_b));
+    let (a, b) = (run("before", a, &judged_a), run("after", b, &judged_b));
     report::compare::page(&compare(&[a], &[b], &[50_000]))
 }
 

@@ -58,7 +58,8 @@ const VALUES: [&str; 43] = [
 ];
 
 /// Files of settings, of which comments and blank lines are left out.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 17] = [
+    "boot/armbianEnv.txt",
     "boot/cmdline.txt",
     "boot/config.txt",
     "boot/extlinux/extlinux.conf",
@@ -70,6 +71,7 @@ const SETTINGS: [&str; 15] = [
     "etc/default/grub",
     "etc/default/irqbalance",
     "etc/default/tlp",
+    "etc/default/u-boot",
     "etc/kernel/cmdline",
     "etc/security/limits.conf",
     "etc/systemd/system.conf",
@@ -77,10 +79,12 @@ const SETTINGS: [&str; 15] = [
 ];
 
 /// Folders whose files hold settings.
-const SETTING_FOLDERS: [(&str, &str); 3] = [
+const SETTING_FOLDERS: [(&str, &str); 5] = [
     ("etc/security/limits.d", ".conf"),
     ("etc/systemd/system.conf.d", ".conf"),
     ("etc/default/grub.d", ".cfg"),
+    ("etc/u-boot-menu/conf.d", ".conf"),
+    ("usr/share/u-boot-menu/conf.d", ".conf"),
 ];
 
 /// Reads them all.

@@ -119,6 +119,7 @@ fn nothing_that_is_written_names_a_person_a_machine_a_disk_or_an_address() {
         "serial5",
         "ghp_",
         "s6pun",
+        "5ec2e75ec2",
     ];
     for secret in secrets {
         let place = written.find(secret);
@@ -137,7 +138,8 @@ fn add_boot(root: &Path) {
         "proc/cmdline",
         "quiet isolcpus=4-7 BOOTIF=01-aa-bb-cc-dd-ee-01 ip6=fe80::2 dns=10.0.0.3:53 range=10.1.1.1-10.1.1.9 \
          rd.lvm.lv=RoboLab7/root init=/home/maria/init user=maria mac=aabbccddee02 eth=aabb.ccdd.ee03 \
-         nameserver=2001:db8::53 systemd.set_credential=pw:hunter2 note=\"from maria to joe\"\n",
+         nameserver=2001:db8::53 systemd.set_credential=pw:hunter2 note=\"from maria to joe\" login joe \
+         root=UUID=SECRET-0 ip=10.0.0.4::10.0.0.1:255.255.255.0:robolab7:eth0:off nfsroot=10.0.0.5:/maria\n",
     );
     put(
         root,
@@ -150,6 +152,18 @@ fn add_boot(root: &Path) {
         "boot/extlinux/extlinux.conf",
         "label robolab7\n append root=x BOOTIF=01-aa-bb-cc-dd-ee-11\n",
     );
+    put(
+        root,
+        "boot/armbianEnv.txt",
+        "rootdev=UUID=SECRET-1\nextraargs=nosmt ip=10.0.0.7 user=joe\n",
+    );
+    put(
+        root,
+        "etc/default/u-boot",
+        "U_BOOT_ROOT=\"root=UUID=SECRET-2\"\nU_BOOT_PARAMETERS=\"ro nfsroot=10.0.0.8:/maria\" # by joe\n",
+    );
+    put(root, "etc/u-boot-menu/conf.d/maria.conf", "U_BOOT_MENU_LABEL=\"robolab7 of joe\"\n");
+    put(root, "usr/share/u-boot-menu/conf.d/joe.conf", "U_BOOT_PARAMETERS=\"serial=SERIAL5\"\n");
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).expect("a release");
     let config = format!("boot/config-{}", release.trim());
     let options = "CONFIG_MODULE_SIG_KEY=\"/home/maria/sign.pem\"\nCONFIG_INITRAMFS_SOURCE=\"/home/maria/x\"\n";
@@ -169,9 +183,15 @@ fn add_settings(root: &Path) {
     put(root, "etc/default/tlp", "DISK_DEVICES=\"ata-Samsung_S6PUNX0T123456\"\n");
     put(root, "etc/default/irqbalance", "IRQBALANCE_ARGS=\"--log=/home/maria/x\"\n");
     put(root, "etc/tuned/active_profile", "maria-profile\n");
-    put(root, "boot/config.txt", "[0xSERIAL5]\nboard_serial=0xSERIAL5\n");
+    put(root, "boot/config.txt", "[0xSERIAL5]\n[pimaria]\nboard_serial=0xSERIAL5\n");
     put(root, "proc/swaps", "Filename Type Size Used Priority\n/home/maria/swap file 1 0 -2\n");
-    put(root, "proc/self/cgroup", "0::/user.slice/user-1042.slice\n");
+    // A control group of a user's session, and one of a container.
+    let container = "docker/5ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2";
+    let groups =
+        format!("0::/user.slice/user-1042.slice/app-joe.scope\n4:cpu,cpuacct:/{container}\n");
+    put(root, "proc/self/cgroup", &groups);
+    put(root, &format!("sys/fs/cgroup/cpu,cpuacct/{container}/cpu.rt_runtime_us"), "0\n");
+    put(root, "etc/systemd/system/multi-user.target.wants/backup-joe@maria.service", "");
     put(root, "sys/fs/cgroup/user.slice/user-1042.slice/cpu.max", "max 100000\n");
 }
 
@@ -179,11 +199,17 @@ fn add_devices(root: &Path) {
     add(
         root,
         "proc/interrupts",
-        " 131: 5 0 0 0 0 0 0 0  IO-APIC 131-edge enxaabbccddee31\n 132: 5 0 0 0 0 0 0 0  IO-APIC 132-edge robolab7-dev\n",
+        " 131: 5 0 0 0 0 0 0 0  IO-APIC 131-edge enxaabbccddee31\n 132: 5 0 0 0 0 0 0 0  IO-APIC 132-edge robolab7-dev\n 133: 5 0 0 0 0 0 0 0  IO-APIC 133-edge maria0-rx-0\n",
     );
     put(root, "proc/irq/131/smp_affinity_list", "0-3\n");
     put(root, "proc/irq/132/smp_affinity_list", "0-3\n");
-    for (id, name) in [(950, "RoboLab7-ctl"), (951, "irq/9-enxaabbccddee41")] {
+    put(root, "proc/irq/133/smp_affinity_list", "0-3\n");
+    for (id, name) in [
+        (950, "RoboLab7-ctl"),
+        (951, "irq/9-enxaabbccddee41"),
+        (952, "napi/maria0-12"),
+        (953, "10.0.0.9-manager"),
+    ] {
         let folder = format!("proc/{id}");
         let stat = format!(
             "{id} ({name}) S 1 0 0 0 -1 4194304 0 0 0 0 0 0 0 0 -81 0 1 0 50 {}80 1 0 0 0 0 0 0 0 0 0 0 0\n",
@@ -196,6 +222,10 @@ fn add_devices(root: &Path) {
         put(root, &format!("{folder}/cmdline"), "/home/maria/bin/x\0--token=SECRET\0");
     }
     put(root, "sys/class/net/enxaabbccddee32/address", "aa:bb:cc:dd:ee:32\n");
+    // A name that somebody chose, which the kernel gives to its threads as well.
+    put(root, "sys/class/net/maria0/device/vendor", "0x8086\n");
+    put(root, "proc/device-tree/model", "Board of robolab7\0");
+    put(root, "etc/machine-id", "5ec2e75ec2e75ec2e75ec2e75ec2e7aa\n");
 }
 
 #[test]

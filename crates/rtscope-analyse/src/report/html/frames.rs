@@ -1,10 +1,10 @@
 //! What became of the frames of a network sampler, and how long the parts of their way took.
 
+use super::{PlotView, plot_view};
 use crate::{
     judgement::{CellSummary, Judgement},
     number::{counted, grouped},
-    plot::table::Table,
-    statistics::frames::table_of_parts,
+    plot::{PlotKind, Scene, frame_parts, table::Table},
 };
 
 #[derive(Debug)]
@@ -12,12 +12,13 @@ pub(super) struct FramesView {
     pub(super) headline: String,
     /// What became of them, phase by phase.
     pub(super) counts: Table,
-    pub(super) parts: Table,
+    /// How long each part of their way took.
+    pub(super) parts: PlotView,
 }
 
 impl FramesView {
     /// None where no frame was sent.
-    pub(super) fn new(judgement: &Judgement) -> Option<FramesView> {
+    pub(super) fn new(judgement: &Judgement, scene: &Scene<'_>) -> Option<FramesView> {
         let cells: Vec<&CellSummary> =
             judgement.cells.iter().filter(|cell| cell.all.frames.is_some()).collect();
         let first = cells.first()?.all.frame_counts()?;
@@ -27,9 +28,8 @@ impl FramesView {
             let row = cell.all.frame_counts().into_iter().flatten().map(|one| grouped(one.count));
             counts.row(std::iter::once(cell.name.clone()).chain(row));
         }
-        let rows =
-            cells.iter().filter_map(|cell| Some((cell.name.as_str(), cell.all.frames.as_ref()?)));
-        Some(FramesView { headline: headline(&cells), counts, parts: table_of_parts(rows) })
+        let parts = plot_view(PlotKind::FrameParts, scene, frame_parts::PAGE_WIDTH);
+        Some(FramesView { headline: headline(&cells), counts, parts })
     }
 }
 

@@ -102,9 +102,9 @@ impl Fact {
 pub fn page(record: &Record, judgement: &Judgement) -> String {
     let scene = Scene::new(record, judgement, None);
     let plots: Vec<PlotView> =
-        PlotKind::of_page(record).map(|kind| plot_view(kind, &scene)).collect();
+        PlotKind::of_page(record).map(|kind| plot_view(kind, &scene, plot::INLINE_WIDTH)).collect();
     let machine_use = MachineUseView::new(record, judgement);
-    let frames = FramesView::new(judgement);
+    let frames = FramesView::new(judgement, &scene);
     let page = Page {
         title: format!("{}: rtscope run {}", judgement.verdict, record.plan.name),
         style: include_str!("../template/style.css"),
@@ -149,10 +149,9 @@ fn sections(record: &Record, has_frames: bool, uses: bool) -> Vec<(&'static str,
         .collect()
 }
 
-fn plot_view(kind: PlotKind, scene: &Scene<'_>) -> PlotView {
+fn plot_view(kind: PlotKind, scene: &Scene<'_>, width: u32) -> PlotView {
     let plot = kind.plot();
-    let options =
-        PlotOptions { width: plot::INLINE_WIDTH, standalone: false, ..PlotOptions::default() };
+    let options = PlotOptions { width, standalone: false, ..PlotOptions::default() };
     if let Some(why) = kind.lacks(scene) {
         return PlotView {
             name: plot.name,

@@ -100,8 +100,38 @@ const KEPT_BELOW: [&str; 13] = [
     "workqueue.",
 ];
 
+/// Words without a value that stay besides those. The kernel gives words that it doesn't know to init, so any other may be
+/// a name or a password.
+const FLAGS: [&str; 20] = [
+    "auto",
+    "emergency",
+    "fastboot",
+    "noapic",
+    "noexec",
+    "nofb",
+    "nohlt",
+    "nolapic",
+    "nomodeset",
+    "nomodule",
+    "noplymouth",
+    "noresume",
+    "nosplash",
+    "nox2apic",
+    "rescue",
+    "rhgb",
+    "showopts",
+    "single",
+    "text",
+    "verbose",
+];
+
 /// Variables of boot loaders that hold a command line.
-const LINES: [&str; 5] = ["bootargs", "cmdline", "extraargs", "kernelargs", "optargs"];
+const LINES: [&str; 6] =
+    ["U_BOOT_PARAMETERS", "bootargs", "cmdline", "extraargs", "kernelargs", "optargs"];
+
+/// Variables whose own value a line of settings can add to.
+const REFERRED: [&str; 3] =
+    ["GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "U_BOOT_PARAMETERS"];
 
 /// A command line with only the values of parameters that are listed, and without the arguments of init.
 pub(super) fn command_line(line: &str, host: &str) -> String {
@@ -173,13 +203,21 @@ fn parameter(word: &str, host: &str) -> String {
         None => (word, None),
     };
     match value {
+        None if is_reference(word) => word.to_owned(),
         _ if !is_plain_name(name) => HIDDEN.to_owned(),
-        None if is_kept(name) => name.to_owned(),
-        None => without_host(name, host),
+        None if is_kept(name) || FLAGS.contains(&name) => name.to_owned(),
+        None => HIDDEN.to_owned(),
         Some(value) if is_kept(name) && is_plain_value(value) => word.to_owned(),
         Some(_) if is_kept(name) => format!("{name}={HIDDEN}"),
         Some(_) => format!("{}={HIDDEN}", without_host(name, host)),
     }
+}
+
+/// `$NAME` or `${NAME}` of a variable that is known: whether a line adds to another one depends on it.
+fn is_reference(word: &str) -> bool {
+    let name = word.strip_prefix('$').unwrap_or_default();
+    let inner = name.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(name);
+    REFERRED.contains(&inner)
 }
 
 /// Whether a parameter's value stays. Dash and underscore are the same in its name.

@@ -16,7 +16,7 @@ use rtscope_model::{
     environment::Environment,
 };
 
-use self::words::{without_addresses, without_host};
+use self::words::{is_usual_card, without_addresses, without_card, without_host};
 
 /// What stands in place of something that was left out.
 const HIDDEN: &str = "(hidden)";
@@ -25,11 +25,16 @@ const HIDDEN: &str = "(hidden)";
 const LEFT_OUT: [&str; 3] = ["etc/default/tlp", "proc/1/cgroup", "proc/self/cgroup"];
 
 /// Folders whose files have names that an administrator chose.
-const DROP_INS: [&str; 3] =
-    ["etc/default/grub.d/", "etc/security/limits.d/", "etc/systemd/system.conf.d/"];
+const DROP_INS: [&str; 5] = [
+    "etc/default/grub.d/",
+    "etc/security/limits.d/",
+    "etc/systemd/system.conf.d/",
+    "etc/u-boot-menu/conf.d/",
+    "usr/share/u-boot-menu/conf.d/",
+];
 
 /// Files below these are settings of people. All others are the kernel's own: values from a fixed set and numbers.
-const SETTINGS: [&str; 2] = ["boot/", "etc/"];
+const SETTINGS: [&str; 3] = ["boot/", "etc/", "usr/"];
 
 /// The same facts, fit for a public bug report.
 #[must_use]
@@ -50,7 +55,12 @@ pub fn anonymous(facts: &MachineFacts) -> MachineFacts {
 }
 
 fn hide_in_environment(environment: &mut Environment, host: &str) {
-    let hide = |text: &str| without_host(&without_addresses(text), host);
+    let named = environment.network.iter().map(|card| card.name.clone());
+    let chosen: Vec<String> = named.filter(|name| name.len() > 1 && !is_usual_card(name)).collect();
+    let without_cards =
+        |text: String| chosen.iter().fold(text, |text, card| without_card(&text, card));
+    let hide = |text: &str| without_cards(without_host(&without_addresses(text), host));
+    environment.machine_model = environment.machine_model.take().map(|model| hide(&model));
     let kernel = &mut environment.kernel;
     kernel.cmdline = boot::command_line(&kernel.cmdline, host);
     let version = kernel.version.split(' ');
@@ -72,13 +82,19 @@ fn hide_in_environment(environment: &mut Environment, host: &str) {
     }
     environment.irqs.iter_mut().for_each(|irq| irq.name = hide(&irq.name));
     for thread in &mut environment.real_time_threads {
-        // The kernel names its own threads, except after the device whose interrupt one handles.
-        if !thread.kernel || thread.name.starts_with("irq/") {
-            thread.name = hide(&thread.name);
-        }
+        // The kernel names its own threads: after devices and addresses, but never after the host itself.
+        thread.name = match thread.kernel && !thread.name.starts_with("irq/") {
+            true => without_cards(without_addresses(&thread.name)),
+            false => hide(&thread.name),
+        };
         thread.process = thread.process.as_deref().map(hide);
     }
-    environment.network.iter_mut().for_each(|card| card.name = hide(&card.name));
+    for card in &mut environment.network {
+        card.name = match is_usual_card(&card.name) {
+            true => hide(&card.name),
+            false => HIDDEN.to_owned(),
+        };
+    }
 }
 
 /// Whether an option of the kernel is on, off, a module or a number, not a text that somebody wrote.
@@ -115,6 +131,7 @@ fn anonymous_file(path: &str, reading: FileReading, host: &str) -> FileReading {
         "proc/modules" => {
             each_line(&text, |line| line.split_whitespace().next().map(str::to_owned))
         }
+        _ if path.starts_with("proc/device-tree/") => without_host(&without_addresses(&text), host),
         _ if !SETTINGS.iter().any(|start| path.starts_with(start)) => text,
         _ if path.starts_with("etc/security/limits") => each_line(&text, settings::limit),
         _ if path.starts_with("etc/systemd/") => each_line(&text, settings::systemd),
@@ -127,8 +144,10 @@ fn anonymous_file(path: &str, reading: FileReading, host: &str) -> FileReading {
             each_line(&text, |line| Some(boot::command_line(line, host)))
         }
         "boot/extlinux/extlinux.conf" => each_line(&text, |line| boot::extlinux(line, host)),
-        "boot/uEnv.txt" => each_line(&text, |line| boot::variable(line, host)),
-        _ if path.starts_with("etc/default/grub") => {
+        "boot/armbianEnv.txt" | "boot/uEnv.txt" | "etc/default/u-boot" => {
+            each_line(&text, |line| boot::variable(line, host))
+        }
+        _ if path.starts_with("etc/default/grub") || path.contains("/u-boot-menu/conf.d/") => {
             each_line(&text, |line| boot::variable(line, host))
         }
         // That the file is there is all that a rule asks for: this one has only values of the boot loader.

@@ -182,9 +182,13 @@ pub(super) fn firmware(line: &str) -> Option<String> {
     if let Some(section) = line.strip_prefix('[') {
         // A section can be for one board, by its serial number.
         let section = section.trim_end_matches(']');
-        let is_kind = ["all", "none", "tryboot", "board-type=", "pi", "cm", "gpio"]
-            .iter()
-            .any(|kind| section.strip_prefix(kind).is_some_and(|rest| rest.len() <= 8));
+        let is_model = |rest: &str| {
+            rest.len() <= 8 && rest.chars().all(|c| c.is_ascii_digit() || "+lswx=".contains(c))
+        };
+        let is_kind = ["all", "none", "tryboot"].contains(&section)
+            || ["board-type=", "pi", "cm", "gpio"]
+                .iter()
+                .any(|kind| section.strip_prefix(kind).is_some_and(is_model));
         return Some(format!("[{}]", if is_kind { section } else { HIDDEN }));
     }
     let (name, value) = line.split_once('=')?;

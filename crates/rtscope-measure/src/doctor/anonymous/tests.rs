@@ -53,11 +53,13 @@ fn a_command_line_keeps_only_the_values_that_rules_read() {
         let name = secret.split('=').next().unwrap_or_default();
         assert_eq!(line(secret), format!("{name}=(hidden)"));
     }
-    for secret in ["aabb.ccdd.ee03", "/home/maria/init", "aabbccddee02", "fe80::2", "WorkBench7"] {
+    for secret in
+        ["aabb.ccdd.ee03", "/home/maria/init", "aabbccddee02", "fe80::2", "WorkBench7", "maria"]
+    {
         assert_eq!(line(secret), HIDDEN, "{secret}");
     }
     assert_eq!(line("console=/home/maria/tty isolcpus=1/2"), "console=(hidden) isolcpus=1/2");
-    assert_eq!(line("quiet -- --addr 10.0.0.1"), "quiet");
+    assert_eq!(line("quiet nomodeset -- --addr 10.0.0.1"), "quiet nomodeset");
 }
 
 #[test]
@@ -88,9 +90,9 @@ fn files_of_boot_loaders_keep_only_the_command_line() {
     assert_eq!(
         text(
             "boot/config.txt",
-            "[pi4]\n[0x12345678]\nkernel=kernel8_rt.img\nboard_serial=0xAB\ndtparam=audio=on"
+            "[pi4]\n[0x12345678]\n[pi-maria]\nkernel=kernel8_rt.img\nboard_serial=0xAB\ndtparam=audio=on"
         ),
-        "[pi4]\n[(hidden)]\nkernel=kernel8_rt.img\nboard_serial=(hidden)\ndtparam=audio=on"
+        "[pi4]\n[(hidden)]\n[(hidden)]\nkernel=kernel8_rt.img\nboard_serial=(hidden)\ndtparam=audio=on"
     );
     assert_eq!(text("boot/config.txt", "kernel=maria-rt.img"), "kernel=(hidden)-rt");
 }
@@ -212,6 +214,91 @@ fn names_of_cards_threads_and_the_kernel_have_no_address_and_no_host() {
 }
 
 #[test]
+fn names_of_cards_that_somebody_chose_are_hidden_wherever_the_kernel_puts_them() {
+    for usual in [
+        "eth0",
+        "enp3s0",
+        "enp1s0f0np0",
+        "eno1",
+        "end0",
+        "ens33",
+        "enP2p1s0",
+        "wlan0",
+        "wlp0s20f3",
+        "can1",
+        "lan3",
+        "swp12",
+        "usb0",
+        "enu1u2",
+        "ibp5s0",
+        "enx001122334455",
+    ] {
+        assert!(words::is_usual_card(usual), "{usual}");
+    }
+    for chosen in
+        ["maria0", "enmaria0", "eth-acme", "robot", "enpmaria", "lanjoe1", "enx00112233445"]
+    {
+        assert!(!words::is_usual_card(chosen), "{chosen}");
+    }
+    let card = |name: &str| NetworkCard { name: name.to_owned(), ..NetworkCard::default() };
+    let irq = |name: &str| Irq { name: name.to_owned(), ..Irq::default() };
+    let thread = |name: &str| RealTimeThread {
+        pid: 1,
+        tid: 1,
+        name: name.to_owned(),
+        process: None,
+        policy: Policy::Fifo,
+        priority: 50,
+        cpus: CpuSet::default(),
+        kernel: true,
+    };
+    let hidden = hidden_of(Environment {
+        host: "migration".to_owned(),
+        machine_model: Some("Board of migration, 10.0.0.8".to_owned()),
+        network: vec![card("maria-uplink"), card("eth0")],
+        irqs: vec![irq("maria-uplink-rx-0"), irq("eth0")],
+        real_time_threads: vec![
+            thread("napi/maria-uplink-8193"),
+            thread("irq/131-maria-u"),
+            thread("10.0.0.9-manager"),
+            thread("migration/0"),
+        ],
+        ..Environment::default()
+    });
+    let names: Vec<&str> = hidden.network.iter().map(|card| card.name.as_str()).collect();
+    assert_eq!(names, [HIDDEN, "eth0"]);
+    let names: Vec<&str> = hidden.irqs.iter().map(|irq| irq.name.as_str()).collect();
+    assert_eq!(names, ["(hidden)-rx-0", "eth0"]);
+    let threads = hidden.real_time_threads.iter().map(|thread| thread.name.as_str());
+    assert_eq!(
+        threads.collect::<Vec<_>>(),
+        ["napi/(hidden)-8193", "irq/131-(hidden)", "(hidden)-manager", "migration/0"]
+    );
+    assert_eq!(hidden.machine_model.as_deref(), Some("Board of (hidden), (hidden)"));
+}
+
+#[test]
+fn boards_with_u_boot_keep_only_the_command_line() {
+    let env = "rootdev=UUID=0a1b2c3d-1111-2222-3333-0123456789ab\nextraargs=isolcpus=3 ip=10.0.0.7\nethaddr=aa:bb";
+    assert_eq!(
+        text("boot/armbianEnv.txt", env),
+        "rootdev=(hidden)\nextraargs=isolcpus=3 ip=(hidden)\nethaddr=(hidden)"
+    );
+    let menu =
+        "U_BOOT_ROOT=\"root=UUID=x\"\nU_BOOT_PARAMETERS=\"ro quiet nfsroot=10.0.0.1:/x\" # joe";
+    assert_eq!(
+        text("etc/default/u-boot", menu),
+        "U_BOOT_ROOT=(hidden)\nU_BOOT_PARAMETERS=\"ro quiet nfsroot=(hidden)\""
+    );
+    let own = "U_BOOT_PARAMETERS=\"${U_BOOT_PARAMETERS} $MARIA nosmt\"";
+    let kept = files(&[("usr/share/u-boot-menu/conf.d/maria.conf", own)]);
+    let kept: Vec<_> = kept.into_iter().collect();
+    let text = "U_BOOT_PARAMETERS=\"${U_BOOT_PARAMETERS} (hidden) nosmt\"".to_owned();
+    let path = "usr/share/u-boot-menu/conf.d/1.conf".to_owned();
+    assert_eq!(kept, [(path, FileReading::Text(text))]);
+}
+
+#[test]
 fn what_only_looks_like_an_address_stays() {
     for kept in [
         "isolcpus=domain,managed_irq,2-3,5",
@@ -234,6 +321,7 @@ fn what_only_looks_like_an_address_stays() {
         "aabb.ccdd.ee03",
         "aabbccddee02",
         "0a1b2c3d-1111-2222-3333-0123456789ab",
+        "0a1b2c3d1111222233330123456789ab",
     ] {
         assert_eq!(without_addresses(address), HIDDEN, "{address}");
     }

@@ -52,13 +52,17 @@ fn without_word(text: &str, host: &str) -> String {
     if host.is_empty() || is_release || COMMON.contains(&host.to_lowercase().as_str()) {
         return text.to_owned();
     }
+    without_whole(text, host, |c| c.is_alphanumeric() || matches!(c, '_' | '/'))
+}
+
+/// A text without a word where no such character is beside it, in any case.
+fn without_whole(text: &str, word: &str, is_part: impl Fn(char) -> bool + Copy) -> String {
     // ASCII only, so that places in both texts are the same.
-    let (lower, host) = (text.to_ascii_lowercase(), host.to_ascii_lowercase());
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '/');
+    let (lower, word) = (text.to_ascii_lowercase(), word.to_ascii_lowercase());
     let mut hidden = String::new();
     let mut done = 0;
-    for (start, _) in lower.match_indices(&host) {
-        let end = start + host.len();
+    for (start, _) in lower.match_indices(&word) {
+        let end = start + word.len();
         let is_whole = !text[..start].ends_with(is_part) && !text[end..].starts_with(is_part);
         if is_whole {
             hidden.push_str(&text[done..start]);
@@ -67,6 +71,48 @@ fn without_word(text: &str, host: &str) -> String {
         }
     }
     hidden + &text[done..]
+}
+
+/// A text without the name of a network card that somebody chose. The kernel puts it into names of interrupts and
+/// threads: `maria0-rx-1`, `napi/maria0-8193`.
+pub(super) fn without_card(text: &str, card: &str) -> String {
+    /// Characters of the name of a thread, of which the kernel may show no more.
+    const THREAD_NAME: usize = 15;
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let text = without_whole(text, card, is_part);
+    if text.len() != THREAD_NAME {
+        return text;
+    }
+    let starts = (3..card.len()).rev().filter_map(|length| card.get(..length));
+    let cut = starts.filter_map(|start| text.strip_suffix(start));
+    let cut = cut.filter(|rest| !rest.is_empty() && !rest.ends_with(is_part)).next();
+    cut.map_or(text.clone(), |rest| format!("{rest}{HIDDEN}"))
+}
+
+/// Whether the kernel or systemd gives such a name to a network card: `eth0`, `enp3s0f1np1`, `wlan0`, `can1`, `enx` with
+/// an address.
+pub(super) fn is_usual_card(name: &str) -> bool {
+    const NUMBERED: [&str; 11] =
+        ["can", "eth", "ib", "lan", "mlan", "sl", "swp", "usb", "wan", "wlan", "wwan"];
+    // Parts of the place of a card, each before a number: bus, slot, function, port, on-board index.
+    const PARTS: &str = "abcdfinoprsuvxP";
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    if NUMBERED.iter().any(|kind| name.strip_prefix(kind).is_some_and(is_number)) {
+        return true;
+    }
+    let kinds = ["en", "ib", "sl", "wl", "ww"];
+    let Some(place) = kinds.iter().find_map(|kind| name.strip_prefix(kind)) else { return false };
+    if place.strip_prefix('x').is_some_and(|address| address.len() == 12 && is_hex(address)) {
+        return true;
+    }
+    let letters = place.split(|c: char| c.is_ascii_digit());
+    let mut are_parts =
+        letters.map(|part| part.len() <= 2 && part.chars().all(|c| PARTS.contains(c)));
+    // A slot or an index has at most five digits.
+    let mut numbers = place.split(|c: char| !c.is_ascii_digit());
+    place.ends_with(|c: char| c.is_ascii_digit())
+        && are_parts.all(|is_part| is_part)
+        && numbers.all(|digits| digits.len() <= 5)
 }
 
 /// A text without addresses of networks (48 bits, IPv4, IPv6) and without UUIDs.
@@ -128,7 +174,9 @@ fn is_address(token: &str) -> bool {
             && is_hex(token)
             && token.contains(|c: char| c.is_ascii_alphabetic()));
     let is_uuid = lengths('-') == [8, 4, 4, 4, 12];
-    is_mac || is_other_mac || is_uuid || is_ip4(token) || is_ip6(token)
+    // Without hyphens: the identifier of a machine or a container.
+    let is_bare = [32, 40, 64].contains(&token.len()) && is_hex(token);
+    is_mac || is_other_mac || is_uuid || is_bare || is_ip4(token) || is_ip6(token)
 }
 
 /// Four numbers below 256, with a port or without.
