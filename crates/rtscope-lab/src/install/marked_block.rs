@@ -116,7 +116,7 @@ fn bare(line: &str) -> &str {
 fn line_begin(line: &str, title: &str) -> Option<&'static str> {
     let begins =
         |begin: &&str| line.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(title));
-    [BEGIN_JOINED, BEGIN].into_iter().find(|begin| begins(&begin))
+    [BEGIN_JOINED, BEGIN].into_iter().find(|begin| begins(begin))
 }
 
 /// A silenced line as it was.

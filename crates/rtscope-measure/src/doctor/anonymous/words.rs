@@ -84,8 +84,8 @@ pub(super) fn without_card(text: &str, card: &str) -> String {
         return text;
     }
     let starts = (3..card.len()).rev().filter_map(|length| card.get(..length));
-    let cut = starts.filter_map(|start| text.strip_suffix(start));
-    let cut = cut.filter(|rest| !rest.is_empty() && !rest.ends_with(is_part)).next();
+    let mut cut = starts.filter_map(|start| text.strip_suffix(start));
+    let cut = cut.find(|rest| !rest.is_empty() && !rest.ends_with(is_part));
     cut.map_or(text.clone(), |rest| format!("{rest}{HIDDEN}"))
 }
 
