@@ -147,27 +147,26 @@ impl Returning {
     /// Whether it is over by the time of an event.
     fn ends_with(&mut self, event: &Event) -> bool {
         let Returning { spike, until_ns } = self;
-        match event.what {
-            _ if event.at_ns > *until_ns => return true,
-            What::Switch { to, .. } if to == spike.tid && event.at_ns > spike.switched_ns => {
+        match (event.what, spike.returned_ns) {
+            _ if event.at_ns > *until_ns => true,
+            (What::Switch { to, .. }, _) if to == spike.tid && event.at_ns > spike.switched_ns => {
                 *until_ns = event.at_ns + RETURN_NS;
-                return event.cpu != spike.cpu;
+                event.cpu != spike.cpu
             }
-            _ if event.tid != spike.tid || event.in_interrupt => return false,
+            _ if event.tid != spike.tid || event.in_interrupt => false,
             // Another thread goes first.
-            What::Switch { is_ready: true, .. } => *until_ns = spike.switched_ns + LEAD_NS,
-            What::SystemCallEnds if spike.returned_ns.is_none() => {
+            (What::Switch { is_ready: true, .. }, _) => {
+                *until_ns = spike.switched_ns + LEAD_NS;
+                false
+            }
+            (What::SystemCallEnds, None) | (What::PageFault, Some(_)) => {
                 spike.returned_ns = Some(event.at_ns);
                 *until_ns = event.at_ns + FAULT_NS;
+                false
             }
-            What::PageFault if spike.returned_ns.is_some() => {
-                spike.returned_ns = Some(event.at_ns);
-                *until_ns = event.at_ns + FAULT_NS;
-            }
-            What::Switch { .. } => return true,
-            _ => return spike.returned_ns.is_some(),
+            (What::Switch { .. }, _) => true,
+            (_, returned_ns) => returned_ns.is_some(),
         }
-        false
     }
 }
 

@@ -82,20 +82,14 @@ fn the_old_entry_stays_in_its_file() {
     }
 }
 
-#[test]
-fn stopped_before_any_step_the_old_line_or_the_new_one_boots() {
+/// Does something to a system of each layout that is stopped before its first step, its second one and so on, until it
+/// gets to its end; each time, what was set can be taken back. `of` says whether it got there.
+fn stopped_before_each_step(of: impl Fn(BootLayout, usize, &Path) -> bool) {
     for layout in ALL {
         for n in 0.. {
             let (_room, root) = system("root", layout);
-            let (before, old) = (snapshot(&root), layout.chosen(&root).expect("sound"));
-            let mut steps = Steps::stopping_before(n);
-            let outcome = set_parameters(&root, layout, "isolcpus=1", &mut steps, &mut quiet);
-            let now = layout.chosen(&root).expect("still sound");
-            assert_eq!(now.image, old.image, "{layout}, step {n}");
-            let is_new = now.cmdline.ends_with("isolcpus=1");
-            assert!(is_new || now.cmdline == old.cmdline, "{layout}, step {n}: {}", now.cmdline);
-            let done = outcome.is_ok();
-            assert!(!done || is_new);
+            let before = snapshot(&root);
+            let done = of(layout, n, &root);
             back(&root).expect("back");
             assert!(snapshot(&root) == before, "{layout}, step {n}");
             if done {
@@ -104,6 +98,21 @@ fn stopped_before_any_step_the_old_line_or_the_new_one_boots() {
             }
         }
     }
+}
+
+#[test]
+fn stopped_before_any_step_the_old_line_or_the_new_one_boots() {
+    stopped_before_each_step(|layout, n, root| {
+        let old = layout.chosen(root).expect("sound");
+        let mut steps = Steps::stopping_before(n);
+        let outcome = set_parameters(root, layout, "isolcpus=1", &mut steps, &mut quiet);
+        let now = layout.chosen(root).expect("still sound");
+        assert_eq!(now.image, old.image, "{layout}, step {n}");
+        let is_new = now.cmdline.ends_with("isolcpus=1");
+        assert!(is_new || now.cmdline == old.cmdline, "{layout}, step {n}: {}", now.cmdline);
+        assert!(outcome.is_err() || is_new);
+        outcome.is_ok()
+    });
 }
 
 #[test]
@@ -172,57 +181,45 @@ fn boot_files(root: &Path) -> Snapshot {
 /// The earlier entry went before the new one was written: killed in between, the next boot was without either.
 #[test]
 fn stopped_before_any_step_of_a_second_call_the_earlier_words_or_both_boot() {
-    for layout in ALL {
-        let (_room, at_once) = system("root", layout);
-        set(&at_once, layout, "isolcpus=1 nosmt").expect("set");
-        for n in 0.. {
-            let (_room, root) = system("root", layout);
-            let before = snapshot(&root);
-            set(&root, layout, "isolcpus=1").expect("set");
-            let mut steps = Steps::stopping_before(n);
-            let outcome = set_parameters(&root, layout, "nosmt", &mut steps, &mut quiet);
-            let line = layout.chosen(&root).expect("still sound").cmdline;
-            let is_new = line.ends_with("isolcpus=1 nosmt");
-            assert!(is_new || line.ends_with("isolcpus=1"), "{layout}, step {n}: {line}");
-            let done = outcome.is_ok();
-            let words = if done { "isolcpus=1 nosmt" } else { "isolcpus=1" };
-            assert_eq!(parameters(&root).expect("readable").as_deref(), Some(words));
-            if done {
-                assert!(n > 5 && is_new);
-                assert!(boot_files(&root) == boot_files(&at_once), "{layout}: as of one call");
-            } else {
-                // A third call finds the earlier words, and makes what one call would have.
-                let third = set(&root, layout, "nosmt").expect("set");
-                assert_eq!(third.words, "isolcpus=1 nosmt", "{layout}, step {n}");
-                assert!(boot_files(&root) == boot_files(&at_once), "{layout}, step {n}");
-            }
-            back(&root).expect("back");
-            assert!(snapshot(&root) == before, "{layout}, step {n}");
-            if done {
-                break;
-            }
+    let at_once = |layout: BootLayout| {
+        let (_room, root) = system("root", layout);
+        set(&root, layout, "isolcpus=1 nosmt").expect("set");
+        boot_files(&root)
+    };
+    let at_once: Vec<Snapshot> = ALL.into_iter().map(at_once).collect();
+    stopped_before_each_step(|layout, n, root| {
+        let of_one_call = ALL.iter().zip(&at_once).find(|(one, _)| **one == layout);
+        let of_one_call = of_one_call.expect("each was made").1;
+        set(root, layout, "isolcpus=1").expect("set");
+        let mut steps = Steps::stopping_before(n);
+        let outcome = set_parameters(root, layout, "nosmt", &mut steps, &mut quiet);
+        let line = layout.chosen(root).expect("still sound").cmdline;
+        let is_new = line.ends_with("isolcpus=1 nosmt");
+        assert!(is_new || line.ends_with("isolcpus=1"), "{layout}, step {n}: {line}");
+        let done = outcome.is_ok();
+        let words = if done { "isolcpus=1 nosmt" } else { "isolcpus=1" };
+        assert_eq!(parameters(root).expect("readable").as_deref(), Some(words));
+        if done {
+            assert!(is_new);
+        } else {
+            // A third call finds the earlier words, and makes what one call would have.
+            let third = set(root, layout, "nosmt").expect("set");
+            assert_eq!(third.words, "isolcpus=1 nosmt", "{layout}, step {n}");
         }
-    }
+        assert!(boot_files(root) == *of_one_call, "{layout}, step {n}: as of one call");
+        done
+    });
 }
 
 #[test]
 fn stopped_while_they_go_back_the_words_go_at_the_second_try() {
-    for layout in ALL {
-        for n in 0.. {
-            let (_room, root) = system("root", layout);
-            let before = snapshot(&root);
-            set(&root, layout, "isolcpus=1").expect("set");
-            set(&root, layout, "nosmt").expect("set");
-            let done = remove_parameters(&root, &mut Steps::stopping_before(n), &mut quiet).is_ok();
-            layout.chosen(&root).expect("still sound");
-            back(&root).expect("back");
-            assert!(snapshot(&root) == before, "{layout}, step {n}");
-            if done {
-                assert!(n > 5);
-                break;
-            }
-        }
-    }
+    stopped_before_each_step(|layout, n, root| {
+        set(root, layout, "isolcpus=1").expect("set");
+        set(root, layout, "nosmt").expect("set");
+        let removed = remove_parameters(root, &mut Steps::stopping_before(n), &mut quiet);
+        layout.chosen(root).expect("still sound");
+        removed.is_ok()
+    });
 }
 
 #[test]

@@ -166,10 +166,16 @@ fn options_of_the_kernel_keep_no_texts() {
     assert_eq!(values, [HIDDEN, "1000", HIDDEN, HIDDEN, "0x1000000", "y"]);
 }
 
-#[test]
-fn names_of_cards_threads_and_the_kernel_have_no_address_and_no_host() {
-    let irq = |name: &str| Irq { name: name.to_owned(), ..Irq::default() };
-    let thread = |name: &str, kernel: bool| RealTimeThread {
+fn irq(name: &str) -> Irq {
+    Irq { name: name.to_owned(), ..Irq::default() }
+}
+
+fn card(name: &str) -> NetworkCard {
+    NetworkCard { name: name.to_owned(), ..NetworkCard::default() }
+}
+
+fn thread(name: &str, kernel: bool) -> RealTimeThread {
+    RealTimeThread {
         pid: 1,
         tid: 1,
         name: name.to_owned(),
@@ -178,8 +184,11 @@ fn names_of_cards_threads_and_the_kernel_have_no_address_and_no_host() {
         priority: 50,
         cpus: CpuSet::default(),
         kernel,
-    };
-    let card = NetworkCard { name: "enxaabbccddee32".to_owned(), ..NetworkCard::default() };
+    }
+}
+
+#[test]
+fn names_of_cards_threads_and_the_kernel_have_no_address_and_no_host() {
     let hidden = hidden_of(Environment {
         host: "WorkBench7.acme.example".to_owned(),
         kernel: Kernel {
@@ -198,7 +207,7 @@ fn names_of_cards_threads_and_the_kernel_have_no_address_and_no_host() {
             thread("irq/9-enxaabbccddee41", true),
             thread("migration/0", true),
         ],
-        network: vec![card],
+        network: vec![card("enxaabbccddee32")],
         ..Environment::default()
     });
     assert_eq!(hidden.host, "");
@@ -240,28 +249,16 @@ fn names_of_cards_that_somebody_chose_are_hidden_wherever_the_kernel_puts_them()
     {
         assert!(!words::is_usual_card(chosen), "{chosen}");
     }
-    let card = |name: &str| NetworkCard { name: name.to_owned(), ..NetworkCard::default() };
-    let irq = |name: &str| Irq { name: name.to_owned(), ..Irq::default() };
-    let thread = |name: &str| RealTimeThread {
-        pid: 1,
-        tid: 1,
-        name: name.to_owned(),
-        process: None,
-        policy: Policy::Fifo,
-        priority: 50,
-        cpus: CpuSet::default(),
-        kernel: true,
-    };
     let hidden = hidden_of(Environment {
         host: "migration".to_owned(),
         machine_model: Some("Board of migration, 10.0.0.8".to_owned()),
         network: vec![card("maria-uplink"), card("eth0")],
         irqs: vec![irq("maria-uplink-rx-0"), irq("eth0")],
         real_time_threads: vec![
-            thread("napi/maria-uplink-8193"),
-            thread("irq/131-maria-u"),
-            thread("10.0.0.9-manager"),
-            thread("migration/0"),
+            thread("napi/maria-uplink-8193", true),
+            thread("irq/131-maria-u", true),
+            thread("10.0.0.9-manager", true),
+            thread("migration/0", true),
         ],
         ..Environment::default()
     });
