@@ -27,6 +27,13 @@ pub(super) fn make_or_remove(tree: &Tree, path: &str, value: &str) -> Result<(),
         let made = fs::create_dir(&full);
         return made.map_err(|source| Error::File { operation: "make", path: full, source });
     }
+    // Up to Linux 6.1 the removal of a valid partition ends it some time after `rmdir` has returned, and then gives
+    // all CPUs to every thread, also to those whose mask was restored meanwhile. Written here, the same happens
+    // before the masks' turn. A folder that is no partition, or not of cpuset, refuses: nothing to end.
+    let partition = format!("{path}/cpuset.cpus.partition");
+    if tree.path(&partition).exists() {
+        let _ = tree.write(&partition, "member");
+    }
     let mut tries = 0;
     loop {
         empty(tree, path);

@@ -35,6 +35,11 @@ state() {
     done
 }
 
+# The kernel ends a cpuset partition in the background, and may then change masks that are right already.
+settle() {
+    sleep 3
+}
+
 # Those that live on. A rescuer of a workqueue (a kernel thread with nice -20) changes its CPUs with the workers
 # that it rescues, and kworkers come and go.
 pids() {
@@ -79,6 +84,7 @@ first() {
     fact a-command rtscope tune apply "$@" -- sh -c 'echo "shield: $(cat /sys/fs/cgroup/rtscope-shield/cpuset.cpus)"
         echo "own: $(grep Cpus_allowed_list /proc/self/status)"; echo "init: $(grep Cpus_allowed_list /proc/1/status)"
         cat /proc/sys/vm/stat_interval /proc/sys/vm/swappiness; exit 5'
+    settle
     fact settings-after-a-command state
 
     rtscope tune apply "$@" -- sh -c 'echo $$ >/run/command; exec sleep 20000' &
@@ -94,6 +100,7 @@ first() {
     fact status-killed rtscope tune status
     fact settings-killed state
     fact restore-killed rtscope tune restore
+    settle
     fact settings-after-a-kill state
     kill "$(cat /run/command)"
 
