@@ -71,6 +71,12 @@ impl GuestProgram {
         &self.bytes
     }
 
+    /// What `uname -m` says on a machine that it is for.
+    #[must_use]
+    pub fn machine(&self) -> Option<&'static str> {
+        MACHINES.iter().find(|(machine, ..)| *machine == self.machine).map(|(.., called)| *called)
+    }
+
     /// Refuses a program that a kernel for an architecture can't run.
     ///
     /// # Errors

@@ -72,7 +72,8 @@ impl Replay {
         // What can't be compared is refused before the guest runs again.
         recheck::touched(record, &before)?;
         if !before.spec.timing.is_virtual() {
-            let text = "this record was made with the host's clock: no second run can equal it";
+            let text = "this record was made with the host's clock: no second run can equal it. If it was made with \
+                        `lab run --wall --events`, `lab explain --events` explains it";
             return Err(LabError::Refused(text.to_owned()));
         }
         let run = run_of(&before, cache)?;

@@ -14,10 +14,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rtscope-measure", &["rtscope-model", "rtscope-sys", TESTING]),
     ("rtscope-analyse", &["rtscope-model", TESTING]),
     ("rtscope-lab", &["rtscope-model", "rtscope-sys", TESTING]),
+    ("rtscope-fleet", &["rtscope-model", "rtscope-sys", TESTING]),
     (
         "rtscope",
         &[
             "rtscope-analyse",
+            "rtscope-fleet",
             "rtscope-lab",
             "rtscope-measure",
             "rtscope-model",

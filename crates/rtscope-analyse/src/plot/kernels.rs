@@ -42,8 +42,10 @@ struct Shares<'a> {
     least: f64,
 }
 
-/// Draws the kernels under a load. `number` tells the sheets of one page apart; none without a wake-up.
-pub(crate) fn draw(load: &str, number: usize, curves: &[Curve<'_>], width: u32) -> Option<String> {
+/// Draws the kernels under a load, or whatever else a curve stands for. `number` tells the sheets of one page apart; none without a wake-up.
+pub(crate) fn draw(
+    (what, load): (&str, &str),
+    number: usize, curves: &[Curve<'_>], width: u32) -> Option<String> {
     let all = || curves.iter().flat_map(|curve| &curve.seeds);
     let min_ns = all().filter_map(|seed| seed.min_ns()).min()?;
     let max_ns = all().filter_map(|seed| seed.max_ns()).max()?;
@@ -51,7 +53,7 @@ pub(crate) fn draw(load: &str, number: usize, curves: &[Curve<'_>], width: u32) 
     let shares: Vec<Shares<'_>> = curves.iter().filter_map(|one| shares(one, &edges)).collect();
     let least = shares.iter().map(|one| one.least).fold(1.0, f64::min);
     let options = PlotOptions { width, standalone: false, ..PlotOptions::default() };
-    let title = format!("Share of wake-ups at or above each latency under {load}, by kernel");
+    let title = format!("Share of wake-ups at or above each latency under {load}, by {what}");
     let mut sheet = Sheet::named(format!("kernels-{number}"), &options, &title, "");
     sheet.legend(&shares.iter().enumerate().map(key).collect::<Vec<Key>>());
     let frames = sheet.panels(1, 260.0, NO_HEADER, 112.0);
@@ -66,9 +68,9 @@ pub(crate) fn draw(load: &str, number: usize, curves: &[Curve<'_>], width: u32) 
     }
     sheet.base_line(&frame);
     sheet.read_out(readout(&frame, &shares, &edges, &x));
-    let description =
-        "One curve a kernel over all its seeds; the band goes from its best to its worst seed.";
-    Some(sheet.finish(description))
+    let has_bands = curves.iter().any(|curve| curve.seeds.len() > 1);
+    let over = if has_bands { " over all its seeds; the band goes from its best to its worst seed" } else { "" };
+    Some(sheet.finish(&format!("One curve a {what}{over}.")))
 }
 
 fn shares<'a>(curve: &'a Curve<'a>, edges: &Edges) -> Option<Shares<'a>> {

@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod drift;
 pub mod explain;
 pub mod explain_lab;
+pub mod fleet;
 pub mod html;
 pub mod interruptions;
 pub mod lab;

@@ -9,6 +9,7 @@ mod drift;
 mod ending;
 mod explain;
 mod export;
+mod fleet;
 mod guard;
 mod help;
 mod history;
@@ -144,6 +145,11 @@ enum Verb {
     /// computer doesn't change the figures.
     #[command(subcommand)]
     Lab(lab::Verb),
+    /// Run a plan at many machines, and compare them
+    ///
+    /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names them.
+    #[command(subcommand)]
+    Fleet(fleet::Verb),
     /// Build, install and verify a kernel, or go back
     #[command(subcommand)]
     Kernel(Box<kernel::Verb>),
@@ -204,6 +210,8 @@ enum Internal {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+    /// What rtscope does at a place; started by `fleet`
+    FleetAgent(fleet::agent::Args),
     /// Becomes a subject; started by `wave sweep`
     WaveSubject(wave::runner::Args),
 }
@@ -223,6 +231,7 @@ pub(crate) fn main() -> ExitCode {
         match Internal::parse() {
             Internal::Man(args) => man::main(&args),
             Internal::Guard(args) => guard::main(&args),
+            Internal::FleetAgent(args) => fleet::agent::main(&args),
             Internal::BranchWorkload(args) => return stat::workload(&args),
             Internal::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
             Internal::WaveSubject(args) => wave::runner::main(&args),
@@ -280,6 +289,7 @@ fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Stat(args) => stat::main(&args),
         Verb::New(args) => new::main(&args),
         Verb::Lab(verb) => lab::main(&verb),
+        Verb::Fleet(verb) => fleet::main(&verb),
         Verb::Kernel(verb) => kernel::main(&verb),
         Verb::Completions(args) => completions::main(&args),
         Verb::Cyclictest(FrontEnd { options }) | Verb::Hackbench(FrontEnd { options }) => {

@@ -16,6 +16,7 @@ mod dropin;
 mod explain;
 mod explain_files;
 mod export;
+mod fleet;
 mod hackbench;
 mod history;
 mod hostile;

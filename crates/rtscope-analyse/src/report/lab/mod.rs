@@ -268,7 +268,7 @@ fn plots(all: &LabComparison) -> Vec<(String, String)> {
     };
     let plot = |(number, load): (usize, &str)| {
         let curves: Vec<Curve<'_>> = kernels(all).filter_map(|n| curve((n, load))).collect();
-        let drawn = plot::kernels::draw(load, number, &curves, plot::INLINE_WIDTH)?;
+        let drawn = plot::kernels::draw(("kernel", load), number, &curves, plot::INLINE_WIDTH)?;
         Some((load.to_owned(), drawn))
     };
     loads(all).into_iter().enumerate().filter_map(plot).collect()

@@ -23,7 +23,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Compare and history", &["import", "compare", "history"]),
     ("The system", &["doctor", "collect", "ps", "sched", "tune", "restore"]),
     ("Programs", &["check", "explain", "drift", "stat", "new"]),
-    ("Kernels", &["lab", "kernel"]),
+    ("Kernels and fleets", &["lab", "kernel", "fleet"]),
     ("Other tools' names", &["cyclictest", "hackbench"]),
     ("This program", &["completions", "help"]),
 ];

@@ -1,6 +1,7 @@
 //! `rtscope lab explain`: the worst wake-ups of a guest, explained by the instructions that it executed.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -17,12 +18,12 @@ use rtscope_analyse::{
         instructions::{LateWakeup, Processor, WatchedGuest, above_ns, choose, explain_window},
     },
 };
-use rtscope_lab::{cache::Cache, error::LabError, explain, tool::Need};
+use rtscope_lab::{cache::Cache, error::LabError, explain, inputs::INPUTS, tool::Need};
 use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
 use rtscope_model::{
     environment::Preemption,
     explain::{ExplainRecord, FORMAT as EVENTS_FORMAT},
-    guest,
+    guest::{self, VirtualTime},
     instructions::Instructions,
     record::Record,
     symbols::KernelSymbols,
@@ -46,7 +47,7 @@ use crate::{
 /// The guest must run x86-64 or arm64. rtscope compiles the plugin once with the C compiler of this machine.
 /// explain.json and explain.html go into the record's folder. With --events, rtscope runs the guest again and explains
 /// that run by its kernel's events. If there is no compiler, or QEMU has no plugins, rtscope prints a message and does
-/// the same.
+/// the same. A guest that recorded its events (`lab run --events`) isn't run again, also one with --wall.
 ///
 /// Examples:
 ///   rtscope lab explain rtscope-runs/lab-quick-20260101T000000/debian-stock-seed1
@@ -63,7 +64,7 @@ pub(in crate::cli) struct Args {
     /// Number of the worst wake-ups of each phase to explain, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     worst: u8,
-    /// Explain by the kernel's events instead: the guest runs once more and records them. The emulator needs no
+    /// Explain by the kernel's events instead: if the record has none, the guest runs once more. The emulator needs no
     /// plugins, and this machine no compiler, but recording delays each wake-up; rtscope prints by how much
     #[arg(long, conflicts_with_all = ["cell", "worst"])]
     events: bool,
@@ -148,14 +149,20 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Explains the worst wake-ups of the guest as a run on a machine is explained, and says what that costs.
 fn explained_by_events(args: &Args, cache: &Cache, interrupt: &Interrupt) -> anyhow::Result<()> {
     let open = |folder| anyhow::Ok(record::open(folder, &Additions::default())?.record);
-    let without = open(&args.record)?;
-    let (stop, guard) = (|| interrupt.is_stopped(), order::guard());
-    let mut say = |line: &str| note!("{line}");
-    let folder = explain::run_with_events(&args.record, cache, &guard, &stop, &mut say)?;
-    let events = events_of(&folder)?.ok_or_else(|| {
-        anyhow!("{}: the guest recorded no events; its console may say why", folder.display())
-    })?;
-    let cost = report::events_cost(&without, &open(&folder)?);
+    let (folder, events, cost) = if let Some(own) = events_of(&args.record)? {
+        let cost = "The guest recorded these events itself, so they delayed the wake-ups of this record.";
+        (args.record.clone(), own, cost.to_owned())
+    } else {
+        let without = open(&args.record)?;
+        let (stop, guard) = (|| interrupt.is_stopped(), order::guard());
+        let mut say = |line: &str| note!("{line}");
+        let folder = explain::run_with_events(&args.record, cache, &guard, &stop, &mut say)?;
+        let events = events_of(&folder)?.ok_or_else(|| {
+            anyhow!("{}: the guest recorded no events; its console may say why", folder.display())
+        })?;
+        let cost = report::events_cost(&without, &open(&folder)?);
+        (folder, events, cost)
+    };
     let page = folder.join(report::PAGE);
     write_whole(&page, of_events::page(&events).as_bytes())
         .with_context(|| format!("can't write {}", page.display()))?;
@@ -226,8 +233,9 @@ fn events_of(folder: &Path) -> anyhow::Result<Option<ExplainRecord>> {
         return Ok(None);
     }
     let mut record: ExplainRecord = record::read_document(&path, EVENTS_FORMAT)?;
-    // Its time goes on by its instructions only: the host can't stop it.
-    record.is_guest = false;
+    // Where time goes on by instructions only, the host can't stop the guest.
+    let lab = fs::read_to_string(folder.join(INPUTS)).unwrap_or_default();
+    record.is_guest &= VirtualTime::find(&lab).is_none();
     Ok(Some(record))
 }
 

@@ -1,0 +1,248 @@
+//! What this program does at a place: it keeps a job, and answers about it.
+//!
+//! The keeper runs the plan, and then waits until the job is given back or the lease ends. It holds a lock on the
+//! file `keeper` as long as it lives, so that nobody mistakes another process for it.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_sys::{fork::signal, process};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::FleetError,
+    hold::Hold,
+    parcel::{self, Manifest},
+};
+
+/// Files of a job's folder.
+pub const PROGRAM: &str = "rtscope";
+pub const PLAN: &str = "plan.toml";
+const KEEPER: &str = "keeper";
+const RECORD: &str = "record";
+const LOG: &str = "log";
+const ENDED: &str = "ended.json";
+const GIVEN_BACK: &str = "given-back";
+
+/// How often the keeper looks: it must not be what disturbs the measurement.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a run may take to end in order, and to restore what it changed.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long the keeper may take to begin, and to give back.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+const POLL: Duration = Duration::from_millis(50);
+
+/// How far a job is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum JobState {
+    /// The keeper hasn't begun.
+    Copied,
+    Running,
+    Ended(RunEnd),
+    /// The keeper has gone and the run with it: it was killed, or the machine was rebooted.
+    Cut,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// None when a signal ended it.
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub seconds: u64,
+    /// The last that it said.
+    pub said: String,
+}
+
+/// Starts the keeper, which goes on when this process ends.
+///
+/// # Errors
+///
+/// This program isn't the one that was sent, or the keeper doesn't begin.
+pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
+    let program = hold.path(PROGRAM);
+    let found = parcel::sha256_of(&program).map_err(FleetError::file("read", &program))?;
+    if found != sha256 {
+        return Err(FleetError::Place("rtscope was damaged on its way there".to_owned()));
+    }
+    match state(hold) {
+        JobState::Copied => {}
+        state => return Ok(state),
+    }
+    let base = hold.base().as_os_str();
+    let mut keeper = Command::new(&program)
+        .args(["fleet-agent", "keep", "--base"])
+        .arg(base)
+        .args(["--job", hold.job()])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(FleetError::file("run", &program))?;
+    let since = Instant::now();
+    while since.elapsed() < ANSWER_LIMIT {
+        match state(hold) {
+            JobState::Copied => thread::sleep(POLL),
+            state => return Ok(state),
+        }
+        if let Ok(Some(status)) = keeper.try_wait() {
+            let said = fs::read_to_string(hold.path(LOG)).unwrap_or_default();
+            return Err(FleetError::Place(format!("the keeper ended at once ({status}): {said}")));
+        }
+    }
+    Err(FleetError::Place("the keeper doesn't begin".to_owned()))
+}
+
+/// Keeps the job to its end: runs the plan, waits until the job is given back or its lease ends, and removes all.
+///
+/// # Errors
+///
+/// Another keeper has the job, the lease is somebody else's, or the run can't be started.
+pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
+    // Away from the connection that started it.
+    let _ = rustix::process::setsid();
+    let Some(_lock) = lock(hold)? else {
+        return Err(FleetError::Refused("another keeper has this job".to_owned()));
+    };
+    if hold.left().is_none() {
+        hold.remove()?;
+        return Err(FleetError::Refused("this job doesn't have the lease".to_owned()));
+    }
+    let ends = || stop() || hold.path(GIVEN_BACK).exists() || hold.left().is_none_or(|left| left.is_zero());
+    let began = Instant::now();
+    let mut run = start_run(hold)?;
+    let status = loop {
+        match run.try_wait().map_err(FleetError::file("wait for", hold.path(PROGRAM)))? {
+            Some(status) => break status,
+            None if ends() => break end_run(&mut run),
+            None => thread::sleep(LOOK),
+        }
+    };
+    if status.code().is_none() {
+        // It was killed, and may have left settings changed.
+        let _ = Command::new(hold.path(PROGRAM)).arg("restore").stdin(Stdio::null()).status();
+    }
+    let end = run_end(hold, status, began.elapsed());
+    let text = serde_json::to_vec(&end).unwrap_or_default();
+    let part = hold.path("ended.part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, hold.path(ENDED)));
+    written.map_err(FleetError::file("write", hold.path(ENDED)))?;
+    while !ends() {
+        thread::sleep(LOOK);
+    }
+    hold.remove()
+}
+
+/// The keeper's lock; none when another one has it.
+fn lock(hold: &Hold) -> Result<Option<File>, FleetError> {
+    let path = hold.path(KEEPER);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(FleetError::file("open", path))?;
+    Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(file))
+}
+
+fn start_run(hold: &Hold) -> Result<Child, FleetError> {
+    let log = File::create(hold.path(LOG)).map_err(FleetError::file("write", hold.path(LOG)))?;
+    let errors = log.try_clone().map_err(FleetError::file("write", hold.path(LOG)))?;
+    let mut run = Command::new(hold.path(PROGRAM));
+    run.arg("run").arg(hold.path(PLAN)).arg("--out").arg(hold.path(RECORD)).arg("--quiet");
+    run.current_dir("/").stdin(Stdio::null()).stdout(log).stderr(errors);
+    process::bind_to_us(&mut run, true);
+    run.spawn().map_err(FleetError::file("run", hold.path(PROGRAM)))
+}
+
+/// Ends a run in order, and if it doesn't obey, at once.
+fn end_run(run: &mut Child) -> ExitStatus {
+    let _ = process::signal(run.id(), signal::INTERRUPT);
+    let since = Instant::now();
+    loop {
+        match run.try_wait() {
+            Ok(Some(status)) => return status,
+            Ok(None) if since.elapsed() < END_LIMIT => thread::sleep(POLL),
+            _ => {
+                let _ = process::signal_group(run.id(), signal::KILL);
+                return run.wait().unwrap_or_default();
+            }
+        }
+    }
+}
+
+fn run_end(hold: &Hold, status: ExitStatus, took: Duration) -> RunEnd {
+    use std::os::unix::process::ExitStatusExt;
+    let said = fs::read(hold.path(LOG)).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(2000)..]).trim().to_owned();
+    RunEnd { exit_code: status.code(), signal: status.signal(), seconds: took.as_secs(), said }
+}
+
+/// How far the job is.
+#[must_use]
+pub fn state(hold: &Hold) -> JobState {
+    let ended = fs::read(hold.path(ENDED)).ok();
+    if let Some(end) = ended.and_then(|text| serde_json::from_slice(&text).ok()) {
+        return JobState::Ended(end);
+    }
+    let Ok(keeper) = File::open(hold.path(KEEPER)) else { return JobState::Copied };
+    match flock(&keeper, FlockOperation::NonBlockingLockShared) {
+        Err(_) => JobState::Running,
+        // Between its first look and its lock, the keeper has no log yet.
+        Ok(()) if hold.path(LOG).exists() => JobState::Cut,
+        Ok(()) => JobState::Copied,
+    }
+}
+
+/// The files of the record, as far as there are any.
+///
+/// # Errors
+///
+/// They can't be read.
+pub fn list(hold: &Hold) -> Result<Manifest, FleetError> {
+    parcel::manifest(&hold.path(RECORD))
+}
+
+/// Writes the files one behind the other, from an offset on.
+///
+/// # Errors
+///
+/// They can't be read, or nobody takes them.
+pub fn send(hold: &Hold, offset: u64, out: &mut dyn Write) -> Result<(), FleetError> {
+    parcel::send(&hold.path(RECORD), offset, out)
+}
+
+/// Gives the place back: the keeper ends the run and removes all; without a keeper, this does it.
+///
+/// # Errors
+///
+/// It doesn't happen in time.
+pub fn release(hold: &Hold) -> Result<(), FleetError> {
+    let told = File::create(hold.path(GIVEN_BACK));
+    match told {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        told => drop(told.map_err(FleetError::file("write", hold.path(GIVEN_BACK)))?),
+    }
+    let since = Instant::now();
+    while is_there(&hold.folder()) {
+        match lock(hold) {
+            Err(_) if !is_there(&hold.folder()) => break,
+            Ok(None) if since.elapsed() < ANSWER_LIMIT => thread::sleep(POLL),
+            Ok(None) => return Err(FleetError::Place("the keeper doesn't give the place back".to_owned())),
+            Ok(Some(_)) | Err(_) => return hold.remove(),
+        }
+    }
+    Ok(())
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}

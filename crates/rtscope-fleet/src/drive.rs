@@ -1,0 +1,392 @@
+//! One job at one place, step by step: take, copy, begin, wait, collect, give back.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    io::{Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    agent::{self, JobState, RunEnd},
+    error::FleetError,
+    hold::Hold,
+    journal::{JobStep, Journal},
+    parcel::{self, Arrival, Manifest},
+    places::Place,
+    shell::{Shell, Stop},
+};
+
+/// How often a broken connection is tried again before the place counts as lost, while a program is copied or a
+/// record collected.
+const TRIES: u32 = 6;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Between two looks at a run that should be over.
+const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+/// What a place must have free for the record, besides the program.
+const ROOM_KIB: u64 = 64 << 10;
+
+/// Runs this program at the place for a job: base, job and the rest are its words.
+const ASK: &str = r#"exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5"}"#;
+
+const SAVE: &str = r#"umask 077; cat >"$1""#;
+
+/// What is done at each place.
+#[derive(Debug)]
+pub struct Task<'a> {
+    /// The plan, as TOML.
+    pub plan: &'a str,
+    /// How long the run takes.
+    pub planned: Duration,
+    /// How long a place stays taken when nobody gives it back.
+    pub lease: Duration,
+    pub journal: &'a Journal,
+}
+
+/// A job at a place, and how to get there.
+pub struct Drive<'a> {
+    pub place: &'a Place,
+    pub job: &'a str,
+    pub journal: &'a Journal,
+    pub stop: Stop<'a>,
+    shell: Shell,
+}
+
+impl fmt::Debug for Drive<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drive").field("place", &self.place).field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+/// What a place says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// As `uname -m`.
+    pub machine: String,
+    /// As `uname -r`.
+    pub kernel: String,
+    /// Of the device tree.
+    pub model: Option<String>,
+    /// Who has it, and for how many seconds at most.
+    pub held: Option<(String, u64)>,
+    base: PathBuf,
+    free_kib: u64,
+}
+
+impl Facts {
+    fn read(said: &str) -> Facts {
+        let pairs: BTreeMap<&str, &str> = said.lines().filter_map(|line| line.split_once('=')).collect();
+        let text = |key: &str| {
+            let value: String = pairs.get(key).copied().unwrap_or_default().chars().take(200).collect();
+            rtscope_model::printable::printable(&value).into_owned()
+        };
+        let number = |key: &str| pairs.get(key).and_then(|value| value.parse().ok());
+        let held = pairs.contains_key("held").then(|| (text("held"), number("left").unwrap_or(0)));
+        Facts {
+            machine: text("machine"),
+            kernel: text("kernel"),
+            model: Some(text("model")).filter(|model| !model.is_empty()),
+            held,
+            base: PathBuf::from(text("base")),
+            free_kib: number("free_kib").unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Looks at a place without taking it.
+///
+/// # Errors
+///
+/// It can't be reached.
+pub fn look(place: &Place, stop: Stop<'_>) -> Result<Facts, FleetError> {
+    let folder = place.folder.as_deref().unwrap_or_default();
+    let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
+    let facts = Facts::read(&answer.success()?);
+    // An expired lease is none: the next one who asks takes the place.
+    Ok(Facts { held: facts.held.filter(|(_, left)| *left > 0), ..facts })
+}
+
+impl<'a> Drive<'a> {
+    #[must_use]
+    pub fn new(place: &'a Place, job: &'a str, journal: &'a Journal, stop: Stop<'a>) -> Drive<'a> {
+        Drive { place, job, journal, stop, shell: Shell::of(place) }
+    }
+
+    fn note(&self, step: JobStep) -> Result<(), FleetError> {
+        self.journal.step(&self.place.name, self.job, step)
+    }
+
+    /// Does all of it; the record is in `record` then. Whether the run came to its end.
+    ///
+    /// # Errors
+    ///
+    /// A step fails. What is at the place then is given back, or, when it can't be reached, removed there when the lease
+    /// ends.
+    pub fn perform(
+        &self,
+        task: &Task<'_>,
+        program: &dyn Fn(&str) -> Result<PathBuf, FleetError>,
+        record: &Path,
+    ) -> Result<bool, FleetError> {
+        self.note(JobStep::Asked)?;
+        let facts = self.take(task.lease)?;
+        let base = facts.base.clone();
+        let done = self.send_and_begin(task, &facts, program).and_then(|()| {
+            self.sleep(task.planned)?;
+            self.finish(&base, record, task.lease)
+        });
+        if let Err(e) = &done
+            && !self.is_worth_collecting(e)
+        {
+            let _ = self.give_back(Some(&base));
+        }
+        done
+    }
+
+    /// Whether a run goes on at the place without us, so that its record can be collected later.
+    fn is_worth_collecting(&self, error: &FleetError) -> bool {
+        error.is_connection()
+    }
+
+    fn take(&self, lease: Duration) -> Result<Facts, FleetError> {
+        let folder = self.place.folder.as_deref().unwrap_or_default();
+        let seconds = lease.as_secs().max(1);
+        let words = [folder, self.job, &seconds.to_string()];
+        // Not to be interrupted: what it began would have to be found again.
+        let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false)?;
+        let facts = Facts::read(&answer.success()?);
+        if let Some((holder, seconds)) = facts.held {
+            self.note(JobStep::GivenBack)?;
+            return Err(FleetError::Taken { holder, seconds });
+        }
+        if !facts.base.is_absolute() {
+            return Err(FleetError::Place("its shell doesn't say where the job's folder is".to_owned()));
+        }
+        self.note(JobStep::Taken {
+            base: facts.base.clone(),
+            machine: facts.machine.clone(),
+            kernel: facts.kernel.clone(),
+            model: facts.model.clone(),
+            lease_seconds: seconds,
+        })?;
+        Ok(facts)
+    }
+
+    fn send_and_begin(
+        &self,
+        task: &Task<'_>,
+        facts: &Facts,
+        program: &dyn Fn(&str) -> Result<PathBuf, FleetError>,
+    ) -> Result<(), FleetError> {
+        let program = program(&facts.machine)?;
+        let mut file = File::open(&program).map_err(FleetError::file("read", &program))?;
+        let bytes = file.metadata().map_err(FleetError::file("read", &program))?.len();
+        let needed_kib = (bytes >> 10) + ROOM_KIB;
+        if facts.free_kib < needed_kib {
+            return Err(FleetError::Place(format!(
+                "{} has {} MiB free, and a job needs {}: make space there, or name another `folder`",
+                facts.base.display(),
+                facts.free_kib >> 10,
+                needed_kib >> 10
+            )));
+        }
+        let hold = Hold::new(&facts.base, self.job)?;
+        let path = |name: &str| hold.path(name).display().to_string();
+        self.copy(&mut file, bytes, &path(agent::PROGRAM))?;
+        self.save(task.plan, &path(agent::PLAN))?;
+        let made = self.shell.run(r#"chmod 700 "$1""#, &[&path(agent::PROGRAM)], self.stop)?;
+        made.success()?;
+        self.note(JobStep::Copied { program_bytes: bytes })?;
+        let sha256 = parcel::sha256_of(&program).map_err(FleetError::file("read", &program))?;
+        // A try whose answer was lost may have begun: then the next one is told so.
+        match self.again(|| self.ask::<JobState>(&facts.base, "begin", &["--sha256", &sha256]))? {
+            JobState::Copied => Err(FleetError::Place("the keeper doesn't begin".to_owned())),
+            _ => self.note(JobStep::Started),
+        }
+    }
+
+    /// Copies a file, and goes on where a broken connection left it.
+    fn copy(&self, file: &mut File, bytes: u64, to: &str) -> Result<(), FleetError> {
+        let mut have = 0;
+        let mut is_whole = false;
+        while !is_whole {
+            let before = have;
+            have = self.again(|| {
+                file.seek(SeekFrom::Start(have)).map_err(FleetError::file("read", to))?;
+                let script = include_str!("scripts/copy.sh");
+                let answer = self.shell.send(script, &[to, &have.to_string()], file, self.stop);
+                // After a broken connection, how much has arrived is not known: any other length asks for it.
+                let answer = answer.inspect_err(|_| have = u64::MAX)?;
+                let said = answer.success()?;
+                let found = said.trim().strip_prefix("have=").and_then(|n| n.parse::<u64>().ok());
+                found.filter(|n| *n <= bytes).ok_or_else(|| FleetError::said(&said))
+            })?;
+            is_whole = have == bytes;
+            if have == before && !is_whole {
+                return Err(FleetError::Place(format!("it takes no more than {have} of {bytes} bytes")));
+            }
+        }
+        Ok(())
+    }
+
+    fn save(&self, text: &str, to: &str) -> Result<(), FleetError> {
+        let mut file = tempfile()?;
+        file.write_all(text.as_bytes()).map_err(FleetError::file("write", "a temporary file"))?;
+        self.again(|| {
+            file.rewind().map_err(FleetError::file("read", "a temporary file"))?;
+            self.shell.send(SAVE, &[to], &mut file, self.stop)?.success().map(drop)
+        })
+    }
+
+    /// Asks the program at the place.
+    fn ask<T: serde::de::DeserializeOwned>(
+        &self,
+        base: &Path,
+        what: &str,
+        words: &[&str],
+    ) -> Result<T, FleetError> {
+        let base = base.display().to_string();
+        let words = [&[&base, self.job, what], words].concat();
+        let said = self.shell.run(ASK, &words, self.stop)?.success()?;
+        rtscope_model::printable::from_json(&said).map_err(|_| FleetError::said(&said))
+    }
+
+    /// Tries a step again after a pause while the connection is broken.
+    fn again<T>(&self, mut step: impl FnMut() -> Result<T, FleetError>) -> Result<T, FleetError> {
+        let mut tries = 0;
+        loop {
+            match step() {
+                Err(e) if e.is_connection() && tries < TRIES => {
+                    tries += 1;
+                    self.sleep(PAUSE * tries)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn sleep(&self, time: Duration) -> Result<(), FleetError> {
+        let since = Instant::now();
+        while since.elapsed() < time {
+            if (self.stop)() {
+                return Err(FleetError::Interrupted);
+            }
+            thread::sleep(Duration::from_millis(100).min(time));
+        }
+        Ok(())
+    }
+
+    /// Waits for the run's end, brings the record and gives the place back. Whether the run came to its end.
+    ///
+    /// # Errors
+    ///
+    /// The place can't be reached until the lease is over, or what it says ends the job.
+    pub fn finish(&self, base: &Path, record: &Path, patience: Duration) -> Result<bool, FleetError> {
+        let end = self.wait(base, patience)?;
+        self.note(JobStep::Ended { end: end.clone() })?;
+        if let Some(above) = record.parent() {
+            std::fs::create_dir_all(above).map_err(FleetError::file("make", above))?;
+        }
+        let bytes = self.collect(base, record)?;
+        if bytes == 0 {
+            self.give_back(Some(base))?;
+            return Err(FleetError::Place(no_record(end.as_ref())));
+        }
+        let is_whole = end.is_some_and(|end| end.exit_code.is_some());
+        let below = record.strip_prefix(self.journal.folder()).unwrap_or(record).to_owned();
+        self.note(JobStep::Collected { record: below, bytes, is_whole })?;
+        self.give_back(Some(base))?;
+        Ok(is_whole)
+    }
+
+    /// How the run ended; none when it was cut.
+    fn wait(&self, base: &Path, patience: Duration) -> Result<Option<RunEnd>, FleetError> {
+        let (since, [mut pause, pause_max]) = (Instant::now(), LOOKS);
+        loop {
+            match self.state(base) {
+                Ok(JobState::Ended(end)) => return Ok(Some(end)),
+                Ok(JobState::Cut) => return Ok(None),
+                Ok(JobState::Running) => {}
+                Ok(JobState::Copied) => {
+                    return Err(FleetError::Place("the run never began there".to_owned()));
+                }
+                Err(e) if e.is_connection() && since.elapsed() < patience => {}
+                Err(e) => return Err(e),
+            }
+            self.sleep(pause)?;
+            pause = (pause * 2).min(pause_max);
+        }
+    }
+
+    /// Brings the record; how many bytes it has.
+    fn collect(&self, base: &Path, record: &Path) -> Result<u64, FleetError> {
+        let manifest = self.again(|| self.ask::<Manifest>(base, "list", &[]))?;
+        let bytes = manifest.bytes();
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let base_text = base.display().to_string();
+        let mut arrival = Arrival::open(record, manifest)?;
+        self.again(|| {
+            let offset = arrival.arrived()?.to_string();
+            let words = [base_text.as_str(), self.job, "send", "--offset", &offset];
+            let (file, missing) = arrival.rest()?;
+            self.shell.receive(ASK, &words, (file, missing), self.stop)?.success()?;
+            match arrival.rest()?.1 {
+                0 => Ok(()),
+                missing => Err(FleetError::Connection(format!("{missing} bytes of the record are missing"))),
+            }
+        })?;
+        arrival.unpack().map(|()| bytes)
+    }
+
+    /// How far the job is.
+    ///
+    /// # Errors
+    ///
+    /// The place can't be reached, or doesn't have the job any more.
+    pub fn state(&self, base: &Path) -> Result<JobState, FleetError> {
+        self.ask(base, "state", &[])
+    }
+
+    /// Removes everything at the place; without a base, what a try left that got no answer.
+    ///
+    /// # Errors
+    ///
+    /// It can't be reached: then its own keeper does it when the lease ends.
+    pub fn give_back(&self, base: Option<&Path>) -> Result<(), FleetError> {
+        // Also when the user ends everything: this is how it ends.
+        let patient = Drive { stop: &|| false, shell: self.shell.clone(), ..*self };
+        let released = base.map(|base| patient.ask::<serde_json::Value>(base, "release", &[]));
+        if !matches!(released, Some(Ok(_))) {
+            let base = base.map(|base| base.display().to_string()).unwrap_or_default();
+            let folder = self.place.folder.as_deref().unwrap_or_default();
+            let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
+            patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
+        }
+        self.note(JobStep::GivenBack)
+    }
+}
+
+fn no_record(end: Option<&RunEnd>) -> String {
+    match end {
+        Some(RunEnd { said, .. }) if !said.is_empty() => format!("the run made no record: {said}"),
+        Some(RunEnd { exit_code: Some(code), .. }) => format!("the run made no record (exit code {code})"),
+        _ => "the run was cut and left no record".to_owned(),
+    }
+}
+
+/// A file without a name.
+fn tempfile() -> Result<File, FleetError> {
+    let folder = std::env::temp_dir();
+    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::open(&folder, flags, mode).map(File::from).map_err(|e| FleetError::file("write", folder)(e.into()))
+}

@@ -1,0 +1,68 @@
+//! Why a step at a place was not done.
+
+use std::{io, path::PathBuf};
+
+use rtscope_model::{printable::printable, text::TextError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// The file of places is wrong.
+    #[error(transparent)]
+    Places(#[from] TextError),
+    /// What was asked makes no sense.
+    #[error("{0}")]
+    Refused(String),
+    #[error("can't {operation} {path}: {cause}", path = path.display())]
+    File {
+        /// As `read` or `write`.
+        operation: &'static str,
+        path: PathBuf,
+        cause: io::Error,
+    },
+    /// The connection failed or broke, or nothing came for too long: another try may succeed.
+    #[error("no connection: {0}")]
+    Connection(String),
+    /// The place answered, and what it says ends the job.
+    #[error("{0}")]
+    Place(String),
+    /// Somebody else has the place.
+    #[error("the place is taken by {holder} for another {seconds} s")]
+    Taken {
+        /// The job's name there, which begins with the user and the host that took it.
+        holder: String,
+        seconds: u64,
+    },
+    /// What came is not what a record may be.
+    #[error("the place sent what is no record: {0}")]
+    Parcel(String),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl FleetError {
+    /// For `map_err` of a file operation.
+    pub(crate) fn file(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> FleetError {
+        let path = path.into();
+        move |cause| FleetError::File { operation, path, cause }
+    }
+
+    /// What a place said, which may be anything.
+    pub(crate) fn said(text: &str) -> FleetError {
+        FleetError::Place(printable(text.trim()).into_owned())
+    }
+
+    /// Whether it was asked wrongly, rather than that the surroundings fail.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, FleetError::Places(_) | FleetError::Refused(_))
+    }
+
+    /// Whether the place is out of reach, and nothing more is known.
+    #[must_use]
+    pub fn is_connection(&self) -> bool {
+        matches!(self, FleetError::Connection(_))
+    }
+}

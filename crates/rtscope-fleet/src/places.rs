@@ -1,0 +1,229 @@
+//! The file of places, `places.toml`.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use rtscope_model::{
+    text::{Problem, TextError, problem_of},
+    time::Nanos,
+};
+use serde::Deserialize;
+
+use crate::selector::Selector;
+
+/// A machine that rtscope can reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Letters, digits, `-`, `_` and `.`: it names a folder of results.
+    pub name: String,
+    pub reach: Reach,
+    /// Words, or `KEY=VALUE`.
+    pub tags: Vec<String>,
+    /// Where the folder of a job is made; none for `/var/tmp`, which outlives a reboot.
+    pub folder: Option<String>,
+    /// The static rtscope for this machine; none for this very program.
+    pub program: Option<PathBuf>,
+    /// How long the place stays taken when nobody gives it back; none for a time that the plan's length gives.
+    pub lease: Option<Nanos>,
+}
+
+/// How a place is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// This machine.
+    Local,
+    /// With the system's `ssh`.
+    Ssh {
+        /// A host, `USER@HOST`, or a name in ssh's own configuration.
+        target: String,
+        /// Further words for `ssh`, before the target.
+        options: Vec<String>,
+    },
+}
+
+impl Reach {
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Reach::Local => "local",
+            Reach::Ssh { .. } => "ssh",
+        }
+    }
+}
+
+/// The file as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Text {
+    #[serde(default)]
+    defaults: DefaultsText,
+    #[serde(default)]
+    places: BTreeMap<String, PlaceText>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct DefaultsText {
+    #[serde(default)]
+    ssh_options: Vec<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    folder: Option<String>,
+    program: Option<PathBuf>,
+    lease: Option<Nanos>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PlaceText {
+    ssh: Option<String>,
+    #[serde(default)]
+    local: bool,
+    #[serde(default)]
+    ssh_options: Vec<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    folder: Option<String>,
+    program: Option<PathBuf>,
+    lease: Option<Nanos>,
+}
+
+/// The longest name of a place.
+const NAME_MAX: usize = 60;
+
+/// Reads the file of places; `file` names it in problems, and a relative path of a program begins at its folder.
+///
+/// # Errors
+///
+/// All that is wrong with the text, with lines where they are known.
+pub fn parse(file: &Path, text: &str) -> Result<Vec<Place>, TextError> {
+    let name = file.display().to_string();
+    let read: Text = toml::from_str(text)
+        .map_err(|e| TextError { name: name.clone(), problems: vec![problem_of(text, &e)] })?;
+    let base = file.parent().unwrap_or(Path::new(""));
+    let (mut places, mut problems) = (Vec::new(), Vec::new());
+    for (place, words) in read.places {
+        match place_of(&place, words, &read.defaults, base) {
+            Ok(place) => places.push(place),
+            Err(message) => problems.push(Problem {
+                line: line_of_place(text, &place),
+                ..Problem::new(format!("place {place:?}: {message}"))
+            }),
+        }
+    }
+    if places.is_empty() && problems.is_empty() {
+        problems.push(Problem::new(
+            "there is no place: write [places.NAME] with ssh = \"USER@HOST\" or local = true",
+        ));
+    }
+    if problems.is_empty() { Ok(places) } else { Err(TextError { name, problems }) }
+}
+
+fn place_of(
+    name: &str,
+    text: PlaceText,
+    defaults: &DefaultsText,
+    base: &Path,
+) -> Result<Place, String> {
+    if !is_name(name) {
+        return Err(format!(
+            "a name has 1 to {NAME_MAX} letters, digits, - _ or ., and begins with a letter or a digit"
+        ));
+    }
+    let reach = match (text.ssh, text.local) {
+        (Some(target), false) => {
+            if target.is_empty() || target.starts_with('-') {
+                return Err(format!("ssh = {target:?} is no host: write USER@HOST or a name of ssh's configuration"));
+            }
+            let options = [defaults.ssh_options.as_slice(), &text.ssh_options].concat();
+            Reach::Ssh { target, options }
+        }
+        (None, true) => Reach::Local,
+        (Some(_), true) => return Err("it has ssh and local: write one of them".to_owned()),
+        (None, false) => {
+            return Err("it isn't said how it is reached: write ssh = \"USER@HOST\" or local = true".to_owned());
+        }
+    };
+    let tags = [defaults.tags.as_slice(), &text.tags].concat();
+    if let Some(tag) = tags.iter().find(|tag| !Selector::is_tag(tag)) {
+        return Err(format!("the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / +"));
+    }
+    let folder = text.folder.or_else(|| defaults.folder.clone());
+    if let Some(folder) = folder.as_ref().filter(|folder| !folder.starts_with('/')) {
+        return Err(format!("the folder {folder:?} doesn't begin with /"));
+    }
+    let program = text.program.or_else(|| defaults.program.clone()).map(|path| base.join(path));
+    let lease = text.lease.or(defaults.lease);
+    Ok(Place { name: name.to_owned(), reach, tags, folder, program, lease })
+}
+
+/// Whether it can name a place, and a folder of results.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.len() <= NAME_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(is_known)
+}
+
+/// The line of a place's heading.
+fn line_of_place(text: &str, name: &str) -> Option<usize> {
+    let headings = [format!("[places.{name}]"), format!("[places.{name:?}]")];
+    let is_heading = |line: &str| headings.iter().any(|heading| line.trim_start().starts_with(heading));
+    text.lines().position(is_heading).map(|line| line + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Place>, String> {
+        parse(Path::new("lab/places.toml"), text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_place_gets_what_all_places_have() {
+        let places = read(
+            "[defaults]\nssh-options = [\"-p\", \"2222\"]\ntags = [\"hall=3\"]\nlease = \"2h\"\nprogram = \"rtscope-arm64\"\n\
+             [places.drill]\nssh = \"root@drill\"\nssh-options = [\"-C\"]\ntags = [\"rt\"]\n\
+             [places.here]\nlocal = true\nfolder = \"/data\"\nprogram = \"/opt/rtscope\"\nlease = \"10min\"\n",
+        )
+        .expect("sound");
+        let [drill, here] = places.as_slice() else { panic!("{places:?}") };
+        let words = |options: &[&str]| options.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let reach = Reach::Ssh { target: "root@drill".to_owned(), options: words(&["-p", "2222", "-C"]) };
+        assert_eq!(drill.reach, reach);
+        assert_eq!(drill.tags, words(&["hall=3", "rt"]));
+        assert_eq!(drill.program, Some(PathBuf::from("lab/rtscope-arm64")));
+        assert_eq!(drill.lease, "2h".parse().ok());
+        assert_eq!((here.reach.word(), here.folder.as_deref()), ("local", Some("/data")));
+        assert_eq!(here.program, Some(PathBuf::from("/opt/rtscope")));
+        assert_eq!(here.lease, "10min".parse().ok());
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_with_its_line() {
+        let said = read(
+            "[places.a]\nlocal = true\n\n[places.b]\n[places.\"../c\"]\nlocal = true\n[places.d]\nssh = \"-oProxyCommand=x\"\n\
+             [places.e]\nlocal = true\ntags = [\"a b\"]\n[places.f]\nlocal = true\nfolder = \"tmp\"\n",
+        )
+        .expect_err("wrong");
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines.len(), 5, "{said}");
+        for (place, line, why) in [
+            ("\"b\"", "4", "how it is reached"),
+            ("\"../c\"", "5", "a name has"),
+            ("\"d\"", "7", "is no host"),
+            ("\"e\"", "9", "neither a word"),
+            ("\"f\"", "12", "doesn't begin with /"),
+        ] {
+            let begins = format!("lab/places.toml:{line}: place {place}");
+            assert!(lines.iter().any(|l| l.starts_with(&begins) && l.contains(why)), "{begins}: {said}");
+        }
+        assert!(read("").expect_err("none").contains("there is no place"));
+        let said = read("[places.a]\nlokal = true\n").expect_err("unknown");
+        assert!(said.contains("places.toml:2") && said.contains("did you mean \"local\""), "{said}");
+    }
+}

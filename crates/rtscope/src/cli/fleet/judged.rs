@@ -1,0 +1,86 @@
+//! A fleet's records, judged here by the plan that was sent.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context, bail};
+use rtscope_analyse::{
+    report::fleet::{FleetReport, PlaceOutcome, PlaceReport},
+    verdict::additions::Additions,
+};
+use rtscope_fleet::journal::{self, FleetOrder, Job};
+use rtscope_model::plan::{self, Plan};
+
+use crate::{failure::error_text, record};
+
+/// Judges what a place has sent by the plan that it got, and writes its page. What the place says of the plan only counts
+/// where it says the same.
+pub(super) fn judge(folder: &Path, plan: &Plan) -> anyhow::Result<record::JudgedRecord> {
+    let theirs = record::read_plan(folder)?;
+    let phases = |plan: &Plan| plan.phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
+    if phases(&theirs) != phases(plan) {
+        bail!("the record is of another plan than the one that was sent");
+    }
+    record::keep_required(folder, plan)?;
+    let judged = record::open(folder, &Additions::default())?;
+    judged.publish(folder)?;
+    Ok(judged)
+}
+
+/// What a fleet's folder says, as far as it is.
+pub(super) fn report(folder: &Path) -> anyhow::Result<FleetReport> {
+    let order = journal::read_order(folder)?;
+    let plan = plan_of(&order)?;
+    let jobs = journal::read_jobs(folder)?;
+    let places = order.places.iter().map(|(name, tags)| {
+        let all = jobs.get(name).map(Vec::as_slice).unwrap_or_default();
+        place_report(folder, &plan, name, tags, all)
+    });
+    Ok(FleetReport::new(&plan, env!("CARGO_PKG_VERSION"), places.collect()))
+}
+
+pub(super) fn plan_of(order: &FleetOrder) -> anyhow::Result<Plan> {
+    plan::parse_kept("fleet.json", &order.plan).context("the plan in fleet.json can't be read")
+}
+
+fn place_report(folder: &Path, plan: &Plan, name: &str, tags: &[String], jobs: &[Job]) -> PlaceReport {
+    let with_record = jobs.iter().rev().find_map(|job| job.record.as_ref().map(|record| (job, record)));
+    let known = jobs.iter().rev().find(|job| !job.machine.is_empty());
+    let outcome = match (with_record, jobs.last()) {
+        (Some((_, (record, is_whole))), _) => match judge(&folder.join(record), plan) {
+            Ok(judged) => PlaceOutcome::judged(&judged.judgement, record.display().to_string(), *is_whole),
+            Err(e) => PlaceOutcome::NoRecord { why: error_text(&e) },
+        },
+        (None, Some(job)) if job.is_open() => PlaceOutcome::Open { step: step(job).to_owned() },
+        (None, Some(job)) => {
+            let why = job.failed.clone().unwrap_or_else(|| "the run was given up".to_owned());
+            PlaceOutcome::NoRecord { why }
+        }
+        (None, None) => PlaceOutcome::Open { step: "not begun".to_owned() },
+    };
+    let text = |pick: fn(&Job) -> &String| known.map(|job| pick(job).clone()).unwrap_or_default();
+    PlaceReport {
+        place: name.to_owned(),
+        tags: tags.to_vec(),
+        machine: text(|job| &job.machine),
+        kernel: text(|job| &job.kernel),
+        model: known.and_then(|job| job.model.clone()),
+        outcome,
+        outlier: Vec::new(),
+    }
+}
+
+/// Where a job is that goes on.
+pub(super) fn step(job: &Job) -> &'static str {
+    match (&job.end, job.has_started, &job.record) {
+        (_, _, Some(_)) => "collected, not given back",
+        (Some(_), ..) => "ended, not collected",
+        (None, true, None) => "running",
+        (None, false, None) if job.base.is_none() => "being asked",
+        (None, false, None) => "being copied",
+    }
+}
+
+/// The jobs of which something may still be at their places.
+pub(super) fn open_jobs(jobs: &BTreeMap<String, Vec<Job>>) -> impl Iterator<Item = (&String, &Job)> {
+    jobs.iter().flat_map(|(place, jobs)| jobs.iter().map(move |job| (place, job))).filter(|(_, job)| job.is_open())
+}

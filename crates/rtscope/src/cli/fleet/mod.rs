@@ -1,0 +1,97 @@
+//! `rtscope fleet`: the same plan on many machines.
+
+pub(super) mod agent;
+mod collect;
+mod judged;
+mod list;
+mod page;
+mod run;
+mod status;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use rtscope_fleet::{
+    error::FleetError,
+    places::{self, Place},
+    selector::Selector,
+};
+
+use crate::failure::Refused;
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    List(list::Args),
+    Run(Box<run::Args>),
+    Status(status::Args),
+    Collect(collect::Args),
+}
+
+/// The file of places, and which of them.
+#[derive(Debug, clap::Args)]
+pub(super) struct Chosen {
+    /// File of places
+    #[arg(long, value_name = "FILE", default_value = "places.toml")]
+    places: PathBuf,
+    /// Choose places, for example tag=rt,arch=arm64 (both must fit), place=drill-* or rack!=3; repeatable (one must
+    /// fit) [default: all]
+    #[arg(long, value_name = "SELECTOR")]
+    on: Vec<Selector>,
+}
+
+impl Chosen {
+    /// The chosen places, by name.
+    fn read(&self) -> anyhow::Result<Vec<Place>> {
+        let all = read_places(&self.places)?;
+        let is_chosen =
+            |place: &Place| self.on.is_empty() || self.on.iter().any(|one| one.selects(place));
+        let chosen: Vec<Place> = all.iter().filter(|place| is_chosen(place)).cloned().collect();
+        if chosen.is_empty() {
+            let selectors: Vec<String> = self.on.iter().map(ToString::to_string).collect();
+            let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).take(12).collect();
+            return Err(Refused(format!(
+                "no place of {} fits {}; it has {}: `rtscope fleet list` shows their tags",
+                self.places.display(),
+                selectors.join(" or "),
+                names.join(", ")
+            ))
+            .into());
+        }
+        Ok(chosen)
+    }
+}
+
+fn read_places(file: &Path) -> anyhow::Result<Vec<Place>> {
+    let text = fs::read_to_string(file).with_context(|| {
+        format!(
+            "can't read the places {}: write a file with [places.NAME] and ssh = \"USER@HOST\" for each machine, or \
+             name one with --places",
+            file.display()
+        )
+    })?;
+    Ok(places::parse(file, &text)?)
+}
+
+pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
+    let done = match verb {
+        Verb::List(args) => list::main(args),
+        Verb::Run(args) => run::main(args),
+        Verb::Status(args) => status::main(args),
+        Verb::Collect(args) => collect::main(args),
+    };
+    done.map_err(fleet_failure)
+}
+
+/// What was asked wrongly of a fleet has its own exit code.
+fn fleet_failure(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<FleetError>() {
+        Ok(FleetError::Places(problems)) => problems.into(),
+        Ok(fleet) if fleet.is_usage() => Refused(fleet.to_string()).into(),
+        Ok(fleet) => fleet.into(),
+        Err(other) => other,
+    }
+}

@@ -1,0 +1,195 @@
+//! A plan at several places of this machine: what comes back, and that nothing is left, whoever is killed when.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+    time::{Duration, SystemTime},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    folder, json, kill, output, processes_with, refused, start, text, wait_for,
+};
+
+/// How often rtscope is killed: more by hand.
+const KILLS: &str = "RTSCOPE_KILLS";
+
+const PLAN: &str = "name = 'short'\n[[phase]]\nname = 'rest'\nduration = '2s'\n";
+const LONG: &str = "name = 'long'\n[[phase]]\nname = 'rest'\nduration = '60s'\n";
+
+/// The program without what only debuggers read, so that a copy takes less time.
+pub(crate) fn small_program(to: &Path) {
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    let stripped = Command::new("strip").arg("-o").arg(to).arg(program).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        fs::copy(program, to).expect("copied");
+    }
+}
+
+/// A room with places of this machine, each with a folder of its own.
+fn room(places: &[&str], plan: &str) -> TempDir {
+    let room = folder();
+    small_program(&room.path().join("small"));
+    fs::write(room.path().join("plan.toml"), plan).expect("written");
+    let mut text = "[defaults]\nprogram = \"small\"\n".to_owned();
+    for place in places {
+        let base = room.path().join(format!("at-{place}"));
+        fs::create_dir(&base).expect("made");
+        text += &format!("[places.{place}]\nlocal = true\nfolder = {base:?}\ntags = [\"of={place}\"]\n");
+    }
+    fs::write(room.path().join("places.toml"), text).expect("written");
+    room
+}
+
+/// That no place holds anything, and no process of a job goes on.
+fn assert_nothing_is_left(room: &Path) {
+    let jobs = format!("{}/at-", room.display());
+    wait_for("the keepers to end", Duration::from_secs(40), || {
+        processes_with(&jobs).into_iter().all(|pid| !is_of_job(pid))
+    });
+    for entry in fs::read_dir(room).expect("listed").flatten() {
+        if entry.file_name().to_string_lossy().starts_with("at-") {
+            let left: Vec<_> = fs::read_dir(entry.path()).expect("listed").flatten().map(|e| e.path()).collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
+}
+
+/// Whether a process is a keeper or its run: those that start jobs name the places' folders too.
+fn is_of_job(pid: u32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text(&line).contains("fleet-agent\0keep") || text(&line).contains("rtscope\0run")
+}
+
+fn steps(room: &Path, out: &str) -> String {
+    fs::read_to_string(room.join(out).join("fleet.jsonl")).unwrap_or_default()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}\n{}", text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn a_plan_runs_at_each_place_and_nothing_is_left_there() {
+    let room = room(&["one", "two", "three"], PLAN);
+    let run = output(room.path(), "fleet run plan.toml --on of=one --on place=th* --out out --json");
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let report = document(&run);
+    let places = report["places"].as_array().expect("places");
+    let mut names: Vec<&str> = places.iter().filter_map(|place| place["place"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "three"]);
+    for place in places {
+        assert_eq!(place["outcome"], "judged", "{place}");
+        assert_eq!(place["is_whole"], true, "{place}");
+        assert!(place["cells"][0]["recorded"].as_u64().is_some_and(|n| n > 1000), "{place}");
+        let record = room.path().join("out").join(place["record"].as_str().expect("a record"));
+        assert!(record.join("report.html").is_file() && record.join("verdict.json").is_file());
+    }
+    assert_nothing_is_left(room.path());
+    // Every later verb finds a record.
+    let record = json(room.path(), "report out/places/one --json");
+    assert_eq!(record["plan"], "short", "{record}");
+    assert!(fs::read_to_string(room.path().join("out/index.html")).expect("a page").contains("2 places"));
+    refused(room.path(), "fleet run plan.toml --out out", 64, &["holds a fleet's run already"]);
+}
+
+#[test]
+fn a_requirement_is_judged_here_and_decides_the_exit_code() {
+    let room = room(&["one"], PLAN);
+    let run = output(room.path(), "fleet run plan.toml --require 'max < 1ns' --out out");
+    assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains("1 place: 1 failed"), "{}", text(&run.stdout));
+}
+
+#[test]
+fn a_killed_rtscope_loses_no_place() {
+    let kills: u32 = std::env::var(KILLS).ok().and_then(|n| n.parse().ok()).unwrap_or(4);
+    let mut noise = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").subsec_nanos();
+    let room = room(&["one", "two"], PLAN);
+    let (mut collected, mut without) = (0, 0);
+    for n in 0..kills {
+        // A linear congruential generator (Numerical Recipes); the moment is printed with a failure.
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let after = Duration::from_millis(u64::from(noise >> 8) % 6000);
+        let out = format!("out{n}");
+        let mut run = start(room.path(), &format!("fleet run plan.toml --out {out}"));
+        std::thread::sleep(after);
+        kill(run.id(), "KILL");
+        run.wait().expect("ends");
+        let journal = || format!("killed after {after:?}:\n{}", steps(room.path(), &out));
+        if !room.path().join(&out).join("fleet.jsonl").exists() {
+            continue;
+        }
+        let brought = output(room.path(), &format!("fleet collect {out} --json"));
+        let report = document(&brought);
+        for place in report["places"].as_array().expect("places") {
+            let started = journal().lines().any(|line| line.contains("started") && place["place"].as_str().is_some_and(|name| line.contains(name)));
+            assert!(!started || place["outcome"] == "judged", "{place} {}", journal());
+            match place["outcome"] == "judged" {
+                true => collected += 1,
+                false => without += 1,
+            }
+        }
+        let status = json(room.path(), &format!("fleet status {out} --json")).to_string();
+        assert!(!status.contains("running") && !status.contains("copied"), "{status} {}", journal());
+        assert_nothing_is_left(room.path());
+    }
+    println!("{kills} kills: {collected} records collected, {without} places that had not begun");
+}
+
+#[test]
+fn a_run_that_is_cut_at_its_place_gives_what_it_had() {
+    let room = room(&["one"], LONG);
+    let mut run = start(room.path(), "fleet run plan.toml --out out --lease 2min");
+    let keeper = format!("fleet-agent keep --base {}", room.path().join("at-one").display());
+    wait_for("the run to begin", Duration::from_secs(30), || steps(room.path(), "out").contains("started"));
+    std::thread::sleep(Duration::from_secs(3));
+    for pid in processes_with(&keeper) {
+        kill(pid, "KILL");
+    }
+    kill(run.id(), "KILL");
+    run.wait().expect("ends");
+    let report = document(&output(room.path(), "fleet collect out --json"));
+    let place = &report["places"][0];
+    assert_eq!((&place["outcome"], &place["is_whole"]), (&"judged".into(), &false.into()), "{place}");
+    assert!(place["cells"][0]["recorded"].as_u64().is_some_and(|n| n > 100), "{place}");
+    assert_nothing_is_left(room.path());
+}
+
+#[test]
+fn a_place_has_one_run_at_a_time_and_comes_free_when_its_lease_ends() {
+    let room = room(&["one"], LONG);
+    let mut run = start(room.path(), "fleet run plan.toml --out first --lease 8s");
+    wait_for("the run to begin", Duration::from_secs(30), || steps(room.path(), "first").contains("started"));
+    let second = output(room.path(), "fleet run plan.toml --out second --tries 1");
+    assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
+    assert!(text(&second.stdout).contains("the place is taken by "), "{}", text(&second.stdout));
+    let listed = json(room.path(), "fleet list --json");
+    assert!(listed[0]["taken_by"].is_string() && listed[0]["answers"] == true, "{listed}");
+    kill(run.id(), "KILL");
+    run.wait().expect("ends");
+    // Nobody gives it back: its keeper does.
+    assert_nothing_is_left(room.path());
+    let late = output(room.path(), "fleet collect first --patience 1s");
+    assert_eq!(late.status.code(), Some(1), "{}", text(&late.stdout));
+    let listed = json(room.path(), "fleet list --json");
+    assert!(listed[0]["taken_by"].is_null(), "{listed}");
+}
+
+#[test]
+fn wrong_places_are_refused_before_anything_is_taken() {
+    let room = room(&["one"], PLAN);
+    refused(room.path(), "fleet run --on tag=rt", 64, &["no place", "tag=rt", "it has one"]);
+    refused(room.path(), "fleet list --on rt", 64, &["is no condition"]);
+    refused(room.path(), "fleet list --places none.toml", 1, &["none.toml", "[places.NAME]"]);
+    refused(room.path(), "fleet status plan.toml", 1, &["fleet.json"]);
+    fs::write(room.path().join("places.toml"), "[places.a]\nlocal = true\nprogram = \"plan.toml\"\n").expect("written");
+    let run = output(room.path(), "fleet run plan.toml --out out");
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stdout).contains("not a program for Linux"), "{}", text(&run.stdout));
+}
